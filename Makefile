@@ -1,0 +1,50 @@
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format docs bench-data lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## make .venv from the hash-pinned lock
+
+$(STAMP): requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP)  ## draw the embedded dataset, spoil it, and show it (runs/demo)
+	rm -rf runs/demo
+	$(BIN)/boxmend demo --out runs/demo
+
+test: $(STAMP)  ## run the tests
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(STAMP)  ## run the tests that take longer
+	$(BIN)/pytest -n 2 -m slow
+
+lint: $(STAMP)  ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)  ## build the pages into site/
+	$(BIN)/pip install --quiet --disable-pip-version-check zensical
+	$(BIN)/zensical build
+
+bench-data: $(STAMP)  ## reading, writing, noise and check against pycocotools and json
+	$(BIN)/python benchmarks/bench_data.py
+
+lock:  ## resolve the dependencies anew (needs uv)
+	uv pip compile --universal --generate-hashes --no-annotate --no-header --python-version 3.11 \
+		--group dev pyproject.toml -o requirements.txt
+
+clean:  ## remove what was made here
+	rm -rf .venv site dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,51 @@
+"""boxmend mends object-detection annotations: wrong labels, inaccurate boxes, in your own files.
+
+`load` reads COCO, VOC and YOLO into a `Dataset` of columns; `Dataset.save` writes back what
+changed and not one byte more.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from boxmend.checks import check
+    from boxmend.comparison import compare
+    from boxmend.dataset import Dataset
+    from boxmend.errors import BoxmendError
+    from boxmend.formats import load
+    from boxmend.noise import NoiseSettings, disturb
+    from boxmend.synth import synthesize
+
+__version__ = "0.1.0"
+__all__ = [
+    "BoxmendError",
+    "Dataset",
+    "NoiseSettings",
+    "check",
+    "compare",
+    "disturb",
+    "load",
+    "synthesize",
+]
+
+_HOMES = {
+    "BoxmendError": "boxmend.errors",
+    "Dataset": "boxmend.dataset",
+    "NoiseSettings": "boxmend.noise",
+    "check": "boxmend.checks",
+    "compare": "boxmend.comparison",
+    "disturb": "boxmend.noise",
+    "load": "boxmend.formats",
+    "synthesize": "boxmend.synth",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that `boxmend --help` answers at once."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'boxmend' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,5 @@
+"""Run the command line as `python -m boxmend`."""
+
+from boxmend.cli import main
+
+main()

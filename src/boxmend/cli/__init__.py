@@ -1,0 +1,71 @@
+"""The command line: parse, call the library once, print. Exit codes are decided here alone."""
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from cyclopts import App, CycloptsError
+
+import boxmend
+from boxmend.errors import BoxmendError, ExitStatus
+
+COMMANDS = {
+    "check": "Find what is wrong with a dataset, and repair what can be.",
+    "convert": "Write a dataset in another format, or only a part of it in its own.",
+    "diff": "Show which annotations differ between two datasets, in what and by how much.",
+    "noise": "Make a noisy copy of a dataset, with the truth beside it.",
+    "synth": "Draw the embedded dataset.",
+    "demo": "Draw the embedded dataset, spoil it, and show what that looks like.",
+    "info": "Show versions, devices and formats.",
+}
+
+
+def command_line(chosen: str = "") -> App:
+    """The commands, each imported when it is called; the chosen one speaks for itself in full."""
+    app = App(
+        name="boxmend",
+        help="Mend object-detection annotations: read, check, disturb and write COCO, VOC and "
+        "YOLO datasets without losing a byte.",
+        help_epilogue="DATA is PATH or PATH:SPLIT: a COCO .json or a folder with "
+        "instances_*.json, a VOC folder, or a YOLO data.yaml. Exit status: 0 fine, 1 findings or "
+        "differences, 2 wrong usage, 3 failure.",
+        version=lambda: f"boxmend {boxmend.__version__}",
+        help_format="plaintext",
+        help_formatter="default" if sys.stdout.isatty() else "plain",
+        result_action="return_value",
+    )
+    for name, summary in COMMANDS.items():
+        own_words = None if name == chosen else summary
+        app.command(f"boxmend.cli.{name}:app", name=name, help=own_words)
+    return app
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command; returns its exit status and never raises for what users can cause."""
+    try:
+        app = command_line(chosen=tokens[0] if tokens else "")
+        status = app(list(tokens), exit_on_error=False, print_error=True)
+        sys.stdout.flush()
+        return int(status or ExitStatus.FINE)
+    except CycloptsError:
+        return ExitStatus.USAGE  # cyclopts has said what is wrong
+    except BoxmendError as error:
+        print(f"boxmend: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:  # `boxmend check ... | head`
+        sys.stdout = None  # type: ignore[assignment]  # nothing is left to flush it into
+        return ExitStatus.FINE
+    except KeyboardInterrupt:
+        print("boxmend: interrupted; nothing was left behind", file=sys.stderr)
+        return ExitStatus.FAILURE
+    except MemoryError:
+        print("boxmend: out of memory", file=sys.stderr)
+        return ExitStatus.FAILURE
+    except OSError as error:
+        print(f"boxmend: {error}", file=sys.stderr)
+        return ExitStatus.FAILURE

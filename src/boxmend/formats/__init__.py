@@ -1,0 +1,93 @@
+"""Reading and writing datasets: COCO, VOC and YOLO, found out from the address.
+
+An address is `PATH` or `PATH:SPLIT`. Each format is one module with both directions, so that
+its oddities (one-based pixels, relative centres, ids or none) are written down once.
+"""
+
+from pathlib import Path
+from typing import Protocol
+
+from boxmend.dataset import Dataset, join
+from boxmend.errors import DataError, UsageError
+from boxmend.findings import Severity
+from boxmend.formats import coco, voc, yolo
+from boxmend.formats.reading import ReadOptions
+
+
+class Format(Protocol):
+    """What a format module offers to this room; `formats/writing.py` uses the writing half."""
+
+    def looks_like(self, path: Path) -> bool:
+        """Whether a file or folder is of this format, by a look at names alone."""
+
+    def read(self, path: Path, split: str | None, options: ReadOptions) -> Dataset:
+        """Read a split, or all there is; what is wrong with single entries becomes a finding."""
+
+
+FORMATS: dict[str, Format] = {"coco": coco, "voc": voc, "yolo": yolo}
+
+
+def load(
+    *addresses: str | Path, images: str | Path | None = None, polygons: str = "refuse"
+) -> Dataset:
+    """Read addresses into one Dataset; refuse, with a DataError, what could not be trusted.
+
+    `images` is the folder of the images where COCO files lie elsewhere. `polygons` says what
+    happens to polygons in YOLO label files: "refuse" them, or take the "box" around each.
+    """
+    dataset = read(*addresses, images=images, polygons=polygons)
+    errors = [finding for finding in dataset.findings if finding.severity is Severity.ERROR]
+    if errors:
+        more = f"\n({len(errors) - 1:,} more like it.)" if len(errors) > 1 else ""
+        raise DataError(
+            f"{errors[0]}{more}\nRun `boxmend check` on the dataset for the whole list."
+        )
+    return dataset
+
+
+def read(
+    *addresses: str | Path, images: str | Path | None = None, polygons: str = "refuse"
+) -> Dataset:
+    """Read addresses like `load`, but keep entries that are wrong and list them as findings."""
+    if not addresses:
+        raise UsageError("no dataset given")
+    options = ReadOptions(Path(images) if images is not None else None, polygons)
+    return join([_read_one(str(one), options, group) for group, one in enumerate(addresses)])
+
+
+def _read_one(address: str, options: ReadOptions, group: int) -> Dataset:
+    path, split = resolve(address)
+    dataset = FORMATS[detect(path)].read(path, split, options)
+    for source in dataset.sources:
+        source.group = group
+    return dataset
+
+
+def resolve(address: str) -> tuple[Path, str | None]:
+    """Part an address into its path and its split; a path that exists as it stands has none."""
+    path = Path(address)
+    if path.exists():
+        return path, None
+    before, colon, split = address.rpartition(":")
+    if colon and split and before and Path(before).exists():
+        return Path(before), split
+    raise UsageError(f"{address}: no such file or folder (an address is PATH or PATH:SPLIT)")
+
+
+def detect(path: Path) -> str:
+    """Name the format of a file or folder."""
+    found = [name for name, format in FORMATS.items() if format.looks_like(path)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise DataError(
+            f"{path}: looks like {' and '.join(found)}; name the COCO .json, the YOLO .yaml or "
+            "the VOC folder itself"
+        )
+    raise DataError(
+        f"{path}: no dataset found. Expected a COCO .json file or a folder with instances_*.json, "
+        "a folder with Annotations/*.xml (VOC), or a data.yaml (YOLO)"
+    )
+
+
+__all__ = ["FORMATS", "ReadOptions", "detect", "load", "read", "resolve"]

@@ -1,0 +1,220 @@
+"""The bytes of a COCO document: where its entries lie, what they say, and how to change them.
+
+Entries are decoded by msgspec into columns, chunk by chunk, while the bytes stay as they are.
+An entry that does not fit the fast, typed way is looked at by itself and told as a finding.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.errors import DataError
+from boxmend.formats.documents import Edit, splice
+
+CHUNK = 2048  # entries decoded at once: more fall out of the processor's cache
+_SEPARATORS = frozenset(b" \t\r\n,")
+
+
+class _Top(msgspec.Struct):
+    images: list[msgspec.Raw] | None = None
+    annotations: list[msgspec.Raw] = []
+    categories: list[msgspec.Raw] = []
+
+
+_top_decoder = msgspec.json.Decoder(_Top)
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True)
+class Entries:
+    """One array of a document: `data[starts[i]:ends[i]]` is its entry i."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A document's three arrays, as views of its bytes."""
+
+    readable: bytes  # of the document's length, and valid JSON
+    raws: dict[str, list[msgspec.Raw]]
+
+    def entries(self, key: str) -> Entries:
+        """Where the entries of one of the arrays lie."""
+        return locate(self.readable, self.raws[key])
+
+
+def parse(data: bytes, path: Path) -> Parsed:
+    """Find the entries of a COCO document; raise a DataError where it is none."""
+    readable = _without_byte_order_mark(data)
+    top = _decode_top(readable, path)
+    if top is None:
+        readable = _with_placeholders(readable)
+        top = _decode_top(readable, path, strict=True)
+    if top is None or top.images is None:
+        raise DataError(f'{path}: no COCO dataset: there is no list "images" in it')
+    raws = {
+        "images": top.images,
+        "annotations": top.annotations,
+        "categories": top.categories,
+    }
+    return Parsed(readable, raws)
+
+
+def _without_byte_order_mark(data: bytes) -> bytes:
+    """The same number of bytes, so that positions stay, with a leading mark blanked."""
+    return b"   " + data[3:] if data.startswith(b"\xef\xbb\xbf") else data
+
+
+def _decode_top(data: bytes, path: Path, strict: bool = False) -> _Top | None:
+    """Decode the document; None where it is malformed and might be so for a NaN alone."""
+    try:
+        return _top_decoder.decode(data)
+    except msgspec.ValidationError as error:
+        if data.lstrip()[:1] == b"[":
+            raise DataError(
+                f"{path}: a JSON list, not a COCO dataset. Results of a detector look like this; "
+                "a dataset has images, annotations and categories"
+            ) from error
+        raise DataError(f"{path}: no COCO dataset: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if not strict:
+            return None
+        raise DataError(f"{path}: not valid JSON: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{path}: JSON nested too deeply to be a COCO dataset") from error
+
+
+def _with_placeholders(data: bytes) -> bytes:
+    """The same bytes with the NaN and Infinity of lax writers made into strings of their length."""
+    tokens = re.compile(rb'"(?:[^"\\]|\\.)*+"|-?Infinity|-?NaN', re.DOTALL)
+
+    def placeholder(match: re.Match[bytes]) -> bytes:
+        text = match.group()
+        return text if text[:1] == b'"' else b'""'.ljust(len(text))
+
+    return tokens.sub(placeholder, data)
+
+
+def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> Entries:
+    """The spans of consecutive entries in the bytes that they are views of."""
+    if not raws:
+        return Entries(np.empty(0, np.int64), np.empty(0, np.int64))
+    lengths = np.fromiter([len(memoryview(raw)) for raw in raws], np.int64, len(raws))
+    starts = _evenly_spaced(data, raws[0], lengths)
+    if starts is None:
+        starts = np.fromiter((offset(data, raw) for raw in raws), np.int64, len(raws))
+    return Entries(starts, starts + lengths)
+
+
+def _evenly_spaced(
+    data: bytes, first: msgspec.Raw, lengths: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """Where entries start if all gaps between them are as long as the first one, else None.
+
+    From an entry's true start its true end follows. Where all bytes of the gap behind it are
+    separators and the next one opens an object, that is the next entry's true start.
+    """
+    start = offset(data, first)
+    behind = start + int(lengths[0])
+    gap = 0
+    while behind + gap < len(data) and data[behind + gap] in _SEPARATORS:
+        gap += 1
+    before = np.concatenate([[0], np.cumsum(lengths[:-1])])
+    starts: NDArray[np.int64] = start + before + gap * np.arange(len(lengths))
+    if int(starts[-1] + lengths[-1]) > len(data):
+        return None
+    buffer = np.frombuffer(data, np.uint8)
+    separators = np.zeros(256, np.bool_)
+    separators[list(_SEPARATORS)] = True
+    fits = bool((buffer[starts] == ord("{")).all())
+    for back in range(1, gap + 1):
+        fits = fits and bool(separators[buffer[starts[1:] - back]].all())
+    return starts if fits else None
+
+
+def offset(data: bytes, raw: msgspec.Raw) -> int:
+    """The position of a view in the bytes it is a view of."""
+    return _address(raw) - _address(data)
+
+
+def _address(buffer: Any) -> int:
+    pointer: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+    return pointer
+
+
+def chunks(raws: Sequence[msgspec.Raw]) -> Iterator[tuple[range, bytes]]:
+    """The entries in portions: their rows, and all of them as one JSON list."""
+    for first in range(0, len(raws), CHUNK):
+        rows = range(first, min(first + CHUNK, len(raws)))
+        yield rows, b"[" + b",".join(raws[first : rows.stop]) + b"]"
+
+
+def members(entry: bytes) -> dict[str, tuple[int, int]]:
+    """The keys of an object with the spans of their values; of a doubled key, the last counts."""
+    found = {}
+    for key, raw in _members_decoder.decode(entry).items():
+        start = offset(entry, raw)
+        found[key] = (start, start + len(memoryview(raw)))
+    return found
+
+
+def with_values(entry: bytes, values: dict[str, bytes]) -> bytes:
+    """An object with the values of some keys replaced; keys that it lacks are put at its end."""
+    spans = members(entry)
+    edits = [Edit(*spans[key], value) for key, value in values.items() if key in spans]
+    added = {key: value for key, value in values.items() if key not in spans}
+    if added:
+        end = len(entry[: entry.rindex(b"}")].rstrip())
+        edits.append(Edit(end, end, _new_members(entry, bool(spans), added)))
+    return b"".join(splice(entry, sorted(edits)))
+
+
+def _new_members(entry: bytes, has_members: bool, added: dict[str, bytes]) -> bytes:
+    """The text of additional members in the manner of the object they are added to."""
+    indent = entry[1 : entry.index(b'"')] if has_members else b""
+    spaced = b'": ' in entry
+    colon = b": " if spaced else b":"
+    comma = b"," + (indent if b"\n" in indent else b" " if spaced else b"")
+    texts = [msgspec.json.encode(key) + colon + value for key, value in added.items()]
+    return (comma if has_members else b"") + comma.join(texts)
+
+
+def without_entries(entries: Entries, removed: NDArray[np.bool_], added: bytes) -> list[Edit]:
+    """The edits that take entries out of an array, and put `added` behind those that stay."""
+    kept = np.flatnonzero(~removed)
+    if not len(kept):
+        return [Edit(int(entries.starts[0]), int(entries.ends[-1]), added)]
+    edits = []
+    for row in np.flatnonzero(removed[: kept[-1]]).tolist():
+        edits.append(Edit(int(entries.starts[row]), int(entries.starts[row + 1]), b""))
+    tail = int(entries.ends[kept[-1]])
+    if removed[-1] or added:
+        edits.append(Edit(tail, int(entries.ends[-1]), added))
+    return edits
+
+
+def separator(data: bytes, entries: Entries) -> bytes:
+    """What stands between the entries of an array."""
+    if len(entries) > 1:
+        return data[entries.ends[0] : entries.starts[1]]
+    return b", "
+
+
+def array_span(data: bytes, key: str) -> tuple[int, int] | None:
+    """The span of a top-level value, brackets included; None where the document lacks the key."""
+    readable = _without_byte_order_mark(data)
+    try:
+        return members(readable).get(key)
+    except msgspec.DecodeError:  # written with NaN in it
+        return members(_with_placeholders(readable)).get(key)

@@ -1,0 +1,54 @@
+"""What the three readers share: options, safe names, and errors that name the file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from boxmend.errors import DataError, UsageError
+
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm")
+POLYGON_CHOICES = ("refuse", "box")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read, as far as it is the user's choice."""
+
+    images: Path | None = None
+    """Folder of the images, where it is not one of the usual places around the documents."""
+    polygons: str = "refuse"
+    """What to do with polygons in YOLO label files: refuse them, or take the box around each."""
+
+    def __post_init__(self) -> None:
+        if self.polygons not in POLYGON_CHOICES:
+            raise UsageError(f"polygons must be one of {', '.join(POLYGON_CHOICES)}")
+        if self.images is not None and not self.images.is_dir():
+            raise UsageError(f"{self.images}: no such folder of images")
+
+
+def is_safe_name(name: str) -> bool:
+    """Whether joining `name` to a folder stays inside that folder, on any system."""
+    if not name or "\0" in name or "\\" in name or name[0] == "/" or name[1:2] == ":":
+        return False
+    return name[-1] != "/" and (".." not in name or ".." not in name.split("/"))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; an error names it."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from error
+
+
+def image_size(path: Path) -> tuple[int, int] | None:
+    """Width and height by the image's header, as stored (EXIF rotation is not applied).
+
+    None where the file is missing or its header cannot be read.
+    """
+    try:
+        with Image.open(path) as image:
+            return image.size
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None

@@ -1,0 +1,197 @@
+"""Writing datasets: beside the target first, then renamed into place, whole or not at all."""
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from boxmend.dataset import Dataset, Ids, Source
+from boxmend.errors import LossyError, OutputError, UsageError
+from boxmend.formats import coco, voc, yolo
+from boxmend.formats.documents import Document
+
+IMAGES_AS = ("link", "copy", "none")
+SEGMENTATION = ("flag", "drop")
+
+
+class Writer(Protocol):
+    """The writing half of a format module."""
+
+    def losses(self, dataset: Dataset) -> list[str]:
+        """What this format cannot hold of a dataset, a phrase each."""
+
+    def documents(self, dataset: Dataset, segmentation: str) -> Iterator[Document]:
+        """The files of a dataset: its sources patched if they are of this format, else new."""
+
+    def image_places(self, dataset: Dataset) -> list[str]:
+        """Where each image goes, relative to the output folder."""
+
+    def written_ids(self, dataset: Dataset) -> Ids:
+        """The annotation ids that a reader of the written dataset will see."""
+
+
+WRITERS: dict[str, Writer] = {"coco": coco, "voc": voc, "yolo": yolo}
+JOINED = {"coco"}  # formats that hold several sources in one dataset; others get a folder each
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """How to write, as far as it is the user's choice; see `Dataset.save`."""
+
+    images_as: str = "link"
+    allow_lossy: bool = False
+    segmentation: str = "flag"
+
+    def __post_init__(self) -> None:
+        for name, choices in (("images_as", IMAGES_AS), ("segmentation", SEGMENTATION)):
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} must be one of {', '.join(choices)}")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What was written."""
+
+    out: Path
+    format: str
+    files: dict[str, str]  # annotation file, relative to `out` -> SHA-256 of its bytes
+    annotation_ids: Ids  # row by row of the dataset, as a reader of `out` will see them
+    losses: tuple[str, ...]  # what the format could not hold
+    images_missing: int  # images that were not there to be linked or copied
+
+
+def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions) -> Saved:
+    """Write a dataset into `out`, whole or not at all."""
+    with staged(out) as folder:
+        return write_into(folder, dataset, format, options, out=out)
+
+
+@contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """A new folder beside `out` that takes its place when the block ends well, else vanishes."""
+    ensure_vacant(out)
+    folder = out.parent / f".{out.name}.partial-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+        if out.is_dir():
+            out.rmdir()  # it was empty; only then may another folder take its name
+        folder.rename(out)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            if error.errno == errno.ENOSPC:
+                reason = "the disk is full"
+            message = f"{out}: could not be written ({reason}); nothing was left behind"
+            raise OutputError(message) from error
+        raise
+
+
+def ensure_vacant(out: Path) -> None:
+    """Raise where `out` holds anything already: nothing is ever overwritten."""
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise OutputError(f"{out}: is there already and not a folder; name a new one")
+    if out.is_dir() and any(out.iterdir()):
+        raise OutputError(f"{out}: the folder is not empty; name a new or an empty one")
+
+
+def write_into(
+    folder: Path, dataset: Dataset, format: str | None, options: WriteOptions, *, out: Path
+) -> Saved:
+    """Write into a folder that exists; `out` is where it will be found at last."""
+    name = format or native_format(dataset)
+    if name not in WRITERS:
+        raise UsageError(f"unknown format {name!r}; known are {', '.join(WRITERS)}")
+    writer = WRITERS[name]
+    dataset.check_columns()
+    losses = writer.losses(dataset)
+    if losses and not options.allow_lossy:
+        raise LossyError(name.upper(), losses)
+    files: dict[str, str] = {}
+    missing = 0
+    ids = writer.written_ids(dataset)
+    for prefix, part in _parts(dataset, name):
+        base = folder / prefix
+        for document in writer.documents(part, options.segmentation):
+            digest = _write_document(base, document)
+            files[f"{prefix}/{document.path}".lstrip("/")] = digest
+        missing += _place_images(base, part, writer.image_places(part), options.images_as)
+    return Saved(out, name, files, ids, tuple(losses), missing)
+
+
+def native_format(dataset: Dataset) -> str:
+    """The format a dataset was read in; COCO where there are several, or none."""
+    formats = {source.format for source in dataset.sources}
+    return formats.pop() if len(formats) == 1 else "coco"
+
+
+def _parts(dataset: Dataset, format: str) -> list[tuple[str, Dataset]]:
+    """The dataset whole, or by address where the format cannot join them: (folder, part)."""
+    groups = np.array([source.group for source in dataset.sources] or [0])
+    if format in JOINED or len(set(groups.tolist())) < 2:
+        return [("", dataset)]
+    of_image = groups[dataset.images.sources]
+    parts, names = [], set[str]()
+    for group in sorted(set(groups.tolist())):
+        first = next(source for source in dataset.sources if source.group == group)
+        rows = np.flatnonzero(of_image == group)
+        parts.append((_unused_name(first, names), dataset.take_images(rows)))
+    return parts
+
+
+def _unused_name(source: Source, names: set[str]) -> str:
+    name, count = source.name, 1
+    while name in names:
+        count += 1
+        name = f"{source.name}-{count}"
+    names.add(name)
+    return name
+
+
+def _write_document(base: Path, document: Document) -> str:
+    path = base / document.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with path.open("xb") as file:
+        for piece in document.pieces:
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()
+
+
+def _place_images(base: Path, dataset: Dataset, places: list[str], images_as: str) -> int:
+    """Link or copy the images to their places; returns how many were not there."""
+    if images_as == "none":
+        return 0
+    missing = 0
+    made = set[Path]()
+    for source, place in zip(dataset.images.paths, places, strict=True):
+        if not source or not os.path.isfile(source):
+            missing += 1
+            continue
+        target = base / place
+        if target.parent not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.add(target.parent)
+        if images_as == "copy" or not _link(os.path.abspath(source), target):
+            shutil.copyfile(source, target)
+    return missing
+
+
+def _link(source: str, target: Path) -> bool:
+    """Whether a symbolic link could be made; some systems allow none."""
+    try:
+        os.symlink(source, target)
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, FileExistsError):
+            raise
+        return False
+    return True
