@@ -75,45 +75,39 @@ def voc(annotations: Sequence[Annotation], names: Sequence[str] = ("0.jpg",)) ->
 
 def counts(comparison: Comparison) -> tuple[int, ...]:
     """Same, label changed, box changed, flags changed, added, removed."""
-    one = comparison
-    return (
-        one.same,
-        one.label_changed,
-        one.box_changed,
-        one.flags_changed,
-        one.added,
-        one.removed,
-    )
+    names = ("same", "label_changed", "box_changed", "flags_changed", "added", "removed")
+    return tuple(getattr(comparison, name) for name in names)
 
 
 BOX = (10.0, 10.0, 30.0, 30.0)  # area 400
 MOVED = (20.0, 10.0, 40.0, 30.0)  # shares 200 with it, the union is 600
 APART = (60.0, 60.0, 70.0, 70.0)
+FAR = (95.0, 85.0, 99.0, 89.0)
 
 
-def test_a_dataset_equals_itself():
+def test_a_dataset_equals_itself() -> None:
     dataset = dataset_of([(1, 0, 0, BOX), (2, 0, 1, MOVED)])
     comparison = compare(dataset, dataset)
     assert counts(comparison) == (2, 0, 0, 0, 0, 0)
     assert comparison.is_identical
 
 
-def test_empty_datasets_equal_each_other():
+def test_empty_datasets_equal_each_other() -> None:
     assert compare(dataset_of(names=()), dataset_of(names=())).is_identical
     assert compare(dataset_of(), dataset_of(format="voc")).is_identical
 
 
-def test_a_difference_says_what_changed_and_by_how_much():
+def test_a_difference_says_what_changed_and_by_how_much() -> None:
     a = dataset_of([(1, 0, 0, BOX), (7, 0, 1, BOX)])
     b = dataset_of([(1, 0, 0, BOX), (7, 0, 2, MOVED)])
     comparison = compare(a, b)
     assert counts(comparison) == (1, 1, 1, 0, 0, 0)
     assert comparison.differences == [
-        Difference(("label", "box"), "0.jpg", 7, 7, "dog", "newt", BOX, MOVED, pytest.approx(1 / 3))
+        Difference(("label", "box"), "0.jpg", 7, 7, "dog", "newt", BOX, MOVED, 200 / 600)
     ]
 
 
-def test_ids_pair_whatever_the_order_and_the_boxes():
+def test_ids_pair_whatever_the_order_and_the_boxes() -> None:
     a = dataset_of([(1, 0, 0, BOX), (2, 0, 0, APART), (3, 0, 0, MOVED)])
     b = dataset_of([(3, 0, 0, MOVED), (1, 0, 0, APART), (2, 0, 0, BOX)])
     comparison = compare(a, b)
@@ -121,7 +115,7 @@ def test_ids_pair_whatever_the_order_and_the_boxes():
     assert [(one.annotation_id, one.iou) for one in comparison.differences] == [(1, 0.0), (2, 0.0)]
 
 
-def test_ids_on_one_side_only_are_added_or_removed():
+def test_ids_on_one_side_only_are_added_or_removed() -> None:
     a = dataset_of([(1, 0, 0, BOX), (2, 0, 1, MOVED)])
     b = dataset_of([(1, 0, 0, BOX), (9, 0, 1, MOVED)])
     comparison = compare(a, b)
@@ -132,7 +126,7 @@ def test_ids_on_one_side_only_are_added_or_removed():
     ]
 
 
-def test_ids_that_were_numbered_anew_are_not_trusted():
+def test_ids_that_were_numbered_anew_are_not_trusted() -> None:
     names = ("0.jpg", "1.jpg")
     a = dataset_of([(1, 0, 0, BOX), (2, 1, 1, MOVED), (3, 1, 0, APART)], names)
     b = dataset_of([(3, 0, 0, BOX), (1, 1, 1, MOVED), (2, 1, 2, APART)], names)
@@ -142,29 +136,29 @@ def test_ids_that_were_numbered_anew_are_not_trusted():
     assert (difference.annotation_id, difference.new_annotation_id) == (3, 2)
 
 
-def test_an_id_that_is_there_twice_is_paired_within_its_image():
+def test_an_id_that_is_there_twice_is_paired_within_its_image() -> None:
     a = dataset_of([(1, 0, 0, BOX), (5, 0, 0, MOVED), (5, 0, 1, APART)])
     b = dataset_of([(1, 0, 0, BOX), (5, 0, 1, APART), (5, 0, 0, MOVED)])
     assert compare(a, b).is_identical
 
 
-def test_labels_are_compared_by_name_not_by_number():
+def test_labels_are_compared_by_name_not_by_number() -> None:
     a = dataset_of([(1, 0, 0, BOX), (2, 0, 1, APART)])
     b = dataset_of([(1, 0, 1, BOX), (2, 0, 1, APART)], label_names=("dog", "cat"))
     comparison = compare(a, b)
     assert counts(comparison) == (1, 1, 0, 0, 0, 0)
-    assert comparison.differences[0].new_label == "cat"
-    assert comparison.differences[0].old_label == "dog"
+    (difference,) = comparison.differences
+    assert (difference.old_label, difference.new_label) == ("dog", "cat")
 
 
-def test_unknown_labels_and_images_are_compared_as_such():
+def test_unknown_labels_and_images_are_compared_as_such() -> None:
     entries: list[Annotation] = [(1, UNKNOWN, UNKNOWN, BOX), (2, 0, 1, BOX)]
     assert compare(dataset_of(entries), dataset_of(entries)).is_identical
     (difference,) = compare(dataset_of(entries), dataset_of([(2, 0, 1, BOX)])).differences
     assert (difference.image, difference.old_label) == (None, None)
 
 
-def test_flags_that_changed_are_told_and_count():
+def test_flags_that_changed_are_told_and_count() -> None:
     a = dataset_of([(1, 0, 0, BOX), (2, 0, 0, APART)])
     b = replace(a, is_crowd=np.array([True, False]), is_difficult=np.array([True, False]))
     there, back = compare(a, b), compare(b, a)
@@ -179,13 +173,15 @@ def test_flags_that_changed_are_told_and_count():
     ("format", "shift", "changed"),
     [("coco", 0.9e-6, 0), ("coco", 1.1e-6, 1), ("yolo", 0.009, 0), ("yolo", 0.011, 1)],
 )
-def test_formats_that_differ_may_differ_by_a_hundredth_of_a_pixel(format, shift, changed):
+def test_formats_that_differ_may_differ_by_a_hundredth_of_a_pixel(
+    format: str, shift: float, changed: int
+) -> None:
     a = dataset_of([(1, 0, 0, BOX)])
     b = dataset_of([(1, 0, 0, (10, 10, 30, 30 + shift))], format=format)
     assert compare(a, b).box_changed == changed
 
 
-def test_boxes_that_are_no_numbers_equal_each_other_and_nothing_else():
+def test_boxes_that_are_no_numbers_equal_each_other_and_nothing_else() -> None:
     a = dataset_of([(1, 0, 0, (NAN, 1, 2, 3)), (2, 0, 0, (math.inf, 0, 1, 1))])
     assert compare(a, a).is_identical
     b = dataset_of([(1, 0, 0, BOX), (2, 0, 0, (math.inf, 0, 1, 1))])
@@ -196,13 +192,13 @@ def test_boxes_that_are_no_numbers_equal_each_other_and_nothing_else():
 # Without ids
 
 
-def test_equal_annotations_pair_first_wherever_they_stand():
+def test_equal_annotations_pair_first_wherever_they_stand() -> None:
     a = voc([(0, 0, 0, BOX), (0, 0, 1, MOVED), (0, 0, 2, APART)])
     b = voc([(0, 0, 2, APART), (0, 0, 0, BOX), (0, 0, 1, MOVED)])
     assert compare(a, b).is_identical
 
 
-def test_as_many_in_an_image_pair_by_position():
+def test_as_many_in_an_image_pair_by_position() -> None:
     low = (10.0, 20.0, 30.0, 40.0)  # shares 200 with BOX, and 100 with MOVED
     a = voc([(0, 0, 0, BOX), (0, 0, 1, MOVED)])
     b = voc([(0, 0, 0, MOVED), (0, 0, 1, low)])  # overlap alone would pair MOVED with MOVED
@@ -212,16 +208,16 @@ def test_as_many_in_an_image_pair_by_position():
     assert [one.new_annotation_id for one in comparison.differences] == ["0:0", "0:1"]
 
 
-def test_otherwise_the_largest_overlap_pairs_and_the_rest_is_added_or_removed():
+def test_otherwise_the_largest_overlap_pairs_and_the_rest_is_added_or_removed() -> None:
     near = (12.0, 10.0, 32.0, 30.0)  # shares 360 of 440 with BOX, 240 of 560 with MOVED
     a = voc([(0, 0, 0, APART), (0, 0, 0, MOVED), (0, 0, 0, BOX)])
     comparison = compare(a, voc([(0, 0, 0, near)]))
     assert counts(comparison) == (0, 0, 1, 0, 0, 2)
     changed = next(one for one in comparison.differences if one.kinds == ("box",))
-    assert (changed.old_box, changed.iou) == (BOX, pytest.approx(360 / 440))
+    assert (changed.old_box, changed.iou) == (BOX, 360 / 440)
 
 
-def test_the_assignment_is_best_as_a_whole_not_pair_by_pair():
+def test_the_assignment_is_best_as_a_whole_not_pair_by_pair() -> None:
     one, two = (20.0, 0.0, 80.0, 10.0), (55.0, 0.0, 115.0, 10.0)
     left, right = (0.0, 0.0, 60.0, 10.0), (35.0, 0.0, 95.0, 10.0)
     # one: left 40/80, right 45/75; two: left 5/115, right 40/80. The best pair is no good start.
@@ -231,31 +227,32 @@ def test_the_assignment_is_best_as_a_whole_not_pair_by_pair():
     assert pairs == {one: left, two: right}
 
 
-def test_boxes_without_overlap_are_never_paired():
+def test_boxes_without_overlap_are_never_paired() -> None:
     comparison = compare(voc([(0, 0, 0, BOX)]), voc([(0, 0, 0, APART)]))
     assert counts(comparison) == (0, 0, 0, 0, 1, 1)
 
 
-def test_boxes_that_overlap_alike_pair_by_label():
+def test_boxes_that_overlap_alike_pair_by_label() -> None:
     a = voc([(0, 0, 0, BOX), (0, 0, 1, BOX), (0, 0, 2, APART)])
     b = voc([(0, 0, 1, MOVED), (0, 0, 0, MOVED)])
     assert counts(compare(a, b)) == (0, 0, 2, 0, 0, 1)
 
 
-def test_an_annotation_without_area_may_change_its_label():
+def test_an_annotation_without_area_may_change_its_label() -> None:
     point = (5.0, 5.0, 5.0, 5.0)
     assert counts(compare(voc([(0, 0, 0, point)]), voc([(0, 0, 1, point)]))) == (0, 1, 0, 0, 0, 0)
 
 
-def test_images_of_very_many_annotations_are_paired_too():
+def test_images_of_very_many_annotations_are_paired_too() -> None:
     grid = [
         (float(x), float(y), x + 4.0, y + 4.0) for x in range(0, 90, 5) for y in range(0, 80, 5)
     ]
     entries: list[Annotation] = [(0, 0, 0, box) for box in grid]
     moved: list[Annotation] = [(0, 0, 0, (x + 1, y, u + 1, v)) for x, y, u, v in grid]
     assert len(entries) > 200
-    comparison = compare(voc(entries), voc([*moved[::-1], (0, 0, 1, (95, 75, 99, 79))]))
-    assert counts(comparison) == (0, 0, len(grid), 0, 1, 0)
+    again: Annotation = (0, 0, 0, (0.0, 0.0, 4.0, 3.0))  # wants the partner of the first one
+    comparison = compare(voc([*entries, again]), voc([*moved[::-1], *[(0, 0, 1, FAR)] * 2]))
+    assert counts(comparison) == (0, 0, len(grid), 0, 2, 1)
     assert {one.iou for one in comparison.differences} == {12 / 20, None}
 
 
@@ -272,12 +269,12 @@ def test_images_of_very_many_annotations_are_paired_too():
         (".jpg", "x/.jpg"),
     ],
 )
-def test_images_pair_by_name_without_ending_or_without_folder(name, other):
+def test_images_pair_by_name_without_ending_or_without_folder(name: str, other: str) -> None:
     a, b = dataset_of([(1, 0, 0, BOX)], [name]), voc([(0, 0, 0, BOX)], [other])
     assert compare(a, b).is_identical
 
 
-def test_ambiguous_names_pair_only_when_they_are_equal():
+def test_ambiguous_names_pair_only_when_they_are_equal() -> None:
     a = dataset_of(names=["x/0.jpg", "y/0.jpg"])
     b = dataset_of(names=["y/0.jpg", "z/0.jpg"])
     comparison = compare(a, b)
@@ -285,7 +282,7 @@ def test_ambiguous_names_pair_only_when_they_are_equal():
     assert comparison.images_only_in_b == ("z/0.jpg",)
 
 
-def test_the_split_tells_images_of_the_same_name_apart():
+def test_the_split_tells_images_of_the_same_name_apart() -> None:
     entries: list[Annotation] = [(1, 0, 0, BOX), (2, 1, 1, APART)]
     a = dataset_of(entries, ["0.jpg", "0.jpg"], splits=["train", "val"])
     for names in (["0.jpg", "0.jpg"], ["val/0.jpg", "train/0.jpg"]):
@@ -295,12 +292,12 @@ def test_the_split_tells_images_of_the_same_name_apart():
         assert compare(a, b).is_identical
 
 
-def test_equal_names_pair_in_order():
+def test_equal_names_pair_in_order() -> None:
     dataset = dataset_of([(1, 0, 0, BOX), (2, 1, 1, APART)], ["0.jpg", "0.jpg"])
     assert compare(dataset, dataset).is_identical
 
 
-def test_annotations_of_images_on_one_side_are_added_or_removed():
+def test_annotations_of_images_on_one_side_are_added_or_removed() -> None:
     a = dataset_of([(1, 0, 0, BOX), (2, 1, 0, BOX)], ["0.jpg", "1.jpg"])
     b = dataset_of([(1, 0, 0, BOX), (2, 1, 0, BOX)], ["0.jpg", "2.jpg"])
     comparison = compare(a, b)
@@ -310,25 +307,24 @@ def test_annotations_of_images_on_one_side_are_added_or_removed():
     assert not bare.is_identical
 
 
-def test_differences_come_image_by_image():
+def test_differences_come_image_by_image() -> None:
     a = dataset_of([(1, 1, 0, BOX), (2, 0, 0, BOX), (3, 1, 0, APART)], ["0.jpg", "1.jpg"])
     b = dataset_of(
-        [(9, 2, 0, BOX), (8, 0, 0, APART), (1, 1, 1, BOX), (2, 0, 1, BOX)],
+        [(8, 1, 0, APART), (9, 2, 0, BOX), (1, 0, 1, BOX), (2, 1, 1, BOX)],
         ["1.jpg", "0.jpg", "2.jpg"],
     )
-    b = replace(b, image_rows=np.array([2, 0, 0, 1]))
     differences = compare(a, b).differences
     told = [(one.image, one.kinds, one.annotation_id, one.new_annotation_id) for one in differences]
     assert told == [
         ("0.jpg", ("label",), 2, 2),
+        ("0.jpg", ("added",), None, 8),
         ("1.jpg", ("label",), 1, 1),
         ("1.jpg", ("removed",), 3, None),
-        ("1.jpg", ("added",), None, 8),
         ("2.jpg", ("added",), None, 9),
     ]
 
 
-def test_plain_data_is_json_even_of_boxes_that_are_no_numbers():
+def test_plain_data_is_json_even_of_boxes_that_are_no_numbers() -> None:
     a = dataset_of([(1, 0, 0, (NAN, 1, 2, math.inf)), (2, 0, 0, BOX)])
     b = dataset_of([(1, 0, 0, BOX), (2, 0, 1, BOX)])
     data = json.loads(json.dumps(compare(a, b).to_json(), allow_nan=False))
@@ -364,7 +360,9 @@ def built(drawn: Sequence[Annotation], format: str) -> Dataset:
 
 @settings(max_examples=150, deadline=None)
 @given(one=entries, two=entries, formats=st.sampled_from([("coco", "coco"), ("coco", "voc")]))
-def test_every_annotation_is_accounted_for_and_the_way_back_mirrors(one, two, formats):
+def test_every_annotation_is_accounted_for_and_the_way_back_mirrors(
+    one: Sequence[Annotation], two: Sequence[Annotation], formats: tuple[str, str]
+) -> None:
     a, b = built(one, formats[0]), built(two, formats[1])
     before = a.boxes.tobytes(), b.boxes.tobytes()
     there, back = compare(a, b), compare(b, a)
@@ -379,14 +377,18 @@ def test_every_annotation_is_accounted_for_and_the_way_back_mirrors(one, two, fo
 
 @settings(max_examples=100, deadline=None)
 @given(drawn=entries, data=st.data(), format=st.sampled_from(["coco", "voc"]))
-def test_the_order_of_annotations_is_no_difference(drawn, data, format):
+def test_the_order_of_annotations_is_no_difference(
+    drawn: Sequence[Annotation], data: st.DataObject, format: str
+) -> None:
     shuffled = data.draw(st.permutations(drawn))
     assert compare(built(drawn, format), built(shuffled, format)).is_identical
 
 
 @settings(max_examples=100, deadline=None)
 @given(drawn=st.lists(entry, min_size=1, max_size=10, unique_by=lambda one: one[0]), data=st.data())
-def test_with_ids_exactly_the_changed_annotations_are_told(drawn, data):
+def test_with_ids_exactly_the_changed_annotations_are_told(
+    drawn: Sequence[Annotation], data: st.DataObject
+) -> None:
     a = built(drawn, "coco")
     changed = data.draw(st.sets(st.integers(0, len(drawn) - 1)))
     rows = sorted(changed)
@@ -394,6 +396,5 @@ def test_with_ids_exactly_the_changed_annotations_are_told(drawn, data):
     boxes[rows] = [1.5, 2.5, 3.5, 4.5]
     labels[rows] = np.where(labels[rows] == 0, 1, 0)
     comparison = compare(a, replace(a, boxes=boxes, labels=labels))
-    told = {one.annotation_id for one in comparison.differences}
-    assert told == {drawn[row][0] for row in rows}
+    assert {one.annotation_id for one in comparison.differences} == {drawn[k][0] for k in rows}
     assert comparison.label_changed == comparison.box_changed == len(rows)

@@ -7,6 +7,7 @@ means patching the source and nothing else.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,8 +48,8 @@ class Source:
 
     @property
     def name(self) -> str:
-        """A short name to tell this source from others it is joined with."""
-        return self.path.stem
+        """A short name to tell this source from others it is joined with; safe as a folder's."""
+        return Path(os.path.abspath(self.path)).stem.strip(".") or self.format
 
     def document(self, row: int) -> Path:
         """The file that holds the annotations of image `row` of this source."""
@@ -117,7 +118,7 @@ class Dataset:
         self.check_columns()
 
     def check_columns(self) -> None:
-        """Raise ValueError where columns do not have one row per annotation."""
+        """Raise ValueError where columns do not have one row per annotation, or point nowhere."""
         n = len(self.annotation_ids)
         if self.boxes.shape != (n, 4):
             raise ValueError(f"boxes must have shape ({n}, 4), got {self.boxes.shape}")
@@ -125,6 +126,10 @@ class Dataset:
         for name in names:
             if getattr(self, name).shape != (n,):
                 raise ValueError(f"{name} must have {n} rows, got {getattr(self, name).shape}")
+        for name, limit in (("labels", len(self.label_names)), ("image_rows", len(self.images))):
+            column = getattr(self, name)
+            if n and not (column.min() >= UNKNOWN and column.max() < limit):
+                raise ValueError(f"{name} must lie between {UNKNOWN} (unknown) and {limit - 1}")
 
     def __len__(self) -> int:
         return len(self.annotation_ids)
@@ -178,6 +183,8 @@ class Dataset:
         n = len(image_rows)
         if len(self.images) == 0 and n:
             raise ValueError("there is no image to add annotations to")
+        if n and not (image_rows.min() >= 0 and image_rows.max() < len(self.images)):
+            raise ValueError(f"image_rows must lie between 0 and {len(self.images) - 1}")
         return replace(
             self,
             annotation_ids=np.concatenate([self.annotation_ids, self._unused_ids(image_rows)]),
@@ -194,7 +201,7 @@ class Dataset:
         """Ids for new annotations: the next integers, or the next positions in their images."""
         if self.annotation_ids.dtype != object:
             first = int(self.annotation_ids.max(initial=0)) + 1
-            return np.arange(first, first + len(image_rows), dtype=np.int64)
+            return as_ids(list(range(first, first + len(image_rows))))
         used = set(self.annotation_ids.tolist())
         positions = np.bincount(self.image_rows[self.image_rows >= 0], minlength=len(self.images))
         ids = np.empty(len(image_rows), object)
@@ -275,8 +282,9 @@ def join(datasets: Sequence[Dataset]) -> Dataset:
     if len(datasets) == 1:
         return datasets[0]
     label_names = tuple(dict.fromkeys(name for one in datasets for name in one.label_names))
-    image_ids = _kept_apart([one.images.ids for one in datasets], datasets)
-    annotation_ids = _kept_apart([one.annotation_ids for one in datasets], datasets)
+    names = [one.sources[0].name if one.sources else "added" for one in datasets]
+    image_ids = keep_apart([one.images.ids for one in datasets], names)
+    annotation_ids = keep_apart([one.annotation_ids for one in datasets], names)
     first_image = np.cumsum([0] + [len(one.images) for one in datasets])
     first_source = np.cumsum([0] + [len(one.sources) for one in datasets])
     relabelled = [_relabelled(one, label_names) for one in datasets]
@@ -315,20 +323,23 @@ def join(datasets: Sequence[Dataset]) -> Dataset:
 
 
 def _relabelled(dataset: Dataset, label_names: tuple[str, ...]) -> NDArray[np.int64]:
-    new = [label_names.index(name) for name in dataset.label_names]
+    label_of = {name: label for label, name in enumerate(label_names)}
+    new = [label_of[name] for name in dataset.label_names]
     return np.array([*new, UNKNOWN], np.int64)[dataset.labels]  # UNKNOWN picks the last
 
 
-def _kept_apart(columns: Sequence[Ids], datasets: Sequence[Dataset]) -> list[Ids]:
-    """The columns of ids, the later ones moved where they collide with earlier ones."""
+def keep_apart(columns: Sequence[Ids], names: Sequence[str]) -> list[Ids]:
+    """Columns of ids, the later ones moved as a whole where they collide with earlier ones.
+
+    `names` are those of the sources; they go in front of ids that are no numbers.
+    """
     apart: list[Ids] = []
-    for column, dataset in zip(columns, datasets, strict=True):
+    for column, name in zip(columns, names, strict=True):
         before = _concatenate_ids(apart) if apart else as_ids([])
-        name = dataset.sources[0].name if dataset.sources else "added"
         moved, attempt = column, 0
         while _collide(before, moved):
             attempt += 1
-            moved = _moved(column, before, name if attempt == 1 else f"{name}-{attempt}")
+            moved = _moved(column, before, name, attempt)
         apart.append(moved)
     return apart
 
@@ -339,14 +350,24 @@ def _collide(before: Ids, column: Ids) -> bool:
     return not set(before.tolist()).isdisjoint(column.tolist())
 
 
-def _moved(column: Ids, before: Ids, name: str) -> Ids:
-    """Integers moved by a power of ten beyond all, names with the name of their source in front."""
-    numbers = [abs(one) for one in (*before.tolist(), *column.tolist()) if isinstance(one, int)]
-    shift = 10 ** len(str(max(numbers, default=0)))
-    if column.dtype != object:
+def _moved(column: Ids, before: Ids, name: str, attempt: int) -> Ids:
+    """Integers moved by a power of ten beyond all, names with the name of their source in front.
+
+    A further attempt moves farther: negative numbers may land on others the first time.
+    """
+    shift = 10 ** (len(str(max(_largest(before), _largest(column)))) + attempt - 1)
+    if column.dtype != object and shift < 2**62:
         shifted: Ids = column + shift
         return shifted
-    return as_ids([one + shift if isinstance(one, int) else f"{name}/{one}" for one in column])
+    ids, prefix = column.tolist(), name if attempt == 1 else f"{name}-{attempt}"
+    return as_ids([one + shift if isinstance(one, int) else f"{prefix}/{one}" for one in ids])
+
+
+def _largest(ids: Ids) -> int:
+    """The largest absolute value among the integers of a column."""
+    if ids.dtype != object:
+        return max(int(ids.max(initial=0)), -int(ids.min(initial=0)))
+    return max((abs(one) for one in ids if isinstance(one, int)), default=0)
 
 
 def _concatenate_ids(columns: Sequence[Ids]) -> Ids:

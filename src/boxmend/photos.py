@@ -76,6 +76,23 @@ def inspect(path: str) -> Photo:
         return _decoded(photo, data)
 
 
+def header_size(path: str) -> tuple[int, int] | None:
+    """Width and height by an image's header, as stored (EXIF rotation is not applied).
+
+    None where the file is missing, is no regular file, or has no header that can be read.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        with (
+            _pillow_at_its_strictest(),
+            Image.open(path, formats=_known_formats()) as image,
+        ):
+            return image.size
+    except Exception:  # decoders raise nearly anything on bytes that lie
+        return None
+
+
 def inspect_all(
     paths: Sequence[str], *, jobs: int | None = None, progress: Progress | None = None
 ) -> Iterator[Photo]:

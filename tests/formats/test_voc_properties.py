@@ -101,8 +101,8 @@ def _object(draw: st.DrawFn, gap: str, leaves: list[Leaf]) -> list[str | Leaf]:
     parts: list[list[str | Leaf]] = [
         element("name", leaves[0]),
         ["<bndbox>", *corners, "</bndbox>"],
-        *([other] for other in draw(st.lists(OTHERS, max_size=2, unique=True))),
     ]
+    parts += [[other] for other in draw(st.lists(OTHERS, max_size=2, unique=True))]
     return [piece for part in draw(st.permutations(parts)) for piece in (gap, *part)]
 
 

@@ -62,9 +62,9 @@ def test_a_folder_without_lists_gets_one_of_all(tmp_path: Path) -> None:
 def test_only_the_coordinates_that_changed_are_rewritten(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN}))
     dataset.boxes[1, 0] = 9.0
-    dataset.boxes[1, 3] = 400.125
-    dataset.boxes[0] += 1e-8  # which rounding swallows
-    expected = PLAIN.replace(" 8.5 ", " 10 ").replace("498.00", "400.125")
+    dataset.boxes[1, 1] = 400.125
+    dataset.boxes[1, 3] += 1e-8  # which rounding swallows, so that 498.00 stays
+    expected = PLAIN.replace(" 8.5 ", " 10 ").replace("12.25", "401.125")
     assert written(dataset)["Annotations/000001.xml"].decode() == expected
 
 
@@ -99,6 +99,14 @@ def test_what_was_wrong_can_be_mended(tmp_path: Path) -> None:
     assert_array_equal(again.boxes, dataset.boxes)
     assert (again.labels.tolist(), again.label_names) == ([0, 0], ("cat",))
     assert again.findings == ()
+
+
+def test_what_is_wrong_and_not_mended_stays_as_it_is(tmp_path: Path) -> None:
+    source = objects(corners(1, "2,5", 3, 4), "<name>cat</name>", DOG)
+    dataset = read(voc_folder(tmp_path, {"1": source}))
+    dataset.boxes[2, 3] = 9
+    new = written(dataset)["Annotations/1.xml"].decode()
+    assert new == source.replace(DOG, DOG.replace("<ymax>4", "<ymax>9"))
 
 
 def test_annotations_taken_out_and_added_leave_the_rest_as_it_was(tmp_path: Path) -> None:

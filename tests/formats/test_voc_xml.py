@@ -1,7 +1,7 @@
 """The scanner of VOC documents: places of values, byte by byte, and what it refuses."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from boxmend.formats.voc_edits import Changes, edits
@@ -152,6 +152,8 @@ def test_content_means_the_text_a_parser_gives(content: bytes, text: str) -> Non
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]).filter(is_writable)))
+@example("a\rb\r\nc")
+@settings(deadline=None)
 def test_escaped_text_means_itself(text: str) -> None:
     assert value(escaped(text).encode()) == text.strip(" \t\r\n")
 
@@ -311,6 +313,12 @@ def test_bytes_that_the_declared_encoding_does_not_have_are_refused() -> None:
         scan("<annotation>\ud800</annotation>".encode("utf-16-le", "surrogatepass"))
 
 
+def test_bytes_that_could_not_be_written_back_are_refused() -> None:
+    twice = b"\x87\x90"  # a character that this encoding has at two places, here the second
+    with pytest.raises(MalformedXml, match=r"byte for byte.*UTF-8"):
+        scan(b"<?xml version='1.0' encoding='cp932'?><annotation>" + twice + b"</annotation>")
+
+
 # Hostile documents
 
 
@@ -369,6 +377,7 @@ def test_xml_of_another_kind_is_refused() -> None:
         max_size=12,
     )
 )
+@settings(deadline=None)
 def test_any_bytes_are_a_document_or_refused(pieces: list[bytes]) -> None:
     content = b"<annotation>" + b"".join(pieces) + b"</annotation>"
     try:

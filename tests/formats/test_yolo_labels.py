@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from boxmend.dataset import UNKNOWN
 from boxmend.formats.yolo_labels import (
+    Box,
     Change,
     Labels,
     Rules,
@@ -28,7 +29,7 @@ def kinds(labels: Labels) -> list[tuple[str, int]]:
     return [(problem.kind, problem.position) for problem in labels.problems]
 
 
-def test_shares_become_pixels():
+def test_shares_become_pixels() -> None:
     found = parsed(b"1 0.5 0.25 0.25 0.5\n0 0.75 0.5 0.5 1\n")
     assert found.labels == [1, 0]
     # cx 100, w 50 -> 75..125; cy 25, h 50 -> 0..50; then cx 150, w 100 -> 100..200; cy 50, h 100
@@ -47,7 +48,7 @@ def test_shares_become_pixels():
         b"2.0 5e-1 0.50 +.1 .2",
     ],
 )
-def test_spaces_blank_lines_and_notations_do_not_matter(content: bytes):
+def test_spaces_blank_lines_and_notations_do_not_matter(content: bytes) -> None:
     found = parsed(content)
     assert found.labels == [2]
     assert found.boxes == pytest.approx([90, 40, 110, 60])
@@ -55,7 +56,7 @@ def test_spaces_blank_lines_and_notations_do_not_matter(content: bytes):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\t", b"\xef\xbb\xbf"])
-def test_a_file_without_lines_has_no_annotations(content: bytes):
+def test_a_file_without_lines_has_no_annotations(content: bytes) -> None:
     assert parsed(content).labels == []
 
 
@@ -77,7 +78,9 @@ def test_a_file_without_lines_has_no_annotations(content: bytes):
         (b"0 0 0 1 0 1 1", "malformed", "a polygon of 3 points; pass --polygons box"),
     ],
 )
-def test_a_line_without_a_box_keeps_its_place_and_is_told(line: bytes, kind: str, told: str):
+def test_a_line_without_a_box_keeps_its_place_and_is_told(
+    line: bytes, kind: str, told: str
+) -> None:
     found = parsed(b"\n1 .5 .5 .1 .2\n\n" + line + b"\n2 .5 .5 .1 .2\n")
     assert found.labels == [1, 0, 2]
     assert [math.isnan(value) for value in found.boxes] == [False] * 4 + [True] * 4 + [False] * 4
@@ -90,7 +93,7 @@ def test_a_line_without_a_box_keeps_its_place_and_is_told(line: bytes, kind: str
 @pytest.mark.parametrize(
     "token", [b"3", b"-1", b"0.5", b"dog", b"nan", b"1e400", b"0_1", b"9" * 5000, b"\xff"]
 )
-def test_a_class_that_is_not_declared_keeps_its_box(token: bytes):
+def test_a_class_that_is_not_declared_keeps_its_box(token: bytes) -> None:
     found = parsed(token + b" .5 .5 .1 .2")
     assert found.labels == [UNKNOWN]
     assert found.boxes == pytest.approx([90, 40, 110, 60])
@@ -98,21 +101,21 @@ def test_a_class_that_is_not_declared_keeps_its_box(token: bytes):
     assert len(found.problems[0].message) < 200
 
 
-def test_a_polygon_is_read_as_the_box_around_it_where_that_is_wanted():
+def test_a_polygon_is_read_as_the_box_around_it_where_that_is_wanted() -> None:
     rules = Rules(3, takes_polygons=True)
     found = parsed(b"1 .5 .1 .7 .4 .3 .2\n0 .1 .1 .2 .1 .2 .3 .1 .3\n", rules=rules)
     assert found.boxes == pytest.approx([60, 10, 140, 40, 20, 10, 40, 30])
     assert (found.problems, found.num_polygons) == ([], 2)
 
 
-def test_keypoints_are_never_taken_for_polygons():
+def test_keypoints_are_never_taken_for_polygons() -> None:
     rules = Rules(3, takes_polygons=True, has_keypoints=True)
     found = parsed(b"1 .5 .5 .1 .2 .3 .3", rules=rules)
     assert kinds(found) == [("malformed", 0)]
     assert "keypoints" in found.problems[0].message
 
 
-def test_without_a_size_boxes_are_unknown_but_not_wrong():
+def test_without_a_size_boxes_are_unknown_but_not_wrong() -> None:
     found = parsed(b"1 .5 .5 .1 .2\n0 nan 0 0 0", size=None)
     assert all(map(math.isnan, found.boxes))
     assert kinds(found) == [("box-not-finite", 1)]
@@ -123,17 +126,20 @@ def test_without_a_size_boxes_are_unknown_but_not_wrong():
 CONTENT = b"0 0.5 0.25 0.25 0.5  \r\n\r\n1\t0.750000 0.5 0.5 1.0 "
 
 
-def patched(content: bytes, label: int | None = None, box=None, position: int = 0) -> bytes:
+def patched(
+    content: bytes, label: int | None = None, box: Box | None = None, position: int = 0
+) -> bytes:
     return patch_labels(content, SIZE, {position: Change(label, box)})
 
 
-def test_a_changed_label_replaces_its_token_alone():
+def test_a_changed_label_replaces_its_token_alone() -> None:
     assert patched(CONTENT, label=2) == b"2" + CONTENT[1:]
     assert patched(CONTENT, label=10, position=1) == CONTENT.replace(b"1\t", b"10\t")
+    assert patched(b"\xef\xbb\xbf0 .5 .5 .1 .1", label=1) == b"\xef\xbb\xbf1 .5 .5 .1 .1"
     assert patched(b"0.0 .5 .5 .1 .1", label=1) == b"1 .5 .5 .1 .1"
 
 
-def test_a_changed_box_replaces_only_the_numbers_that_differ():
+def test_a_changed_box_replaces_only_the_numbers_that_differ() -> None:
     # 75..125 becomes 75..135: cx 105/200, w 60/200; rows stay
     assert patched(CONTENT, box=(75, 0, 135, 50)) == CONTENT.replace(
         b"0.5 0.25 0.25 0.5 ", b"0.525 0.25 0.3 0.5 "
@@ -144,13 +150,13 @@ def test_a_changed_box_replaces_only_the_numbers_that_differ():
     )
 
 
-def test_new_numbers_have_six_decimals_or_as_many_as_their_line():
+def test_new_numbers_have_six_decimals_or_as_many_as_their_line() -> None:
     third = (200 / 3 - 10, 40, 200 / 3 + 10, 60)
     assert patched(b"0 .5 .5 .1 .2", box=third) == b"0 0.333333 .5 .1 .2"
     assert patched(b"0 .5 .5000000000 .1 .2", box=third) == b"0 0.3333333333 .5000000000 .1 .2"
 
 
-def test_large_images_get_the_decimals_they_need():
+def test_large_images_get_the_decimals_they_need() -> None:
     size = (60_000, 60_000)
     change = Change(None, (20_000.01, 0, 20_001.01, 60_000))
     result = patch_labels(b"0 .5 .5 .1 1", size, {0: change})
@@ -167,11 +173,11 @@ def test_large_images_get_the_decimals_they_need():
         (b" 1\n", b" 1 0.5 0.5 0.1 0.2\n"),
     ],
 )
-def test_a_line_without_a_box_gets_a_plain_one(line: bytes, expected: bytes):
+def test_a_line_without_a_box_gets_a_plain_one(line: bytes, expected: bytes) -> None:
     assert patched(line, box=(90, 40, 110, 60)) == expected
 
 
-def test_a_removed_line_goes_with_its_end():
+def test_a_removed_line_goes_with_its_end() -> None:
     assert patch_labels(CONTENT, SIZE, {0: None}) == CONTENT[CONTENT.index(b"\r\n") + 2 :]
     assert patch_labels(CONTENT, SIZE, {1: None}) == CONTENT[: CONTENT.index(b"1\t")]
     assert patch_labels(b"0 1 1 1 1", SIZE, {0: None}) == b""
@@ -188,19 +194,19 @@ def test_a_removed_line_goes_with_its_end():
         (b"\xef\xbb\xbf", b"\xef\xbb\xbfNEW\nNEW\n"),
     ],
 )
-def test_added_lines_come_last_in_the_newlines_of_the_file(content: bytes, expected: bytes):
+def test_added_lines_come_last_in_the_newlines_of_the_file(content: bytes, expected: bytes) -> None:
     added = [(1, (90.0, 40.0, 110.0, 60.0))] * 2
     result = patch_labels(content, SIZE, {}, added)
     assert result == expected.replace(b"NEW", b"1 0.5 0.5 0.1 0.2")
 
 
-def test_a_line_added_where_the_last_one_went_needs_no_newline_before_it():
+def test_a_line_added_where_the_last_one_went_needs_no_newline_before_it() -> None:
     added = [(1, (90.0, 40.0, 110.0, 60.0))]
     result = patch_labels(b"0 1 1 1 1\n2 1 1 1 1", SIZE, {1: None}, added)
     assert result == b"0 1 1 1 1\n1 0.5 0.5 0.1 0.2"
 
 
-def test_new_lines_hold_a_thousandth_of_a_pixel():
+def test_new_lines_hold_a_thousandth_of_a_pixel() -> None:
     box = (1 / 3, 2 / 3, 100_000 / 7, 90_000.123)
     found = parsed(line_of(2, box, (100_000, 100_000)), (100_000, 100_000))
     assert found.labels == [2]
@@ -217,30 +223,28 @@ shares = st.floats(0, 1).flatmap(
 
 
 @st.composite
-def lines(draw) -> bytes:
+def lines(draw: st.DrawFn) -> bytes:
     values = [str(draw(st.integers(0, 2))), *(draw(shares) for _ in range(4))]
-    return draw(spaces).join(value.encode() for value in values)
+    line: bytes = draw(spaces).join(value.encode() for value in values)
+    return line
 
 
 @st.composite
-def files(draw) -> bytes:
+def files(draw: st.DrawFn) -> bytes:
     body = b"".join(line + draw(ends) for line in draw(st.lists(lines(), min_size=1, max_size=5)))
     return body if draw(st.booleans()) else body.rstrip()
 
 
 @given(files(), st.data(), st.integers(1, 20_000), st.integers(1, 20_000))
-def test_a_patch_changes_the_expected_tokens_and_no_other_byte(content, data, width, height):
+def test_a_patch_changes_the_expected_tokens_and_no_other_byte(
+    content: bytes, data: st.DataObject, width: int, height: int
+) -> None:
     size = (width, height)
     before = parsed(content, size)
     n = len(before.labels)
     chosen = data.draw(st.sets(st.integers(0, n - 1)))
-    boxes = {
-        position: tuple(
-            data.draw(st.floats(0, limit, allow_subnormal=False))
-            for limit in (width, height, width, height)
-        )
-        for position in chosen
-    }
+    xs, ys = st.floats(0, width), st.floats(0, height)
+    boxes = {position: data.draw(st.tuples(xs, ys, xs, ys)) for position in chosen}
     result = patch_labels(content, size, {k: Change(2, boxes[k]) for k in chosen})
     after = parsed(result, size)
     for position in range(n):
@@ -259,12 +263,14 @@ def test_a_patch_changes_the_expected_tokens_and_no_other_byte(content, data, wi
 
 
 @given(files(), st.data(), st.integers(1, 20_000))
-def test_a_side_that_moves_leaves_the_numbers_of_the_other_axis(content, data, width):
+def test_a_side_that_moves_leaves_the_numbers_of_the_other_axis(
+    content: bytes, data: st.DataObject, width: int
+) -> None:
     size = (width, 77)
     before = parsed(content, size)
-    box = before.boxes[:4]
-    box[0] = data.draw(st.floats(0, width))
-    result = patch_labels(content, size, {0: Change(None, tuple(box))})
+    _, y1, x2, y2 = before.boxes[:4]
+    box = (data.draw(st.floats(0, width)), y1, x2, y2)
+    result = patch_labels(content, size, {0: Change(None, box)})
     assert _skeleton(result) == _skeleton(content)
     old, new = _token_lines(content), _token_lines(result)
     assert [old[0][k] for k in (0, 2, 4)] == [new[0][k] for k in (0, 2, 4)]
@@ -272,7 +278,7 @@ def test_a_side_that_moves_leaves_the_numbers_of_the_other_axis(content, data, w
 
 
 @given(st.binary(max_size=60), st.booleans())
-def test_any_bytes_are_read_line_by_line_and_patched(content: bytes, takes_polygons: bool):
+def test_any_bytes_are_read_line_by_line_and_patched(content: bytes, takes_polygons: bool) -> None:
     found = parsed(content, rules=Rules(3, takes_polygons))
     assert len(found.boxes) == 4 * len(found.labels)
     n = len(found.labels)

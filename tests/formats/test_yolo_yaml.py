@@ -35,7 +35,7 @@ download: https://example.org/helmets.zip
 
 
 @pytest.fixture(params=["c", "python"])
-def _either_parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+def _either_parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run with the C parser, if it is there, and with the Python one."""
     if request.param == "python":
         monkeypatch.setattr(yaml_nodes, "LOADER", yaml.SafeLoader)
@@ -45,12 +45,14 @@ def names_of(data: bytes) -> tuple[str, ...]:
     return parse_yaml(PATH, data).names
 
 
-def patched(data: bytes, folders: dict[str, str] | None = None, added: tuple[str, ...] = ()):
+def patched(
+    data: bytes, folders: dict[str, str] | None = None, added: tuple[str, ...] = ()
+) -> bytes:
     document = parse_yaml(PATH, data)
     return patched_yaml(document, folders or FOLDERS, (*document.names, *added))
 
 
-def test_paths_and_names_are_read_as_written():
+def test_paths_and_names_are_read_as_written() -> None:
     document = parse_yaml(PATH, COMMENTED)
     assert document.root == "../datasets/helmets"
     assert document.splits == {"train": ("images/train2017",), "val": ("images/val2017",)}
@@ -73,27 +75,27 @@ def test_paths_and_names_are_read_as_written():
     ],
 )
 @pytest.mark.usefixtures("_either_parser")
-def test_names_may_be_a_list_or_a_map(data: bytes):
+def test_names_may_be_a_list_or_a_map(data: bytes) -> None:
     assert names_of(data) == ("a", "b c")
 
 
-def test_names_stay_words_where_yaml_sees_booleans_nulls_and_numbers():
+def test_names_stay_words_where_yaml_sees_booleans_nulls_and_numbers() -> None:
     assert names_of(b"names: [no, null, 1.0, on, 2024-01-01]") == (
         "no", "null", "1.0", "on", "2024-01-01",
     )  # fmt: skip
 
 
-def test_without_names_the_numbers_below_nc_are_the_names():
+def test_without_names_the_numbers_below_nc_are_the_names() -> None:
     assert names_of(b"nc: 3") == ("0", "1", "2")
 
 
-def test_a_count_that_differs_from_the_names_is_a_finding_with_its_line():
+def test_a_count_that_differs_from_the_names_is_a_finding_with_its_line() -> None:
     (finding,) = parse_yaml(PATH, b"names: [a, b]\nnc: 3\n").findings
     assert (finding.kind, finding.file) == ("malformed", "data.yaml")
     assert finding.message == "line 2: nc is 3, but names has 2 names"
 
 
-def test_splits_may_be_lists_and_come_in_a_fixed_order():
+def test_splits_may_be_lists_and_come_in_a_fixed_order() -> None:
     document = parse_yaml(PATH, b"test: c\nvalidation: [b]\ntrain: [a, 'x/y']\nnc: 1\n")
     assert list(document.splits.items()) == [
         ("train", ("a", "x/y")),
@@ -135,21 +137,21 @@ def test_splits_may_be_lists_and_come_in_a_fixed_order():
     ],
 )
 @pytest.mark.usefixtures("_either_parser")
-def test_what_cannot_be_understood_is_told_with_its_line(data: bytes, told: str):
+def test_what_cannot_be_understood_is_told_with_its_line(data: bytes, told: str) -> None:
     with pytest.raises(DataError) as caught:
         parse_yaml(PATH, data)
     assert told in str(caught.value)
     assert str(caught.value).startswith("data.yaml")
 
 
-def test_a_file_of_many_megabytes_is_refused_unread(tmp_path: Path):
+def test_a_file_of_many_megabytes_is_refused_unread(tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(DataError, match="too many for a data.yaml"):
+    with pytest.raises(DataError, match=r"too many for a data\.yaml"):
         read_yaml(tmp_path / "data.yaml")
 
 
 @pytest.mark.usefixtures("_either_parser")
-def test_an_alias_bomb_is_never_expanded():
+def test_an_alias_bomb_is_never_expanded() -> None:
     lines = ["a0: &a0 [lol, lol]"]
     lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 40)]
     bomb = "\n".join(lines)
@@ -164,10 +166,12 @@ def test_an_alias_bomb_is_never_expanded():
 
 
 @pytest.mark.usefixtures("_either_parser")
-def test_only_the_paths_are_replaced_and_comments_stay():
+def test_only_the_paths_are_replaced_and_comments_stay() -> None:
     assert patched(COMMENTED) == COMMENTED.replace(b"../datasets/helmets", b"null").replace(
         b"images/train2017", b"images/train"
     ).replace(b'"images/val2017"', b"images/val")
+    mark = b"\xef\xbb\xbf"
+    assert patched(mark + COMMENTED) == mark + patched(COMMENTED)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ def test_only_the_paths_are_replaced_and_comments_stay():
         b"train: &t images/train\nval: images/val\nx: *t\nnames: [a]\n",
     ],
 )
-def test_a_document_that_says_it_already_keeps_every_byte(data: bytes):
+def test_a_document_that_says_it_already_keeps_every_byte(data: bytes) -> None:
     assert patched(data) == data
 
 
@@ -199,18 +203,21 @@ def test_a_document_that_says_it_already_keeps_every_byte(data: bytes):
         (b"train: a\ntest: b\nval: b", b"train: images/train\ntest: null\nval: images/val"),
         (b"test:\n- b\ntrain: a\nval: b", b"test:\n []\ntrain: images/train\nval: images/val"),
         (b"'train': a\r\n? val\r\n: b\r\n", b"'train': images/train\r\n? val\r\n: images/val\r\n"),
-        (b"path: /data/\xc3\xa9\ntrain: a\nval: b", b"path: null\ntrain: images/train\nval: images/val"),
+        (
+            b"path: /data/\xc3\xa9\ntrain: a\nval: b",
+            b"path: null\ntrain: images/train\nval: images/val",
+        ),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("_either_parser")
-def test_paths_are_replaced_in_the_style_they_have(before: bytes, after: bytes):
+def test_paths_are_replaced_in_the_style_they_have(before: bytes, after: bytes) -> None:
     assert patched(before + b"\nnames: [a]\n") == after + b"\nnames: [a]\n"
     assert patched(b"# \xf0\x9f\x98\x80\nnames: [a]\n" + before) == (
         b"# \xf0\x9f\x98\x80\nnames: [a]\n" + after
     )
 
 
-def test_a_document_on_one_line_is_patched_too():
+def test_a_document_on_one_line_is_patched_too() -> None:
     assert patched(b"{path: /x, train: a, test: c, val: b, names: [a]}") == (
         b"{path: null, train: images/train, test: null, val: images/val, names: [a]}"
     )
@@ -233,7 +240,7 @@ def test_a_document_on_one_line_is_patched_too():
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("_either_parser")
-def test_new_names_are_appended_in_the_style_of_the_others(before: bytes, after: bytes):
+def test_new_names_are_appended_in_the_style_of_the_others(before: bytes, after: bytes) -> None:
     after = after.replace(b"'", b'"')
     for start in (b"", b"train: images/train\nval: images/val\n"):
         for end in (b"", b"\n"):
@@ -242,7 +249,7 @@ def test_new_names_are_appended_in_the_style_of_the_others(before: bytes, after:
     assert windows == after.replace(b"\n", b"\r\n") + b"\r\n"
 
 
-def test_a_document_too_unusual_to_patch_is_refused_with_a_remedy():
+def test_a_document_too_unusual_to_patch_is_refused_with_a_remedy() -> None:
     with pytest.raises(DataError, match="too unusually to be changed in place"):
         patched(b"{train: a, val: b, nc: 1}", added=("c",))
 
@@ -259,7 +266,7 @@ AWKWARD = ["no", "a b", "1.0", "", " a", "a: b", "#x", "é", "😀", '"', "'", "
         max_size=6,
     )
 )
-def test_any_names_survive_being_written(names: list[str]):
+def test_any_names_survive_being_written(names: list[str]) -> None:
     composed = composed_yaml({"train": "images/train", "val": "images/train"}, names)
     document = parse_yaml(PATH, composed)
     assert document.names == tuple(names)
@@ -279,11 +286,14 @@ SNIPPETS = [
 
 
 @given(st.one_of(st.binary(max_size=40), st.lists(st.sampled_from(SNIPPETS)).map(b"".join)))
-def test_no_bytes_end_in_anything_but_a_boxmend_error(data: bytes):
+def test_no_bytes_end_in_anything_but_a_boxmend_error(data: bytes) -> None:
+    names: tuple[str, ...]
+    message = "data.yaml"
     try:
         document = parse_yaml(PATH, data)
-        result = patched_yaml(document, FOLDERS, (*document.names, "new"))
+        names = (*document.names, "new")
+        result = patched_yaml(document, FOLDERS, names)
     except BoxmendError as error:
-        assert str(error).startswith("data.yaml")
-    else:
-        assert parse_yaml(PATH, result).names == (*document.names, "new")
+        message, names, result = str(error), ("new",), b"names: [new]"
+    assert message.startswith("data.yaml")
+    assert parse_yaml(PATH, result).names == names

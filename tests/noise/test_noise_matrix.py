@@ -1,5 +1,8 @@
 """Files that hold a confusion matrix, right and wrong ones."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,12 +11,13 @@ from boxmend.errors import UsageError
 from boxmend.noise import labels
 from boxmend.noise.labels import read_confusion
 
+Write = Callable[..., Path]
 NAMES = ("car", "van", "truck")
 
 
 @pytest.fixture
-def write(tmp_path):
-    def to_file(content, name="m.json"):
+def write(tmp_path: Path) -> Write:
+    def to_file(content: str | bytes, name: str = "m.json") -> Path:
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
@@ -21,23 +25,23 @@ def write(tmp_path):
     return to_file
 
 
-def test_json_names_only_what_changes(write):
+def test_json_names_only_what_changes(write: Write) -> None:
     path = write('{"van": {"truck": 0.4, "car": 0.1}, "car": {}}')
     assert read_confusion(path, NAMES) == {0: {}, 1: {0: 0.1, 2: 0.4}}
 
 
-def test_json_may_name_the_share_that_stays_if_the_row_then_adds_up_to_one(write):
+def test_json_may_name_the_share_that_stays_if_the_row_then_adds_up_to_one(write: Write) -> None:
     assert read_confusion(write('{"van": {"van": 0.6, "car": 0.4}}'), NAMES) == {1: {0: 0.4}}
     with pytest.raises(UsageError, match=r"'van' add up to 0.9, not to 1"):
         read_confusion(write('{"van": {"van": 0.5, "car": 0.4}}'), NAMES)
 
 
-def test_csv_has_names_in_the_first_row_and_column(write):
+def test_csv_has_names_in_the_first_row_and_column(write: Write) -> None:
     path = write("\ufefffrom,van, car\ncar,0.25,0.75\nvan,1,0\n", "m.csv")
     assert read_confusion(path, NAMES) == {0: {1: 0.25}, 1: {0: 0.0}}
 
 
-def test_the_order_of_the_file_does_not_matter(write):
+def test_the_order_of_the_file_does_not_matter(write: Write) -> None:
     one = read_confusion(write('{"van": {"truck": 0.4, "car": 0.1}, "car": {"van": 1}}'), NAMES)
     two = read_confusion(write('{"car": {"van": 1}, "van": {"car": 0.1, "truck": 0.4}}'), NAMES)
     assert list(one) == list(two) == [0, 1]
@@ -65,7 +69,9 @@ def test_the_order_of_the_file_does_not_matter(write):
         ("", r"not a label matrix"),
     ],
 )
-def test_wrong_json_is_refused_with_a_reason(write, content, message):
+def test_wrong_json_is_refused_with_a_reason(
+    write: Write, content: str | bytes, message: str
+) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         read_confusion(write(content), NAMES)
     assert "m.json" in str(caught.value)
@@ -87,13 +93,13 @@ def test_wrong_json_is_refused_with_a_reason(write, content, message):
         (",car\n" + "x" * 200_000 + ",1\n", r"not a CSV table"),
     ],
 )
-def test_wrong_csv_is_refused_with_a_reason(write, content, message):
+def test_wrong_csv_is_refused_with_a_reason(write: Write, content: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         read_confusion(write(content, "m.csv"), NAMES)
     assert "m.csv" in str(caught.value)
 
 
-def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.json: .*No such file"):
         read_confusion(tmp_path / "none.json", NAMES)
     with pytest.raises(UsageError, match="not a file"):
@@ -102,13 +108,15 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         read_confusion(tmp_path / "a\0b", NAMES)
 
 
-def test_a_file_too_large_to_be_a_matrix_is_refused_unread(write, monkeypatch):
+def test_a_file_too_large_to_be_a_matrix_is_refused_unread(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(labels, "MATRIX_BYTES", 2**20)
     with pytest.raises(UsageError, match="larger than 1 MiB"):
         read_confusion(write(" " * 2**20 + "{}"), NAMES)
 
 
-def test_a_name_that_several_labels_share_is_refused_only_where_it_is_used(write):
+def test_a_name_that_several_labels_share_is_refused_only_where_it_is_used(write: Write) -> None:
     names = ("car", "van", "car")
     assert read_confusion(write('{"van": {}}'), names) == {1: {}}
     with pytest.raises(UsageError, match="several labels of the dataset are called 'car'"):
@@ -124,7 +132,9 @@ def test_a_name_that_several_labels_share_is_refused_only_where_it_is_used(write
     ),
     st.sampled_from(["m.json", "m.csv"]),
 )
-def test_no_content_ends_in_anything_but_a_matrix_or_a_usage_error(tmp_path_factory, content, name):
+def test_no_content_ends_in_anything_but_a_matrix_or_a_usage_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
+) -> None:
     path = tmp_path_factory.getbasetemp() / name
     path.write_bytes(content)
     try:

@@ -1,5 +1,7 @@
 """Settings of noise: what is wrong is refused with the text that was given and a right example."""
 
+from typing import Any
+
 import pytest
 
 from boxmend.errors import UsageError
@@ -31,7 +33,7 @@ from boxmend.noise import NoiseSettings
         ({"seed": 0.5}, r"seed is 0.5"),
     ],
 )
-def test_wrong_settings_are_refused(given, message):
+def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         NoiseSettings(**given)
 
@@ -45,5 +47,5 @@ def test_wrong_settings_are_refused(given, message):
         {"labels": "matrix:C:\\not\\there.csv", "boxes": "jitter:1"},  # looked at when used
     ],
 )
-def test_settings_within_their_bounds_are_taken(given):
+def test_settings_within_their_bounds_are_taken(given: dict[str, Any]) -> None:
     assert NoiseSettings(**given).labels == given.get("labels")

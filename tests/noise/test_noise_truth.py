@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +16,7 @@ from noise_data import build, many
 
 from boxmend.dataset import UNKNOWN
 from boxmend.errors import DataError
-from boxmend.noise import NoiseSettings, Origin, disturb, read_truth
+from boxmend.noise import NoiseSettings, Noisy, Origin, disturb, read_truth
 from boxmend.noise.truth import SCHEMA, write_truth
 
 NOISE = NoiseSettings(
@@ -22,8 +25,8 @@ NOISE = NoiseSettings(
 
 
 @pytest.fixture
-def table(tmp_path):
-    def to_table(noisy):
+def table(tmp_path: Path) -> Callable[[Noisy], Any]:
+    def to_table(noisy: Noisy) -> Any:
         path = tmp_path / "t.parquet"
         path.unlink(missing_ok=True)
         write_truth(noisy.truth, path)
@@ -32,7 +35,7 @@ def table(tmp_path):
     return to_table
 
 
-def test_every_row_agrees_with_the_clean_and_the_noisy_dataset():
+def test_every_row_agrees_with_the_clean_and_the_noisy_dataset() -> None:
     clean = many(100)
     noisy = disturb(clean, NOISE)
     truth, place = noisy.truth, {id: row for row, id in enumerate(clean.annotation_ids.tolist())}
@@ -57,7 +60,7 @@ def test_every_row_agrees_with_the_clean_and_the_noisy_dataset():
     assert np.bincount(truth.origins).tolist() == [80, 20, 10, 30]
 
 
-def test_the_file_has_the_columns_of_the_contract(table):
+def test_the_file_has_the_columns_of_the_contract(table: Any) -> None:
     written = table(disturb(many(100), NOISE))
     types = {name: str(written.schema.field(name).type) for name in written.column_names}
     assert list(types) == list(SCHEMA)
@@ -67,7 +70,7 @@ def test_the_file_has_the_columns_of_the_contract(table):
     assert types["label_changed"] == types["box_changed"] == "bool"
 
 
-def test_nulls_stand_where_there_is_nothing_to_say(table):
+def test_nulls_stand_where_there_is_nothing_to_say(table: Any) -> None:
     rows = table(disturb(many(100), NOISE)).to_pylist()
     assert {row["origin"] for row in rows} == {"kept", "missing", "spurious", "duplicate"}
     for row in rows:
@@ -80,7 +83,7 @@ def test_nulls_stand_where_there_is_nothing_to_say(table):
         assert row["box_changed"] is not None
 
 
-def test_an_ignored_annotation_is_a_row_too(table):
+def test_an_ignored_annotation_is_a_row_too(table: Any) -> None:
     clean = build([[1, 2, 3, 4], [5, 6, 70, 80]], [UNKNOWN, 1], ids=[7, 9])
     clean.boxes[0, 3] = np.nan
     clean.is_crowd[:] = True
@@ -92,14 +95,14 @@ def test_an_ignored_annotation_is_a_row_too(table):
     assert (rows[1]["label_name"], rows[1]["y2"], rows[1]["box_changed"]) == ("van", 80, False)
 
 
-def test_ids_that_are_not_all_integers_become_strings(table):
+def test_ids_that_are_not_all_integers_become_strings(table: Any) -> None:
     clean = build([[10, 10, 90, 90]] * 4, [0, 1, 2, 0], ids=["a:0", "a:1", 12, "b\udcff:0"])
     written = table(disturb(clean, NoiseSettings()))
     assert str(written.schema.field("annotation_id").type) == "string"
     assert written["source_id"].to_pylist() == ["a:0", "a:1", "12", "b\\udcff:0"]
 
 
-def test_ids_as_a_reader_sees_them_take_the_place_of_those_in_memory():
+def test_ids_as_a_reader_sees_them_take_the_place_of_those_in_memory() -> None:
     noisy = disturb(many(10), NoiseSettings(missing=0.3))
     ids = np.array([f"x:{k}" for k in range(7)], object)
     truth = noisy.truth.with_annotation_ids(ids)
@@ -107,7 +110,7 @@ def test_ids_as_a_reader_sees_them_take_the_place_of_those_in_memory():
     assert truth.source_ids.tolist() == noisy.truth.source_ids.tolist()
 
 
-def test_reading_back_gives_the_same_columns(tmp_path):
+def test_reading_back_gives_the_same_columns(tmp_path: Path) -> None:
     clean = many(100)
     clean.labels[3] = UNKNOWN
     truth = disturb(clean, NOISE).truth
@@ -124,7 +127,7 @@ def test_reading_back_gives_the_same_columns(tmp_path):
         assert getattr(back, name).dtype == getattr(truth, name).dtype
 
 
-def test_string_ids_and_an_empty_truth_are_read_back(tmp_path):
+def test_string_ids_and_an_empty_truth_are_read_back(tmp_path: Path) -> None:
     named = disturb(build([[0, 0, 9, 9]] * 2, [0, 1], ids=["p", "q"]), NoiseSettings(missing=0.5))
     write_truth(named.truth, tmp_path / "named.parquet")
     back = read_truth(tmp_path / "named.parquet")
@@ -134,20 +137,20 @@ def test_string_ids_and_an_empty_truth_are_read_back(tmp_path):
     assert len(read_truth(tmp_path / "empty.parquet")) == 0
 
 
-def test_the_same_truth_gives_the_same_bytes(tmp_path):
+def test_the_same_truth_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_truth(disturb(many(300), NOISE).truth, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_nothing_is_overwritten(tmp_path):
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("mine")
     with pytest.raises(FileExistsError):
         write_truth(disturb(many(3), NOISE).truth, tmp_path / "t")
     assert (tmp_path / "t").read_text() == "mine"
 
 
-def altered(column, values, metadata=None):
+def altered(column: str, values: Any, metadata: dict[str, str] | None = None) -> Any:
     """A table like a truth of one annotation, with one column replaced."""
     data = {
         "annotation_id": pa.array([1]),
@@ -168,7 +171,7 @@ def altered(column, values, metadata=None):
     return pa.table(data).replace_schema_metadata(kept)
 
 
-def test_an_unaltered_table_is_read(tmp_path):
+def test_an_unaltered_table_is_read(tmp_path: Path) -> None:
     pq.write_table(altered("label", pa.array([0])), tmp_path / "t")
     assert read_truth(tmp_path / "t").labels.tolist() == [0]
 
@@ -194,14 +197,16 @@ def test_an_unaltered_table_is_read(tmp_path):
         (altered("box_changed", pa.array([None], pa.bool_())), "row 0 has None as box_changed"),
     ],
 )
-def test_a_parquet_file_that_is_no_truth_is_refused_with_a_reason(tmp_path, table, message):
+def test_a_parquet_file_that_is_no_truth_is_refused_with_a_reason(
+    tmp_path: Path, table: Any, message: str
+) -> None:
     pq.write_table(table, tmp_path / "odd.parquet")
     with pytest.raises(DataError, match=message) as caught:
         read_truth(tmp_path / "odd.parquet")
     assert "odd.parquet" in str(caught.value)
 
 
-def test_a_file_that_is_no_parquet_is_refused(tmp_path):
+def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(b"PAR1 no such thing PAR1")
     with pytest.raises(DataError, match="cannot be read as a truth file"):
         read_truth(tmp_path / "t")
@@ -213,7 +218,9 @@ def test_a_file_that_is_no_parquet_is_refused(tmp_path):
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_damaged_truth_file_ends_in_a_data_error_or_in_a_truth(tmp_path_factory, data):
+def test_a_damaged_truth_file_ends_in_a_data_error_or_in_a_truth(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     path = tmp_path_factory.mktemp("damaged") / "t"
     write_truth(disturb(many(20), NOISE).truth, path)
     content = bytearray(path.read_bytes())

@@ -3,11 +3,15 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
+from boxmend import __version__
+from boxmend.dataset import Dataset
 from boxmend.errors import LossyError, OutputError
 from boxmend.formats import load
 from boxmend.formats.writing import WriteOptions
@@ -20,7 +24,7 @@ NO_IMAGES = WriteOptions(images_as="none", allow_lossy=True)
 NAMES = ("car", "van", "truck")
 
 
-def coco(folder, name="instances_train.json", n=30):
+def coco(folder: Path, name: str = "instances_train.json", n: int = 30) -> Path:
     """A COCO file of three images, n annotations with ids from 500 on, the first one a crowd."""
     images = [
         {"id": k, "file_name": f"{k}.jpg", "width": 640, "height": 480, "note": "kept"}
@@ -45,16 +49,18 @@ def coco(folder, name="instances_train.json", n=30):
     return path
 
 
-def record(out):
+def record(out: Path) -> Any:
     return json.loads((out / "noise.json").read_text())
 
 
 @pytest.fixture
-def clean(tmp_path):
+def clean(tmp_path: Path) -> Dataset:
     return load(coco(tmp_path / "clean"))
 
 
-def test_the_noisy_dataset_is_read_back_with_the_ids_of_the_truth(tmp_path, clean):
+def test_the_noisy_dataset_is_read_back_with_the_ids_of_the_truth(
+    tmp_path: Path, clean: Dataset
+) -> None:
     noisy = disturb(clean, NOISE)
     saved = write_noisy(noisy, NOISE, tmp_path / "out", NO_IMAGES)
     assert saved.out == tmp_path / "out"
@@ -69,9 +75,14 @@ def test_the_noisy_dataset_is_read_back_with_the_ids_of_the_truth(tmp_path, clea
 
 
 @pytest.mark.parametrize("format", ["voc", "yolo"])
-def test_after_a_conversion_the_truth_has_the_ids_of_the_new_format(tmp_path, clean, format):
+def test_after_a_conversion_the_truth_has_the_ids_of_the_new_format(
+    tmp_path: Path, clean: Dataset, format: str
+) -> None:
+    for name in clean.images.file_names:  # a reader of YOLO needs the images for their sizes
+        Image.new("L", (640, 480)).save(tmp_path / "clean" / name)
+    clean = load(tmp_path / "clean", images=tmp_path / "clean")
     noisy = disturb(clean, NOISE)
-    write_noisy(noisy, NOISE, tmp_path / "out", NO_IMAGES, format)
+    write_noisy(noisy, NOISE, tmp_path / "out", WriteOptions(allow_lossy=True), format)
     back = load(tmp_path / "out")
     truth = read_truth(tmp_path / "out" / "truth.parquet")
     place = {id: row for row, id in enumerate(back.annotation_ids.tolist())}
@@ -82,7 +93,7 @@ def test_after_a_conversion_the_truth_has_the_ids_of_the_new_format(tmp_path, cl
     assert truth.source_ids.dtype == np.int64
 
 
-def test_the_record_names_settings_counts_and_hashes(tmp_path, clean):
+def test_the_record_names_settings_counts_and_hashes(tmp_path: Path, clean: Dataset) -> None:
     out = tmp_path / "out"
     noisy = disturb(clean, NOISE)
     write_noisy(noisy, NOISE, out, NO_IMAGES)
@@ -107,9 +118,12 @@ def test_the_record_names_settings_counts_and_hashes(tmp_path, clean):
     assert written["files"] == {"instances_train.json": digest}
     assert written["sha256"] == digest
     assert written["label_names"] == list(NAMES)
+    assert written["boxmend"] == __version__
 
 
-def test_the_record_reads_well_and_says_nothing_of_the_machine(tmp_path, clean):
+def test_the_record_reads_well_and_says_nothing_of_the_machine(
+    tmp_path: Path, clean: Dataset
+) -> None:
     matrix = tmp_path / "confusion.json"
     matrix.write_text('{"van": {"truck": 0.4}}')
     settings = NoiseSettings(labels=f"matrix:{matrix}")
@@ -121,7 +135,7 @@ def test_the_record_reads_well_and_says_nothing_of_the_machine(tmp_path, clean):
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 
 
-def test_the_same_input_and_seed_give_the_same_bytes_in_every_file(tmp_path):
+def test_the_same_input_and_seed_give_the_same_bytes_in_every_file(tmp_path: Path) -> None:
     contents = []
     for k in ("one", "two"):
         clean = load(coco(tmp_path / k))
@@ -136,21 +150,21 @@ def test_the_same_input_and_seed_give_the_same_bytes_in_every_file(tmp_path):
     assert contents[0] == contents[1]
 
 
-def test_without_noise_the_annotation_file_is_identical(tmp_path, clean):
+def test_without_noise_the_annotation_file_is_identical(tmp_path: Path, clean: Dataset) -> None:
     settings = NoiseSettings()
     write_noisy(disturb(clean, settings), settings, tmp_path / "out", NO_IMAGES)
     source = (tmp_path / "clean" / "instances_train.json").read_bytes()
     assert (tmp_path / "out" / "instances_train.json").read_bytes() == source
 
 
-def test_the_input_file_stays_as_it_is(tmp_path, clean):
+def test_the_input_file_stays_as_it_is(tmp_path: Path, clean: Dataset) -> None:
     path = tmp_path / "clean" / "instances_train.json"
     before = path.read_bytes()
     write_noisy(disturb(clean, NOISE), NOISE, tmp_path / "out", NO_IMAGES)
     assert path.read_bytes() == before
 
 
-def test_crowds_keep_their_bytes(tmp_path, clean):
+def test_crowds_keep_their_bytes(tmp_path: Path, clean: Dataset) -> None:
     write_noisy(disturb(clean, NOISE), NOISE, tmp_path / "out", NO_IMAGES)
     texts = [
         json.loads((tmp_path / folder / "instances_train.json").read_text())["annotations"][0]
@@ -159,7 +173,7 @@ def test_crowds_keep_their_bytes(tmp_path, clean):
     assert texts[0] == texts[1]
 
 
-def test_one_file_keeps_its_hash_and_several_are_hashed_like_a_listing_of_sha256sum():
+def test_one_file_keeps_its_hash_and_several_are_hashed_like_a_listing_of_sha256sum() -> None:
     assert fingerprint({"a.json": "77"}) == "77"
     listing = b"11  labels/a.txt\n22  labels/b.txt\n"
     expected = hashlib.sha256(listing).hexdigest()
@@ -169,7 +183,9 @@ def test_one_file_keeps_its_hash_and_several_are_hashed_like_a_listing_of_sha256
     )
 
 
-def test_the_fingerprint_covers_all_files_of_a_dataset_of_many(tmp_path, clean):
+def test_the_fingerprint_covers_all_files_of_a_dataset_of_many(
+    tmp_path: Path, clean: Dataset
+) -> None:
     out = tmp_path / "out"
     saved = write_noisy(disturb(clean, NOISE), NOISE, out, NO_IMAGES, "yolo")
     written = record(out)
@@ -180,22 +196,28 @@ def test_the_fingerprint_covers_all_files_of_a_dataset_of_many(tmp_path, clean):
     assert written["sha256"] == fingerprint(saved.files)
 
 
-def test_ids_of_missing_and_spurious_annotations_are_null_in_the_file(tmp_path, clean):
+def test_ids_of_missing_and_spurious_annotations_are_null_in_the_file(
+    tmp_path: Path, clean: Dataset
+) -> None:
     write_noisy(disturb(clean, NOISE), NOISE, tmp_path / "out", NO_IMAGES)
     table = pq.read_table(tmp_path / "out" / "truth.parquet")
     assert (table["annotation_id"].null_count, table["source_id"].null_count) == (6, 3)
     assert table.num_rows == 30 + 3 + 9
 
 
-def test_a_dataset_file_called_like_the_record_is_refused_and_nothing_is_left(tmp_path):
+def test_a_dataset_file_called_like_the_record_is_refused_and_nothing_is_left(
+    tmp_path: Path,
+) -> None:
     clean = load(coco(tmp_path / "clean", "noise.json"))
     with pytest.raises(OutputError, match=r"noise\.json would be both .* rename"):
         write_noisy(disturb(clean, NOISE), NOISE, tmp_path / "out", NO_IMAGES)
     assert [path.name for path in tmp_path.iterdir()] == ["clean"]
 
 
-def test_a_failure_leaves_nothing_behind(tmp_path, clean, monkeypatch):
-    def full(*_):
+def test_a_failure_leaves_nothing_behind(
+    tmp_path: Path, clean: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("boxmend.noise.write_truth", full)
@@ -204,7 +226,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, clean, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["clean"]
 
 
-def test_losses_stop_the_writing_unless_they_are_allowed(tmp_path, clean):
+def test_losses_stop_the_writing_unless_they_are_allowed(tmp_path: Path, clean: Dataset) -> None:
     options = WriteOptions(images_as="none")
     with pytest.raises(LossyError):
         write_noisy(disturb(clean, NOISE), NOISE, tmp_path / "out", options, "yolo")

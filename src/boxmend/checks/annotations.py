@@ -21,6 +21,8 @@ Mask = NDArray[np.bool_]
 
 OUTSIDE_TOLERANCE = 0.05  # px; rounding in relative formats stays below, mistakes do not
 IMBALANCE = 100  # a label this many times rarer than the most frequent one is told
+ENOUGH = 10  # annotations per label, on average, from which a rare label is worth telling
+RELATIVE_FORMATS = {"yolo"}
 SIDES = ("on the left", "at the top", "on the right", "at the bottom")
 
 # One odd number per column (the digits of pi), so that equal sums mean equal rows, nearly always.
@@ -48,16 +50,21 @@ class Faults:
 
 def find_faults(dataset: Dataset) -> Faults:
     """Mark the boxes that are not finite, flipped, empty or outside their image."""
-    boxes = dataset.boxes
-    not_finite = ~is_finite(boxes)
-    x1, y1, x2, y2 = boxes.T
+    x1, y1, x2, y2 = dataset.boxes.T
+    widths, heights = image_sizes(dataset)
+    is_known = (widths > 0) & (heights > 0)
+    not_finite = ~is_finite(dataset.boxes) & (is_known | ~_is_relative(dataset))
     flipped = ~not_finite & ((x2 < x1) | (y2 < y1))
     empty = ~(not_finite | flipped) & ((x2 == x1) | (y2 == y1))
-    widths, heights = image_sizes(dataset)
     beyond = (x1 < -OUTSIDE_TOLERANCE) | (y1 < -OUTSIDE_TOLERANCE)
     beyond |= (x2 > widths + OUTSIDE_TOLERANCE) | (y2 > heights + OUTSIDE_TOLERANCE)
-    is_known = (widths > 0) & (heights > 0)
     return Faults(not_finite, flipped, empty, ~(not_finite | flipped | empty) & is_known & beyond)
+
+
+def _is_relative(dataset: Dataset) -> Mask:
+    """Mark annotations whose box is a share of the image: without its size, no pixels are known."""
+    relative = [source.format in RELATIVE_FORMATS for source in dataset.sources] or [False]
+    return np.array(relative, np.bool_)[dataset.source_of]
 
 
 def is_finite(boxes: NDArray[np.float64]) -> Mask:
@@ -190,6 +197,8 @@ def annotations_per_image(dataset: Dataset) -> NDArray[np.int64]:
 def imbalance(dataset: Dataset) -> Iterator[Finding]:
     """Tell every label that has no annotation, or very few beside the most frequent one."""
     known = dataset.labels[dataset.labels != UNKNOWN]
+    if len(known) < ENOUGH * len(dataset.label_names):
+        return  # so few annotations say nothing about the labels they lack
     counts = np.bincount(known, minlength=len(dataset.label_names))
     most = int(counts.max(initial=0))
     for label in np.flatnonzero(counts * IMBALANCE < max(most, 1)).tolist():

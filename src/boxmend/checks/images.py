@@ -21,29 +21,20 @@ VIEWERS_DO = {
 
 def photo_findings(dataset: Dataset, photos: Mapping[str, Photo]) -> Iterator[Finding]:
     """Tell what is wrong with the file of each image; `photos` has one for every path."""
-    told = {
-        (finding.image, finding.file)
-        for finding in dataset.findings
-        if finding.kind == "missing-image"
-    }
+    told = {(finding.kind, finding.image, finding.file) for finding in dataset.findings}
     for row, path in enumerate(dataset.images.paths):
         if not path:  # an unsafe name, which the reader told, or no folder of images at all
             continue
-        photo = photos[path]
-        if photo.problem == "missing" and _is_told(dataset, row, told):
-            continue
-        for kind, message in _faults(dataset, row, photo):
-            name = image_name(dataset, row)
-            yield Finding(kind, message, file_of_image(dataset, row), name)
+        name, file = image_name(dataset, row), file_of_image(dataset, row)
+        for kind, message in _faults(dataset, row, photos[path]):
+            # A reader may have named the document, the image or the whole source.
+            places = (file, path, _source_path(dataset, row))
+            if not any((kind, name, place) in told for place in places):
+                yield Finding(kind, message, file, name)
 
 
-def _is_told(dataset: Dataset, row: int, told: set[tuple[str | None, str]]) -> bool:
-    """Whether the reader told that this image is missing, whichever file it named."""
-    name = image_name(dataset, row)
-    files = [file_of_image(dataset, row), dataset.images.paths[row]]
-    if dataset.sources:
-        files.append(str(dataset.sources[dataset.images.sources[row]].path))
-    return any((name, file) in told for file in files)
+def _source_path(dataset: Dataset, row: int) -> str:
+    return str(dataset.sources[dataset.images.sources[row]].path) if dataset.sources else ""
 
 
 def _faults(dataset: Dataset, row: int, photo: Photo) -> Iterator[tuple[str, str]]:

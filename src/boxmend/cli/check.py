@@ -16,6 +16,14 @@ from boxmend.findings import KINDS, Finding, Severity
 from boxmend.formats import read
 from boxmend.formats.writing import ensure_vacant, write
 
+IMAGE_KINDS = {
+    "missing-image",
+    "unreadable-image",
+    "truncated-image",
+    "size-differs",
+    "exif-rotation",
+    "duplicate-image",
+}  # findings that come from opening image files, which no repair touches
 SHOWN = 5  # findings listed of a kind; --all and --json list every one
 
 
@@ -69,19 +77,9 @@ def check(  # noqa: PLR0913  # the options of a command are its arguments
 
 
 def _remaining(findings: list[Finding], mended: Dataset) -> list[Finding]:
-    """The findings that still hold of the repaired dataset."""
-    present = set(mended.annotation_ids.tolist())
-    boxes = find(mended, open_images=False)
-    still = {(one.kind, one.annotation_id) for one in boxes if one not in mended.findings}
-    kept = []
-    for finding in findings:
-        if finding.kind.startswith("box-") or finding.kind == "duplicate-box":
-            holds = (finding.kind, finding.annotation_id) in still
-        else:
-            holds = finding.annotation_id is None or finding.annotation_id in present
-        if holds:
-            kept.append(finding)
-    return kept
+    """The findings that hold of the repaired dataset: its own, and those about image files."""
+    own = find(mended, open_images=False)
+    return own + [one for one in findings if one.kind in IMAGE_KINDS and one not in own]
 
 
 def _as_json(finding: Finding) -> dict[str, Any]:

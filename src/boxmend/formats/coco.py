@@ -6,6 +6,7 @@ own bytes. Crowd flags are `iscrowd`; a `difficult` key, as conversions from VOC
 understood.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from boxmend.dataset import UNKNOWN, Dataset, Ids, Images, as_ids, join
 from boxmend.errors import UsageError
 from boxmend.findings import Finding
-from boxmend.formats import coco_compose, coco_patch
-from boxmend.formats.coco_entries import CategoryEntry, ImageEntry, Reader, rows_of
+from boxmend.formats import coco_compose, coco_joining, coco_patch
+from boxmend.formats.coco_entries import NO_ID, CategoryEntry, ImageEntry, Reader, rows_of
 from boxmend.formats.coco_json import parse
 from boxmend.formats.coco_source import CocoSource
 from boxmend.formats.documents import Document
@@ -69,6 +70,8 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
     reader = Reader(parse(data, path), path)
     images, categories = reader.images(), reader.categories()
     columns = reader.annotations()
+    findings = reader.findings
+    del reader  # and with it a view of every entry, before columns are copied
     category_ids = as_ids([category.id for category in categories])
     image_ids = as_ids([image.id for image in images])
     labels = rows_of(columns.category_ids, category_ids)
@@ -81,6 +84,7 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         labels=labels,
         data=data,
         category_ids=[category.id for category in categories],
+        category_names=[category.name for category in categories],
         image_ids=image_ids,
         annotation_ids=columns.ids,
         is_crowd=columns.is_crowd,
@@ -101,41 +105,48 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         source_of=np.zeros(n, np.int64),
         source_rows=np.arange(n),
         sources=(source,),
-        findings=tuple(reader.findings + unknown),
+        findings=tuple(findings + unknown),
     )
 
 
 def _label_names(categories: list[CategoryEntry]) -> tuple[str, ...]:
     """Names in the order of the file; a name that two categories share gets the id behind it."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     for category in categories:
-        taken = category.name in names
-        names.append(f"{category.name} (category {category.id})" if taken else category.name)
+        name, count = category.name, 1
+        while name in names:
+            name = f"{category.name} (category {category.id}{', again' * (count - 1)})"
+            count += 1
+        names[name] = None
     return tuple(names)
 
 
 def _unknown_references(
     path: Path, ids: Ids, rows: NDArray[np.int64], references: Ids, what: str
 ) -> list[Finding]:
+    unknown = np.flatnonzero(rows == UNKNOWN)
+    pairs = zip(ids[unknown].tolist(), references[unknown].tolist(), strict=True)
     return [
         Finding(
             f"unknown-{what}",
-            f"{what}_id {references[row]!r} is not among the {what} ids of the file",
+            f"its {what}_id is {'missing or no id' if reference == NO_ID else repr(reference)}, "
+            f"which is not among the {what} ids of the file",
             str(path),
-            annotation_id=ids[row],
+            annotation_id=identity,
         )
-        for row in np.flatnonzero(rows == UNKNOWN).tolist()
+        for identity, reference in pairs
     ]
 
 
 def _image_columns(images: list[ImageEntry], ids: Ids, path: Path, options: ReadOptions) -> Images:
     n = len(images)
-    folder = options.images or _image_folder(path, [image.file_name for image in images])
+    folder = _image_folder(path, [image.file_name for image in images], options.images)
     names = [image.file_name or f"unsafe-{row}" for row, image in enumerate(images)]
     prefix = f"{folder}/"
     paths = [prefix + image.file_name if image.file_name else "" for image in images]
-    sizes = np.array([(image.width or 0, image.height or 0) for image in images], np.int64)
-    sizes = np.maximum(sizes.reshape(n, 2), 0)
+    sizes = np.zeros((n, 2), np.int64)
+    sizes[:, 0] = [_sane(image.width) for image in images]
+    sizes[:, 1] = [_sane(image.height) for image in images]
     for row in np.flatnonzero((sizes == 0).any(axis=1)).tolist():
         sizes[row] = (paths[row] and image_size(Path(paths[row]))) or (0, 0)
     return Images(
@@ -150,17 +161,24 @@ def _image_columns(images: list[ImageEntry], ids: Ids, path: Path, options: Read
     )
 
 
-def _image_folder(path: Path, names: list[str]) -> Path:
-    """The folder around a COCO file in which its images lie; the likeliest where none are found."""
+def _sane(size: int | None) -> int:
+    """A recorded width or height, or 0 where it is none that an image can have."""
+    return size if size and 0 < size < 2**31 else 0
+
+
+def _image_folder(path: Path, names: list[str], given: Path | None) -> Path:
+    """The folder in which the images lie: the likeliest where none of them are found.
+
+    Looked for around the COCO file, or in the folder that was given and its one for the split.
+    """
     around, split = path.absolute().parent, _split(path)
-    folders = [
-        base / place
-        for base in (around, around.parent)
-        for place in ("images", f"images/{split}", split, "")
-    ]
-    sample = [name for name in names if name][:8]
+    places = ("images", f"images/{split}", split, "")
+    folders = [base / place for base in (around, around.parent) for place in places]
+    if given is not None:
+        folders = [given, given / split]
+    sample = [name for name in names if name][:: len(names) // 8 + 1]
     for folder in folders:
-        if any((folder / name).is_file() for name in sample):
+        if any(os.path.isfile(folder / name) for name in sample):
             return folder
     return folders[0]
 
@@ -168,7 +186,7 @@ def _image_folder(path: Path, names: list[str]) -> Path:
 def losses(dataset: Dataset) -> list[str]:
     """What a COCO file cannot hold: what other formats have beyond columns and ATTRIBUTES."""
     if coco_patch.is_coco(dataset):
-        return coco_patch.losses_by_joining(dataset)
+        return coco_joining.losses(dataset) if coco_patch.is_joined(dataset) else []
     return [
         f"{count} x {what} ({source.path.name})"
         for source in dataset.sources
@@ -178,16 +196,24 @@ def losses(dataset: Dataset) -> list[str]:
 
 def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     """The sources patched, several addresses joined into one file; new files for other formats."""
-    if coco_patch.is_coco(dataset):
-        return coco_patch.documents(dataset, segmentation)
-    return coco_compose.documents(dataset)
+    if not coco_patch.is_coco(dataset):
+        return coco_compose.documents(dataset)
+    if coco_patch.is_joined(dataset):
+        return coco_joining.documents(dataset, segmentation)
+    return coco_patch.documents(dataset, segmentation)
 
 
 def image_places(dataset: Dataset) -> list[str]:
-    """Under `images/`, by the file name that the document gives."""
-    return [f"images/{name}" for name in coco_compose.unique_file_names(dataset)]
+    """Under `images/`, by the file name that the document gives, and by split if there are any."""
+    names = coco_compose.file_names(dataset)
+    if coco_compose.is_one_file(dataset):
+        return [f"images/{name}" for name in names]
+    splits = dataset.images.splits
+    return [f"images/{split}/{name}" for split, name in zip(splits, names, strict=True)]
 
 
 def written_ids(dataset: Dataset) -> Ids:
     """The ids of the annotations: their own where they are COCO's, else numbers from one."""
+    if coco_patch.is_coco(dataset):
+        return coco_patch.written_ids(dataset)
     return coco_compose.annotation_ids(dataset)

@@ -1,14 +1,18 @@
 """COCO documents made anew, for datasets that were drawn or read from another format."""
 
 from collections.abc import Iterator
+from posixpath import normpath
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import ADDED, Dataset, Ids, document_order
+from boxmend.dataset import ADDED, Dataset, Ids
+from boxmend.errors import DataError
 from boxmend.formats.documents import Document, number
+
+LARGEST = 1e150  # of a coordinate: the area must be finite, too
 
 
 def documents(dataset: Dataset) -> Iterator[Document]:
@@ -33,26 +37,32 @@ def joined_name(dataset: Dataset) -> str:
     return f"instances_{'+'.join(splits)}.json"
 
 
-def unique_file_names(dataset: Dataset) -> list[str]:
-    """File names of the images, told apart by split or source where several have the same."""
+def file_names(dataset: Dataset) -> list[str]:
+    """File names as the documents give them, relative to the folder of their images.
+
+    Documents that are patched keep theirs. Where a document is new, or several become one, images
+    that would share a name with another file are told apart by the name of their source.
+    """
     images = dataset.images
-    names = images.file_names
-    if len({source.group for source in dataset.sources}) <= 1 and len(set(images.splits)) > 1:
-        return [f"{split}/{name}" for split, name in zip(images.splits, names, strict=True)]
-    if len(set(names)) == len(names):
-        return names
-    seen: set[str] = set()
-    unique = []
-    for row, name in enumerate(names):
+    if _all_coco(dataset) and len({source.group for source in dataset.sources}) == 1:
+        return images.file_names
+    folders = [""] * len(images) if is_one_file(dataset) else images.splits
+    keys = [
+        (folder, normpath(name)) for folder, name in zip(folders, images.file_names, strict=True)
+    ]
+    if len(set(keys)) == len(keys):
+        return images.file_names
+    files = [normpath(path) if path else f"image {row}" for row, path in enumerate(images.paths)]
+    holder = dict(zip(reversed(keys), reversed(files), strict=True))  # the first one keeps its name
+    names = []
+    for row, (folder, name) in enumerate(keys):
         source = dataset.sources[images.sources[row]].name if dataset.sources else "image"
-        count = 1
-        new = name
-        while new in seen:
-            folder = source if count == 1 else f"{source}-{count}"
-            new, count = f"{folder}/{name}", count + 1
-        seen.add(new)
-        unique.append(new)
-    return unique
+        new, count = images.file_names[row], 1
+        while holder.setdefault((folder, normpath(new)), files[row]) != files[row]:
+            new = f"{source if count == 1 else f'{source}-{count}'}/{name}"
+            count += 1
+        names.append(new)
+    return names
 
 
 def annotation_ids(dataset: Dataset) -> Ids:
@@ -73,14 +83,14 @@ def _image_ids(dataset: Dataset) -> Ids:
 
 
 def _document(dataset: Dataset, images: NDArray[np.int64]) -> Iterator[bytes]:
-    image_ids, names = _image_ids(dataset), _relative_names(dataset)
+    image_ids, names = _image_ids(dataset), file_names(dataset)
+    is_here = np.zeros(len(dataset.images) + 1, np.bool_)  # the last for UNKNOWN: never here
+    is_here[images] = True
+    rows = np.flatnonzero(is_here[dataset.image_rows]).tolist()
+    ensure_finite(dataset, np.array(rows, np.int64))
     yield b'{"images": [\n'
     yield b",\n".join(_image_entry(dataset, row, image_ids[row], names[row]) for row in images)
     yield b'\n], "annotations": [\n'
-    is_here = np.zeros(len(dataset.images) + 1, np.bool_)
-    is_here[images] = True
-    rows = [row for row in document_order(dataset).tolist() if is_here[dataset.image_rows[row]]]
-    rows.sort()
     attributes = _attributes(dataset, rows)
     ids = annotation_ids(dataset)
     yield b",\n".join(
@@ -89,7 +99,7 @@ def _document(dataset: Dataset, images: NDArray[np.int64]) -> Iterator[bytes]:
             row,
             image_ids[dataset.image_rows[row]],
             int(dataset.labels[row]) + 1,
-            {"id": ids[row].item(), **more},
+            {"id": plain_id(ids[row]), **more},
         )
         for row, more in zip(rows, attributes, strict=True)
     )
@@ -97,12 +107,6 @@ def _document(dataset: Dataset, images: NDArray[np.int64]) -> Iterator[bytes]:
     labels = enumerate(dataset.label_names, 1)
     yield b",\n".join(category_entry(identity, name) for identity, name in labels)
     yield b"\n]}\n"
-
-
-def _relative_names(dataset: Dataset) -> list[str]:
-    """What `file_name` says: without the folder of the split, which a reader finds by itself."""
-    one_file = is_one_file(dataset)
-    return unique_file_names(dataset) if one_file else dataset.images.file_names
 
 
 def _attributes(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
@@ -124,7 +128,7 @@ def _attributes(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
 
 def _image_entry(dataset: Dataset, row: int, identity: Any, name: str) -> bytes:
     entry = {
-        "id": identity.item(),
+        "id": plain_id(identity),
         "file_name": name,
         "width": int(dataset.images.widths[row]),
         "height": int(dataset.images.heights[row]),
@@ -143,8 +147,8 @@ def annotation_entry(
     x1, y1, x2, y2 = dataset.boxes[row].tolist()
     box = ", ".join(map(number, (x1, y1, x2 - x1, y2 - y1)))
     entry = {
-        "id": _plain(dataset.annotation_ids[row]),
-        "image_id": _plain(image_id),
+        "id": plain_id(dataset.annotation_ids[row]),
+        "image_id": plain_id(image_id),
         "category_id": category_id,
         "bbox": msgspec.Raw(f"[{box}]".encode()),
         "area": msgspec.Raw(number((x2 - x1) * (y2 - y1)).encode()),
@@ -160,10 +164,32 @@ def category_entry(identity: int | str, name: str) -> bytes:
 
 def spaced(entry: dict[str, Any]) -> bytes:
     """An object on one line, with a space behind colons and commas, as `json.dump` writes it."""
-    texts = [msgspec.json.encode(k) + b": " + msgspec.json.encode(v) for k, v in entry.items()]
-    return b"{" + b", ".join(texts) + b"}"
+    return b"{" + b", ".join(encoded(k) + b": " + encoded(v) for k, v in entry.items()) + b"}"
 
 
-def _plain(identity: Any) -> int | str:
+def encoded(value: object) -> bytes:
+    """A value as JSON; raise a DataError where JSON has no way to write it."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{value!r} cannot be written: it is no valid Unicode; rename it"
+        ) from error
+
+
+def ensure_finite(dataset: Dataset, rows: NDArray[np.int64]) -> None:
+    """Raise a DataError where an annotation to be written has a box that is none."""
+    is_box = (np.abs(dataset.boxes[rows]) < LARGEST).all(axis=1)  # not so for NaN
+    if not is_box.all():
+        row = int(rows[~is_box][0])
+        raise DataError(
+            f"{dataset.document(row) if dataset.sources else 'the dataset'}: annotation "
+            f"{dataset.annotation_ids[row]}: its box {dataset.boxes[row].tolist()} is not four "
+            "finite numbers; mend it or take it out first"
+        )
+
+
+def plain_id(identity: Any) -> int | str:
+    """An id without numpy's type around it."""
     plain: int | str = identity.item() if isinstance(identity, np.generic) else identity
     return plain

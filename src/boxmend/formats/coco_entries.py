@@ -1,5 +1,6 @@
 """Entries of a COCO document into columns; what does not fit is told as a finding."""
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import Ids, as_ids
 from boxmend.findings import Finding
-from boxmend.formats.coco_json import Parsed, chunks
+from boxmend.formats.coco_json import UNDECODABLE, Parsed, chunks, members
 from boxmend.formats.reading import is_safe_name
 
+NO_ID = "\0no id"  # no document holds it: stands for ids that are none
 NOT_A_BOX = (math.nan, math.nan, math.nan, math.nan)
 
 
@@ -26,8 +28,8 @@ class AnnotationEntry(msgspec.Struct, gc=False):
     image_id: int | str
     category_id: int | str
     bbox: tuple[float, float, float, float]
-    iscrowd: int = 0
-    difficult: int = 0
+    iscrowd: int | bool | None = 0
+    difficult: int | bool | None = 0
 
 
 class ImageEntry(msgspec.Struct, gc=False):
@@ -46,6 +48,11 @@ class CategoryEntry(msgspec.Struct):
     name: str
 
 
+READ_KEYS = {
+    key for kind in (AnnotationEntry, ImageEntry, CategoryEntry) for key in kind.__struct_fields__
+}
+
+
 @dataclass
 class AnnotationColumns:
     """The annotations of one document, row by row as they stand in it."""
@@ -56,6 +63,20 @@ class AnnotationColumns:
     boxes: NDArray[np.float64]  # [n, 4] xyxy
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
+
+
+class IdColumn:
+    """A column of ids that is filled portion by portion: integers until another kind comes."""
+
+    def __init__(self, length: int):
+        self.values: Ids = np.empty(length, np.int64)
+
+    def put(self, rows: slice, ids: list[int | str]) -> None:
+        """Set the ids at `rows`."""
+        column = as_ids(ids)
+        if column.dtype == object and self.values.dtype != object:
+            self.values = self.values.astype(object)
+        self.values[rows] = column
 
 
 Entry = TypeVar("Entry")
@@ -71,26 +92,30 @@ class Reader:
 
     def annotations(self) -> AnnotationColumns:
         """Read the annotations."""
-        ids, image_ids, category_ids = [as_ids([])], [as_ids([])], [as_ids([])]
-        boxes, crowd, difficult = [np.empty(0)], [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
-        for entries in self._portions("annotations", AnnotationEntry, self._annotation):
-            n = len(entries)
-            ids.append(as_ids([entry.id for entry in entries]))
-            image_ids.append(as_ids([entry.image_id for entry in entries]))
-            category_ids.append(as_ids([entry.category_id for entry in entries]))
+        n = len(self.parsed.raws["annotations"])
+        boxes = np.empty((n, 4))
+        is_crowd, is_difficult = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        ids, image_ids, category_ids = IdColumn(n), IdColumn(n), IdColumn(n)
+        for rows, entries in self._portions("annotations", AnnotationEntry, self._annotation):
+            here = slice(rows.start, rows.stop)
+            ids.put(here, [entry.id for entry in entries])
+            image_ids.put(here, [entry.image_id for entry in entries])
+            category_ids.put(here, [entry.category_id for entry in entries])
             sides = chain.from_iterable([entry.bbox for entry in entries])
-            boxes.append(np.fromiter(sides, np.float64, 4 * n))
-            crowd.append(_flags([entry.iscrowd for entry in entries]))
-            difficult.append(_flags([entry.difficult for entry in entries]))
-        xywh = np.concatenate(boxes).reshape(-1, 4)
-        xywh[:, 2:] += xywh[:, :2]
+            boxes[here] = np.fromiter(sides, np.float64, 4 * len(rows)).reshape(-1, 4)
+            if any(flags := [entry.iscrowd for entry in entries]):
+                is_crowd[here] = flags
+            if any(flags := [entry.difficult for entry in entries]):
+                is_difficult[here] = flags
+        with np.errstate(over="ignore"):
+            boxes[:, 2:] += boxes[:, :2]
         columns = AnnotationColumns(
-            ids=np.concatenate(ids),
-            image_ids=np.concatenate(image_ids),
-            category_ids=np.concatenate(category_ids),
-            boxes=xywh,
-            is_crowd=np.concatenate(crowd),
-            is_difficult=np.concatenate(difficult),
+            ids=ids.values,
+            image_ids=image_ids.values,
+            category_ids=category_ids.values,
+            boxes=boxes,
+            is_crowd=is_crowd,
+            is_difficult=is_difficult,
         )
         self._report_duplicates(columns.ids, "annotations", is_annotation=True)
         self._report_overflow(columns)
@@ -98,7 +123,8 @@ class Reader:
 
     def images(self) -> list[ImageEntry]:
         """Read the images; an unsafe file name is told and replaced by an empty one."""
-        images = list(chain.from_iterable(self._portions("images", ImageEntry, self._image)))
+        portions = self._portions("images", ImageEntry, self._image)
+        images = [image for _, portion in portions for image in portion]
         for image in images:
             if not is_safe_name(image.file_name):
                 message = (
@@ -113,20 +139,20 @@ class Reader:
     def categories(self) -> list[CategoryEntry]:
         """Read the categories."""
         portions = self._portions("categories", CategoryEntry, self._category)
-        categories = list(chain.from_iterable(portions))
+        categories = [category for _, portion in portions for category in portion]
         self._report_duplicates(as_ids([category.id for category in categories]), "categories")
         return categories
 
     def _portions(
         self, key: str, kind: type[Entry], one_by_one: Callable[[int, dict[str, Any]], Entry]
-    ) -> Iterator[list[Entry]]:
+    ) -> Iterator[tuple[range, list[Entry]]]:
         """Decode an array portion by portion, entry by entry where a portion does not fit."""
         decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]  # a type at run time
         for rows, portion in chunks(self.parsed.raws[key]):
             try:
-                yield decoder.decode(portion)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                yield [self._slowly(key, row, kind, one_by_one) for row in rows]
+                yield rows, decoder.decode(portion)
+            except UNDECODABLE:
+                yield rows, [self._slowly(key, row, kind, one_by_one) for row in rows]
 
     def _slowly(
         self,
@@ -135,11 +161,11 @@ class Reader:
         kind: type[Entry],
         lenient: Callable[[int, dict[str, Any]], Entry],
     ) -> Entry:
-        raw = bytes(self.parsed.raws[key][row])
+        raw = self.parsed.raws[key][row]
         try:
             return msgspec.json.decode(raw, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return lenient(row, _values(raw))
+        except UNDECODABLE:
+            return lenient(row, _values(self.parsed.original(raw)))
 
     def _annotation(self, row: int, values: dict[str, Any]) -> AnnotationEntry:
         """An annotation that does not fit, as far as it can be told what it means."""
@@ -150,8 +176,8 @@ class Reader:
             self._report("box-not-finite", message, annotation_id=identity)
         return AnnotationEntry(
             id=identity,
-            image_id=_id_or_empty(values.get("image_id")),
-            category_id=_id_or_empty(values.get("category_id")),
+            image_id=_as_id(values.get("image_id"), NO_ID),
+            category_id=_as_id(values.get("category_id"), NO_ID),
             bbox=box or NOT_A_BOX,
             iscrowd=_flag(values.get("iscrowd")),
             difficult=_flag(values.get("difficult")),
@@ -179,12 +205,13 @@ class Reader:
         return CategoryEntry(id=identity, name=name)
 
     def _identity(self, row: int, values: dict[str, Any], key: str) -> int | str:
-        identity = values.get("id")
-        if isinstance(identity, int | str) and not isinstance(identity, bool):
+        identity = _as_id(values.get("id"), NO_ID)
+        if identity != NO_ID:
             return identity
-        shown = f"{key}[{row}]"
-        self._report("malformed", f"{shown}: its id is {_shown(identity)}; give it one of its own")
-        return shown
+        place = f"{key}[{row}]"
+        shown = _shown(values.get("id"))
+        self._report("malformed", f"{place}: its id is {shown}; give it one of its own")
+        return place
 
     def _report_duplicates(self, ids: Ids, key: str, is_annotation: bool = False) -> None:
         for identity, count in duplicates(ids):
@@ -193,9 +220,9 @@ class Reader:
 
     def _report_overflow(self, columns: AnnotationColumns) -> None:
         """Tell boxes whose sides overflow when added up; others were told when they were read."""
-        told = {finding.annotation_id for finding in self.findings}
-        for row in np.flatnonzero(~np.isfinite(columns.boxes).all(axis=1)).tolist():
-            if (identity := columns.ids[row]) not in told:
+        told = {one.annotation_id for one in self.findings if one.kind == "box-not-finite"}
+        for row in np.flatnonzero(~np.isfinite(columns.boxes).all(axis=1)):
+            if (identity := columns.ids[[row]].tolist()[0]) not in told:
                 self._report("box-not-finite", "its sides overflow", annotation_id=identity)
 
     def _report(
@@ -249,23 +276,23 @@ def _rows_by_table(ids: Ids, known: Ids) -> NDArray[np.int64]:
     return rows
 
 
-def _flags(values: list[int]) -> NDArray[np.bool_]:
-    return np.array(values, np.bool_) if any(values) else np.zeros(len(values), np.bool_)
-
-
-def _values(raw: bytes) -> dict[str, Any]:
-    """The members of an entry, each decoded by itself; what cannot be decoded is left out."""
+def _values(entry: bytes) -> dict[str, Any]:
+    """What is read of an entry, each value decoded by itself; as bytes where that fails."""
     try:
-        members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        spans = members(entry, READ_KEYS)
+    except UNDECODABLE:
         return {}
-    values = {}
-    for key, value in members.items():
-        try:
-            values[key] = msgspec.json.decode(value)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            values[key] = bytes(value).decode("utf-8", "replace")
-    return values
+    return {key: _value(entry[slice(*span)]) for key, span in spans.items()}
+
+
+def _value(text: bytes) -> Any:
+    try:
+        value = json.loads(text)  # unlike others it knows NaN
+        if isinstance(value, str):
+            value.encode()  # half a surrogate pair can be written nowhere
+    except (ValueError, RecursionError):
+        return text
+    return value
 
 
 def _four_numbers(value: Any) -> tuple[float, float, float, float] | None:
@@ -280,8 +307,11 @@ def _four_numbers(value: Any) -> tuple[float, float, float, float] | None:
     return (x, y, w, h) if all(map(math.isfinite, (x, y, w, h))) else None
 
 
-def _id_or_empty(value: Any) -> int | str:
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else ""
+def _as_id(value: Any, otherwise: str) -> int | str:
+    """An id, also where it is a whole number written as a float, as tables export them."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else otherwise
 
 
 def _flag(value: Any) -> int:

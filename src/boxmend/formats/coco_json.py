@@ -5,7 +5,7 @@ An entry that does not fit the fast, typed way is looked at by itself and told a
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,14 @@ from boxmend.errors import DataError
 from boxmend.formats.documents import Edit, splice
 
 CHUNK = 2048  # entries decoded at once: more fall out of the processor's cache
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding an entry may raise: other JSON than expected, no UTF-8, or nested too deeply."""
+
 _SEPARATORS = frozenset(b" \t\r\n,")
+_ABSENT = msgspec.Raw()
+_STRINGS_AND_LAX_NUMBERS = re.compile(  # a string that never ends is taken whole, to stay linear
+    rb'"(?:[^"\\]++|\\.)*+"?|-?Infinity|-?NaN', re.DOTALL
+)
 
 
 class _Top(msgspec.Struct):
@@ -27,8 +34,40 @@ class _Top(msgspec.Struct):
     categories: list[msgspec.Raw] = []
 
 
+class _TopMembers(msgspec.Struct):
+    images: msgspec.Raw = _ABSENT
+    annotations: msgspec.Raw = _ABSENT
+    categories: msgspec.Raw = _ABSENT
+    info: msgspec.Raw = _ABSENT
+    licenses: msgspec.Raw = _ABSENT
+
+
+class _EntryMembers(msgspec.Struct):
+    id: msgspec.Raw = _ABSENT
+    image_id: msgspec.Raw = _ABSENT
+    category_id: msgspec.Raw = _ABSENT
+    bbox: msgspec.Raw = _ABSENT
+    area: msgspec.Raw = _ABSENT
+    segmentation: msgspec.Raw = _ABSENT
+    iscrowd: msgspec.Raw = _ABSENT
+    difficult: msgspec.Raw = _ABSENT
+    pose: msgspec.Raw = _ABSENT
+    truncated: msgspec.Raw = _ABSENT
+    occluded: msgspec.Raw = _ABSENT
+    file_name: msgspec.Raw = _ABSENT
+    width: msgspec.Raw = _ABSENT
+    height: msgspec.Raw = _ABSENT
+    name: msgspec.Raw = _ABSENT
+    boxmend: msgspec.Raw = _ABSENT
+    stale: msgspec.Raw = _ABSENT
+
+
 _top_decoder = msgspec.json.Decoder(_Top)
-_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_top_members_decoder = msgspec.json.Decoder(_TopMembers)
+_entry_members_decoder = msgspec.json.Decoder(_EntryMembers)
+_all_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+Spans = dict[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -46,12 +85,18 @@ class Entries:
 class Parsed:
     """A document's three arrays, as views of its bytes."""
 
+    data: bytes
     readable: bytes  # of the document's length, and valid JSON
     raws: dict[str, list[msgspec.Raw]]
 
     def entries(self, key: str) -> Entries:
         """Where the entries of one of the arrays lie."""
         return locate(self.readable, self.raws[key])
+
+    def original(self, raw: msgspec.Raw) -> bytes:
+        """The bytes of an entry as they stand in the document, NaN and all."""
+        start = offset(self.readable, raw)
+        return self.data[start : start + len(memoryview(raw))]
 
 
 def parse(data: bytes, path: Path) -> Parsed:
@@ -68,7 +113,7 @@ def parse(data: bytes, path: Path) -> Parsed:
         "annotations": top.annotations,
         "categories": top.categories,
     }
-    return Parsed(readable, raws)
+    return Parsed(data, readable, raws)
 
 
 def _without_byte_order_mark(data: bytes) -> bytes:
@@ -96,14 +141,16 @@ def _decode_top(data: bytes, path: Path, strict: bool = False) -> _Top | None:
 
 
 def _with_placeholders(data: bytes) -> bytes:
-    """The same bytes with the NaN and Infinity of lax writers made into strings of their length."""
-    tokens = re.compile(rb'"(?:[^"\\]|\\.)*+"|-?Infinity|-?NaN', re.DOTALL)
+    """The same bytes with the NaN and Infinity of lax writers made into lists of their length.
+
+    Nothing that is read of an entry may be a list of one, so that they are never taken for values.
+    """
 
     def placeholder(match: re.Match[bytes]) -> bytes:
         text = match.group()
-        return text if text[:1] == b'"' else b'""'.ljust(len(text))
+        return text if text[:1] == b'"' else b"[" + b"0".rjust(len(text) - 2) + b"]"
 
-    return tokens.sub(placeholder, data)
+    return _STRINGS_AND_LAX_NUMBERS.sub(placeholder, data)
 
 
 def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> Entries:
@@ -149,8 +196,7 @@ def offset(data: bytes, raw: msgspec.Raw) -> int:
 
 
 def _address(buffer: Any) -> int:
-    pointer: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
-    return pointer
+    return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
 def chunks(raws: Sequence[msgspec.Raw]) -> Iterator[tuple[range, bytes]]:
@@ -160,34 +206,71 @@ def chunks(raws: Sequence[msgspec.Raw]) -> Iterator[tuple[range, bytes]]:
         yield rows, b"[" + b",".join(raws[first : rows.stop]) + b"]"
 
 
-def members(entry: bytes) -> dict[str, tuple[int, int]]:
-    """The keys of an object with the spans of their values; of a doubled key, the last counts."""
-    found = {}
-    for key, raw in _members_decoder.decode(entry).items():
-        start = offset(entry, raw)
-        found[key] = (start, start + len(memoryview(raw)))
-    return found
+def members(entry: bytes, keys: Iterable[str]) -> Spans:
+    """The spans of the values of these keys, as far as an object has them.
+
+    The keys must be among those that this module knows. Of a doubled key the last counts, as it
+    does for readers of JSON. Raises one of UNDECODABLE where the entry is no object.
+    """
+    return _spans(_entry_members_decoder, entry, keys)
+
+
+def array_span(data: bytes, key: str) -> tuple[int, int] | None:
+    """The span of a top-level value, brackets included; None where the document lacks the key."""
+    return _spans(_top_members_decoder, _without_byte_order_mark(data), [key]).get(key)
+
+
+def all_members(entry: bytes) -> dict[str, bytes]:
+    """Every key of an object, or of a document, with the bytes of its value."""
+    readable, found = _decoded(_all_members_decoder, _without_byte_order_mark(entry))
+    return {
+        key: entry[(start := offset(readable, raw)) : start + len(memoryview(raw))]
+        for key, raw in found.items()
+    }
+
+
+def _spans(decoder: msgspec.json.Decoder[Any], entry: bytes, keys: Iterable[str]) -> Spans:
+    readable, found = _decoded(decoder, entry)
+    base = _address(readable)
+    spans = {}
+    for key in keys:
+        raw = getattr(found, key)
+        if raw is not _ABSENT:
+            start = _address(raw) - base
+            spans[key] = (start, start + len(memoryview(raw)))
+    return spans
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], readable: bytes) -> tuple[bytes, Any]:
+    """The members of an object as views of the bytes returned first, which have no NaN in them."""
+    try:
+        return readable, decoder.decode(readable)
+    except msgspec.DecodeError:
+        readable = _with_placeholders(readable)
+        return readable, decoder.decode(readable)
 
 
 def with_values(entry: bytes, values: dict[str, bytes]) -> bytes:
     """An object with the values of some keys replaced; keys that it lacks are put at its end."""
-    spans = members(entry)
-    edits = [Edit(*spans[key], value) for key, value in values.items() if key in spans]
+    spans = members(entry, values)
+    edits = [Edit(*span, values[key]) for key, span in spans.items()]
     added = {key: value for key, value in values.items() if key not in spans}
     if added:
-        end = len(entry[: entry.rindex(b"}")].rstrip())
-        edits.append(Edit(end, end, _new_members(entry, bool(spans), added)))
+        edits.append(new_members(entry, added))
     return b"".join(splice(entry, sorted(edits)))
 
 
-def _new_members(entry: bytes, has_members: bool, added: dict[str, bytes]) -> bytes:
-    """The text of additional members in the manner of the object they are added to."""
-    indent = entry[1 : entry.index(b'"')] if has_members else b""
-    spaced = b'": ' in entry
+def new_members(entry: bytes, added: dict[str, bytes]) -> Edit:
+    """Put members behind those of an object (or document), in the manner of its first ones."""
+    end = len(entry[: entry.rindex(b"}")].rstrip())
+    opening = entry.index(b"{") + 1
+    has_members = end > opening
+    start = entry[opening : entry.index(b'"')] if has_members else b""
+    spaced = b'": ' in entry[:4096]
+    comma = b"," + (start if b"\n" in start else b" " if spaced else b"")
     colon = b": " if spaced else b":"
-    comma = b"," + (indent if b"\n" in indent else b" " if spaced else b"")
     texts = [msgspec.json.encode(key) + colon + value for key, value in added.items()]
-    return (comma if has_members else b"") + comma.join(texts)
+    return Edit(end, end, (comma if has_members else b"") + comma.join(texts))
 
 
 def without_entries(entries: Entries, removed: NDArray[np.bool_], added: bytes) -> list[Edit]:
@@ -205,16 +288,12 @@ def without_entries(entries: Entries, removed: NDArray[np.bool_], added: bytes) 
 
 
 def separator(data: bytes, entries: Entries) -> bytes:
-    """What stands between the entries of an array."""
+    """What stands between the entries of an array; of an only one, what stands before it."""
     if len(entries) > 1:
         return data[entries.ends[0] : entries.starts[1]]
+    if len(entries):
+        before = data[max(0, int(entries.starts[0]) - 256) : entries.starts[0]]
+        space = before[len(before.rstrip()) :]
+        if b"\n" in space:
+            return b"," + space
     return b", "
-
-
-def array_span(data: bytes, key: str) -> tuple[int, int] | None:
-    """The span of a top-level value, brackets included; None where the document lacks the key."""
-    readable = _without_byte_order_mark(data)
-    try:
-        return members(readable).get(key)
-    except msgspec.DecodeError:  # written with NaN in it
-        return members(_with_placeholders(readable)).get(key)

@@ -8,32 +8,35 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import ADDED, UNKNOWN, Dataset
-from boxmend.formats import coco_compose
+from boxmend.dataset import ADDED, UNKNOWN, Dataset, Ids, as_ids, keep_apart
+from boxmend.errors import DataError, UsageError
+from boxmend.formats import coco_compose, coco_quick
+from boxmend.formats.coco_compose import encoded, plain_id
 from boxmend.formats.coco_json import (
+    UNDECODABLE,
     Entries,
     array_span,
     members,
+    new_members,
     separator,
     with_values,
     without_entries,
 )
+from boxmend.formats.coco_quick import BoxTexts
 from boxmend.formats.coco_source import CocoSource
-from boxmend.formats.documents import DECIMALS, Document, Edit, numbers, splice
+from boxmend.formats.documents import DECIMALS, Document, Edit, splice
 
+TOLERANCE = 0.5 * 10.0**-DECIMALS  # sides that differ by less are the same
+OUTLINE = "segmentation"
 STALE = b'{"stale": ["segmentation"]}'  # value of the key `boxmend` where a box left its outline
-_TOKEN = rb"([^\s,\[\]{}]+)"
-_BBOX = re.compile(rb'"bbox"\s*:\s*\[\s*' + rb"\s*,\s*".join([_TOKEN] * 4) + rb"\s*\]")
-_CATEGORY = re.compile(rb'"category_id"\s*:\s*' + _TOKEN)
-_AREA = re.compile(rb'"area"\s*:\s*' + _TOKEN)
-_TOKENS = re.compile(_TOKEN)
-_EMPTY_OUTLINE = re.compile(rb'"segmentation"\s*:\s*(?:\[\s*\]|null)\s*[,}]')
-_BBOX_THEN_AREA = re.compile(  # what stands around the five numbers, in the usual order of keys
-    rb'("bbox"\s*:\s*\[\s*)[^\s,\]]+(\s*,\s*)[^\s,\]]+(\s*,\s*)[^\s,\]]+(\s*,\s*)[^\s,\]]+'
-    rb'(\s*\][^{}]*?"area"\s*:\s*)[^\s,}]+'
-)
-BoxTokens = list[bytes | None]
-"""A new box as text: x, y, width and height, None where that one stays; and the area."""
+NOTHING = b"null"  # a reference that is to mean nothing in a joined document either
+_TOKENS = re.compile(rb"[^\s,\[\]{}]+")
+
+
+class _Flags(msgspec.Struct):
+    # What boxmend says of an annotation, under the key `boxmend`.
+
+    stale: list[str] = []
 
 
 def is_coco(dataset: Dataset) -> bool:
@@ -42,41 +45,44 @@ def is_coco(dataset: Dataset) -> bool:
     return bool(sources) and all(isinstance(source, CocoSource) for source in sources)
 
 
-def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
-    """One document for each source; one for all where they come from several addresses."""
-    patches = [
+def is_joined(dataset: Dataset) -> bool:
+    """Whether a dataset comes from several addresses, so that its documents become one."""
+    return len({source.group for source in dataset.sources}) > 1
+
+
+def patches(dataset: Dataset, segmentation: str) -> list["Patch"]:
+    """The changes to each source of a dataset that was read from COCO documents."""
+    return [
         Patch(dataset, index, source, segmentation)
         for index, source in enumerate(dataset.sources)
         if isinstance(source, CocoSource)
     ]
-    if len({source.group for source in dataset.sources}) > 1:
-        yield Document(coco_compose.joined_name(dataset), _joined(dataset, patches))
-        return
-    for patch in patches:
-        categories = categories_with(dataset, patch)
-        yield Document(
-            patch.source.path.name, splice(patch.source.data, sorted(patch.edits(categories)))
-        )
 
 
-def losses_by_joining(dataset: Dataset) -> list[str]:
-    """What is lost where several COCO files become one: all but the first one's other keys."""
-    if len({source.group for source in dataset.sources}) < 2:
-        return []
-    sources = [source for source in dataset.sources if isinstance(source, CocoSource)]
-    kept = _other_values(sources[0])
-    return [
-        f"{key!r} of {source.path.name}"
-        for source in sources[1:]
-        for key, value in _other_values(source).items()
-        if kept.get(key) != value
-    ]
+def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
+    """One document for each source, under its own name."""
+    for patch in patches(dataset, segmentation):
+        edits = sorted(patch.edits(categories_with(dataset, patch), {}))
+        yield Document(patch.source.path.name, splice(patch.source.data, edits))
 
 
-def _other_values(source: CocoSource) -> dict[str, bytes]:
-    spans = members(source.data)
-    names = spans.keys() - {"images", "annotations", "categories"}
-    return {key: source.data[slice(*spans[key])] for key in sorted(names)}
+def written_ids(dataset: Dataset) -> Ids:
+    """The annotation ids that a reader will see of the documents as they are written.
+
+    Each of several documents keeps its own; reading them together keeps them apart again.
+    """
+    if len(dataset.sources) == 1 or is_joined(dataset):
+        return dataset.annotation_ids
+    rows, columns = [], []
+    for patch in patches(dataset, "flag"):
+        kept = patch.source.annotation_ids[patch.source_rows].tolist()
+        rows.append(np.concatenate([patch.rows, patch.added]))
+        columns.append(as_ids(kept + dataset.annotation_ids[patch.added].tolist()))
+    apart = keep_apart(columns, [source.name for source in dataset.sources])
+    ids = np.empty(len(dataset), object)
+    for mine, column in zip(rows, apart, strict=True):
+        ids[mine] = column
+    return as_ids(ids.tolist())
 
 
 def categories_with(dataset: Dataset, patch: "Patch") -> dict[int, int | str]:
@@ -111,19 +117,25 @@ class Patch:
         self.added = mine[is_added]
         self.source_rows = self.dataset.source_rows[self.rows]
         self.images = np.flatnonzero(self.dataset.images.sources == self.index)
+        if len(self.rows) and np.bincount(self.source_rows).max() > 1:
+            raise UsageError(
+                f"{self.source.path}: the dataset holds an annotation twice; add a copy instead"
+            )
 
-    def edits(self, categories: dict[int, int | str]) -> Iterator[Edit]:
-        """All that has to change in the document, in no order."""
+    def edits(
+        self, categories: dict[int, int | str], more: dict[str, list[bytes]]
+    ) -> Iterator[Edit]:
+        """All that has to change in the document, in no order; `more` entries go behind its own."""
         source = self.source
         yield from self.changed_entries(categories)
         removed = np.ones(len(source.annotations), np.bool_)
         removed[self.source_rows] = False
-        new = [self.new_annotation(row, categories) for row in self.added.tolist()]
+        new = self.new_annotations(categories) + more.get("annotations", [])
         yield from self._array_edits("annotations", source.annotations, removed, new)
         removed = np.ones(len(source.images), np.bool_)
         removed[self.dataset.images.rows[self.images]] = False
-        yield from self._array_edits("images", source.images, removed, [])
-        new = self.new_categories(categories)
+        yield from self._array_edits("images", source.images, removed, more.get("images", []))
+        new = more["categories"] if "categories" in more else self.new_categories(categories)
         removed = np.zeros(len(source.categories), np.bool_)
         yield from self._array_edits("categories", source.categories, removed, new)
 
@@ -141,36 +153,45 @@ class Patch:
             return
         span = array_span(self.source.data, key)
         if span is None:
-            raise ValueError(f"{self.source.path}: the document has no list {key!r} to add to")
-        yield Edit(*span, b"[" + added + b"]")
+            yield new_members(self.source.data, {key: b"[" + added + b"]"})
+        else:
+            yield Edit(*span, b"[" + added + b"]")
 
     def changed_entries(self, categories: dict[int, int | str]) -> Iterator[Edit]:
         """The new bytes of every annotation that changed, in the order of the document."""
-        new = _xywh(self.dataset.boxes[self.rows])
-        is_same = np.round(_xywh(self.source.boxes[self.source_rows]), DECIMALS) == np.round(
-            new, DECIMALS
-        )
-        is_same |= ~np.isfinite(new)
-        is_moved = ~is_same.all(axis=1)
+        new, is_same = self._sides()
+        is_moved = np.asarray(~is_same.all(axis=1))
+        coco_compose.ensure_finite(self.dataset, self.rows[is_moved])
         is_relabelled, is_flagged = self._is_relabelled(), self._is_flagged()
         chosen = np.flatnonzero(is_moved | is_relabelled | is_flagged | self.is_joined)
-        boxes = _box_tokens(new[chosen], is_same[chosen], is_moved[chosen])
-        json_ids = {label: _json(identity) for label, identity in categories.items()}
+        boxes = coco_quick.box_texts(new[chosen], is_same[chosen], is_moved[chosen])
+        json_ids = {label: encoded(identity) for label, identity in categories.items()}
+        json_ids[UNKNOWN] = NOTHING
         labels = self.dataset.labels[self.rows[chosen]].tolist()
         relabelled = (is_relabelled[chosen] | self.is_joined).tolist()
         special = (is_flagged[chosen] | self.is_joined).tolist()
         data, entries = self.source.data, self.source.annotations
         ends = entries.ends[self.source_rows[chosen]].tolist()
+        template = coco_quick.Template(self.source.entry(entries, 0) if len(chosen) else b"")
         for k, start in enumerate(entries.starts[self.source_rows[chosen]].tolist()):
             entry = data[start : ends[k]]
-            category = json_ids.get(labels[k]) if relabelled[k] else None
-            patched = None if special[k] else _patched_quickly(entry, boxes[k], category)
+            category = json_ids[labels[k]] if relabelled[k] else None
+            patched = (
+                None if special[k] else coco_quick.patched(entry, boxes[k], category, template)
+            )
             if patched is None:
-                values = self._other_changes(int(chosen[k])) if special[k] else {}
-                if category is not None:
-                    values["category_id"] = category
-                patched = self._patched(entry, values, boxes[k])
+                patched = self._patched(int(chosen[k]), entry, boxes[k], category)
             yield Edit(start, ends[k], patched)
+
+    def _sides(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The boxes as x, y, width and height, and which of these are as the document says."""
+        now, before = self.dataset.boxes[self.rows], self.source.boxes[self.source_rows]
+        with np.errstate(over="ignore", invalid="ignore"):
+            sides = _xywh(now)
+            is_same = np.abs(sides - _xywh(before)) < TOLERANCE
+        is_same |= (now == before).all(axis=1)[:, None]  # also where they are not finite
+        is_same |= (np.isnan(now) & np.isnan(before)).all(axis=1)[:, None]
+        return sides, is_same
 
     def _is_relabelled(self) -> NDArray[np.bool_]:
         own = {name: label for label, name in enumerate(self.source.label_names)}
@@ -188,6 +209,22 @@ class Patch:
         is_flagged: NDArray[np.bool_] = crowd | difficult
         return is_flagged
 
+    def _patched(self, k: int, entry: bytes, box: BoxTexts | None, category: bytes | None) -> bytes:
+        """The entry with any values changed; exact whatever the entry looks like."""
+        values = self._other_changes(k)
+        if category is not None:
+            values["category_id"] = category
+        try:
+            if box is not None:
+                values |= self._box_values(entry, box)
+            return with_values(entry, values)
+        except UNDECODABLE as error:
+            identity = self.source.annotation_ids[self.source_rows[k]]
+            raise DataError(
+                f"{self.source.path}: annotation {identity} cannot be changed, it is malformed: "
+                f"{error}"
+            ) from error
+
     def _other_changes(self, k: int) -> dict[str, bytes]:
         """Flags, and in a joined document ids, that differ from what the entry says."""
         row, source_row = self.rows[k], self.source_rows[k]
@@ -197,40 +234,47 @@ class Patch:
             ("difficult", self.dataset.is_difficult, self.source.is_difficult),
         ):
             if now[row] != before[source_row]:
-                values[key] = _json(int(now[row]))
+                values[key] = encoded(int(now[row]))
         if self.is_joined:
             if self.dataset.annotation_ids[row] != self.source.annotation_ids[source_row]:
-                values["id"] = _json(self.dataset.annotation_ids[row])
+                values["id"] = encoded(plain_id(self.dataset.annotation_ids[row]))
             image = int(self.dataset.image_rows[row])
+            values["image_id"] = NOTHING
             if image != UNKNOWN:
-                values["image_id"] = _json(self.dataset.images.ids[image])
+                values["image_id"] = encoded(plain_id(self.dataset.images.ids[image]))
         return values
 
-    def _patched(self, entry: bytes, values: dict[str, bytes], box: BoxTokens | None) -> bytes:
-        """The entry with any values changed; exact whatever the entry looks like."""
-        spans = members(entry)
-        if box is not None:
-            has_outline = "segmentation" in spans and not _is_empty(
-                entry[slice(*spans["segmentation"])]
-            )
-            values["bbox"] = _with_tokens(entry[slice(*spans["bbox"])], box[:4])
-            if has_outline and self.segmentation == "flag":
-                values["boxmend"] = STALE
-            elif has_outline:
-                values["segmentation"] = b"[]"
-            if "area" in spans and "boxmend" not in values:
-                values["area"] = box[4] or b"0"
-        return with_values(entry, values)
+    def _box_values(self, entry: bytes, box: BoxTexts) -> dict[str, bytes]:
+        """The box, and what has to follow it: outline or flag, and area."""
+        spans = members(entry, ("bbox", "area", "segmentation", "boxmend"))
+        texts = {key: entry[slice(*span)] for key, span in spans.items()}
+        values = {"bbox": _with_tokens(texts.get("bbox", b""), box[:4])}
+        has_outline = not _is_empty(texts.get("segmentation", b"null"))
+        is_kept = has_outline and self.segmentation == "flag"
+        if is_kept or "boxmend" in texts:
+            values["boxmend"] = _flagged(texts.get("boxmend"), is_kept)
+        if has_outline and not is_kept:
+            values["segmentation"] = b"[]"
+        if "area" in texts and not is_kept and box[4] is not None:
+            values["area"] = box[4]
+        return values
 
-    def new_annotation(self, row: int, categories: dict[int, int | str]) -> bytes:
-        """The entry of an annotation that was added."""
+    def new_annotations(self, categories: dict[int, int | str]) -> list[bytes]:
+        """The entries of the annotations that were added."""
+        coco_compose.ensure_finite(self.dataset, self.added)
+        return [self._new_annotation(row, categories) for row in self.added.tolist()]
+
+    def _new_annotation(self, row: int, categories: dict[int, int | str]) -> bytes:
         image = int(self.dataset.image_rows[row])
         if self.is_joined:
             image_id = self.dataset.images.ids[image]
         else:
             image_id = self.source.image_ids[self.dataset.images.rows[image]]
-        category = categories[int(self.dataset.labels[row])]
-        return coco_compose.annotation_entry(self.dataset, row, image_id, category)
+        if (label := int(self.dataset.labels[row])) == UNKNOWN:
+            identity = self.dataset.annotation_ids[row]
+            raise UsageError(f"{self.source.path}: the added annotation {identity} has no label")
+        more = {"difficult": 1} if self.dataset.is_difficult[row] else {}
+        return coco_compose.annotation_entry(self.dataset, row, image_id, categories[label], more)
 
     def new_categories(self, categories: dict[int, int | str]) -> list[bytes]:
         """Entries for the labels in use that the document does not know."""
@@ -242,154 +286,42 @@ class Patch:
         ]
 
 
-def _joined(dataset: Dataset, patches: list[Patch]) -> Iterator[bytes]:
-    """The first document with the entries of the others put behind its own."""
-    first, *others = patches
-    categories = categories_with(dataset, first)
-    edits = list(first.edits(categories))
-    names = coco_compose.unique_file_names(dataset)
-    for key in ("images", "annotations", "categories"):
-        entries: Entries = getattr(first.source, key)
-        new: list[bytes] = []
-        for other in others:
-            other.is_joined = True
-            new += _entries_for_joining(key, other, categories, names)
-        if key == "categories":
-            new = list(dict.fromkeys(new))
-        _append(first.source, entries, key, new, edits)
-    return splice(first.source.data, sorted(edits))
-
-
-def _entries_for_joining(
-    key: str, patch: Patch, categories: dict[int, int | str], names: list[str]
-) -> list[bytes]:
-    if key == "annotations":
-        entries = [new for _, _, new in patch.changed_entries(categories)]
-        return entries + [patch.new_annotation(row, categories) for row in patch.added.tolist()]
-    if key == "images":
-        images = patch.dataset.images
-        return [
-            with_values(
-                patch.source.entry(patch.source.images, int(images.rows[row])),
-                {"id": _json(images.ids[row]), "file_name": _json(names[row])},
-            )
-            for row in patch.images.tolist()
-        ]
-    known = set(patch.dataset.sources[0].label_names)
-    return [
-        coco_compose.category_entry(categories[label], name)
-        for label, name in enumerate(patch.dataset.label_names)
-        if name not in known
-    ]
-
-
-def _append(
-    source: CocoSource, entries: Entries, key: str, new: list[bytes], edits: list[Edit]
-) -> None:
-    """Put entries behind an array that may already have an edit at its end."""
-    if not new:
-        return
-    between = separator(source.data, entries)
-    text = between.join(new)
-    if not len(entries):
-        span = array_span(source.data, key)
-        if span is None:
-            raise ValueError(f"{source.path}: the document has no list {key!r} to add to")
-        edits.append(Edit(*span, b"[" + text + b"]"))
-        return
-    end = int(entries.ends[-1])
-    at_end = [edit for edit in edits if edit.end == end]
-    if at_end:
-        edits.remove(at_end[0])
-        start, _, before = at_end[0]
-        edits.append(Edit(start, end, before + (between if before else b"") + text))
-    else:
-        edits.append(Edit(end, end, between + text))
-
-
-def _box_tokens(
-    xywh: NDArray[np.float64], is_same: NDArray[np.bool_], is_moved: NDArray[np.bool_]
-) -> list[BoxTokens | None]:
-    """The texts of the boxes that moved; None for the others."""
-    tokens: list[BoxTokens | None] = [None] * len(xywh)
-    moved = np.flatnonzero(is_moved)
-    sides = np.nan_to_num(xywh[moved])
-    texts: BoxTokens = list(numbers(np.column_stack([sides, sides[:, 2] * sides[:, 3]])))
-    for j, k in enumerate(moved.tolist()):
-        tokens[k] = texts[5 * j : 5 * j + 5]
-    for k, side in zip(*(found.tolist() for found in np.nonzero(is_same)), strict=True):
-        if (box := tokens[k]) is not None:
-            box[side] = None
-    return tokens
-
-
-def _patched_quickly(entry: bytes, box: BoxTokens | None, category: bytes | None) -> bytes | None:
-    """The entry with box, area and category changed, or None where that needs a closer look.
-
-    In an object with no object inside and no backslash, a quoted key followed by a colon can be
-    nothing but a key of that object; and where it stands only once, it is the one.
-    """
-    if entry.count(b"{") != 1 or b"\\" in entry:
-        return None
-    edits: list[Edit] = []
-    if box is not None:
-        if entry.count(b'"bbox"') != 1 or entry.count(b'"area"') > 1 or _has_outline(entry):
-            return None
-        if category is None and None not in box:
-            around = _BBOX_THEN_AREA.search(entry)
-            if around is not None:
-                return _filled(entry, around, box)
-        found = _BBOX.search(entry)
-        if found is None:
-            return None
-        edits += [
-            Edit(*found.span(k + 1), text) for k, text in enumerate(box[:4]) if text is not None
-        ]
-        if (found := _AREA.search(entry)) is not None and box[4] is not None:
-            edits.append(Edit(*found.span(1), box[4]))
-    if category is not None:
-        found = _CATEGORY.search(entry)
-        if found is None or entry.count(b'"category_id"') != 1:
-            return None
-        edits.append(Edit(*found.span(1), category))
-    return b"".join(splice(entry, sorted(edits)))
-
-
-def _filled(entry: bytes, around: re.Match[bytes], box: BoxTokens) -> bytes:
-    """The entry with all five numbers new: what was around them, and they between."""
-    key, first, second, third, to_area = around.groups()
-    x, y, w, h, area = box
-    start, end = around.span()
-    texts = (entry[:start], key, x, first, y, second, w, third, h, to_area, area, entry[end:])
-    return b"".join(texts)  # type: ignore[arg-type]  # the caller has seen that none is None
-
-
-def _has_outline(entry: bytes) -> bool:
-    """Whether a flat entry has a segmentation, or something that might be one."""
-    if b'"segmentation"' not in entry or b'"segmentation": []' in entry:
-        return entry.count(b'"segmentation"') > 1
-    return _EMPTY_OUTLINE.search(entry) is None or entry.count(b'"segmentation"') != 1
-
-
 def _is_empty(value: bytes) -> bool:
-    return not msgspec.json.decode(value)
+    try:
+        return not msgspec.json.decode(value)
+    except UNDECODABLE:  # something is in it, even if it cannot be told what
+        return False
+
+
+def _flagged(value: bytes | None, is_stale: bool) -> bytes:
+    """The value of the key `boxmend`: whether the segmentation is stale, beside all it says."""
+    if value is None:
+        return STALE
+    try:
+        told = msgspec.json.decode(value, type=_Flags).stale
+    except UNDECODABLE:
+        told = []
+    if is_stale == (OUTLINE in told):
+        return value
+    now = [*told, OUTLINE] if is_stale else [one for one in told if one != OUTLINE]
+    try:
+        return with_values(value, {"stale": encoded(now)})
+    except UNDECODABLE:  # no object: nothing that boxmend wrote
+        return STALE
 
 
 def _xywh(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
 
 
-def _with_tokens(array: bytes, tokens: BoxTokens) -> bytes:
+def _with_tokens(array: bytes, tokens: BoxTexts) -> bytes:
     """An array of four numbers with some of them replaced."""
-    spans = [match.span(1) for match in _TOKENS.finditer(array)]
-    if len(spans) != 4:  # it was no box; it becomes one
+    try:
+        msgspec.json.decode(array, type=tuple[float, float, float, float])
+    except UNDECODABLE:  # it was no box; it becomes one
         return b"[" + b", ".join(token or b"0" for token in tokens) + b"]"
+    spans = [match.span() for match in _TOKENS.finditer(array)]
     edits = [
         Edit(*span, token) for span, token in zip(spans, tokens, strict=True) if token is not None
     ]
     return b"".join(splice(array, edits))
-
-
-def _json(value: object) -> bytes:
-    plain = value.item() if isinstance(value, np.generic) else value
-    return msgspec.json.encode(plain)

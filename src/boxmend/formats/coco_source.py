@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.dataset import ATTRIBUTES, Ids, Source
-from boxmend.formats.coco_json import Entries, array_span, members, parse
+from boxmend.formats.coco_json import (
+    UNDECODABLE,
+    Entries,
+    all_members,
+    array_span,
+    members,
+    parse,
+)
 
 KNOWN_KEYS = {
     "annotations": {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "difficult"},
@@ -27,6 +34,7 @@ class CocoSource(Source):
 
     data: bytes = field(repr=False)
     category_ids: list[int | str]  # of label_names, one by one
+    category_names: list[str]  # as they stand in the document, where several may share one
     image_ids: Ids  # as they stand in the document
     annotation_ids: Ids
     is_crowd: NDArray[np.bool_]
@@ -66,9 +74,12 @@ class CocoSource(Source):
         found = []
         for row in rows.tolist():
             entry = self.entry(self.annotations, row)
-            spans = members(entry)
-            values = {key: entry[slice(*spans[key])] for key in ATTRIBUTES if key in spans}
-            found.append({key: msgspec.json.decode(value) for key, value in values.items()})
+            try:
+                spans = members(entry, ATTRIBUTES)
+                texts = {key: entry[slice(*span)] for key, span in spans.items()}
+                found.append({key: msgspec.json.decode(text) for key, text in texts.items()})
+            except UNDECODABLE:  # told as a finding when it was read
+                found.append({})
         return found
 
     def extras(self) -> dict[str, int]:
@@ -81,10 +92,16 @@ class CocoSource(Source):
         ):
             ignored = KNOWN_KEYS[key] | (set(ATTRIBUTES) if key == "annotations" else set())
             for row in range(len(entries)):
-                entry = self.entry(entries, row)
-                for name, span in members(entry).items():
-                    if name not in ignored and not _says_nothing(entry[slice(*span)]):
-                        counts[f"{key}.{name}"] += 1
+                try:
+                    values = all_members(self.entry(entries, row))
+                except UNDECODABLE:
+                    counts[f"malformed entry of {key}"] += 1
+                    continue
+                counts.update(
+                    f"{key}.{name}"
+                    for name, value in values.items()
+                    if name not in ignored and not _says_nothing(value)
+                )
         for name in ("info", "licenses"):
             found = array_span(self.data, name)
             if found and not _says_nothing(self.data[slice(*found)]):

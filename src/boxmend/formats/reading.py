@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
-
 from boxmend.errors import DataError, UsageError
+from boxmend.photos import header_size
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm")
 POLYGON_CHOICES = ("refuse", "box")
@@ -43,12 +42,5 @@ def read_bytes(path: Path) -> bytes:
 
 
 def image_size(path: Path) -> tuple[int, int] | None:
-    """Width and height by the image's header, as stored (EXIF rotation is not applied).
-
-    None where the file is missing or its header cannot be read.
-    """
-    try:
-        with Image.open(path) as image:
-            return image.size
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return None
+    """Width and height by the image's header, or None; see `photos.header_size`."""
+    return header_size(str(path))

@@ -36,7 +36,7 @@ def losses(dataset: Dataset) -> list[str]:
     """What VOC cannot hold of a dataset: crowd flags, and extras of documents written anew."""
     counts: Counter[str] = Counter()
     for images, source in _folders(dataset):
-        if source is None:
+        if source is None and dataset.sources:
             for used in np.unique(dataset.images.sources[images]).tolist():
                 counts.update(dataset.sources[used].extras())
     phrases = [f"{count:,} x {what}" for what, count in counts.items() if count]
@@ -125,9 +125,7 @@ def _changes(dataset: Dataset, source: VocSource) -> dict[int, Changes]:
     is_gone = np.ones(len(source.labels), np.bool_)
     is_gone[rows] = False
     gone_files, gone_positions = source.places(np.flatnonzero(is_gone))
-    there = np.isin(gone_files, image_rows)
-    pairs = zip(gone_files[there].tolist(), gone_positions[there].tolist(), strict=True)
-    for file, position in pairs:
+    for file, position in zip(gone_files.tolist(), gone_positions.tolist(), strict=True):
         changes[file].removed.add(position)
 
     for row in np.flatnonzero(dataset.source_rows == ADDED).tolist():
@@ -154,7 +152,7 @@ def _new_values(
     differs = (boxes != old_boxes) & ~(np.isnan(boxes) & np.isnan(old_boxes))
     for k, side in np.argwhere(differs).tolist():
         text = _coordinate(dataset, int(kept[k]), side)
-        old = old_boxes[k, side]
+        old = float(old_boxes[k, side])
         # a difference that rounding swallows is none
         if math.isnan(old) or text != number(old + _OFFSETS[side]):
             yield k, XMIN + side, text

@@ -3,9 +3,10 @@
 import errno
 import hashlib
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,7 @@ from boxmend.dataset import Dataset, Ids, Source
 from boxmend.errors import LossyError, OutputError, UsageError
 from boxmend.formats import coco, voc, yolo
 from boxmend.formats.documents import Document
+from boxmend.formats.reading import is_safe_name
 
 IMAGES_AS = ("link", "copy", "none")
 SEGMENTATION = ("flag", "drop")
@@ -75,32 +77,79 @@ def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A new folder beside `out` that takes its place when the block ends well, else vanishes."""
+    """A new folder that takes the place of `out` when the block ends well, else vanishes.
+
+    It lies beside `out`; or within, where that is there and empty, as it may be a mounted volume.
+    """
     ensure_vacant(out)
-    folder = out.parent / f".{out.name}.partial-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True)
-        yield folder
+    name = f".{out.name}.partial-{os.getpid()}-{secrets.token_hex(4)}"
+    with _told_as_output_error(out):
         if out.is_dir():
-            out.rmdir()  # it was empty; only then may another folder take its name
-        folder.rename(out)
-    except BaseException as error:
+            with _removed_on_failure(out / name) as folder:
+                yield folder
+                _move_up(folder, out)
+        else:
+            with _parents(out), _removed_on_failure(out.parent / name) as folder:
+                yield folder
+                folder.rename(out)
+
+
+@contextmanager
+def _told_as_output_error(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason = "the disk is full"
+        message = f"{out}: could not be written ({reason}); nothing was left behind"
+        raise OutputError(message) from error
+
+
+@contextmanager
+def _removed_on_failure(folder: Path) -> Iterator[Path]:
+    folder.mkdir()
+    try:
+        yield folder
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            if error.errno == errno.ENOSPC:
-                reason = "the disk is full"
-            message = f"{out}: could not be written ({reason}); nothing was left behind"
-            raise OutputError(message) from error
+        raise
+
+
+@contextmanager
+def _parents(out: Path) -> Iterator[None]:
+    """The folders above `out`; those that were not there go again on failure."""
+    missing = [parent for parent in out.parents if not parent.exists()]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for parent in missing:  # the innermost first
+            with suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+def _move_up(folder: Path, out: Path) -> None:
+    """Move what is in `folder` one up, into `out`; all of it or none."""
+    moved: list[Path] = []
+    try:
+        for child in sorted(folder.iterdir()):
+            moved.append(child.rename(out / child.name))
+        folder.rmdir()
+    except BaseException:
+        for path in moved:
+            path.rename(folder / path.name)
         raise
 
 
 def ensure_vacant(out: Path) -> None:
     """Raise where `out` holds anything already: nothing is ever overwritten."""
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise OutputError(f"{out}: is there already and not a folder; name a new one")
-    if out.is_dir() and any(out.iterdir()):
-        raise OutputError(f"{out}: the folder is not empty; name a new or an empty one")
+    with _told_as_output_error(out):
+        if out.is_symlink() or (out.exists() and not out.is_dir()):
+            raise OutputError(f"{out}: is there already and not a folder; name a new one")
+        if out.is_dir() and any(out.iterdir()):
+            raise OutputError(f"{out}: the folder is not empty; name a new or an empty one")
 
 
 def write_into(
@@ -148,16 +197,17 @@ def _parts(dataset: Dataset, format: str) -> list[tuple[str, Dataset]]:
 
 
 def _unused_name(source: Source, names: set[str]) -> str:
-    name, count = source.name, 1
+    first = source.name.strip(".") or source.format  # never "..", whatever the address was
+    name, count = first, 1
     while name in names:
         count += 1
-        name = f"{source.name}-{count}"
+        name = f"{first}-{count}"
     names.add(name)
     return name
 
 
 def _write_document(base: Path, document: Document) -> str:
-    path = base / document.path
+    path = _inside(base, document.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with path.open("xb") as file:
@@ -173,17 +223,29 @@ def _place_images(base: Path, dataset: Dataset, places: list[str], images_as: st
         return 0
     missing = 0
     made = set[Path]()
+    placed: dict[Path, str] = {}
     for source, place in zip(dataset.images.paths, places, strict=True):
         if not source or not os.path.isfile(source):
             missing += 1
             continue
-        target = base / place
+        path = os.path.abspath(source)
+        target = _inside(base, place)
+        if placed.get(target) == path:
+            continue  # the same image listed twice
+        placed[target] = path
         if target.parent not in made:
             target.parent.mkdir(parents=True, exist_ok=True)
             made.add(target.parent)
-        if images_as == "copy" or not _link(os.path.abspath(source), target):
-            shutil.copyfile(source, target)
+        if images_as == "copy" or not _link(path, target):
+            shutil.copyfile(path, target)
     return missing
+
+
+def _inside(base: Path, name: str) -> Path:
+    """The path of a file to write; names have been checked, but nothing may ever lie outside."""
+    if not is_safe_name(name):
+        raise OutputError(f"{name}: would lie outside of the output folder")
+    return base / name
 
 
 def _link(source: str, target: Path) -> bool:

@@ -10,13 +10,13 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend import __version__
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import OutputError, UsageError
 from boxmend.formats.writing import Saved, WriteOptions, staged, write_into
@@ -256,7 +256,7 @@ def _record(noisy: Noisy, settings: NoiseSettings, saved: Saved) -> bytes:
     if settings.labels is not None and settings.labels.startswith("matrix:"):
         described["labels"] = f"matrix:{Path(settings.labels.partition(':')[2]).name}"
     record: dict[str, Any] = {
-        "boxmend": _version(),
+        "boxmend": __version__,
         "counts": noisy.counts,
         "files": saved.files,
         "label_names": noisy.dataset.label_names,
@@ -266,13 +266,6 @@ def _record(noisy: Noisy, settings: NoiseSettings, saved: Saved) -> bytes:
     text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     # A name that is no valid text has its odd bytes escaped the way JSON does it.
     return text.encode("utf-8", "backslashreplace")
-
-
-def _version() -> str:
-    try:
-        return version("boxmend")
-    except PackageNotFoundError:  # used from its sources, not installed
-        return "unknown"
 
 
 __all__ = ["NoiseSettings", "Noisy", "Origin", "Truth", "disturb", "read_truth", "write_noisy"]

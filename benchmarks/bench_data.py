@@ -1,0 +1,241 @@
+"""How fast annotations go in and out, as ratios to pycocotools and json from one run.
+
+Every task runs in a process of its own, so that its peak memory is its own; tasks take turns,
+and of several rounds the median counts.
+
+    python benchmarks/bench_data.py [--boxes N] [--rounds N] [--growth]
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import boxmend
+from boxmend.cli import run
+
+BOXES_PER_IMAGE = 860_000 / 118_000
+NUM_LABELS = 80
+
+
+def make_file(path: Path, boxes: int) -> None:
+    """Write a COCO file with the proportions of COCO's train2017, without outlines."""
+    rng = np.random.default_rng(0)
+    images = round(boxes / BOXES_PER_IMAGE)
+    corner, side = rng.uniform(0, 400, (boxes, 2)), rng.uniform(5, 150, (boxes, 2))
+    sides = np.round(np.concatenate([corner, side], axis=1), 2).tolist()
+    image_ids = np.sort(rng.integers(1, images + 1, boxes)).tolist()
+    labels = rng.integers(1, NUM_LABELS + 1, boxes).tolist()
+    document = {
+        "info": {"description": "made for a benchmark"},
+        "images": [
+            {"license": 1, "file_name": f"{k:012d}.jpg", "height": 600, "width": 640, "id": k}
+            for k in range(1, images + 1)
+        ],
+        "annotations": [
+            {
+                "segmentation": [],
+                "area": round(box[2] * box[3], 4),
+                "iscrowd": 0,
+                "image_id": image_ids[k],
+                "bbox": box,
+                "category_id": labels[k],
+                "id": k + 1,
+            }
+            for k, box in enumerate(sides)
+        ],
+        "categories": [{"id": k, "name": f"label {k}"} for k in range(1, NUM_LABELS + 1)],
+    }
+    with path.open("w") as file:
+        json.dump(document, file)
+
+
+def read_boxmend(file: Path) -> Callable[[], object]:
+    """Read with boxmend."""
+    return lambda: boxmend.load(file)
+
+
+def read_pycocotools(file: Path) -> Callable[[], object]:
+    """Read with pycocotools, its index included."""
+    from pycocotools.coco import COCO
+
+    def read() -> object:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return COCO(str(file))
+
+    return read
+
+
+def write_boxmend(file: Path) -> Callable[[], object]:
+    """Write back with 40 % of the boxes moved."""
+    dataset = boxmend.load(file)
+    rows = np.random.default_rng(0).permutation(len(dataset))[: round(0.4 * len(dataset))]
+    dataset.boxes[rows] = np.round(dataset.boxes[rows] + 1.25, 2)
+    return lambda: dataset.save(file.parent / f"out-{time.time_ns()}", images_as="none")
+
+
+def write_json(file: Path) -> Callable[[], object]:
+    """Write the same content with json.dump."""
+    with file.open() as opened:
+        document = json.load(opened)
+
+    def write() -> None:
+        with (file.parent / f"out-{time.time_ns()}.json").open("w") as out:
+            json.dump(document, out)
+
+    return write
+
+
+def noise_boxmend(file: Path) -> Callable[[], object]:
+    """The whole noise command."""
+    out = file.parent / f"noisy-{time.time_ns()}"
+    tokens = ["noise", str(file), "--labels", "symmetric:0.4", "--boxes", "uniform:0.4"]
+    tokens += ["--images-as", "none", "--out", str(out)]
+    return lambda: _quietly(tokens)
+
+
+def load_and_dump(file: Path) -> Callable[[], object]:
+    """json.load and json.dump of the file."""
+
+    def both() -> None:
+        with file.open() as opened:
+            document = json.load(opened)
+        with (file.parent / f"out-{time.time_ns()}.json").open("w") as out:
+            json.dump(document, out)
+
+    return both
+
+
+def check_boxmend(file: Path) -> Callable[[], object]:
+    """The check command without opening images."""
+    return lambda: _quietly(["check", str(file), "--no-open-images"])
+
+
+def _quietly(tokens: list[str]) -> None:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        if run(tokens) > 1:
+            raise SystemExit(f"boxmend {' '.join(tokens)} failed")
+
+
+TASKS = {
+    "read boxmend": read_boxmend,
+    "read pycocotools": read_pycocotools,
+    "write boxmend": write_boxmend,
+    "write json.dump": write_json,
+    "noise boxmend": noise_boxmend,
+    "json.load + json.dump": load_and_dump,
+    "check boxmend": check_boxmend,
+}
+BARS = [  # what is compared, to what, by which measure, and the most it may be
+    ("read boxmend", "read pycocotools", "seconds", 0.25),
+    ("read boxmend", "read pycocotools", "megabytes", 0.5),
+    ("write boxmend", "write json.dump", "seconds", 0.2),
+    ("noise boxmend", "json.load + json.dump", "seconds", 1.0),
+    ("check boxmend", "read boxmend", "seconds", 3.0),
+]
+GROWING = ("read boxmend", "write boxmend", "noise boxmend", "check boxmend")
+
+
+def peak_megabytes() -> float:
+    """The most memory this process has had.
+
+    Linux counts in ru_maxrss what a process was before it became another program; the high-water
+    mark of its memory begins anew.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        marks = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        return int(marks[0].split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(task: str, file: Path) -> None:
+    """Run one task in this process and print what it took."""
+    work = TASKS[task](file)
+    start = time.perf_counter()
+    result = work()
+    seconds = time.perf_counter() - start
+    peak = peak_megabytes()
+    del result
+    print(json.dumps({"seconds": seconds, "megabytes": peak}))
+
+
+def measure_apart(task: str, file: Path) -> dict[str, float]:
+    """Run one task in a process of its own."""
+    command = [sys.executable, __file__, "--task", task, "--file", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{task} failed:\n{done.stderr}")
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    for left in file.parent.glob("*-*"):
+        subprocess.run(["rm", "-rf", str(left)], check=True)
+    return figures
+
+
+def compare(file: Path, rounds: int) -> None:
+    """Print the table of ratios."""
+    figures: dict[str, list[dict[str, float]]] = {task: [] for task in TASKS}
+    for _ in range(rounds):
+        for task in TASKS:
+            figures[task].append(measure_apart(task, file))
+    medians: dict[str, dict[str, float]] = {
+        task: {
+            key: statistics.median(one[key] for one in of_task) for key in ("seconds", "megabytes")
+        }
+        for task, of_task in figures.items()
+    }
+    print("| task | seconds | peak MB |\n|---|---|---|")
+    for task, found in medians.items():
+        print(f"| {task} | {found['seconds']:.2f} | {found['megabytes']:.0f} |")
+    print("\n| compared | measure | ratio | at most |\n|---|---|---|---|")
+    for task, other, key, most in BARS:
+        ratio = medians[task][key] / medians[other][key]
+        print(f"| {task} / {other} | {key} | {ratio:.2f} | {most} |")
+
+
+def growth(folder: Path) -> None:
+    """Print what each task takes per million boxes, from one million to eight."""
+    print("\n| boxes | " + " | ".join(f"{task}, s per million" for task in GROWING) + " |")
+    print("|---" * (len(GROWING) + 1) + "|")
+    for millions in (1, 2, 4, 8):
+        file = folder / "instances_train.json"
+        make_file(file, millions * 1_000_000)
+        cells = [measure_apart(task, file)["seconds"] / millions for task in GROWING]
+        print(f"| {millions} million | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
+
+
+def main() -> None:
+    """Parse the command line of the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--boxes", type=int, default=860_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--growth", action="store_true", help="also one to eight million boxes")
+    parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    options: Any = parser.parse_args()
+    if options.task:
+        measure(options.task, options.file)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "instances_train.json"
+        make_file(file, options.boxes)
+        size = file.stat().st_size / 2**20
+        print(f"{options.boxes:,} boxes, {size:.0f} MB, median of {options.rounds} rounds\n")
+        compare(file, options.rounds)
+        if options.growth:
+            growth(Path(folder))
+
+
+if __name__ == "__main__":
+    main()

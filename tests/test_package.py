@@ -1,0 +1,61 @@
+"""The wheel, built and installed into an environment of its own, runs."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import boxmend
+
+PROJECT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
+    return next(out.glob("*.whl"))
+
+
+def test_the_wheel_holds_the_types_and_nothing_of_the_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "boxmend/py.typed" in names
+    assert "boxmend/formats/coco/__init__.py" in names
+    assert not [name for name in names if "test" in name]
+
+
+def test_the_version_is_the_same_everywhere(wheel: Path) -> None:
+    assert wheel.name.split("-")[1] == boxmend.__version__
+
+
+def test_the_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    python = home / "bin" / "python"
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([str(python), *install], check=True, capture_output=True)
+    # The dependencies are borrowed from here: a test fetches nothing.
+    environment = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+    out = tmp_path / "toys"
+    commands = [["--version"], ["info"], ["synth", "--images", "3", "--out", str(out)]]
+    for command in [*commands, ["check", str(out)]]:
+        done = subprocess.run(
+            [str(home / "bin" / "boxmend"), *command],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+    code = "import boxmend; print(boxmend.__file__)"
+    done = subprocess.run(
+        [str(python), "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
+    assert done.stdout.startswith(str(home))
