@@ -130,6 +130,7 @@ def test_labels_lie_beside_images_where_no_folder_is_called_images(tmp_path: Pat
     put_text(tmp_path / "pictures/classes.txt", "0\n1\n")
     put_text(tmp_path / "pictures/notes.txt", "taken in May\n")
     put_text(tmp_path / "pictures/z.txt")
+    os.mkfifo(tmp_path / "pictures/pipe.txt")
     put_yaml(tmp_path, "train: pictures")
     dataset = read(tmp_path)
     assert ids(dataset) == ["train/x", "(train/y)", "train/z"]

@@ -178,13 +178,13 @@ def _box(tokens: list[bytes], size: Size | None, rules: Rules) -> Box:
 
 
 def _numbers(tokens: list[bytes]) -> list[float]:
+    joined = b" ".join(tokens)
     try:
-        values = [float(token) for token in tokens]
-    except ValueError as error:
-        raise _LineError("malformed", f"not numbers: {_shown(b' '.join(tokens))}") from error
-    if any(b"_" in token for token in tokens):  # Python takes 1_000 for a number, nobody else does
-        raise _LineError("malformed", f"not numbers: {_shown(b' '.join(tokens))}")
-    return values
+        if b"_" not in joined:  # Python takes 1_000 for a number, nobody else does
+            return [float(token) for token in tokens]
+    except ValueError:
+        pass
+    raise _LineError("malformed", f"not numbers: {_shown(joined)}")
 
 
 def _shown(data: bytes) -> str:

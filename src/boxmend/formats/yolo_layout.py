@@ -298,6 +298,8 @@ def _shown(name: str) -> str:
 
 def _looks_like_labels(path: str) -> bool:
     """Whether a file that lies among images begins with a number, unlike notes and lists."""
+    if not os.path.isfile(path):  # a pipe would never end
+        return False
     try:
         with open(path, "rb") as file:
             words = file.read(64).split()
