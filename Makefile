@@ -44,7 +44,7 @@ bench-data: $(STAMP)  ## reading, writing, noise and check against pycocotools a
 
 lock:  ## resolve the dependencies anew (needs uv)
 	uv pip compile --universal --generate-hashes --no-annotate --no-header --python-version 3.11 \
-		--group dev pyproject.toml -o requirements.txt
+		--extra train --group dev pyproject.toml -o requirements.txt
 
 clean:  ## remove what was made here
 	rm -rf .venv site dist build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

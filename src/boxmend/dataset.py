@@ -8,7 +8,7 @@ means patching the source and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -318,8 +318,22 @@ def join(datasets: Sequence[Dataset]) -> Dataset:
         ),
         source_rows=np.concatenate([one.source_rows for one in datasets]),
         sources=tuple(source for one in datasets for source in one.sources),
-        findings=tuple(finding for one in datasets for finding in one.findings),
+        findings=tuple(
+            finding
+            for one, ids in zip(datasets, annotation_ids, strict=True)
+            for finding in _renamed(one, ids)
+        ),
     )
+
+
+def _renamed(dataset: Dataset, ids: Ids) -> Iterator[Finding]:
+    """The findings of a dataset whose annotations have got other ids."""
+    if not dataset.findings or ids is dataset.annotation_ids:
+        yield from dataset.findings
+        return
+    new = dict(zip(dataset.annotation_ids.tolist(), ids.tolist(), strict=True))
+    for finding in dataset.findings:
+        yield replace(finding, annotation_id=new.get(finding.annotation_id, finding.annotation_id))
 
 
 def _relabelled(dataset: Dataset, label_names: tuple[str, ...]) -> NDArray[np.int64]:

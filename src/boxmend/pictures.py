@@ -48,7 +48,9 @@ def _drawn(panel: Panel, side: int) -> Image.Image:
     with Image.open(panel.path) as opened:
         image = opened.convert("RGB")
     scale = side / max(image.size)
-    image = image.resize((round(image.width * scale), round(image.height * scale)), Image.LANCZOS)
+    image = image.resize(
+        (round(image.width * scale), round(image.height * scale)), Image.Resampling.LANCZOS
+    )
     draw = ImageDraw.Draw(image)
     font = ImageFont.load_default(size=max(11, side // 22))
     for outline in panel.outlines:

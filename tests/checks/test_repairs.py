@@ -123,6 +123,14 @@ def test_what_is_right_or_cannot_be_decided_stays_as_it_is() -> None:
     assert repaired.labels.tolist() == dataset.labels.tolist()
 
 
+def test_an_annotation_that_could_not_be_made_out_is_kept() -> None:
+    polygon = Finding("malformed", "a polygon", "data/0.doc", annotation_id=101)
+    dataset = replace(dataset_of([(NAN,) * 4, (NAN,) * 4]), findings=(polygon,))
+    mended, repairs = repair(dataset)
+    assert mended.annotation_ids.tolist() == [101]
+    assert [one.annotation_id for one in repairs] == [102]
+
+
 def test_crowd_and_difficult_boxes_are_repaired_too() -> None:
     dataset = dataset_of([(-5, 0, 9, 9), (5, 5, 5, 5)])
     dataset.is_crowd[:] = True

@@ -12,7 +12,7 @@ from voc_folders import read, read_back, voc_folder, written
 
 from boxmend.formats import voc
 from boxmend.formats.documents import number
-from boxmend.formats.voc_xml import escaped
+from boxmend.formats.voc.scanning import escaped
 
 
 @dataclass

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from boxmend.formats.voc_edits import Changes, edits
-from boxmend.formats.voc_xml import (
+from boxmend.formats.voc.edits import Changes, edits
+from boxmend.formats.voc.scanning import (
     ABSENT,
     BOX,
     DIFFICULT,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxmend.dataset import UNKNOWN
-from boxmend.formats.yolo_labels import (
+from boxmend.formats.yolo.labels import (
     Box,
     Change,
     Labels,

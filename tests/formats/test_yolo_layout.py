@@ -9,7 +9,7 @@ from PIL import Image
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.formats import read
-from boxmend.formats.yolo_layout import distinct_name, label_path, plain_name
+from boxmend.formats.yolo.layout import distinct_name, label_path, plain_name
 
 LINE = "0 0.5 0.5 0.5 0.5\n"
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxmend.errors import BoxmendError, DataError
-from boxmend.formats import yaml_nodes
-from boxmend.formats.yolo_yaml import (
+from boxmend.formats.yolo import yaml_nodes
+from boxmend.formats.yolo.data_yaml import (
     MAX_BYTES,
     composed_yaml,
     parse_yaml,

@@ -54,6 +54,7 @@ def find_faults(dataset: Dataset) -> Faults:
     widths, heights = image_sizes(dataset)
     is_known = (widths > 0) & (heights > 0)
     not_finite = ~is_finite(dataset.boxes) & (is_known | ~_is_relative(dataset))
+    not_finite &= ~_is_malformed(dataset)  # no box was read, which is not to say there is none
     flipped = ~not_finite & ((x2 < x1) | (y2 < y1))
     empty = ~(not_finite | flipped) & ((x2 == x1) | (y2 == y1))
     beyond = (x1 < -OUTSIDE_TOLERANCE) | (y1 < -OUTSIDE_TOLERANCE)
@@ -65,6 +66,14 @@ def _is_relative(dataset: Dataset) -> Mask:
     """Mark annotations whose box is a share of the image: without its size, no pixels are known."""
     relative = [source.format in RELATIVE_FORMATS for source in dataset.sources] or [False]
     return np.array(relative, np.bool_)[dataset.source_of]
+
+
+def _is_malformed(dataset: Dataset) -> Mask:
+    """Mark annotations that the reader could not make out, such as a polygon it refused."""
+    ids = {one.annotation_id for one in dataset.findings if one.kind == "malformed"} - {None}
+    if not ids:
+        return np.zeros(len(dataset), np.bool_)
+    return np.fromiter((one in ids for one in dataset.annotation_ids.tolist()), np.bool_)
 
 
 def is_finite(boxes: NDArray[np.float64]) -> Mask:

@@ -58,7 +58,7 @@ def run(tokens: Sequence[str]) -> int:
         print(f"boxmend: {error}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:  # `boxmend check ... | head`
-        sys.stdout = None  # type: ignore[assignment]  # nothing is left to flush it into
+        sys.stdout = None  # nothing is left to flush it into
         return ExitStatus.FINE
     except KeyboardInterrupt:
         print("boxmend: interrupted; nothing was left behind", file=sys.stderr)

@@ -4,6 +4,7 @@ An address is `PATH` or `PATH:SPLIT`. Each format is one module with both direct
 its oddities (one-based pixels, relative centres, ids or none) are written down once.
 """
 
+import os
 from pathlib import Path
 from typing import Protocol
 
@@ -66,10 +67,10 @@ def _read_one(address: str, options: ReadOptions, group: int) -> Dataset:
 def resolve(address: str) -> tuple[Path, str | None]:
     """Part an address into its path and its split; a path that exists as it stands has none."""
     path = Path(address)
-    if path.exists():
+    if os.path.exists(path):  # unlike Path.exists, it answers for names that are too long
         return path, None
     before, colon, split = address.rpartition(":")
-    if colon and split and before and Path(before).exists():
+    if colon and split and before and os.path.exists(before):
         return Path(before), split
     raise UsageError(f"{address}: no such file or folder (an address is PATH or PATH:SPLIT)")
 

@@ -46,7 +46,7 @@ def splice(data: bytes, edits: Iterable[Edit]) -> Iterator[bytes]:
 
 def number(value: float, decimals: int = DECIMALS) -> str:
     """A number as people write it: no exponent, no trailing zeros, no minus zero."""
-    text = repr(round(value, decimals))
+    text = repr(round(float(value), decimals))  # float: NumPy's own have another repr
     if text.endswith(".0"):
         text = text[:-2]
     elif "e" in text:  # repr turns to exponents below a ten-thousandth and above 1e16

@@ -1,0 +1,42 @@
+"""The detector: padded images in, features, proposals, scores, losses and detections out.
+
+Faster R-CNN for a whole batch at once, with torchvision's parameters, in fixed shapes with masks
+and without waiting for the device. `build` makes one by name; the `Detector` does the rest.
+Labels are 0..C-1; class scores have 1 + C columns with background first.
+"""
+
+from boxmend.detector.assignment import Targets
+from boxmend.detector.backbones import DETECTORS, build, freeze
+from boxmend.detector.detections import Detections, Scores
+from boxmend.detector.faster_rcnn import (
+    Detector,
+    Features,
+    RoiLosses,
+    RoiOutput,
+    RoiSample,
+    RpnLosses,
+)
+from boxmend.detector.numbers import DetectorNumbers
+from boxmend.detector.proposals import Proposals, RpnOutput
+from boxmend.detector.weights import describe, load_file, save
+
+__all__ = [
+    "DETECTORS",
+    "Detections",
+    "Detector",
+    "DetectorNumbers",
+    "Features",
+    "Proposals",
+    "RoiLosses",
+    "RoiOutput",
+    "RoiSample",
+    "RpnLosses",
+    "RpnOutput",
+    "Scores",
+    "Targets",
+    "build",
+    "describe",
+    "freeze",
+    "load_file",
+    "save",
+]

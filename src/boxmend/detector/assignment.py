@@ -1,0 +1,81 @@
+"""Assignment: which anchors and proposals stand for which annotation, and which for nothing."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from boxmend.detector.overlaps import pairwise_iou
+
+
+class Targets(NamedTuple):
+    """The padded annotations of a batch, as the losses are to take them."""
+
+    boxes: Tensor  # [B, A, 4]
+    labels: Tensor  # [B, A], 0..C-1
+    is_box: Tensor  # [B, A], true for real rows
+    is_ignored: Tensor  # [B, A], rows whose surroundings teach nothing
+    soft: Tensor | None = None  # [B, A, 1 + C] class targets in place of the labels
+    weights: Tensor | None = None  # [B, A] of the classification loss of an annotation's RoIs
+
+    @property
+    def is_real(self) -> Tensor:
+        """Mark the rows that are annotations to learn from, [B, A]."""
+        return self.is_box & ~self.is_ignored
+
+
+class Assignment(NamedTuple):
+    """For every candidate box its annotation, and whether it is an example for or against."""
+
+    matched: Tensor  # [B, N] row of the annotation of highest overlap; meaningful where positive
+    is_positive: Tensor  # [B, N]
+    is_negative: Tensor  # [B, N]; neither where undecided, ignored or padding
+
+
+def assign(
+    candidates: Tensor,
+    targets: Targets,
+    *,
+    thresholds: tuple[float, float],
+    low_quality: float | None = None,
+    ignore_from: float = 0.5,
+    is_candidate: Tensor | None = None,
+) -> Assignment:
+    """Match candidates [B or 1, N, 4] with annotations by overlap.
+
+    A candidate is positive where its highest IoU with a real annotation reaches `thresholds[1]`,
+    negative where it stays below `thresholds[0]`, else undecided. With `low_quality` not None,
+    the candidates that overlap an annotation most (ties included) are positive too, if that
+    overlap is above zero and at least `low_quality`. Candidates that overlap an ignored
+    annotation by `ignore_from` or more and are not positive are not negative either.
+    """
+    boxes, is_real, is_ignored = _at_least_one_row(targets)
+    overlaps = pairwise_iou(boxes, candidates)  # [B, A, N]
+    if is_candidate is not None:
+        overlaps = torch.where(is_candidate[:, None], overlaps, -1)
+    real = torch.where(is_real[..., None], overlaps, -1).nan_to_num(nan=-1)  # [B, A, N]
+    best, matched = real.max(dim=1)  # [B, N]
+    is_positive = best >= thresholds[1]
+    if low_quality is not None:
+        is_positive = is_positive | _is_best_of_any(real, low_quality)
+    ignored = torch.where(is_ignored[..., None], overlaps, -1)
+    is_near_ignored = (ignored >= ignore_from).any(dim=1)  # [B, N]
+    is_negative = (best < thresholds[0]) & ~is_positive & ~is_near_ignored
+    if is_candidate is not None:
+        is_positive, is_negative = is_positive & is_candidate, is_negative & is_candidate
+    return Assignment(matched, is_positive, is_negative)
+
+
+def _is_best_of_any(overlaps: Tensor, at_least: float) -> Tensor:
+    highest = overlaps.amax(dim=2, keepdim=True)  # [B, A, 1]
+    counts = (highest > 0) & (highest >= at_least)
+    return (counts & (overlaps == highest)).any(dim=1)  # [B, N]
+
+
+def _at_least_one_row(targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+    """Return boxes, is_real and is_ignored with a padding row where there is none at all."""
+    boxes, is_real, is_ignored = targets.boxes, targets.is_real, targets.is_box & targets.is_ignored
+    if boxes.shape[1] == 0:
+        return F.pad(boxes, (0, 0, 0, 1)), F.pad(is_real, (0, 1)), F.pad(is_ignored, (0, 1))
+    return boxes, is_real, is_ignored

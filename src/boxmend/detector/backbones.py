@@ -1,0 +1,260 @@
+"""The detectors by name: torchvision's backbones with a feature pyramid, and the tiny one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.models import (
+    MobileNet_V2_Weights,
+    MobileNet_V3_Large_Weights,
+    ResNet18_Weights,
+    ResNet50_Weights,
+    WeightsEnum,
+    mobilenet_v2,
+    mobilenet_v3_large,
+)
+from torchvision.models.detection.backbone_utils import BackboneWithFPN, resnet_fpn_backbone
+from torchvision.models.detection.faster_rcnn import FasterRCNN, FastRCNNPredictor, TwoMLPHead
+from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
+
+from boxmend.detector.faster_rcnn import Detector
+from boxmend.detector.numbers import DetectorNumbers
+from boxmend.detector.tiny import AgnosticPredictor, CoarsestAnchors, CoarsestHead, TinyBackbone
+from boxmend.detector.weights import downloaded, load_file, load_tensors
+from boxmend.errors import UsageError
+
+Norm = Callable[[int], nn.Module]
+
+TINY_NUMBERS = DetectorNumbers(
+    rpn_levels=("1",),
+    roi_levels=("0",),
+    anchor_sizes=((20, 32, 48),),
+    pool_size=5,
+    pool_samples=1,
+    representation=128,
+    is_class_agnostic=True,
+    pre_nms_training=300,
+    post_nms_training=150,
+    pre_nms_testing=300,
+    post_nms_testing=150,
+    rpn_samples=128,
+    roi_samples=40,
+)
+SHIPPED_TINY = Path(__file__).with_name("tiny.safetensors")
+PYRAMID_CHANNELS = 256
+MOBILE_V3_EPS = 1e-3  # MobileNetV3 was trained with this in its normalisations
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a detector of one name is made."""
+
+    backbone: Callable[[Norm], nn.Module]
+    stages: tuple[tuple[str, ...], ...]
+    """Prefixes of the backbone's parameters, from the image upwards; the first may be frozen."""
+    frozen_stages: int
+    """How many of them stay as they are when training starts from given weights."""
+    numbers: DetectorNumbers
+    default: WeightsEnum | Path
+    """Weights trained on ImageNet classification alone, or shipped with the package."""
+    norm_eps: float = 1e-5
+
+
+def _resnet(name: str, norm: Norm) -> nn.Module:
+    made: nn.Module = resnet_fpn_backbone(
+        backbone_name=name, weights=None, norm_layer=norm, trainable_layers=5
+    )
+    return made
+
+
+def _mobile(
+    make: Callable[..., nn.Module], blocks: tuple[int, ...], channels: tuple[int, ...], norm: Norm
+) -> nn.Module:
+    """Put a pyramid on the last block of each of the strides 4, 8, 16 and 32."""
+    levels = {str(block): str(level) for level, block in enumerate(blocks)}
+    body = make(weights=None, norm_layer=norm).features
+    made: nn.Module = BackboneWithFPN(body, levels, list(channels), PYRAMID_CHANNELS)
+    return made
+
+
+def _blocks(*ends: int) -> tuple[tuple[str, ...], ...]:
+    """Name the numbered blocks of a MobileNet stage by stage, given where each stage ends."""
+    starts = (0, *ends)
+    return tuple(
+        tuple(f"body.{block}." for block in range(start, end))
+        for start, end in zip(starts, ends, strict=False)
+    )
+
+
+RESNET_STAGES = (
+    ("body.conv1.", "body.bn1."),
+    ("body.layer1.",),
+    ("body.layer2.",),
+    ("body.layer3.",),
+    ("body.layer4.",),
+)
+DETECTORS = {
+    "mobilenet_v2": Architecture(
+        partial(_mobile, mobilenet_v2, (3, 6, 13, 18), (24, 32, 96, 1280)),
+        _blocks(2, 4, 7, 14, 19),
+        2,
+        DetectorNumbers(),
+        MobileNet_V2_Weights.IMAGENET1K_V1,
+    ),
+    "mobilenet_v3": Architecture(
+        partial(_mobile, mobilenet_v3_large, (3, 6, 12, 16), (24, 40, 112, 960)),
+        _blocks(2, 4, 7, 13, 17),
+        2,
+        DetectorNumbers(),
+        MobileNet_V3_Large_Weights.IMAGENET1K_V1,
+        MOBILE_V3_EPS,
+    ),
+    "resnet18": Architecture(
+        partial(_resnet, "resnet18"),
+        RESNET_STAGES,
+        2,
+        DetectorNumbers(),
+        ResNet18_Weights.IMAGENET1K_V1,
+    ),
+    "resnet50": Architecture(
+        partial(_resnet, "resnet50"),
+        RESNET_STAGES,
+        2,
+        DetectorNumbers(),
+        ResNet50_Weights.IMAGENET1K_V1,
+    ),
+    "tiny": Architecture(
+        TinyBackbone,
+        (("stem.",), ("stages.0.",), ("stages.1.",), ("stages.2.",)),
+        1,
+        TINY_NUMBERS,
+        SHIPPED_TINY,
+    ),
+}
+
+
+def build(
+    name: str,
+    num_labels: int,
+    weights: str | Path | None = None,
+    *,
+    frozen_stages: int | None = None,
+    frozen_norm: bool = True,
+    numbers: DetectorNumbers | None = None,
+) -> Detector:
+    """Make the detector `name` for `num_labels` classes.
+
+    `weights` is None (random), "default" (ImageNet classification from torchvision, or what the
+    package ships for `tiny`), or a safetensors file: of a backbone, or of a whole detector of
+    the same classes. The first `frozen_stages` of the backbone are not trained; None means none
+    from random weights, else the stages of strides 2 and 4 (for `tiny` the stem). With
+    `frozen_norm` the statistics of normalisation are part of the weights and never change;
+    without, they are those of each batch, for training a backbone from nothing.
+    """
+    if name not in DETECTORS:
+        raise UsageError(f"unknown detector {name!r}; known: {', '.join(sorted(DETECTORS))}")
+    if num_labels < 1:
+        raise UsageError(f"a detector needs at least one class, not {num_labels}")
+    architecture = DETECTORS[name]
+    kind = FrozenBatchNorm2d if frozen_norm else nn.BatchNorm2d
+    backbone = architecture.backbone(partial(kind, eps=architecture.norm_eps))
+    used = architecture.numbers if numbers is None else numbers
+    detector = Detector(name, container(backbone, num_labels, used), num_labels, used)
+    _fill(detector, architecture, weights, frozen_norm)
+    if frozen_stages is None:
+        frozen_stages = 0 if weights is None else architecture.frozen_stages
+    freeze(detector, frozen_stages)
+    return detector
+
+
+def freeze(detector: Detector, stages: int) -> None:
+    """Let the optimiser leave the backbone's first stages alone, and only these."""
+    known = DETECTORS[detector.name].stages
+    if not 0 <= stages <= len(known):
+        raise UsageError(f"{detector.name} has {len(known)} stages to freeze, not {stages}")
+    prefixes = tuple(prefix for stage in known[:stages] for prefix in stage)
+    for key, parameter in detector.network.backbone.named_parameters():
+        parameter.requires_grad_(not key.startswith(prefixes))
+
+
+def container(backbone: Any, num_labels: int, numbers: DetectorNumbers) -> FasterRCNN:
+    """Make torchvision's Faster R-CNN around a backbone, with all our numbers."""
+    channels: int = backbone.out_channels
+    ratios = (numbers.anchor_ratios,) * len(numbers.rpn_levels)
+    anchors = CoarsestAnchors(numbers.anchor_sizes, ratios)
+    head = CoarsestHead(channels, anchors.num_anchors_per_location()[0], len(numbers.rpn_levels))
+    predictor = AgnosticPredictor if numbers.is_class_agnostic else FastRCNNPredictor
+    return FasterRCNN(
+        backbone,
+        rpn_anchor_generator=anchors,
+        rpn_head=head,
+        rpn_pre_nms_top_n_train=numbers.pre_nms_training,
+        rpn_pre_nms_top_n_test=numbers.pre_nms_testing,
+        rpn_post_nms_top_n_train=numbers.post_nms_training,
+        rpn_post_nms_top_n_test=numbers.post_nms_testing,
+        rpn_nms_thresh=numbers.proposal_overlap,
+        rpn_fg_iou_thresh=numbers.rpn_thresholds[1],
+        rpn_bg_iou_thresh=numbers.rpn_thresholds[0],
+        rpn_batch_size_per_image=numbers.rpn_samples,
+        rpn_positive_fraction=numbers.rpn_positive_share,
+        box_roi_pool=MultiScaleRoIAlign(
+            list(numbers.roi_levels), numbers.pool_size, numbers.pool_samples
+        ),
+        box_head=TwoMLPHead(channels * numbers.pool_size**2, numbers.representation),
+        box_predictor=predictor(numbers.representation, 1 + num_labels),
+        box_fg_iou_thresh=numbers.roi_thresholds[1],
+        box_bg_iou_thresh=numbers.roi_thresholds[0],
+        box_batch_size_per_image=numbers.roi_samples,
+        box_positive_fraction=numbers.roi_positive_share,
+        bbox_reg_weights=numbers.delta_weights,
+    )
+
+
+def _fill(
+    detector: Detector, architecture: Architecture, weights: str | Path | None, frozen_norm: bool
+) -> None:
+    if weights is None:
+        if frozen_norm:
+            settle_norms(detector.network.backbone)
+    elif weights != "default":
+        load_file(detector, Path(weights))
+    elif isinstance(architecture.default, Path):
+        load_file(detector, architecture.default)
+    else:
+        tensors = downloaded(architecture.default)
+        load_tensors(detector, tensors, {}, architecture.default.url)
+
+
+@torch.no_grad()
+def settle_norms(backbone: nn.Module) -> None:
+    """Give frozen normalisations of a random backbone the statistics of made-up images.
+
+    Without them each block of a deep network multiplies what passes, and nothing can be learnt.
+    The images hold noise of many scales: white noise alone averages out on its way up.
+    """
+
+    def measure(norm: FrozenBatchNorm2d, inputs: tuple[Tensor, ...]) -> None:
+        variance, mean = torch.var_mean(inputs[0], dim=(0, 2, 3))
+        norm.running_mean.copy_(mean)
+        # A channel that is silent here need not be silent on real images.
+        norm.running_var.copy_(torch.maximum(variance, 0.01 * variance.mean()))
+
+    norms = [module for module in backbone.modules() if isinstance(module, FrozenBatchNorm2d)]
+    hooks = [norm.register_forward_pre_hook(measure) for norm in norms]
+    backbone(_noise_of_many_scales())
+    for hook in hooks:
+        hook.remove()
+
+
+def _noise_of_many_scales(images: int = 4, side: int = 128) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    total = torch.zeros(images, 3, side, side)
+    for cells in (1, 4, 16, side):
+        noise = torch.randn(images, 3, cells, cells, generator=generator)
+        total = total + F.interpolate(noise, size=(side, side), mode="nearest") / 2
+    return total  # unit spread

@@ -1,0 +1,82 @@
+"""Box deltas: how a box is written relative to another one, and how boxes are kept inside images.
+
+With (cx, cy, w, h) of the reference box and weights (wx, wy, ww, wh), the deltas of a box are
+
+    dx = wx (cx' - cx) / w    dy = wy (cy' - cy) / h    dw = ww log(w' / w)    dh = wh log(h' / h)
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+Weights = tuple[float, float, float, float]
+
+UNIT_WEIGHTS: Weights = (1.0, 1.0, 1.0, 1.0)
+LARGEST_LOG_SCALE = math.log(1000 / 16)  # a delta may enlarge a box 62.5 times, no more
+
+
+def encode(boxes: Tensor, references: Tensor, weights: Weights = UNIT_WEIGHTS) -> Tensor:
+    """Write boxes [..., 4] as deltas [..., 4] relative to references [..., 4] (broadcast).
+
+    Boxes or references without extent give infinite or undefined deltas: mask them.
+    """
+    x, y, width, height = _centre_form(references)
+    box_x, box_y, box_width, box_height = _centre_form(boxes)
+    dx = weights[0] * (box_x - x) / width
+    dy = weights[1] * (box_y - y) / height
+    dw = weights[2] * torch.log(box_width / width)
+    dh = weights[3] * torch.log(box_height / height)
+    return torch.stack([dx, dy, dw, dh], dim=-1)
+
+
+def decode(deltas: Tensor, references: Tensor, weights: Weights = UNIT_WEIGHTS) -> Tensor:
+    """Apply deltas [..., 4] to references [..., 4] (broadcast): the inverse of `encode`.
+
+    dw / ww and dh / wh are cut off at log(1000 / 16) before the exponential.
+    """
+    x, y, width, height = _centre_form(references)
+    dx, dy, dw, dh = (
+        delta / weight for delta, weight in zip(deltas.unbind(-1), weights, strict=True)
+    )
+    centre_x, centre_y = dx * width + x, dy * height + y
+    half_width = 0.5 * (torch.exp(dw.clamp(max=LARGEST_LOG_SCALE)) * width)
+    half_height = 0.5 * (torch.exp(dh.clamp(max=LARGEST_LOG_SCALE)) * height)
+    corners = [
+        centre_x - half_width,
+        centre_y - half_height,
+        centre_x + half_width,
+        centre_y + half_height,
+    ]
+    return torch.stack(corners, dim=-1)
+
+
+def clip(boxes: Tensor, sizes: Tensor) -> Tensor:
+    """Cut boxes [B, ..., 4] off at their image's size: x into 0..width, y into 0..height.
+
+    `sizes` [B, 2] holds (height, width) of each image.
+    """
+    limits = sizes.flip(-1).to(boxes).repeat(1, 2)  # [B, 4]: width, height, width, height
+    limits = limits.reshape(-1, *[1] * (boxes.dim() - 2), 4)
+    return torch.minimum(boxes.clamp(min=0), limits)
+
+
+def tame(boxes: Tensor, canvas: tuple[int, int]) -> Tensor:
+    """Move whatever padding rows hold (NaN, infinity, anything) onto the canvas.
+
+    Boxes inside the canvas (height, width) are returned as they are.
+    """
+    finite = boxes.nan_to_num(nan=0.0)
+    x, y = finite[..., 0::2].clamp(0, canvas[1]), finite[..., 1::2].clamp(0, canvas[0])
+    return torch.stack([x, y], dim=-1).flatten(-2)
+
+
+def is_large(boxes: Tensor, smallest: float) -> Tensor:
+    """Mark boxes [..., 4] whose width and height are both at least `smallest`; NaN is not."""
+    return ((boxes[..., 2:] - boxes[..., :2]) >= smallest).all(-1)
+
+
+def _centre_form(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    left, top, right, bottom = boxes.unbind(-1)
+    width, height = right - left, bottom - top
+    return left + 0.5 * width, top + 0.5 * height, width, height

@@ -1,0 +1,71 @@
+"""Detections: scored boxes of all classes, cut down to the best distinct ones of each class."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from boxmend.detector.coding import is_large
+from boxmend.detector.nms import suppress
+
+SMALLEST_DETECTION = 1e-2  # pixels
+
+
+class Scores(NamedTuple):
+    """What the second stage says about boxes [B, K, 4]."""
+
+    logits: Tensor  # [B, K, 1 + C], background first
+    probabilities: Tensor  # [B, K, 1 + C], their softmax
+    boxes: Tensor  # [B, K, C, 4], regressed for each class and clipped to the image
+
+
+class Detections(NamedTuple):
+    """The best detections of each image in descending order of score, padded."""
+
+    boxes: Tensor  # [B, D, 4]; zero in padding
+    scores: Tensor  # [B, D]; zero in padding
+    labels: Tensor  # [B, D], 0..C-1; zero in padding
+    is_detection: Tensor  # [B, D]
+    unsettled: Tensor  # [B]: the suppression's rounds or candidates were too few to be exact
+
+
+@torch.no_grad()
+def select(
+    scores: Scores,
+    is_proposal: Tensor,
+    *,
+    score_threshold: float,
+    overlap: float,
+    max_detections: int,
+    work: tuple[int, int] = (2000, 20),
+) -> Detections:
+    """Keep boxes scored above the threshold, suppress within classes, take the best.
+
+    `is_proposal` [B, K] tells the real rows. `work` is how many of the best scored boxes of all
+    classes enter suppression, and its rounds. The result is that of suppressing all boxes
+    unless an image is marked `unsettled`.
+    """
+    candidates, rounds = work
+    number_of_classes = scores.boxes.shape[2]
+    score = scores.probabilities[..., 1:]  # [B, K, C]
+    is_box = is_large(scores.boxes, SMALLEST_DETECTION) & is_proposal[..., None]
+    score = torch.where(is_box & (score > score_threshold), score, -1).flatten(1)  # [B, K * C]
+    # Stable, so that equal scores stay in the order of proposals and classes.
+    best, order = score.sort(dim=1, descending=True, stable=True)
+    best, order = best[:, :candidates], order[:, :candidates]  # [B, n]
+    boxes = scores.boxes.flatten(1, 2).take_along_dim(order[..., None], dim=1)  # [B, n, 4]
+    labels = order % number_of_classes
+    keep, unsettled = suppress(boxes, best >= 0, overlap=overlap, groups=labels, rounds=rounds)
+    is_cut = ((score >= 0).sum(1) > candidates) & (keep.sum(1) < max_detections)
+    kept, place = torch.where(keep, best, -1).sort(dim=1, descending=True, stable=True)
+    kept, place = kept[:, :max_detections], place[:, :max_detections]  # [B, D]
+    is_detection = kept >= 0
+    return Detections(
+        boxes=torch.where(
+            is_detection[..., None], boxes.take_along_dim(place[..., None], dim=1), 0
+        ),
+        scores=kept.clamp(min=0),
+        labels=torch.where(is_detection, labels.gather(1, place), 0),
+        is_detection=is_detection,
+        unsettled=unsettled | is_cut,
+    )

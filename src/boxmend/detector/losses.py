@@ -1,0 +1,63 @@
+"""Losses over fixed-size samples: masks decide what counts, padding may hold anything."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from boxmend.errors import UsageError
+
+SMOOTH_L1_BETA = 1 / 9  # where torchvision's loss passes from quadratic to linear
+BOX_LOSSES = ("smooth_l1", "l1")
+
+
+def objectness_loss(logits: Tensor, is_positive: Tensor, is_sampled: Tensor) -> Tensor:
+    """Average the binary cross-entropy of the sampled logits over all images; all are [B, S]."""
+    safe = torch.where(is_sampled, logits.float(), 0)
+    each = F.binary_cross_entropy_with_logits(safe, is_positive.float(), reduction="none")
+    return torch.where(is_sampled, each, 0).sum() / count(is_sampled)
+
+
+def classification_loss(
+    logits: Tensor, targets: Tensor, is_sampled: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """Average the cross-entropy of the sampled RoIs, -sum_c t(c) log p(c), over their number.
+
+    Takes logits [..., 1 + C]; targets either columns [...] of integers (0 is background, label
+    y is y + 1) or probabilities [..., 1 + C]; is_sampled [...]. `weights` [...] scale the RoIs'
+    losses; the divisor stays their number.
+    """
+    log_probabilities = torch.where(is_sampled[..., None], logits.float(), 0).log_softmax(-1)
+    if targets.dim() == logits.dim():
+        soft = torch.where(is_sampled[..., None], targets.float(), 0)
+        each = -(soft * log_probabilities).sum(-1)
+    else:
+        columns = torch.where(is_sampled, targets, 0)
+        each = -log_probabilities.take_along_dim(columns[..., None], dim=-1)[..., 0]
+    if weights is not None:
+        each = each * torch.where(is_sampled, weights.float(), 0)
+    return torch.where(is_sampled, each, 0).sum() / count(is_sampled)
+
+
+def box_loss(
+    deltas: Tensor, targets: Tensor, is_positive: Tensor, is_sampled: Tensor, kind: str
+) -> Tensor:
+    """Sum the regression loss of the positives, divided by the number of all that were sampled.
+
+    Takes deltas and targets [..., 4]. With d the difference of a coordinate, "l1" is |d| and
+    "smooth_l1" is d^2 / (2 beta) below beta = 1/9, |d| - beta / 2 above.
+    """
+    if kind not in BOX_LOSSES:
+        raise UsageError(f"unknown box loss {kind!r}; known: {', '.join(BOX_LOSSES)}")
+    is_counted = (is_positive & is_sampled)[..., None]
+    predicted = torch.where(is_counted, deltas.float(), 0)
+    wanted = torch.where(is_counted, targets.float(), 0)
+    if kind == "l1":
+        total = F.l1_loss(predicted, wanted, reduction="sum")
+    else:
+        total = F.smooth_l1_loss(predicted, wanted, beta=SMOOTH_L1_BETA, reduction="sum")
+    return total / count(is_sampled)
+
+
+def count(mask: Tensor) -> Tensor:
+    """Count what is true, at least one, as a divisor on the device."""
+    return mask.sum().clamp(min=1)

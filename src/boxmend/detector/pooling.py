@@ -1,0 +1,139 @@
+"""RoIAlign over all feature levels in one call: the levels are packed into one atlas image.
+
+The first level lies at the origin, the others in a column to its right. Right of and below each
+level its last column and row are repeated, because RoIAlign reads up to one cell beyond the end
+of a map as if the map went on.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torchvision.ops import roi_align
+
+from boxmend.detector.coding import tame
+
+CANONICAL_SIZE = 224.0  # a square box of this side is pooled from the level of stride 2^4 = 16
+CANONICAL_LEVEL = 4
+LEVEL_EPS = 1e-6
+BORDER = 2  # repeated cells: a box thinner than a cell is read up to 28/29 beyond the end
+
+
+class Atlas(NamedTuple):
+    """Feature levels in one map, and where each of them is."""
+
+    image: Tensor  # [B, channels, rows, columns]
+    shapes: tuple[tuple[int, int], ...]  # rows and columns of each level
+    corners: tuple[tuple[int, int], ...]  # row and column at which each level begins
+
+
+def pool(
+    levels: Sequence[Tensor],
+    boxes: Tensor,
+    canvas: tuple[int, int],
+    *,
+    size: int = 7,
+    samples: int = 2,
+) -> Tensor:
+    """Pool each box from the level that fits its size: [B * K, channels, size, size].
+
+    Takes feature levels [B, channels, rows, columns], whose strides on the canvas (height,
+    width) are powers of two, finest first, and boxes [B, K, 4]. A box goes to level
+    k = floor(4 + log2(sqrt(w h) / 224) + 1e-6), cut to the levels there are. Each of the
+    size x size bins averages samples x samples points, with no half-pixel shift. Boxes are
+    moved onto the canvas first, so that padding rows may hold anything.
+    """
+    safe = tame(boxes.float(), canvas).flatten(0, 1)  # [B * K, 4]
+    images = torch.arange(boxes.shape[0], device=boxes.device)
+    rows = images[:, None].expand(boxes.shape[:2]).reshape(-1)  # [B * K] the image a box is of
+    strides = [_stride(level, canvas) for level in levels]
+    if len(levels) == 1:
+        rois = torch.cat([rows[:, None], safe / strides[0]], dim=1)
+        return _align(levels[0], rois, size, samples)
+    atlas = pack(levels)
+    index = level_of(safe, strides)  # [B * K]
+    scale = _pick([1 / stride for stride in strides], index)[:, None]
+    local = safe * scale  # in cells of the box's own level
+    left = _pick([corner[1] for corner in atlas.corners], index)
+    top = _pick([corner[0] for corner in atlas.corners], index)
+    rois = torch.cat([rows[:, None], local + torch.stack([left, top, left, top], 1)], dim=1)
+    pooled = _align(atlas.image, rois, size, samples)
+    columns = _pick([shape[1] for shape in atlas.shapes], index)
+    lines = _pick([shape[0] for shape in atlas.shapes], index)
+    inside_x = _share_inside(local[:, 0], local[:, 2], columns, size, samples)  # [B * K, size]
+    inside_y = _share_inside(local[:, 1], local[:, 3], lines, size, samples)
+    return pooled * (inside_y[:, None, :, None] * inside_x[:, None, None, :]).to(pooled.dtype)
+
+
+def level_of(boxes: Tensor, strides: Sequence[int]) -> Tensor:
+    """Choose the position among `strides` (powers of two, ascending) for boxes [n, 4]: [n]."""
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    level = torch.floor(CANONICAL_LEVEL + torch.log2(area.sqrt() / CANONICAL_SIZE) + LEVEL_EPS)
+    lowest, highest = math.log2(strides[0]), math.log2(strides[-1])
+    return (level.nan_to_num(nan=lowest).clamp(lowest, highest) - lowest).long()
+
+
+def pack(levels: Sequence[Tensor]) -> Atlas:
+    """Lay levels [B, channels, rows, columns] out in one map, with repeated borders."""
+    shapes = tuple((level.shape[-2], level.shape[-1]) for level in levels)
+    (first_rows, first_columns), others = shapes[0], shapes[1:]
+    tops = [sum(rows + BORDER for rows, _ in others[:at]) for at in range(len(others))]
+    corners = ((0, 0), *((top, first_columns + BORDER) for top in tops))
+    column_width = max(columns + BORDER for _, columns in others)
+    column_height = sum(rows + BORDER for rows, _ in others)
+    height = max(first_rows + BORDER, column_height)
+    first = _bordered(levels[0], height, first_columns + BORDER)
+    column = torch.cat(
+        [
+            _bordered(level, level.shape[-2] + BORDER, column_width).to(first.dtype)
+            for level in levels[1:]
+        ],
+        dim=-2,
+    )
+    column = F.pad(column, (0, 0, 0, height - column_height))
+    return Atlas(torch.cat([first, column], dim=-1), shapes, corners)
+
+
+def _bordered(level: Tensor, rows: int, columns: int) -> Tensor:
+    """Repeat the last column and row BORDER times, then fill with zeros up to rows x columns."""
+    # Concatenated views instead of replication padding, whose gradient is not deterministic.
+    right = level[..., -1:].expand(*level.shape[:-1], BORDER)
+    wide = torch.cat([level, right], dim=-1)
+    below = wide[..., -1:, :].expand(*wide.shape[:-2], BORDER, wide.shape[-1])
+    whole = torch.cat([wide, below], dim=-2)
+    return F.pad(whole, (0, columns - whole.shape[-1], 0, rows - whole.shape[-2]))
+
+
+def _share_inside(start: Tensor, end: Tensor, length: Tensor, size: int, samples: int) -> Tensor:
+    """Compute each bin's share of sample points that are not beyond `length`, [n, size].
+
+    A box thinner than one cell is read as one cell wide, which may reach beyond the map; there
+    RoIAlign reads zero. Near the end the map is constant, so the share is an exact factor.
+    """
+    bins = torch.arange(size, device=start.device)
+    points = torch.arange(samples, device=start.device) + 0.5
+    width = (end - start).clamp(min=1)[:, None, None] / size  # of a bin
+    at = start[:, None, None] + bins[:, None] * width + points * width / samples
+    return (at <= length[:, None, None]).float().mean(-1)
+
+
+def _align(image: Tensor, rois: Tensor, size: int, samples: int) -> Tensor:
+    pooled: Tensor = roi_align(
+        image, rois, output_size=(size, size), spatial_scale=1.0, sampling_ratio=samples
+    )
+    return pooled
+
+
+def _pick(values: Sequence[float], index: Tensor) -> Tensor:
+    """Look up values[index] without a copy to the device: a sum over the few values, [n] float."""
+    total = torch.zeros(index.shape, device=index.device)
+    for position, value in enumerate(values):
+        total = torch.where(index == position, float(value), total)
+    return total
+
+
+def _stride(level: Tensor, canvas: tuple[int, int]) -> int:
+    return int(2 ** round(math.log2(canvas[0] / level.shape[-2])))

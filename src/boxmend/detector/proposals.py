@@ -1,0 +1,85 @@
+"""Proposals: the region proposal network's raw outputs, cut down to the best distinct boxes."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from boxmend.detector.coding import clip, decode, is_large
+from boxmend.detector.nms import suppress
+
+SMALLEST_PROPOSAL = 1e-3  # pixels; narrower boxes are dropped before suppression
+
+
+class RpnOutput(NamedTuple):
+    """What the region proposal network says about every anchor, levels one after another."""
+
+    objectness: Tensor  # [B, N] logits
+    deltas: Tensor  # [B, N, 4] relative to the anchors
+    anchors: Tensor  # [N, 4]
+    level_sizes: tuple[int, ...]  # anchors of each level, summing to N
+
+
+class Proposals(NamedTuple):
+    """The best distinct boxes of each image in descending order of objectness, padded."""
+
+    boxes: Tensor  # [B, P, 4], inside the image; zero in padding
+    objectness: Tensor  # [B, P] probabilities; zero in padding
+    is_proposal: Tensor  # [B, P]
+    unsettled: Tensor  # [B]: suppression needed more rounds than it was given
+
+
+@torch.no_grad()
+def propose(
+    raw: RpnOutput,
+    sizes: Tensor,
+    *,
+    pre_nms: int,
+    post_nms: int,
+    overlap: float = 0.7,
+    rounds: int = 20,
+) -> Proposals:
+    """Choose proposals: best `pre_nms` of each level, decoded, clipped, suppressed, best of all.
+
+    `sizes` [B, 2] holds (height, width) of each image. Suppression works within each level.
+    P is `post_nms`, or less where the levels together offer fewer places. No gradient flows.
+    """
+    logits, boxes, is_place = _best_of_each_level(raw, pre_nms)  # [B, L, n], [B, L, n, 4], [L, n]
+    boxes = clip(boxes, sizes)
+    is_box = is_place & is_large(boxes, SMALLEST_PROPOSAL)  # [B, L, n]
+    keep, unsettled = suppress(
+        boxes.flatten(0, 1), is_box.flatten(0, 1), overlap=overlap, rounds=rounds
+    )
+    scores = torch.where(keep.view_as(logits), logits.sigmoid(), -1).flatten(1)  # [B, L * n]
+    # Stable, so that equal scores stay in the order of levels and ranks.
+    places = min(post_nms, sum(min(pre_nms, size) for size in raw.level_sizes))
+    best, order = scores.sort(dim=1, descending=True, stable=True)
+    best, order = best[:, :places], order[:, :places]  # [B, P]
+    is_proposal = best >= 0
+    chosen = boxes.flatten(1, 2).take_along_dim(order[..., None], dim=1)  # [B, P, 4]
+    return Proposals(
+        boxes=torch.where(is_proposal[..., None], chosen, 0),
+        objectness=best.clamp(min=0),
+        is_proposal=is_proposal,
+        unsettled=unsettled.view(logits.shape[:2]).any(-1),
+    )
+
+
+def _best_of_each_level(raw: RpnOutput, pre_nms: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Fold the levels' best anchors into one axis: logits, decoded boxes and which are real."""
+    places = [min(pre_nms, size) for size in raw.level_sizes]
+    logits, boxes = [], []
+    start = 0
+    for size, number in zip(raw.level_sizes, places, strict=True):
+        best, index = raw.objectness[:, start : start + size].topk(number, dim=1)
+        index = index + start  # [B, number]
+        deltas = raw.deltas.take_along_dim(index[..., None], dim=1)
+        padding = max(places) - number
+        logits.append(F.pad(best, (0, padding)))
+        boxes.append(F.pad(decode(deltas, raw.anchors[index]), (0, 0, 0, padding)))
+        start += size
+    device = raw.objectness.device
+    rank = torch.arange(max(places), device=device)
+    is_place = torch.stack([rank < number for number in places])  # [L, n]
+    return torch.stack(logits, dim=1), torch.stack(boxes, dim=1), is_place

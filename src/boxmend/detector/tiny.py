@@ -1,0 +1,105 @@
+"""The parts of the tiny detector, made for small images on a CPU.
+
+A stem of stride 2, three stages of strides 4, 8 and 16, and a top-down neck of 1x1 convolutions.
+The region proposal network looks at stride 8 alone, the second stage at stride 4 alone.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.models.detection.anchor_utils import AnchorGenerator
+from torchvision.models.detection.image_list import ImageList
+from torchvision.models.detection.rpn import RPNHead
+
+Norm = Callable[[int], nn.Module]
+
+STEM_CHANNELS = 24
+STAGE_CHANNELS = (40, 64, 96)
+NECK_CHANNELS = 64
+
+
+class TinyBackbone(nn.Module):
+    """Turn images [B, 3, H, W] into maps "0" (stride 4) and "1" (stride 8) of 64 channels."""
+
+    out_channels = NECK_CHANNELS
+
+    def __init__(self, norm: Norm):
+        super().__init__()
+        self.stem = _convolution(3, STEM_CHANNELS, 2, norm)
+        inputs = (STEM_CHANNELS, *STAGE_CHANNELS)
+        self.stages = nn.ModuleList(
+            nn.Sequential(_convolution(below, here, 2, norm), ResidualBlock(here, norm))
+            for below, here in zip(inputs, STAGE_CHANNELS, strict=False)
+        )
+        self.neck = nn.ModuleList(nn.Conv2d(here, NECK_CHANNELS, 1) for here in STAGE_CHANNELS)
+
+    def forward(self, images: Tensor) -> dict[str, Tensor]:
+        """Compute the two maps, each the sum of its own stage and all coarser ones."""
+        below = self.stem(images)
+        sides = []
+        for stage, side in zip(self.stages, self.neck, strict=True):
+            below = stage(below)
+            sides.append(side(below))
+        fine, middle, coarse = sides  # strides 4, 8, 16
+        middle = middle + F.interpolate(coarse, size=middle.shape[-2:], mode="nearest")
+        fine = fine + F.interpolate(middle, size=fine.shape[-2:], mode="nearest")
+        return {"0": fine, "1": middle}
+
+
+class ResidualBlock(nn.Module):
+    """Add two 3x3 convolutions of x to x."""
+
+    def __init__(self, channels: int, norm: Norm):
+        super().__init__()
+        self.first = _convolution(channels, channels, 1, norm)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = norm(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute relu(x + norm(second(first(x))))."""
+        return F.relu(x + self.norm(self.second(self.first(x))))
+
+
+class CoarsestHead(RPNHead):  # type: ignore[misc]  # torchvision has no types
+    """torchvision's head on the last `num_levels` of the feature maps it is given."""
+
+    def __init__(self, in_channels: int, num_anchors: int, num_levels: int):
+        super().__init__(in_channels, num_anchors)
+        self.num_levels = num_levels
+
+    def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Compute objectness and deltas of each level used."""
+        outputs: tuple[list[Tensor], list[Tensor]] = super().forward(x[-self.num_levels :])
+        return outputs
+
+
+class CoarsestAnchors(AnchorGenerator):  # type: ignore[misc]  # torchvision has no types
+    """torchvision's anchors on as many of the last feature maps as there are sizes."""
+
+    def forward(self, image_list: ImageList, feature_maps: list[Tensor]) -> list[Tensor]:
+        """Lay out the anchors, one tensor for each image."""
+        made: list[Tensor] = super().forward(image_list, feature_maps[-len(self.sizes) :])
+        return made
+
+
+class AgnosticPredictor(nn.Module):
+    """Class scores, and one regression that serves every class."""
+
+    def __init__(self, in_channels: int, num_columns: int):
+        super().__init__()
+        self.cls_score = nn.Linear(in_channels, num_columns)
+        self.bbox_pred = nn.Linear(in_channels, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [n, 1 + C] and deltas [n, (1 + C) * 4], the same four for each class."""
+        logits: Tensor = self.cls_score(x)
+        deltas: Tensor = self.bbox_pred(x)
+        return logits, deltas.repeat(1, logits.shape[1])
+
+
+def _convolution(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Sequential:
+    convolution = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+    torch.nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    return nn.Sequential(convolution, norm(outputs), nn.ReLU())

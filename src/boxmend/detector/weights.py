@@ -1,0 +1,152 @@
+"""Weights in and out of a detector: safetensors files with torchvision's key names.
+
+A file holds either a backbone alone (`conv1.weight`, `features.0.0.weight`, `stem.0.weight`) or
+a whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torchvision.models import WeightsEnum
+
+from boxmend.detector.faster_rcnn import Detector
+from boxmend.errors import DataError
+
+STRIDE_KEY = "stride_in_1x1"
+CLASS_SCORES = "roi_heads.box_predictor.cls_score.weight"
+CLASSIFIERS = ("fc.", "classifier.")  # of ImageNet networks; a backbone has none
+COUNTER = ".num_batches_tracked"  # kept by normalisations that learn, useless to us
+NAMED_IN_ERRORS = 3
+
+log = logging.getLogger(__name__)
+
+
+def load_file(detector: Detector, path: Path) -> None:
+    """Fill a detector, or its backbone, from a file; raise DataError where the two differ."""
+    tensors, metadata = read_file(path)
+    load_tensors(detector, tensors, metadata, str(path))
+
+
+def load_tensors(
+    detector: Detector, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str
+) -> None:
+    """Fill a detector, or its backbone, with tensors read from `source`.
+
+    `stride_in_1x1` in the metadata moves the strides of a ResNet's stages to their first
+    convolution.
+    """
+    given = {key: value for key, value in tensors.items() if not key.endswith(COUNTER)}
+    if any(key.startswith("backbone.") for key in given):
+        _check_classes(detector, given, source)
+        _load(detector.network, given, f"{source}: not a detector {detector.name}")
+    else:
+        target = _part_without_pyramid(detector)
+        given = {
+            key.removeprefix("features."): value
+            for key, value in given.items()
+            if not key.startswith(CLASSIFIERS)
+        }
+        _load(target, given, f"{source}: not a backbone {detector.name}")
+    set_strides(detector, in_1x1=metadata.get(STRIDE_KEY) == "true", source=source)
+
+
+def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read all tensors and the metadata of a safetensors file."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such weight file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118  # no mapping
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path}: not a readable safetensors file: {error}") from error
+
+
+def save(detector: Detector, path: Path) -> None:
+    """Write the whole detector to a safetensors file; an existing one is replaced at once."""
+    tensors = {key: value.contiguous() for key, value in detector.network.state_dict().items()}
+    beside = path.with_name(path.name + ".part")
+    save_file(tensors, beside, describe(detector))
+    os.replace(beside, path)
+
+
+def describe(detector: Detector) -> dict[str, str]:
+    """Tell what tensors do not: the metadata to store beside a detector's state dict."""
+    return {
+        "detector": detector.name,
+        "num_labels": str(detector.num_labels),
+        STRIDE_KEY: str(_has_strides_in_1x1(detector)).lower(),
+    }
+
+
+def downloaded(weights: WeightsEnum) -> dict[str, Tensor]:
+    """Fetch torchvision's weights into torch's cache, or read them from there."""
+    log.info("loading %s; it is downloaded into %s if new", weights.url, torch.hub.get_dir())
+    try:
+        tensors: dict[str, Tensor] = weights.get_state_dict(progress=False, check_hash=True)
+    except (URLError, OSError, RuntimeError) as error:
+        raise DataError(f"{weights.url}: could not be downloaded: {error}") from error
+    return tensors
+
+
+def set_strides(detector: Detector, *, in_1x1: bool, source: str) -> None:
+    """Put the stride of stages 2 to 4 into their first 1x1 convolution, or into the 3x3 one."""
+    blocks = _striding_bottlenecks(detector)
+    if in_1x1 and not blocks:
+        raise DataError(f"{source}: says {STRIDE_KEY}, but {detector.name} has no such convolution")
+    for block in blocks:
+        block.conv1.stride, block.conv2.stride = ((2, 2), (1, 1)) if in_1x1 else ((1, 1), (2, 2))
+
+
+def _has_strides_in_1x1(detector: Detector) -> bool:
+    return any(block.conv1.stride == (2, 2) for block in _striding_bottlenecks(detector))
+
+
+def _striding_bottlenecks(detector: Detector) -> list[Any]:
+    body = getattr(detector.network.backbone, "body", {})
+    firsts = [body[layer][0] for layer in ("layer2", "layer3", "layer4") if layer in body]
+    return [block for block in firsts if hasattr(block, "conv3")]
+
+
+def _part_without_pyramid(detector: Detector) -> nn.Module:
+    """Return what a backbone file fills: all but the feature pyramid, whose keys it lacks."""
+    backbone: nn.Module = detector.network.backbone
+    body: nn.Module = getattr(backbone, "body", backbone)
+    return body
+
+
+def _check_classes(detector: Detector, given: Mapping[str, Tensor], source: str) -> None:
+    if CLASS_SCORES in given and given[CLASS_SCORES].shape[0] != 1 + detector.num_labels:
+        found = given[CLASS_SCORES].shape[0] - 1
+        raise DataError(f"{source}: a detector of {found} classes, not {detector.num_labels}")
+
+
+def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> None:
+    wanted = {key: value for key, value in target.state_dict().items() if not key.endswith(COUNTER)}
+    missing = sorted(wanted.keys() - given.keys())
+    unknown = sorted(given.keys() - wanted.keys())
+    unlike = [
+        f"{key} is {list(given[key].shape)} instead of {list(wanted[key].shape)}"
+        for key in sorted(wanted.keys() & given.keys())
+        if given[key].shape != wanted[key].shape
+    ]
+    differences = [
+        *([f"lacks {_some(missing)}"] if missing else []),
+        *([f"has the unknown {_some(unknown)}"] if unknown else []),
+        *unlike[:NAMED_IN_ERRORS],
+    ]
+    if differences:
+        raise DataError(f"{complaint}: {'; '.join(differences)}")
+    target.load_state_dict({key: value.float() for key, value in given.items()}, strict=False)
+
+
+def _some(keys: list[str]) -> str:
+    more = len(keys) - NAMED_IN_ERRORS
+    return ", ".join(keys[:NAMED_IN_ERRORS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,137 @@
+"""Refinement: the equations that judge labels and mend boxes, on padded batches of tensors.
+
+Tensors in, tensors out: nothing here knows of detectors, datasets or settings. `algorithm1`
+composes the published method of `matching` (Eq. 15 to 19), `judgment` (Eq. 11 and the queue of
+losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `losses`, `voting` and
+`box_noise` go beyond it: soft verdicts with memory under an estimated noise model, and boxes by a
+vote in which the raw box keeps a share that follows from the estimated box noise. Classes are
+0 .. C - 1, probabilities have background first, shapes are fixed, masks are true for real rows,
+and no function changes its arguments.
+"""
+
+from boxmend.refinement.algorithm1 import (
+    VARIANTS,
+    Annotations,
+    BoxScorer,
+    Constants,
+    Proposals,
+    Refined,
+    Steps,
+    refine_as_published,
+)
+from boxmend.refinement.box_noise import (
+    BoxNoise,
+    count_residuals,
+    edge_residuals,
+    fit_box_noise,
+    keep_share,
+)
+from boxmend.refinement.correction import (
+    Roles,
+    Verdict,
+    averaged_boxes,
+    clipped_boxes,
+    is_confident,
+    pseudo_labels,
+    regressed_for,
+    training_roles,
+)
+from boxmend.refinement.evidence import (
+    foreground_probabilities,
+    posterior,
+    posterior_verdicts,
+    remember,
+)
+from boxmend.refinement.judgment import (
+    acceptance_from_rate,
+    empty_queue,
+    judge,
+    judge_one_by_one,
+    label_losses,
+    push,
+    threshold,
+)
+from boxmend.refinement.label_noise import (
+    NoiseModel,
+    fit_noise_model,
+    fit_rate_and_temperature,
+    fit_transition,
+    log_likelihood,
+    symmetric_transition,
+)
+from boxmend.refinement.losses import (
+    forward_corrected_loss,
+    soft_cross_entropy,
+    soft_targets,
+)
+from boxmend.refinement.matching import (
+    alpha_from_rate,
+    candidate_boxes,
+    candidate_mask,
+    center_distance,
+    center_fitness,
+    extent_mismatch,
+    inert_boxes,
+    matched_boxes,
+    top_candidates,
+    top_proposals,
+)
+from boxmend.refinement.voting import overlaps, scores_under, vote_weights, voted_boxes
+
+__all__ = [
+    "VARIANTS",
+    "Annotations",
+    "BoxNoise",
+    "BoxScorer",
+    "Constants",
+    "NoiseModel",
+    "Proposals",
+    "Refined",
+    "Roles",
+    "Steps",
+    "Verdict",
+    "acceptance_from_rate",
+    "alpha_from_rate",
+    "averaged_boxes",
+    "candidate_boxes",
+    "candidate_mask",
+    "center_distance",
+    "center_fitness",
+    "clipped_boxes",
+    "count_residuals",
+    "edge_residuals",
+    "empty_queue",
+    "extent_mismatch",
+    "fit_box_noise",
+    "fit_noise_model",
+    "fit_rate_and_temperature",
+    "fit_transition",
+    "foreground_probabilities",
+    "forward_corrected_loss",
+    "inert_boxes",
+    "is_confident",
+    "judge",
+    "judge_one_by_one",
+    "keep_share",
+    "label_losses",
+    "log_likelihood",
+    "matched_boxes",
+    "overlaps",
+    "posterior",
+    "posterior_verdicts",
+    "pseudo_labels",
+    "push",
+    "refine_as_published",
+    "regressed_for",
+    "remember",
+    "scores_under",
+    "soft_cross_entropy",
+    "soft_targets",
+    "symmetric_transition",
+    "threshold",
+    "top_candidates",
+    "top_proposals",
+    "training_roles",
+    "vote_weights",
+    "voted_boxes",
+]

@@ -1,0 +1,164 @@
+"""Weight files: read, written and refused. Nothing here is downloaded."""
+
+import logging
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from torchvision.models import ResNet18_Weights, mobilenet_v2, resnet18, resnet50
+
+from boxmend.detector import Detector, build, describe, load_file, save
+from boxmend.errors import DataError
+
+
+def backbone_file(path: Path, network: torch.nn.Module, metadata: dict[str, str]) -> Path:
+    """As such files are: convolutions in half precision, the classifier may be there."""
+    tensors = {
+        key: value.half() if value.dim() == 4 else value
+        for key, value in network.state_dict().items()
+    }
+    save_file(tensors, path, metadata)
+    return path
+
+
+def strides(made: Detector) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    body = made.network.backbone.body
+    return [
+        (layer[0].conv1.stride, layer[0].conv2.stride)
+        for layer in (body.layer2, body.layer3, body.layer4)
+    ]
+
+
+def test_a_backbone_file_fills_the_backbone_in_single_precision(tmp_path: Path) -> None:
+    network = resnet18(weights=None)
+    path = backbone_file(tmp_path / "r18.safetensors", network, {})
+    made = build("resnet18", 3, path)
+    body = made.network.backbone.body.state_dict()
+    for key, value in network.state_dict().items():
+        if not key.startswith("fc.") and not key.endswith("num_batches_tracked"):
+            assert body[key].dtype == torch.float32
+            assert torch.equal(body[key], value.half().float() if value.dim() == 4 else value)
+    frozen = {
+        key.split(".")[0]
+        for key, value in made.network.backbone.body.named_parameters()
+        if not value.requires_grad
+    }
+    assert frozen == {"conv1", "layer1"}
+
+
+def test_a_file_of_mobilenet_features_fills_its_blocks(tmp_path: Path) -> None:
+    network = mobilenet_v2(weights=None)
+    path = backbone_file(tmp_path / "m.safetensors", network, {})
+    body = build("mobilenet_v2", 3, str(path)).network.backbone.body.state_dict()
+    assert torch.equal(body["18.0.weight"], network.features[18][0].weight.half().float())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "first", "second"),
+    [
+        ({"stride_in_1x1": "true"}, (2, 2), (1, 1)),
+        ({"stride_in_1x1": "false"}, (1, 1), (2, 2)),
+        ({}, (1, 1), (2, 2)),
+    ],
+)
+def test_the_metadata_decide_where_a_resnet50_strides(
+    tmp_path: Path, metadata: dict[str, str], first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    path = backbone_file(tmp_path / "r50.safetensors", resnet50(weights=None), metadata)
+    made = build("resnet50", 2, path)
+    assert strides(made) == [(first, second)] * 3
+    saved = tmp_path / "whole.safetensors"
+    save(made, saved)
+    assert strides(build("resnet50", 2, saved)) == [(first, second)] * 3
+
+
+def test_strides_in_1x1_mean_nothing_to_other_networks(tmp_path: Path) -> None:
+    metadata = {"stride_in_1x1": "true"}
+    path = backbone_file(tmp_path / "r18.safetensors", resnet18(weights=None), metadata)
+    with pytest.raises(DataError, match=r"r18.safetensors: says stride_in_1x1, but resnet18 has"):
+        build("resnet18", 3, path)
+
+
+def test_a_saved_detector_comes_back_whole(tmp_path: Path) -> None:
+    made = build("tiny", 3)
+    path = tmp_path / "model.safetensors"
+    path.write_text("something older")
+    save(made, path)
+    again = build("tiny", 3, path)
+    states = made.network.state_dict(), again.network.state_dict()
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
+    with safe_open(path, framework="pt") as file:
+        assert file.metadata() == describe(made)
+    assert describe(made) == {"detector": "tiny", "num_labels": "3", "stride_in_1x1": "false"}
+
+
+def test_a_tiny_backbone_file_holds_the_neck_too(tmp_path: Path) -> None:
+    trained = build("tiny", 39, frozen_norm=False)
+    path = backbone_file(tmp_path / "tiny.safetensors", trained.network.backbone, {})
+    made = build("tiny", 3, path)
+    expected = trained.network.backbone.neck[2].weight.half().float()
+    assert torch.equal(made.network.backbone.neck[2].weight, expected)
+    assert not made.network.backbone.stem[0].weight.requires_grad
+    assert made.network.backbone.stages[0][0][0].weight.requires_grad
+
+
+def test_another_number_of_classes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "five.safetensors"
+    save(build("tiny", 5), path)
+    with pytest.raises(DataError, match=r"five.safetensors: a detector of 5 classes, not 3"):
+        load_file(build("tiny", 3), path)
+
+
+def test_another_architecture_is_refused_with_what_differs(tmp_path: Path) -> None:
+    path = backbone_file(tmp_path / "r50.safetensors", resnet50(weights=None), {})
+    with pytest.raises(DataError) as caught:
+        build("resnet18", 3, path)
+    message = str(caught.value)
+    assert "r50.safetensors: not a backbone resnet18" in message
+    assert "has the unknown layer1.0.bn3.bias, layer1.0.bn3.running_mean" in message
+    assert "layer1.0.conv1.weight is [64, 64, 1, 1] instead of [64, 64, 3, 3]" in message
+    whole = tmp_path / "tiny.safetensors"
+    save(build("tiny", 3), whole)
+    with pytest.raises(DataError, match=r"tiny.safetensors: not a detector resnet18: lacks back"):
+        build("resnet18", 3, whole)
+
+
+def test_a_file_that_is_missing_or_no_safetensors_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere.safetensors: no such weight file"):
+        build("tiny", 3, tmp_path / "nowhere.safetensors")
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"PK\x03\x04 not what it seems")
+    with pytest.raises(DataError, match=r"broken.safetensors: not a readable safetensors file"):
+        build("tiny", 3, broken)
+
+
+def test_the_default_is_announced_and_loaded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = resnet18(weights=None)
+
+    def instead(self: ResNet18_Weights, *args: object, **kwargs: object) -> dict[str, Tensor]:
+        return dict(network.state_dict())
+
+    monkeypatch.setattr(ResNet18_Weights, "get_state_dict", instead)
+    with caplog.at_level(logging.INFO, logger="boxmend.detector"):
+        made = build("resnet18", 3, "default")
+    assert "resnet18" in caplog.text
+    assert "downloaded" in caplog.text
+    assert torch.equal(made.network.backbone.body.conv1.weight, network.conv1.weight)
+    assert not made.network.backbone.body.conv1.weight.requires_grad
+
+
+def test_a_failed_download_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: ResNet18_Weights, *args: object, **kwargs: object) -> dict[str, Tensor]:
+        raise URLError("no route to host")
+
+    monkeypatch.setattr(ResNet18_Weights, "get_state_dict", refuse)
+    with pytest.raises(DataError, match=r"https://.*resnet18.*could not be downloaded.*no route"):
+        build("resnet18", 3, "default")

@@ -1,0 +1,144 @@
+"""Box noise told apart from the detector's own error, and the share of the raw box."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.refinement import (
+    BoxNoise,
+    count_residuals,
+    edge_residuals,
+    fit_box_noise,
+    keep_share,
+    overlaps,
+)
+from boxmend.refinement.box_noise import BINS
+
+SIZES = torch.tensor([[1000, 1000]])
+NAN = math.nan
+TRUE = torch.tensor([300.0, 200, 500, 600])  # sides 200 and 400
+SIDES = torch.tensor([200.0, 400, 200, 400])
+
+
+def pairs(
+    noise: float, error: float, count: int = 4000, spread: float = 0.0, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Annotated and predicted boxes; with `spread` the error differs from box to box."""
+    generator = torch.Generator().manual_seed(seed)
+    moves = noise * (2 * torch.rand(count, 4, generator=generator) - 1)
+    hardness = torch.exp(spread * torch.randn(count, 1, generator=generator))
+    errors = error * hardness * torch.randn(count, 4, generator=generator)
+    return (TRUE + moves * SIDES)[None], (TRUE + errors * SIDES)[None]
+
+
+def estimated(annotated: Tensor, predicted: Tensor) -> BoxNoise:
+    return fit_box_noise(count_residuals(*edge_residuals(annotated, predicted, SIZES)))
+
+
+def test_residuals_are_shares_of_the_mean_side() -> None:
+    annotated = torch.tensor([[[100.0, 100, 220, 300]]])  # 120 x 200
+    predicted = torch.tensor([[[110.0, 120, 190, 280]]])  # 80 x 160; means 100 and 180
+    residuals, is_free = edge_residuals(annotated, predicted, SIZES)
+    expected = torch.tensor([[[-10 / 100, -20 / 180, 30 / 100, 20 / 180]]])
+    torch.testing.assert_close(residuals, expected)
+    assert is_free.all()
+
+
+def test_edges_at_the_border_of_the_image_are_not_free() -> None:
+    box = torch.tensor([[[9.0, 11, 109, 111]]])  # 100 x 100: within 10 px of the left border
+    _, is_free = edge_residuals(box, box, torch.tensor([[120, 200]]))  # height 120, width 200
+    assert is_free.tolist() == [[[False, True, True, False]]]
+
+
+def test_residuals_are_counted_by_size_without_sign() -> None:
+    residuals = torch.tensor([0.004, -0.006, 0.013, -0.999, 1.0, 7.0, NAN, 0.5])
+    is_counted = torch.tensor([True] * 7 + [False])
+    counts = count_residuals(residuals, is_counted)
+    assert counts.shape == (BINS,)
+    assert {place: int(counts[place]) for place in counts.nonzero()[:, 0].tolist()} == {
+        0: 2,
+        1: 1,
+        99: 1,
+    }
+
+
+def test_padding_is_not_counted_whatever_it_holds() -> None:
+    counts = count_residuals(torch.tensor([NAN, math.inf, 0.1]), torch.zeros(3).bool())
+    assert counts.sum() == 0
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5], ids=["even", "uneven"])
+@pytest.mark.parametrize("error", [0.05, 0.075, 0.1])
+@pytest.mark.parametrize("noise", [0.0, 0.2, 0.4])
+def test_the_noise_is_recovered(noise: float, error: float, spread: float) -> None:
+    found = estimated(*pairs(noise, error, spread=spread))
+    assert found.noise == pytest.approx(noise, abs=0.05)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tenth_is_recovered_while_the_detector_is_as_good(seed: int) -> None:
+    found = estimated(*pairs(0.1, 0.05, seed=seed))
+    assert found.noise == pytest.approx(0.1, abs=0.03)
+    assert 0.4 <= keep_share(found) < 0.6
+
+
+@pytest.mark.parametrize("error", [0.075, 0.1])
+def test_a_tenth_beneath_a_worse_detector_is_hardly_seen_and_left_alone(error: float) -> None:
+    found = estimated(*pairs(0.1, error))
+    assert found.noise <= 0.15
+    assert keep_share(found) > 0.6
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5], ids=["even", "uneven"])
+@pytest.mark.parametrize("error", [0.03, 0.05, 0.075, 0.1])
+@pytest.mark.parametrize("seed", range(3))
+def test_repair_switches_itself_off_on_clean_boxes(error: float, spread: float, seed: int) -> None:
+    annotated, predicted = pairs(0, error, spread=spread, seed=seed)
+    share = keep_share(estimated(annotated, predicted))
+    final = torch.lerp(predicted, annotated, share)
+    assert share == 1
+    assert overlaps(final, TRUE).mean() >= 0.97
+
+
+def test_repair_makes_noisy_boxes_better() -> None:
+    annotated, predicted = pairs(0.4, 0.1)
+    share = keep_share(estimated(annotated, predicted))
+    final = torch.lerp(predicted, annotated, share)
+    assert share == pytest.approx(0.4)
+    assert overlaps(final, TRUE).mean() > overlaps(annotated, TRUE).mean() + 0.2
+
+
+def test_mismatched_pairs_do_not_pass_for_noise() -> None:
+    annotated, predicted = pairs(0, 0.05)
+    strays = predicted + 150 * torch.randn(
+        predicted.shape, generator=torch.Generator().manual_seed(1)
+    )
+    is_stray = torch.arange(predicted.shape[1])[:, None] % 10 == 0
+    assert keep_share(estimated(annotated, torch.where(is_stray, strays, predicted))) == 1
+
+
+def test_of_few_boxes_nothing_is_concluded() -> None:
+    assert keep_share(estimated(*pairs(0.4, 0.05, count=50))) == 1
+    assert keep_share(fit_box_noise(torch.zeros(BINS))) == 1
+
+
+@pytest.mark.parametrize(
+    ("noise", "error", "share"),
+    [
+        (0.0, 0.1, 1),
+        (0.0, 0.0, 1),
+        (0.3, 0.1, 0.4),  # 0.01 / (0.01 + 0.03) = 0.25, but no less than 0.4
+        (0.3, 0.2, 4 / 7),  # 0.04 / (0.04 + 0.03)
+        (0.06, 0.1, 1),  # 0.01 / (0.01 + 0.0012) = 0.893, above 0.8: not worth it
+        (0.2, 0.0, 0.4),
+    ],
+)
+def test_the_share_weighs_by_precision(noise: float, error: float, share: float) -> None:
+    assert keep_share(BoxNoise(noise, error)) == pytest.approx(share)
+
+
+def test_more_noise_never_gives_the_raw_box_more() -> None:
+    shares = [keep_share(BoxNoise(step / 50, 0.08)) for step in range(30)]
+    assert shares == sorted(shares, reverse=True)

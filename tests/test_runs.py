@@ -1,0 +1,387 @@
+"""The folder of a run: nothing overwritten, nothing torn, no step twice."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boxmend import runs
+from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.runs import Run, create, open_run
+
+SETTINGS = {"method": "mend", "epochs": 12, "judgment": {"length": 128, "rate": 0.6}}
+FACTS = {"versions": {"numpy": "2.0"}, "seed": 3, "data": [{"address": "voc:train", "sha": "ab"}]}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return create(tmp_path / "run", SETTINGS, FACTS)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def test_a_new_run_holds_its_settings_and_facts(tmp_path: Path) -> None:
+    run = create(tmp_path / "deep" / "run", SETTINGS, FACTS)
+    assert sorted(content(run.path)) == ["run.json", "settings.json"]
+    assert json.loads((run.path / "settings.json").read_text()) == SETTINGS
+    assert json.loads((run.path / "run.json").read_text()) == {
+        "boxmend_run": 1,
+        "facts": FACTS,
+        "resumed_on": [],
+    }
+    again = open_run(str(run.path))
+    assert again == run
+    assert (again.settings(), again.facts()) == (SETTINGS, FACTS)
+    assert not again.is_finished
+    assert again.metrics() == []
+
+
+def test_an_empty_folder_becomes_a_run(tmp_path: Path) -> None:
+    assert create(tmp_path, SETTINGS, FACTS).settings() == SETTINGS
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_finished_run_is_never_overwritten(run: Run, resume: bool) -> None:
+    run.append_metrics({"step": 1})
+    run.finish({"ap50": 0.7})
+    before = content(run.path)
+    with pytest.raises(OutputError, match="holds a finished run, which is never overwritten"):
+        create(run.path, SETTINGS, FACTS, resume=resume)
+    assert content(run.path) == before
+    assert open_run(run.path).is_finished
+    assert run.summary() == {"ap50": 0.7}
+
+
+def test_an_unfinished_run_is_taken_up_only_when_asked(run: Run) -> None:
+    before = content(run.path)
+    with pytest.raises(OutputError, match="holds an unfinished run; go on with --resume"):
+        create(run.path, SETTINGS, FACTS)
+    assert create(run.path, SETTINGS, FACTS, resume=True) == run
+    assert content(run.path) == before
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_with_anything_else_is_refused(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"not empty and holds no run \(thesis\.txt\)"):
+        create(tmp_path, SETTINGS, FACTS, resume=resume)
+    assert content(tmp_path) == {"thesis.txt": b"mine"}
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_file_is_refused(tmp_path: Path, resume: bool) -> None:
+    path = tmp_path / "run"
+    path.write_text("mine")
+    with pytest.raises(OutputError, match="is there already and not a folder"):
+        create(path, SETTINGS, FACTS, resume=resume)
+    with pytest.raises(OutputError, match=r"could not be written \(Not a directory"):
+        create(path / "below", SETTINGS, FACTS, resume=resume)
+    assert path.read_text() == "mine"
+    with pytest.raises(DataError, match="holds no run"):
+        open_run(path)
+
+
+def test_resuming_where_nothing_was_begun_begins(tmp_path: Path) -> None:
+    run = create(tmp_path / "new", SETTINGS, FACTS, resume=True)
+    assert run.settings() == SETTINGS
+
+
+def test_a_run_killed_as_it_began_can_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".run.json.partial").write_text('{"boxm')  # before the first file was whole
+    run = create(tmp_path / "a", SETTINGS, FACTS, resume=True)
+    assert sorted(content(run.path)) == ["run.json", "settings.json"]
+    (run.path / "settings.json").replace(run.path / ".settings.json.partial")  # between the two
+    assert create(run.path, SETTINGS, FACTS, resume=True).settings() == SETTINGS
+    assert sorted(content(run.path)) == ["run.json", "settings.json"]
+
+
+def test_other_settings_are_refused_by_their_dotted_names(run: Run) -> None:
+    other: dict[str, Any] = {"method": "mend", "epochs": 6, "judgment": {"rate": 0.6, "length": 64}}
+    with pytest.raises(UsageError, match="begun with other settings") as caught:
+        create(run.path, other, FACTS, resume=True)
+    told = str(caught.value).splitlines()[1:]
+    assert told == ["  epochs: 12, now 6", "  judgment.length: 128, now 64"]
+    assert run.settings() == SETTINGS
+
+
+def test_settings_that_json_tells_alike_are_the_same(tmp_path: Path) -> None:
+    create(tmp_path, {"size": (320, 480), "rate": np.float64(0.5), "out": Path("a")}, FACTS)
+    create(tmp_path, {"size": [320, 480], "rate": 0.5, "out": "a"}, FACTS, resume=True)
+
+
+def test_other_data_are_refused_and_other_hardware_is_noted(run: Run) -> None:
+    with pytest.raises(DataError, match="the data differ from those the run was begun with"):
+        create(run.path, SETTINGS, {**FACTS, "data": []}, resume=True)
+    elsewhere = {**FACTS, "versions": {"numpy": "2.1"}}
+    for facts in (FACTS, elsewhere, elsewhere, FACTS):
+        create(run.path, SETTINGS, facts, resume=True)
+    document = json.loads((run.path / "run.json").read_text())
+    assert document["facts"] == FACTS == run.facts()
+    assert document["resumed_on"] == [elsewhere, FACTS]
+
+
+def test_no_run_is_opened_where_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        open_run(tmp_path / "none")
+    with pytest.raises(DataError, match=r"holds no run \(there is no run\.json\)"):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "cannot be read"),
+        (b'{"boxmend_run": 1', "cannot be read"),
+        (b"\xff\xfe\x00", "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+        (b"[1]", "holds no JSON object"),
+        (b"{}", "is not of a run of version 1"),
+        (b'{"boxmend_run": 2}', "is not of a run of version 1"),
+        (b'{"boxmend_run": 1, "resumed_on": []}', "its facts are missing"),
+        (b'{"boxmend_run": 1, "facts": {}, "resumed_on": 3}', "its facts are missing"),
+    ],
+)
+def test_an_unreadable_run_json_is_named_and_left_alone(
+    run: Run, text: bytes, message: str
+) -> None:
+    (run.path / "run.json").write_bytes(text)
+    for resume in (False, True):
+        with pytest.raises(DataError, match=message) as caught:
+            create(run.path, SETTINGS, FACTS, resume=resume)
+        assert "run.json" in str(caught.value)
+    with pytest.raises(DataError, match=message):
+        open_run(run.path)
+    assert (run.path / "run.json").read_bytes() == text
+
+
+def test_unreadable_settings_are_named(run: Run) -> None:
+    (run.path / "settings.json").write_text("{")
+    with pytest.raises(DataError, match=r"settings\.json: cannot be read"):
+        run.settings()
+    with pytest.raises(DataError, match=r"settings\.json: cannot be read"):
+        create(run.path, SETTINGS, FACTS, resume=True)
+    (run.path / "settings.json").unlink()
+    (run.path / "settings.json").mkdir()
+    with pytest.raises(DataError, match=r"settings\.json: cannot be read \(Is a directory"):
+        run.settings()
+
+
+def test_an_unfinished_run_has_no_summary(run: Run) -> None:
+    with pytest.raises(DataError, match="finished: cannot be read"):
+        run.summary()
+    run.finish()
+    assert run.summary() == {}
+
+
+class Phase(StrEnum):
+    WARM_UP = "warm-up"
+
+
+def test_a_line_of_metrics_is_strict_json_whatever_numbers_it_tells(run: Run) -> None:
+    run.append_metrics(
+        {
+            "step": np.int64(1),
+            "loss": np.float32(0.5),
+            "threshold": float("inf"),
+            "rates": {"R": np.float64("nan"), "tau": 1.0},
+            "per_class": np.array([1.5, -np.inf]),
+            "phase": Phase.WARM_UP,
+            "images": ["ä\udcff.jpg"],
+        }
+    )
+    line = (run.path / "metrics.jsonl").read_bytes()
+    assert line.count(b"\n") == 1
+    assert b"NaN" not in line
+    assert b"Infinity" not in line
+    assert run.metrics() == [
+        {
+            "step": 1,
+            "loss": 0.5,
+            "threshold": None,
+            "rates": {"R": None, "tau": 1.0},
+            "per_class": [1.5, None],
+            "phase": "warm-up",
+            "images": ["ä\udcff.jpg"],
+        }
+    ]
+
+
+def test_settings_and_facts_are_never_changed_for_the_sake_of_json(tmp_path: Path) -> None:
+    for wrong, error in ((float("inf"), ValueError), ({1, 2}, TypeError)):
+        with pytest.raises(error, match="JSON"):
+            create(tmp_path / "run", {"limit": wrong}, FACTS)
+        with pytest.raises(error, match="JSON"):
+            create(tmp_path / "run", SETTINGS, {"limit": wrong})
+        assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("step", [None, "1", 1.0, True])
+def test_metrics_need_a_step(run: Run, step: Any) -> None:
+    with pytest.raises(ValueError, match="integer 'step'"):
+        run.append_metrics({"step": step})
+    assert run.metrics() == []
+
+
+def test_a_record_that_is_no_json_adds_nothing(run: Run) -> None:
+    with pytest.raises(TypeError, match="JSON"):
+        run.append_metrics({"step": 1, "loss": object()})
+    assert run.metrics() == []
+
+
+def steps(run: Run) -> list[int]:
+    return [record["step"] for record in run.metrics()]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "kept"),
+    [(None, []), (-1, []), (0, [0]), (1, [0, 1, 1]), (2, [0, 1, 1, 2]), (9, [0, 1, 1, 2])],
+)
+def test_lines_after_the_checkpoint_are_removed(
+    run: Run, checkpoint: int | None, kept: list[int]
+) -> None:
+    for step in (0, 1, 1, 2):  # an evaluation shares its step with a training line
+        run.append_metrics({"step": step, "loss": 0.1 * step})
+    lines = (run.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    run.rewind_metrics(checkpoint)
+    assert steps(run) == kept
+    assert (run.path / "metrics.jsonl").read_bytes() == b"".join(lines[: len(kept)])
+
+
+def test_rewinding_where_no_line_was_written_does_nothing(run: Run) -> None:
+    run.rewind_metrics(5)
+    assert sorted(content(run.path)) == ["run.json", "settings.json"]
+
+
+@pytest.mark.parametrize("torn", ['{"step": 3, "lo', '{"step": 3}', "\x00\x00", "{"])
+def test_a_torn_last_line_is_passed_over_and_dropped_on_resuming(run: Run, torn: str) -> None:
+    run.append_metrics({"step": 1})
+    run.append_metrics({"step": 2})
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write(torn)
+    assert steps(run) == [1, 2]
+    create(run.path, SETTINGS, FACTS, resume=True)
+    run.append_metrics({"step": 3})
+    assert steps(run) == [1, 2, 3]
+
+
+def test_a_file_that_is_one_torn_line_becomes_empty(run: Run) -> None:
+    (run.path / "metrics.jsonl").write_text('{"st')
+    create(run.path, SETTINGS, FACTS, resume=True)
+    assert (run.path / "metrics.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "line 2 is no JSON"),
+        (b"\xff", "line 2 is no JSON"),
+        (b"[" * 100_000, "line 2 is no JSON"),
+        (b"", "line 2 is no JSON"),
+        (b"3", "line 2 is no object with an integer 'step'"),
+        (b'{"loss": 1}', "line 2 is no object with an integer 'step'"),
+    ],
+)
+def test_a_damaged_line_before_the_last_is_named(run: Run, line: bytes, message: str) -> None:
+    whole = b'{"step": 1}\n' + line + b'\n{"step": 2}\n'
+    (run.path / "metrics.jsonl").write_bytes(whole)
+    with pytest.raises(DataError, match=message):
+        run.metrics()
+    with pytest.raises(DataError, match=message):
+        run.rewind_metrics(1)
+    assert (run.path / "metrics.jsonl").read_bytes() == whole
+
+
+def test_metrics_that_cannot_be_written_are_an_output_error(run: Run) -> None:
+    (run.path / "metrics.jsonl").mkdir()
+    with pytest.raises(OutputError, match=r"metrics\.jsonl: could not be written \(Is a directory"):
+        run.append_metrics({"step": 1})
+    with pytest.raises(DataError, match=r"metrics\.jsonl: cannot be read \(Is a directory"):
+        run.metrics()
+
+
+def test_a_full_disk_is_an_output_error_and_leaves_no_half_file(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match=r"finished: could not be written \(No space left"):
+        run.finish()
+    assert sorted(content(run.path)) == ["run.json", "settings.json"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.binary(max_size=60))
+def test_any_bytes_as_metrics_end_in_a_data_error_or_in_records(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes
+) -> None:
+    run = create(tmp_path_factory.mktemp("runs"), SETTINGS, FACTS)
+    (run.path / "metrics.jsonl").write_bytes(text)
+    create(run.path, SETTINGS, FACTS, resume=True)
+    with contextlib.suppress(DataError):
+        run.rewind_metrics(3)
+        assert all(record["step"] <= 3 for record in run.metrics())
+
+
+TRAINING = """
+import json, sys
+from boxmend.ledger.files import replacing
+from boxmend.runs import create
+run = create(sys.argv[1], {"a": 1}, {"seed": 2}, resume=True)
+saved = run.path / "checkpoint.json"
+last = json.loads(saved.read_text()) if saved.exists() else None
+run.rewind_metrics(last)
+print("ready", flush=True)
+for step in range(0 if last is None else last + 1, int(sys.argv[2])):
+    run.append_metrics({"step": step, "loss": 1 / (step + 1), "names": ["x" * 5000]})
+    if step % 20 == 19:
+        with replacing(saved) as file:
+            file.write(str(step).encode())
+run.finish()
+"""
+
+
+def start(path: Path, num_steps: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", TRAINING, str(path), str(num_steps)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+def test_a_run_killed_again_and_again_has_the_metrics_of_one_never_killed(tmp_path: Path) -> None:
+    for attempt in range(4):
+        with start(tmp_path / "killed", 10**9) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            time.sleep(0.02 + 0.017 * attempt)
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+        assert not open_run(tmp_path / "killed").is_finished
+    num_steps = len(open_run(tmp_path / "killed").metrics()) + 50
+    for name in ("killed", "whole"):
+        with start(tmp_path / name, num_steps) as process:
+            process.communicate()
+        assert process.returncode == 0
+        assert open_run(tmp_path / name).is_finished
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    assert steps(Run(tmp_path / "killed")) == list(range(num_steps))
+
+
+def test_the_room_needs_no_torch() -> None:
+    code = "import sys, boxmend.runs, boxmend.ledger, boxmend.scores; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    assert runs.FORMAT_VERSION == 1
