@@ -52,8 +52,11 @@ def test_one_hot_soft_targets_equal_hard_ones() -> None:
 
 def test_weights_scale_a_rois_part_and_leave_the_divisor() -> None:
     weights = torch.tensor([[0.5, 0.0, NAN]])
-    loss = classification_loss(torch.tensor(LOGITS), torch.tensor([[1, 0, 0]]), SAMPLED, weights)
+    logits = torch.tensor(LOGITS, requires_grad=True)
+    loss = classification_loss(logits, torch.tensor([[1, 0, 0]]), SAMPLED, weights)
     torch.testing.assert_close(loss, torch.tensor(0.5 * math.log(2) / 2))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize(

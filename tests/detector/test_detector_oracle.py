@@ -266,6 +266,9 @@ def test_ignored_annotations_are_no_rois_and_their_surroundings_no_background() 
     rois = made.sample_rois(around, ignored, keys)
     assert not rois.is_positive.any()
     assert not (rois.boxes[0] == targets.boxes[0, 0]).all(-1).any()
+    flat = ignored._replace(boxes=torch.full_like(targets.boxes, 7.0))  # overlaps not even itself
+    keys[:, -6:] = 0.9999
+    assert not (made.sample_rois(around, flat, keys).boxes == 7).all(-1).any()
 
 
 def test_soft_targets_and_weights_reach_the_positive_rois_alone() -> None:

@@ -51,10 +51,10 @@ def test_each_level_sends_only_its_best_and_the_image_keeps_only_the_best() -> N
 
 def test_a_suppression_without_rounds_enough_is_flagged_for_its_image() -> None:
     # 10 wide and 1 apart: overlap above 0.7 with the next box only (9/11), 8/12 with the one after
-    boxes = torch.tensor([[float(x), 0, x + 10, 10] for x in range(5)])
-    logits = torch.tensor([[4.0, 3, 2, 1, 0], [4, 0, 3, 1, 2]])
+    boxes = torch.tensor([[float(x), 0, x + 10, 10] for x in (0, 1, 2, 3, 4, 30)])
+    logits = torch.tensor([[4.0, 3, 2, 1, 0, 9], [4, 0, 3, 1, 2, 9]])
     sizes = torch.tensor([[50, 50], [50, 50]])
-    output = RpnOutput(logits, torch.zeros(2, 5, 4), boxes, (5,))
+    output = RpnOutput(logits, torch.zeros(2, 6, 4), boxes, (5, 1))  # the second level is easy
     flagged = propose(output, sizes, pre_nms=9, post_nms=9, rounds=2)
     assert flagged.unsettled.tolist() == [True, False]
     settled = propose(output, sizes, pre_nms=9, post_nms=9, rounds=4)

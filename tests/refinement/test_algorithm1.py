@@ -272,6 +272,27 @@ def test_the_scorer_is_called_once_and_for_b_alone_without_averaging() -> None:
     assert shapes == [(2, 5 * 11, 4), (2, 5, 4)]  # 5 places, b* and 10 candidates each
 
 
+@pytest.mark.parametrize("name", sorted(VARIANTS))
+def test_no_shape_and_no_step_depends_on_the_values(name: str) -> None:
+    """Tensors without content refuse to be read: nothing here waits for a device."""
+
+    def scorer(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
+        shape = boxes.shape[:2]
+        return boxes.new_empty(*shape, 1 + NUM_LABELS), boxes.new_empty(*shape, NUM_LABELS, 4)
+
+    annotations, proposals, sizes = padded(batch_of(4, 2))
+    refined = refine_as_published(
+        Annotations(*(tensor.to("meta") for tensor in annotations)),
+        Proposals(*(tensor.to("meta") for tensor in proposals)),
+        sizes.to("meta"),
+        scorer,
+        empty_queue(8, "meta"),
+        Constants(steps=VARIANTS[name]),
+    )
+    assert refined.boxes.shape == annotations.boxes.shape
+    assert refined.queue.shape == (8,)
+
+
 @pytest.mark.parametrize(
     ("constants", "message"),
     [

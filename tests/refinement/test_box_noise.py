@@ -1,6 +1,7 @@
 """Box noise told apart from the detector's own error, and the share of the raw box."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -20,6 +21,15 @@ SIZES = torch.tensor([[1000, 1000]])
 NAN = math.nan
 TRUE = torch.tensor([300.0, 200, 500, 600])  # sides 200 and 400
 SIDES = torch.tensor([200.0, 400, 200, 400])
+
+
+@pytest.fixture(autouse=True)
+def single_thread() -> Iterator[None]:
+    """Small tensors: threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def pairs(

@@ -107,3 +107,11 @@ def test_padding_gets_no_other_verdict_than_discarded() -> None:
         torch.tensor([[1.0, 0], [NAN, NAN]]), torch.tensor([0, 99]), torch.zeros(2).bool()
     )
     assert found.tolist() == [Verdict.DISCARDED] * 2
+
+
+def test_no_shape_of_the_posterior_depends_on_the_values() -> None:
+    p = foreground_probabilities(torch.empty(2, 3, 5, device="meta"))
+    labels = torch.empty(2, 3, device="meta").long()
+    q = posterior(p, labels, symmetric_transition(0.4, 4, "meta"))
+    assert q.shape == (2, 3, 4)
+    assert posterior_verdicts(q, labels, labels.bool()).shape == (2, 3)

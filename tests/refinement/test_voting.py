@@ -128,3 +128,13 @@ def test_the_order_of_voters_and_the_batch_do_not_matter() -> None:
         part = slice(image, image + 1)
         alone = voted_boxes(boxes[part], voters[part], weights[part], is_voter[part], 0.4)
         torch.testing.assert_close(alone, together[part])
+
+
+def test_no_shape_of_the_vote_depends_on_the_values() -> None:
+    boxes, voters = torch.empty(2, 3, 4, device="meta"), torch.empty(2, 3, 9, 4, device="meta")
+    scores, is_voter = (
+        torch.empty(2, 3, 9, device="meta"),
+        torch.empty(2, 3, 9, device="meta").bool(),
+    )
+    weights = vote_weights(boxes, voters, scores)
+    assert voted_boxes(boxes, voters, weights, is_voter, 0.4).shape == (2, 3, 4)

@@ -14,6 +14,7 @@ COMMANDS = {
     "convert": "Write a dataset in another format, or only a part of it in its own.",
     "diff": "Show which annotations differ between two datasets, in what and by how much.",
     "noise": "Make a noisy copy of a dataset, with the truth beside it.",
+    "train": "Train a detector on a noisy dataset, and record what became of every annotation.",
     "synth": "Draw the embedded dataset.",
     "demo": "Draw the embedded dataset, spoil it, and show what that looks like.",
     "info": "Show versions, devices and formats.",

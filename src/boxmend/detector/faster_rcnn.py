@@ -211,12 +211,19 @@ class Detector:
         output = self.roi_outputs(features, rois.boxes)
         return self.losses_of_rois(output, rois, targets)
 
-    def losses_of_rois(self, output: RoiOutput, rois: RoiSample, targets: Targets) -> RoiLosses:
+    def losses_of_rois(
+        self,
+        output: RoiOutput,
+        rois: RoiSample,
+        targets: Targets,
+        class_targets: Tensor | None = None,
+    ) -> RoiLosses:
         """Compare the second stage's outputs for sampled RoIs with what they should be.
 
         A positive RoI takes its annotation's label, or its row of `targets.soft`, and weighs its
-        `targets.weights` in the classification; all others are background of weight one. Boxes
-        are compared in the regression of the label.
+        `targets.weights` in the classification; all others are background of weight one. Soft
+        `class_targets` [B, S, 1 + C] go before both. Boxes are compared in the regression of the
+        label.
         """
         columns = torch.where(rois.is_positive, rois.labels + 1, 0)  # [B, S]
         wanted, weights = columns, None
@@ -225,6 +232,8 @@ class Detector:
             background[..., 0] = 1
             soft = _rows(targets.soft, rois.matched).float()
             wanted = torch.where(rois.is_positive[..., None], soft, background)
+        if class_targets is not None:
+            wanted = class_targets
         if targets.weights is not None:
             weights = torch.where(rois.is_positive, _rows(targets.weights, rois.matched), 1)
         deltas = output.deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]  # [B, S, 4]

@@ -28,13 +28,12 @@ def classification_loss(
     """
     log_probabilities = torch.where(is_sampled[..., None], logits.float(), 0).log_softmax(-1)
     if targets.dim() == logits.dim():
-        soft = torch.where(is_sampled[..., None], targets.float(), 0)
-        each = -(soft * log_probabilities).sum(-1)
+        each = -(targets.float() * log_probabilities).sum(-1)
     else:
         columns = torch.where(is_sampled, targets, 0)
         each = -log_probabilities.take_along_dim(columns[..., None], dim=-1)[..., 0]
     if weights is not None:
-        each = each * torch.where(is_sampled, weights.float(), 0)
+        each = each * weights.float()
     return torch.where(is_sampled, each, 0).sum() / count(is_sampled)
 
 

@@ -45,9 +45,9 @@ def propose(
     `sizes` [B, 2] holds (height, width) of each image. Suppression works within each level.
     P is `post_nms`, or less where the levels together offer fewer places. No gradient flows.
     """
-    logits, boxes, is_place = _best_of_each_level(raw, pre_nms)  # [B, L, n], [B, L, n, 4], [L, n]
+    logits, boxes = _best_of_each_level(raw, pre_nms)  # [B, L, n], [B, L, n, 4]
     boxes = clip(boxes, sizes)
-    is_box = is_place & is_large(boxes, SMALLEST_PROPOSAL)  # [B, L, n]
+    is_box = is_large(boxes, SMALLEST_PROPOSAL)  # [B, L, n]; padding has no extent
     keep, unsettled = suppress(
         boxes.flatten(0, 1), is_box.flatten(0, 1), overlap=overlap, rounds=rounds
     )
@@ -66,8 +66,8 @@ def propose(
     )
 
 
-def _best_of_each_level(raw: RpnOutput, pre_nms: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Fold the levels' best anchors into one axis: logits, decoded boxes and which are real."""
+def _best_of_each_level(raw: RpnOutput, pre_nms: int) -> tuple[Tensor, Tensor]:
+    """Give logits and decoded boxes of the levels' best anchors, [B, L, n], padded with zeros."""
     places = [min(pre_nms, size) for size in raw.level_sizes]
     logits, boxes = [], []
     start = 0
@@ -79,7 +79,4 @@ def _best_of_each_level(raw: RpnOutput, pre_nms: int) -> tuple[Tensor, Tensor, T
         logits.append(F.pad(best, (0, padding)))
         boxes.append(F.pad(decode(deltas, raw.anchors[index]), (0, 0, 0, padding)))
         start += size
-    device = raw.objectness.device
-    rank = torch.arange(max(places), device=device)
-    is_place = torch.stack([rank < number for number in places])  # [L, n]
-    return torch.stack(logits, dim=1), torch.stack(boxes, dim=1), is_place
+    return torch.stack(logits, dim=1), torch.stack(boxes, dim=1)

@@ -144,7 +144,7 @@ def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> Non
     ]
     if differences:
         raise DataError(f"{complaint}: {'; '.join(differences)}")
-    target.load_state_dict({key: value.float() for key, value in given.items()}, strict=False)
+    target.load_state_dict(dict(given), strict=False)  # in the target's own precision
 
 
 def _some(keys: list[str]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from boxmend.dataset import Dataset, Ids, Source
 from boxmend.errors import LossyError, OutputError, UsageError
 from boxmend.formats import coco, voc, yolo
-from boxmend.formats.documents import Document
+from boxmend.formats.documents import Document, collector_paused
 from boxmend.formats.reading import is_safe_name
 
 IMAGES_AS = ("link", "copy", "none")
@@ -210,7 +210,7 @@ def _write_document(base: Path, document: Document) -> str:
     path = _inside(base, document.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
-    with path.open("xb") as file:
+    with collector_paused(), path.open("xb") as file:
         for piece in document.pieces:
             digest.update(piece)
             file.write(piece)

@@ -6,10 +6,8 @@ own bytes. Crowd flags are `iscrowd`; a `difficult` key, as conversions from VOC
 understood.
 """
 
-import gc
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +20,7 @@ from boxmend.formats.coco import composing, joining, patching
 from boxmend.formats.coco.document import parse
 from boxmend.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, rows_of
 from boxmend.formats.coco.source import CocoSource
-from boxmend.formats.documents import Document
+from boxmend.formats.documents import Document, collector_paused
 from boxmend.formats.reading import ReadOptions, image_size, read_bytes
 
 SPLIT_NAMES = ("train", "val", "valid", "test", "trainval")
@@ -64,20 +62,8 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
             known = ", ".join(_split(file) for file in files)
             raise UsageError(f"{path}: there is no split {split!r}; there is {known}")
         files = chosen
-    with _collector_paused():
+    with collector_paused():
         return join([_read_file(file, options) for file in files])
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from looking through a million entries that form no cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _read_file(path: Path, options: ReadOptions) -> Dataset:

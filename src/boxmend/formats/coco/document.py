@@ -157,11 +157,30 @@ def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> Entries:
     """The spans of consecutive entries in the bytes that they are views of."""
     if not raws:
         return Entries(np.empty(0, np.int64), np.empty(0, np.int64))
+    first, last = offset(data, raws[0]), offset(data, raws[-1])
+    flat = _flat_entries(data, first, last + len(memoryview(raws[-1])), len(raws))
+    if flat is not None:
+        return flat
     lengths = np.fromiter([len(memoryview(raw)) for raw in raws], np.int64, len(raws))
     starts = _evenly_spaced(data, raws[0], lengths)
     if starts is None:
         starts = np.fromiter((offset(data, raw) for raw in raws), np.int64, len(raws))
     return Entries(starts, starts + lengths)
+
+
+def _flat_entries(data: bytes, start: int, end: int, count: int) -> Entries | None:
+    """The spans of entries without a brace inside, or None where there may be such.
+
+    Entries have at least the two braces of an object each. Where there are no more braces than
+    that, in strings neither, these are the ones that open and close them.
+    """
+    if data.count(b"{", start, end) != count or data.count(b"}", start, end) != count:
+        return None
+    buffer = np.frombuffer(data, np.uint8, end - start, start)
+    starts, ends = np.flatnonzero(buffer == ord("{")), np.flatnonzero(buffer == ord("}"))
+    if not (starts < ends).all() or not (ends[:-1] < starts[1:]).all():
+        return None  # an entry is no object, and the brace is in a string
+    return Entries(starts + start, ends + start + 1)
 
 
 def _evenly_spaced(
@@ -222,9 +241,14 @@ def array_span(data: bytes, key: str) -> tuple[int, int] | None:
 
 def all_members(entry: bytes) -> dict[str, bytes]:
     """Every key of an object, or of a document, with the bytes of its value."""
+    return {key: entry[slice(*span)] for key, span in all_spans(entry).items()}
+
+
+def all_spans(entry: bytes) -> Spans:
+    """Every key of an object, or of a document, with the span of its value."""
     readable, found = _decoded(_all_members_decoder, _without_byte_order_mark(entry))
     return {
-        key: entry[(start := offset(readable, raw)) : start + len(memoryview(raw))]
+        key: ((start := offset(readable, raw)), start + len(memoryview(raw)))
         for key, raw in found.items()
     }
 

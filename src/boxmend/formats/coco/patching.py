@@ -24,7 +24,7 @@ from boxmend.formats.coco.document import (
 )
 from boxmend.formats.coco.quick import BoxTexts
 from boxmend.formats.coco.source import CocoSource
-from boxmend.formats.documents import DECIMALS, Document, Edit, splice
+from boxmend.formats.documents import DECIMALS, Document, Edit, Replaced, splice
 
 TOLERANCE = 0.5 * 10.0**-DECIMALS  # sides that differ by less are the same
 OUTLINE = "segmentation"
@@ -124,7 +124,7 @@ class Patch:
 
     def edits(
         self, categories: dict[int, int | str], more: dict[str, list[bytes]]
-    ) -> Iterator[Edit]:
+    ) -> Iterator[Replaced]:
         """All that has to change in the document, in order; `more` entries go behind its own."""
         new = {
             "annotations": self.new_annotations(categories) + more.get("annotations", []),
@@ -137,11 +137,9 @@ class Patch:
             "categories": np.arange(len(self.source.categories)),
         }
         for key in sorted(new, key=self._position):
-            edits = self._array_edits(key, kept[key], new[key])
-            if key == "annotations":
-                yield from heapq.merge(self.changed_entries(categories), edits)
-            else:
-                yield from edits
+            edits = list(self._array_edits(key, kept[key], new[key]))
+            changed = self.changed_entries(categories) if key == "annotations" else iter(())
+            yield from heapq.merge(changed, edits) if edits else changed
 
     def _position(self, key: str) -> int:
         """Where a list stands in the document; behind everything where it lacks the list."""
@@ -171,7 +169,7 @@ class Patch:
         else:
             yield Edit(*span, b"[" + added + b"]")
 
-    def changed_entries(self, categories: dict[int, int | str]) -> Iterator[Edit]:
+    def changed_entries(self, categories: dict[int, int | str]) -> Iterator[Replaced]:
         """The new bytes of every annotation that changed, in the order of the document."""
         new, is_same = self._sides()
         is_moved = np.asarray(~is_same.all(axis=1))
@@ -188,16 +186,14 @@ class Patch:
         data, entries = self.source.data, self.source.annotations
         ends = entries.ends[self.source_rows[chosen]].tolist()
         template = quick.Template(self.source.entry(entries, 0) if len(chosen) else b"")
-        for k, start in enumerate(entries.starts[self.source_rows[chosen]].tolist()):
-            entry = data[start : ends[k]]
+        starts = entries.starts[self.source_rows[chosen]].tolist()
+        for k, span in enumerate(zip(starts, ends, strict=True)):
             category = json_ids[labels[k]] if relabelled[k] else None
             box = texts[first[k] : first[k] + 5] if first[k] >= 0 else None
-            patched = None
-            if not special[k]:
-                patched = quick.patched(entry, box, category, template)
+            patched = None if special[k] else template.filled(data, span, box, category)
             if patched is None:
-                patched = self._patched(int(chosen[k]), entry, box, category)
-            yield Edit(start, ends[k], patched)
+                patched = self._patched(int(chosen[k]), data[slice(*span)], box, category)
+            yield *span, patched
 
     def _sides(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """The boxes as x, y, width and height, and which of these are as the document says."""

@@ -1,8 +1,7 @@
-"""The quick way to change box, area and category of a COCO annotation: by patterns on its bytes.
+"""The quick way to change box, area and category of a COCO annotation: by a pattern on its bytes.
 
-It is taken only where a glance shows that it is exact: in an object with no object inside and
-no backslash, a quoted key followed by a colon can be nothing but a key of that object, and
-where it stands only once, it is the one. Everything else goes the way of `document.members`.
+Most documents lay out all their annotations alike. What matches the pattern of one of them is
+patched by it; everything else goes the way of `document.members`.
 """
 
 import re
@@ -10,15 +9,15 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.formats.coco.document import UNDECODABLE, all_spans
 from boxmend.formats.documents import numbers
 
 BoxTexts = list[bytes | None]
 """A new box as text: x, y, width and height, None where that one stays; and the area."""
-_NUMBER = rb"([-+.0-9eE]+)"
-_BBOX = re.compile(rb'"bbox"\s*:\s*\[\s*' + rb"\s*,\s*".join([_NUMBER] * 4) + rb"\s*\]")
-_AREA = re.compile(rb'"area"\s*:\s*' + _NUMBER)
-_CATEGORY = re.compile(rb'"category_id"\s*:\s*(-?[0-9]+|"[^"]*")\s*[,}]')
-_EMPTY_OUTLINE = re.compile(rb'"segmentation"\s*:\s*(?:\[\s*\]|null)\s*[,}]')
+NUMBER = rb"-?[0-9][0-9.eE+-]*+"
+STRING = rb'"[^"\\]*+"'
+_NUMBER, _STRING = re.compile(NUMBER), re.compile(STRING)
+_BOX = re.compile(rb"(\[\s*)" + NUMBER + (rb"(\s*,\s*)" + NUMBER) * 3 + rb"(\s*\])")
 
 
 def box_texts(
@@ -41,79 +40,75 @@ def box_texts(
 
 
 class Template:
-    """The layout that most annotations of a document share, as one pattern.
+    """The layout that the annotations of a document share, as one pattern.
 
-    It is learned from one entry: the order of its keys and what stands between the numbers. An
-    entry that does not match is looked at more closely.
+    It is learned from one entry: its keys in their order, what stands between them, and of what
+    kind each value is. Whatever matches it as a whole is a flat object with just these keys, each
+    once, with numbers where numbers are replaced; so there is nothing more to check.
     """
 
     def __init__(self, entry: bytes):
-        colon = b": " if b'"bbox": ' in entry else b":"
-        self._comma = b", " if b", " in entry else b","
-        token = rb"[-+.0-9eE]+"
-        box = rb'"bbox"' + colon + rb"\[)(" + (rb")" + self._comma + rb"(").join([token] * 4)
-        area = rb'"area"' + colon + rb")" + token + rb"("
-        self._is_area_first = 0 <= entry.find(b'"area"') < entry.find(b'"bbox"')
-        first, second = (area, box) if self._is_area_first else (box, area)
-        first += rb")(\]" if first is box else b""
-        second += rb")(\]" if second is box else b""
-        self._match = re.compile(rb"(.*" + first + rb".*" + second + rb".*)", re.DOTALL).fullmatch
+        self._places: dict[str, int] = {}  # which group holds what
+        pattern = self._pattern(entry)
+        self._match = re.compile(pattern).fullmatch if pattern is not None else None
 
-    def filled(self, entry: bytes, box: BoxTexts) -> bytes | None:
-        """The entry with a new box and area, or None where it is not of this layout."""
-        found = self._match(entry)
+    def _pattern(self, entry: bytes) -> bytes | None:
+        """A pattern with a group for each number to replace, and for all that is between them."""
+        try:
+            spans = sorted(all_spans(entry).items(), key=lambda item: item[1])
+        except UNDECODABLE:
+            return None
+        pattern, position = b"(", 0
+        for key, (start, end) in spans:
+            part = self._part(key, entry[start:end])
+            if part is None:
+                return None
+            pattern += re.escape(entry[position:start]) + part
+            position = end
+        return pattern + re.escape(entry[position:]) + b")" if "bbox" in self._places else None
+
+    def _part(self, key: str, value: bytes) -> bytes | None:
+        """The pattern of one value; None where its kind is one that hides too much."""
+        replaced = rb")(" + NUMBER + rb")("  # ends what is before, and begins what is behind
+        if key == "bbox":
+            box = _BOX.fullmatch(value)
+            if box is None:
+                return None
+            self._places[key] = self._next_place()
+            self._places["last of bbox"] = self._places[key] + 6
+            return replaced.join(re.escape(text) for text in box.groups())
+        if _NUMBER.fullmatch(value):
+            if key not in ("area", "category_id"):
+                return NUMBER
+            self._places[key] = self._next_place()
+            return replaced
+        if key in ("area", "category_id"):
+            return None
+        if _STRING.fullmatch(value):
+            return STRING
+        return re.escape(value) if value in (b"[]", b"null") else None
+
+    def _next_place(self) -> int:
+        return max(self._places.values(), default=-1) + 2
+
+    def filled(
+        self, data: bytes, span: tuple[int, int], box: BoxTexts | None, category: bytes | None
+    ) -> bytes | None:
+        """The entry at `span` with box, area and category new; None if it is laid out otherwise."""
+        found = self._match(data, *span) if self._match is not None else None
         if found is None:
             return None
-        comma, area = self._comma, box[4] or b"0"
-        if self._is_area_first:
-            head, middle, x, y, w, h, tail = found.groups()
-            head, middle = head + area + middle, b""
-        else:
-            head, x, y, w, h, middle, tail = found.groups()
-            middle += area
-        x, y, w, h = box[0] or x, box[1] or y, box[2] or w, box[3] or h
-        return b"".join((head, x, comma, y, comma, w, comma, h, middle, tail))
-
-
-def patched(
-    entry: bytes, box: BoxTexts | None, category: bytes | None, template: Template
-) -> bytes | None:
-    """The entry with box, area and category changed, or None where that needs a closer look."""
-    if entry.count(b"{") != 1 or b"\\" in entry:
-        return None
-    if box is not None:
-        if entry.count(b'"bbox"') != 1 or entry.count(b'"area"') > 1 or _has_outline(entry):
-            return None
-        moved = template.filled(entry, box) or _with_box(entry, box)
-        if moved is None:
-            return None
-        entry = moved
-    if category is not None:
-        found = _CATEGORY.search(entry)
-        if found is None or entry.count(b'"category_id"') != 1:
-            return None
-        entry = entry[: found.start(1)] + category + entry[found.end(1) :]
-    return entry
-
-
-def _with_box(entry: bytes, box: BoxTexts) -> bytes | None:
-    """The same as `Template.filled`, for any layout."""
-    found = _BBOX.search(entry)
-    if found is None:
-        return None
-    for k in (3, 2, 1, 0):  # from behind, so that positions stay
-        start, end = found.span(k + 1)
-        entry = entry[:start] + (box[k] or entry[start:end]) + entry[end:]
-    if b'"area"' in entry:
-        area = _AREA.search(entry)
-        if area is None:  # it may be a string, and then who knows what
-            return None
-        entry = entry[: area.start(1)] + (box[4] or b"0") + entry[area.end(1) :]
-    return entry
-
-
-def _has_outline(entry: bytes) -> bool:
-    """Whether a flat entry has a segmentation, or something that might be one."""
-    if b'"segmentation"' not in entry or b'"segmentation": []' in entry:
-        return entry.count(b'"segmentation"') > 1
-    return _EMPTY_OUTLINE.search(entry) is None or entry.count(b'"segmentation"') != 1
+        texts, places = list(found.groups()), self._places
+        if box is not None:
+            place = places["bbox"]
+            for text in box[:4]:
+                if text is not None:
+                    texts[place] = text
+                place += 2
+            if "area" in places and box[4] is not None:
+                texts[places["area"]] = box[4]
+        if category is not None:
+            if "category_id" not in places:
+                return None
+            texts[places["category_id"]] = category
+        return b"".join(texts)

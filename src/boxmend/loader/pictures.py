@@ -1,0 +1,115 @@
+"""The images of a dataset as they enter the network: which can be read, how large, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.dataset import Images
+from boxmend.errors import DataError
+from boxmend.loader.decode import decode, resized
+from boxmend.loader.frame import ImageSize, fit
+from boxmend.photos import header_size
+
+CANVAS_MULTIPLE = 32  # pixels: the largest stride of a backbone
+
+Progress = Callable[[int, int], None]
+
+
+class Sizes(NamedTuple):
+    """Sizes of images as (width, height)."""
+
+    stored: NDArray[np.int64]  # [n, 2] in the file
+    fitted: NDArray[np.int64]  # [n, 2] in the network frame
+
+    @property
+    def scales(self) -> NDArray[np.float64]:
+        """[n, 2] network / image."""
+        return self.fitted / self.stored
+
+    def take(self, rows: NDArray[np.int64]) -> Sizes:
+        """The sizes at `rows`."""
+        return Sizes(self.stored[rows], self.fitted[rows])
+
+    @property
+    def canvas(self) -> tuple[int, int]:
+        """Height and width that hold every image, multiples of CANVAS_MULTIPLE."""
+        width, height = -(-self.fitted.max(0) // CANVAS_MULTIPLE) * CANVAS_MULTIPLE
+        return int(height), int(width)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Images whose headers could be read: n of them, in the order of the dataset."""
+
+    rows: NDArray[np.int64]  # [n] in the dataset's images
+    paths: list[str]
+    sizes: Sizes
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def fill(self, out: NDArray[np.uint8], index: int) -> str | None:
+        """Draw image `index` into out [3, H, W], at the top left, zero elsewhere.
+
+        Returns what is wrong with the image, whereupon all of `out` is zero, or None.
+        """
+        out[:] = 0
+        try:
+            pixels = decode(self.paths[index])
+        except DataError as error:
+            return str(error)
+        stored, fitted = self.sizes.stored[index], self.sizes.fitted[index]
+        if pixels.shape[1::-1] != tuple(stored):
+            size = f"{pixels.shape[1]} x {pixels.shape[0]}"
+            claimed = f"{stored[0]} x {stored[1]}"
+            return f"{self.paths[index]}: holds {size} pixels where its header says {claimed}"
+        width, height = fitted.tolist()
+        out[:, :height, :width] = resized(pixels, width, height).transpose(2, 0, 1)
+        return None
+
+
+def survey(images: Images, image_size: ImageSize) -> tuple[Pictures, list[str]]:
+    """Read the headers of all images; returns those that have one, and what is wrong elsewhere."""
+    headers = [header_size(path) if path else None for path in images.paths]
+    rows = [row for row, size in enumerate(headers) if size is not None and min(size) > 0]
+    problems = [_trouble(images, row) for row in sorted(set(range(len(images))) - set(rows))]
+    stored = [size for size in headers if size is not None and min(size) > 0]
+    fitted = [fit(*size, image_size.short, image_size.long) for size in stored]
+    sizes = Sizes(_pairs(stored), _pairs(fitted))
+    paths = [images.paths[row] for row in rows]
+    return Pictures(np.array(rows, np.int64), paths, sizes), problems
+
+
+def size_mismatch(images: Images, pictures: Pictures) -> str | None:
+    """Say how many images have another size than is recorded for them, with an example."""
+    recorded = np.stack([images.widths, images.heights], -1)[pictures.rows]  # [n, 2]
+    stored = pictures.sizes.stored
+    wrong = np.flatnonzero((recorded > 0).all(-1) & (recorded != stored).any(-1))
+    if not len(wrong):
+        return None
+    (width, height), (is_width, is_height) = recorded[wrong[0]], stored[wrong[0]]
+    return (
+        f"{len(wrong)} of {len(pictures)} images are not of the recorded size, the first is "
+        f"{pictures.paths[wrong[0]]}: {width} x {height} recorded, {is_width} x {is_height} in "
+        "the file; boxes are taken as pixels of the file"
+    )
+
+
+def _trouble(images: Images, row: int) -> str:
+    path = images.paths[row]
+    if not path:
+        return f"{images.file_names[row]}: no folder is known that holds the image"
+    try:
+        decode(path)
+    except DataError as error:
+        return str(error)
+    return f"{path}: its header cannot be read"
+
+
+def _pairs(sizes: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(sizes, np.int64).reshape(-1, 2)

@@ -1,0 +1,100 @@
+"""Methods: what stands between proposals and losses, one for each row of the tables.
+
+`build` makes one by name. All but `mend` are the published method and its ablations (`Published`,
+with `mend-paper` the whole of it); `mend` is the changed one (`Mend`). A method turns the
+annotations of a batch into targets and into what the ledger tells about them; `protocol` has the
+contract.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from boxmend.errors import UsageError
+from boxmend.methods.mend import Mend
+from boxmend.methods.mend_settings import MendSettings
+from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
+from boxmend.methods.published import Published, PublishedSettings
+from boxmend.methods.rates import Rates
+
+__all__ = [
+    "METHODS",
+    "BoxScorer",
+    "Given",
+    "Mend",
+    "MendSettings",
+    "Method",
+    "Moment",
+    "Outcome",
+    "Published",
+    "PublishedSettings",
+    "Rates",
+    "build",
+]
+
+Settings = PublishedSettings | MendSettings
+Device = torch.device | str
+Builder = Callable[[int, int, Rates, Settings | None, Device], Method]
+
+
+def build(
+    name: str,
+    num_annotations: int,
+    num_labels: int,
+    rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
+    settings: Settings | None = None,
+    device: Device = "cpu",
+) -> Method:
+    """Make a method by name for a dataset of so many annotations and classes.
+
+    Known rates go before those in the settings; without settings there are the defaults.
+    """
+    if name not in METHODS:
+        raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
+    return METHODS[name](num_annotations, num_labels, rates, settings, device)
+
+
+def _published(
+    variant: str,
+    num_annotations: int,
+    num_labels: int,
+    rates: Rates,
+    settings: Settings | None,
+    device: Device,
+) -> Method:
+    settings = PublishedSettings() if settings is None else settings
+    if not isinstance(settings, PublishedSettings):
+        raise UsageError(f"{variant} takes PublishedSettings, got {type(settings).__name__}")
+    label, box = _known(rates, settings)
+    return Published(variant, replace(settings, label_rate=label, box_rate=box), device)
+
+
+def _mend(
+    num_annotations: int, num_labels: int, rates: Rates, settings: Settings | None, device: Device
+) -> Method:
+    settings = MendSettings() if settings is None else settings
+    if not isinstance(settings, MendSettings):
+        raise UsageError(f"mend takes MendSettings, got {type(settings).__name__}")
+    label, box = _known(rates, settings)
+    settings = replace(settings, label_rate=label, box_rate=box)
+    return Mend(num_annotations, num_labels, settings, device)
+
+
+def _known(rates: Rates, settings: Settings) -> tuple[float | None, float | None]:
+    label = settings.label_rate if rates.label is None else rates.label
+    box = settings.box_rate if rates.box is None else rates.box
+    return label, box
+
+
+METHODS: dict[str, Builder] = {
+    "baseline": partial(_published, "baseline"),
+    "br": partial(_published, "br"),
+    "cinj": partial(_published, "cinj"),
+    "cm": partial(_published, "cm"),
+    "lr": partial(_published, "lr"),
+    "mend": _mend,
+    "mend-paper": partial(_published, "mend-paper"),
+    "pseudo": partial(_published, "pseudo"),
+}

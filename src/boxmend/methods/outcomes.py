@@ -1,0 +1,114 @@
+"""From judged annotations to what is trained on, with the ignored ones passed through untouched."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from boxmend.detector import Targets
+from boxmend.ledger import Verdict
+from boxmend.methods.protocol import Given, Outcome
+from boxmend.refinement import Roles, inert_boxes
+
+
+class Judged(NamedTuple):
+    """What a method made of the annotations to learn from; all [B, A, ...], else meaningless."""
+
+    boxes: Tensor
+    labels: Tensor
+    verdict: Tensor
+    loss: Tensor
+    threshold: Tensor  # a scalar, or [B, A]
+    confidence: Tensor
+    num_candidates: Tensor
+    matched: Tensor
+
+
+def without_padding(given: Given) -> Given:
+    """Make padding harmless (the box (0, 0, 1, 1), label 0) and `is_box` and `is_ignored` disjoint.
+
+    What is both, is ignored.
+    """
+    is_real = given.is_box | given.is_ignored
+    return given._replace(
+        boxes=inert_boxes(given.boxes, is_real),
+        labels=torch.where(is_real, given.labels, 0),
+        is_box=given.is_box & ~given.is_ignored,
+    )
+
+
+def untouched(given: Given, loss: Tensor | None = None) -> Outcome:
+    """Train on the annotations as given and judge nothing; takes them without padding.
+
+    The loss [B, A] is for the ledger alone; what was not measured is NaN.
+    """
+    targets = _targets(given, given.boxes, given.labels, given.is_box)
+    nothing = torch.full_like(given.boxes[..., 0], torch.nan)  # [B, A]
+    return Outcome(
+        rpn=targets,
+        roi=targets,
+        verdict=torch.full_like(given.labels, int(Verdict.UNJUDGED)),
+        loss=nothing if loss is None else torch.where(given.is_box, loss, torch.nan),
+        threshold=nothing,
+        confidence=nothing,
+        num_candidates=torch.zeros_like(given.labels),
+        labels=given.labels,
+        matched=given.boxes,
+        boxes=given.boxes,
+        is_kept=given.is_box,
+        metrics=shares(given),
+    )
+
+
+def merged(given: Given, judged: Judged, roles: Roles, soft: Tensor | None = None) -> Outcome:
+    """Put a method's results for `given.is_box` beside the annotations that nothing may touch.
+
+    Ignored rows stay as given, UNJUDGED, and become ignored rows of the targets; takes the
+    annotations without padding. `soft` [B, A, 1 + C] is for the second stage.
+    """
+    is_box = given.is_box
+    boxes = torch.where(is_box[..., None], judged.boxes, given.boxes)
+    labels = torch.where(is_box, judged.labels, given.labels)
+    roi = _targets(given, boxes, labels, roles.head, roles.ignored)
+    return Outcome(
+        rpn=_targets(given, boxes, labels, roles.rpn),
+        roi=roi._replace(soft=soft),
+        verdict=torch.where(is_box, judged.verdict, int(Verdict.UNJUDGED)),
+        loss=torch.where(is_box, judged.loss, torch.nan),
+        threshold=torch.where(is_box, judged.threshold, torch.nan),
+        confidence=torch.where(is_box, judged.confidence, torch.nan),
+        num_candidates=torch.where(is_box, judged.num_candidates, 0),
+        labels=labels,
+        matched=torch.where(is_box[..., None], judged.matched, given.boxes),
+        boxes=boxes,
+        is_kept=roles.head,
+        metrics=shares(given, judged.verdict, judged.num_candidates),
+    )
+
+
+def shares(
+    given: Given, verdict: Tensor | None = None, num_candidates: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Count verdicts and matches [B, A] as shares of the annotations to learn from.
+
+    The keys are always the same: relabelled, unsure (DISCARDED) and matched (has a candidate).
+    """
+    number = given.is_box.sum().clamp(min=1)
+
+    def share(mask: Tensor) -> Tensor:
+        return (mask & given.is_box).sum() / number
+
+    none = torch.zeros_like(given.is_box)
+    return {
+        "relabelled": share(none if verdict is None else verdict == int(Verdict.RELABELLED)),
+        "unsure": share(none if verdict is None else verdict == int(Verdict.DISCARDED)),
+        "matched": share(none if num_candidates is None else num_candidates > 0),
+    }
+
+
+def _targets(
+    given: Given, boxes: Tensor, labels: Tensor, is_object: Tensor, is_avoided: Tensor | None = None
+) -> Targets:
+    """Objects, and the regions that teach nothing: ignored annotations and those to be avoided."""
+    is_ignored = given.is_ignored if is_avoided is None else given.is_ignored | is_avoided
+    return Targets(boxes, labels, is_object | is_ignored, is_ignored)

@@ -1,0 +1,55 @@
+"""Detections of a dataset in its own pixels, and their average precision."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detector import Detector
+from boxmend.loader import Loader
+from boxmend.scores import Detections, TrueBoxes, VocScores, average_precision
+
+
+@torch.no_grad()
+def detect(
+    detector: Detector,
+    loader: Loader,
+    batch_size: int,
+    *,
+    precision: torch.dtype = torch.float32,
+    progress: Callable[[int, int], None] | None = None,
+) -> Detections:
+    """Find objects in every image; boxes come in the pixels of the image as annotated."""
+    columns: list[tuple[np.ndarray, ...]] = []
+    done = 0
+    detector.network.eval()
+    for batch in loader.in_order(batch_size):
+        device = batch.images.device.type
+        with torch.autocast(device, precision, enabled=precision != torch.float32):
+            found = detector.detect(batch.images, batch.sizes)
+        boxes = batch.frame.to_image(found.boxes.float()).cpu().numpy()
+        mask = found.is_detection.cpu().numpy()
+        rows = np.broadcast_to(batch.image_rows[:, None], mask.shape)
+        labels, scores = found.labels.cpu().numpy(), found.scores.float().cpu().numpy()
+        columns.append((rows[mask], labels[mask], scores[mask], boxes[mask]))
+        done += len(mask)
+        if progress is not None:
+            progress(done, len(loader.dataset.images))
+    rows, labels, scores, boxes = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Detections(rows, labels.astype(np.int64), scores, boxes)
+
+
+def score(detections: Detections, truth: Dataset, label_names: tuple[str, ...]) -> VocScores:
+    """VOC's AP50 of detections of `label_names`; labels are matched by name."""
+    known = {name: label for label, name in enumerate(label_names)}
+    new = np.array([*(known.get(name, UNKNOWN) for name in truth.label_names), UNKNOWN])
+    labels = new[truth.labels]
+    asked = (labels != UNKNOWN) & (truth.image_rows != UNKNOWN)
+    return average_precision(
+        detections,
+        TrueBoxes(
+            truth.image_rows[asked], labels[asked], truth.boxes[asked], truth.is_ignored[asked]
+        ),
+        num_labels=len(label_names),
+    )

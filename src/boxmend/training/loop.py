@@ -1,0 +1,226 @@
+"""The training loop: features, proposals, refinement, losses, one step of the optimiser.
+
+It never asks which method runs. Every random number follows from the seed and the step, every
+rate from the step, so that a resumed run goes the way the uninterrupted one would have gone.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boxmend.detector import Detector
+from boxmend.errors import BoxmendError
+from boxmend.ledger import Ledger
+from boxmend.loader import Batch, Loader
+from boxmend.methods.protocol import Given, Method, Moment, Outcome
+from boxmend.settings import TrainSettings
+from boxmend.training import checkpoint
+from boxmend.training.optimisation import (
+    average_of,
+    build_optimizer,
+    clipped,
+    decay_at,
+    follow,
+    rate_at,
+)
+from boxmend.training.recording import Listener, Recorder
+
+
+class Interrupted(BoxmendError):
+    """The run was told to stop; it has saved its state and can be resumed."""
+
+
+@dataclass
+class Training:
+    """A run in progress: what changes from step to step."""
+
+    settings: TrainSettings
+    detector: Detector
+    method: Method
+    loader: Loader
+    ledger: Ledger
+    run: Path
+    device: torch.device
+    precision: torch.dtype
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        network = self.detector.network
+        self.num_steps = self.settings.epochs * self.loader.num_batches
+        self.optimizer = build_optimizer(
+            network.parameters(), self.settings.optimisation, self.settings.learning_rate
+        )
+        self.trained = [one for group in self.optimizer.param_groups for one in group["params"]]
+        self.teacher = self.detector
+        if self.settings.optimisation.average:
+            self.teacher = replace_network(self.detector, average_of(network))
+        self.recorder = Recorder(self.loader.dataset, self.ledger)
+        self.generator = torch.Generator(self.device)
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on from here; nothing may be pending in the recorder."""
+        return {
+            "step": self.step,
+            "network": self.detector.network.state_dict(),
+            "average": self.teacher.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "method": self.method.state_dict(),
+            "ledger": _with_tensors(self.ledger.state()),
+        }
+
+    def take_up(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave; the ledger has been resumed by the caller."""
+        self.step = state["step"]
+        self.detector.network.load_state_dict(state["network"])
+        self.teacher.network.load_state_dict(state["average"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.method.load_state_dict(state["method"])
+
+    def moment(self) -> Moment:
+        """Where training stands."""
+        return Moment(
+            epoch=self.step // self.loader.num_batches,
+            step=self.step,
+            num_steps=self.num_steps,
+            is_warm_up=self.step < self.settings.warm_up * self.num_steps,
+        )
+
+    def train_on(self, batch: Batch) -> None:
+        """One step: refine the annotations of a batch, and learn from them."""
+        moment = self.moment()
+        settings = self.settings.optimisation
+        self.generator.manual_seed((self.settings.seed << 32) + moment.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate_at(
+                moment.step, self.num_steps, self.settings.learning_rate, settings
+            )
+        self.detector.network.train()
+        enabled = self.precision != torch.float32
+        with torch.autocast(self.device.type, self.precision, enabled=enabled):
+            outcome, losses = self._losses(batch, moment)
+        total = sum(losses.values(), torch.zeros((), device=self.device))
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        norm = clipped(self.trained, settings.max_norm)
+        self.optimizer.step()
+        if self.teacher is not self.detector:
+            decay = decay_at(moment.step, settings.average)
+            follow(self.teacher.network, self.detector.network, decay)
+        figures = {name: value.detach() for name, value in losses.items()}
+        self.recorder.add(batch, outcome, moment, {"loss": total.detach(), **figures, "norm": norm})
+        self.step += 1
+
+    def _losses(self, batch: Batch, moment: Moment) -> tuple[Outcome, dict[str, Tensor]]:
+        detector = self.detector
+        features = detector.features(batch.images, batch.sizes)
+        raw = detector.rpn(features)
+        proposals = detector.proposals(raw, batch.sizes)
+        fixed = features._replace(maps={k: v.detach() for k, v in features.maps.items()})
+        given = Given(
+            batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
+        )
+        with torch.no_grad():
+            outcome = self.method.refine(
+                given,
+                proposals,
+                lambda boxes: self.teacher.score(fixed, boxes, batch.sizes),
+                moment,
+            )
+        rpn = detector.rpn_losses(raw, outcome.rpn, self._keys(raw.objectness.shape))
+        num_candidates = proposals.boxes.shape[1] + outcome.roi.boxes.shape[1]
+        keys = self._keys(torch.Size((len(batch.images), num_candidates)))
+        rois = detector.sample_rois(proposals, outcome.roi, keys)
+        output = detector.roi_outputs(features, rois.boxes)
+        wanted = self.method.class_targets(output.logits.detach(), rois, outcome.roi)
+        roi = detector.losses_of_rois(output, rois, outcome.roi, wanted)
+        return outcome, {
+            "rpn_objectness": rpn.objectness,
+            "rpn_boxes": rpn.boxes,
+            "roi_classes": roi.classification,
+            "roi_boxes": roi.boxes,
+        }
+
+    def _keys(self, shape: torch.Size) -> Tensor:
+        return torch.rand(shape, generator=self.generator, device=self.device)
+
+
+def replace_network(detector: Detector, network: Any) -> Detector:
+    """The same detector with other weights."""
+    return Detector(detector.name, network, detector.num_labels, detector.numbers)
+
+
+def train(training: Training, log: Listener) -> None:
+    """Run a training to its end, from wherever it stands."""
+    settings = training.settings
+    saved = training.step
+    started, first = time.monotonic(), training.step
+    with _stop_requests() as stop:
+        while training.step < training.num_steps:
+            epoch, batch_number = divmod(training.step, training.loader.num_batches)
+            for batch in training.loader.epoch(epoch, batch_number):
+                training.train_on(batch)
+                if training.step % settings.log_every == 0:
+                    log(_figures(training, started, first))
+                if training.step - saved >= settings.checkpoint_every or stop.is_set():
+                    saved = _save(training, log, started, first)
+                if stop.is_set():
+                    raise Interrupted(f"stopped at step {training.step}; go on with --resume")
+            log(_figures(training, started, first) | {"epoch_ends": epoch})
+            log(dict(training.method.end_epoch(epoch)) | {"step": training.step, "epoch": epoch})
+            saved = _save(training, log, started, first)
+    training.ledger.flush()
+
+
+def _figures(training: Training, started: float, first: int) -> dict[str, Any]:
+    """The means of the figures since the last call, with where and how fast the training is."""
+    figures = training.recorder.flush()
+    passed = time.monotonic() - started
+    rate = (training.step - first) / max(passed, 1e-9)
+    return {
+        "step": training.step,
+        "epoch": (training.step - 1) // training.loader.num_batches,
+        **figures,
+        "images_per_second": rate * training.settings.batch_size,
+        "seconds_left": (training.num_steps - training.step) / max(rate, 1e-9),
+    }
+
+
+def _save(training: Training, log: Listener, started: float, first: int) -> int:
+    if training.recorder.pending:
+        log(_figures(training, started, first))
+    checkpoint.save(training.run, training.state())
+    return training.step
+
+
+def _with_tensors(state: Any) -> dict[str, Any]:
+    """A ledger's state with its array as a tensor, which a checkpoint can hold."""
+    return {
+        key: torch.from_numpy(value.copy()) if hasattr(value, "dtype") else value
+        for key, value in state.items()
+    }
+
+
+@contextmanager
+def _stop_requests() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set, so that a step is finished and saved before leaving."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    previous = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

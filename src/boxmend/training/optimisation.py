@@ -1,0 +1,57 @@
+"""How the weights move: the optimiser, its rate at every step, and the average of the weights."""
+
+import copy
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from boxmend.settings import Optimisation
+
+
+def build_optimizer(
+    parameters: Iterable[nn.Parameter], settings: Optimisation, lr: float
+) -> torch.optim.Optimizer:
+    """The optimiser of the parameters that are trained."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(trained, lr=lr, weight_decay=settings.weight_decay)
+    return torch.optim.SGD(
+        trained, lr=lr, momentum=settings.momentum, weight_decay=settings.weight_decay, foreach=True
+    )
+
+
+def rate_at(step: int, num_steps: int, lr: float, settings: Optimisation) -> float:
+    """The learning rate of a step: it depends on the step alone, so a resumed run has the same."""
+    warm = min(settings.warm_up_steps, num_steps // 10)
+    if step < warm:
+        return lr * (0.001 + 0.999 * step / warm)
+    if settings.schedule == "cosine":
+        return lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(num_steps - warm, 1)))
+    return lr * (0.1 if step >= settings.drop_at * num_steps else 1.0)
+
+
+def average_of(network: nn.Module) -> nn.Module:
+    """A copy of a network that follows it by `follow`."""
+    average = copy.deepcopy(network)
+    return average.requires_grad_(False)
+
+
+@torch.no_grad()
+def follow(average: nn.Module, network: nn.Module, decay: float) -> None:
+    """Move the average towards the network: average = decay * average + (1 - decay) * network."""
+    targets = [value for value in average.state_dict().values() if value.is_floating_point()]
+    sources = [value for value in network.state_dict().values() if value.is_floating_point()]
+    torch._foreach_lerp_(targets, sources, 1 - decay)
+
+
+def decay_at(step: int, decay: float) -> float:
+    """A decay that starts low, so that the first, random weights are forgotten quickly."""
+    return min(decay, (1 + step) / (10 + step))
+
+
+def clipped(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale gradients to at most `max_norm`; returns the norm they had."""
+    limit = max_norm or math.inf
+    return nn.utils.clip_grad_norm_(parameters, limit, foreach=True)

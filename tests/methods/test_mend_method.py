@@ -1,0 +1,291 @@
+"""The changed method against numbers worked out by hand; C = 3, T has 0.7 and 0.15."""
+
+import math
+
+import pytest
+import torch
+from method_batches import (
+    LATER,
+    NAN,
+    NOTHING,
+    WARM_UP,
+    TableScorer,
+    one_image,
+    proposals_of,
+    rois_of,
+    table,
+)
+
+from boxmend.errors import UsageError
+from boxmend.ledger import Verdict
+from boxmend.methods import Mend, MendSettings
+from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
+
+BOX = [10.0, 10, 30, 30]
+OTHER = [50.0, 50, 80, 80]
+LABELS_ONLY = MendSettings(box_rate=0.0)
+# background, then the classes      over the foreground p
+FIRST = [0.5, 0.3, 0.1, 0.1]  #     .6 .2 .2
+SECOND = [0.2, 0.64, 0.08, 0.08]  # .8 .1 .1
+TORN = [0.0, 0.45, 0.1, 0.45]  #    .45 .1 .45
+LATER_ON = [0.0, 0.2, 0.6, 0.2]  #  .2 .6 .2
+
+
+def labels_of(settings: MendSettings = LABELS_ONLY) -> Mend:
+    return Mend(4, 3, settings)
+
+
+def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
+    # y = 0: .6 * .7 = .42,  .2 * .15 = .03,  .2 * .15 = .03   -> .875  .0625  .0625   kept
+    # y = 1: .8 * .15 = .12, .1 * .7 = .07,   .1 * .15 = .015  -> over .205: class 0   relabelled
+    # y = 1: .45 * .15 = .0675, .07, .0675                     -> over .205            unsure
+    given = one_image([BOX, OTHER, BOX], [0, 1, 1])
+    outcome = labels_of().refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    expected = torch.tensor(
+        [
+            [0, 0.875, 0.0625, 0.0625],
+            [0, 0.12 / 0.205, 0.07 / 0.205, 0.015 / 0.205],
+            [0, 0.0675 / 0.205, 0.07 / 0.205, 0.0675 / 0.205],
+        ]
+    )
+    assert outcome.roi.soft is not None
+    torch.testing.assert_close(outcome.roi.soft, expected[None])
+    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED]]
+    assert outcome.labels.tolist() == [[0, 0, 1]]
+    torch.testing.assert_close(outcome.confidence, expected[None].amax(-1))
+    assert outcome.is_kept.all()
+    assert outcome.roi.is_real.all()
+    assert outcome.rpn.is_real.all()
+    assert outcome.rpn.soft is None
+    shares = {name: round(float(value), 4) for name, value in outcome.metrics.items()}
+    assert shares == {"relabelled": 0.3333, "unsure": 0.3333, "matched": 0.0}
+
+
+def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None:
+    # second visit: p = (.8 + .2) / 2, (.1 + .6) / 2, (.1 + .2) / 2 = .5 .35 .15
+    # y = 1: .5 * .15 = .075, .35 * .7 = .245, .15 * .15 = .0225, together .3425
+    # q(1) = .5 where p(1) * .7 = .075 + .0225
+    method, given = labels_of(), one_image([OTHER], [1], rows=[2])
+    scorer = TableScorer(table([SECOND]), table([LATER_ON]))
+    method.refine(given, NOTHING, scorer, LATER)
+    outcome = method.refine(given, NOTHING, scorer, LATER)
+    q = torch.tensor([[[0, 0.075, 0.245, 0.0225]]]) / 0.3425
+    torch.testing.assert_close(outcome.roi.soft, q)
+    assert outcome.verdict.tolist() == [[Verdict.KEPT]]
+    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.35)]]))
+    torch.testing.assert_close(outcome.threshold, torch.tensor([[-math.log(0.0975 / 0.7)]]))
+    state = method.state_dict()
+    torch.testing.assert_close(state["memory"][2], torch.tensor([0.5, 0.35, 0.15]))
+    assert state["visits"].tolist() == [0, 0, 2, 0, 0]
+    assert state["labels"].tolist() == [0, 0, 1, 0, 0]
+
+
+def test_a_new_visit_may_outweigh_the_memory() -> None:
+    method, given = labels_of(MendSettings(box_rate=0.0, least_new=1.0)), one_image([BOX], [1])
+    scorer = TableScorer(table([SECOND]), table([LATER_ON]))
+    method.refine(given, NOTHING, scorer, LATER)
+    outcome = method.refine(given, NOTHING, scorer, LATER)
+    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.6)]]))
+
+
+def test_the_threshold_is_where_the_posterior_is_even() -> None:
+    # tau = 2, y = 1: q(1) = .5 where p(1)^2 * .7 = (.8^2 + .1^2) * .15 = .0975
+    method = labels_of()
+    method.load_state_dict({**method.state_dict(), "tau": torch.tensor(2.0)})
+    outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SECOND])), LATER)
+    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.1)]]))
+    even = torch.tensor([[-math.log(math.sqrt(0.0975 / 0.7))]])
+    torch.testing.assert_close(outcome.threshold, even)
+
+
+def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
+    generator = torch.Generator().manual_seed(0)
+    chances = torch.rand(64, 4, generator=generator) ** 3
+    chances = chances / chances.sum(-1, keepdim=True)
+    given = one_image([BOX] * 64, torch.randint(3, (64,), generator=generator).tolist())
+    method = Mend(64, 3, LABELS_ONLY)
+    state = method.state_dict()
+    method.load_state_dict({**state, "tau": torch.tensor(0.7)})
+    outcome = method.refine(given, NOTHING, TableScorer(table(chances.tolist())), LATER)
+    is_flagged = outcome.verdict != int(Verdict.KEPT)
+    assert is_flagged.any()
+    assert not is_flagged.all()
+    assert torch.equal(outcome.loss > outcome.threshold, is_flagged)
+
+
+def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
+    method = labels_of(MendSettings(box_rate=0.0, soft_labels=False))
+    given = one_image([BOX, OTHER, BOX], [0, 1, 1])
+    outcome = method.refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    assert outcome.roi.soft is None
+    assert outcome.roi.is_real.tolist() == [[True, True, False]]
+    assert outcome.roi.is_ignored.tolist() == [[False, False, True]]
+    assert outcome.rpn.is_real.tolist() == [[True, True, True]]
+    assert outcome.is_kept.tolist() == [[True, True, False]]
+
+
+def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> None:
+    method = Mend(4, 3, MendSettings(box_rate=0.2))
+    given = one_image([BOX, OTHER], [0, 1])
+    scorer = TableScorer(table([FIRST, SECOND] + [FIRST] * 100))
+    outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, WARM_UP)
+    assert torch.equal(scorer.asked[0][:, :2], given.boxes)
+    for boxes in (outcome.boxes, outcome.matched, outcome.rpn.boxes, outcome.roi.boxes):
+        assert torch.equal(boxes, given.boxes)
+    for labels in (outcome.labels, outcome.rpn.labels, outcome.roi.labels):
+        assert torch.equal(labels, given.labels)
+    assert outcome.roi.soft is None
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED] * 2]
+    assert outcome.num_candidates.tolist() == [[1, 0]]
+    torch.testing.assert_close(outcome.loss, -torch.tensor([[0.6, 0.1]]).log())
+    assert outcome.is_kept.all()
+    memory = torch.tensor([[0.6, 0.2, 0.2], [0.8, 0.1, 0.1]])
+    torch.testing.assert_close(method.state_dict()["memory"][:2], memory)
+
+
+def test_targets_of_warm_up_are_the_posterior_of_the_current_prediction() -> None:
+    method = labels_of()
+    method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
+    # y = 1, s = .2 .64 .08 .08: s T = .096 .056 .012, together .164; no object: background
+    logits = torch.tensor([[SECOND, SECOND, [NAN] * 4]]).log()
+    rois = rois_of([1, 0, 0], [True, False, False])
+    targets = method.class_targets(logits, rois, roi=None)  # type: ignore[arg-type]  # not read
+    expected = torch.tensor(
+        [[[0, 0.096 / 0.164, 0.056 / 0.164, 0.012 / 0.164], [1, 0, 0, 0], [1, 0, 0, 0]]]
+    )
+    torch.testing.assert_close(targets, expected)
+
+
+def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() -> None:
+    method = labels_of()
+    method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
+    logits = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    rois = rois_of([0, 1, 2, 2, 0, 0], [True] * 4 + [False] * 2)
+    targets = method.class_targets(logits.detach(), rois, roi=None)  # type: ignore[arg-type]
+    assert targets is not None
+    soft_cross_entropy(logits[0], targets[0]).sum().backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    found = logits.grad.clone()
+    logits.grad = None
+    columns = torch.where(rois.is_positive, rois.labels + 1, 0)[0]
+    forward = forward_corrected_loss(logits[0], columns, method.state_dict()["transition"])
+    forward.sum().backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(found, logits.grad)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_warm_up"),
+    [
+        (LABELS_ONLY, False),
+        (MendSettings(box_rate=0.0, forward_warm_up=False), True),
+        (MendSettings(label_rate=0.0), True),
+    ],
+)
+def test_other_moments_have_no_targets_of_their_own(
+    settings: MendSettings, is_warm_up: bool
+) -> None:
+    method = labels_of(settings)
+    scorer = TableScorer(table([FIRST] * 101))
+    method.refine(one_image([BOX], [0]), NOTHING, scorer, WARM_UP if is_warm_up else LATER)
+    logits, rois = torch.zeros(1, 1, 4), rois_of([0], [True])
+    assert method.class_targets(logits, rois, roi=None) is None  # type: ignore[arg-type]
+
+
+def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
+    # b* = .2 * p* + .8 * b; the proposal lies 2 px to the right: D = 2 / 40, fit .95.
+    # voter               IoU with b     score   weight
+    # (14, 10, 34, 30)    16 / 24        .8      .8 * sqrt(2 / 3)
+    # (12, 10, 32, 30)    18 / 22        .4      .4 * sqrt(9 / 11)   b*'s own; IoU of both 18 / 22
+    settings = MendSettings(label_rate=0.0, box_rate=0.2, num_proposals=2)
+    own, far = [0.5, 0.1, 0.4, 0.0], [0.1, 0.0, 0.8, 0.1]
+    scorer = TableScorer(
+        table([own, far, far], [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]])
+    )
+    method = labels_of(settings)
+    given = one_image([BOX], [1])
+    outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, LATER)
+    torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
+    first, second = 0.8 * math.sqrt(2 / 3), 0.4 * math.sqrt(9 / 11)
+    mean = (14 * first + 12 * second) / (first + second)
+    x = 0.5 * 10 + 0.5 * mean  # keep is .5 at a box noise of .2
+    expected = torch.tensor([[[x, 10, x + 20, 30]]])
+    torch.testing.assert_close(outcome.boxes, expected)
+    assert torch.equal(outcome.roi.boxes, outcome.boxes)
+    assert torch.equal(outcome.rpn.boxes, outcome.boxes)
+    asked = torch.tensor([[[10.4, 10, 30.4, 30], [12, 10, 32, 30], [0, 0, 1, 1]]])
+    torch.testing.assert_close(scorer.asked[0], asked)
+    assert outcome.roi.soft is None  # labels are left alone
+    assert outcome.labels.tolist() == [[1]]
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+
+
+def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
+    # relabelled from 1 to 0; only class 0 regresses, to (14, ..), and so half of b moves by 4
+    scores = table([SECOND, SECOND], [BOX] * 2)
+    regressed = scores.boxes.clone()
+    regressed[:, :, 0] = torch.tensor([14.0, 10, 34, 30])
+    method = labels_of(MendSettings(box_rate=0.2, num_proposals=1))
+    scorer = TableScorer(scores._replace(boxes=regressed))
+    given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
+    outcome = method.refine(given, proposals, scorer, LATER)
+    assert outcome.verdict.tolist() == [[Verdict.RELABELLED]]
+    torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.0, 10, 32, 30]]]))
+
+
+def test_the_published_average_may_replace_the_vote() -> None:
+    # b* = (10.4, ..), the one candidate regressed to (14, ..): their mean
+    settings = MendSettings(label_rate=0.0, box_rate=0.2, num_proposals=2, boxes="average")
+    chances = [0.5, 0.1, 0.4, 0.0]
+    regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]]
+    outcome = labels_of(settings).refine(
+        one_image([BOX], [1]),
+        proposals_of([[12.0, 10, 32, 30]], [0.9]),
+        TableScorer(table([chances] * 3, regressed)),
+        LATER,
+    )
+    torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.2, 10, 32.2, 30]]]))
+
+
+def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
+    method = Mend(4, 3, MendSettings(num_proposals=1))
+    given = one_image([[10.0, 10, 130, 30.5]], [1])  # not even clipped to the image
+    scorer = TableScorer(table([FIRST, FIRST], [[12.0, 10, 122, 30]] * 2))
+    outcome = method.refine(given, proposals_of([[12.0, 10, 132, 30]], [0.9]), scorer, LATER)
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert torch.equal(outcome.matched, given.boxes)
+
+
+def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
+    method = labels_of(MendSettings(label_rate=0.0, box_rate=0.0))
+    given = one_image([BOX], [2])
+    outcome = method.refine(given, NOTHING, TableScorer(), LATER)
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert outcome.labels.tolist() == [[2]]
+    assert outcome.roi.soft is None
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+
+
+def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
+    figures = Mend(4, 3, MendSettings()).end_epoch(0)
+    assert figures == {"label_rate": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0}
+
+
+def test_a_state_of_another_dataset_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"memory of the state has shape \[5, 3\].*\[9, 3\]"):
+        Mend(8, 3, MendSettings()).load_state_dict(labels_of().state_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"keep": 1.5}, "keep is 1.5; expected a share from 0 to 1"),
+        ({"label_rate": NAN}, "label_rate is nan"),
+        ({"boxes": "median"}, "boxes is 'median'; expected 'vote' or 'average'"),
+        ({"discarded": "lost"}, "discarded is 'lost'"),
+        ({"gamma": -1.0}, "gamma is -1.0"),
+        ({"num_proposals": 0}, "num_proposals is 0; expected 1 or more"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        MendSettings(**settings)  # type: ignore[arg-type]  # that is the test

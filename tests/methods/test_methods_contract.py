@@ -1,0 +1,231 @@
+"""What every method promises, for all that `METHODS` names, on random batches."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from method_batches import LATER, NUM_LABELS, WARM_UP, WaveScorer, padded, random_batch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from boxmend import methods
+from boxmend.detector import Scores
+from boxmend.errors import UsageError
+from boxmend.ledger import Verdict
+from boxmend.methods import METHODS, MendSettings, Method, Outcome, PublishedSettings, Rates, build
+
+RATES = Rates(label=0.4, box=0.4)
+WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
+ROWS = 15  # annotations in a random batch
+
+
+@pytest.fixture(autouse=True)
+def single_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=sorted(METHODS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def made(name: str) -> Method:
+    """A method past its first steps, so that it has something to judge by."""
+    method = build(name, ROWS, NUM_LABELS, RATES)
+    for seed in range(12):  # the queue then has its 76 losses
+        method.refine(*random_batch(seed), WaveScorer(), LATER)
+    return method
+
+
+def tensors(outcome: Outcome) -> dict[str, Tensor]:
+    found = {key: value for key, value in outcome._asdict().items() if isinstance(value, Tensor)}
+    for stage in ("rpn", "roi"):
+        parts = getattr(outcome, stage)._asdict().items()
+        found |= {f"{stage}.{key}": value for key, value in parts if value is not None}
+    return found
+
+
+def assert_same(first: Outcome, second: Outcome, count: int) -> None:
+    """Equal in the first `count` annotations."""
+    parts, others = tensors(first), tensors(second)
+    assert parts.keys() == others.keys()
+    for key, value in parts.items():
+        torch.testing.assert_close(value[:, :count], others[key][:, :count], equal_nan=True)
+
+
+def test_targets_are_finite_and_boxes_lie_in_the_image(name: str) -> None:
+    outcome = made(name).refine(*random_batch(9), WaveScorer(), LATER)
+    for targets in (outcome.rpn, outcome.roi):
+        assert targets.boxes.isfinite().all()
+        assert (targets.boxes >= 0).all()
+        assert (targets.boxes <= 101).all()
+        assert ((targets.labels >= 0) & (targets.labels < NUM_LABELS)).all()
+        assert targets.soft is None or targets.soft.isfinite().all()
+    assert all(value.isfinite() and value.dim() == 0 for value in outcome.metrics.values())
+
+
+def test_padding_is_inert(name: str) -> None:
+    given, proposals = random_batch(9)
+    one, other = made(name), made(name)
+    outcome = one.refine(given, proposals, WaveScorer(), LATER)
+    wider = other.refine(padded(given, by=3), proposals, WaveScorer(), LATER)
+    assert_same(outcome, wider, given.boxes.shape[1])
+    assert not wider.rpn.is_box[:, -3:].any()
+    assert not wider.roi.is_box[:, -3:].any()
+    for key, value in one.state_dict().items():
+        torch.testing.assert_close(value, other.state_dict()[key])
+
+
+def test_ignored_annotations_pass_through_untouched(name: str) -> None:
+    given, proposals = random_batch(9)
+    outcome = made(name).refine(given, proposals, WaveScorer(), LATER)
+    for targets in (outcome.rpn, outcome.roi):
+        assert (targets.is_box & targets.is_ignored)[given.is_ignored].all()
+        assert torch.equal(targets.boxes[given.is_ignored], given.boxes[given.is_ignored])
+        assert torch.equal(targets.labels[given.is_ignored], given.labels[given.is_ignored])
+    assert (outcome.verdict[given.is_ignored] == int(Verdict.UNJUDGED)).all()
+    assert not outcome.is_kept[given.is_ignored].any()
+
+
+def test_an_ignored_annotation_leaves_no_trace_in_the_state(name: str) -> None:
+    given, proposals = random_batch(9)
+    without = given._replace(is_ignored=torch.zeros_like(given.is_ignored))
+    one, other = made(name), made(name)
+    one.refine(given, proposals, WaveScorer(), LATER)
+    other.refine(without, proposals, WaveScorer(), LATER)
+    for key, value in one.state_dict().items():
+        torch.testing.assert_close(value, other.state_dict()[key])
+
+
+def test_what_is_marked_as_both_is_ignored(name: str) -> None:
+    given, proposals = random_batch(9)
+    both = given._replace(is_box=given.is_box | given.is_ignored)
+    outcome = made(name).refine(given, proposals, WaveScorer(), LATER)
+    same = made(name).refine(both, proposals, WaveScorer(), LATER)
+    assert_same(outcome, same, ROWS)
+
+
+def test_warm_up_leaves_the_annotations_as_they_are(name: str) -> None:
+    given, proposals = random_batch(9)
+    outcome = made(name).refine(given, proposals, WaveScorer(), WARM_UP)
+    is_real = given.is_box | given.is_ignored
+    for boxes in (outcome.boxes, outcome.matched, outcome.rpn.boxes, outcome.roi.boxes):
+        assert torch.equal(boxes[is_real], given.boxes[is_real])
+    for labels in (outcome.labels, outcome.rpn.labels, outcome.roi.labels):
+        assert torch.equal(labels[is_real], given.labels[is_real])
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert torch.equal(outcome.is_kept, given.is_box)
+    assert torch.equal(outcome.rpn.is_real, given.is_box)
+    assert torch.equal(outcome.roi.is_real, given.is_box)
+
+
+def test_nothing_changes_its_arguments(name: str) -> None:
+    given, proposals = random_batch(9)
+    before = [part.clone() for part in (*given, *proposals)]
+    made(name).refine(given, proposals, WaveScorer(), LATER)
+    for old, new in zip(before, (*given, *proposals), strict=True):
+        torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_state_is_taken_up_where_it_was_left(name: str) -> None:
+    first, second = made(name), build(name, ROWS, NUM_LABELS, RATES)
+    first.end_epoch(1)
+    second.load_state_dict(first.state_dict())
+    for seed in (20, 21):
+        batch = random_batch(seed)
+        one = first.refine(*batch, WaveScorer(), LATER)
+        other = second.refine(*batch, WaveScorer(), LATER)
+        assert_same(one, other, ROWS)
+    assert first.end_epoch(2) == second.end_epoch(2)
+
+
+def test_a_state_is_a_snapshot(name: str) -> None:
+    method = made(name)
+    state = method.state_dict()
+    kept = {key: torch.as_tensor(value).clone() for key, value in state.items()}
+    method.refine(*random_batch(9), WaveScorer(), LATER)
+    method.end_epoch(1)
+    for key, value in kept.items():
+        torch.testing.assert_close(value, torch.as_tensor(state[key]))
+
+
+@pytest.mark.parametrize("annotations", [1, 2])
+@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
+def test_few_annotations_and_none_at_all_go_through(
+    name: str, annotations: int, moment: methods.Moment
+) -> None:
+    given, proposals = random_batch(3, annotations=annotations)
+    none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
+    for batch in (given, none):
+        outcome = made(name).refine(batch, proposals, WaveScorer(), moment)
+        assert outcome.boxes.shape == (3, annotations, 4)
+        assert outcome.rpn.boxes.isfinite().all()
+        assert all(value.isfinite() for value in outcome.metrics.values())
+
+
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes what would wait for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(str(func.overloadpacket))
+        masks = args[1] if "index" in str(func) and len(args) > 1 else ()
+        if isinstance(masks, list | tuple):
+            assert not any(isinstance(m, Tensor) and m.dtype == torch.bool for m in masks)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
+def test_nothing_waits_for_the_device(name: str, moment: methods.Moment) -> None:
+    method, batch = made(name), random_batch(9)
+    scores = WaveScorer()(torch.zeros(3, 500, 4))
+
+    def scorer(boxes: Tensor, /) -> Scores:
+        return Scores(*(part[:, : boxes.shape[1]] for part in scores))
+
+    with Watch() as watch:
+        method.refine(*batch, scorer, moment)
+    assert watch.seen
+    assert watch.seen.isdisjoint(WAITS)
+
+
+def test_every_name_builds_and_an_unknown_one_lists_them() -> None:
+    assert sorted(METHODS) == [
+        *("baseline", "br", "cinj", "cm", "lr", "mend", "mend-paper", "pseudo")
+    ]
+    with pytest.raises(UsageError, match=r"unknown method 'mends'; known: baseline, br, .*pseudo"):
+        build("mends", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"), [("mend", PublishedSettings()), ("lr", MendSettings())]
+)
+def test_settings_of_the_other_kind_are_refused(name: str, settings: methods.Settings) -> None:
+    with pytest.raises(UsageError, match=f"{name} takes .*Settings, got .*Settings"):
+        build(name, 1, 1, settings=settings)
+
+
+def test_known_rates_go_before_those_of_the_settings() -> None:
+    method = build("mend", 1, 3, Rates(box=0.0), MendSettings(label_rate=0.2, box_rate=0.4))
+    assert isinstance(method, methods.Mend)
+    assert (method.settings.label_rate, method.settings.box_rate) == (0.2, 0.0)
+
+
+def test_one_class_goes_through(name: str) -> None:
+    method = build(name, ROWS, 1)
+    given, proposals = random_batch(1)
+    given = given._replace(labels=torch.zeros_like(given.labels))
+    outcome = method.refine(given, proposals, WaveScorer(num_labels=1), LATER)
+    method.end_epoch(0)
+    assert not outcome.roi.labels.any()
+
+
+def test_all_public_names_are_there() -> None:
+    assert all(getattr(methods, public) is not None for public in methods.__all__)

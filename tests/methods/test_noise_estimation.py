@@ -1,0 +1,151 @@
+"""Estimates at the end of a pass: rates found again, known ones held fixed, boxes switched off."""
+
+import math
+
+import pytest
+import torch
+from method_batches import LATER, WARM_UP
+from torch import Tensor
+
+from boxmend.detector import Proposals, Scores
+from boxmend.methods import Given, Mend, MendSettings
+from boxmend.methods.estimation import (
+    estimated_labels,
+    keep_at_rate,
+    labels_at_rate,
+    visited,
+)
+
+
+def noisy_evidence(rate: float, count: int = 3000, tau: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Evidence p [n, 4] such that p^tau are the true chances, and labels wrong at the rate."""
+    generator = torch.Generator().manual_seed(0)
+    chances = (4 * torch.randn(count, 4, generator=generator)).softmax(-1)
+    truth = torch.multinomial(chances, 1, generator=generator)[:, 0]
+    is_wrong = torch.rand(count, generator=generator) < rate
+    moves = torch.randint(1, 4, (count,), generator=generator)
+    labels = torch.where(is_wrong, (truth + moves) % 4, truth)
+    return (chances.log() / tau).softmax(-1), labels
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_the_rate_is_found_again(full: bool) -> None:
+    model = estimated_labels(*noisy_evidence(0.4), previous=0.3, full=full)
+    assert model.rate == pytest.approx(0.4, abs=0.04)
+    assert not model.is_full
+
+
+@pytest.mark.parametrize("tau", [0.5, 1.0, 2.0])
+def test_a_known_rate_leaves_only_tau_to_be_fitted(tau: float) -> None:
+    model = labels_at_rate(*noisy_evidence(0.4, tau=tau), rate=0.4)
+    assert model.rate == 0.4
+    assert model.tau == pytest.approx(tau, rel=0.15)
+    assert model.transition.diagonal().tolist() == pytest.approx([0.6] * 4)
+
+
+def test_of_evidence_that_says_nothing_tau_stays_one() -> None:
+    model = labels_at_rate(torch.full((5, 4), 0.25), torch.tensor([0, 1, 2, 3, 0]), rate=0.4)
+    assert model.tau == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "keep"), [(0.0, 1.0), (0.1, 0.75), (0.2, 0.5), (0.3, 0.4375), (0.4, 0.375), (1, 0.375)]
+)
+def test_the_share_of_the_raw_box_falls_with_the_known_noise(rate: float, keep: float) -> None:
+    assert keep_at_rate(rate) == pytest.approx(keep)
+
+
+def test_only_visited_annotations_count_and_never_the_row_of_the_padding() -> None:
+    memory, visits = torch.eye(4), torch.tensor([1, 0, 2, 5])
+    evidence, labels = visited(memory, visits, torch.tensor([3, 2, 1, 0]))
+    assert torch.equal(evidence, torch.eye(4)[[0, 2]])
+    assert labels.tolist() == [3, 1]
+
+
+class Fixed:
+    """Always the same scores."""
+
+    def __init__(self, scores: Scores):
+        self.scores = scores
+
+    def __call__(self, boxes: Tensor, /) -> Scores:
+        return self.scores
+
+
+def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Given:
+    """600 images with one object each; proposals regress to the truth up to an error."""
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.tensor([300.0, 200, 500, 600]).expand(600, 1, 4)
+    sides = torch.tensor([200.0, 400, 200, 400])
+    raw = truth + noise * sides * (2 * torch.rand(600, 1, 4, generator=generator) - 1)
+    seen = truth + error * sides * torch.randn(600, 1, 4, generator=generator)
+    given = Given(
+        boxes=raw,
+        labels=torch.ones(600, 1, dtype=torch.int64),
+        is_box=torch.ones(600, 1, dtype=torch.bool),
+        is_ignored=torch.zeros(600, 1, dtype=torch.bool),
+        rows=torch.arange(600)[:, None],
+        sizes=torch.full((600, 2), 1000.0),
+    )
+    chances = torch.tensor([0.9 - sure, 0.05, sure, 0.05]).expand(600, 2, 4)
+    regressed = torch.cat([raw, seen], dim=1)[:, :, None].expand(600, 2, 3, 4)  # own, proposal's
+    proposals = Proposals(
+        truth, torch.ones(600, 1), torch.ones(600, 1).bool(), torch.zeros(600).bool()
+    )
+    scorer = Fixed(Scores(chances.log(), chances, regressed))
+    method.refine(given, proposals, scorer, WARM_UP)
+    return given
+
+
+def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
+    method = Mend(600, 3, MendSettings(num_proposals=1))
+    one_pass(method, noise=0.4, error=0.04)
+    figures = method.end_epoch(0)
+    assert figures["box_noise"] == pytest.approx(0.4, abs=0.06)
+    assert figures["keep"] == pytest.approx(0.4)  # the least
+    state = method.state_dict()
+    assert float(state["alpha"]) == pytest.approx(min(figures["box_noise"], 0.4))
+    assert not state["residuals"].any()  # the next pass starts anew
+
+
+def test_votes_that_saw_next_to_nothing_are_not_measured() -> None:
+    method = Mend(600, 3, MendSettings(num_proposals=1))
+    one_pass(method, noise=0.4, error=0.04, sure=0.09)
+    assert not method.state_dict()["residuals"].any()
+
+
+def test_on_clean_boxes_repair_switches_itself_off() -> None:
+    method = Mend(600, 3, MendSettings(num_proposals=1))
+    given = one_pass(method, noise=0.0, error=0.05)
+    figures = method.end_epoch(0)
+    assert figures["box_noise"] == pytest.approx(0, abs=0.02)
+    assert figures["keep"] == 1
+    assert float(method.state_dict()["alpha"]) == 0
+    proposals = Proposals(
+        given.boxes + 9, torch.ones(600, 1), given.is_box, torch.zeros(600).bool()
+    )
+    chances = torch.full((600, 2, 4), 0.25)
+    boxes = torch.cat([given.boxes, given.boxes + 9], dim=1)[:, :, None].expand(600, 2, 3, 4)
+    outcome = method.refine(given, proposals, Fixed(Scores(chances.log(), chances, boxes)), LATER)
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert torch.equal(outcome.matched, given.boxes)
+
+
+def test_the_label_rate_is_estimated_from_the_memory() -> None:
+    evidence, labels = noisy_evidence(0.4)
+    for known, rate in ((None, 0.4), (0.25, 0.25)):
+        method = Mend(len(labels), 4, MendSettings(label_rate=known, box_rate=0.0))
+        state = method.state_dict()
+        state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
+        method.load_state_dict(state)
+        figures = method.end_epoch(0)
+        assert figures["label_rate"] == pytest.approx(rate, abs=0.04)
+        assert math.isclose(figures["tau"], float(method.state_dict()["tau"]))
+        diagonal = method.state_dict()["transition"].diagonal()
+        torch.testing.assert_close(diagonal, torch.full((4,), 1 - figures["label_rate"]))
+
+
+def test_a_known_rate_of_zero_is_not_touched_by_the_evidence() -> None:
+    method = Mend(1, 4, MendSettings(label_rate=0.0))
+    figures = method.end_epoch(0)
+    assert (figures["label_rate"], figures["tau"]) == (0.0, 1.0)

@@ -1,0 +1,167 @@
+"""The published method behind the contract of methods: rates, warm-up, the queue, roles."""
+
+import math
+
+import pytest
+import torch
+from method_batches import LATER, NOTHING, WARM_UP, TableScorer, one_image, proposals_of, table
+
+from boxmend.errors import UsageError
+from boxmend.ledger import Verdict
+from boxmend.methods import Moment, Published, PublishedSettings
+from boxmend.refinement import VARIANTS, Steps
+
+BOX = [10.0, 10, 30, 30]
+OTHER = [50.0, 50, 80, 80]
+SURE = [0.1, 0.8, 0.05, 0.05]
+UNSURE = [0.4, 0.3, 0.2, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("label", "box", "acceptance", "alpha"),
+    [(None, None, 0.6, 0.4), (0.2, 0.2, 0.8, 0.2), (0.6, 0.5, 0.5, 0.4), (0.4, 0.3, 0.6, 0.3)],
+)
+def test_acceptance_and_alpha_follow_from_the_rates(
+    label: float | None, box: float | None, acceptance: float, alpha: float
+) -> None:
+    constants = PublishedSettings(label_rate=label, box_rate=box).constants(Steps())
+    assert constants.acceptance == pytest.approx(acceptance)
+    assert constants.alpha == pytest.approx(alpha)
+    assert constants.steps == Steps()
+
+
+def test_what_is_set_goes_before_what_follows_from_a_rate() -> None:
+    settings = PublishedSettings(label_rate=0.2, box_rate=0.2, acceptance=0.9, alpha=0.3)
+    constants = settings.constants(Steps())
+    assert (constants.acceptance, constants.alpha) == (0.9, 0.3)
+
+
+def test_a_rate_of_zero_switches_its_half_off() -> None:
+    no_labels = PublishedSettings(label_rate=0.0).constants(Steps()).steps
+    no_boxes = PublishedSettings(box_rate=0.0).constants(Steps()).steps
+    assert no_labels == VARIANTS["br"]
+    assert no_boxes == VARIANTS["lr"]
+
+
+def test_both_rates_zero_are_the_baseline_which_asks_nothing() -> None:
+    method = Published("mend-paper", PublishedSettings(label_rate=0.0, box_rate=0.0))
+    given = one_image([BOX], [1])
+    outcome = method.refine(given, NOTHING, TableScorer(), LATER)
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.loss.isnan().all()
+
+
+def test_losses_of_the_baseline_are_recorded_on_request() -> None:
+    method = Published("baseline", PublishedSettings(record_losses=True))
+    outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SURE])), LATER)
+    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.05)]]))
+    assert method.queue.isinf().all()
+
+
+@pytest.mark.parametrize(
+    ("discarded", "rpn", "head", "ignored"),
+    [
+        ("background", [True, True, False], [True, True, False], [False] * 3),
+        ("rpn_only", [True] * 3, [True, True, False], [False] * 3),
+        ("ignore", [True] * 3, [True, True, False], [False, False, True]),
+    ],
+)
+def test_what_is_discarded_takes_the_role_that_is_set(
+    discarded: str, rpn: list[bool], head: list[bool], ignored: list[bool]
+) -> None:
+    # T = 1 from a queue of four: r = .5 is its second loss. Losses: -log .8 = .22 passes,
+    # -log .05 = 3 is relabelled to class 0 (.8), -log .1 = 2.3 has no class above .5.
+    settings = PublishedSettings(
+        label_rate=0.5,
+        queue_length=4,
+        discarded=discarded,  # type: ignore[arg-type]  # one of the three
+    )
+    method = Published("lr", settings)
+    method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9])})
+    outcome = method.refine(
+        one_image([BOX, OTHER, BOX], [0, 1, 2]),
+        NOTHING,
+        TableScorer(table([SURE, SURE, UNSURE])),
+        LATER,
+    )
+    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED]]
+    assert outcome.labels.tolist() == [[0, 0, 2]]
+    assert outcome.rpn.is_real.tolist() == [rpn]
+    assert outcome.roi.is_real.tolist() == [head]
+    assert outcome.roi.is_ignored.tolist() == [ignored]
+    assert outcome.roi.is_box.tolist() == [[a or b for a, b in zip(head, ignored, strict=True)]]
+    assert outcome.is_kept.tolist() == [head]
+    assert outcome.threshold.tolist() == [[1.0] * 3]
+    assert float(outcome.metrics["threshold"]) == 1
+    expected = torch.tensor([9.0, -math.log(0.8), -math.log(0.05), -math.log(0.1)])
+    torch.testing.assert_close(method.queue, expected)
+
+
+def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> None:
+    # b* = .2 * p* + .8 * b = (10.4, ..); (b* + b1*) / 2 with b1* = (14, ..)
+    method = Published("br", PublishedSettings(box_rate=0.2, num_candidates=1))
+    regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30]]
+    outcome = method.refine(
+        one_image([BOX], [1]),
+        proposals_of([[12.0, 10, 32, 30]], [0.9]),
+        TableScorer(table([SURE, SURE], regressed)),
+        LATER,
+    )
+    torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
+    torch.testing.assert_close(outcome.roi.boxes, torch.tensor([[[12.2, 10, 32.2, 30]]]))
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.is_kept.all()
+    assert float(outcome.metrics["matched"]) == 1
+
+
+@pytest.mark.parametrize(("step", "is_pushed"), [(14, False), (15, True), (24, True)])
+def test_the_last_steps_of_warm_up_fill_the_queue(step: int, is_pushed: bool) -> None:
+    # a quarter of 100 steps is warm-up, and its last 10 start at step 15
+    method = Published("cinj", PublishedSettings(push_in_warm_up=10, queue_length=2))
+    scorer = TableScorer(table([SURE]))
+    given = one_image([BOX], [1])
+    outcome = method.refine(given, NOTHING, scorer, Moment(0, step, 100, is_warm_up=True))
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert outcome.labels.tolist() == [[1]]
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.is_kept.all()
+    newest = -math.log(0.05) if is_pushed else math.inf
+    assert method.queue.tolist() == [math.inf, pytest.approx(newest)]
+    if is_pushed:
+        assert torch.equal(scorer.asked[0], given.boxes)
+    else:
+        assert not scorer.asked
+
+
+def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
+    method = Published("br", PublishedSettings(warm_up=0.0))
+    method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
+    assert method.queue.isinf().all()
+
+
+def test_a_queue_of_another_length_is_refused() -> None:
+    method = Published("lr", PublishedSettings())
+    with pytest.raises(UsageError, match="a queue of 3 losses, the settings one of 128"):
+        method.load_state_dict({"queue": torch.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"label_rate": -0.1}, "label_rate is -0.1; expected a share from 0 to 1"),
+        ({"alpha": 2.0}, "alpha is 2.0"),
+        ({"discarded": "lost"}, "discarded is 'lost'; expected 'background' or 'ignore'"),
+        ({"queue_length": 0}, "queue_length is 0; expected 1 or more"),
+        ({"push_in_warm_up": -1}, "push_in_warm_up is -1"),
+        ({"fallback": "none"}, "fallback is 'none'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        PublishedSettings(**settings)  # type: ignore[arg-type]  # that is the test
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown variant 'mend'; known: baseline, br"):
+        Published("mend", PublishedSettings())
