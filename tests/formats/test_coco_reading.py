@@ -257,3 +257,25 @@ def test_reading_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     read(path).save(tmp_path / "out")
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+@pytest.mark.parametrize("text", ["}, {", "}{", "{", "}", "{}", '\\"}, {\\"', "}, {}, {"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_braces_in_strings_do_not_deceive(text: str, indent: int | None, tmp_path: Path) -> None:
+    told: dict[str, Any] = {
+        "images": [{"id": 1, "file_name": "a.jpg", "width": 9, "height": 9}],
+        "annotations": [
+            {"id": k, "image_id": 1, "category_id": 1, "bbox": [k, 1, 2, 3], "note": text}
+            for k in (4, 5, 6)
+        ],
+        "categories": [{"id": 1, "name": text}],
+    }
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(told, indent=indent))
+    dataset = boxmend.load(path)
+    assert dataset.annotation_ids.tolist() == [4, 5, 6]
+    assert dataset.boxes[:, 0].tolist() == [4, 5, 6]
+    dataset.boxes[1, 2] = 8
+    dataset.save(tmp_path / "out", images_as="none")
+    told["annotations"][1]["bbox"] = [5, 1, 3, 3]
+    assert json.loads((tmp_path / "out/a.json").read_text()) == told

@@ -164,8 +164,8 @@ def test_in_order_is_every_image_once_with_a_smaller_last_batch(drawn: Dataset) 
 def test_one_image_without_annotations_trains(tmp_path: Path) -> None:
     load = loader(dataset_with(tmp_path, [(32, 32)]))
     batch = only(load.epoch(0))
-    assert batch.boxes.tolist() == [[[0, 0, 0, 0]]] or batch.frame.is_flipped.all()
     assert batch.boxes.shape == (1, 1, 4)
+    assert batch.boxes.isfinite().all()
     assert batch.rows.tolist() == [[-1]]
     assert not (batch.is_box | batch.is_ignored).any()
 

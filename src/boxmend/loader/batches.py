@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     """Images and annotations of one step; all but `image_rows` lie on the device.
 
     An annotation that is neither `is_box` nor `is_ignored`, though its row is real, is to be
-    taken for background.
+    taken for background. Boxes of padded rows are finite and mean nothing.
     """
 
     images: Tensor  # [B, 3, H, W] uint8, the real part at the top left, zero elsewhere

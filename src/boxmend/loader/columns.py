@@ -81,7 +81,7 @@ def _sound(
     low, high = boxes[:, :2], boxes[:, 2:]
     is_large: NDArray[np.bool_] = np.all((high - low) * sizes.scales >= SMALLEST_SIDE, axis=-1)
     ordered = np.concatenate([low, np.maximum(low, high)], -1)
-    return ordered.astype(np.float32), is_finite & is_large
+    return ordered.astype(np.float32), is_large  # one that is not finite is empty by now
 
 
 def _roles(

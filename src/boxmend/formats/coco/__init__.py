@@ -17,7 +17,7 @@ from boxmend.dataset import UNKNOWN, Dataset, Ids, Images, as_ids, join
 from boxmend.errors import UsageError
 from boxmend.findings import Finding
 from boxmend.formats.coco import composing, joining, patching
-from boxmend.formats.coco.document import parse
+from boxmend.formats.coco.document import MisjudgedError, parse
 from boxmend.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, rows_of
 from boxmend.formats.coco.source import CocoSource
 from boxmend.formats.documents import Document, collector_paused
@@ -68,11 +68,12 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
 
 def _read_file(path: Path, options: ReadOptions) -> Dataset:
     data = read_bytes(path)
-    reader = Reader(parse(data, path), path)
-    images, categories = reader.images(), reader.categories()
-    columns = reader.annotations()
-    findings = reader.findings
-    del reader  # and with it a view of every entry, before columns are copied
+    try:
+        reader = Reader(parse(data, path), path)
+        images, categories, columns = reader.contents()
+    except MisjudgedError:
+        reader = Reader(parse(data, path, exact=True), path)
+        images, categories, columns = reader.contents()
     category_ids = as_ids([category.id for category in categories])
     image_ids = as_ids([image.id for image in images])
     labels = rows_of(columns.category_ids, category_ids)
@@ -90,6 +91,7 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         annotation_ids=columns.ids,
         is_crowd=columns.is_crowd,
         is_difficult=columns.is_difficult,
+        spans=reader.parsed.spans,
     )
     unknown = _unknown_references(path, columns.ids, labels, columns.category_ids, "category")
     unknown += _unknown_references(path, columns.ids, image_rows, columns.image_ids, "image")
@@ -106,7 +108,7 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         source_of=np.zeros(n, np.int64),
         source_rows=np.arange(n),
         sources=(source,),
-        findings=tuple(findings + unknown),
+        findings=tuple(reader.findings + unknown),
     )
 
 

@@ -22,16 +22,13 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding an entry may raise: other JSON than expected, no UTF-8, or nested too deeply."""
 
 _SEPARATORS = frozenset(b" \t\r\n,")
+_IS_SEPARATOR = np.zeros(256, np.bool_)
+_IS_SEPARATOR[list(_SEPARATORS)] = True
+LONGEST_GAP = 64  # bytes between entries, indentation included, that are worth a look at each
 _ABSENT = msgspec.Raw()
 _STRINGS_AND_LAX_NUMBERS = re.compile(  # a string that never ends is taken whole, to stay linear
     rb'"(?:[^"\\]++|\\.)*+"?|-?Infinity|-?NaN', re.DOTALL
 )
-
-
-class _Top(msgspec.Struct):
-    images: list[msgspec.Raw] | None = None
-    annotations: list[msgspec.Raw] = []
-    categories: list[msgspec.Raw] = []
 
 
 class _TopMembers(msgspec.Struct):
@@ -62,7 +59,7 @@ class _EntryMembers(msgspec.Struct):
     stale: msgspec.Raw = _ABSENT
 
 
-_top_decoder = msgspec.json.Decoder(_Top)
+_list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _top_members_decoder = msgspec.json.Decoder(_TopMembers)
 _entry_members_decoder = msgspec.json.Decoder(_EntryMembers)
 _all_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -81,39 +78,58 @@ class Entries:
         return len(self.starts)
 
 
+class MisjudgedError(Exception):
+    """The entries of a list are not where they seemed to be; parse it exactly."""
+
+
 @dataclass(frozen=True)
 class Parsed:
-    """A document's three arrays, as views of its bytes."""
+    """A document's three lists of entries."""
 
     data: bytes
     readable: bytes  # of the document's length, and valid JSON
-    raws: dict[str, list[msgspec.Raw]]
+    spans: dict[str, Entries]
 
-    def entries(self, key: str) -> Entries:
-        """Where the entries of one of the arrays lie."""
-        return locate(self.readable, self.raws[key])
+    def entry(self, key: str, row: int) -> bytes:
+        """The bytes of an entry, as valid JSON."""
+        return self.readable[self.spans[key].starts[row] : self.spans[key].ends[row]]
 
-    def original(self, raw: msgspec.Raw) -> bytes:
+    def original(self, key: str, row: int) -> bytes:
         """The bytes of an entry as they stand in the document, NaN and all."""
-        start = offset(self.readable, raw)
-        return self.data[start : start + len(memoryview(raw))]
+        return self.data[self.spans[key].starts[row] : self.spans[key].ends[row]]
 
 
-def parse(data: bytes, path: Path) -> Parsed:
-    """Find the entries of a COCO document; raise a DataError where it is none."""
+def parse(data: bytes, path: Path, *, exact: bool = False) -> Parsed:
+    """Find the entries of a COCO document; raise a DataError where it is none.
+
+    Unless `exact`, entries are found by their braces where that seems safe, which is quick. A
+    string that holds a brace may deceive it; whoever decodes the entries then finds fewer of
+    them and raises MisjudgedError.
+    """
     readable = _without_byte_order_mark(data)
     top = _decode_top(readable, path)
     if top is None:
         readable = _with_placeholders(readable)
         top = _decode_top(readable, path, strict=True)
-    if top is None or top.images is None:
+    if top is None or bytes(top.images) in (b"", b"null"):
         raise DataError(f'{path}: no COCO dataset: there is no list "images" in it')
-    raws = {
-        "images": top.images,
-        "annotations": top.annotations,
-        "categories": top.categories,
-    }
-    return Parsed(data, readable, raws)
+    lists = {"images": top.images, "annotations": top.annotations, "categories": top.categories}
+    try:
+        spans = {key: _entries(readable, raw, exact) for key, raw in lists.items()}
+    except UNDECODABLE as error:
+        raise DataError(f"{path}: no COCO dataset: {error}") from error
+    return Parsed(data, readable, spans)
+
+
+def _entries(data: bytes, raw: msgspec.Raw, exact: bool) -> Entries:
+    if raw is _ABSENT:
+        return Entries(np.empty(0, np.int64), np.empty(0, np.int64))
+    start = offset(data, raw)
+    end = start + len(memoryview(raw))
+    found = None
+    if not exact and data[start : start + 1] == b"[":
+        found = _flat_entries(data, start + 1, end - 1)
+    return locate(data, _list_decoder.decode(raw)) if found is None else found
 
 
 def _without_byte_order_mark(data: bytes) -> bytes:
@@ -121,10 +137,10 @@ def _without_byte_order_mark(data: bytes) -> bytes:
     return b"   " + data[3:] if data.startswith(b"\xef\xbb\xbf") else data
 
 
-def _decode_top(data: bytes, path: Path, strict: bool = False) -> _Top | None:
+def _decode_top(data: bytes, path: Path, strict: bool = False) -> _TopMembers | None:
     """Decode the document; None where it is malformed and might be so for a NaN alone."""
     try:
-        return _top_decoder.decode(data)
+        return _top_members_decoder.decode(data)
     except msgspec.ValidationError as error:
         if data.lstrip()[:1] == b"[":
             raise DataError(
@@ -157,10 +173,6 @@ def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> Entries:
     """The spans of consecutive entries in the bytes that they are views of."""
     if not raws:
         return Entries(np.empty(0, np.int64), np.empty(0, np.int64))
-    first, last = offset(data, raws[0]), offset(data, raws[-1])
-    flat = _flat_entries(data, first, last + len(memoryview(raws[-1])), len(raws))
-    if flat is not None:
-        return flat
     lengths = np.fromiter([len(memoryview(raw)) for raw in raws], np.int64, len(raws))
     starts = _evenly_spaced(data, raws[0], lengths)
     if starts is None:
@@ -168,19 +180,23 @@ def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> Entries:
     return Entries(starts, starts + lengths)
 
 
-def _flat_entries(data: bytes, start: int, end: int, count: int) -> Entries | None:
-    """The spans of entries without a brace inside, or None where there may be such.
-
-    Entries have at least the two braces of an object each. Where there are no more braces than
-    that, in strings neither, these are the ones that open and close them.
-    """
-    if data.count(b"{", start, end) != count or data.count(b"}", start, end) != count:
+def _flat_entries(data: bytes, start: int, end: int) -> Entries | None:
+    """The spans of what looks like flat objects, evenly separated, and nothing else; or None."""
+    count = data.count(b"{", start, end)
+    if not count or data.count(b"}", start, end) != count:
         return None
     buffer = np.frombuffer(data, np.uint8, end - start, start)
-    starts, ends = np.flatnonzero(buffer == ord("{")), np.flatnonzero(buffer == ord("}"))
-    if not (starts < ends).all() or not (ends[:-1] < starts[1:]).all():
-        return None  # an entry is no object, and the brace is in a string
-    return Entries(starts + start, ends + start + 1)
+    starts, ends = np.flatnonzero(buffer == ord("{")), np.flatnonzero(buffer == ord("}")) + 1
+    if not (starts < ends).all() or not (ends[:-1] <= starts[1:]).all():
+        return None
+    outside = data[start : start + int(starts[0])] + data[start + int(ends[-1]) : end]
+    gap = int(starts[1] - ends[0]) if count > 1 else 1
+    if outside.strip() or not 0 < gap <= LONGEST_GAP or not (starts[1:] - ends[:-1] == gap).all():
+        return None
+    for behind in range(gap):
+        if not _IS_SEPARATOR[buffer[ends[:-1] + behind]].all():
+            return None
+    return Entries(starts + start, ends + start)
 
 
 def _evenly_spaced(
@@ -201,11 +217,9 @@ def _evenly_spaced(
     if int(starts[-1] + lengths[-1]) > len(data):
         return None
     buffer = np.frombuffer(data, np.uint8)
-    separators = np.zeros(256, np.bool_)
-    separators[list(_SEPARATORS)] = True
     fits = bool((buffer[starts] == ord("{")).all())
     for back in range(1, gap + 1):
-        fits = fits and bool(separators[buffer[starts[1:] - back]].all())
+        fits = fits and bool(_IS_SEPARATOR[buffer[starts[1:] - back]].all())
     return starts if fits else None
 
 
@@ -218,11 +232,22 @@ def _address(buffer: Any) -> int:
     return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
-def chunks(raws: Sequence[msgspec.Raw]) -> Iterator[tuple[range, bytes]]:
+def chunks(parsed: Parsed, key: str) -> Iterator[tuple[range, bytes]]:
     """The entries in portions: their rows, and all of them as one JSON list."""
-    for first in range(0, len(raws), CHUNK):
-        rows = range(first, min(first + CHUNK, len(raws)))
-        yield rows, b"[" + b",".join(raws[first : rows.stop]) + b"]"
+    entries, data = parsed.spans[key], parsed.readable
+    for first in range(0, len(entries), CHUNK):
+        rows = range(first, min(first + CHUNK, len(entries)))
+        yield rows, b"[" + data[entries.starts[first] : entries.ends[rows[-1]]] + b"]"
+
+
+def ensure_count(portion: bytes, count: int) -> None:
+    """Raise MisjudgedError where a portion that cannot be decoded has not the entries it should."""
+    try:
+        found = len(_list_decoder.decode(portion))
+    except UNDECODABLE:
+        found = -1
+    if found != count:
+        raise MisjudgedError
 
 
 def members(entry: bytes, keys: Iterable[str]) -> Spans:

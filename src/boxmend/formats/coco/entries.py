@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import Ids, as_ids
 from boxmend.findings import Finding
-from boxmend.formats.coco.document import UNDECODABLE, Parsed, chunks, members
+from boxmend.formats.coco.document import (
+    UNDECODABLE,
+    MisjudgedError,
+    Parsed,
+    chunks,
+    ensure_count,
+    members,
+)
 from boxmend.formats.reading import is_safe_name
 
 NO_ID = "\0no id"  # no document holds it: stands for ids that are none
@@ -107,9 +114,13 @@ class Reader:
     path: Path
     findings: list[Finding] = field(default_factory=list)
 
+    def contents(self) -> tuple[list[ImageEntry], list[CategoryEntry], AnnotationColumns]:
+        """Read all there is: images, categories and annotations."""
+        return self.images(), self.categories(), self.annotations()
+
     def annotations(self) -> AnnotationColumns:
         """Read the annotations."""
-        n = len(self.parsed.raws["annotations"])
+        n = len(self.parsed.spans["annotations"])
         boxes = np.empty((n, 4))
         is_crowd, is_difficult = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         ids, image_ids, category_ids = IdColumn(n), IdColumn(n), IdColumn(n)
@@ -167,12 +178,12 @@ class Reader:
         """Decode the annotations, by the plain type where a portion fits it."""
         decoder = msgspec.json.Decoder(list[PlainAnnotation])
         general = msgspec.json.Decoder(list[AnnotationEntry])
-        for rows, portion in chunks(self.parsed.raws["annotations"]):
+        for rows, portion in chunks(self.parsed, "annotations"):
             try:
-                yield rows, decoder.decode(portion)
+                yield rows, _all_of(rows, decoder.decode(portion))
                 continue
             except UNDECODABLE:
-                pass
+                ensure_count(portion, len(rows))
             try:
                 yield rows, general.decode(portion)
             except UNDECODABLE:
@@ -184,10 +195,11 @@ class Reader:
     ) -> Iterator[tuple[range, list[Entry]]]:
         """Decode an array portion by portion, entry by entry where a portion does not fit."""
         decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]  # a type at run time
-        for rows, portion in chunks(self.parsed.raws[key]):
+        for rows, portion in chunks(self.parsed, key):
             try:
-                yield rows, decoder.decode(portion)
+                yield rows, _all_of(rows, decoder.decode(portion))
             except UNDECODABLE:
+                ensure_count(portion, len(rows))
                 yield rows, [self._slowly(key, row, kind, one_by_one) for row in rows]
 
     def _slowly(
@@ -197,11 +209,10 @@ class Reader:
         kind: type[Entry],
         lenient: Callable[[int, dict[str, Any]], Entry],
     ) -> Entry:
-        raw = self.parsed.raws[key][row]
         try:
-            return msgspec.json.decode(raw, type=kind)
+            return msgspec.json.decode(self.parsed.entry(key, row), type=kind)
         except UNDECODABLE:
-            return lenient(row, _values(self.parsed.original(raw)))
+            return lenient(row, _values(self.parsed.original(key, row)))
 
     def _annotation(self, row: int, values: dict[str, Any]) -> AnnotationEntry:
         """An annotation that does not fit, as far as it can be told what it means."""
@@ -270,6 +281,13 @@ class Reader:
         annotation_id: int | str | None = None,
     ) -> None:
         self.findings.append(Finding(kind, message, str(self.path), image, annotation_id))
+
+
+def _all_of(rows: range, entries: list[Entry]) -> list[Entry]:
+    """The entries, if they are as many as there should be."""
+    if len(entries) != len(rows):
+        raise MisjudgedError
+    return entries
 
 
 def duplicates(ids: Ids) -> list[tuple[int | str, int]]:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from boxmend.formats.coco.document import (
     all_members,
     array_span,
     members,
-    parse,
 )
 
 KNOWN_KEYS = {
@@ -39,12 +37,7 @@ class CocoSource(Source):
     annotation_ids: Ids
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
-
-    @cached_property
-    def spans(self) -> dict[str, Entries]:
-        """Where the entries lie, list by list; found when first needed, as readers seldom do."""
-        parsed = parse(self.data, self.path)
-        return {key: parsed.entries(key) for key in parsed.raws}
+    spans: dict[str, Entries] = field(repr=False)  # where the entries lie, list by list
 
     @property
     def annotations(self) -> Entries:
