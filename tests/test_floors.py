@@ -28,8 +28,11 @@ MAY_IMPORT = {
     # torch begins here; these two are neighbours and do not know each other
     "detector": GROUND,
     "refinement": GROUND,
+    "loader": {"dataset", "photos", *GROUND},
+    "methods": {"detector", "refinement", "ledger", *GROUND},
+    "settings": {"errors"},
 }
-WIRING = {"cli", "__main__", "__init__"}
+WIRING = {"training", "cli", "__main__", "__init__"}
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")
 
 

@@ -1,6 +1,7 @@
 """What a training can be told, with the reason beside each default; saved resolved in every run."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from boxmend.errors import UsageError
 
@@ -52,9 +53,7 @@ class TrainSettings:
     """Short/long side the images are scaled to, or the long side alone ("320")."""
     warm_up: float = 0.25
     """Share of the training before refinement begins: 3 of 12 passes, as in the paper on VOC."""
-    flip: bool = True
-    """Mirror every other image."""
-    difficult: str = "ignore"
+    difficult: Literal["ignore", "background"] = "ignore"
     """Difficult objects: ignore what is around them, or treat them as background."""
     proposals: int | None = None
     """Proposals of an image while training; None: the detector's own number."""

@@ -17,7 +17,8 @@ from boxmend.detector import DETECTORS, Detector, build, save
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.formats import load
 from boxmend.ledger import Ledger
-from boxmend.loader import Loader
+from boxmend.loader import ImageSize, Loader, LoaderOptions
+from boxmend.methods import Rates
 from boxmend.methods import build as build_method
 from boxmend.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint, facts
@@ -75,7 +76,7 @@ def evaluate(training: Training, truth: Dataset, say: Listener) -> dict[str, Any
     found = detect(
         training.teacher, loader, training.settings.batch_size, precision=training.precision
     )
-    scores = score(found, truth, training.loader.dataset.label_names)
+    scores = score(found, truth, training.dataset.label_names)
     return {
         "voc_ap50_11point": float(scores.mean_11_points),
         "voc_ap50_area": float(scores.mean_area),
@@ -120,15 +121,16 @@ def _training(
         settings.method,
         num_annotations=len(dataset),
         num_labels=len(dataset.label_names),
-        label_rate=settings.label_noise,
-        box_rate=settings.box_noise,
+        rates=Rates(settings.label_noise, settings.box_noise),
         device=device,
     )
     state = checkpoint.load(run.path, device)
     ledger_state = None if state is None else _with_arrays(state["ledger"])
     ledger = Ledger.resume(run.path, ledger_state)
     precision = _precision(settings.precision, device)
-    training = Training(settings, detector, method, loader, ledger, run.path, device, precision)
+    training = Training(
+        settings, detector, method, dataset, loader, ledger, run.path, device, precision
+    )
     if state is not None:
         training.take_up(state)
     run.rewind_metrics(training.step if state is not None else None)
@@ -140,16 +142,18 @@ def _loader(
 ) -> Loader:
     if not len(dataset.images):
         raise DataError("the dataset has no images")
+    short, long = parsed_image_size(settings.image_size)
     return Loader(
         dataset,
-        image_size=parsed_image_size(settings.image_size),
+        image_size=ImageSize(long, short),
         batch_size=settings.batch_size,
         seed=settings.seed,
         device=device,
-        flip=settings.flip,
-        difficult=settings.difficult,
-        strict=settings.strict,
-        report=lambda text: say({"note": text}),
+        options=LoaderOptions(
+            difficult=settings.difficult,
+            is_strict=settings.strict,
+            report=lambda text: say({"note": text}),
+        ),
     )
 
 

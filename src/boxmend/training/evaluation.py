@@ -35,7 +35,7 @@ def detect(
         columns.append((rows[mask], labels[mask], scores[mask], boxes[mask]))
         done += len(mask)
         if progress is not None:
-            progress(done, len(loader.dataset.images))
+            progress(done, len(loader.image_rows))
     rows, labels, scores, boxes = (np.concatenate(column) for column in zip(*columns, strict=True))
     return Detections(rows, labels.astype(np.int64), scores, boxes)
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from boxmend.dataset import Dataset
 from boxmend.detector import Detector
 from boxmend.errors import BoxmendError
 from boxmend.ledger import Ledger
@@ -45,6 +46,7 @@ class Training:
     settings: TrainSettings
     detector: Detector
     method: Method
+    dataset: Dataset
     loader: Loader
     ledger: Ledger
     run: Path
@@ -62,7 +64,7 @@ class Training:
         self.teacher = self.detector
         if self.settings.optimisation.average:
             self.teacher = replace_network(self.detector, average_of(network))
-        self.recorder = Recorder(self.loader.dataset, self.ledger)
+        self.recorder = Recorder(self.dataset, self.ledger)
         self.generator = torch.Generator(self.device)
 
     def state(self) -> dict[str, Any]:
