@@ -84,6 +84,13 @@ def test_boxes_in_the_ledger_are_in_pixels_of_the_image(toys: Path, tmp_path: Pa
             np.testing.assert_allclose(final, box, atol=1e-3)
 
 
+def parts_of(run: Path) -> dict[str, bytes]:
+    """The files of a ledger; bytes, since a loss that a method does not have is NaN."""
+    parts = {path.name: path.read_bytes() for path in (run / "ledger").iterdir()}
+    assert parts
+    return parts
+
+
 def weights_of(run: Path) -> dict[str, torch.Tensor]:
     return load_file(run / "model.safetensors")
 
@@ -130,7 +137,7 @@ def test_a_killed_run_resumes_to_the_same_weights_and_ledger(
     )
     one, other = weights_of(whole), weights_of(killed)
     assert all(torch.equal(one[key], other[key]) for key in one)
-    assert ledger.read(whole).equals(ledger.read(killed))
+    assert parts_of(whole) == parts_of(killed)
     steps = [line["step"] for line in runs.open_run(killed).metrics() if "loss" in line]
     assert steps == sorted(set(steps))
 
@@ -138,7 +145,7 @@ def test_a_killed_run_resumes_to_the_same_weights_and_ledger(
 def test_two_equal_runs_have_equal_ledgers(toys: Path, tmp_path: Path) -> None:
     first = train([f"{toys}:train"], tmp_path / "a", FEW)
     second = train([f"{toys}:train"], tmp_path / "b", FEW)
-    assert ledger.read(first.path).equals(ledger.read(second.path))
+    assert parts_of(first.path) == parts_of(second.path)
     assert all(
         torch.equal(value, weights_of(second.path)[key])
         for key, value in weights_of(first.path).items()
