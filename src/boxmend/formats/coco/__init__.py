@@ -99,7 +99,7 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
     return Dataset(
         images=_image_columns(images, image_ids, path, options),
         label_names=source.label_names,
-        annotation_ids=columns.ids.copy(),
+        annotation_ids=columns.ids,
         image_rows=image_rows,
         labels=labels.copy(),
         boxes=columns.boxes.copy(),

@@ -327,8 +327,9 @@ def _rows_by_table(ids: Ids, known: Ids) -> NDArray[np.int64]:
     """The same for ids that are small numbers, as they mostly are: one look-up instead of many."""
     table = np.full(int(known.max()) + 2, -1, np.int64)
     table[known[::-1]] = np.arange(len(known))[::-1]  # backwards: the first one stays
-    inside = (ids >= 0) & (ids < len(table))
-    rows: NDArray[np.int64] = table[np.where(inside, ids, len(table) - 1)]
+    if len(ids) and (ids.min() < 0 or ids.max() >= len(table)):
+        ids = np.where((ids >= 0) & (ids < len(table)), ids, len(table) - 1)
+    rows: NDArray[np.int64] = table[ids]
     return rows
 
 
