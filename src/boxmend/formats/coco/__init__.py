@@ -148,8 +148,8 @@ def _image_columns(images: list[ImageEntry], ids: Ids, path: Path, options: Read
     prefix = f"{folder}/"
     paths = [prefix + image.file_name if image.file_name else "" for image in images]
     sizes = np.zeros((n, 2), np.int64)
-    sizes[:, 0] = [_sane(image.width) for image in images]
-    sizes[:, 1] = [_sane(image.height) for image in images]
+    sizes[:, 0] = _sane([image.width for image in images])
+    sizes[:, 1] = _sane([image.height for image in images])
     for row in np.flatnonzero((sizes == 0).any(axis=1)).tolist():
         sizes[row] = (paths[row] and image_size(Path(paths[row]))) or (0, 0)
     return Images(
@@ -164,9 +164,13 @@ def _image_columns(images: list[ImageEntry], ids: Ids, path: Path, options: Read
     )
 
 
-def _sane(size: int | None) -> int:
-    """A recorded width or height, or 0 where it is none that an image can have."""
-    return size if size and 0 < size < 2**31 else 0
+def _sane(sizes: list[int | None]) -> NDArray[np.int64]:
+    """Recorded widths or heights, 0 where one is none that an image can have."""
+    try:
+        column = np.array(sizes, np.int64)
+    except (TypeError, OverflowError):  # a null, or a number beyond all measure
+        column = np.array([size if size and abs(size) < 2**31 else 0 for size in sizes], np.int64)
+    return np.where((column > 0) & (column < 2**31), column, 0)
 
 
 def _image_folder(path: Path, names: list[str], given: Path | None) -> Path:

@@ -124,7 +124,7 @@ class Reader:
         boxes = np.empty((n, 4))
         is_crowd, is_difficult = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         ids, image_ids, category_ids = IdColumn(n), IdColumn(n), IdColumn(n)
-        for rows, entries in self._annotation_portions():
+        for rows, portion, entries in self._annotation_portions():
             here = slice(rows.start, rows.stop)
             is_plain = type(entries[0]) is PlainAnnotation
             ids.put(here, [entry.id for entry in entries], is_plain)
@@ -134,8 +134,8 @@ class Reader:
             boxes[here] = np.fromiter(sides, np.float64, 4 * len(rows)).reshape(-1, 4)
             if any(flags := [entry.iscrowd for entry in entries]):
                 is_crowd[here] = flags
-            if any(flags := [entry.difficult for entry in entries]):
-                is_difficult[here] = flags
+            if b"difficult" in portion or b"\\" in portion:  # else no key can be of that name
+                is_difficult[here] = [bool(entry.difficult) for entry in entries]
         with np.errstate(over="ignore"):
             boxes[:, 2:] += boxes[:, :2]
         columns = AnnotationColumns(
@@ -174,21 +174,21 @@ class Reader:
 
     def _annotation_portions(
         self,
-    ) -> Iterator[tuple[range, list[PlainAnnotation] | list[AnnotationEntry]]]:
+    ) -> Iterator[tuple[range, bytes, list[PlainAnnotation] | list[AnnotationEntry]]]:
         """Decode the annotations, by the plain type where a portion fits it."""
         decoder = msgspec.json.Decoder(list[PlainAnnotation])
         general = msgspec.json.Decoder(list[AnnotationEntry])
         for rows, portion in chunks(self.parsed, "annotations"):
             try:
-                yield rows, _all_of(rows, decoder.decode(portion))
+                yield rows, portion, _all_of(rows, decoder.decode(portion))
                 continue
             except UNDECODABLE:
                 ensure_count(portion, len(rows))
             try:
-                yield rows, general.decode(portion)
+                yield rows, portion, general.decode(portion)
             except UNDECODABLE:
                 slowly = (AnnotationEntry, self._annotation)
-                yield rows, [self._slowly("annotations", row, *slowly) for row in rows]
+                yield rows, portion, [self._slowly("annotations", row, *slowly) for row in rows]
 
     def _portions(
         self, key: str, kind: type[Entry], one_by_one: Callable[[int, dict[str, Any]], Entry]
