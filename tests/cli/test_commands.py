@@ -419,3 +419,14 @@ def test_the_demo_leaves_datasets_and_a_picture(
     clean, noisy = boxmend.load(out / "clean:train"), boxmend.load(out / "noisy")
     assert facts["labels_wrong"] == (clean.labels != noisy.labels).sum() == round(0.4 * len(clean))
     assert 0.4 < facts["mean_iou"] < 0.6
+
+
+def test_training_without_torch_says_what_to_install(
+    toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("boxmend.training")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it fails
+    assert run(["train", str(toys), "--out", str(tmp_path / "run")]) == 2
+    assert "boxmend[train]" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -204,3 +204,4 @@ def test_an_unknown_method_or_detector_lists_what_exists(toys: Path, tmp_path: P
     assert not (tmp_path / "run").exists()
     with pytest.raises(UsageError, match="mend-paper"):
         train([f"{toys}:train"], tmp_path / "run", replace(FEW, method="magic"))
+    assert not (tmp_path / "run").exists()

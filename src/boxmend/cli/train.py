@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
-from boxmend.errors import ExitStatus
+from boxmend.errors import ExitStatus, UsageError
 from boxmend.settings import TrainSettings
 
 app = App(name="train", help_format="markdown")
@@ -30,7 +30,12 @@ def train(
     Leaves in the run's folder: settings.json, run.json, metrics.jsonl, ledger/ and, at the end,
     model.safetensors. Ctrl-C and SIGTERM save and leave at once; --resume goes on.
     """
-    from boxmend.training import train as run_training  # imports torch, which takes its time
+    try:
+        from boxmend.training import train as run_training  # imports torch, which takes its time
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"training needs {error.name}, which is not installed: pip install 'boxmend[train]'"
+        ) from error
 
     with _display(quiet=json) as show:
         run = run_training(data, out, settings or TrainSettings(), val=val, resume=resume, log=show)

@@ -18,7 +18,7 @@ from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.formats import load
 from boxmend.ledger import Ledger
 from boxmend.loader import ImageSize, Loader, LoaderOptions
-from boxmend.methods import Rates
+from boxmend.methods import METHODS, Rates
 from boxmend.methods import build as build_method
 from boxmend.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint, facts
@@ -90,6 +90,9 @@ def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
 
 
 def _detector(settings: TrainSettings, num_labels: int) -> Detector:
+    if settings.method not in METHODS:
+        known = ", ".join(sorted(METHODS))
+        raise UsageError(f"unknown method {settings.method!r}; known: {known}")
     if settings.detector not in DETECTORS:
         known = ", ".join(sorted(DETECTORS))
         raise UsageError(f"unknown detector {settings.detector!r}; known: {known}")
