@@ -120,7 +120,8 @@ def test_other_settings_are_refused_by_their_dotted_names(run: Run) -> None:
 
 def test_settings_that_json_tells_alike_are_the_same(tmp_path: Path) -> None:
     create(tmp_path, {"size": (320, 480), "rate": np.float64(0.5), "out": Path("a")}, FACTS)
-    create(tmp_path, {"size": [320, 480], "rate": 0.5, "out": "a"}, FACTS, resume=True)
+    again = {"size": [320, 480], "rate": 0.5, "out": "a"}
+    assert create(tmp_path, again, FACTS, resume=True).settings() == again
 
 
 def test_other_data_are_refused_and_other_hardware_is_noted(run: Run) -> None:

@@ -60,7 +60,7 @@ class Photo:
 def inspect(path: str) -> Photo:
     """Read and decode one image file; what is wrong with it is in the result, never raised."""
     try:
-        data = _read(path)
+        data = read_image(path)
     except FileNotFoundError:
         return Photo(path, problem="missing", detail=_why_missing(path))
     except NotADirectoryError:
@@ -135,7 +135,8 @@ def _inspected_by_workers(paths: Sequence[str], workers: int) -> Iterator[Photo]
         pool.shutdown(cancel_futures=True)
 
 
-def _read(path: str) -> bytes:
+def read_image(path: str) -> bytes:
+    """The bytes of an image file; an OSError says what it is instead, and no pipe is waited for."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise OSError("a folder, not an image file")

@@ -5,8 +5,6 @@ transparent shows the colour that is stored under it.
 """
 
 import io
-import os
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from boxmend.errors import DataError
-from boxmend.photos import FORMATS, MAX_BYTES, MAX_PIXELS
+from boxmend.photos import FORMATS, MAX_PIXELS, read_image
 
 Pixels = NDArray[np.uint8]  # [H, W, 3]
 WITH_PALETTE = ("P", "PA")  # their transparency survives only a detour over RGBA
@@ -72,17 +70,10 @@ def _rgb(image: Image.Image) -> Pixels:
 def _read(path: str) -> bytes:
     if not path:
         raise OSError("no folder is known that holds the image")
-    status = os.stat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise OSError("a folder, not an image file")
-    if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device might never end
-        raise OSError("not a regular file")
-    if status.st_size > MAX_BYTES:
-        raise OSError(f"{status.st_size:,} bytes are too many for an image")
-    if status.st_size == 0:
+    data = read_image(path)
+    if not data:
         raise OSError("the file is empty")
-    with open(path, "rb") as file:
-        return file.read(status.st_size)
+    return data
 
 
 @contextmanager
