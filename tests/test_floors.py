@@ -14,6 +14,8 @@ GROUND = {"errors", "findings"}
 MAY_IMPORT = {
     "errors": set[str](),
     "findings": set[str](),
+    "verdict": set[str](),
+    "atomic": {"errors"},
     "dataset": {"errors", "findings", "formats"},  # formats only when `save` is called
     "formats": {"dataset", "photos", *GROUND},
     "photos": GROUND,
@@ -23,13 +25,13 @@ MAY_IMPORT = {
     "noise": {"dataset", "formats", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
-    "ledger": {"dataset", *GROUND},
-    "runs": {"ledger", *GROUND},
+    "ledger": {"dataset", "atomic", "verdict", *GROUND},
+    "runs": {"atomic", *GROUND},
     # torch begins here; these two are neighbours and do not know each other
-    "detector": GROUND,
-    "refinement": GROUND,
+    "detector": {"atomic", *GROUND},
+    "refinement": {"verdict", *GROUND},
     "loader": {"dataset", "photos", *GROUND},
-    "methods": {"detector", "refinement", "ledger", *GROUND},
+    "methods": {"detector", "refinement", "verdict", "settings", *GROUND},
     "settings": {"errors"},
 }
 WIRING = {"training", "cli", "__main__", "__init__"}

@@ -26,6 +26,7 @@ def test_the_wheel_holds_the_types_and_nothing_of_the_tests(wheel: Path) -> None
     names = zipfile.ZipFile(wheel).namelist()
     assert "boxmend/py.typed" in names
     assert "boxmend/formats/coco/__init__.py" in names
+    assert "boxmend/detector/tiny.safetensors" in names
     assert not [name for name in names if "test" in name]
 
 

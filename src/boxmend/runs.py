@@ -5,6 +5,7 @@
     RUN/metrics.jsonl   one JSON object per line, each with its "step"
     RUN/ledger/         what happened to each annotation (`boxmend.ledger`)
     RUN/finished        there when all is done
+    RUN/.lock           held by the process that writes, if any
 
 JSON files are written beside and renamed, so that a kill leaves the old one or the new one. Of
 `metrics.jsonl` a kill can tear the last line, which a resumed run drops. In metrics, numbers that
@@ -16,18 +17,20 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from boxmend.atomic import partial, replacing
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.ledger.files import partial, replacing
 
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
+LOCK_FILE = ".lock"
 DATA_KEY = "data"  # of the facts: addresses and hashes, which must not differ on resuming
 
 Record = dict[str, Any]
@@ -126,6 +129,28 @@ def create(
     return run
 
 
+@contextmanager
+def sole_writer(out: str | Path) -> Iterator[None]:
+    """Keep other processes from writing into the folder of a run while the block lasts.
+
+    Makes the folder. An OutputError says that another process holds it, or that it holds other
+    things than a run. The lock goes with the process, however that ends.
+    """
+    path = Path(out)
+    _make_folder(path)
+    if not os.path.exists(path / "run.json"):
+        _ensure_vacant(path)  # leave no lock in a folder that is none of ours
+    try:
+        file = (path / LOCK_FILE).open("ab")
+    except OSError as error:
+        raise _not_written(path, error) from error
+    with file:
+        _lock(file, path)
+        yield
+        if Run(path).is_finished:  # nobody will write into it again
+            (path / LOCK_FILE).unlink(missing_ok=True)
+
+
 def open_run(out: str | Path) -> Run:
     """Open the folder of a run, finished or not, to read it."""
     run = Run(Path(out))
@@ -181,11 +206,25 @@ def _make_folder(path: Path) -> None:
         raise _not_written(path, error) from error
 
 
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Lock a file until it is closed; where the system has no such locks, go without."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OutputError(f"{path}: another process is writing into this run") from error
+    except OSError:  # a file system without locks
+        return
+
+
 def _ensure_vacant(path: Path) -> None:
     """Refuse a folder with anything in it but the remains of a run killed as it began."""
-    remains = partial(path / "run.json")
+    remains = (partial(path / "run.json"), path / LOCK_FILE)
     try:
-        found = sorted(one.name for one in path.iterdir() if one != remains)
+        found = sorted(one.name for one in path.iterdir() if one not in remains)
     except OSError as error:
         raise _not_written(path, error) from error
     if found:

@@ -11,8 +11,8 @@ from boxmend.methods import Given, Moment
 NAN = math.nan
 NUM_LABELS = 3
 SIZE = 100.0
-WARM_UP = Moment(epoch=0, step=0, num_steps=100, is_warm_up=True)
-LATER = Moment(epoch=1, step=50, num_steps=100, is_warm_up=False)
+WARM_UP = Moment(epoch=0, step=0, num_steps=100, warm_up_left=25)
+LATER = Moment(epoch=1, step=50, num_steps=100, warm_up_left=0)
 
 
 class TableScorer:

@@ -1,6 +1,7 @@
 """The changed method against numbers worked out by hand; C = 3, T has 0.7 and 0.15."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -18,12 +19,12 @@ from method_batches import (
 
 from boxmend.errors import UsageError
 from boxmend.ledger import Verdict
-from boxmend.methods import Mend, MendSettings
+from boxmend.methods import Mend, MendSettings, Rates
 from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
 
 BOX = [10.0, 10, 30, 30]
 OTHER = [50.0, 50, 80, 80]
-LABELS_ONLY = MendSettings(box_rate=0.0)
+LABELS_ONLY = Rates(box=0.0)
 # background, then the classes      over the foreground p
 FIRST = [0.5, 0.3, 0.1, 0.1]  #     .6 .2 .2
 SECOND = [0.2, 0.64, 0.08, 0.08]  # .8 .1 .1
@@ -31,8 +32,8 @@ TORN = [0.0, 0.45, 0.1, 0.45]  #    .45 .1 .45
 LATER_ON = [0.0, 0.2, 0.6, 0.2]  #  .2 .6 .2
 
 
-def labels_of(settings: MendSettings = LABELS_ONLY) -> Mend:
-    return Mend(4, 3, settings)
+def made(rates: Rates = LABELS_ONLY, **settings: Any) -> Mend:
+    return Mend(4, 3, MendSettings(**settings), rates)
 
 
 def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
@@ -40,7 +41,7 @@ def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
     # y = 1: .8 * .15 = .12, .1 * .7 = .07,   .1 * .15 = .015  -> over .205: class 0   relabelled
     # y = 1: .45 * .15 = .0675, .07, .0675                     -> over .205            unsure
     given = one_image([BOX, OTHER, BOX], [0, 1, 1])
-    outcome = labels_of().refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    outcome = made().refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     expected = torch.tensor(
         [
             [0, 0.875, 0.0625, 0.0625],
@@ -65,7 +66,7 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
     # second visit: p = (.8 + .2) / 2, (.1 + .6) / 2, (.1 + .2) / 2 = .5 .35 .15
     # y = 1: .5 * .15 = .075, .35 * .7 = .245, .15 * .15 = .0225, together .3425
     # q(1) = .5 where p(1) * .7 = .075 + .0225
-    method, given = labels_of(), one_image([OTHER], [1], rows=[2])
+    method, given = made(), one_image([OTHER], [1], rows=[2])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
     method.refine(given, NOTHING, scorer, LATER)
     outcome = method.refine(given, NOTHING, scorer, LATER)
@@ -81,7 +82,7 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
 
 
 def test_a_new_visit_may_outweigh_the_memory() -> None:
-    method, given = labels_of(MendSettings(box_rate=0.0, least_new=1.0)), one_image([BOX], [1])
+    method, given = made(least_new=1.0), one_image([BOX], [1])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
     method.refine(given, NOTHING, scorer, LATER)
     outcome = method.refine(given, NOTHING, scorer, LATER)
@@ -90,7 +91,7 @@ def test_a_new_visit_may_outweigh_the_memory() -> None:
 
 def test_the_threshold_is_where_the_posterior_is_even() -> None:
     # tau = 2, y = 1: q(1) = .5 where p(1)^2 * .7 = (.8^2 + .1^2) * .15 = .0975
-    method = labels_of()
+    method = made()
     method.load_state_dict({**method.state_dict(), "tau": torch.tensor(2.0)})
     outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SECOND])), LATER)
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.1)]]))
@@ -103,7 +104,7 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
     chances = torch.rand(64, 4, generator=generator) ** 3
     chances = chances / chances.sum(-1, keepdim=True)
     given = one_image([BOX] * 64, torch.randint(3, (64,), generator=generator).tolist())
-    method = Mend(64, 3, LABELS_ONLY)
+    method = Mend(64, 3, rates=LABELS_ONLY)
     state = method.state_dict()
     method.load_state_dict({**state, "tau": torch.tensor(0.7)})
     outcome = method.refine(given, NOTHING, TableScorer(table(chances.tolist())), LATER)
@@ -114,7 +115,7 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
 
 
 def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
-    method = labels_of(MendSettings(box_rate=0.0, soft_labels=False))
+    method = made(soft_labels=False)
     given = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = method.refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     assert outcome.roi.soft is None
@@ -125,7 +126,7 @@ def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
 
 
 def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> None:
-    method = Mend(4, 3, MendSettings(box_rate=0.2))
+    method = made(Rates(box=0.2))
     given = one_image([BOX, OTHER], [0, 1])
     scorer = TableScorer(table([FIRST, SECOND] + [FIRST] * 100))
     outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, WARM_UP)
@@ -144,7 +145,7 @@ def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> No
 
 
 def test_targets_of_warm_up_are_the_posterior_of_the_current_prediction() -> None:
-    method = labels_of()
+    method = made()
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
     # y = 1, s = .2 .64 .08 .08: s T = .096 .056 .012, together .164; no object: background
     logits = torch.tensor([[SECOND, SECOND, [NAN] * 4]]).log()
@@ -157,7 +158,7 @@ def test_targets_of_warm_up_are_the_posterior_of_the_current_prediction() -> Non
 
 
 def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() -> None:
-    method = labels_of()
+    method = made()
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
     logits = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(1), requires_grad=True)
     rois = rois_of([0, 1, 2, 2, 0, 0], [True] * 4 + [False] * 2)
@@ -174,17 +175,14 @@ def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "is_warm_up"),
+    ("method", "is_warm_up"),
     [
-        (LABELS_ONLY, False),
-        (MendSettings(box_rate=0.0, forward_warm_up=False), True),
-        (MendSettings(label_rate=0.0), True),
+        (made(), False),
+        (made(forward_warm_up=False), True),
+        (made(Rates(label=0.0)), True),
     ],
 )
-def test_other_moments_have_no_targets_of_their_own(
-    settings: MendSettings, is_warm_up: bool
-) -> None:
-    method = labels_of(settings)
+def test_other_moments_have_no_targets_of_their_own(method: Mend, is_warm_up: bool) -> None:
     scorer = TableScorer(table([FIRST] * 101))
     method.refine(one_image([BOX], [0]), NOTHING, scorer, WARM_UP if is_warm_up else LATER)
     logits, rois = torch.zeros(1, 1, 4), rois_of([0], [True])
@@ -196,12 +194,11 @@ def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
     # voter               IoU with b     score   weight
     # (14, 10, 34, 30)    16 / 24        .8      .8 * sqrt(2 / 3)
     # (12, 10, 32, 30)    18 / 22        .4      .4 * sqrt(9 / 11)   b*'s own; IoU of both 18 / 22
-    settings = MendSettings(label_rate=0.0, box_rate=0.2, num_proposals=2)
     own, far = [0.5, 0.1, 0.4, 0.0], [0.1, 0.0, 0.8, 0.1]
     scorer = TableScorer(
         table([own, far, far], [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]])
     )
-    method = labels_of(settings)
+    method = made(Rates(label=0.0, box=0.2), num_proposals=2)
     given = one_image([BOX], [1])
     outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, LATER)
     torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
@@ -224,7 +221,7 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
     scores = table([SECOND, SECOND], [BOX] * 2)
     regressed = scores.boxes.clone()
     regressed[:, :, 0] = torch.tensor([14.0, 10, 34, 30])
-    method = labels_of(MendSettings(box_rate=0.2, num_proposals=1))
+    method = made(Rates(box=0.2), num_proposals=1)
     scorer = TableScorer(scores._replace(boxes=regressed))
     given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
     outcome = method.refine(given, proposals, scorer, LATER)
@@ -234,10 +231,10 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
 
 def test_the_published_average_may_replace_the_vote() -> None:
     # b* = (10.4, ..), the one candidate regressed to (14, ..): their mean
-    settings = MendSettings(label_rate=0.0, box_rate=0.2, num_proposals=2, boxes="average")
+    method = made(Rates(label=0.0, box=0.2), num_proposals=2, boxes="average")
     chances = [0.5, 0.1, 0.4, 0.0]
     regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]]
-    outcome = labels_of(settings).refine(
+    outcome = method.refine(
         one_image([BOX], [1]),
         proposals_of([[12.0, 10, 32, 30]], [0.9]),
         TableScorer(table([chances] * 3, regressed)),
@@ -247,7 +244,7 @@ def test_the_published_average_may_replace_the_vote() -> None:
 
 
 def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
-    method = Mend(4, 3, MendSettings(num_proposals=1))
+    method = made(Rates(), num_proposals=1)
     given = one_image([[10.0, 10, 130, 30.5]], [1])  # not even clipped to the image
     scorer = TableScorer(table([FIRST, FIRST], [[12.0, 10, 122, 30]] * 2))
     outcome = method.refine(given, proposals_of([[12.0, 10, 132, 30]], [0.9]), scorer, LATER)
@@ -256,7 +253,7 @@ def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
 
 
 def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
-    method = labels_of(MendSettings(label_rate=0.0, box_rate=0.0))
+    method = made(Rates(label=0.0, box=0.0))
     given = one_image([BOX], [2])
     outcome = method.refine(given, NOTHING, TableScorer(), LATER)
     assert torch.equal(outcome.boxes, given.boxes)
@@ -266,20 +263,22 @@ def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
 
 
 def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
-    figures = Mend(4, 3, MendSettings()).end_epoch(0)
-    assert figures == {"label_rate": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0}
+    figures = made(Rates()).end_epoch(0)
+    assert figures == {"label_noise": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0}
 
 
 def test_a_state_of_another_dataset_is_refused() -> None:
     with pytest.raises(UsageError, match=r"memory of the state has shape \[5, 3\].*\[9, 3\]"):
-        Mend(8, 3, MendSettings()).load_state_dict(labels_of().state_dict())
+        Mend(8, 3).load_state_dict(made().state_dict())
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"keep": 1.5}, "keep is 1.5; expected a share from 0 to 1"),
-        ({"label_rate": NAN}, "label_rate is nan"),
+        ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0"),
+        ({"evidence": "everywhere"}, "evidence is 'everywhere'"),
+        ({"judgment": "mine"}, "judgment is 'mine'"),
         ({"boxes": "median"}, "boxes is 'median'; expected 'vote' or 'average'"),
         ({"discarded": "lost"}, "discarded is 'lost'"),
         ({"gamma": -1.0}, "gamma is -1.0"),

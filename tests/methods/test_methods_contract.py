@@ -204,18 +204,17 @@ def test_every_name_builds_and_an_unknown_one_lists_them() -> None:
         build("mends", 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"), [("mend", PublishedSettings()), ("lr", MendSettings())]
-)
-def test_settings_of_the_other_kind_are_refused(name: str, settings: methods.Settings) -> None:
+@pytest.mark.parametrize(("name", "other"), [("mend", PublishedSettings()), ("lr", MendSettings())])
+def test_settings_of_the_other_kind_are_refused(name: str, other: methods.Settings) -> None:
     with pytest.raises(UsageError, match=f"{name} takes .*Settings, got .*Settings"):
-        build(name, 1, 1, settings=settings)
+        build(name, 1, 1, settings=other)
 
 
-def test_known_rates_go_before_those_of_the_settings() -> None:
-    method = build("mend", 1, 3, Rates(box=0.0), MendSettings(label_rate=0.2, box_rate=0.4))
+def test_mend_is_made_from_its_settings_and_the_known_rates() -> None:
+    method = build("mend", 1, 3, Rates(label=0.2, box=0.0), MendSettings(near=0.5))
     assert isinstance(method, methods.Mend)
-    assert (method.settings.label_rate, method.settings.box_rate) == (0.2, 0.0)
+    assert method.settings == MendSettings(near=0.5)
+    assert method.rates == Rates(label=0.2, box=0.0)
 
 
 def test_one_class_goes_through(name: str) -> None:

@@ -8,13 +8,15 @@ from method_batches import LATER, WARM_UP
 from torch import Tensor
 
 from boxmend.detector import Proposals, Scores
-from boxmend.methods import Given, Mend, MendSettings
+from boxmend.methods import Given, Mend, MendSettings, Rates
 from boxmend.methods.estimation import (
+    at_least,
     estimated_labels,
+    fitted_tau,
     keep_at_rate,
-    labels_at_rate,
     visited,
 )
+from boxmend.refinement import NoiseModel, symmetric_transition
 
 
 def noisy_evidence(rate: float, count: int = 3000, tau: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -37,15 +39,23 @@ def test_the_rate_is_found_again(full: bool) -> None:
 
 @pytest.mark.parametrize("tau", [0.5, 1.0, 2.0])
 def test_a_known_rate_leaves_only_tau_to_be_fitted(tau: float) -> None:
-    model = labels_at_rate(*noisy_evidence(0.4, tau=tau), rate=0.4)
-    assert model.rate == 0.4
-    assert model.tau == pytest.approx(tau, rel=0.15)
-    assert model.transition.diagonal().tolist() == pytest.approx([0.6] * 4)
+    found = fitted_tau(*noisy_evidence(0.4, tau=tau), symmetric_transition(0.4, 4))
+    assert found == pytest.approx(tau, rel=0.15)
 
 
 def test_of_evidence_that_says_nothing_tau_stays_one() -> None:
-    model = labels_at_rate(torch.full((5, 4), 0.25), torch.tensor([0, 1, 2, 3, 0]), rate=0.4)
-    assert model.tau == pytest.approx(1)
+    evidence, labels = torch.full((5, 4), 0.25), torch.tensor([0, 1, 2, 3, 0])
+    assert fitted_tau(evidence, labels, symmetric_transition(0.4, 4)) == pytest.approx(1)
+
+
+def test_estimates_rise_but_do_not_fall() -> None:
+    evidence, labels = noisy_evidence(0.4, tau=2.0)
+    low, high = (NoiseModel(rate, 1.0, symmetric_transition(rate, 4), False) for rate in (0.3, 0.4))
+    assert at_least(high, evidence, labels, low) is high
+    held = at_least(low, evidence, labels, high)
+    assert held.rate == 0.4
+    assert torch.equal(held.transition, high.transition)
+    assert held.tau == pytest.approx(2, rel=0.15)  # fitted anew
 
 
 @pytest.mark.parametrize(
@@ -134,18 +144,18 @@ def test_on_clean_boxes_repair_switches_itself_off() -> None:
 def test_the_label_rate_is_estimated_from_the_memory() -> None:
     evidence, labels = noisy_evidence(0.4)
     for known, rate in ((None, 0.4), (0.25, 0.25)):
-        method = Mend(len(labels), 4, MendSettings(label_rate=known, box_rate=0.0))
+        method = Mend(len(labels), 4, rates=Rates(known, 0.0))
         state = method.state_dict()
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
         method.load_state_dict(state)
         figures = method.end_epoch(0)
-        assert figures["label_rate"] == pytest.approx(rate, abs=0.04)
+        assert figures["label_noise"] == pytest.approx(rate, abs=0.04)
         assert math.isclose(figures["tau"], float(method.state_dict()["tau"]))
         diagonal = method.state_dict()["transition"].diagonal()
-        torch.testing.assert_close(diagonal, torch.full((4,), 1 - figures["label_rate"]))
+        torch.testing.assert_close(diagonal, torch.full((4,), 1 - figures["label_noise"]))
 
 
 def test_a_known_rate_of_zero_is_not_touched_by_the_evidence() -> None:
-    method = Mend(1, 4, MendSettings(label_rate=0.0))
+    method = Mend(1, 4, rates=Rates(label=0.0))
     figures = method.end_epoch(0)
-    assert (figures["label_rate"], figures["tau"]) == (0.0, 1.0)
+    assert (figures["label_noise"], figures["tau"]) == (0.0, 1.0)

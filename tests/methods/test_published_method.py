@@ -8,7 +8,8 @@ from method_batches import LATER, NOTHING, WARM_UP, TableScorer, one_image, prop
 
 from boxmend.errors import UsageError
 from boxmend.ledger import Verdict
-from boxmend.methods import Moment, Published, PublishedSettings
+from boxmend.methods import Moment, Published, PublishedSettings, Rates
+from boxmend.methods.published import constants_of
 from boxmend.refinement import VARIANTS, Steps
 
 BOX = [10.0, 10, 30, 30]
@@ -24,27 +25,27 @@ UNSURE = [0.4, 0.3, 0.2, 0.1]
 def test_acceptance_and_alpha_follow_from_the_rates(
     label: float | None, box: float | None, acceptance: float, alpha: float
 ) -> None:
-    constants = PublishedSettings(label_rate=label, box_rate=box).constants(Steps())
+    constants = constants_of(PublishedSettings(), Rates(label, box), Steps())
     assert constants.acceptance == pytest.approx(acceptance)
     assert constants.alpha == pytest.approx(alpha)
     assert constants.steps == Steps()
 
 
 def test_what_is_set_goes_before_what_follows_from_a_rate() -> None:
-    settings = PublishedSettings(label_rate=0.2, box_rate=0.2, acceptance=0.9, alpha=0.3)
-    constants = settings.constants(Steps())
+    settings = PublishedSettings(acceptance=0.9, alpha=0.3)
+    constants = constants_of(settings, Rates(0.2, 0.2), Steps())
     assert (constants.acceptance, constants.alpha) == (0.9, 0.3)
 
 
 def test_a_rate_of_zero_switches_its_half_off() -> None:
-    no_labels = PublishedSettings(label_rate=0.0).constants(Steps()).steps
-    no_boxes = PublishedSettings(box_rate=0.0).constants(Steps()).steps
-    assert no_labels == VARIANTS["br"]
-    assert no_boxes == VARIANTS["lr"]
+    no_labels = constants_of(PublishedSettings(), Rates(label=0.0), Steps())
+    no_boxes = constants_of(PublishedSettings(), Rates(box=0.0), Steps())
+    assert no_labels.steps == VARIANTS["br"]
+    assert no_boxes.steps == VARIANTS["lr"]
 
 
 def test_both_rates_zero_are_the_baseline_which_asks_nothing() -> None:
-    method = Published("mend-paper", PublishedSettings(label_rate=0.0, box_rate=0.0))
+    method = Published("mend-paper", PublishedSettings(), Rates(0.0, 0.0))
     given = one_image([BOX], [1])
     outcome = method.refine(given, NOTHING, TableScorer(), LATER)
     assert torch.equal(outcome.boxes, given.boxes)
@@ -73,11 +74,10 @@ def test_what_is_discarded_takes_the_role_that_is_set(
     # T = 1 from a queue of four: r = .5 is its second loss. Losses: -log .8 = .22 passes,
     # -log .05 = 3 is relabelled to class 0 (.8), -log .1 = 2.3 has no class above .5.
     settings = PublishedSettings(
-        label_rate=0.5,
         queue_length=4,
         discarded=discarded,  # type: ignore[arg-type]  # one of the three
     )
-    method = Published("lr", settings)
+    method = Published("lr", settings, Rates(label=0.5))
     method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9])})
     outcome = method.refine(
         one_image([BOX, OTHER, BOX], [0, 1, 2]),
@@ -100,7 +100,7 @@ def test_what_is_discarded_takes_the_role_that_is_set(
 
 def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> None:
     # b* = .2 * p* + .8 * b = (10.4, ..); (b* + b1*) / 2 with b1* = (14, ..)
-    method = Published("br", PublishedSettings(box_rate=0.2, num_candidates=1))
+    method = Published("br", PublishedSettings(num_candidates=1), Rates(box=0.2))
     regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30]]
     outcome = method.refine(
         one_image([BOX], [1]),
@@ -115,13 +115,13 @@ def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> No
     assert float(outcome.metrics["matched"]) == 1
 
 
-@pytest.mark.parametrize(("step", "is_pushed"), [(14, False), (15, True), (24, True)])
-def test_the_last_steps_of_warm_up_fill_the_queue(step: int, is_pushed: bool) -> None:
-    # a quarter of 100 steps is warm-up, and its last 10 start at step 15
+@pytest.mark.parametrize(("left", "is_pushed"), [(11, False), (10, True), (1, True)])
+def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) -> None:
+    # the losses of its last 10 steps are pushed
     method = Published("cinj", PublishedSettings(push_in_warm_up=10, queue_length=2))
     scorer = TableScorer(table([SURE]))
     given = one_image([BOX], [1])
-    outcome = method.refine(given, NOTHING, scorer, Moment(0, step, 100, is_warm_up=True))
+    outcome = method.refine(given, NOTHING, scorer, Moment(0, 25 - left, 100, warm_up_left=left))
     assert torch.equal(outcome.boxes, given.boxes)
     assert outcome.labels.tolist() == [[1]]
     assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
@@ -135,7 +135,7 @@ def test_the_last_steps_of_warm_up_fill_the_queue(step: int, is_pushed: bool) ->
 
 
 def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
-    method = Published("br", PublishedSettings(warm_up=0.0))
+    method = Published("br", PublishedSettings(push_in_warm_up=1000))
     method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
     assert method.queue.isinf().all()
 
@@ -147,19 +147,15 @@ def test_a_queue_of_another_length_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("rates", "message"),
     [
-        ({"label_rate": -0.1}, "label_rate is -0.1; expected a share from 0 to 1"),
-        ({"alpha": 2.0}, "alpha is 2.0"),
-        ({"discarded": "lost"}, "discarded is 'lost'; expected 'background' or 'ignore'"),
-        ({"queue_length": 0}, "queue_length is 0; expected 1 or more"),
-        ({"push_in_warm_up": -1}, "push_in_warm_up is -1"),
-        ({"fallback": "none"}, "fallback is 'none'"),
+        (Rates(label=-0.1), "label_noise is -0.1; expected a share from 0 to 1"),
+        (Rates(box=math.nan), "box_noise is nan"),
     ],
 )
-def test_settings_out_of_range_are_refused(settings: dict[str, float], message: str) -> None:
+def test_rates_out_of_range_are_refused(rates: Rates, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        PublishedSettings(**settings)  # type: ignore[arg-type]  # that is the test
+        Published("lr", PublishedSettings(), rates)
 
 
 def test_an_unknown_variant_is_refused() -> None:

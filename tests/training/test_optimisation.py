@@ -1,11 +1,10 @@
-"""Rates and averages by hand; settings that contradict themselves are refused."""
+"""Rates and averages by hand."""
 
 import pytest
 import torch
 from torch import nn
 
-from boxmend.errors import UsageError
-from boxmend.settings import Optimisation, TrainSettings, parsed_image_size
+from boxmend.settings import Optimisation
 from boxmend.training.optimisation import average_of, build_optimizer, decay_at, follow, rate_at
 
 STEP = Optimisation(warm_up_steps=10, drop_at=0.75)
@@ -57,29 +56,3 @@ def test_frozen_parameters_are_not_optimised() -> None:
         build_optimizer(layers.parameters(), Optimisation(optimizer="adamw"), 0.1),
         torch.optim.AdamW,
     )
-
-
-def test_the_rate_follows_from_the_batch() -> None:
-    assert TrainSettings(batch_size=16).learning_rate == pytest.approx(0.02)
-    assert TrainSettings(optimisation=Optimisation(lr=0.3)).learning_rate == 0.3
-
-
-@pytest.mark.parametrize(("text", "sides"), [("600/1000", (600, 1000)), ("320", (None, 320))])
-def test_image_sizes_are_read(text: str, sides: tuple[int | None, int]) -> None:
-    assert parsed_image_size(text) == sides
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"image_size": "big"},
-        {"image_size": "1/2/3"},
-        {"epochs": 0},
-        {"label_noise": 1.5},
-        {"difficult": "maybe"},
-        {"precision": "int4"},
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=next(iter(wrong))):
-        TrainSettings(**wrong)  # type: ignore[arg-type]

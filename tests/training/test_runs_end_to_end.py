@@ -96,11 +96,12 @@ def weights_of(run: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["mend", "mend-paper"])
+@pytest.mark.parametrize("options", ["mend", "mend-paper", "lr --keep-best --val TOYS:val"])
 def test_a_killed_run_resumes_to_the_same_weights_and_ledger(
-    method: str, toys: Path, tmp_path: Path
+    options: str, toys: Path, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "boxmend", "train", f"{toys}:train", "--method", method]
+    command = [sys.executable, "-m", "boxmend", "train", f"{toys}:train", "--method"]
+    command += options.replace("TOYS", str(toys)).split()
     command += ["--detector", "tiny", "--weights", "none", "--epochs", "3", "--batch-size", "4"]
     command += ["--image-size", "96", "--log-every", "1", "--checkpoint-every", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -138,6 +139,7 @@ def test_a_killed_run_resumes_to_the_same_weights_and_ledger(
     one, other = weights_of(whole), weights_of(killed)
     assert all(torch.equal(one[key], other[key]) for key in one)
     assert parts_of(whole) == parts_of(killed)
+    assert runs.open_run(whole).summary() == runs.open_run(killed).summary()
     steps = [line["step"] for line in runs.open_run(killed).metrics() if "loss" in line]
     assert steps == sorted(set(steps))
 

@@ -1,27 +1,83 @@
 """`boxmend train`: a detector from annotations nobody vouches for."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, ArgumentCollection, Parameter, Token
 
+from boxmend.cli.display import display
 from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
+from boxmend.cli.panels import Panels
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.settings import TrainSettings
 
-app = App(name="train", help_format="markdown")
+PANELS = {
+    "Data": ("val", "image-size", "difficult", "strict"),
+    "Run": (
+        *("out", "resume", "settings", "keep-best", "log-to", "log-every", "checkpoint-every"),
+        "json",
+    ),
+    "Method": ("method", "preset", "label-noise", "box-noise", "warm-up", "pre-forward"),
+    "Detector": (
+        *("detector", "weights", "proposals", "pre-nms", "rois", "box-loss", "rpn-low-quality"),
+    ),
+    "Optimisation": ("epochs", "batch-size", "precision", "seed", "optimisation.*"),
+    "Settings of mend": ("mend.*",),
+    "Settings of mend-paper, br, lr, cm, cinj and pseudo": ("published.*",),
+}
+VAL_HELP = "Dataset to score the final weights on; several are joined into one."
+
+
+def _fill_from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Take from the file of --settings what the command line does not say."""
+    named = [one for one in arguments if one.name == "--settings" and one.tokens]
+    if not named:
+        return
+    from boxmend.settings.files import read_values
+
+    path = named[0].tokens[-1].value
+    values = read_values(Path(path))
+    for argument in arguments:
+        if argument.keys in values and not argument.tokens:
+            value = values[argument.keys]
+            argument.append(Token(keyword=argument.name, source=path, implicit_value=value))
+
+
+app = App(
+    name="train",
+    config=_fill_from_file,
+    help_format="plaintext",
+    help_formatter=Panels(PANELS, is_terminal=sys.stdout.isatty()),
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Running:
+    """What is about this run, and not about what it learns."""
+
+    out: Annotated[Path, Parameter(help="Folder of the run; new, or unfinished with --resume.")]
+    resume: Annotated[bool, Parameter(help="Go on with an unfinished run.", negative="")] = False
+    settings: Annotated[
+        Path | None,
+        Parameter(
+            help="TOML or JSON file of settings, like a run's settings.json; options go before it."
+        ),
+    ] = None
+    log_to: Annotated[
+        tuple[Literal["mlflow", "tensorboard", "wandb"], ...],
+        Parameter(help="Tracker that hears the log, too; may be repeated.", negative=""),
+    ] = ()
 
 
 @app.default
 def train(
     *data: Data,
-    out: Annotated[Path, Parameter(help="Folder of the run; new, or unfinished with --resume.")],
-    val: Annotated[list[str], Parameter(help="Dataset to score the final weights on.")] = [],  # noqa: B006  # cyclopts reads the default, nothing changes it
-    resume: Annotated[bool, Parameter(help="Go on with an unfinished run.", negative="")] = False,
+    running: Running,
+    val: Annotated[tuple[str, ...], Parameter(help=VAL_HELP, negative="")] = (),
     settings: Annotated[TrainSettings | None, Parameter(name="*")] = None,
     json: Json = False,
 ) -> int:
@@ -32,13 +88,21 @@ def train(
     """
     try:
         from boxmend.training import train as run_training  # imports torch, which takes its time
+        from boxmend.training.trackers import follow
     except ModuleNotFoundError as error:
         raise UsageError(
             f"training needs {error.name}, which is not installed: pip install 'boxmend[train]'"
         ) from error
 
-    with _display(quiet=json) as show:
-        run = run_training(data, out, settings or TrainSettings(), val=val, resume=resume, log=show)
+    settings = settings or TrainSettings()
+    track = follow(running.log_to, running.out)
+    with display(settings.epochs, quiet=json) as show:
+
+        def log(line: dict[str, Any]) -> None:
+            show(line)
+            track(line)
+
+        run = run_training(data, running.out, settings, val=val, resume=running.resume, log=log)
     summary = run.summary()
     if json:
         print_json({"run": str(run.path), **summary})
@@ -48,40 +112,3 @@ def train(
     print_table(("what", "is"), rows)
     say(f"the run is {run.path}")
     return ExitStatus.FINE
-
-
-@contextmanager
-def _display(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Show the lines of the log: in place on a terminal, one after another elsewhere."""
-    if quiet:
-        yield lambda line: None
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.live import Live
-        from rich.text import Text
-
-        with Live(console=Console(stderr=True), refresh_per_second=4) as live:
-
-            def show(line: dict[str, Any]) -> None:
-                if "note" in line:
-                    live.console.print(line["note"], markup=False)
-                else:
-                    live.update(Text(_told(line)))
-
-            yield show
-    else:
-        yield lambda line: say(str(line.get("note") or _told(line)))
-
-
-def _told(line: dict[str, Any]) -> str:
-    """A line of the log in words: where, how good, how fast, how long."""
-    parts = [f"epoch {line.get('epoch', 0) + 1}, step {line.get('step', 0):,}"]
-    clocks = ("epoch", "step", "images_per_second", "seconds_left", "epoch_ends")
-    for name, value in line.items():
-        if name not in clocks and isinstance(value, int | float):
-            parts.append(f"{name.replace('_', ' ')} {value:.4g}")
-    if "images_per_second" in line:
-        parts.append(f"{line['images_per_second']:.0f} images/s")
-        minutes, seconds = divmod(round(line["seconds_left"]), 60)
-        parts.append(f"{minutes}:{seconds:02d} left")
-    return " · ".join(parts)

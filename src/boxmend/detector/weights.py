@@ -5,7 +5,6 @@ a whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
 """
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,11 @@ from urllib.error import URLError
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torchvision.models import WeightsEnum
 
+from boxmend.atomic import replacing
 from boxmend.detector.faster_rcnn import Detector
 from boxmend.errors import DataError
 
@@ -72,9 +72,8 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def save(detector: Detector, path: Path) -> None:
     """Write the whole detector to a safetensors file; an existing one is replaced at once."""
     tensors = {key: value.contiguous() for key, value in detector.network.state_dict().items()}
-    beside = path.with_name(path.name + ".part")
-    save_file(tensors, beside, describe(detector))
-    os.replace(beside, path)
+    with replacing(path) as file:
+        file.write(to_bytes(tensors, describe(detector)))
 
 
 def describe(detector: Detector) -> dict[str, str]:

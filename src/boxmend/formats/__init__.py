@@ -5,24 +5,38 @@ its oddities (one-based pixels, relative centres, ids or none) are written down 
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from boxmend.dataset import Dataset, join
+from boxmend.dataset import Dataset, Ids, join
 from boxmend.errors import DataError, UsageError
 from boxmend.findings import Severity
 from boxmend.formats import coco, voc, yolo
+from boxmend.formats.documents import Document
 from boxmend.formats.reading import ReadOptions
 
 
 class Format(Protocol):
-    """What a format module offers to this room; `formats/writing.py` uses the writing half."""
+    """What a format module offers to this room: to be read here, to be written in `writing`."""
 
     def looks_like(self, path: Path) -> bool:
         """Whether a file or folder is of this format, by a look at names alone."""
 
     def read(self, path: Path, split: str | None, options: ReadOptions) -> Dataset:
         """Read a split, or all there is; what is wrong with single entries becomes a finding."""
+
+    def losses(self, dataset: Dataset) -> list[str]:
+        """What this format cannot hold of a dataset, a phrase each."""
+
+    def documents(self, dataset: Dataset, segmentation: str) -> Iterator[Document]:
+        """The files of a dataset: its sources patched if they are of this format, else new."""
+
+    def image_places(self, dataset: Dataset) -> list[str]:
+        """Where each image goes, relative to the output folder."""
+
+    def written_ids(self, dataset: Dataset) -> Ids:
+        """The annotation ids that a reader of the written dataset will see."""
 
 
 FORMATS: dict[str, Format] = {"coco": coco, "voc": voc, "yolo": yolo}
@@ -91,4 +105,4 @@ def detect(path: Path) -> str:
     )
 
 
-__all__ = ["FORMATS", "ReadOptions", "detect", "load", "read", "resolve"]
+__all__ = ["FORMATS", "Format", "ReadOptions", "detect", "load", "read", "resolve"]

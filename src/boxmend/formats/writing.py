@@ -9,37 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from boxmend.dataset import Dataset, Ids, Source
 from boxmend.errors import LossyError, OutputError, UsageError
-from boxmend.formats import coco, voc, yolo
+from boxmend.formats import FORMATS
 from boxmend.formats.documents import Document, collector_paused
 from boxmend.formats.reading import is_safe_name
 
 IMAGES_AS = ("link", "copy", "none")
 SEGMENTATION = ("flag", "drop")
-
-
-class Writer(Protocol):
-    """The writing half of a format module."""
-
-    def losses(self, dataset: Dataset) -> list[str]:
-        """What this format cannot hold of a dataset, a phrase each."""
-
-    def documents(self, dataset: Dataset, segmentation: str) -> Iterator[Document]:
-        """The files of a dataset: its sources patched if they are of this format, else new."""
-
-    def image_places(self, dataset: Dataset) -> list[str]:
-        """Where each image goes, relative to the output folder."""
-
-    def written_ids(self, dataset: Dataset) -> Ids:
-        """The annotation ids that a reader of the written dataset will see."""
-
-
-WRITERS: dict[str, Writer] = {"coco": coco, "voc": voc, "yolo": yolo}
 JOINED = {"coco"}  # formats that hold several sources in one dataset; others get a folder each
 
 
@@ -157,9 +137,9 @@ def write_into(
 ) -> Saved:
     """Write into a folder that exists; `out` is where it will be found at last."""
     name = format or native_format(dataset)
-    if name not in WRITERS:
-        raise UsageError(f"unknown format {name!r}; known are {', '.join(WRITERS)}")
-    writer = WRITERS[name]
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {name!r}; known are {', '.join(FORMATS)}")
+    writer = FORMATS[name]
     dataset.check_columns()
     losses = writer.losses(dataset)
     if losses and not options.allow_lossy:

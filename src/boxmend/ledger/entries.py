@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from boxmend.dataset import Ids
+from boxmend.verdict import Verdict
 
 SIDES = ("x1", "y1", "x2", "y2")
 ID_COLUMNS = ("annotation_id", "image_id")
-
-
-class Verdict(IntEnum):
-    """What was decided about an annotation; the ledger's file holds the name in small letters."""
-
-    KEPT = 0
-    RELABELLED = 1
-    DISCARDED = 2
-    UNJUDGED = 3  # in warm-up, or by a method that judges nothing
 
 
 @dataclass(frozen=True, eq=False)

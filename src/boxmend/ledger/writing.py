@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from boxmend.atomic import partial, replacing
 from boxmend.errors import DataError, OutputError
 from boxmend.ledger.entries import (
     ID_COLUMNS,
@@ -25,7 +26,6 @@ from boxmend.ledger.entries import (
     to_table,
     vacant_columns,
 )
-from boxmend.ledger.files import partial, replacing
 from boxmend.ledger.parts import (
     checked_parts,
     folder_of,

@@ -221,7 +221,8 @@ def _check(image_size: ImageSize, batch_size: int, seed: int, options: LoaderOpt
 def _refuse(problems: Sequence[str], is_strict: bool) -> None:
     if problems and is_strict:
         more = f" (and {len(problems) - 1} more images)" if len(problems) > 1 else ""
-        raise DataError(f"{problems[0]}{more}")
+        remedy = "repair it or take it out of the dataset; without --strict it is left out"
+        raise DataError(f"{problems[0]}{more}; {remedy}")
 
 
 def _no_images(problems: Sequence[str]) -> str:

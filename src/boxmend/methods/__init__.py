@@ -7,17 +7,16 @@ contract.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import torch
 
 from boxmend.errors import UsageError
 from boxmend.methods.mend import Mend
-from boxmend.methods.mend_settings import MendSettings
 from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
-from boxmend.methods.published import Published, PublishedSettings
+from boxmend.methods.published import Published
 from boxmend.methods.rates import Rates
+from boxmend.settings import MendSettings, PublishedSettings
 
 __all__ = [
     "METHODS",
@@ -49,7 +48,7 @@ def build(
 ) -> Method:
     """Make a method by name for a dataset of so many annotations and classes.
 
-    Known rates go before those in the settings; without settings there are the defaults.
+    Without settings there are the defaults.
     """
     if name not in METHODS:
         raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
@@ -67,8 +66,7 @@ def _published(
     settings = PublishedSettings() if settings is None else settings
     if not isinstance(settings, PublishedSettings):
         raise UsageError(f"{variant} takes PublishedSettings, got {type(settings).__name__}")
-    label, box = _known(rates, settings)
-    return Published(variant, replace(settings, label_rate=label, box_rate=box), device)
+    return Published(variant, settings, rates, device)
 
 
 def _mend(
@@ -77,15 +75,7 @@ def _mend(
     settings = MendSettings() if settings is None else settings
     if not isinstance(settings, MendSettings):
         raise UsageError(f"mend takes MendSettings, got {type(settings).__name__}")
-    label, box = _known(rates, settings)
-    settings = replace(settings, label_rate=label, box_rate=box)
-    return Mend(num_annotations, num_labels, settings, device)
-
-
-def _known(rates: Rates, settings: Settings) -> tuple[float | None, float | None]:
-    label = settings.label_rate if rates.label is None else rates.label
-    box = settings.box_rate if rates.box is None else rates.box
-    return label, box
+    return Mend(num_annotations, num_labels, settings, rates, device)
 
 
 METHODS: dict[str, Builder] = {

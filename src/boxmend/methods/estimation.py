@@ -29,12 +29,11 @@ def estimated_labels(
     return NoiseModel(rate, tau, symmetric_transition(rate, evidence.shape[1]), is_full=False)
 
 
-def labels_at_rate(evidence: Tensor, labels: Tensor, rate: float) -> NoiseModel:
-    """Fit tau alone, for symmetric noise of a known rate, to p [n, C] and labels [n].
+def fitted_tau(evidence: Tensor, labels: Tensor, transition: Tensor) -> float:
+    """Fit tau alone, for a known matrix [C, C], to p [n, C] and labels [n].
 
     It maximises the likelihood of the labels with the weak prior log tau ~ N(0, 1).
     """
-    transition = symmetric_transition(rate, evidence.shape[1])
     step = -(-len(labels) // MOST_ROWS) or 1
     rows, given = evidence[::step], labels[::step]
 
@@ -48,7 +47,18 @@ def labels_at_rate(evidence: Tensor, labels: Tensor, rate: float) -> NoiseModel:
         places = [center + reach * number / 4 for number in range(-4, 5)]
         center = max((p for p in places if low - 1e-9 <= p <= high + 1e-9), key=value)
         reach /= 4
-    return NoiseModel(rate, math.exp(center), transition, is_full=False)
+    return math.exp(center)
+
+
+def at_least(model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseModel) -> NoiseModel:
+    """Take a new model, but no lower rate than before: then the known one with a new tau.
+
+    What the detector has learnt by heart looks right to it, so later estimates can only be too
+    low: the noise of a dataset does not fade while one trains on it.
+    """
+    if model.rate >= known.rate:
+        return model
+    return known._replace(tau=fitted_tau(evidence, labels, known.transition))
 
 
 def keep_at_rate(box_rate: float) -> float:

@@ -15,16 +15,16 @@ from torch.nn import functional
 from boxmend import refinement
 from boxmend.detector import Proposals, RoiSample, Scores, Targets
 from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
-from boxmend.methods import estimation, votes
-from boxmend.methods.mend_settings import MendSettings
+from boxmend.methods import estimation, verdicts, votes
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
 from boxmend.methods.protocol import BoxScorer, Given, Moment, Outcome
-from boxmend.refinement import Roles
+from boxmend.methods.rates import Rates, check_rates
+from boxmend.refinement import NoiseModel, Roles
 from boxmend.refinement.box_noise import BINS
-from boxmend.refinement.evidence import TINY
+from boxmend.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
+FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 
 
 class Mend:
@@ -34,23 +34,27 @@ class Mend:
         self,
         num_annotations: int,
         num_labels: int,
-        settings: MendSettings,
+        settings: MendSettings = MendSettings(),  # noqa: B008  # frozen
+        rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
     ):
         self.settings = settings
-        self.mends_labels = settings.label_rate != 0
-        self.mends_boxes = settings.box_rate != 0
-        self.rate = settings.first_rate if settings.label_rate is None else settings.label_rate
-        self.box_noise = 0.0 if settings.box_rate is None else settings.box_rate
+        self.rates = check_rates(rates)
+        self.mends_labels = rates.label != 0
+        self.mends_boxes = rates.box != 0
+        self.rate = settings.first_rate if rates.label is None else rates.label
+        self.box_noise = 0.0 if rates.box is None else rates.box
         self._is_warm_up = True
         # The last row takes the padding. All is changed in place: a captured step has addresses.
         self._state: dict[str, Tensor] = {
             "memory": torch.zeros(num_annotations + 1, num_labels, device=device),
             "visits": torch.zeros(num_annotations + 1, dtype=torch.int32, device=device),
             "labels": torch.zeros(num_annotations + 1, dtype=torch.int64, device=device),
+            "queue": refinement.empty_queue(settings.queue_length, device),
             "residuals": torch.zeros(BINS, dtype=torch.float64, device=device),
+            "pull": torch.zeros(2, dtype=torch.float64, device=device),
             "transition": refinement.symmetric_transition(self.rate, num_labels, device),
-            "tau": torch.ones((), device=device),
+            "tau": torch.full((), settings.temperature or 1.0, device=device),
             "keep": torch.full((), UNFITTED_KEEP, device=device),
             "alpha": torch.zeros((), device=device),
         }
@@ -67,27 +71,27 @@ class Mend:
             return untouched(given)
         matches = self._matches(given, proposals)
         scores = self._scores(matches, scorer)
-        evidence = self._remembered(given, scores[0].probabilities)  # p, [B, A, C]
-        posteriors = self._posteriors(evidence, given)  # q, [B, A, C]
-        boxes = self._boxes(given, matches, scores, posteriors)
-        loss, threshold = self._losses(evidence, posteriors, given)
+        evidence = self._remembered(given, self._evidence(matches, scores))  # p, [B, A, C]
+        opinion = self._opinion(evidence, given)
+        boxes = self._boxes(given, matches, scores, opinion.posteriors)
         num_candidates = matches.is_candidate.sum(-1)
         if moment.is_warm_up:
             metrics = shares(given, num_candidates=num_candidates)
             counted = torch.where(given.is_box, num_candidates, 0)
-            return untouched(given, loss)._replace(num_candidates=counted, metrics=metrics)
-        verdict, labels = self._verdicts(posteriors, given)
+            outcome = untouched(given, opinion.loss)
+            return outcome._replace(num_candidates=counted, metrics=metrics)
         judged = Judged(
             boxes=boxes,
-            labels=labels,
-            verdict=verdict,
-            loss=loss,
-            threshold=threshold,
-            confidence=posteriors.amax(-1),
+            labels=opinion.labels,
+            verdict=opinion.verdict,
+            loss=opinion.loss,
+            threshold=opinion.threshold,
+            confidence=opinion.posteriors.amax(-1),
             num_candidates=num_candidates,
             matched=matches.matched,
         )
-        return merged(given, judged, self._roles(verdict, given), self._soft(posteriors))
+        roles = self._roles(opinion.verdict, given)
+        return merged(given, judged, roles, self._soft(opinion.posteriors))
 
     @torch.no_grad()
     def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
@@ -106,31 +110,23 @@ class Mend:
         return torch.where(is_object, refinement.soft_targets(objects), nothing)
 
     def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate the label noise from the memory, the box noise from the pass's residuals."""
-        state, settings = self._state, self.settings
-        evidence, labels = estimation.visited(state["memory"], state["visits"], state["labels"])
-        if self.mends_labels and len(labels):
-            if settings.label_rate is None:
-                model = estimation.estimated_labels(
-                    evidence, labels, self.rate, full=settings.full_matrix
-                )
-            else:
-                model = estimation.labels_at_rate(evidence, labels, settings.label_rate)
-            self.rate = model.rate
-            state["tau"].fill_(model.tau)
-            state["transition"].copy_(model.transition)
-        if settings.box_rate is None:
-            estimate = refinement.fit_box_noise(state["residuals"])
-            self.box_noise = estimate.noise
-            self._set_shares(
-                refinement.keep_share(estimate, settings.least_keep, settings.off_above)
-            )
-        state["residuals"].zero_()
+        """Estimate the label noise from the memory, the box noise from the pass's residuals.
+
+        Once the detector is trained well enough, estimates no longer fall: what it learns by
+        heart looks right to it.
+        """
+        is_firm = epoch >= FIRM_PASS and not self._is_warm_up
+        if self.mends_labels:
+            self._estimate_labels(is_firm)
+        if self.rates.box is None:
+            self._estimate_boxes(is_firm)
+        self._state["residuals"].zero_()
+        self._state["pull"].zero_()
         return {
-            "label_rate": self.rate,
-            "tau": float(state["tau"]),
+            "label_noise": self.rate,
+            "tau": float(self._state["tau"]),
             "box_noise": self.box_noise,
-            "keep": float(state["keep"]),
+            "keep": float(self._state["keep"]),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,11 +144,38 @@ class Mend:
             tensor.copy_(state[name])
         self.rate, self.box_noise = float(state["rate"]), float(state["box_noise"])
 
+    def _estimate_labels(self, is_firm: bool) -> None:
+        state, settings = self._state, self.settings
+        evidence, labels = estimation.visited(state["memory"], state["visits"], state["labels"])
+        if not len(labels):
+            return
+        known = NoiseModel(self.rate, float(state["tau"]), state["transition"].cpu(), False)
+        if self.rates.label is None:
+            model = estimation.estimated_labels(
+                evidence, labels, self.rate, full=settings.full_matrix
+            )
+            if is_firm:
+                model = estimation.at_least(model, evidence, labels, known)
+        else:
+            tau = estimation.fitted_tau(evidence, labels, known.transition)
+            model = known._replace(tau=tau)
+        self.rate = model.rate
+        state["tau"].fill_(model.tau if settings.temperature is None else settings.temperature)
+        state["transition"].copy_(model.transition)
+
+    def _estimate_boxes(self, is_firm: bool) -> None:
+        settings = self.settings
+        estimate = refinement.fit_box_noise(self._state["residuals"], self._state["pull"].cpu())
+        if is_firm and estimate.noise < self.box_noise:
+            return
+        self.box_noise = estimate.noise
+        self._set_shares(refinement.keep_share(estimate, settings.least_keep, settings.off_above))
+
     def _set_shares(self, estimated: float) -> None:
         """Choose keep and alpha: from the settings, a known box noise, or the estimate."""
         keep, alpha = self.settings.keep, self.settings.alpha
         if keep is None:
-            known = self.settings.box_rate
+            known = self.rates.box
             keep = estimated if known is None else estimation.keep_at_rate(known)
         if alpha is None:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.box_noise)
@@ -178,16 +201,32 @@ class Mend:
         return votes.Matches(matched, top, is_top, places, is_candidate)
 
     def _scores(self, matches: votes.Matches, scorer: BoxScorer) -> tuple[Scores, Scores]:
-        """Score b* and, where boxes are mended, the proposals, in one call."""
+        """Score b* and, where they are asked, the proposals, in one call."""
         count = matches.matched.shape[1]
-        if not self.mends_boxes:
+        if not (self.mends_boxes or self.settings.evidence == "around"):
             return votes.split(scorer(matches.matched), count)
         return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
 
-    def _remembered(self, given: Given, probabilities: Tensor) -> Tensor:
+    def _evidence(self, matches: votes.Matches, scores: tuple[Scores, Scores]) -> Tensor:
+        """What this visit says about the classes, [B, A, C]."""
+        own, others = scores
+        if not self.settings.foreground:
+            return own.probabilities[..., 1:].float()
+        at_box = refinement.foreground_probabilities(own.probabilities)
+        if self.settings.evidence == "box":
+            return at_box
+        overlap = refinement.overlaps(matches.matched[:, :, None], matches.proposals[:, None])
+        weights = overlap * (1 - others.probabilities[:, None, :, 0].float())  # [B, A, P]
+        is_heard = (overlap > self.settings.around) & matches.is_proposal[:, None]
+        return refinement.surrounding_evidence(
+            at_box,
+            refinement.foreground_probabilities(others.probabilities),
+            torch.where(is_heard, weights, 0),
+        )
+
+    def _remembered(self, given: Given, evidence: Tensor) -> Tensor:
         """Put the evidence of a visit into the memory. Returns that of the batch, [B, A, C]."""
         state = self._state
-        evidence = refinement.foreground_probabilities(probabilities)
         is_seen = (given.is_box & (given.rows >= 0)).reshape(-1)
         rows = torch.where(is_seen, given.rows.reshape(-1).long(), len(state["visits"]) - 1)
         mean, visits = refinement.remember(
@@ -203,12 +242,18 @@ class Mend:
         state["labels"].index_copy_(0, rows, labels)
         return mean.view_as(evidence)
 
-    def _posteriors(self, evidence: Tensor, given: Given) -> Tensor:
-        """q [B, A, C]; all on y where labels are left alone."""
-        labels = torch.where(given.is_box, given.labels, 0)
+    def _opinion(self, evidence: Tensor, given: Given) -> verdicts.Opinion:
+        """What to think of the labels; in the published order, judged first and pushed after."""
+        state = self._state
         if not self.mends_labels:
-            return functional.one_hot(labels, evidence.shape[-1]).to(evidence.dtype)
-        return refinement.posterior(evidence, labels, self._state["transition"], self._state["tau"])
+            return verdicts.as_given(evidence, given)
+        if self.settings.judgment == "posterior":
+            return verdicts.by_posterior(evidence, given, state["transition"], state["tau"])
+        acceptance = refinement.acceptance_from_rate(self.rate)
+        limit = refinement.threshold(state["queue"], acceptance)
+        opinion = verdicts.by_queue(evidence, given, limit)
+        state["queue"].copy_(refinement.push(state["queue"], opinion.loss, given.is_box))
+        return opinion
 
     def _boxes(
         self,
@@ -217,49 +262,32 @@ class Mend:
         scores: tuple[Scores, Scores],
         posteriors: Tensor,
     ) -> Tensor:
-        """Final boxes [B, A, 4]; the residuals of the vote are counted along the way."""
+        """Final boxes [B, A, 4]; what the box noise is estimated from is counted along the way."""
         if not self.mends_boxes:
             return given.boxes
         settings, keep = self.settings, self._state["keep"]
         heard = votes.voters(given, matches, scores, posteriors, settings.near)
-        if settings.box_rate is None:
-            self._state["residuals"] += votes.residual_counts(
-                given, heard, settings.residual_score, settings.alike
+        if self.rates.box is None:
+            found = votes.agreement(
+                given, heard, settings.near, settings.alike, settings.residual_score
             )
+            self._state["residuals"] += found.residuals
+            self._state["pull"] += found.pull
         if settings.boxes == "average":
             return votes.averaged(given, matches, heard, keep)
         return votes.voted(given, heard, keep, settings.alike)
 
-    def _losses(self, evidence: Tensor, posteriors: Tensor, given: Given) -> tuple[Tensor, Tensor]:
-        """-log p(y), and the loss at which q(y) would be 0.5 if the others stayed; both [B, A].
-
-        The odds of y are p(y)^tau times what the others have, so the distance to even odds is
-        log(q(y) / (1 - q(y))) / tau. Where labels are left alone, no loss is too high.
-        """
-        column = torch.where(given.is_box, given.labels, 0)[..., None]
-        loss = -evidence.gather(-1, column)[..., 0].clamp(min=TINY).log()
-        if not self.mends_labels:
-            return loss, torch.full_like(loss, torch.inf)
-        right = posteriors.gather(-1, column)  # [B, A, 1]
-        wrong = posteriors.scatter(-1, column, 0).sum(-1).clamp(min=TINY)
-        odds = right[..., 0].clamp(min=TINY).log() - wrong.log()
-        return loss, loss + odds / self._state["tau"]
-
-    def _verdicts(self, posteriors: Tensor, given: Given) -> tuple[Tensor, Tensor]:
-        """Verdicts, and y where kept, else the class of highest q; both [B, A]."""
-        if not self.mends_labels:
-            return torch.full_like(given.labels, int(Verdict.UNJUDGED)), given.labels
-        verdict = refinement.posterior_verdicts(posteriors, given.labels, given.is_box)
-        is_kept = verdict == int(Verdict.KEPT)
-        return verdict, torch.where(is_kept, given.labels, posteriors.argmax(-1))
+    @property
+    def _is_soft(self) -> bool:
+        """Whether posteriors are trained on: unsure annotations then take part like all others."""
+        settings = self.settings
+        return self.mends_labels and settings.soft_labels and settings.judgment == "posterior"
 
     def _soft(self, posteriors: Tensor) -> Tensor | None:
-        if self.mends_labels and self.settings.soft_labels:
-            return refinement.soft_targets(posteriors)
-        return None
+        return refinement.soft_targets(posteriors) if self._is_soft else None
 
     def _roles(self, verdict: Tensor, given: Given) -> Roles:
         """Everything trains everything, but for unsure annotations where labels are hard."""
-        if self.settings.soft_labels or not self.mends_labels:
+        if self._is_soft or not self.mends_labels:
             return Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box))
         return refinement.training_roles(verdict, given.is_box, self.settings.discarded)

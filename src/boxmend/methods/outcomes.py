@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Targets
-from boxmend.ledger import Verdict
 from boxmend.methods.protocol import Given, Outcome
 from boxmend.refinement import Roles, inert_boxes
+from boxmend.verdict import Verdict
 
 
 class Judged(NamedTuple):

@@ -34,7 +34,12 @@ class Moment:
     epoch: int
     step: int  # of all steps, from 0
     num_steps: int  # in all
-    is_warm_up: bool  # before refinement begins
+    warm_up_left: int  # steps until refinement begins, this one included; 0 once it has
+
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether refinement has not begun."""
+        return self.warm_up_left > 0
 
 
 class Outcome(NamedTuple):

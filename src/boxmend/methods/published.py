@@ -1,8 +1,8 @@
 """The paper's method and its ablations by name, as Algorithm 1 has them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,103 +10,58 @@ from torch import Tensor
 from boxmend import refinement
 from boxmend.detector import Proposals, RoiSample, Targets
 from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
 from boxmend.methods.protocol import BoxScorer, Given, Moment, Outcome
-from boxmend.methods.rates import check_choice, check_share
+from boxmend.methods.rates import Rates, check_rates
 from boxmend.refinement import Constants, Refined, Steps
+from boxmend.settings import PublishedSettings
+from boxmend.verdict import Verdict
 
 
-@dataclass(frozen=True)
-class PublishedSettings:
-    """The numbers of the paper, and what it leaves open read literally."""
-
-    label_rate: float | None = None
-    """Share of wrong labels, where known; 0 switches judgment and pseudo-labels off (Table 1)."""
-    box_rate: float | None = None
-    """Box noise, where known; 0 switches centre matching and averaging off (Table 1)."""
-    acceptance: float | None = None
-    """r; None: max(1 - rate, 0.5) as published, 0.6 where no rate is known."""
-    alpha: float | None = None
-    """Weight of p* in Eq. 19; None: the rate within 0.2 .. 0.4 as published, 0.4 if unknown."""
-    gamma: float = 0.1
-    """Weight of the extents in Eq. 15 (Sec. 4.1)."""
-    fit_threshold: float = 0.9
-    """Of Eq. 18; at 40 % box noise a third of the correct proposals passes, 0.85 admits more."""
-    num_proposals: int = 100
-    """P_h: how many of highest objectness are looked at (Sec. 3.2)."""
-    num_candidates: int = 10
-    """How many of those that fit are scored (Sec. 3.2)."""
-    confidence: float = 0.5
-    """Of Eq. 13: a pseudo-label counts above it."""
-    queue_length: int = 128
-    """N: the threshold rests on that many recent losses (Sec. 4.1)."""
-    discarded: Literal["background", "ignore", "rpn_only"] = "background"
-    """What becomes of discarded annotations; background is the literal reading."""
-    fallback: Literal["raw", "self"] = "raw"
-    """Box without candidates: b, or its mean with its own regression; the paper is silent."""
-    unreliable: Literal["discard", "keep"] = "discard"
-    """A noisy label without a confident pseudo-label: discarded (Eq. 13)."""
-    granularity: Literal["batch", "object"] = "batch"
-    """One threshold a batch; object is the literal loop of Algorithm 1, which is slow."""
-    push_in_warm_up: int = 200
-    """Last steps of warm-up whose losses fill the queue, so that judgment is active at once."""
-    warm_up: float = 0.25
-    """Share of all steps that is warm-up, as the training has it: to know which are the last."""
-    record_losses: bool = False
-    """Score annotations that are not judged, for the ledger's sake; one more head call a step."""
-
-    def __post_init__(self) -> None:
-        for name in ("label_rate", "box_rate", "acceptance", "alpha", "confidence", "warm_up"):
-            check_share(name, getattr(self, name))
-        check_choice("discarded", self.discarded, ("background", "ignore", "rpn_only"))
-        if self.queue_length < 1:
-            raise UsageError(f"queue_length is {self.queue_length!r}; expected 1 or more")
-        if self.push_in_warm_up < 0:
-            raise UsageError(f"push_in_warm_up is {self.push_in_warm_up!r}; expected 0 or more")
-        self.constants(Steps())  # checks the rest
-
-    def constants(self, steps: Steps) -> Constants:
-        """Resolve the rates: r and alpha, and which steps a rate of 0 switches off."""
-        if self.label_rate == 0:
-            steps = replace(steps, judge=False, relabel=False)
-        if self.box_rate == 0:
-            steps = replace(steps, match=False, average=False)
-        usual = Constants()
-        acceptance, alpha = self.acceptance, self.alpha
-        if acceptance is None:
-            known = self.label_rate is not None
-            acceptance = refinement.acceptance_from_rate(self.label_rate or 0)
-            acceptance = acceptance if known else usual.acceptance
-        if alpha is None:
-            known = self.box_rate is not None
-            alpha = refinement.alpha_from_rate(self.box_rate or 0) if known else usual.alpha
-        return Constants(
-            gamma=self.gamma,
-            fit_threshold=self.fit_threshold,
-            num_proposals=self.num_proposals,
-            num_candidates=self.num_candidates,
-            alpha=alpha,
-            acceptance=acceptance,
-            confidence=self.confidence,
-            fallback=self.fallback,
-            unreliable=self.unreliable,
-            granularity=self.granularity,
-            steps=steps,
-        )
+def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Constants:
+    """Resolve the rates: r and alpha, and which steps a rate of 0 switches off (Table 1)."""
+    if rates.label == 0:
+        steps = replace(steps, judge=False, relabel=False)
+    if rates.box == 0:
+        steps = replace(steps, match=False, average=False)
+    acceptance, alpha, usual = settings.acceptance, settings.alpha, Constants()
+    if acceptance is None:
+        known = rates.label is not None
+        acceptance = refinement.acceptance_from_rate(rates.label or 0)
+        acceptance = acceptance if known else usual.acceptance
+    if alpha is None:
+        known = rates.box is not None
+        alpha = refinement.alpha_from_rate(rates.box or 0) if known else usual.alpha
+    return Constants(
+        gamma=settings.gamma,
+        fit_threshold=settings.fit_threshold,
+        num_proposals=settings.num_proposals,
+        num_candidates=settings.num_candidates,
+        alpha=alpha,
+        acceptance=acceptance,
+        confidence=settings.confidence,
+        fallback=settings.fallback,
+        unreliable=settings.unreliable,
+        granularity=settings.granularity,
+        steps=steps,
+    )
 
 
 class Published:
     """One variant of the published method; its state is the queue of losses."""
 
     def __init__(
-        self, variant: str, settings: PublishedSettings, device: torch.device | str = "cpu"
+        self,
+        variant: str,
+        settings: PublishedSettings,
+        rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
+        device: torch.device | str = "cpu",
     ):
         if variant not in refinement.VARIANTS:
             known = ", ".join(sorted(refinement.VARIANTS))
             raise UsageError(f"unknown variant {variant!r}; known: {known}")
         self.settings = settings
-        self.constants = settings.constants(refinement.VARIANTS[variant])
+        self.constants = constants_of(settings, check_rates(rates), refinement.VARIANTS[variant])
         self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
 
     @torch.no_grad()
@@ -153,8 +108,7 @@ class Published:
 
     def _losses_as_given(self, given: Given, scorer: BoxScorer, moment: Moment) -> Tensor | None:
         """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
-        first = self.settings.warm_up * moment.num_steps - self.settings.push_in_warm_up
-        is_last = self.settings.push_in_warm_up > 0 and moment.step >= first
+        is_last = 0 < moment.warm_up_left <= self.settings.push_in_warm_up
         pushes = self.constants.steps.judge and is_last
         if not (pushes or self.settings.record_losses):
             return None

@@ -1,8 +1,8 @@
-"""Noise rates that the user knows, and what is refused as one."""
+"""Noise rates that the user knows."""
 
 from typing import NamedTuple
 
-from boxmend.errors import UsageError
+from boxmend.settings.ranges import check_share
 
 
 class Rates(NamedTuple):
@@ -12,13 +12,8 @@ class Rates(NamedTuple):
     box: float | None = None  # N: edges move by up to that share of the side
 
 
-def check_share(name: str, value: float | None) -> None:
-    """Refuse what is no number from 0 to 1; None means unknown, which is fine."""
-    if value is not None and not 0 <= value <= 1:  # not a NaN either
-        raise UsageError(f"{name} is {value!r}; expected a share from 0 to 1")
-
-
-def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a name that is not among the known ones."""
-    if value not in known:
-        raise UsageError(f"{name} is {value!r}; expected {' or '.join(map(repr, known))}")
+def check_rates(rates: Rates) -> Rates:
+    """Give rates back if they are shares or unknown."""
+    check_share("label_noise", rates.label)
+    check_share("box_noise", rates.box)
+    return rates

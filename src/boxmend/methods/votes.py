@@ -88,20 +88,47 @@ def averaged(given: Given, matches: Matches, votes: Voters, keep: Tensor) -> Ten
     return _where_mended(given, matches.is_candidate[..., 0], keep, mean)
 
 
-def residual_counts(given: Given, votes: Voters, least_score: float, alike: float) -> Tensor:
-    """Count how far annotated edges lie from the vote of the proposals alone. Returns [BINS].
+class Agreement(NamedTuple):
+    """How annotated boxes and the vote of the proposals alone agree; sums over a batch."""
 
-    The own regression of an annotated box starts from that box, so it would agree with its errors.
-    A vote counts where some weighing proposal reaches `least_score`.
+    residuals: Tensor  # [BINS]
+    pull: Tensor  # [2], see `refinement.pull_sums`
+
+
+def agreement(given: Given, votes: Voters, near: float, alike: float, least: float) -> Agreement:
+    """Measure what the box noise is estimated from.
+
+    The own regression of an annotated box starts from that box, so it would agree with its errors
+    and has no vote here. A vote counts where some weighing proposal reaches the score `least`.
+    Moving the annotated boxes by a sixth of their sides, a way that their rows decide, shows how
+    far the vote follows them.
     """
     is_voter = votes.is_voter.clone()
     is_voter[..., -1] = False
-    predicted = refinement.voted_boxes(
-        given.boxes, votes.boxes, votes.weights, is_voter, 0.0, alike
-    )
-    is_heard = is_voter & (votes.weights > 0) & (votes.scores >= least_score)
+    predicted, is_heard = _vote(given.boxes, votes, is_voter, near, alike, least)
     residuals, is_free = refinement.edge_residuals(given.boxes, predicted, given.sizes)
-    return refinement.count_residuals(residuals, is_free & is_heard.any(-1, keepdim=True))
+    counts = refinement.count_residuals(residuals, is_free & is_heard)
+    shifts = _shifts(given)
+    moved, is_heard_still = _vote(given.boxes + shifts, votes, is_voter, near, alike, least)
+    pull = refinement.pull_sums(shifts, moved - predicted, is_heard & is_heard_still)
+    return Agreement(counts, pull)
+
+
+def _vote(
+    boxes: Tensor, votes: Voters, is_voter: Tensor, near: float, alike: float, least: float
+) -> tuple[Tensor, Tensor]:
+    """What the voters say about boxes [B, A, 4], and whether one is sure enough, [B, A, 1]."""
+    weights = refinement.vote_weights(boxes, votes.boxes, votes.scores, near)
+    weights = torch.where(is_voter, weights, 0)
+    predicted = refinement.voted_boxes(boxes, votes.boxes, weights, is_voter, 0.0, alike)
+    return predicted, ((weights > 0) & (votes.scores >= least)).any(-1, keepdim=True)
+
+
+def _shifts(given: Given) -> Tensor:
+    """A sixth of the side for each edge, its direction a bit of the annotation's row; [B, A, 4]."""
+    sides = given.boxes[..., 2:] - given.boxes[..., :2]
+    bits = torch.stack([given.rows >> bit & 1 for bit in range(4)], dim=-1)  # [B, A, 4]
+    return (2 * bits - 1) * torch.cat([sides, sides], dim=-1) / 6
 
 
 def _where_mended(given: Given, is_mended: Tensor, keep: Tensor, boxes: Tensor) -> Tensor:

@@ -25,10 +25,10 @@ from boxmend.refinement.box_noise import (
     edge_residuals,
     fit_box_noise,
     keep_share,
+    pull_sums,
 )
 from boxmend.refinement.correction import (
     Roles,
-    Verdict,
     averaged_boxes,
     clipped_boxes,
     is_confident,
@@ -41,6 +41,7 @@ from boxmend.refinement.evidence import (
     posterior,
     posterior_verdicts,
     remember,
+    surrounding_evidence,
 )
 from boxmend.refinement.judgment import (
     acceptance_from_rate,
@@ -77,6 +78,7 @@ from boxmend.refinement.matching import (
     top_proposals,
 )
 from boxmend.refinement.voting import overlaps, scores_under, vote_weights, voted_boxes
+from boxmend.verdict import Verdict
 
 __all__ = [
     "VARIANTS",
@@ -120,6 +122,7 @@ __all__ = [
     "posterior",
     "posterior_verdicts",
     "pseudo_labels",
+    "pull_sums",
     "push",
     "refine_as_published",
     "regressed_for",
@@ -127,6 +130,7 @@ __all__ = [
     "scores_under",
     "soft_cross_entropy",
     "soft_targets",
+    "surrounding_evidence",
     "symmetric_transition",
     "threshold",
     "top_candidates",

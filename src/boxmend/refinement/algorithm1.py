@@ -14,7 +14,6 @@ from torch import Tensor
 from boxmend.errors import UsageError
 from boxmend.refinement import judgment
 from boxmend.refinement.correction import (
-    Verdict,
     averaged_boxes,
     clipped_boxes,
     is_confident,
@@ -30,6 +29,7 @@ from boxmend.refinement.matching import (
     top_candidates,
     top_proposals,
 )
+from boxmend.verdict import Verdict
 
 
 class BoxScorer(Protocol):

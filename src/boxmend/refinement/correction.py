@@ -1,6 +1,5 @@
 """Correction of labels and boxes by the detector's own output (Eq. 12 to 14)."""
 
-from enum import IntEnum
 from typing import Literal, NamedTuple
 
 import torch
@@ -8,16 +7,9 @@ from torch import Tensor
 
 from boxmend.refinement.matching import inert_boxes
 from boxmend.refinement.ranking import best
+from boxmend.verdict import Verdict
 
 Discarded = Literal["background", "ignore", "rpn_only"]
-
-
-class Verdict(IntEnum):
-    """What became of one annotation in one visit."""
-
-    KEPT = 0
-    RELABELLED = 1
-    DISCARDED = 2
 
 
 class Roles(NamedTuple):

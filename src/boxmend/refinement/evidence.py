@@ -9,7 +9,7 @@ T is a transition matrix [C, C], where T[c, y] is the probability that class c i
 import torch
 from torch import Tensor
 
-from boxmend.refinement.correction import Verdict
+from boxmend.verdict import Verdict
 
 TINY = torch.finfo(torch.float32).tiny  # the smallest normal number stands in for zero
 
@@ -23,6 +23,17 @@ def foreground_probabilities(probabilities: Tensor) -> Tensor:
     foreground = probabilities[..., 1:].float()
     total = foreground.sum(-1, keepdim=True)
     return torch.where(total > TINY, foreground / total, 1 / foreground.shape[-1])
+
+
+def surrounding_evidence(own: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """Average the evidence at a box with that of the regions around it, half and half.
+
+    Takes p at the boxes [B, A, C], p at the regions [B, P, C] and the weights of the regions
+    [B, A, P]. Returns [B, A, C]; where no region has weight, p at the box.
+    """
+    total = weights.sum(-1, keepdim=True)  # [B, A, 1]
+    around = (weights @ others) / torch.where(total > 0, total, 1)
+    return torch.where(total > 0, (own + around) / 2, own)
 
 
 def remember(

@@ -1,4 +1,4 @@
-"""Cross-iteration noise judgment: is a label's loss too high among the recent ones? (Sec. 3.4)
+"""Cross-iteration noise judgment: is a label's loss too high among the recent ones? (Sec. 3.3)
 
 The queue Q is a tensor [N] of the most recent losses, the oldest first. It starts with infinity,
 so that everything is accepted until enough losses have come in.

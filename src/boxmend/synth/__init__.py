@@ -8,7 +8,8 @@ from PIL import Image
 
 from boxmend.dataset import Dataset, Images
 from boxmend.errors import UsageError
-from boxmend.formats.writing import WRITERS, Saved, WriteOptions, staged, write_into
+from boxmend.formats import FORMATS
+from boxmend.formats.writing import Saved, WriteOptions, staged, write_into
 from boxmend.synth.scene import LABEL_NAMES, Scene, draw_scene
 
 VAL_SHARE = 0.2  # of the images; the rest is for training
@@ -32,11 +33,11 @@ def synthesize(
     """
     if images < 1 or seed < 0 or not 32 <= size <= 4096:
         raise UsageError("images must be at least 1, seed at least 0, size between 32 and 4096")
-    if format not in WRITERS:
-        raise UsageError(f"unknown format {format!r}; known are {', '.join(WRITERS)}")
+    if format not in FORMATS:
+        raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     with staged(Path(out)) as folder:
         scenes = []
-        spaces = WRITERS[format].image_places(_without_annotations(images, size))
+        spaces = FORMATS[format].image_places(_without_annotations(images, size))
         for index, place in enumerate(spaces):
             scene = draw_scene(seed, index, size=size)
             scenes.append((scene.boxes, scene.labels))

@@ -1,11 +1,13 @@
 """Training: the only room that joins loader, detector, methods and ledger.
 
 `train` makes or resumes a run: settings, versions and metrics, a ledger of every annotation's
-fate, checkpoints while it lasts, and the final weights.
+fate, checkpoints while it lasts, and the final weights. `trackers` tell others how it goes.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +15,21 @@ import torch
 
 from boxmend import runs
 from boxmend.dataset import Dataset
-from boxmend.detector import DETECTORS, Detector, build, save
-from boxmend.errors import BoxmendError, DataError, UsageError
+from boxmend.detector import save
+from boxmend.errors import BoxmendError, UsageError
 from boxmend.formats import load
-from boxmend.ledger import Ledger
-from boxmend.loader import ImageSize, Loader, LoaderOptions
-from boxmend.methods import METHODS, Rates
-from boxmend.methods import build as build_method
-from boxmend.settings import TrainSettings, parsed_image_size
+from boxmend.settings import TrainSettings, resolved
 from boxmend.training import checkpoint, facts
+from boxmend.training.assembly import completed, make_detector, make_loader, make_training
+from boxmend.training.best import Best
 from boxmend.training.evaluation import detect, score
 from boxmend.training.loop import Interrupted, Training
 from boxmend.training.loop import train as run_loop
+from boxmend.training.recording import Listener
 
 MODEL_FILE = "model.safetensors"
-Listener = Callable[[dict[str, Any]], None]
 
-__all__ = ["MODEL_FILE", "Interrupted", "train"]
+__all__ = ["MODEL_FILE", "Interrupted", "Listener", "train"]
 
 
 def train(
@@ -43,44 +43,81 @@ def train(
 ) -> runs.Run:
     """Train a detector on a dataset, or on addresses, and leave the run in the folder `out`.
 
-    `log` hears every line of metrics.jsonl. With `val` the final weights are scored on it; nothing
-    is chosen by that score.
+    With `val` the final weights are scored on it; only with `keep_best` is anything chosen by that
+    score. `log` hears a dict at a time: {"plan": ...} as it begins, what metrics.jsonl gets (it has
+    a "step"), {"note": text}, and {"summary": ...} at the end. What it raises ends the training,
+    which can be resumed.
     """
-    settings = settings or TrainSettings()
+    settings = resolved(settings or TrainSettings())
+    if settings.keep_best and not val:
+        raise UsageError("keep_best chooses by a score: give the data to score on by --val")
     dataset, addresses = _dataset(data)
+    truth = _dataset(val)[0] if val else None
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    detector = _detector(settings, len(dataset.label_names))  # before a folder is made: it may fail
+    detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder is made yet
+    settings = completed(settings, detector.numbers)
     told = facts.gather(addresses, dataset, device)
-    run = runs.create(out, asdict(settings), told, resume=resume)
-    say = _teller(run, log)
-    training = _training(settings, dataset, detector, run, device, say)
-    try:
+    if settings.keep_best and truth is not None:
+        told["data"]["val_sha256"] = facts.fingerprint(truth)  # scores of others do not compare
+    with runs.sole_writer(out), _memory_explained(settings):
+        run = runs.create(out, asdict(settings), told, resume=resume)
+        say = _teller(run, log)
+        training, state = make_training(
+            settings, dataset, detector, run.path, device, lambda text: say({"note": text})
+        )
+        if settings.keep_best and truth is not None:
+            training.best = Best(run.path, partial(evaluate, training, truth, say))
+        if state is not None:
+            training.take_up(state)
+        run.rewind_metrics(training.step if state is not None else None)
         run_loop(training, say)
-    except torch.OutOfMemoryError as error:
-        raise BoxmendError(
-            f"out of memory with --batch-size {settings.batch_size} and --image-size "
-            f"{settings.image_size}; lower one of them"
-        ) from error
-    save(training.teacher, run.path / MODEL_FILE)
-    summary: dict[str, Any] = {"steps": training.step, "ledger_rows": training.ledger.num_rows}
-    if val:
-        summary["val"] = evaluate(training, _dataset(val)[0], say)
-    run.finish(summary)
-    checkpoint.remove(run.path)
+        summary = _finish(run, training, truth, say)
+    say({"summary": summary})
     return run
 
 
-def evaluate(training: Training, truth: Dataset, say: Listener) -> dict[str, Any]:
-    """VOC's AP50 of the final weights, by both rules."""
-    loader = _loader(training.settings, truth, training.device, say)
-    found = detect(
-        training.teacher, loader, training.settings.batch_size, precision=training.precision
+def evaluate(
+    training: Training, truth: Dataset, say: Listener, check: Callable[[], None] = lambda: None
+) -> dict[str, float]:
+    """VOC's AP50 of the weights that predict, by both rules; `check` is called as it goes on."""
+    loader = make_loader(
+        training.settings, truth, training.device, lambda text: say({"note": text})
     )
+    network = training.teacher.network
+    was_training = network.training
+    found = detect(
+        training.teacher,
+        loader,
+        training.settings.batch_size,
+        precision=training.precision,
+        progress=lambda done, total: check(),
+    )
+    network.train(was_training)
     scores = score(found, truth, training.dataset.label_names)
     return {
         "voc_ap50_11point": float(scores.mean_11_points),
         "voc_ap50_area": float(scores.mean_area),
     }
+
+
+def _finish(
+    run: runs.Run, training: Training, truth: Dataset | None, say: Listener
+) -> dict[str, Any]:
+    """Write the final weights and mark the run as finished; returns its summary."""
+    summary: dict[str, Any] = {"steps": training.step, "ledger_rows": training.ledger.num_rows}
+    best = training.best
+    if best is not None:
+        best.put(run.path / MODEL_FILE)
+        summary |= {"best_step": best.step, "val": best.scores}
+    else:
+        save(training.teacher, run.path / MODEL_FILE)
+        if truth is not None:
+            summary["val"] = evaluate(training, truth, say)
+    run.finish(summary)
+    checkpoint.remove(run.path)
+    if best is not None:
+        best.tidy(is_over=True)
+    return summary
 
 
 def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
@@ -89,82 +126,20 @@ def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
     return load(*data), list(data)
 
 
-def _detector(settings: TrainSettings, num_labels: int) -> Detector:
-    if settings.method not in METHODS:
-        known = ", ".join(sorted(METHODS))
-        raise UsageError(f"unknown method {settings.method!r}; known: {known}")
-    if settings.detector not in DETECTORS:
-        known = ", ".join(sorted(DETECTORS))
-        raise UsageError(f"unknown detector {settings.detector!r}; known: {known}")
-    numbers = DETECTORS[settings.detector].numbers
-    changes: dict[str, Any] = {}
-    if settings.proposals is not None:
-        changes["post_nms_training"] = settings.proposals
-    if settings.rois is not None:
-        changes["roi_samples"] = settings.rois
-    if settings.box_loss is not None:
-        changes["box_loss"] = settings.box_loss
-    torch.manual_seed(settings.seed)  # the heads start from random weights
-    weights = None if settings.weights in (None, "none") else settings.weights
-    return build(settings.detector, num_labels, weights, numbers=replace(numbers, **changes))
-
-
-def _training(
-    settings: TrainSettings,
-    dataset: Dataset,
-    detector: Detector,
-    run: runs.Run,
-    device: torch.device,
-    say: Listener,
-) -> Training:
-    """Everything in place to start, or to go on from the last checkpoint."""
-    loader = _loader(settings, dataset, device, say)
-    detector.network.to(device)
-    method = build_method(
-        settings.method,
-        num_annotations=len(dataset),
-        num_labels=len(dataset.label_names),
-        rates=Rates(settings.label_noise, settings.box_noise),
-        device=device,
-    )
-    state = checkpoint.load(run.path, device)
-    ledger_state = None if state is None else _with_arrays(state["ledger"])
-    ledger = Ledger.resume(run.path, ledger_state)
-    precision = _precision(settings.precision, device)
-    training = Training(
-        settings, detector, method, dataset, loader, ledger, run.path, device, precision
-    )
-    if state is not None:
-        training.take_up(state)
-    run.rewind_metrics(training.step if state is not None else None)
-    return training
-
-
-def _loader(
-    settings: TrainSettings, dataset: Dataset, device: torch.device, say: Listener
-) -> Loader:
-    if not len(dataset.images):
-        raise DataError("the dataset has no images")
-    short, long = parsed_image_size(settings.image_size)
-    return Loader(
-        dataset,
-        image_size=ImageSize(long, short),
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        device=device,
-        options=LoaderOptions(
-            difficult=settings.difficult,
-            is_strict=settings.strict,
-            report=lambda text: say({"note": text}),
-        ),
-    )
-
-
-def _precision(wanted: str, device: torch.device) -> torch.dtype:
-    if wanted == "auto":
-        has = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.bfloat16 if has else torch.float32
-    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+@contextmanager
+def _memory_explained(settings: TrainSettings) -> Iterator[None]:
+    """Say what to lower where memory does not suffice, on the device or beside it."""
+    try:
+        yield
+    except RuntimeError as error:
+        is_full = isinstance(error, torch.OutOfMemoryError)
+        if not is_full and "you tried to allocate" not in str(error):  # as PyTorch says on a CPU
+            raise
+        raise BoxmendError(
+            f"out of memory with --batch-size {settings.batch_size} and --image-size "
+            f"{settings.image_size}; lower one of them, or --proposals {settings.proposals} or "
+            f"--rois {settings.rois}, in a new run"
+        ) from error
 
 
 def _teller(run: runs.Run, log: Listener | None) -> Listener:
@@ -178,10 +153,3 @@ def _teller(run: runs.Run, log: Listener | None) -> Listener:
 
 
 _CLOCKS = {"seconds_left"}  # of interest while it runs, and never again
-
-
-def _with_arrays(state: dict[str, Any]) -> Any:
-    return {
-        key: value.cpu().numpy() if isinstance(value, torch.Tensor) else value
-        for key, value in state.items()
-    }

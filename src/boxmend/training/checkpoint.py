@@ -6,15 +6,20 @@ values only, so that loading runs no code.
 
 import io
 import pickle
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from boxmend.atomic import replacing
 from boxmend.errors import DataError
-from boxmend.ledger.files import replacing
 
 FILE = "checkpoint.pt"
+PARTS = ("step", "passes", "best", "network", "average", "optimizer", "method", "ledger")
+REMEDY = "put the right one back, or remove it to begin the run anew"
 
 
 def save(run: Path, state: dict[str, Any]) -> None:
@@ -25,16 +30,54 @@ def save(run: Path, state: dict[str, Any]) -> None:
         file.write(buffer.getbuffer())
 
 
-def load(run: Path, device: torch.device) -> dict[str, Any] | None:
-    """The last checkpoint of a run, or None where there is none yet."""
+def load(run: Path, device: torch.device, network: nn.Module) -> dict[str, Any] | None:
+    """The last checkpoint of a run, or None where there is none yet.
+
+    A DataError tells of one that cannot be read, or that is of another network than `network`.
+    """
     path = run / FILE
     if not path.exists():
         return None
     try:
-        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError) as error:
-        raise DataError(f"{path}: not a readable checkpoint: {error}") from error
-    return state
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about how the file was pickled
+            state: Any = torch.load(path, map_location=device, weights_only=True)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise  # not the file's fault
+    except Exception as error:  # bytes that lie make it raise nearly anything
+        raise DataError(f"{path}: not a readable checkpoint: {_reason(error)}; {REMEDY}") from error
+    trouble = _difference(state, network.state_dict())
+    if trouble:
+        raise DataError(f"{path}: not a checkpoint of this run: {trouble}; {REMEDY}")
+    fitting: dict[str, Any] = state
+    return fitting
+
+
+def _reason(error: Exception) -> str:
+    """Why a file could not be loaded, without torch's advice to trust it."""
+    if isinstance(error, pickle.UnpicklingError):
+        return "it holds more than tensors and plain values, or is damaged"
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _difference(state: Any, wanted: Mapping[str, torch.Tensor]) -> str | None:
+    """What is missing in a checkpoint, or where its weights are those of another network."""
+    if not isinstance(state, dict):
+        return f"it holds a {type(state).__name__}"
+    for part in PARTS:
+        if part not in state:
+            return f"it has no {part}"
+    for part in ("network", "average"):
+        if not isinstance(state[part], dict):
+            return f"its {part} is a {type(state[part]).__name__}"
+        shapes = {key: tuple(getattr(value, "shape", ())) for key, value in state[part].items()}
+        for key, tensor in wanted.items():
+            found, shape = shapes.pop(key, None), tuple(tensor.shape)
+            if found != shape:
+                return f"{key} of its {part} is {found} instead of {shape}"
+        if shapes:
+            return f"its {part} has the unknown {next(iter(shapes))}"
+    return None
 
 
 def remove(run: Path) -> None:

@@ -4,26 +4,29 @@ It never asks which method runs. Every random number follows from the seed and t
 rate from the step, so that a resumed run goes the way the uninterrupted one would have gone.
 """
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from boxmend.dataset import Dataset
-from boxmend.detector import Detector
+from boxmend.detector import Detector, Features
 from boxmend.errors import BoxmendError
 from boxmend.ledger import Ledger
 from boxmend.loader import Batch, Loader
-from boxmend.methods.protocol import Given, Method, Moment, Outcome
+from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
 from boxmend.settings import TrainSettings
 from boxmend.training import checkpoint
+from boxmend.training.best import Best
 from boxmend.training.optimisation import (
     average_of,
     build_optimizer,
@@ -53,6 +56,10 @@ class Training:
     device: torch.device
     precision: torch.dtype
     step: int = 0
+    passes: int = 0
+    """Passes that came to their end, with the estimates and scores that belong to it."""
+    best: Best | None = None
+    """Scores every pass and keeps the best one, where that is wanted."""
 
     def __post_init__(self) -> None:
         network = self.detector.network
@@ -71,6 +78,8 @@ class Training:
         """All that is needed to go on from here; nothing may be pending in the recorder."""
         return {
             "step": self.step,
+            "passes": self.passes,
+            "best": None if self.best is None else self.best.state(),
             "network": self.detector.network.state_dict(),
             "average": self.teacher.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -80,7 +89,9 @@ class Training:
 
     def take_up(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave; the ledger has been resumed by the caller."""
-        self.step = state["step"]
+        self.step, self.passes = state["step"], state["passes"]
+        if self.best is not None and state["best"] is not None:
+            self.best.take_up(state["best"])
         self.detector.network.load_state_dict(state["network"])
         self.teacher.network.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -92,7 +103,7 @@ class Training:
             epoch=self.step // self.loader.num_batches,
             step=self.step,
             num_steps=self.num_steps,
-            is_warm_up=self.step < self.settings.warm_up * self.num_steps,
+            warm_up_left=max(math.ceil(self.settings.warm_up * self.num_steps) - self.step, 0),
         )
 
     def train_on(self, batch: Batch) -> None:
@@ -111,10 +122,10 @@ class Training:
         total = sum(losses.values(), torch.zeros((), device=self.device))
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
-        norm = clipped(self.trained, settings.max_norm)
+        norm = clipped(self.trained, settings.max_norm or 0.0)
         self.optimizer.step()
         if self.teacher is not self.detector:
-            decay = decay_at(moment.step, settings.average)
+            decay = decay_at(moment.step, settings.average or 0.0)
             follow(self.teacher.network, self.detector.network, decay)
         figures = {name: value.detach() for name, value in losses.items()}
         self.recorder.add(batch, outcome, moment, {"loss": total.detach(), **figures, "norm": norm})
@@ -130,12 +141,8 @@ class Training:
             batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
         )
         with torch.no_grad():
-            outcome = self.method.refine(
-                given,
-                proposals,
-                lambda boxes: self.teacher.score(fixed, boxes, batch.sizes),
-                moment,
-            )
+            scorer = self._scorer(batch, fixed)
+            outcome = self.method.refine(given, proposals, scorer, moment)
         rpn = detector.rpn_losses(raw, outcome.rpn, self._keys(raw.objectness.shape))
         num_candidates = proposals.boxes.shape[1] + outcome.roi.boxes.shape[1]
         keys = self._keys(torch.Size((len(batch.images), num_candidates)))
@@ -150,6 +157,14 @@ class Training:
             "roi_boxes": roi.boxes,
         }
 
+    def _scorer(self, batch: Batch, features: Features) -> BoxScorer:
+        """The second stage whose opinion of annotations counts, on the features it is to see."""
+        which = self.settings.pre_forward
+        judge = self.detector if which == "network" else self.teacher
+        if which == "average" and judge is not self.detector:
+            features = judge.features(batch.images, batch.sizes)
+        return lambda boxes: judge.score(features, boxes, batch.sizes)
+
     def _keys(self, shape: torch.Size) -> Tensor:
         return torch.rand(shape, generator=self.generator, device=self.device)
 
@@ -161,44 +176,80 @@ def replace_network(detector: Detector, network: Any) -> Detector:
 
 def train(training: Training, log: Listener) -> None:
     """Run a training to its end, from wherever it stands."""
-    settings = training.settings
-    saved = training.step
-    started, first = time.monotonic(), training.step
+    clock = _Clock(time.monotonic(), training.step)
     with _stop_requests() as stop:
-        while training.step < training.num_steps:
-            epoch, batch_number = divmod(training.step, training.loader.num_batches)
-            for batch in training.loader.epoch(epoch, batch_number):
-                training.train_on(batch)
-                if training.step % settings.log_every == 0:
-                    log(_figures(training, started, first))
-                if training.step - saved >= settings.checkpoint_every or stop.is_set():
-                    saved = _save(training, log, started, first)
-                if stop.is_set():
-                    raise Interrupted(f"stopped at step {training.step}; go on with --resume")
-            log(_figures(training, started, first) | {"epoch_ends": epoch})
-            log(dict(training.method.end_epoch(epoch)) | {"step": training.step, "epoch": epoch})
-            saved = _save(training, log, started, first)
+        log({"plan": {"first_step": training.step, "steps": training.num_steps}})
+        while training.passes < training.settings.epochs:
+            _finish_steps(training, log, clock, stop)
+            _end_pass(training, log, clock, stop)
+            _save(training, log, clock)
+            _leave_if(stop, training)
     training.ledger.flush()
 
 
-def _figures(training: Training, started: float, first: int) -> dict[str, Any]:
+class _Clock(NamedTuple):
+    """When this process began, and with which step."""
+
+    started: float
+    first: int
+
+
+def _finish_steps(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
+    """Train on what is left of the pass."""
+    settings, saved = training.settings, training.step
+    done = training.step - training.passes * training.loader.num_batches
+    for batch in training.loader.epoch(training.passes, done):
+        training.train_on(batch)
+        if training.step % settings.log_every == 0:
+            log(_figures(training, clock))
+        if training.step - saved >= settings.checkpoint_every or stop.is_set():
+            saved = _save(training, log, clock)
+        _leave_if(stop, training)
+
+
+def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
+    """Estimate, score and log what belongs to the end of a pass."""
+    if training.best is not None:
+        _save(training, log, clock)  # scoring takes its time, and a request to stop breaks it off
+    epoch = training.passes
+    here = {"step": training.step, "epoch": epoch}
+    log(_figures(training, clock) | {"epoch_ends": epoch})
+    log(dict(training.method.end_epoch(epoch)) | here)
+    if training.best is not None:
+        scored = training.best.consider(
+            training.teacher, training.step, partial(_leave_if, stop, training)
+        )
+        log(scored | here)
+    training.passes += 1
+
+
+def _leave_if(stop: threading.Event, training: Training) -> None:
+    if stop.is_set():
+        raise Interrupted(f"stopped at step {training.step}; go on with --resume")
+
+
+def _figures(training: Training, clock: _Clock) -> dict[str, Any]:
     """The means of the figures since the last call, with where and how fast the training is."""
     figures = training.recorder.flush()
-    passed = time.monotonic() - started
-    rate = (training.step - first) / max(passed, 1e-9)
+    here = {"step": training.step, "epoch": (training.step - 1) // training.loader.num_batches}
+    done = training.step - clock.first
+    if not done:  # resumed at the end of a pass: there is no speed yet
+        return here | figures
+    seconds = max(time.monotonic() - clock.started, 1e-9) / done
     return {
-        "step": training.step,
-        "epoch": (training.step - 1) // training.loader.num_batches,
+        **here,
         **figures,
-        "images_per_second": rate * training.settings.batch_size,
-        "seconds_left": (training.num_steps - training.step) / max(rate, 1e-9),
+        "images_per_second": training.settings.batch_size / seconds,
+        "seconds_left": (training.num_steps - training.step) * seconds,
     }
 
 
-def _save(training: Training, log: Listener, started: float, first: int) -> int:
+def _save(training: Training, log: Listener, clock: _Clock) -> int:
     if training.recorder.pending:
-        log(_figures(training, started, first))
+        log(_figures(training, clock))
     checkpoint.save(training.run, training.state())
+    if training.best is not None:
+        training.best.tidy()
     return training.step
 
 

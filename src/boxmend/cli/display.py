@@ -1,0 +1,127 @@
+"""How a training is shown: a panel that stays in place on a terminal, lines elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from boxmend.cli.output import say
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Line = dict[str, Any]
+CLOCKS = ("epoch", "step", "images_per_second", "seconds_left", "epoch_ends")
+LOSSES = ("loss", "rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes")
+ESTIMATES = (("label_noise", "label noise"), ("box_noise", "box noise"), ("keep", "raw box kept"))
+
+
+@contextmanager
+def display(epochs: int, *, quiet: bool) -> Iterator[Callable[[Line], None]]:
+    """Give a listener for the lines of the log that shows them to who watches."""
+    if quiet:
+        yield lambda line: None
+    elif sys.stderr.isatty():
+        with _live(epochs) as show:
+            yield show
+    else:
+        yield _tell
+
+
+@contextmanager
+def _live(epochs: int) -> Iterator[Callable[[Line], None]]:
+    from rich.console import Console
+    from rich.live import Live
+
+    seen: Line = {"epochs": epochs}
+    with Live(console=Console(stderr=True), refresh_per_second=4) as live:
+
+        def show(line: Line) -> None:
+            if "note" in line:
+                live.console.print(line["note"], markup=False, highlight=False)
+            elif "summary" not in line:
+                seen.update(line.get("plan", line))
+                live.update(panel(seen))
+
+        yield show
+
+
+def panel(seen: Line) -> "RenderableType":
+    """Draw what is known of a training: the latest value of each figure, and its plan."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    step: int = seen["step"] if "step" in seen else seen.get("first_step", 0)
+    steps: int = seen.get("steps", 0)
+    head = Table.grid(padding=(0, 2), expand=True)
+    head.add_column()
+    head.add_column(ratio=1)
+    head.add_column(justify="right")
+    head.add_row(
+        f"epoch {seen.get('epoch', 0) + 1} of {seen['epochs']}",
+        ProgressBar(total=max(steps, 1), completed=step),
+        f"step {step:,} of {steps:,}{_speed(seen)}",
+    )
+    body = Table.grid(padding=(0, 2))
+    body.add_column(style="bold")
+    body.add_column()
+    for title, figures in rows(seen):
+        text = Text(" · ").join(Text(f"{name} {value}") for name, value in figures)
+        body.add_row(title, text)
+    return Panel(Group(head, body), title="boxmend train", title_align="left")
+
+
+def rows(seen: Line) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The figures to show, under their titles; what is not known is left out."""
+    losses = [(_words(name), f"{seen[name]:.3f}") for name in LOSSES if _is_number(seen.get(name))]
+    shares = []
+    if "unsure" in seen:
+        flagged = seen["relabelled"] + seen["unsure"]
+        shares += [("flagged", f"{flagged:.1%} ({seen['relabelled']:.1%} relabelled)")]
+        shares += [("matched", f"{seen['matched']:.1%}")]
+    if _is_number(seen.get("threshold")):
+        shares += [("threshold", f"{seen['threshold']:.3f}")]
+    noise = [(word, f"{seen[name]:.1%}") for name, word in ESTIMATES if _is_number(seen.get(name))]
+    val = [
+        (_words(name.removeprefix("val_")), f"{value:.3f}")
+        for name, value in seen.items()
+        if name.startswith("val_") and _is_number(value)
+    ]
+    titled = (("losses", losses), ("annotations", shares), ("estimates", noise), ("val", val))
+    return [(title, figures) for title, figures in titled if figures]
+
+
+def told(line: Line) -> str:
+    """Put a line of the log into words: where, how good, how fast, how long."""
+    parts = [f"epoch {line.get('epoch', 0) + 1}, step {line.get('step', 0):,}"]
+    for name, value in line.items():
+        if name not in CLOCKS and _is_number(value):
+            parts.append(f"{_words(name)} {value:.4g}")
+    return " · ".join(parts) + _speed(line)
+
+
+def _tell(line: Line) -> None:
+    if "note" in line:
+        say(line["note"])
+    elif any(name not in CLOCKS for name in line) and "step" in line:
+        say(told(line))
+
+
+def _speed(line: Line) -> str:
+    if "images_per_second" not in line:
+        return ""
+    minutes, seconds = divmod(round(line["seconds_left"]), 60)
+    hours, minutes = divmod(minutes, 60)
+    left = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    return f" · {line['images_per_second']:,.0f} images/s · {left} left"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and value == value  # NaN: there was nothing to measure

@@ -1,0 +1,79 @@
+"""What to think of the labels of a batch, given evidence p [B, A, C]: by posterior or by queue."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from boxmend import refinement
+from boxmend.methods.protocol import Given
+from boxmend.refinement.evidence import TINY
+from boxmend.verdict import Verdict
+
+CONFIDENCE = 0.5  # of Eq. 13, as published
+
+
+class Opinion(NamedTuple):
+    """An opinion on every annotation; all [B, A, ...], meaningless where there is none."""
+
+    posteriors: Tensor  # q, [B, A, C]
+    labels: Tensor  # y where kept, else the class of highest q
+    verdict: Tensor
+    loss: Tensor  # -log p(y)
+    threshold: Tensor  # above which the label is not kept; [B, A] or a scalar
+
+
+def as_given(evidence: Tensor, given: Given) -> Opinion:
+    """Leave the labels alone: all of q is on y, and no loss is too high."""
+    loss = _losses(evidence, given)
+    unjudged = torch.full_like(given.labels, int(Verdict.UNJUDGED))
+    posteriors = _certain(given.labels, evidence)
+    return Opinion(posteriors, given.labels, unjudged, loss, torch.full_like(loss, torch.inf))
+
+
+def by_posterior(evidence: Tensor, given: Given, transition: Tensor, tau: Tensor) -> Opinion:
+    """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `refinement.posterior_verdicts`.
+
+    The threshold is the loss at which q(y) would be 0.5 if the others stayed: the odds of y are
+    p(y)^tau times what the others have, so even odds are log(q(y) / (1 - q(y))) / tau away.
+    """
+    column = given.labels[..., None]
+    posteriors = refinement.posterior(evidence, given.labels, transition, tau)
+    verdict = refinement.posterior_verdicts(posteriors, given.labels, given.is_box)
+    is_kept = verdict == int(Verdict.KEPT)
+    right = posteriors.gather(-1, column)[..., 0].clamp(min=TINY)
+    wrong = posteriors.scatter(-1, column, 0).sum(-1).clamp(min=TINY)
+    loss = _losses(evidence, given)
+    return Opinion(
+        posteriors,
+        torch.where(is_kept, given.labels, posteriors.argmax(-1)),
+        verdict,
+        loss,
+        loss + (right.log() - wrong.log()) / tau,
+    )
+
+
+def by_queue(evidence: Tensor, given: Given, limit: Tensor) -> Opinion:
+    """Judge as published, but over this evidence: noisy above the limit, a scalar.
+
+    A noisy label is replaced by the likeliest class where that has more than a half, else it is
+    unsure. q is all on the final label.
+    """
+    loss = _losses(evidence, given)
+    confidence, likeliest = evidence.max(-1)
+    is_noisy = refinement.judge(loss, limit, given.is_box)
+    is_replaced = is_noisy & refinement.is_confident(confidence, CONFIDENCE)
+    labels = torch.where(is_replaced, likeliest, given.labels)
+    verdict = torch.where(is_noisy & ~is_replaced, int(Verdict.DISCARDED), int(Verdict.KEPT))
+    verdict = torch.where(labels != given.labels, int(Verdict.RELABELLED), verdict)
+    return Opinion(_certain(labels, evidence), labels, verdict, loss, limit)
+
+
+def _losses(evidence: Tensor, given: Given) -> Tensor:
+    score = evidence.gather(-1, given.labels[..., None])[..., 0]
+    return -score.clamp(min=TINY).log()
+
+
+def _certain(labels: Tensor, evidence: Tensor) -> Tensor:
+    return functional.one_hot(labels, evidence.shape[-1]).to(evidence.dtype)

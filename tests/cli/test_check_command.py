@@ -1,0 +1,103 @@
+"""boxmend check: findings by name, and repairs that say what they did."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_answers import answer, coco
+
+from boxmend.cli import run
+
+
+def test_check_finds_nothing_in_the_drawn_dataset(
+    toys: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, result = answer(capsys, "check", toys)
+    assert status == 0
+    assert (result["errors"], result["warnings"], result["findings"]) == (0, 0, [])
+    assert result["statistics"]["images"] == 30
+    assert run(["check", str(toys)]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"bbox": [10, 10, 50, 5]}, "box-outside"),
+        ({"bbox": [10, 10, -5, 5]}, "box-flipped"),
+        ({"bbox": [10, 10, 0, 5]}, "box-empty"),
+        ({"bbox": [float("nan"), 10, 4, 5]}, "box-not-finite"),
+        ({"category_id": 9}, "unknown-category"),
+        ({"image_id": 9}, "unknown-image"),
+    ],
+)
+def test_check_names_file_and_annotation_of_every_error(
+    changes: dict[str, Any], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = coco(tmp_path, **changes)
+    status, result = answer(capsys, "check", path, "--no-open-images")
+    assert status == 1
+    (finding,) = [one for one in result["findings"] if one["severity"] == "error"]
+    assert (finding["kind"], finding["annotation_id"]) == (kind, 7)
+    assert finding["file"] == str(path)
+    assert run(["check", str(path), "--no-open-images"]) == 1
+    assert f"error {kind}: {path}, annotation 7" in capsys.readouterr().out
+
+
+def test_check_lists_missing_images_unless_told_not_to_look(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = coco(tmp_path)
+    status, result = answer(capsys, "check", path)
+    assert status == 1
+    assert [one["kind"] for one in result["findings"]] == ["missing-image"]
+    assert answer(capsys, "check", path, "--no-open-images")[0] == 0
+
+
+def test_fix_clips_drops_and_leaves_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = coco(tmp_path)
+    document = json.loads(path.read_text())
+    (good,) = document["annotations"]
+    document["annotations"] = [
+        good,
+        good | {"id": 8, "bbox": [10, 10, 50, 5]},
+        good | {"id": 9, "bbox": [30, 30, 5, 5]},
+        good | {"id": 10, "category_id": 5, "bbox": [1, 1, 2, 2]},
+    ]
+    path.write_text(json.dumps(document))
+    before = path.read_bytes()
+    out = tmp_path / "fixed"
+    status, result = answer(capsys, "check", path, "--no-open-images", "--fix", "--out", out)
+    assert status == 1  # the unknown category is left
+    assert result["errors"] == 1
+    actions = {one["annotation_id"]: one["action"] for one in result["repairs"]}
+    assert actions == {8: "clipped", 9: "dropped"}
+    written = json.loads((out / path.name).read_text())
+    boxes = {one["id"]: one["bbox"] for one in written["annotations"]}
+    assert boxes == {7: [1, 2, 3, 4], 8: [10, 10, 10, 5], 10: [1, 1, 2, 2]}
+    assert path.read_bytes() == before
+    del document["annotations"][3]
+    path.write_text(json.dumps(document))
+    again = tmp_path / "again"
+    status, result = answer(capsys, "check", path, "--no-open-images", "--fix", "--out", again)
+    assert (status, result["errors"]) == (0, 0)
+    assert run(["check", str(again), "--no-open-images"]) == 0
+
+
+def test_duplicate_ids_are_findings_of_check_and_refused_by_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = coco(tmp_path)
+    document = json.loads(path.read_text())
+    document["annotations"] *= 2
+    path.write_text(json.dumps(document))
+    status, result = answer(capsys, "check", path, "--no-open-images")
+    assert status == 1
+    assert "duplicate-id" in {one["kind"] for one in result["findings"]}
+    assert run(["convert", str(path), "--to", "voc", "--out", str(tmp_path / "out")]) == 3
+    message = capsys.readouterr().err
+    assert "annotation 7" in message
+    assert str(path) in message

@@ -1,0 +1,72 @@
+"""The file of a checkpoint: it comes back as it was, and damage to it is told."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from boxmend.errors import DataError
+from boxmend.training import checkpoint
+
+CPU = torch.device("cpu")
+
+
+def state_of(network: nn.Module) -> dict[str, Any]:
+    weights = network.state_dict()
+    state: dict[str, Any] = {"step": 7, "passes": 1, "best": None, "network": weights}
+    state |= {"average": weights, "optimizer": {}, "method": {}, "ledger": {"num_rows": 3}}
+    return state
+
+
+def test_there_is_none_until_one_is_saved_and_none_after_it_is_removed(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    assert checkpoint.load(tmp_path, CPU, network) is None
+    checkpoint.save(tmp_path, state_of(network))
+    found = checkpoint.load(tmp_path, CPU, nn.Linear(2, 3))
+    assert found is not None
+    assert (found["step"], found["ledger"]) == (7, {"num_rows": 3})
+    assert found["network"]["weight"].equal(network.weight)
+    checkpoint.remove(tmp_path)
+    checkpoint.remove(tmp_path)  # twice does no harm
+    assert checkpoint.load(tmp_path, CPU, network) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (nn.Linear(2, 4), r"weight of its network is \(3, 2\) instead of \(4, 2\)"),
+        (nn.Linear(2, 3, bias=False), "its network has the unknown bias"),
+        (nn.Sequential(nn.Linear(2, 3)), r"0\.weight of its network is None instead of"),
+    ],
+)
+def test_another_network_is_refused_with_what_differs(
+    other: nn.Module, message: str, tmp_path: Path
+) -> None:
+    checkpoint.save(tmp_path, state_of(nn.Linear(2, 3)))
+    with pytest.raises(DataError, match=message):
+        checkpoint.load(tmp_path, CPU, other)
+
+
+def test_any_damage_is_a_data_error_or_harmless(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network))
+    path = tmp_path / checkpoint.FILE
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    num_refused = 0
+    for attempt in range(300):
+        spoilt = bytearray(whole[: None if attempt % 3 else int(rng.integers(len(whole)))])
+        for place in rng.integers(0, max(len(spoilt), 1), 4).tolist():
+            spoilt[place : place + 1] = rng.bytes(1)
+        path.write_bytes(spoilt)
+        with suppress(DataError):
+            found = checkpoint.load(tmp_path, CPU, network)
+            assert found is not None
+            assert found["network"].keys() == {"weight", "bias"}
+            continue
+        num_refused += 1
+    assert num_refused > 100  # the files that were cut short, at the least
