@@ -45,7 +45,7 @@ bench-data: $(STAMP)  ## reading, writing, noise and check against pycocotools a
 bench-ledger: $(STAMP)  ## what the ledger of 860,000 annotations and 12 epochs weighs and costs
 	$(BIN)/python benchmarks/bench_ledger.py
 
-tiny-weights: $(STAMP)  ## pre-train the weights of `tiny` that the package ships (a quarter of an hour)
+tiny-weights: $(STAMP)  ## pre-train the weights of `tiny` that the package ships (ten minutes)
 	$(BIN)/python tools/pretrain_tiny.py
 
 lock:  ## resolve the dependencies anew (needs uv)

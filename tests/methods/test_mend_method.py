@@ -125,6 +125,56 @@ def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
     assert outcome.is_kept.tolist() == [[True, True, False]]
 
 
+def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
+    # p(y) over the foreground: .6, .1 and .1; r = .7 of a queue of 10 is its 7th loss, -log .5
+    method = made(judgment="queue", queue_length=10)
+    queue = -torch.tensor([0.5] * 7 + [0.01] * 3).log()
+    method.load_state_dict({**method.state_dict(), "queue": queue})
+    given = one_image([BOX, OTHER, BOX], [0, 1, 1])
+    outcome = method.refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED]]
+    assert outcome.labels.tolist() == [[0, 0, 1]]  # .8 is above a half, .45 is not
+    torch.testing.assert_close(outcome.loss, -torch.tensor([[0.6, 0.1, 0.1]]).log())
+    torch.testing.assert_close(outcome.threshold, torch.full((1, 3), math.log(2)))
+    assert outcome.roi.soft is None
+    assert outcome.roi.is_ignored.tolist() == [[False, False, True]]
+    pushed = torch.cat([queue[3:], -torch.tensor([0.6, 0.1, 0.1]).log()])
+    torch.testing.assert_close(method.state_dict()["queue"], pushed)
+
+
+def test_background_may_stay_in_the_evidence() -> None:
+    method = made(foreground=False)
+    outcome = method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
+    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.3)]]))
+
+
+def test_evidence_may_come_from_the_proposals_around_the_box() -> None:
+    # both proposals lie on the box; their weights are IoU * (1 - background): 1 * .8 and .6 * .5
+    # p around: (.8 * .8 + .3 * .6) / 1.1, and with .6 at the box itself the mean of both
+    method = made(evidence="around", num_proposals=3)
+    scorer = TableScorer(table([FIRST, SECOND, FIRST, SECOND]))
+    proposals = proposals_of([BOX, [10.0, 10, 30, 22], OTHER], [0.9, 0.8, 0.7])
+    outcome = method.refine(one_image([BOX], [0]), proposals, scorer, LATER)
+    around = (0.8 * 0.8 + 0.3 * 0.6) / 1.1
+    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log((0.6 + around) / 2)]]))
+
+
+def test_a_temperature_that_is_set_is_not_fitted() -> None:
+    method = made(temperature=2.0)
+    method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
+    assert method.end_epoch(0)["tau"] == 2
+
+
+def test_near_noisy_boxes_less_is_background() -> None:
+    given = one_image([BOX], [0])
+    for rates, expected in ((LABELS_ONLY, 0.5), (Rates(), 0.5), (Rates(box=0.4), 0.3)):
+        method = made(rates, background_below=0.3, num_proposals=1)
+        scorer = TableScorer(table([FIRST] * 2))
+        below = method.refine(given, proposals_of([BOX], [0.9]), scorer, LATER).roi.background_below
+        assert below is not None
+        assert float(below) == pytest.approx(expected)
+
+
 def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> None:
     method = made(Rates(box=0.2))
     given = one_image([BOX, OTHER], [0, 1])

@@ -107,6 +107,14 @@ def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Giv
     return given
 
 
+def nothing_new() -> tuple[Proposals, Fixed]:
+    """No proposals, and scores of the annotated boxes that say nothing."""
+    chances, boxes = torch.full((600, 2, 4), 0.25), torch.zeros(600, 2, 3, 4)
+    none = torch.zeros(600, 1).bool()
+    proposals = Proposals(torch.zeros(600, 1, 4), torch.zeros(600, 1), none, none[:, 0])
+    return proposals, Fixed(Scores(chances.log(), chances, boxes))
+
+
 def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     one_pass(method, noise=0.4, error=0.04)
@@ -116,6 +124,18 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     state = method.state_dict()
     assert float(state["alpha"]) == pytest.approx(min(figures["box_noise"], 0.4))
     assert not state["residuals"].any()  # the next pass starts anew
+
+
+def test_later_passes_may_find_more_box_noise_but_not_less() -> None:
+    method = Mend(600, 3, MendSettings(num_proposals=1))
+    noises = []
+    for epoch, noise in enumerate((0.4, 0.2, 0.3, 0.1, 0.4)):
+        given = one_pass(method, noise=noise, error=0.04)
+        method.refine(given, *nothing_new(), LATER)  # the warm-up is over
+        noises.append(method.end_epoch(epoch)["box_noise"])
+    assert noises[1] < noises[0] - 0.1  # the first passes prove nothing
+    assert noises[3] == noises[2]
+    assert noises[4] > noises[3]
 
 
 def test_votes_that_saw_next_to_nothing_are_not_measured() -> None:

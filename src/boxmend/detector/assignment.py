@@ -18,6 +18,7 @@ class Targets(NamedTuple):
     is_ignored: Tensor  # [B, A], rows whose surroundings teach nothing
     soft: Tensor | None = None  # [B, A, 1 + C] class targets in place of the labels
     weights: Tensor | None = None  # [B, A] of the classification loss of an annotation's RoIs
+    background_below: Tensor | None = None  # a scalar: IoU below which an RoI is background
 
     @property
     def is_real(self) -> Tensor:
@@ -37,7 +38,7 @@ def assign(
     candidates: Tensor,
     targets: Targets,
     *,
-    thresholds: tuple[float, float],
+    thresholds: tuple[float | Tensor, float],
     low_quality: float | None = None,
     ignore_from: float = 0.5,
     is_candidate: Tensor | None = None,

@@ -24,6 +24,7 @@ from boxmend.refinement.box_noise import BINS
 from boxmend.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
+USUAL_BACKGROUND = 0.5  # IoU below which an RoI is background, as published
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 
 
@@ -57,6 +58,7 @@ class Mend:
             "tau": torch.full((), settings.temperature or 1.0, device=device),
             "keep": torch.full((), UNFITTED_KEEP, device=device),
             "alpha": torch.zeros((), device=device),
+            "background_below": torch.full((), USUAL_BACKGROUND, device=device),
         }
         self._set_shares(UNFITTED_KEEP)
 
@@ -65,7 +67,13 @@ class Mend:
         self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
     ) -> Outcome:
         """Gather evidence about a batch and, after warm-up, mend it."""
-        given = without_padding(given)
+        outcome = self._refined(without_padding(given), proposals, scorer, moment)
+        roi = outcome.roi._replace(background_below=self._state["background_below"])
+        return outcome._replace(roi=roi)
+
+    def _refined(
+        self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
+    ) -> Outcome:
         self._is_warm_up = moment.is_warm_up
         if not (self.mends_labels or self.mends_boxes):
             return untouched(given)
@@ -181,6 +189,8 @@ class Mend:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.box_noise)
         self._state["keep"].fill_(keep)
         self._state["alpha"].fill_(alpha)
+        below = USUAL_BACKGROUND if keep == 1 else self.settings.background_below
+        self._state["background_below"].fill_(below)
 
     def _matches(self, given: Given, proposals: Proposals) -> votes.Matches:
         """Centre matching as published (Eq. 15 to 19); in warm-up b* is b."""

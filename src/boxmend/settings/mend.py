@@ -59,13 +59,15 @@ class MendSettings:
     """IoU with the raw box above which a proposal's regression votes: others mean other objects."""
     alike: float = 0.6
     """IoU with the leading voter above which the votes are averaged: one object, one cluster."""
+    background_below: float = 0.5
+    """IoU with a noisy box below which an RoI is background; lower, as the object may be there."""
     residual_score: float = 0.1
     """Least score of some voter for the box noise to be measured: below, nothing was seen."""
 
     def __post_init__(self) -> None:
         for name in (
             *("first_rate", "least_new", "alpha", "keep", "least_keep", "off_above"),
-            *("around", "near", "alike", "residual_score"),
+            *("around", "background_below", "near", "alike", "residual_score"),
         ):
             check_share(f"mend.{name}", getattr(self, name))
         check_choice("mend.discarded", self.discarded, ("background", "ignore", "rpn_only"))

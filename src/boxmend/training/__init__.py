@@ -16,7 +16,7 @@ import torch
 from boxmend import runs
 from boxmend.dataset import Dataset
 from boxmend.detector import save
-from boxmend.errors import BoxmendError, UsageError
+from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.formats import load
 from boxmend.settings import TrainSettings, resolved
 from boxmend.training import checkpoint, facts
@@ -49,10 +49,10 @@ def train(
     which can be resumed.
     """
     settings = resolved(settings or TrainSettings())
-    if settings.keep_best and not val:
-        raise UsageError("keep_best chooses by a score: give the data to score on by --val")
     dataset, addresses = _dataset(data)
-    truth = _dataset(val)[0] if val else None
+    truth = _truth(val, dataset.label_names)
+    if settings.keep_best and truth is None:
+        raise UsageError("keep_best chooses by a score: give the data to score on by --val")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder is made yet
     settings = completed(settings, detector.numbers)
@@ -124,6 +124,22 @@ def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
     if isinstance(data, Dataset):
         return data, [str(source.path) for source in data.sources]
     return load(*data), list(data)
+
+
+def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset | None:
+    """The data to score on, if any; what could never be scored is refused before hours pass."""
+    if not isinstance(val, Dataset) and not val:
+        return None
+    truth = _dataset(val)[0]
+    if not len(truth.images):
+        raise DataError("the data to score on (--val) have no images")
+    if not set(truth.label_names) & set(label_names):
+        asked, known = ", ".join(truth.label_names[:5]), ", ".join(label_names[:5])
+        raise DataError(
+            f"the data to score on (--val) share no class with the training data: {asked} "
+            f"against {known}; classes are matched by name"
+        )
+    return truth
 
 
 @contextmanager
