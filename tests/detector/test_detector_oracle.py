@@ -271,21 +271,6 @@ def test_ignored_annotations_are_no_rois_and_their_surroundings_no_background() 
     assert not (made.sample_rois(around, flat, keys).boxes == 7).all(-1).any()
 
 
-def test_annotations_may_say_what_is_background_near_them() -> None:
-    made = detector("tiny")
-    targets = annotations((1, 0, 0))
-    _, proposals, keys = roi_case(made, targets)
-    x1, y1, x2, y2 = targets.boxes[0, 0].tolist()
-    part = torch.tensor([x1, y1, x2, y1 + 0.4 * (y2 - y1)])  # IoU 0.4
-    some = proposals._replace(boxes=proposals.boxes.clone())
-    some.boxes[0, 0] = part
-    keys[:, 0] = 0.999
-    for below, is_background in ((None, True), (0.41, True), (0.3, False)):
-        limit = None if below is None else torch.tensor(below)
-        rois = made.sample_rois(some, targets._replace(background_below=limit), keys)
-        assert (rois.boxes[0] == part).all(-1).any() == is_background
-
-
 def test_soft_targets_and_weights_reach_the_positive_rois_alone() -> None:
     made = detector("tiny")
     targets = annotations((2, 0, 3))

@@ -148,31 +148,10 @@ def test_background_may_stay_in_the_evidence() -> None:
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.3)]]))
 
 
-def test_evidence_may_come_from_the_proposals_around_the_box() -> None:
-    # both proposals lie on the box; their weights are IoU * (1 - background): 1 * .8 and .6 * .5
-    # p around: (.8 * .8 + .3 * .6) / 1.1, and with .6 at the box itself the mean of both
-    method = made(evidence="around", num_proposals=3)
-    scorer = TableScorer(table([FIRST, SECOND, FIRST, SECOND]))
-    proposals = proposals_of([BOX, [10.0, 10, 30, 22], OTHER], [0.9, 0.8, 0.7])
-    outcome = method.refine(one_image([BOX], [0]), proposals, scorer, LATER)
-    around = (0.8 * 0.8 + 0.3 * 0.6) / 1.1
-    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log((0.6 + around) / 2)]]))
-
-
 def test_a_temperature_that_is_set_is_not_fitted() -> None:
     method = made(temperature=2.0)
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
     assert method.end_epoch(0)["tau"] == 2
-
-
-def test_near_noisy_boxes_less_is_background() -> None:
-    given = one_image([BOX], [0])
-    for rates, expected in ((LABELS_ONLY, 0.5), (Rates(), 0.5), (Rates(box=0.4), 0.3)):
-        method = made(rates, background_below=0.3, num_proposals=1)
-        scorer = TableScorer(table([FIRST] * 2))
-        below = method.refine(given, proposals_of([BOX], [0.9]), scorer, LATER).roi.background_below
-        assert below is not None
-        assert float(below) == pytest.approx(expected)
 
 
 def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> None:
@@ -327,7 +306,6 @@ def test_a_state_of_another_dataset_is_refused() -> None:
     [
         ({"keep": 1.5}, "keep is 1.5; expected a share from 0 to 1"),
         ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0"),
-        ({"evidence": "everywhere"}, "evidence is 'everywhere'"),
         ({"judgment": "mine"}, "judgment is 'mine'"),
         ({"boxes": "median"}, "boxes is 'median'; expected 'vote' or 'average'"),
         ({"discarded": "lost"}, "discarded is 'lost'"),

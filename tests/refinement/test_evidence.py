@@ -11,7 +11,6 @@ from boxmend.refinement import (
     posterior,
     posterior_verdicts,
     remember,
-    surrounding_evidence,
     symmetric_transition,
 )
 
@@ -26,15 +25,6 @@ def test_background_is_taken_out_of_the_probabilities() -> None:
 @pytest.mark.parametrize("row", [[1.0, 0, 0, 0, 0], [NAN] * 5], ids=["background", "padding"])
 def test_where_nothing_is_left_all_classes_are_alike(row: list[float]) -> None:
     assert foreground_probabilities(torch.tensor([row])).tolist() == [[0.25] * 4]
-
-
-def test_regions_around_a_box_count_as_much_as_the_box() -> None:
-    own = torch.tensor([[[0.6, 0.4], [0.6, 0.4]]])
-    others = torch.tensor([[[0.2, 0.8], [1.0, 0.0], [0.0, 1.0]]])
-    weights = torch.tensor([[[0.6, 0.2, 0.0], [0.0, 0.0, 0.0]]])
-    # (.6 * .2 + .2 * 1) / .8 = .4, and (.6 + .4) / 2 = .5; around the second box is nothing
-    found = surrounding_evidence(own, others, weights)
-    torch.testing.assert_close(found, torch.tensor([[[0.5, 0.5], [0.6, 0.4]]]))
 
 
 def test_memory_takes_the_first_visit_whole_and_later_ones_by_half() -> None:

@@ -11,7 +11,10 @@ from boxmend.methods import METHODS
 from boxmend.settings import resolved
 from boxmend.training.assembly import make_detector, make_training
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+]
 
 BOXES = [(0, (10.0, 10, 50, 50)), (0, (30.0, 30, 90, 80)), (1, (20.0, 20, 60, 60))]
 

@@ -18,7 +18,6 @@ class Targets(NamedTuple):
     is_ignored: Tensor  # [B, A], rows whose surroundings teach nothing
     soft: Tensor | None = None  # [B, A, 1 + C] class targets in place of the labels
     weights: Tensor | None = None  # [B, A] of the classification loss of an annotation's RoIs
-    background_below: Tensor | None = None  # a scalar: IoU below which an RoI is background
 
     @property
     def is_real(self) -> Tensor:
@@ -38,7 +37,7 @@ def assign(
     candidates: Tensor,
     targets: Targets,
     *,
-    thresholds: tuple[float | Tensor, float],
+    thresholds: tuple[float, float],
     low_quality: float | None = None,
     ignore_from: float = 0.5,
     is_candidate: Tensor | None = None,

@@ -172,18 +172,13 @@ class Detector:
 
     @torch.no_grad()
     def sample_rois(self, proposals: Proposals, targets: Targets, keys: Tensor) -> RoiSample:
-        """Draw RoIs from the P proposals and the A annotated boxes by `keys` [B, P + A].
-
-        `targets.background_below` goes before the detector's own threshold for background.
-        """
+        """Draw RoIs from the P proposals and the A annotated boxes by `keys` [B, P + A]."""
         numbers = self.numbers
-        background, object_ = numbers.roi_thresholds
-        below = background if targets.background_below is None else targets.background_below
         candidates = torch.cat([proposals.boxes, targets.boxes.float()], dim=1)  # [B, P + A, 4]
         assigned = assign(
             candidates,
             targets,
-            thresholds=(below, object_),
+            thresholds=numbers.roi_thresholds,
             ignore_from=numbers.ignore_overlap,
             is_candidate=torch.cat([proposals.is_proposal, targets.is_real], dim=1),
         )

@@ -24,7 +24,6 @@ from boxmend.refinement.box_noise import BINS
 from boxmend.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
-USUAL_BACKGROUND = 0.5  # IoU below which an RoI is background, as published
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 
 
@@ -58,7 +57,6 @@ class Mend:
             "tau": torch.full((), settings.temperature or 1.0, device=device),
             "keep": torch.full((), UNFITTED_KEEP, device=device),
             "alpha": torch.zeros((), device=device),
-            "background_below": torch.full((), USUAL_BACKGROUND, device=device),
         }
         self._set_shares(UNFITTED_KEEP)
 
@@ -67,19 +65,13 @@ class Mend:
         self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
     ) -> Outcome:
         """Gather evidence about a batch and, after warm-up, mend it."""
-        outcome = self._refined(without_padding(given), proposals, scorer, moment)
-        roi = outcome.roi._replace(background_below=self._state["background_below"])
-        return outcome._replace(roi=roi)
-
-    def _refined(
-        self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
-    ) -> Outcome:
+        given = without_padding(given)
         self._is_warm_up = moment.is_warm_up
         if not (self.mends_labels or self.mends_boxes):
             return untouched(given)
         matches = self._matches(given, proposals)
         scores = self._scores(matches, scorer)
-        evidence = self._remembered(given, self._evidence(matches, scores))  # p, [B, A, C]
+        evidence = self._remembered(given, scores[0].probabilities)  # p, [B, A, C]
         opinion = self._opinion(evidence, given)
         boxes = self._boxes(given, matches, scores, opinion.posteriors)
         num_candidates = matches.is_candidate.sum(-1)
@@ -189,8 +181,6 @@ class Mend:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.box_noise)
         self._state["keep"].fill_(keep)
         self._state["alpha"].fill_(alpha)
-        below = USUAL_BACKGROUND if keep == 1 else self.settings.background_below
-        self._state["background_below"].fill_(below)
 
     def _matches(self, given: Given, proposals: Proposals) -> votes.Matches:
         """Centre matching as published (Eq. 15 to 19); in warm-up b* is b."""
@@ -211,32 +201,19 @@ class Mend:
         return votes.Matches(matched, top, is_top, places, is_candidate)
 
     def _scores(self, matches: votes.Matches, scorer: BoxScorer) -> tuple[Scores, Scores]:
-        """Score b* and, where they are asked, the proposals, in one call."""
+        """Score b* and, where boxes are mended, the proposals, in one call."""
         count = matches.matched.shape[1]
-        if not (self.mends_boxes or self.settings.evidence == "around"):
+        if not self.mends_boxes:
             return votes.split(scorer(matches.matched), count)
         return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
 
-    def _evidence(self, matches: votes.Matches, scores: tuple[Scores, Scores]) -> Tensor:
-        """What this visit says about the classes, [B, A, C]."""
-        own, others = scores
-        if not self.settings.foreground:
-            return own.probabilities[..., 1:].float()
-        at_box = refinement.foreground_probabilities(own.probabilities)
-        if self.settings.evidence == "box":
-            return at_box
-        overlap = refinement.overlaps(matches.matched[:, :, None], matches.proposals[:, None])
-        weights = overlap * (1 - others.probabilities[:, None, :, 0].float())  # [B, A, P]
-        is_heard = (overlap > self.settings.around) & matches.is_proposal[:, None]
-        return refinement.surrounding_evidence(
-            at_box,
-            refinement.foreground_probabilities(others.probabilities),
-            torch.where(is_heard, weights, 0),
-        )
-
-    def _remembered(self, given: Given, evidence: Tensor) -> Tensor:
+    def _remembered(self, given: Given, probabilities: Tensor) -> Tensor:
         """Put the evidence of a visit into the memory. Returns that of the batch, [B, A, C]."""
         state = self._state
+        if self.settings.foreground:
+            evidence = refinement.foreground_probabilities(probabilities)
+        else:
+            evidence = probabilities[..., 1:].float()
         is_seen = (given.is_box & (given.rows >= 0)).reshape(-1)
         rows = torch.where(is_seen, given.rows.reshape(-1).long(), len(state["visits"]) - 1)
         mean, visits = refinement.remember(

@@ -41,7 +41,6 @@ from boxmend.refinement.evidence import (
     posterior,
     posterior_verdicts,
     remember,
-    surrounding_evidence,
 )
 from boxmend.refinement.judgment import (
     acceptance_from_rate,
@@ -130,7 +129,6 @@ __all__ = [
     "scores_under",
     "soft_cross_entropy",
     "soft_targets",
-    "surrounding_evidence",
     "symmetric_transition",
     "threshold",
     "top_candidates",

@@ -25,17 +25,6 @@ def foreground_probabilities(probabilities: Tensor) -> Tensor:
     return torch.where(total > TINY, foreground / total, 1 / foreground.shape[-1])
 
 
-def surrounding_evidence(own: Tensor, others: Tensor, weights: Tensor) -> Tensor:
-    """Average the evidence at a box with that of the regions around it, half and half.
-
-    Takes p at the boxes [B, A, C], p at the regions [B, P, C] and the weights of the regions
-    [B, A, P]. Returns [B, A, C]; where no region has weight, p at the box.
-    """
-    total = weights.sum(-1, keepdim=True)  # [B, A, 1]
-    around = (weights @ others) / torch.where(total > 0, total, 1)
-    return torch.where(total > 0, (own + around) / 2, own)
-
-
 def remember(
     old: Tensor, visits: Tensor, new: Tensor, is_new: Tensor, least: float = 0.5
 ) -> tuple[Tensor, Tensor]:

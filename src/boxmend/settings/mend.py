@@ -17,10 +17,6 @@ class MendSettings:
     """Estimate who is mistaken for whom where the evidence pays for it, as pair noise needs."""
     foreground: bool = True
     """Look at the foreground classes alone; off: a badly placed box passes for a wrong label."""
-    evidence: Literal["box", "around"] = "box"
-    """Where the classes are read: at b*, or half there and half at the proposals around it."""
-    around: float = 0.5
-    """IoU with b* above which a proposal is around it."""
     judgment: Literal["posterior", "queue"] = "posterior"
     """Weigh the classes under the noise model, or judge by the published queue of losses."""
     temperature: float | None = None
@@ -59,20 +55,17 @@ class MendSettings:
     """IoU with the raw box above which a proposal's regression votes: others mean other objects."""
     alike: float = 0.6
     """IoU with the leading voter above which the votes are averaged: one object, one cluster."""
-    background_below: float = 0.5
-    """IoU with a noisy box below which an RoI is background; lower, as the object may be there."""
     residual_score: float = 0.1
     """Least score of some voter for the box noise to be measured: below, nothing was seen."""
 
     def __post_init__(self) -> None:
         for name in (
             *("first_rate", "least_new", "alpha", "keep", "least_keep", "off_above"),
-            *("around", "background_below", "near", "alike", "residual_score"),
+            *("near", "alike", "residual_score"),
         ):
             check_share(f"mend.{name}", getattr(self, name))
         check_choice("mend.discarded", self.discarded, ("background", "ignore", "rpn_only"))
         check_choice("mend.boxes", self.boxes, ("vote", "average"))
-        check_choice("mend.evidence", self.evidence, ("box", "around"))
         check_choice("mend.judgment", self.judgment, ("posterior", "queue"))
         for name, like in (("gamma", "0.1"), ("fit_threshold", "0.9")):
             check_amount(f"mend.{name}", getattr(self, name), like)

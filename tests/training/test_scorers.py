@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from small_runs import QUICK, drawn, trained
+from torch import Tensor
 
+from boxmend.detector import Features
 from boxmend.errors import DataError
 from boxmend.settings import resolved
 from boxmend.training import train
@@ -39,11 +41,14 @@ def test_the_scorer_is_the_one_that_was_asked_for(
     which: str, flat: bool, looks_again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = made(tmp_path, which)
-    looked = []
+    looked: list[Tensor] = []
     features = training.teacher.features
-    monkeypatch.setattr(
-        training.teacher, "features", lambda *given: looked.append(1) or features(*given)
-    )
+
+    def look(images: Tensor, sizes: Tensor) -> Features:
+        looked.append(images)
+        return features(images, sizes)
+
+    monkeypatch.setattr(training.teacher, "features", look)
     batch = next(iter(training.loader.epoch(0, 0)))
     seen = training.detector.features(batch.images, batch.sizes)
     probabilities = training._scorer(batch, seen)(batch.boxes).probabilities
