@@ -27,14 +27,20 @@ MAY_IMPORT = {
     "scores": {"dataset", *GROUND},
     "ledger": {"dataset", "atomic", "verdict", *GROUND},
     "runs": {"atomic", *GROUND},
+    "fingerprint": {"dataset"},
+    "mending": {
+        *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict"),
+        *("atomic", *GROUND),
+    },
     # torch begins here; these two are neighbours and do not know each other
     "detector": {"atomic", *GROUND},
     "refinement": {"verdict", *GROUND},
     "loader": {"dataset", "photos", *GROUND},
     "methods": {"detector", "refinement", "verdict", "settings", *GROUND},
+    "refiner": {"detector", "methods", "settings", *GROUND},
     "settings": {"errors"},
 }
-WIRING = {"training", "cli", "__main__", "__init__"}
+WIRING = {"training", "prediction", "demonstration", "cli", "__main__", "__init__"}
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")
 
 

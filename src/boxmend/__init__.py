@@ -13,30 +13,49 @@ if TYPE_CHECKING:
     from boxmend.dataset import Dataset
     from boxmend.errors import BoxmendError
     from boxmend.formats import load
+    from boxmend.mending import ApplySettings, apply, revert
     from boxmend.noise import NoiseSettings, disturb
+    from boxmend.prediction import predict
+    from boxmend.refiner import Refiner
+    from boxmend.settings import TrainSettings
     from boxmend.synth import synthesize
+    from boxmend.training import train
 
 __version__ = "0.1.0"
 __all__ = [
+    "ApplySettings",
     "BoxmendError",
     "Dataset",
     "NoiseSettings",
+    "Refiner",
+    "TrainSettings",
+    "apply",
     "check",
     "compare",
     "disturb",
     "load",
+    "predict",
+    "revert",
     "synthesize",
+    "train",
 ]
 
 _HOMES = {
+    "ApplySettings": "boxmend.mending",
     "BoxmendError": "boxmend.errors",
     "Dataset": "boxmend.dataset",
     "NoiseSettings": "boxmend.noise",
+    "Refiner": "boxmend.refiner",
+    "TrainSettings": "boxmend.settings",
+    "apply": "boxmend.mending",
     "check": "boxmend.checks",
     "compare": "boxmend.comparison",
     "disturb": "boxmend.noise",
     "load": "boxmend.formats",
+    "predict": "boxmend.prediction",
+    "revert": "boxmend.mending",
     "synthesize": "boxmend.synth",
+    "train": "boxmend.training",
 }
 
 

@@ -8,7 +8,7 @@ means patching the source and nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from boxmend.formats.writing import Saved
 
 Ids = NDArray[Any]  # int64 where all ids are integers, else object
+Note = Mapping[str, float | str | None]  # what boxmend has to say of an annotation
 ADDED = -1  # source row of an annotation that no document holds yet
 UNKNOWN = -1  # label or image row of an annotation that names one which does not exist
 ATTRIBUTES = ("pose", "truncated", "occluded")  # carried between formats that can hold them
@@ -112,6 +113,8 @@ class Dataset:
     source_of: NDArray[np.int64]  # [n] index into sources
     source_rows: NDArray[np.int64]  # [n] row in the source, or ADDED
     sources: tuple[Source, ...] = ()
+    notes: Mapping[int | str, Note] = field(default_factory=dict, repr=False)
+    """By annotation id: written as the key `boxmend` (COCO) or an element (VOC); YOLO has none."""
     findings: tuple[Finding, ...] = field(default=(), repr=False)  # what reading stumbled over
 
     def __post_init__(self) -> None:
@@ -318,6 +321,12 @@ def join(datasets: Sequence[Dataset]) -> Dataset:
         ),
         source_rows=np.concatenate([one.source_rows for one in datasets]),
         sources=tuple(source for one in datasets for source in one.sources),
+        notes={
+            new: one.notes[old]
+            for one, ids in zip(datasets, annotation_ids, strict=True)
+            for old, new in zip(one.annotation_ids.tolist(), ids.tolist(), strict=True)
+            if old in one.notes
+        },
         findings=tuple(
             finding
             for one, ids in zip(datasets, annotation_ids, strict=True)

@@ -1,4 +1,4 @@
-"""boxmend noise and demo: the spoilt dataset, its truth and its record."""
+"""boxmend noise: the spoilt dataset, its truth and its record."""
 
 import hashlib
 import json
@@ -57,15 +57,3 @@ def test_two_label_rates_with_one_seed_share_the_same_boxes(
     n = len(low)
     assert [one.sum() for one in wrong] == [round(0.2 * n), round(0.6 * n)]
     assert not (wrong[0] & ~wrong[1]).any()  # what is wrong at 20 % is wrong at 60 %
-
-
-def test_the_demo_leaves_datasets_and_a_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "demo"
-    status, facts = answer(capsys, "demo", "--images", "20", "--out", out)
-    assert status == 0
-    assert (out / "noise.png").stat().st_size > 10_000
-    clean, noisy = boxmend.load(out / "clean:train"), boxmend.load(out / "noisy")
-    assert facts["labels_wrong"] == (clean.labels != noisy.labels).sum() == round(0.4 * len(clean))
-    assert 0.4 < facts["mean_iou"] < 0.6

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boxmend.cli.display import display, panel, rows, told
+from boxmend.cli.display import display, noise_in_words, panel, rows, told
 
 LINE: dict[str, Any] = {
     "step": 1250,
@@ -113,3 +113,19 @@ def test_on_a_terminal_it_stays_in_place(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "epoch 2 of 2" in text
     assert "[b]a.jpg[/b] cannot be read" in text  # names are users' text, never markup
     assert "\x1b[" in text
+
+
+def test_noise_is_told_in_words() -> None:
+    noise = {
+        "label_noise": 0.386,
+        "label_noise_low": 0.31,
+        "label_noise_high": 0.45,
+        "box_noise": 0.4,
+        "confusions": [{"called": "van", "truly": "truck", "share": 0.4, "annotations": 1234}],
+    }
+    assert list(noise_in_words(noise)) == [
+        ("label noise", "38.6% (31% to 45%)"),
+        ("box noise", "40.0%"),
+        ("called van", "40% are truck (1,234 annotations)"),
+    ]
+    assert list(noise_in_words({})) == []

@@ -10,7 +10,11 @@ from torch import Tensor
 from boxmend.detector import Proposals, Scores
 from boxmend.methods import Given, Mend, MendSettings, Rates
 from boxmend.methods.estimation import (
+    LEARNT,
+    MOST_LEARNT,
+    Estimate,
     at_least,
+    confusions,
     estimated_labels,
     fitted_tau,
     keep_at_rate,
@@ -46,6 +50,42 @@ def test_a_known_rate_leaves_only_tau_to_be_fitted(tau: float) -> None:
 def test_of_evidence_that_says_nothing_tau_stays_one() -> None:
     evidence, labels = torch.full((5, 4), 0.25), torch.tensor([0, 1, 2, 3, 0])
     assert fitted_tau(evidence, labels, symmetric_transition(0.4, 4)) == pytest.approx(1)
+
+
+def test_an_estimate_is_told_with_what_is_learnt_by_heart_made_up_for() -> None:
+    told = Estimate(0.33, 0.3, 0.36).told("label_noise")
+    assert told["label_noise"] == pytest.approx(0.33 / (1 - LEARNT))
+    assert told["label_noise_low"] == 0.3
+    assert told["label_noise_high"] == pytest.approx(0.36 / (1 - MOST_LEARNT))
+    assert Estimate(0.95, 0.9, 0.95).told("x") == {"x": 1.0, "x_low": 0.9, "x_high": 1.0}
+    assert Estimate(0.0, 0.0, 0.0).told("x") == {"x": 0.0, "x_low": 0.0, "x_high": 0.0}
+
+
+def test_confusions_are_shares_of_what_bears_a_label() -> None:
+    # T: nothing is ever mistaken for 0; class 2 is called 1 every other time
+    transition = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0.5, 0.5]])
+    # three called 1: p(1), p(2) = .5, .5 -> q(2) = .25 / .75; .2, .8 -> .4 / .6; 1, 0 -> 0
+    evidence = torch.tensor([[0.0, 0.5, 0.5], [0, 0.2, 0.8], [0, 1, 0], [0, 0, 1]])
+    found = confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0)
+    assert [(y, c) for y, c, _, _ in found] == [(1, 2)]
+    assert found[0][3] == pytest.approx(1 / 3 + 2 / 3)
+    assert found[0][2] == pytest.approx(1 / 3)
+    assert confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0, least=0.4) == []
+
+
+def test_the_report_names_noise_and_confusions() -> None:
+    evidence, labels = noisy_evidence(0.4)
+    method = Mend(len(labels), 4, rates=Rates(box=0.0))
+    state = method.state_dict()
+    state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
+    method.load_state_dict(state)
+    method.end_epoch(0)
+    report = method.report()
+    assert report["label_noise_low"] < 0.4 < report["label_noise_high"]
+    assert report["box_noise"] == 0
+    assert len(report["confusions"]) == 12  # .4 / 3 of each of the other three classes
+    shares = [share for _, _, share, _ in report["confusions"]]
+    assert shares == pytest.approx([0.4 / 3] * 12, abs=0.04)
 
 
 def test_estimates_rise_but_do_not_fall() -> None:
@@ -119,10 +159,12 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     one_pass(method, noise=0.4, error=0.04)
     figures = method.end_epoch(0)
-    assert figures["box_noise"] == pytest.approx(0.4, abs=0.06)
+    assert method.watch.box.noise == pytest.approx(0.4, abs=0.06)
+    assert figures["box_noise"] == pytest.approx(method.watch.box.noise / (1 - LEARNT))
+    assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
     assert figures["keep"] == pytest.approx(0.4)  # the least
     state = method.state_dict()
-    assert float(state["alpha"]) == pytest.approx(min(figures["box_noise"], 0.4))
+    assert float(state["alpha"]) == pytest.approx(min(method.watch.box.noise, 0.4))
     assert not state["residuals"].any()  # the next pass starts anew
 
 
@@ -163,16 +205,17 @@ def test_on_clean_boxes_repair_switches_itself_off() -> None:
 
 def test_the_label_rate_is_estimated_from_the_memory() -> None:
     evidence, labels = noisy_evidence(0.4)
-    for known, rate in ((None, 0.4), (0.25, 0.25)):
+    for known, rate, told in ((None, 0.4, 0.4 / (1 - LEARNT)), (0.25, 0.25, 0.25)):
         method = Mend(len(labels), 4, rates=Rates(known, 0.0))
         state = method.state_dict()
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
         method.load_state_dict(state)
         figures = method.end_epoch(0)
-        assert figures["label_noise"] == pytest.approx(rate, abs=0.04)
+        assert figures["label_noise"] == pytest.approx(told, abs=0.04)
+        assert method.watch.rate == pytest.approx(rate, abs=0.04)
         assert math.isclose(figures["tau"], float(method.state_dict()["tau"]))
         diagonal = method.state_dict()["transition"].diagonal()
-        torch.testing.assert_close(diagonal, torch.full((4,), 1 - figures["label_noise"]))
+        torch.testing.assert_close(diagonal, torch.full((4,), 1 - method.watch.rate))
 
 
 def test_a_known_rate_of_zero_is_not_touched_by_the_evidence() -> None:

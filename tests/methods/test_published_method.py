@@ -8,7 +8,8 @@ from method_batches import LATER, NOTHING, WARM_UP, TableScorer, one_image, prop
 
 from boxmend.errors import UsageError
 from boxmend.ledger import Verdict
-from boxmend.methods import Moment, Published, PublishedSettings, Rates
+from boxmend.methods import Moment, Published, PublishedSettings, Rates, build
+from boxmend.methods.estimation import LEARNT
 from boxmend.methods.published import constants_of
 from boxmend.refinement import VARIANTS, Steps
 
@@ -161,3 +162,32 @@ def test_rates_out_of_range_are_refused(rates: Rates, message: str) -> None:
 def test_an_unknown_variant_is_refused() -> None:
     with pytest.raises(UsageError, match="unknown variant 'mend'; known: baseline, br"):
         Published("mend", PublishedSettings())
+
+
+def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
+    method = build("mend-paper", 400, 4)
+    assert isinstance(method, Published)
+    assert method.watch is not None
+    assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # a guess
+    state = method.state_dict()
+    truth = torch.arange(400) % 4
+    labels = torch.where(torch.arange(400) % 5 == 0, (truth + 1) % 4, truth)  # a fifth is wrong
+    state["memory"][:-1] = 0.97 * torch.eye(4)[truth] + 0.0075
+    state["visits"][:-1], state["labels"][:-1] = 3, labels
+    method.load_state_dict(state)
+    figures = method.end_epoch(2)
+    assert figures["label_noise"] == pytest.approx(0.2 / (1 - LEARNT), abs=0.03)
+    assert method.constants.acceptance == pytest.approx(1 - figures["label_noise"])
+    assert figures["box_noise"] == 0  # nothing was seen of boxes: that half is off
+    assert not method.constants.steps.match
+    assert not method.constants.steps.average
+    assert method.report()["label_noise_low"] <= 0.2 <= method.report()["label_noise_high"]
+
+
+@pytest.mark.parametrize(("name", "rates"), [("lr", Rates(label=0.4)), ("baseline", Rates())])
+def test_what_is_told_or_not_needed_is_not_watched(name: str, rates: Rates) -> None:
+    method = build(name, 4, 3, rates)
+    assert isinstance(method, Published)
+    assert method.watch is None
+    assert method.end_epoch(0) == {}
+    assert method.report() == {}

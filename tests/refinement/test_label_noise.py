@@ -12,6 +12,7 @@ from boxmend.refinement import (
     fit_rate_and_temperature,
     fit_transition,
     log_likelihood,
+    rate_interval,
     symmetric_transition,
 )
 
@@ -166,3 +167,42 @@ def test_symmetric_noise_stays_symmetric(rate: float) -> None:
     assert not model.is_full
     assert model.rate == pytest.approx(rate, abs=0.03)
     assert (model.rate, model.tau) == fit_rate_and_temperature(p, labels)
+
+
+def simulated(rate: float, seed: int, count: int = 800) -> tuple[Tensor, Tensor]:
+    """Evidence of six classes, too timid by an exponent of 1.4, and labels wrong at the rate."""
+    generator = torch.Generator().manual_seed(seed)
+    chances = (3 * torch.randn(count, 6, generator=generator)).softmax(-1)
+    truth = torch.multinomial(chances, 1, generator=generator)[:, 0]
+    is_wrong = torch.rand(count, generator=generator) < rate
+    moves = torch.randint(1, 6, (count,), generator=generator)
+    labels = torch.where(is_wrong, (truth + moves) % 6, truth)
+    return (chances.log() / 1.4).softmax(-1), labels
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.4, 0.6])
+def test_the_interval_holds_the_rate_about_nineteen_times_of_twenty(rate: float) -> None:
+    held, widths = 0, []
+    for seed in range(20):
+        evidence, labels = simulated(rate, seed)
+        found = fit_rate_and_temperature(evidence, labels)
+        low, high = rate_interval(evidence, labels, *found)
+        assert low <= found[0] <= high
+        held += low <= rate <= high
+        widths.append(high - low)
+    assert held >= 17
+    assert max(widths) < 0.16  # and it says something
+
+
+def test_of_a_single_class_no_label_is_wrong_and_of_nothing_all_may_be() -> None:
+    assert rate_interval(torch.ones(5, 1), torch.zeros(5).long(), 0.0, 1.0) == (0.0, 0.0)
+    assert rate_interval(torch.ones(0, 3), torch.zeros(0).long(), 0.3, 1.0) == (0.0, 0.95)
+
+
+def test_more_annotations_make_the_interval_narrower() -> None:
+    few, many = (simulated(0.3, 1, count) for count in (200, 3200))
+    widths = []
+    for evidence, labels in (few, many):
+        low, high = rate_interval(evidence, labels, *fit_rate_and_temperature(evidence, labels))
+        widths.append(high - low)
+    assert widths[1] < widths[0] / 3

@@ -46,7 +46,7 @@ def test_the_settings_of_a_run_come_back(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(asdict(settings)))
     assert read_settings(path) == settings
-    assert read_values(path)["label_noise",] is None
+    assert read_values(path)["label_noise",] == "auto"
 
 
 def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:

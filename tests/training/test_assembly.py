@@ -13,8 +13,9 @@ from boxmend.settings import TrainSettings, resolved
 from boxmend.training import train
 from boxmend.training.assembly import completed, make_detector, make_training
 from boxmend.training.loop import Training
+from boxmend.training.processes import Processes
 
-CPU = torch.device("cpu")
+ALONE = Processes(torch.device("cpu"))
 BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 2, 3)]
 
 
@@ -23,7 +24,7 @@ def made(settings: TrainSettings, tmp_path: Path) -> Training:
     data = drawn(tmp_path / "data", BOXES)
     (tmp_path / "run").mkdir()
     detector = make_detector(settings, 3)
-    training, state = make_training(settings, data, detector, tmp_path / "run", CPU, print)
+    training, state = make_training(settings, data, detector, tmp_path / "run", ALONE, print)
     assert state is None
     return training
 

@@ -14,7 +14,9 @@ from boxmend.settings import resolved
 from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
+from boxmend.training.processes import Processes
 
+ALONE = Processes(torch.device("cpu"))
 BOXES = [(0, (10.0, 10, 50, 50)), (1, (20.0, 20, 60, 60))]
 
 
@@ -23,9 +25,7 @@ def made(folder: Path, which: str) -> Training:
     settings = resolved(replace(QUICK, pre_forward=which))  # type: ignore[arg-type]  # one of three
     data = drawn(folder / "data", BOXES)
     detector = make_detector(settings, 3)
-    training, _ = make_training(
-        settings, data, detector, folder / "run", torch.device("cpu"), lambda text: None
-    )
+    training, _ = make_training(settings, data, detector, folder / "run", ALONE, lambda text: None)
     for parameter in training.teacher.network.roi_heads.parameters():
         parameter.zero_()
     for parameter in training.teacher.network.backbone.parameters():

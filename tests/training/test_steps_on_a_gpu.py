@@ -10,6 +10,7 @@ from small_runs import QUICK, drawn
 from boxmend.methods import METHODS
 from boxmend.settings import resolved
 from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.processes import Processes
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
@@ -29,7 +30,7 @@ def test_a_step_never_waits_for_the_device(name: str, is_warm_up: bool, tmp_path
         drawn(tmp_path / "data", BOXES),
         detector,
         tmp_path / "run",
-        torch.device("cuda"),
+        Processes(torch.device("cuda")),
         lambda text: None,
     )
     training.step = 0 if is_warm_up else training.num_steps - 4

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 CLOCKS = ("epoch", "step", "images_per_second", "seconds_left", "epoch_ends")
 LOSSES = ("loss", "rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes")
+MOST_PAIRS = 5
 ESTIMATES = (("label_noise", "label noise"), ("box_noise", "box noise"), ("keep", "raw box kept"))
 
 
@@ -84,7 +85,8 @@ def rows(seen: Line) -> list[tuple[str, list[tuple[str, str]]]]:
         shares += [("matched", f"{seen['matched']:.1%}")]
     if _is_number(seen.get("threshold")):
         shares += [("threshold", f"{seen['threshold']:.3f}")]
-    noise = [(word, f"{seen[name]:.1%}") for name, word in ESTIMATES if _is_number(seen.get(name))]
+    known = [(name, word) for name, word in ESTIMATES if _is_number(seen.get(name))]
+    noise = [(word, _estimate(seen, name)) for name, word in known]
     val = [
         (_words(name.removeprefix("val_")), f"{value:.3f}")
         for name, value in seen.items()
@@ -92,6 +94,23 @@ def rows(seen: Line) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
     titled = (("losses", losses), ("annotations", shares), ("estimates", noise), ("val", val))
     return [(title, figures) for title, figures in titled if figures]
+
+
+def noise_in_words(noise: Line) -> Iterator[tuple[str, str]]:
+    """Say what a run found out about its annotations: rates, and what is called what."""
+    for name, word in ESTIMATES:
+        if name in noise:
+            yield word, _estimate(noise, name)
+    for pair in noise.get("confusions", [])[:MOST_PAIRS]:
+        share, number = f"{pair['share']:.0%}", f"{pair['annotations']:,}"
+        yield f"called {pair['called']}", f"{share} are {pair['truly']} ({number} annotations)"
+
+
+def _estimate(seen: Line, name: str) -> str:
+    """A share, with its bounds where it has some."""
+    text = f"{seen[name]:.1%}"
+    low, high = seen.get(f"{name}_low"), seen.get(f"{name}_high")
+    return text if low is None or high is None else f"{text} ({low:.0%} to {high:.0%})"
 
 
 def told(line: Line) -> str:

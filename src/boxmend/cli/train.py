@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, Parameter, Token
 
-from boxmend.cli.display import display
+from boxmend.cli.display import display, noise_in_words
 from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.cli.panels import Panels
@@ -88,6 +88,7 @@ def train(
     """
     try:
         from boxmend.training import train as run_training  # imports torch, which takes its time
+        from boxmend.training.processes import is_first
         from boxmend.training.trackers import follow
     except ModuleNotFoundError as error:
         raise UsageError(
@@ -95,20 +96,24 @@ def train(
         ) from error
 
     settings = settings or TrainSettings()
-    track = follow(running.log_to, running.out)
-    with display(settings.epochs, quiet=json) as show:
+    speaks = is_first()  # of several processes, started by torchrun, one
+    track = follow(running.log_to if speaks else (), running.out)
+    with display(settings.epochs, quiet=json or not speaks) as show:
 
         def log(line: dict[str, Any]) -> None:
             show(line)
             track(line)
 
         run = run_training(data, running.out, settings, val=val, resume=running.resume, log=log)
+    if not speaks:
+        return ExitStatus.FINE
     summary = run.summary()
     if json:
         print_json({"run": str(run.path), **summary})
         return ExitStatus.FINE
     rows = [(name, value) for name, value in summary.items() if not isinstance(value, dict)]
     rows += [(name, value) for name, value in summary.get("val", {}).items()]
+    rows += list(noise_in_words(summary.get("noise", {})))
     print_table(("what", "is"), rows)
     say(f"the run is {run.path}")
     return ExitStatus.FINE

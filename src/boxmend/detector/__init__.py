@@ -18,7 +18,7 @@ from boxmend.detector.faster_rcnn import (
 )
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.detector.proposals import Proposals, RpnOutput
-from boxmend.detector.weights import describe, load_file, save
+from boxmend.detector.weights import describe, load_file, read_metadata, save
 
 __all__ = [
     "DETECTORS",
@@ -38,5 +38,6 @@ __all__ = [
     "describe",
     "freeze",
     "load_file",
+    "read_metadata",
     "save",
 ]

@@ -14,7 +14,7 @@ from boxmend.detector.anchors import anchors
 from boxmend.detector.assignment import Targets, assign
 from boxmend.detector.coding import clip, decode, encode, tame
 from boxmend.detector.detections import Detections, Scores, select
-from boxmend.detector.losses import box_loss, classification_loss, objectness_loss
+from boxmend.detector.losses import Total, box_loss, classification_loss, count, objectness_loss
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.detector.pooling import pool
 from boxmend.detector.proposals import Proposals, RpnOutput, propose
@@ -70,7 +70,8 @@ class Detector:
 
     All parameters live in `network`, torchvision's own module, whose state dict is the
     detector's; train, save, move and average that. `network(images)` computes the same
-    detections as `detect`, image by image.
+    detections as `detect`, image by image. Losses are divided by the number of samples, which
+    `total` turns into that of the whole batch where others have the rest of it.
     """
 
     def __init__(self, name: str, network: FasterRCNN, num_labels: int, numbers: DetectorNumbers):
@@ -78,6 +79,7 @@ class Detector:
         self.network = network
         self.num_labels = num_labels
         self.numbers = numbers
+        self.total: Total = lambda number: number
 
     def features(self, images: Tensor, sizes: Tensor) -> Features:
         """Normalise images and compute their feature maps.
@@ -165,9 +167,10 @@ class Detector:
         logits = raw.objectness.gather(1, chosen.rows)
         deltas = raw.deltas.take_along_dim(chosen.rows[..., None], dim=1)
         is_sampled, is_positive = chosen.is_sampled, chosen.is_positive
+        number = count(is_sampled, self.total)
         return RpnLosses(
-            objectness_loss(logits, is_positive, is_sampled),
-            box_loss(deltas, wanted, is_positive, is_sampled, numbers.box_loss),
+            objectness_loss(logits, is_positive, is_sampled, number),
+            box_loss(deltas, wanted, is_positive, is_sampled, numbers.box_loss, number),
         )
 
     @torch.no_grad()
@@ -237,9 +240,11 @@ class Detector:
         if targets.weights is not None:
             weights = torch.where(rois.is_positive, _rows(targets.weights, rois.matched), 1)
         deltas = output.deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]  # [B, S, 4]
+        is_sampled, kind = rois.is_sampled, self.numbers.box_loss
+        number = count(is_sampled, self.total)
         return RoiLosses(
-            classification_loss(output.logits, wanted, rois.is_sampled, weights),
-            box_loss(deltas, rois.deltas, rois.is_positive, rois.is_sampled, self.numbers.box_loss),
+            classification_loss(output.logits, wanted, is_sampled, weights, number),
+            box_loss(deltas, rois.deltas, rois.is_positive, is_sampled, kind, number),
         )
 
     @torch.no_grad()

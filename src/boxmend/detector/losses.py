@@ -1,5 +1,7 @@
 """Losses over fixed-size samples: masks decide what counts, padding may hold anything."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -10,15 +12,28 @@ SMOOTH_L1_BETA = 1 / 9  # where torchvision's loss passes from quadratic to line
 BOX_LOSSES = ("smooth_l1", "l1")
 
 
-def objectness_loss(logits: Tensor, is_positive: Tensor, is_sampled: Tensor) -> Tensor:
-    """Average the binary cross-entropy of the sampled logits over all images; all are [B, S]."""
+Total = Callable[[Tensor], Tensor]
+"""What the number of examples here is in the whole batch, where this is only a part of it."""
+
+
+def objectness_loss(
+    logits: Tensor, is_positive: Tensor, is_sampled: Tensor, number: Tensor | None = None
+) -> Tensor:
+    """Average the binary cross-entropy of the sampled logits over all images; all are [B, S].
+
+    `number` is the divisor where more than these were sampled, here as in the other losses.
+    """
     safe = torch.where(is_sampled, logits.float(), 0)
     each = F.binary_cross_entropy_with_logits(safe, is_positive.float(), reduction="none")
-    return torch.where(is_sampled, each, 0).sum() / count(is_sampled)
+    return torch.where(is_sampled, each, 0).sum() / _divisor(is_sampled, number)
 
 
 def classification_loss(
-    logits: Tensor, targets: Tensor, is_sampled: Tensor, weights: Tensor | None = None
+    logits: Tensor,
+    targets: Tensor,
+    is_sampled: Tensor,
+    weights: Tensor | None = None,
+    number: Tensor | None = None,
 ) -> Tensor:
     """Average the cross-entropy of the sampled RoIs, -sum_c t(c) log p(c), over their number.
 
@@ -34,11 +49,16 @@ def classification_loss(
         each = -log_probabilities.take_along_dim(columns[..., None], dim=-1)[..., 0]
     if weights is not None:
         each = each * weights.float()
-    return torch.where(is_sampled, each, 0).sum() / count(is_sampled)
+    return torch.where(is_sampled, each, 0).sum() / _divisor(is_sampled, number)
 
 
 def box_loss(
-    deltas: Tensor, targets: Tensor, is_positive: Tensor, is_sampled: Tensor, kind: str
+    deltas: Tensor,
+    targets: Tensor,
+    is_positive: Tensor,
+    is_sampled: Tensor,
+    kind: str,
+    number: Tensor | None = None,
 ) -> Tensor:
     """Sum the regression loss of the positives, divided by the number of all that were sampled.
 
@@ -54,9 +74,13 @@ def box_loss(
         total = F.l1_loss(predicted, wanted, reduction="sum")
     else:
         total = F.smooth_l1_loss(predicted, wanted, beta=SMOOTH_L1_BETA, reduction="sum")
-    return total / count(is_sampled)
+    return total / _divisor(is_sampled, number)
 
 
-def count(mask: Tensor) -> Tensor:
-    """Count what is true, at least one, as a divisor on the device."""
-    return mask.sum().clamp(min=1)
+def count(mask: Tensor, total: Total = lambda number: number) -> Tensor:
+    """Count what is true in the whole batch, at least one, as a divisor on the device."""
+    return total(mask.sum()).clamp(min=1)
+
+
+def _divisor(is_sampled: Tensor, number: Tensor | None) -> Tensor:
+    return count(is_sampled) if number is None else number

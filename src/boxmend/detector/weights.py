@@ -5,7 +5,8 @@ a whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -60,20 +61,35 @@ def load_tensors(
 
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read all tensors and the metadata of a safetensors file."""
+    with _opened(path) as file:
+        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118  # no mapping
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Read the metadata of a safetensors file alone."""
+    with _opened(path) as file:
+        return file.metadata() or {}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise DataError(f"{path}: no such weight file")
     try:
         with safe_open(path, framework="pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118  # no mapping
+            yield file
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path}: not a readable safetensors file: {error}") from error
 
 
-def save(detector: Detector, path: Path) -> None:
-    """Write the whole detector to a safetensors file; an existing one is replaced at once."""
+def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) -> None:
+    """Write the whole detector to a safetensors file; an existing one is replaced at once.
+
+    `more` are metadata beside those of `describe`.
+    """
     tensors = {key: value.contiguous() for key, value in detector.network.state_dict().items()}
     with replacing(path) as file:
-        file.write(to_bytes(tensors, describe(detector)))
+        file.write(to_bytes(tensors, {**(more or {}), **describe(detector)}))
 
 
 def describe(detector: Detector) -> dict[str, str]:
@@ -91,7 +107,10 @@ def downloaded(weights: WeightsEnum) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = weights.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError, RuntimeError) as error:
-        raise DataError(f"{weights.url}: could not be downloaded: {error}") from error
+        raise DataError(
+            f"{weights.url}: could not be downloaded: {error}; fetch it elsewhere and give a "
+            "safetensors file by --weights, or start from nothing by --weights none"
+        ) from error
     return tensors
 
 

@@ -30,7 +30,10 @@ class Format(Protocol):
         """What this format cannot hold of a dataset, a phrase each."""
 
     def documents(self, dataset: Dataset, segmentation: str) -> Iterator[Document]:
-        """The files of a dataset: its sources patched if they are of this format, else new."""
+        """The files of a dataset: its sources patched if they are of this format, else new.
+
+        Notes are written where the format has a place for them.
+        """
 
     def image_places(self, dataset: Dataset) -> list[str]:
         """Where each image goes, relative to the output folder."""

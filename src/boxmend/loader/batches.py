@@ -57,6 +57,10 @@ class LoaderOptions:
     """Otherwise they are kept on the host, up to here; beyond, each epoch decodes them anew."""
     workers: int = field(default_factory=default_workers)
     """Threads that decode."""
+    part: int = 0
+    """Which of the equal parts of every shuffled batch is wanted; each process takes its own."""
+    parts: int = 1
+    """Into how many parts shuffled batches are cut."""
     report: Report = lambda message: None
     """Called with a sentence about anything worth knowing."""
     progress: Progress = lambda done, total: None
@@ -95,13 +99,18 @@ class Loader:
         self._sizes = torch.from_numpy(sizes.fitted).to(device)  # [n, 2] width, height
         self._scales = torch.from_numpy(sizes.scales).to(device)  # [n, 2] x, y
         self.batch_size = min(batch_size, len(self.image_rows))
+        if self.batch_size % options.parts:
+            raise UsageError(
+                f"a batch of {self.batch_size} images cannot be shared by {options.parts} "
+                "processes alike; choose --batch-size as a multiple of their number"
+            )
         self.num_batches = len(self.image_rows) // self.batch_size
         self._seed = seed
         self._device = device
         self._options = options
 
     def epoch(self, number: int, first_batch: int = 0) -> Iterator[Batch]:
-        """Yield shuffled batches of B images, each mirrored by the toss of a coin.
+        """Yield shuffled batches of B images, or a part of each, mirrored by the toss of a coin.
 
         They depend on the seed and the number of the epoch alone, so an epoch that begins at
         `first_batch` continues one that was broken off there. The last n mod B images of the
@@ -113,9 +122,10 @@ class Loader:
         order = generator.permutation(len(self.image_rows))
         is_flipped = generator.random(len(order)) < 0.5
         end = self.num_batches * self.batch_size
-        shape = (self.num_batches, self.batch_size)
-        chosen = order[:end].reshape(shape)[first_batch:]
-        coins = is_flipped[:end].reshape(shape)[first_batch:]
+        shape = (self.num_batches, self._options.parts, -1)
+        part = self._options.part
+        chosen = order[:end].reshape(shape)[first_batch:, part]
+        coins = is_flipped[:end].reshape(shape)[first_batch:, part]
         yield from self._batches(list(chosen), list(coins))
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:
@@ -214,6 +224,8 @@ def _check(image_size: ImageSize, batch_size: int, seed: int, options: LoaderOpt
         raise UsageError(f"the seed must be at least 0, got {seed}")
     if options.workers < 1:
         raise UsageError(f"workers must be at least 1, got {options.workers}")
+    if not 0 <= options.part < options.parts:
+        raise UsageError(f"part must lie between 0 and {options.parts - 1}, got {options.part}")
     if not 0 <= options.device_share <= 1:
         raise UsageError(f"device_share must lie between 0 and 1, got {options.device_share}")
 

@@ -16,7 +16,8 @@ from boxmend.methods.mend import Mend
 from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
 from boxmend.methods.published import Published
 from boxmend.methods.rates import Rates
-from boxmend.settings import MendSettings, PublishedSettings
+from boxmend.methods.watch import NoiseWatch
+from boxmend.settings import MendSettings, PublishedSettings, TrainSettings
 
 __all__ = [
     "METHODS",
@@ -31,6 +32,7 @@ __all__ = [
     "PublishedSettings",
     "Rates",
     "build",
+    "build_from",
 ]
 
 Settings = PublishedSettings | MendSettings
@@ -55,6 +57,20 @@ def build(
     return METHODS[name](num_annotations, num_labels, rates, settings, device)
 
 
+def build_from(
+    settings: TrainSettings, num_annotations: int, num_labels: int, device: Device
+) -> Method:
+    """Make the method that resolved settings ask for."""
+    return build(
+        settings.method,
+        num_annotations,
+        num_labels,
+        Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise))),
+        settings.mend if settings.method == "mend" else settings.published,
+        device,
+    )
+
+
 def _published(
     variant: str,
     num_annotations: int,
@@ -66,7 +82,8 @@ def _published(
     settings = PublishedSettings() if settings is None else settings
     if not isinstance(settings, PublishedSettings):
         raise UsageError(f"{variant} takes PublishedSettings, got {type(settings).__name__}")
-    return Published(variant, settings, rates, device)
+    watch = NoiseWatch(num_annotations, num_labels, MendSettings(), rates, device)
+    return Published(variant, settings, rates, device, watch)
 
 
 def _mend(

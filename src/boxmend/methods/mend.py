@@ -17,18 +17,19 @@ from boxmend.detector import Proposals, RoiSample, Scores, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import estimation, verdicts, votes
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
-from boxmend.methods.protocol import BoxScorer, Given, Moment, Outcome
-from boxmend.methods.rates import Rates, check_rates
-from boxmend.refinement import NoiseModel, Roles
-from boxmend.refinement.box_noise import BINS
+from boxmend.methods.protocol import Alone, BoxScorer, Exchange, Given, Moment, Outcome
+from boxmend.methods.rates import Rates
+from boxmend.methods.watch import NoiseWatch
+from boxmend.refinement import Roles
 from boxmend.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
-FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 
 
 class Mend:
     """The changed method; it remembers evidence for every annotation of the dataset."""
+
+    exchange: Exchange = Alone()
 
     def __init__(
         self,
@@ -39,22 +40,14 @@ class Mend:
         device: torch.device | str = "cpu",
     ):
         self.settings = settings
-        self.rates = check_rates(rates)
+        self.rates = rates
+        self.watch = NoiseWatch(num_annotations, num_labels, settings, rates, device)
         self.mends_labels = rates.label != 0
         self.mends_boxes = rates.box != 0
-        self.rate = settings.first_rate if rates.label is None else rates.label
-        self.box_noise = 0.0 if rates.box is None else rates.box
         self._is_warm_up = True
-        # The last row takes the padding. All is changed in place: a captured step has addresses.
+        # Changed in place: a captured step has addresses.
         self._state: dict[str, Tensor] = {
-            "memory": torch.zeros(num_annotations + 1, num_labels, device=device),
-            "visits": torch.zeros(num_annotations + 1, dtype=torch.int32, device=device),
-            "labels": torch.zeros(num_annotations + 1, dtype=torch.int64, device=device),
             "queue": refinement.empty_queue(settings.queue_length, device),
-            "residuals": torch.zeros(BINS, dtype=torch.float64, device=device),
-            "pull": torch.zeros(2, dtype=torch.float64, device=device),
-            "transition": refinement.symmetric_transition(self.rate, num_labels, device),
-            "tau": torch.full((), settings.temperature or 1.0, device=device),
             "keep": torch.full((), UNFITTED_KEEP, device=device),
             "alpha": torch.zeros((), device=device),
         }
@@ -71,7 +64,7 @@ class Mend:
             return untouched(given)
         matches = self._matches(given, proposals)
         scores = self._scores(matches, scorer)
-        evidence = self._remembered(given, scores[0].probabilities)  # p, [B, A, C]
+        evidence = self.watch.remember(given, scores[0].probabilities, self.exchange)  # p
         opinion = self._opinion(evidence, given)
         boxes = self._boxes(given, matches, scores, opinion.posteriors)
         num_candidates = matches.is_candidate.sum(-1)
@@ -104,72 +97,39 @@ class Mend:
             return None
         is_object = rois.is_positive[..., None]
         foreground = torch.where(is_object, logits[..., 1:].float(), 0).softmax(-1)
-        objects = refinement.posterior(foreground, rois.labels, self._state["transition"])
+        objects = refinement.posterior(foreground, rois.labels, self.watch.state["transition"])
         background = torch.zeros_like(objects[..., :1]) + 1
         nothing = functional.pad(background, (0, objects.shape[-1]))
         return torch.where(is_object, refinement.soft_targets(objects), nothing)
 
     def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate the label noise from the memory, the box noise from the pass's residuals.
-
-        Once the detector is trained well enough, estimates no longer fall: what it learns by
-        heart looks right to it.
-        """
-        is_firm = epoch >= FIRM_PASS and not self._is_warm_up
-        if self.mends_labels:
-            self._estimate_labels(is_firm)
+        """Estimate the noise anew, and from it the shares of raw box and p*."""
+        self.watch.end_pass(epoch, self._is_warm_up)
         if self.rates.box is None:
-            self._estimate_boxes(is_firm)
-        self._state["residuals"].zero_()
-        self._state["pull"].zero_()
-        return {
-            "label_noise": self.rate,
-            "tau": float(self._state["tau"]),
-            "box_noise": self.box_noise,
-            "keep": float(self._state["keep"]),
-        }
+            settings = self.settings
+            self._set_shares(
+                refinement.keep_share(self.watch.box, settings.least_keep, settings.off_above)
+            )
+        tau = float(self.watch.state["tau"])
+        return {**self.watch.figures(), "tau": tau, "keep": float(self._state["keep"])}
+
+    def report(self) -> Mapping[str, Any]:
+        """Tell the noise that was found, and which labels stand for which others."""
+        return self.watch.report()
 
     def state_dict(self) -> dict[str, Any]:
         """Give memory, counts and estimates."""
-        tensors = {name: tensor.clone() for name, tensor in self._state.items()}
-        return {**tensors, "rate": self.rate, "box_noise": self.box_noise}
+        own = {name: tensor.clone() for name, tensor in self._state.items()}
+        return {**self.watch.state_dict(), **own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes."""
-        for name, tensor in self._state.items():
-            if state[name].shape != tensor.shape:
-                was, now = list(state[name].shape), list(tensor.shape)
-                raise UsageError(f"{name} of the state has shape {was}, this dataset needs {now}")
+        if len(state["queue"]) != len(self._state["queue"]):
+            was, now = len(state["queue"]), len(self._state["queue"])
+            raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
+        self.watch.load_state_dict(state)
         for name, tensor in self._state.items():
             tensor.copy_(state[name])
-        self.rate, self.box_noise = float(state["rate"]), float(state["box_noise"])
-
-    def _estimate_labels(self, is_firm: bool) -> None:
-        state, settings = self._state, self.settings
-        evidence, labels = estimation.visited(state["memory"], state["visits"], state["labels"])
-        if not len(labels):
-            return
-        known = NoiseModel(self.rate, float(state["tau"]), state["transition"].cpu(), False)
-        if self.rates.label is None:
-            model = estimation.estimated_labels(
-                evidence, labels, self.rate, full=settings.full_matrix
-            )
-            if is_firm:
-                model = estimation.at_least(model, evidence, labels, known)
-        else:
-            tau = estimation.fitted_tau(evidence, labels, known.transition)
-            model = known._replace(tau=tau)
-        self.rate = model.rate
-        state["tau"].fill_(model.tau if settings.temperature is None else settings.temperature)
-        state["transition"].copy_(model.transition)
-
-    def _estimate_boxes(self, is_firm: bool) -> None:
-        settings = self.settings
-        estimate = refinement.fit_box_noise(self._state["residuals"], self._state["pull"].cpu())
-        if is_firm and estimate.noise < self.box_noise:
-            return
-        self.box_noise = estimate.noise
-        self._set_shares(refinement.keep_share(estimate, settings.least_keep, settings.off_above))
 
     def _set_shares(self, estimated: float) -> None:
         """Choose keep and alpha: from the settings, a known box noise, or the estimate."""
@@ -178,7 +138,7 @@ class Mend:
             known = self.rates.box
             keep = estimated if known is None else estimation.keep_at_rate(known)
         if alpha is None:
-            alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.box_noise)
+            alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.watch.box.noise)
         self._state["keep"].fill_(keep)
         self._state["alpha"].fill_(alpha)
 
@@ -207,39 +167,18 @@ class Mend:
             return votes.split(scorer(matches.matched), count)
         return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
 
-    def _remembered(self, given: Given, probabilities: Tensor) -> Tensor:
-        """Put the evidence of a visit into the memory. Returns that of the batch, [B, A, C]."""
-        state = self._state
-        if self.settings.foreground:
-            evidence = refinement.foreground_probabilities(probabilities)
-        else:
-            evidence = probabilities[..., 1:].float()
-        is_seen = (given.is_box & (given.rows >= 0)).reshape(-1)
-        rows = torch.where(is_seen, given.rows.reshape(-1).long(), len(state["visits"]) - 1)
-        mean, visits = refinement.remember(
-            state["memory"][rows],
-            state["visits"][rows],
-            evidence.flatten(0, 1),
-            is_seen,
-            self.settings.least_new,
-        )
-        state["memory"].index_copy_(0, rows, mean)
-        state["visits"].index_copy_(0, rows, visits)
-        labels = torch.where(is_seen, given.labels.reshape(-1), 0)
-        state["labels"].index_copy_(0, rows, labels)
-        return mean.view_as(evidence)
-
     def _opinion(self, evidence: Tensor, given: Given) -> verdicts.Opinion:
         """What to think of the labels; in the published order, judged first and pushed after."""
-        state = self._state
+        state, seen = self._state, self.watch.state
         if not self.mends_labels:
             return verdicts.as_given(evidence, given)
         if self.settings.judgment == "posterior":
-            return verdicts.by_posterior(evidence, given, state["transition"], state["tau"])
-        acceptance = refinement.acceptance_from_rate(self.rate)
+            return verdicts.by_posterior(evidence, given, seen["transition"], seen["tau"])
+        acceptance = refinement.acceptance_from_rate(self.watch.rate)
         limit = refinement.threshold(state["queue"], acceptance)
         opinion = verdicts.by_queue(evidence, given, limit)
-        state["queue"].copy_(refinement.push(state["queue"], opinion.loss, given.is_box))
+        pushed = self.exchange.gathered(opinion.loss, given.is_box)
+        state["queue"].copy_(refinement.push(state["queue"], *pushed))
         return opinion
 
     def _boxes(
@@ -254,12 +193,7 @@ class Mend:
             return given.boxes
         settings, keep = self.settings, self._state["keep"]
         heard = votes.voters(given, matches, scores, posteriors, settings.near)
-        if self.rates.box is None:
-            found = votes.agreement(
-                given, heard, settings.near, settings.alike, settings.residual_score
-            )
-            self._state["residuals"] += found.residuals
-            self._state["pull"] += found.pull
+        self.watch.compare(given, heard, self.exchange)
         if settings.boxes == "average":
             return votes.averaged(given, matches, heard, keep)
         return votes.voted(given, heard, keep, settings.alike)

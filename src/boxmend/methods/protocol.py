@@ -1,5 +1,6 @@
 """What a method is to the training loop: a stage between proposals and losses."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +37,11 @@ class Moment:
     num_steps: int  # in all
     warm_up_left: int  # steps until refinement begins, this one included; 0 once it has
 
+    @classmethod
+    def at(cls, epoch: int, step: int, num_steps: int, warm_up: float) -> "Moment":
+        """Tell the moment of a step, given the share of all steps that are warm-up."""
+        return cls(epoch, step, num_steps, max(math.ceil(warm_up * num_steps) - step, 0))
+
     @property
     def is_warm_up(self) -> bool:
         """Whether refinement has not begun."""
@@ -59,8 +65,35 @@ class Outcome(NamedTuple):
     metrics: dict[str, Tensor]  # scalars for the log, on the device
 
 
+class Exchange(Protocol):
+    """How a method's state stays one where several processes refine a part of each batch."""
+
+    def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Join tensors [n, ...] of all processes along the first axis, in the batch's order."""
+
+    def total(self, tensor: Tensor, /) -> Tensor:
+        """Add up a tensor over all processes."""
+
+
+class Alone:
+    """The exchange of a process that has the whole batch."""
+
+    def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Give the tensors as they are."""
+        return tensors
+
+    def total(self, tensor: Tensor, /) -> Tensor:
+        """Give the tensor as it is."""
+        return tensor
+
+
 class Method(Protocol):
-    """One row of the paper's tables; it may keep a state from batch to batch."""
+    """One row of the paper's tables; it may keep a state from batch to batch.
+
+    What changes the state goes through `exchange`, so that it is the same in all processes.
+    """
+
+    exchange: Exchange
 
     def refine(
         self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
@@ -75,6 +108,9 @@ class Method(Protocol):
 
     def end_epoch(self, epoch: int) -> Mapping[str, Any]:
         """Estimate anew what is estimated once a pass; returns figures for the log."""
+
+    def report(self) -> Mapping[str, Any]:
+        """Tell at the end what was found out about the dataset; see `Mend.report`."""
 
     def state_dict(self) -> dict[str, Any]:
         """All that the method remembers: tensors and plain numbers."""

@@ -11,11 +11,14 @@ from boxmend import refinement
 from boxmend.detector import Proposals, RoiSample, Targets
 from boxmend.errors import UsageError
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
-from boxmend.methods.protocol import BoxScorer, Given, Moment, Outcome
+from boxmend.methods.protocol import Alone, BoxScorer, Exchange, Given, Moment, Outcome
 from boxmend.methods.rates import Rates, check_rates
+from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import Constants, Refined, Steps
 from boxmend.settings import PublishedSettings
 from boxmend.verdict import Verdict
+
+NEXT_TO_NONE = 0.02
 
 
 def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Constants:
@@ -50,18 +53,25 @@ def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Con
 class Published:
     """One variant of the published method; its state is the queue of losses."""
 
+    exchange: Exchange = Alone()
+
     def __init__(
         self,
         variant: str,
         settings: PublishedSettings,
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
+        watch: NoiseWatch | None = None,
     ):
         if variant not in refinement.VARIANTS:
             known = ", ".join(sorted(refinement.VARIANTS))
             raise UsageError(f"unknown variant {variant!r}; known: {known}")
         self.settings = settings
-        self.constants = constants_of(settings, check_rates(rates), refinement.VARIANTS[variant])
+        self.rates = check_rates(rates)
+        self.steps = refinement.VARIANTS[variant]
+        self.constants = constants_of(settings, rates, self.steps)
+        self.watch = watch if _wants(self.steps, rates) else None
+        self._is_warm_up = True
         self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
 
     @torch.no_grad()
@@ -70,6 +80,9 @@ class Published:
     ) -> Outcome:
         """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
         given, steps = without_padding(given), self.constants.steps
+        self._is_warm_up = moment.is_warm_up
+        if self.watch is not None:
+            self.watch.observe(given, proposals, scorer, self.exchange)
         if moment.is_warm_up or steps == refinement.VARIANTS["baseline"]:
             return untouched(given, self._losses_as_given(given, scorer, moment))
         refined = refinement.refine_as_published(
@@ -80,7 +93,10 @@ class Published:
             self.queue,
             self.constants,
         )
-        self.queue.copy_(refined.queue)  # in place: its address is part of a captured step
+        if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
+            self._push(refined.loss, given.is_box)
+        else:
+            self.queue.copy_(refined.queue)
         roles = refinement.training_roles(refined.verdict, given.is_box, self.settings.discarded)
         outcome = merged(given, _judged(refined, steps), roles)
         if steps.judge:
@@ -92,12 +108,21 @@ class Published:
         return None
 
     def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate nothing."""
-        return {}
+        """Estimate the rates that are not told, and r and alpha from them."""
+        if self.watch is None:
+            return {}
+        self.watch.end_pass(epoch, self._is_warm_up)
+        self._resolve()
+        return self.watch.figures()
+
+    def report(self) -> Mapping[str, Any]:
+        """Tell the noise that was found, where it had to be."""
+        return {} if self.watch is None else self.watch.report()
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the queue."""
-        return {"queue": self.queue.clone()}
+        """Give the queue, and what the estimates rest on."""
+        watched = {} if self.watch is None else self.watch.state_dict()
+        return {**watched, "queue": self.queue.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a queue of the same length."""
@@ -105,6 +130,17 @@ class Published:
             was, now = len(state["queue"]), len(self.queue)
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.queue.copy_(state["queue"])
+        if self.watch is not None:
+            self.watch.load_state_dict(state)
+            self._resolve()
+
+    def _resolve(self) -> None:
+        """Set r and alpha by the estimates; next to no noise switches that half off, like none."""
+        assert self.watch is not None
+        found = self.watch.figures()
+        label, box = (found[name] for name in ("label_noise", "box_noise"))
+        rates = Rates(*(rate if rate >= NEXT_TO_NONE else 0.0 for rate in (label, box)))
+        self.constants = constants_of(self.settings, rates, self.steps)
 
     def _losses_as_given(self, given: Given, scorer: BoxScorer, moment: Moment) -> Tensor | None:
         """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
@@ -115,8 +151,18 @@ class Published:
         probabilities = scorer(given.boxes).probabilities
         losses = refinement.label_losses(probabilities, given.labels, given.is_box)
         if pushes:
-            self.queue.copy_(refinement.push(self.queue, losses, given.is_box))
+            self._push(losses, given.is_box)
         return losses
+
+    def _push(self, losses: Tensor, is_loss: Tensor) -> None:
+        """Push the losses [B, A] of the whole batch; in place: a captured step has addresses."""
+        self.queue.copy_(refinement.push(self.queue, *self.exchange.gathered(losses, is_loss)))
+
+
+def _wants(steps: Steps, rates: Rates) -> bool:
+    """Whether a rate is to be estimated: one that a step rests on and that nobody told."""
+    wants_label = (steps.judge or steps.relabel) and rates.label is None
+    return wants_label or ((steps.match or steps.average) and rates.box is None)
 
 
 def _judged(refined: Refined, steps: Steps) -> Judged:

@@ -57,6 +57,7 @@ from boxmend.refinement.label_noise import (
     fit_rate_and_temperature,
     fit_transition,
     log_likelihood,
+    rate_interval,
     symmetric_transition,
 )
 from boxmend.refinement.losses import (
@@ -123,6 +124,7 @@ __all__ = [
     "pseudo_labels",
     "pull_sums",
     "push",
+    "rate_interval",
     "refine_as_published",
     "regressed_for",
     "remember",

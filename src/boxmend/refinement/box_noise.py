@@ -42,6 +42,8 @@ class BoxNoise(NamedTuple):
 
     noise: float  # N
     error: float  # the detector's own: the standard deviation of d
+    low: float = 0.0  # the bounds of N, at 95 %
+    high: float = 0.0
 
 
 def edge_residuals(
@@ -95,15 +97,18 @@ def fit_box_noise(counts: Tensor, pull: Tensor | None = None) -> BoxNoise:
     """
     counts = counts.double().cpu()
     if float(counts.sum()) < FEW_EDGES:
-        return BoxNoise(0.0, 0.0)
+        return BoxNoise(0.0, 0.0, 0.0, NOISES[-1])
     fit = torch.stack([_fit(counts, share) for share in NARROWS])  # [narrow, N, S]
     fit[:, 0] += _SPIKE
     weight = fit.flatten().softmax(0).reshape(fit.shape)
-    noise = float((weight.sum((0, 2)) * torch.tensor(NOISES).double()).sum())
+    chances = weight.sum((0, 2))  # of every N
+    noise = float((chances * torch.tensor(NOISES).double()).sum())
     narrow = torch.tensor(NARROWS).double()[:, None]
     variances = torch.tensor(SCALES).double() ** 2 * (narrow + (1 - narrow) * WIDE**2)
     error = math.sqrt(float((weight.sum(1) * variances).sum()))
-    return BoxNoise(noise / (1 - _pull(pull)), error)
+    low, high = _interval(chances)
+    shown = 1 - _pull(pull)
+    return BoxNoise(noise / shown, error, low / shown, high / shown)
 
 
 def keep_share(estimate: BoxNoise, least: float = 0.4, off_above: float = 0.8) -> float:
@@ -129,6 +134,15 @@ def _pull(sums: Tensor | None) -> float:
     if sums is None or float(sums[1]) == 0:
         return 0.0
     return min(max(float(sums[0] / sums[1]), 0.0), MOST_PULL)
+
+
+def _interval(chances: Tensor) -> tuple[float, float]:
+    """The middle 95 % of N, to the outer edges of its cells; from 0 where that is the likeliest."""
+    half = (NOISES[1] - NOISES[0]) / 2
+    below = chances.cumsum(0)
+    first = int((below > 0.025).nonzero()[0])
+    last = int((below >= 0.975).nonzero()[0])
+    return max(NOISES[first] - half, 0.0), (NOISES[last] + half if last else 0.0)
 
 
 def _fit(counts: Tensor, narrow: float) -> Tensor:

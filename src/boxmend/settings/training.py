@@ -57,12 +57,12 @@ class TrainSettings:
     preset: Literal["default", "paper"] = "default"
     """paper: the literal reading of the paper, on mmdetection's numbers, which makes mend
     mend-paper; mend-paper and its parts are always read so. What is set here goes before it."""
-    label_noise: float | None = None
-    """Share of wrong labels, 0 to 1, where it is known; 0 leaves labels alone. By default the
-    method estimates it or uses its guess."""
-    box_noise: float | None = None
+    label_noise: float | Literal["auto"] = "auto"
+    """Share of wrong labels, 0 to 1, where it is known; 0 leaves labels alone. auto: estimated
+    once a pass, with an interval."""
+    box_noise: float | Literal["auto"] = "auto"
     """How far sides are off, in shares of the box, 0 to 1, where it is known; 0 leaves boxes
-    alone. By default the method estimates it or uses its guess."""
+    alone. auto: estimated once a pass, with an interval."""
     warm_up: float = 0.25
     """Share of the training before refinement begins: 3 of 12 passes, as in the paper on VOC."""
     pre_forward: Literal["network", "heads", "average"] = "network"
@@ -130,8 +130,11 @@ class TrainSettings:
             *("proposals", "pre_nms", "rois"),
         ):
             check_count(name, getattr(self, name))
-        for name in ("label_noise", "box_noise", "warm_up", "rpn_low_quality"):
+        for name in ("warm_up", "rpn_low_quality"):
             check_share(name, getattr(self, name))
+        for name in ("label_noise", "box_noise"):
+            if getattr(self, name) != "auto":
+                check_share(name, getattr(self, name))
         if not 0 <= self.seed < 2**31:  # shifted by 32 bits it must remain a signed integer
             raise UsageError(f"seed is {self.seed!r}; expected a number from 0 to {2**31 - 1}")
         parsed_image_size(self.image_size)

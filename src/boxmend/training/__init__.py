@@ -5,8 +5,8 @@ fate, checkpoints while it lasts, and the final weights. `trackers` tell others 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,21 @@ from boxmend import runs
 from boxmend.dataset import Dataset
 from boxmend.detector import save
 from boxmend.errors import BoxmendError, DataError, UsageError
+from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.settings import TrainSettings, resolved
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
 from boxmend.training.best import Best
+from boxmend.training.card import card_of
 from boxmend.training.evaluation import detect, score
-from boxmend.training.loop import Interrupted, Training
+from boxmend.training.loop import Interrupted, Training, ensure_alike
 from boxmend.training.loop import train as run_loop
+from boxmend.training.processes import Processes, joined
 from boxmend.training.recording import Listener
 
 MODEL_FILE = "model.safetensors"
+MOST_CONFUSIONS = 20  # that a summary names
 
 __all__ = ["MODEL_FILE", "Interrupted", "Listener", "train"]
 
@@ -46,34 +50,51 @@ def train(
     With `val` the final weights are scored on it; only with `keep_best` is anything chosen by that
     score. `log` hears a dict at a time: {"plan": ...} as it begins, what metrics.jsonl gets (it has
     a "step"), {"note": text}, and {"summary": ...} at the end. What it raises ends the training,
-    which can be resumed.
+    which can be resumed. Started by torchrun, all processes call this alike and train as one;
+    only process 0 writes and calls `log`.
     """
     settings = resolved(settings or TrainSettings())
-    dataset, addresses = _dataset(data)
-    truth = _truth(val, dataset.label_names)
-    if settings.keep_best and truth is None:
-        raise UsageError("keep_best chooses by a score: give the data to score on by --val")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder is made yet
-    settings = completed(settings, detector.numbers)
-    told = facts.gather(addresses, dataset, device)
-    if settings.keep_best and truth is not None:
-        told["data"]["val_sha256"] = facts.fingerprint(truth)  # scores of others do not compare
-    with runs.sole_writer(out), _memory_explained(settings):
-        run = runs.create(out, asdict(settings), told, resume=resume)
-        say = _teller(run, log)
-        training, state = make_training(
-            settings, dataset, detector, run.path, device, lambda text: say({"note": text})
-        )
+    with joined() as processes:
+        _ensure_shareable(settings, processes)
+        dataset, addresses = _dataset(data)
+        truth = _truth(val, dataset.label_names)
+        if settings.keep_best and truth is None:
+            raise UsageError("keep_best chooses by a score: give the data to score on by --val")
+        detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder yet
+        settings = completed(settings, detector.numbers)
+        told = facts.gather(addresses, dataset, processes)
         if settings.keep_best and truth is not None:
-            training.best = Best(run.path, partial(evaluate, training, truth, say))
-        if state is not None:
-            training.take_up(state)
+            told["data"]["val_sha256"] = fingerprint(truth)  # scores of others don't compare
+        _ensure_same_run(settings, told, processes)
+        with ExitStack() as held, _memory_explained(settings):
+            processes.by_first(lambda: held.enter_context(runs.sole_writer(out)))
+            run = processes.by_first(
+                lambda: runs.create(out, asdict(settings), told, resume=resume)
+            )
+            say = _teller(run, log) if processes.is_first else _silent
+            training, state = make_training(
+                settings, dataset, detector, run.path, processes, lambda text: say({"note": text})
+            )
+            _run_to_the_end(training, state, truth, say)
+        return run
+
+
+def _run_to_the_end(
+    training: Training, state: dict[str, Any] | None, truth: Dataset | None, say: Listener
+) -> None:
+    """Train from the state of a checkpoint, or from the start, and finish the run."""
+    run, processes = runs.Run(training.run), training.processes
+    if training.settings.keep_best and truth is not None:
+        training.best = Best(run.path, partial(evaluate, training, truth, say), _told(training))
+    if state is not None:
+        training.take_up(state)
+    if processes.is_first:
         run.rewind_metrics(training.step if state is not None else None)
-        run_loop(training, say)
-        summary = _finish(run, training, truth, say)
+    if not processes.is_alone:
+        ensure_alike(training)
+    run_loop(training, say)
+    summary = processes.by_first(lambda: _finish(run, training, truth, say))
     say({"summary": summary})
-    return run
 
 
 def evaluate(
@@ -81,7 +102,7 @@ def evaluate(
 ) -> dict[str, float]:
     """VOC's AP50 of the weights that predict, by both rules; `check` is called as it goes on."""
     loader = make_loader(
-        training.settings, truth, training.device, lambda text: say({"note": text})
+        training.settings, truth, training.processes, lambda text: say({"note": text})
     )
     network = training.teacher.network
     was_training = network.training
@@ -104,20 +125,69 @@ def _finish(
     run: runs.Run, training: Training, truth: Dataset | None, say: Listener
 ) -> dict[str, Any]:
     """Write the final weights and mark the run as finished; returns its summary."""
+    assert training.ledger is not None
     summary: dict[str, Any] = {"steps": training.step, "ledger_rows": training.ledger.num_rows}
     best = training.best
     if best is not None:
         best.put(run.path / MODEL_FILE)
         summary |= {"best_step": best.step, "val": best.scores}
     else:
-        save(training.teacher, run.path / MODEL_FILE)
+        save(training.teacher, run.path / MODEL_FILE, _told(training))
         if truth is not None:
             summary["val"] = evaluate(training, truth, say)
+    noise = _noise(training)
+    if noise:
+        summary["noise"] = noise
     run.finish(summary)
     checkpoint.remove(run.path)
     if best is not None:
         best.tidy(is_over=True)
     return summary
+
+
+def _noise(training: Training) -> dict[str, Any]:
+    """What the method found out about the annotations, with classes by name."""
+    found = dict(training.method.report())
+    names = training.dataset.label_names
+    if "confusions" in found:
+        found["confusions"] = [
+            {
+                "called": names[called],
+                "truly": names[truly],
+                "share": round(share, 4),
+                "annotations": round(number),
+            }
+            for called, truly, share, number in found["confusions"][:MOST_CONFUSIONS]
+        ]
+    return found
+
+
+def _told(training: Training) -> dict[str, str]:
+    """What the model file says besides its weights."""
+    return card_of(training.settings, training.dataset).metadata()
+
+
+def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
+    """Refuse what several processes cannot do as one would."""
+    if settings.batch_size % processes.number:
+        raise UsageError(
+            f"--batch-size {settings.batch_size} is that of all {processes.number} processes "
+            "together and must be a multiple of their number"
+        )
+    one_by_one = settings.method != "mend" and settings.published.granularity == "object"
+    if one_by_one and not processes.is_alone:
+        raise UsageError(
+            "--published.granularity object judges one annotation after the other, which several "
+            "processes cannot; choose batch, or train in one process"
+        )
+
+
+def _ensure_same_run(settings: TrainSettings, told: dict[str, Any], processes: Processes) -> None:
+    """Refuse processes that were told different things."""
+    numbers = asdict(replace(settings, weights=None))  # a file may lie elsewhere on each machine
+    different = {name: repr(value) for name, value in numbers.items()}
+    alike = {"data": repr(told["data"]), "device": processes.device.type, **different}
+    processes.ensure_alike(alike, "start all of them with the same command and the same data")
 
 
 def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
@@ -156,6 +226,10 @@ def _memory_explained(settings: TrainSettings) -> Iterator[None]:
             f"{settings.image_size}; lower one of them, or --proposals {settings.proposals} or "
             f"--rois {settings.rois}, in a new run"
         ) from error
+
+
+def _silent(line: dict[str, Any]) -> None:
+    """Say nothing: process 0 does."""
 
 
 def _teller(run: runs.Run, log: Listener | None) -> Listener:

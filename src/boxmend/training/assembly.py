@@ -12,11 +12,11 @@ from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
 from boxmend.ledger import Ledger
 from boxmend.loader import ImageSize, Loader, LoaderOptions
-from boxmend.methods import METHODS, Method, Rates
-from boxmend.methods import build as build_method
+from boxmend.methods import METHODS, build_from
 from boxmend.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint
 from boxmend.training.loop import Training
+from boxmend.training.processes import Processes
 
 
 def make_detector(settings: TrainSettings, num_labels: int) -> Detector:
@@ -44,20 +44,35 @@ def completed(settings: TrainSettings, numbers: DetectorNumbers) -> TrainSetting
 
 
 def make_loader(
-    settings: TrainSettings, dataset: Dataset, device: torch.device, note: Callable[[str], None]
+    settings: TrainSettings,
+    dataset: Dataset,
+    processes: Processes,
+    note: Callable[[str], None],
+    *,
+    is_shared: bool = False,
 ) -> Loader:
-    """Make the loader of a dataset; `note` hears of images that cannot be read."""
+    """Make the loader of a dataset; `note` hears of images that cannot be read.
+
+    Where `is_shared`, every process has its own and takes its part of each batch.
+    """
     if not len(dataset.images):
         raise DataError("the dataset has no images")
     short, long = parsed_image_size(settings.image_size)
+    usual = LoaderOptions()
     return Loader(
         dataset,
         image_size=ImageSize(long, short),
         batch_size=settings.batch_size,
         seed=settings.seed,
-        device=device,
+        device=processes.device,
         options=LoaderOptions(
-            difficult=settings.difficult or "ignore", is_strict=settings.strict, report=note
+            difficult=settings.difficult or "ignore",
+            is_strict=settings.strict,
+            host_bytes=usual.host_bytes // processes.neighbours,
+            workers=max(usual.workers // processes.neighbours, 1),
+            part=processes.rank if is_shared else 0,
+            parts=processes.number if is_shared else 1,
+            report=note,
         ),
     )
 
@@ -67,24 +82,38 @@ def make_training(
     dataset: Dataset,
     detector: Detector,
     run: Path,
-    device: torch.device,
+    processes: Processes,
     note: Callable[[str], None],
 ) -> tuple[Training, dict[str, Any] | None]:
-    """Put everything in place; returns the training and the checkpoint it is to go on from."""
+    """Put everything in place; returns the training and the checkpoint it is to go on from.
+
+    Process 0 alone looks into the run's folder; the others have the checkpoint from it.
+    """
+    device = processes.device
     detector.network.to(device)
-    state = checkpoint.load(run, device, detector.network)
+    detector.total = processes.total
+    method = build_from(settings, len(dataset), len(dataset.label_names), device)
+    method.exchange = processes
+    where = device if processes.is_alone else torch.device("cpu")
+    state = processes.by_first(lambda: checkpoint.load(run, where, detector.network))
+    ledgers: list[Ledger] = []
+    processes.by_first(lambda: ledgers.append(_ledger(run, state)))
     training = Training(
         settings,
         detector,
-        _method(settings, dataset, device),
+        method,
         dataset,
-        make_loader(settings, dataset, device, note),
-        Ledger.resume(run, None if state is None else _with_arrays(state["ledger"])),
+        make_loader(settings, dataset, processes, note, is_shared=True),
+        ledgers[0] if ledgers else None,
         run,
-        device,
+        processes,
         _precision(settings.precision, device),
     )
     return training, state
+
+
+def _ledger(run: Path, state: dict[str, Any] | None) -> Ledger:
+    return Ledger.resume(run, None if state is None else _with_arrays(state["ledger"]))
 
 
 def _numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbers:
@@ -97,17 +126,6 @@ def _numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbe
     }
     changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     return replace(numbers, **changes)
-
-
-def _method(settings: TrainSettings, dataset: Dataset, device: torch.device) -> Method:
-    return build_method(
-        settings.method,
-        num_annotations=len(dataset),
-        num_labels=len(dataset.label_names),
-        rates=Rates(settings.label_noise, settings.box_noise),
-        settings=settings.mend if settings.method == "mend" else settings.published,
-        device=device,
-    )
 
 
 def _precision(wanted: str, device: torch.device) -> torch.dtype:

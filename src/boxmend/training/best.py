@@ -18,9 +18,16 @@ CHOSEN_BY = "voc_ap50_area"
 class Best:
     """What is known of the best pass so far."""
 
-    def __init__(self, run: Path, score: Callable[[Callable[[], None]], Mapping[str, float]]):
+    def __init__(
+        self,
+        run: Path,
+        score: Callable[[Callable[[], None]], Mapping[str, float]],
+        metadata: Mapping[str, str] | None = None,
+    ):
+        """Take what scores a pass, and what the file of its weights is to say besides."""
         self._run = run
         self._score = score
+        self._metadata = metadata
         self.step: int | None = None
         self.scores: dict[str, float] = {}
 
@@ -31,7 +38,7 @@ class Best:
         """
         scores = dict(self._score(check))
         if _rank(scores) >= _rank(self.scores):  # of two equal ones, the one that trained longer
-            save(detector, self._file(step))
+            save(detector, self._file(step), self._metadata)
             self.step, self.scores = step, scores
         return {f"val_{name}": value for name, value in scores.items()} | {"best_step": self.step}
 

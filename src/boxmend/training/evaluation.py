@@ -1,13 +1,16 @@
 """Detections of a dataset in its own pixels, and their average precision."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detector import Detections as Found
 from boxmend.detector import Detector
-from boxmend.loader import Loader
+from boxmend.loader import Frame, Loader
 from boxmend.scores import Detections, TrueBoxes, VocScores, average_precision
 
 
@@ -21,21 +24,33 @@ def detect(
     progress: Callable[[int, int], None] | None = None,
 ) -> Detections:
     """Find objects in every image; boxes come in the pixels of the image as annotated."""
-    columns: list[tuple[np.ndarray, ...]] = []
+    columns: list[tuple[NDArray[Any], ...]] = []
     done = 0
     detector.network.eval()
     for batch in loader.in_order(batch_size):
         device = batch.images.device.type
         with torch.autocast(device, precision, enabled=precision != torch.float32):
             found = detector.detect(batch.images, batch.sizes)
-        boxes = batch.frame.to_image(found.boxes.float()).cpu().numpy()
-        mask = found.is_detection.cpu().numpy()
-        rows = np.broadcast_to(batch.image_rows[:, None], mask.shape)
-        labels, scores = found.labels.cpu().numpy(), found.scores.float().cpu().numpy()
-        columns.append((rows[mask], labels[mask], scores[mask], boxes[mask]))
-        done += len(mask)
+        columns.append(in_image_pixels(found, batch.frame, batch.image_rows))
+        done += len(batch.image_rows)
         if progress is not None:
             progress(done, len(loader.image_rows))
+    return joined(columns)
+
+
+def in_image_pixels(
+    found: Found, frame: Frame, image_rows: NDArray[np.int64]
+) -> tuple[NDArray[Any], ...]:
+    """Bring a batch of detections over: image rows, labels, scores and boxes in image pixels."""
+    boxes = frame.to_image(found.boxes.float()).cpu().numpy()
+    mask = found.is_detection.cpu().numpy()
+    rows = np.broadcast_to(image_rows[:, None], mask.shape)
+    labels, scores = found.labels.cpu().numpy(), found.scores.float().cpu().numpy()
+    return rows[mask], labels[mask], scores[mask], boxes[mask]
+
+
+def joined(columns: Sequence[tuple[NDArray[Any], ...]]) -> Detections:
+    """Put the columns of batches, of which there is one at least, below one another."""
     rows, labels, scores, boxes = (np.concatenate(column) for column in zip(*columns, strict=True))
     return Detections(rows, labels.astype(np.int64), scores, boxes)
 

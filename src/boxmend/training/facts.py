@@ -2,19 +2,23 @@
 
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 import torch
 
 from boxmend import __version__
 from boxmend.dataset import Dataset
+from boxmend.fingerprint import fingerprint
+from boxmend.training.processes import Processes
+
+__all__ = ["digest", "fingerprint", "gather"]
 
 
-def gather(addresses: Sequence[str], dataset: Dataset, device: torch.device) -> dict[str, Any]:
+def gather(addresses: Sequence[str], dataset: Dataset, processes: Processes) -> dict[str, Any]:
     """The facts to save with a run; those under "data" must be the same to resume it."""
+    device = processes.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
     return {
         "versions": {
@@ -23,6 +27,7 @@ def gather(addresses: Sequence[str], dataset: Dataset, device: torch.device) -> 
             **{package: version(package) for package in ("torch", "torchvision", "numpy")},
         },
         "device": str(device),
+        "processes": processes.number,
         "hardware": name or platform.machine(),
         "data": {
             "images": len(dataset.images),
@@ -34,11 +39,14 @@ def gather(addresses: Sequence[str], dataset: Dataset, device: torch.device) -> 
     }
 
 
-def fingerprint(dataset: Dataset) -> str:
-    """A hash of what training sees of the annotations: images, ids, labels, boxes and flags."""
-    digest = hashlib.sha256()
-    for text in (dataset.images.file_names, dataset.annotation_ids.tolist(), dataset.label_names):
-        digest.update("\n".join(map(str, text)).encode("utf-8", "surrogatepass") + b"\0")
-    for column in (dataset.image_rows, dataset.labels, dataset.boxes, dataset.is_ignored):
-        digest.update(np.ascontiguousarray(column).tobytes())
-    return digest.hexdigest()
+def digest(state: Mapping[str, Any]) -> str:
+    """A hash of tensors and plain numbers with their names."""
+    found = hashlib.sha256()
+    for name, value in state.items():
+        content = value.detach().cpu().contiguous() if isinstance(value, torch.Tensor) else None
+        found.update(name.encode() + b"\0")
+        if content is None:
+            found.update(repr(value).encode())
+        else:
+            found.update(content.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()

@@ -4,7 +4,7 @@ It never asks which method runs. Every random number follows from the seed and t
 rate from the step, so that a resumed run goes the way the uninterrupted one would have gone.
 """
 
-import math
+import hashlib
 import signal
 import threading
 import time
@@ -27,6 +27,7 @@ from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
 from boxmend.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import Best
+from boxmend.training.facts import digest
 from boxmend.training.optimisation import (
     average_of,
     build_optimizer,
@@ -35,6 +36,7 @@ from boxmend.training.optimisation import (
     follow,
     rate_at,
 )
+from boxmend.training.processes import Processes
 from boxmend.training.recording import Listener, Recorder
 
 
@@ -51,9 +53,10 @@ class Training:
     method: Method
     dataset: Dataset
     loader: Loader
-    ledger: Ledger
+    ledger: Ledger | None
+    """None in all processes but the first, which writes."""
     run: Path
-    device: torch.device
+    processes: Processes
     precision: torch.dtype
     step: int = 0
     passes: int = 0
@@ -63,6 +66,7 @@ class Training:
 
     def __post_init__(self) -> None:
         network = self.detector.network
+        self.device = self.processes.device
         self.num_steps = self.settings.epochs * self.loader.num_batches
         self.optimizer = build_optimizer(
             network.parameters(), self.settings.optimisation, self.settings.learning_rate
@@ -71,11 +75,15 @@ class Training:
         self.teacher = self.detector
         if self.settings.optimisation.average:
             self.teacher = replace_network(self.detector, average_of(network))
-        self.recorder = Recorder(self.dataset, self.ledger)
+        self.recorder = Recorder(self.dataset, self.ledger, self.processes)
         self.generator = torch.Generator(self.device)
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on from here; nothing may be pending in the recorder."""
+        """All that is needed to go on from here; nothing may be pending in the recorder.
+
+        Of the process that has the ledger.
+        """
+        assert self.ledger is not None
         return {
             "step": self.step,
             "passes": self.passes,
@@ -99,12 +107,8 @@ class Training:
 
     def moment(self) -> Moment:
         """Where training stands."""
-        return Moment(
-            epoch=self.step // self.loader.num_batches,
-            step=self.step,
-            num_steps=self.num_steps,
-            warm_up_left=max(math.ceil(self.settings.warm_up * self.num_steps) - self.step, 0),
-        )
+        epoch = self.step // self.loader.num_batches
+        return Moment.at(epoch, self.step, self.num_steps, self.settings.warm_up)
 
     def train_on(self, batch: Batch) -> None:
         """One step: refine the annotations of a batch, and learn from them."""
@@ -122,13 +126,14 @@ class Training:
         total = sum(losses.values(), torch.zeros((), device=self.device))
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
+        self.processes.add_up(one.grad for one in self.trained if one.grad is not None)
         norm = clipped(self.trained, settings.max_norm or 0.0)
         self.optimizer.step()
         if self.teacher is not self.detector:
             decay = decay_at(moment.step, settings.average or 0.0)
             follow(self.teacher.network, self.detector.network, decay)
-        figures = {name: value.detach() for name, value in losses.items()}
-        self.recorder.add(batch, outcome, moment, {"loss": total.detach(), **figures, "norm": norm})
+        parts = {name: value.detach() for name, value in losses.items()}
+        self.recorder.add(batch, outcome, moment, {"loss": total.detach(), **parts}, norm)
         self.step += 1
 
     def _losses(self, batch: Batch, moment: Moment) -> tuple[Outcome, dict[str, Tensor]]:
@@ -166,7 +171,9 @@ class Training:
         return lambda boxes: judge.score(features, boxes, batch.sizes)
 
     def _keys(self, shape: torch.Size) -> Tensor:
-        return torch.rand(shape, generator=self.generator, device=self.device)
+        """Random numbers [B, ...], drawn for the whole batch, of which this process has a part."""
+        whole = (shape[0] * self.processes.number, *shape[1:])
+        return self.processes.part(torch.rand(whole, generator=self.generator, device=self.device))
 
 
 def replace_network(detector: Detector, network: Any) -> Detector:
@@ -183,8 +190,9 @@ def train(training: Training, log: Listener) -> None:
             _finish_steps(training, log, clock, stop)
             _end_pass(training, log, clock, stop)
             _save(training, log, clock)
-            _leave_if(stop, training)
-    training.ledger.flush()
+            _leave_if(training.processes.any(stop.is_set()), training)
+    if training.ledger is not None:
+        training.ledger.flush()
 
 
 class _Clock(NamedTuple):
@@ -202,9 +210,10 @@ def _finish_steps(training: Training, log: Listener, clock: _Clock, stop: thread
         training.train_on(batch)
         if training.step % settings.log_every == 0:
             log(_figures(training, clock))
-        if training.step - saved >= settings.checkpoint_every or stop.is_set():
+        is_over = training.processes.any(stop.is_set())
+        if training.step - saved >= settings.checkpoint_every or is_over:
             saved = _save(training, log, clock)
-        _leave_if(stop, training)
+        _leave_if(is_over, training)
 
 
 def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
@@ -214,17 +223,44 @@ def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.
     epoch = training.passes
     here = {"step": training.step, "epoch": epoch}
     log(_figures(training, clock) | {"epoch_ends": epoch})
-    log(dict(training.method.end_epoch(epoch)) | here)
-    if training.best is not None:
-        scored = training.best.consider(
-            training.teacher, training.step, partial(_leave_if, stop, training)
+    log(_estimated(training, epoch) | here)
+    best = training.best
+    if best is not None:
+        check = partial(_leave_if_asked, stop, training)
+        scored = training.processes.by_first(
+            lambda: best.consider(training.teacher, training.step, check)
         )
         log(scored | here)
     training.passes += 1
 
 
-def _leave_if(stop: threading.Event, training: Training) -> None:
-    if stop.is_set():
+def _estimated(training: Training, epoch: int) -> dict[str, Any]:
+    """Estimate once for all processes, which take up the state that comes of it."""
+    method, processes = training.method, training.processes
+    figures = processes.by_first(lambda: dict(method.end_epoch(epoch)))
+    if not processes.is_alone:
+        method.load_state_dict(processes.by_first(lambda: _on_cpu(method.state_dict())))
+        ensure_alike(training)
+    return figures
+
+
+def ensure_alike(training: Training) -> None:
+    """Raise where processes do not see the same images or have come to different weights."""
+    images = hashlib.sha256(training.loader.image_rows.tobytes()).hexdigest()
+    facts = {
+        "readable images": images,
+        "weights": digest(training.detector.network.state_dict()),
+        "a memory": digest(training.method.state_dict()),
+    }
+    training.processes.ensure_alike(facts, "all machines need the same data, weights and GPUs")
+
+
+def _leave_if_asked(stop: threading.Event, training: Training) -> None:
+    _leave_if(stop.is_set(), training)
+
+
+def _leave_if(is_over: bool, training: Training) -> None:
+    if is_over:
         raise Interrupted(f"stopped at step {training.step}; go on with --resume")
 
 
@@ -247,10 +283,20 @@ def _figures(training: Training, clock: _Clock) -> dict[str, Any]:
 def _save(training: Training, log: Listener, clock: _Clock) -> int:
     if training.recorder.pending:
         log(_figures(training, clock))
+    training.processes.by_first(partial(_write, training))
+    return training.step
+
+
+def _write(training: Training) -> None:
     checkpoint.save(training.run, training.state())
     if training.best is not None:
         training.best.tidy()
-    return training.step
+
+
+def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value.cpu() if isinstance(value, Tensor) else value for key, value in state.items()
+    }
 
 
 def _with_tensors(state: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """What a step leaves behind: ledger entries and figures, gathered on the device and brought over
 in portions, so that the loop seldom waits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +15,19 @@ from boxmend.errors import DataError
 from boxmend.ledger import Entries, Ledger
 from boxmend.loader import Batch
 from boxmend.methods.protocol import Moment, Outcome
+from boxmend.training.processes import Processes
 
 COLUMNS = ("verdict", "loss", "threshold", "confidence", "num_candidates", "labels", "is_kept")
+
+
+class Portion(NamedTuple):
+    """What the recent steps left behind in one process, on the host."""
+
+    figures: NDArray[np.float32]  # [steps, figures]
+    numbers: NDArray[np.int64]  # [steps] annotations to learn from
+    images: list[NDArray[np.int64]]  # rows of the images, for each step
+    rows: list[NDArray[np.int64]]  # of the annotations to learn from, for each step
+    values: list[NDArray[np.float32]]  # [.., 15] of these annotations
 
 
 @dataclass
@@ -24,52 +35,75 @@ class Recorder:
     """Outcomes of recent steps, still on the device."""
 
     dataset: Dataset
-    ledger: Ledger
+    ledger: Ledger | None
+    """None in all processes but the first."""
+    processes: Processes
     pending: list[tuple[Moment, NDArray[np.int64], Tensor, Tensor, Tensor]] = field(
         default_factory=list
     )
     figures: list[dict[str, Tensor]] = field(default_factory=list)
 
     def add(
-        self, batch: Batch, outcome: Outcome, moment: Moment, figures: dict[str, Tensor]
+        self,
+        batch: Batch,
+        outcome: Outcome,
+        moment: Moment,
+        losses: dict[str, Tensor],
+        norm: Tensor,
     ) -> None:
-        """Take up one step without waiting for it."""
+        """Take up one step without waiting for it; losses are parts of the batch's."""
         shape = batch.rows.shape
         columns = [getattr(outcome, name).float().expand(shape) for name in COLUMNS]
         boxes = [batch.frame.to_image(boxes) for boxes in (outcome.matched, outcome.boxes)]
         values = torch.cat([torch.stack(columns, -1), *boxes], dim=-1)  # [B, A, 15]
         self.pending.append((moment, batch.image_rows, batch.rows, batch.is_box, values))
-        self.figures.append({**figures, **outcome.metrics})
+        self.figures.append({**losses, "norm": norm, **outcome.metrics})
 
     def flush(self) -> dict[str, float]:
         """Bring everything over: entries into the ledger, the means of the figures to the caller.
 
-        A loss that is not finite stops the run and names the images of its batch.
+        All processes have to do so after the same step. A loss that is not finite stops the run
+        and names the images of its batch.
         """
         if not self.pending:
             return {}
         names = list(self.figures[0])
-        rows = torch.stack(
-            [torch.stack([one[name].float() for name in names]) for one in self.figures]
-        )
-        values = rows.cpu().numpy()  # [steps, figures]
-        self._ensure_finite(values[:, names.index("loss")])
-        for moment, _, annotation_rows, is_box, columns in self.pending:
-            mask = is_box.cpu().numpy()
-            self.ledger.append(
-                self._entries(
-                    moment, annotation_rows.cpu().numpy()[mask], columns.cpu().numpy()[mask]
-                )
-            )
+        portions = self.processes.exchanged(self._brought_over(names))
+        values = joined_figures(portions, names.index("norm"))  # [steps, figures]
+        self._ensure_finite(values[:, names.index("loss")], portions)
+        if self.ledger is not None:
+            self._append(self.ledger, portions)
         self.pending.clear()
         self.figures.clear()
         return {name: float(np.nanmean(values[:, k])) for k, name in enumerate(names)}
 
-    def _ensure_finite(self, losses: NDArray[np.float32]) -> None:
+    def _brought_over(self, names: Sequence[str]) -> Portion:
+        figures = torch.stack(
+            [torch.stack([one[name].float() for name in names]) for one in self.figures]
+        )
+        rows, values = [], []
+        for _, _, annotation_rows, is_box, columns in self.pending:
+            mask = is_box.cpu().numpy()
+            rows.append(annotation_rows.cpu().numpy()[mask])
+            values.append(columns.cpu().numpy()[mask])
+        numbers = np.array([len(one) for one in rows])
+        images = [image_rows for _, image_rows, *_ in self.pending]
+        return Portion(figures.cpu().numpy(), numbers, images, rows, values)
+
+    def _append(self, ledger: Ledger, portions: Sequence[Portion]) -> None:
+        """Add the entries of the recent steps, in the order of the whole batches."""
+        for step, (moment, *_) in enumerate(self.pending):
+            rows = np.concatenate([portion.rows[step] for portion in portions])
+            values = np.concatenate([portion.values[step] for portion in portions])
+            ledger.append(self._entries(moment, rows, values))
+
+    def _ensure_finite(self, losses: NDArray[np.floating], portions: Sequence[Portion]) -> None:
         wrong = np.flatnonzero(~np.isfinite(losses))
         if len(wrong):
-            moment, image_rows = self.pending[int(wrong[0])][:2]
-            names = ", ".join(self.dataset.images.file_names[row] for row in image_rows)
+            step = int(wrong[0])
+            moment = self.pending[step][0]
+            rows = np.concatenate([portion.images[step] for portion in portions])
+            names = ", ".join(self.dataset.images.file_names[row] for row in rows)
             raise DataError(
                 f"the loss is not finite at step {moment.step}, in the batch of {names}; lower "
                 "--optimisation.lr, or look at these images and their boxes"
@@ -97,6 +131,22 @@ class Recorder:
             final_boxes=values[:, 11:15],
             is_kept=column["is_kept"] > 0,
         )
+
+
+def joined_figures(portions: Sequence[Portion], num_sums: int) -> NDArray[np.floating]:
+    """Figures [steps, figures] of whole batches, from those of their parts.
+
+    The first `num_sums` add up; the others are means over the annotations of a part.
+    """
+    if len(portions) == 1:
+        return portions[0].figures
+    figures = np.stack([portion.figures for portion in portions]).astype(np.float64)  # [P, S, F]
+    numbers = np.stack([portion.numbers for portion in portions])[..., None]  # [P, S, 1]
+    weights = np.where(numbers.sum(0) > 0, numbers, 1)  # of nothing at all, a plain mean
+    weighted = np.multiply(figures, weights, out=np.zeros_like(figures), where=weights > 0)
+    means: NDArray[np.floating] = weighted.sum(0) / weights.sum(0)
+    means[:, :num_sums] = figures[..., :num_sums].sum(0)
+    return means
 
 
 Listener = Callable[[dict[str, Any]], None]

@@ -1,6 +1,6 @@
 """COCO documents made anew, for datasets that were drawn or read from another format."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from posixpath import normpath
 from typing import Any
 
@@ -12,6 +12,7 @@ from boxmend.dataset import ADDED, Dataset, Ids
 from boxmend.errors import DataError
 from boxmend.formats.documents import Document, number
 
+NOTE_KEY = "boxmend"  # of what boxmend says of an annotation
 LARGEST = 1e150  # of a coordinate: the area must be finite, too
 
 
@@ -110,7 +111,7 @@ def _document(dataset: Dataset, images: NDArray[np.int64]) -> Iterator[bytes]:
 
 
 def _attributes(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
-    """Difficult flags and what the sources tell of these annotations beyond the columns."""
+    """Difficult flags, notes, and what the sources tell of these annotations beyond the columns."""
     found: list[dict[str, Any]] = [{} for _ in rows]
     chosen = np.array(rows, np.int64)
     for index, source in enumerate(dataset.sources):
@@ -123,7 +124,14 @@ def _attributes(dataset: Dataset, rows: list[int]) -> list[dict[str, Any]]:
     for k, row in enumerate(rows):
         if dataset.is_difficult[row]:
             found[k]["difficult"] = 1
+        found[k] |= noted(dataset, row)
     return found
+
+
+def noted(dataset: Dataset, row: int) -> dict[str, Any]:
+    """The note of an annotation by its key, or nothing where there is none."""
+    note = dataset.notes.get(plain_id(dataset.annotation_ids[row]))
+    return {NOTE_KEY: msgspec.Raw(spaced(note))} if note else {}
 
 
 def _image_entry(dataset: Dataset, row: int, identity: Any, name: str) -> bytes:
@@ -162,7 +170,7 @@ def category_entry(identity: int | str, name: str) -> bytes:
     return spaced({"id": identity, "name": name})
 
 
-def spaced(entry: dict[str, Any]) -> bytes:
+def spaced(entry: Mapping[str, Any]) -> bytes:
     """An object on one line, with a space behind colons and commas, as `json.dump` writes it."""
     return b"{" + b", ".join(encoded(k) + b": " + encoded(v) for k, v in entry.items()) + b"}"
 

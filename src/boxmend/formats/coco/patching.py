@@ -4,17 +4,19 @@ import heapq
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import ADDED, UNKNOWN, Dataset, Ids, as_ids, keep_apart
+from boxmend.dataset import ADDED, UNKNOWN, Dataset, Ids, Note, as_ids, keep_apart
 from boxmend.errors import DataError, UsageError
 from boxmend.formats.coco import composing, quick
-from boxmend.formats.coco.composing import encoded, plain_id
+from boxmend.formats.coco.composing import NOTE_KEY, encoded, plain_id
 from boxmend.formats.coco.document import (
     UNDECODABLE,
+    all_spans,
     array_span,
     members,
     new_members,
@@ -28,7 +30,7 @@ from boxmend.formats.documents import DECIMALS, Document, Edit, Replaced, splice
 
 TOLERANCE = 0.5 * 10.0**-DECIMALS  # sides that differ by less are the same
 OUTLINE = "segmentation"
-STALE = b'{"stale": ["segmentation"]}'  # value of the key `boxmend` where a box left its outline
+STALE = b'{"stale": ["segmentation"]}'  # the note where a box left its outline
 NOTHING = b"null"  # a reference that is to mean nothing in a joined document either
 _TOKENS = re.compile(rb"[^\s,\[\]{}]+")
 
@@ -214,11 +216,15 @@ class Patch:
         return is_relabelled
 
     def _is_flagged(self) -> NDArray[np.bool_]:
+        """What changed beyond label and box: crowd and difficult flags, and notes."""
         crowd = self.dataset.is_crowd[self.rows] != self.source.is_crowd[self.source_rows]
         difficult = (
             self.dataset.is_difficult[self.rows] != self.source.is_difficult[self.source_rows]
         )
         is_flagged: NDArray[np.bool_] = crowd | difficult
+        if notes := self.dataset.notes:
+            ids = self.dataset.annotation_ids[self.rows].tolist()
+            is_flagged |= np.array([identity in notes for identity in ids], np.bool_)
         return is_flagged
 
     def _patched(self, k: int, entry: bytes, box: BoxTexts | None, category: bytes | None) -> bytes:
@@ -229,6 +235,8 @@ class Patch:
         try:
             if box is not None:
                 values |= self._box_values(entry, box)
+            if note := self.dataset.notes.get(self._identity(k)):
+                values[NOTE_KEY] = _noted(values.get(NOTE_KEY) or _member(entry, NOTE_KEY), note)
             return with_values(entry, values)
         except UNDECODABLE as error:
             identity = self.source.annotation_ids[self.source_rows[k]]
@@ -236,6 +244,9 @@ class Patch:
                 f"{self.source.path}: annotation {identity} cannot be changed, it is malformed: "
                 f"{error}"
             ) from error
+
+    def _identity(self, k: int) -> int | str:
+        return plain_id(self.dataset.annotation_ids[self.rows[k]])
 
     def _other_changes(self, k: int) -> dict[str, bytes]:
         """Flags, and in a joined document ids, that differ from what the entry says."""
@@ -258,13 +269,13 @@ class Patch:
 
     def _box_values(self, entry: bytes, box: BoxTexts) -> dict[str, bytes]:
         """The box, and what has to follow it: outline or flag, and area."""
-        spans = members(entry, ("bbox", "area", "segmentation", "boxmend"))
+        spans = members(entry, ("bbox", "area", "segmentation", NOTE_KEY))
         texts = {key: entry[slice(*span)] for key, span in spans.items()}
         values = {"bbox": _with_tokens(texts.get("bbox", b""), box[:4])}
         has_outline = not _is_empty(texts.get("segmentation", b"null"))
         is_kept = has_outline and self.segmentation == "flag"
-        if is_kept or "boxmend" in texts:
-            values["boxmend"] = _flagged(texts.get("boxmend"), is_kept)
+        if is_kept or NOTE_KEY in texts:
+            values[NOTE_KEY] = _flagged(texts.get(NOTE_KEY), is_kept)
         if has_outline and not is_kept:
             values["segmentation"] = b"[]"
         if "area" in texts and not is_kept and box[4] is not None:
@@ -285,7 +296,8 @@ class Patch:
         if (label := int(self.dataset.labels[row])) == UNKNOWN:
             identity = self.dataset.annotation_ids[row]
             raise UsageError(f"{self.source.path}: the added annotation {identity} has no label")
-        more = {"difficult": 1} if self.dataset.is_difficult[row] else {}
+        more: dict[str, Any] = {"difficult": 1} if self.dataset.is_difficult[row] else {}
+        more |= composing.noted(self.dataset, row)
         return composing.annotation_entry(self.dataset, row, image_id, categories[label], more)
 
     def new_categories(self, categories: dict[int, int | str]) -> list[bytes]:
@@ -320,6 +332,26 @@ def _flagged(value: bytes | None, is_stale: bool) -> bytes:
         return with_values(value, {"stale": encoded(now)})
     except UNDECODABLE:  # no object: nothing that boxmend wrote
         return STALE
+
+
+def _member(entry: bytes, key: str) -> bytes | None:
+    span = members(entry, (key,)).get(key)
+    return None if span is None else entry[slice(*span)]
+
+
+def _noted(value: bytes | None, note: Note) -> bytes:
+    """The value of the key `boxmend` with a note in it, beside all else that it says."""
+    if value is None:
+        return composing.spaced(note)
+    try:
+        spans = all_spans(value)
+    except UNDECODABLE:  # no object: nothing that boxmend wrote
+        return composing.spaced(note)
+    told = {key: encoded(one) for key, one in note.items()}
+    edits = [Edit(*spans[key], new) for key, new in told.items() if key in spans]
+    if added := {key: new for key, new in told.items() if key not in spans}:
+        edits.append(new_members(value, added))
+    return b"".join(splice(value, sorted(edits)))
 
 
 def _xywh(boxes: NDArray[np.float64]) -> NDArray[np.float64]:

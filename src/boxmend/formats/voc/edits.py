@@ -1,18 +1,21 @@
 """The smallest edits that bring a VOC document from one state to another, in its own style."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from boxmend.dataset import Note
 from boxmend.formats.documents import Edit
 from boxmend.formats.voc.scanning import (
     ABSENT,
     BOX,
+    NOTE,
     OBJECT,
     ROOT,
     TAGS,
     XMIN,
     VocXml,
     escaped,
+    is_writable,
     tag_end,
     text_spans,
 )
@@ -42,18 +45,24 @@ class Changes:
     changed: dict[int, dict[int, str]]  # position -> new values by column
     removed: set[int]  # positions
     added: list[Values]
+    notes: dict[int, Note] = field(default_factory=dict)
+    """What <boxmend> says, by position; added objects come after those that are there."""
 
 
 def edits(xml: VocXml, changes: Changes) -> list[Edit]:
     """All edits of a document, in order."""
     style = style_of(xml)
     made: list[Edit] = []
-    for position, values in changes.changed.items():
-        made += _changed(xml, position, values, style)
+    notes = changes.notes
+    for position in changes.changed.keys() | (notes.keys() & set(range(len(xml)))):
+        values = changes.changed.get(position, {})
+        made += _changed(xml, position, values, style, notes.get(position))
     removals = {k: _removed(xml.data, *xml.span(k, OBJECT)) for k in changes.removed}
     made += removals.values()
     if changes.added:
-        new = "".join(style.object + object_text(values, style) for values in changes.added)
+        added = enumerate(changes.added, len(xml))
+        texts = (object_text(values, style, notes.get(position)) for position, values in added)
+        new = "".join(style.object + text for text in texts)
         if len(xml):
             last = len(xml) - 1
             end = removals[last].end if last in removals else xml.span(last, OBJECT)[1]
@@ -63,18 +72,35 @@ def edits(xml: VocXml, changes: Changes) -> list[Edit]:
     return sorted(made)
 
 
-def object_text(values: Values, style: Style) -> str:
+def object_text(values: Values, style: Style, note: Note | None = None) -> str:
     """A whole <object> element."""
-    lines = "".join(style.element + line for line in _elements(values, style))
+    lines = "".join(style.element + line for line in _elements(values, style, note))
     return f"<object>{lines}{style.element and style.object}</object>"
 
 
-def _elements(values: Values, style: Style) -> Iterator[str]:
+def _elements(values: Values, style: Style, note: Note | None) -> Iterator[str]:
     """The elements of an object that say these values, coordinates within their bndbox."""
     yield from (_leaf(column, text) for column, text in values.items() if column < XMIN)
     corners = _coordinates(values, style)
     if corners:
         yield f"<bndbox>{corners}{style.coordinate and style.element}</bndbox>"
+    if note:
+        yield f"<{TAGS[NOTE]}>{_note_text(note, style)}</{TAGS[NOTE]}>"
+
+
+def _note_text(note: Note, style: Style) -> str:
+    """What a note's element holds: an element for each of its values, laid out like a bndbox."""
+    leaves = (f"<{key}>{_note_value(one)}</{key}>" for key, one in note.items())
+    return "".join(style.coordinate + leaf for leaf in leaves) + (
+        style.coordinate and style.element
+    )
+
+
+def _note_value(said: float | str | None) -> str:
+    text = "" if said is None else str(said)
+    if not is_writable(text):
+        text = ascii(text)[1:-1]
+    return escaped(text)
 
 
 def _coordinates(values: Values, style: Style) -> str:
@@ -86,7 +112,9 @@ def _leaf(column: int, text: str) -> str:
     return f"<{TAGS[column]}>{escaped(text)}</{TAGS[column]}>"
 
 
-def _changed(xml: VocXml, position: int, values: Values, style: Style) -> Iterator[Edit]:
+def _changed(
+    xml: VocXml, position: int, values: Values, style: Style, note: Note | None
+) -> Iterator[Edit]:
     """Edits that give an object new values: in their place, or as elements it did not have."""
     missing: dict[int, str] = {}
     for column, text in values.items():
@@ -99,8 +127,12 @@ def _changed(xml: VocXml, position: int, values: Values, style: Style) -> Iterat
     if box[0] != ABSENT and (corners := _coordinates(missing, style)):
         yield _filled(xml.data, box, "bndbox", corners)
         missing = {column: text for column, text in missing.items() if column < XMIN}
-    if missing:
-        lines = "".join(style.element + line for line in _elements(missing, style))
+    old_note = xml.span(position, NOTE)
+    if note and old_note[0] != ABSENT:
+        yield _refilled(xml.data, old_note, TAGS[NOTE], _note_text(note, style))
+        note = None
+    if missing or note:
+        lines = "".join(style.element + line for line in _elements(missing, style, note))
         yield _filled(xml.data, _inside(xml, position), "object", lines)
 
 
@@ -122,6 +154,12 @@ def _filled(data: bytes, span: tuple[int, int], tag: str, text: str) -> Edit:
         return Edit(start - 2, start, f">{text}</{tag}>".encode())
     end = start + len(data[start:end].rstrip())  # what closes the element keeps its own line
     return Edit(end, end, text.encode())
+
+
+def _refilled(data: bytes, span: tuple[int, int], tag: str, text: str) -> Edit:
+    """Replace all that an element holds; <tag/> is opened for it."""
+    start, end = span
+    return Edit(start, end, text.encode()) if end > start else _filled(data, span, tag, text)
 
 
 def _removed(data: bytes, start: int, end: int) -> Edit:

@@ -18,10 +18,10 @@ from boxmend.formats.documents import Edit, splice
 MAX_BYTES = 64 << 20  # no annotation of one image comes near; bounds what a scan may cost
 MAX_DEPTH = 100  # VOC itself needs five levels
 
-OBJECT, NAME, POSE, TRUNCATED, OCCLUDED, DIFFICULT, BOX, XMIN, YMIN, XMAX, YMAX = range(11)
-ROOT, FILENAME, SIZE, WIDTH, HEIGHT, SEGMENTED, SOURCE, OWNER = range(11, 19)
+OBJECT, NAME, POSE, TRUNCATED, OCCLUDED, DIFFICULT, NOTE, BOX, XMIN, YMIN, XMAX, YMAX = range(12)
+ROOT, FILENAME, SIZE, WIDTH, HEIGHT, SEGMENTED, SOURCE, OWNER = range(12, 20)
 TAGS = (
-    *("object", "name", "pose", "truncated", "occluded", "difficult", "bndbox"),
+    *("object", "name", "pose", "truncated", "occluded", "difficult", "boxmend", "bndbox"),
     *("xmin", "ymin", "xmax", "ymax"),
     *("annotation", "filename", "size", "width", "height", "segmented", "source", "owner"),
 )
@@ -52,12 +52,12 @@ _KNOWN: _Node = _node(  # the only paths that mean something; a part's own name 
         size=_node(SIZE, WIDTH, HEIGHT, depth=_node(_UNKEPT)),
         object=_node(
             OBJECT,
-            *(NAME, POSE, TRUNCATED, OCCLUDED, DIFFICULT),
+            *(NAME, POSE, TRUNCATED, OCCLUDED, DIFFICULT, NOTE),
             bndbox=_node(BOX, XMIN, YMIN, XMAX, YMAX),
         ),
     ),
 )
-_CONTENT_UNCOUNTED = {SOURCE, OWNER}  # what stands in them is no extra of its own
+_CONTENT_UNCOUNTED = {SOURCE, OWNER, NOTE}  # what stands in them is no extra of its own
 
 
 class MalformedXml(Exception):
@@ -151,7 +151,7 @@ class _Scanner:
         column = node[0]
         if column != _UNKEPT and record[2 * column] != ABSENT:
             node, column = _UNKNOWN, _UNKEPT  # a repeated element
-        if attributes or node is _UNKNOWN:
+        if attributes or node is _UNKNOWN or column == NOTE:
             self.note(tag, attributes, node)
         stack.append(node)
         if column == OBJECT:
@@ -183,11 +183,11 @@ class _Scanner:
         record[:_STRIDE] = _NO_OBJECT
 
     def note(self, tag: str, attributes: dict[str, str], node: _Node) -> None:
-        """Count an element that VOC does not know, once with all it holds, or its attributes."""
+        """Count an element that is not VOC's, once with all it holds, or its attributes."""
         parent = self.stack[-1]
         if parent is _UNKNOWN or parent[0] in _CONTENT_UNCOUNTED:
             return
-        if node is _UNKNOWN:
+        if node is _UNKNOWN or node[0] == NOTE:
             self.extras.append(f"<{tag}> element")
         else:
             self.extras.extend(f"{name} attribute of <{tag}>" for name in attributes)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import ADDED, UNKNOWN, Dataset, Ids, document_order, position_ids
+from boxmend.dataset import ADDED, UNKNOWN, Dataset, Ids, Note, document_order, position_ids
 from boxmend.errors import DataError
 from boxmend.formats.documents import Document, number
 from boxmend.formats.reading import is_safe_name
@@ -121,6 +121,10 @@ def _changes(dataset: Dataset, source: VocSource) -> dict[int, Changes]:
 
     for k, column, text in _new_values(dataset, source, kept):
         changes[int(files[k])].changed.setdefault(int(positions[k]), {})[column] = text
+    if dataset.notes:
+        for k, row in enumerate(kept.tolist()):
+            if note := _note(dataset, row):
+                changes[int(files[k])].notes[int(positions[k])] = note
 
     is_gone = np.ones(len(source.labels), np.bool_)
     is_gone[rows] = False
@@ -129,8 +133,11 @@ def _changes(dataset: Dataset, source: VocSource) -> dict[int, Changes]:
         changes[file].removed.add(position)
 
     for row in np.flatnonzero(dataset.source_rows == ADDED).tolist():
-        image = int(dataset.image_rows[row])
-        changes[int(image_rows[image])].added.append(_values(dataset, row, {}))
+        file = int(image_rows[int(dataset.image_rows[row])])
+        if note := _note(dataset, row):
+            old = int(source.first_rows[file + 1] - source.first_rows[file])
+            changes[file].notes[old + len(changes[file].added)] = note
+        changes[file].added.append(_values(dataset, row, {}))
     return changes
 
 
@@ -188,7 +195,7 @@ def _composed(dataset: Dataset) -> Iterator[Document]:
     stems = _stems(dataset.images.file_names)
     for image, stem in enumerate(stems):
         objects = [
-            object_text(_values(dataset, row, attributes.get(row, {})), TABS)
+            object_text(_values(dataset, row, attributes.get(row, {})), TABS, _note(dataset, row))
             for row in order[ends[image] : ends[image + 1]].tolist()
         ]
         yield Document(f"Annotations/{stem}.xml", [_document(dataset, image, objects).encode()])
@@ -252,6 +259,10 @@ def _split_lists(ids: list[str], splits: list[str]) -> Iterator[Document]:
 
 
 # Values of one annotation
+
+
+def _note(dataset: Dataset, row: int) -> Note | None:
+    return dataset.notes.get(dataset.annotation_ids[row])
 
 
 def _values(dataset: Dataset, row: int, attributes: dict[str, Any]) -> Values:

@@ -1,0 +1,99 @@
+"""`boxmend apply`: the dataset of a run, mended."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from boxmend.cli.options import FormatName, Json, Writing, saved_summary
+from boxmend.cli.output import print_json, print_table, say
+from boxmend.errors import ExitStatus
+from boxmend.mending import CHANGES_FILE, Applied, ApplySettings
+from boxmend.mending import apply as apply_run
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Choices:
+    """What to mend, and when."""
+
+    only: Annotated[str, Parameter(help="Fields to mend, parted by commas: labels, boxes.")] = (
+        "labels,boxes"
+    )
+    min_confidence: Annotated[
+        float, Parameter(help="Least confidence in a new label, or in the object of a moved box.")
+    ] = 0.0
+    discarded: Annotated[
+        Literal["keep", "drop", "mark"],
+        Parameter(
+            help="Annotations whose label is doubted while no other was found: keep them, drop "
+            "them, or mark them as iscrowd (COCO) or difficult (VOC)."
+        ),
+    ] = "keep"
+
+    def settings(self) -> ApplySettings:
+        """The same for the library, checked."""
+        return ApplySettings(**vars(self))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Places:
+    """Where things are, and where they go."""
+
+    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")]
+    to: Annotated[FormatName | None, Parameter(help="Format to write; its own by default.")] = None
+    allow_lossy: Annotated[
+        bool, Parameter(help="Go on where the format cannot hold all.", negative="")
+    ] = False
+    data: Annotated[
+        tuple[str, ...],
+        Parameter(help="Where the dataset lies now, if it was moved since.", negative=""),
+    ] = ()
+
+
+app = App(name="apply", help_format="markdown")
+
+
+@app.default
+def apply(
+    run: Annotated[Path, Parameter(help="Folder of a finished run of `boxmend train`.")],
+    /,
+    *,
+    places: Places,
+    choices: Choices | None = None,
+    writing: Writing | None = None,
+    json: Json = False,
+) -> int:
+    """Write the dataset of a run with only its mended labels and boxes changed.
+
+    The visits of an annotation are settled into at most one change. Beside the dataset there are
+    changes.csv, which lists every change with its reason, and patch.json, with which `boxmend
+    revert` takes them back. The input is not modified.
+    """
+    settings = (choices or Choices()).settings()
+    options = (writing or Writing()).options(allow_lossy=places.allow_lossy)
+    applied = apply_run(
+        run,
+        places.out,
+        settings,
+        data=places.data or None,
+        format=places.to,
+        options=options,
+    )
+    if json:
+        print_json(saved_summary(applied.saved) | applied.to_json())
+    else:
+        _print(applied)
+    return ExitStatus.FINE
+
+
+def _print(applied: Applied) -> None:
+    saved, facts = applied.saved, applied.to_json()
+    print_table(("what", "is"), [(key.replace("_", " "), value) for key, value in facts.items()])
+    for loss in saved.losses:
+        say(f"lost: {loss}")
+    if saved.images_missing:
+        say(f"{saved.images_missing:,} images were not found and are not in {saved.out}")
+    say(f"wrote {saved.out}, with {CHANGES_FILE}; `boxmend revert {saved.out}` takes it back")

@@ -1,0 +1,154 @@
+"""What `apply` starts from: a finished run, the dataset it was trained on, and its ledger."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from boxmend import ledger
+from boxmend.dataset import Dataset
+from boxmend.errors import DataError, UsageError
+from boxmend.fingerprint import fingerprint
+from boxmend.formats import load
+from boxmend.ledger import Verdict
+from boxmend.mending.settling import Rows, Visits
+from boxmend.runs import Run, open_run
+
+_BOX = ("final_x1", "final_y1", "final_x2", "final_y2")
+_ELSEWHERE = "if they lie elsewhere now, say where by --data"
+
+
+def finished_run(path: Any) -> Run:
+    """Open a run that came to its end; a DataError tells of one that did not."""
+    run = open_run(path)
+    if not run.is_finished:
+        raise DataError(f"{run.path}: the run is unfinished; go on with `boxmend train --resume`")
+    return run
+
+
+def addresses_of(run: Run) -> list[str]:
+    """The addresses that a run was trained on; a DataError where it was trained on none."""
+    addresses = run.facts().get("addresses")
+    if not isinstance(addresses, list) or not addresses:
+        raise DataError(
+            f"{run.path}: the run knows no address of its data, as it was trained on a dataset "
+            "in memory; say where they are by --data"
+        )
+    return [str(one) for one in addresses]
+
+
+def dataset_of(run: Run, data: Dataset | Sequence[str] | None) -> Dataset:
+    """The dataset of a run, read from its addresses or others, or as given, and known again.
+
+    A DataError tells of data that are gone, or differ from those that the run was trained on.
+    """
+    if isinstance(data, Dataset):
+        dataset, where = data, "the dataset that was given"
+    else:
+        addresses = list(data) if data else addresses_of(run)
+        where = " ".join(addresses)
+        try:
+            dataset = load(*addresses)
+        except UsageError as error:
+            if data:
+                raise
+            message = f"{run.path}: the data of the run are gone: {error}; {_ELSEWHERE}"
+            raise DataError(message) from error
+    _ensure_same(run, dataset, where)
+    return dataset
+
+
+def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:
+    facts = run.facts().get("data")
+    told = facts if isinstance(facts, dict) else {}
+    if "sha256" not in told:
+        raise DataError(f"{run.path / 'run.json'}: has no fingerprint of the data; train again")
+    if told["sha256"] == fingerprint(dataset):
+        return
+    counts = {"images": len(dataset.images), "annotations": len(dataset)}
+    differing = [
+        f"{number:,} {what} where the run had {told[what]:,}"
+        for what, number in counts.items()
+        if isinstance(told.get(what), int) and told[what] != number
+    ]
+    if told.get("label_names") not in (None, list(dataset.label_names)):
+        differing.append("other label names")
+    what = ", ".join(differing) or "other labels, boxes, flags, ids or file names"
+    raise DataError(
+        f"{where}: not the data that {run.path} was trained on ({what}); bring back the "
+        "annotations as they were or train again, or name the right ones (with their split) by "
+        "--data"
+    )
+
+
+def visits_of(run: Run, dataset: Dataset) -> Visits:
+    """The ledger of a run by rows of its dataset; a DataError where it is not whole, or foreign."""
+    wanted = ["epoch", "step", "annotation_id", "verdict", "new_label", "confidence", "is_kept"]
+    table = ledger.read(run.path, [*wanted, *_BOX])
+    expected = run.summary().get("ledger_rows")
+    if isinstance(expected, int) and len(table) != expected:
+        raise DataError(
+            f"{run.path / 'ledger'}: has {len(table):,} entries where the run made {expected:,}; "
+            "a part is missing at the end: bring it back, or train again"
+        )
+
+    def column(name: str) -> NDArray[Any]:
+        values: NDArray[Any] = table[name].to_numpy()
+        return values
+
+    rows = _rows(run, dataset, table["annotation_id"].combine_chunks().dictionary_encode())
+    verdicts = table["verdict"].combine_chunks().indices.to_numpy()
+    labels = column("new_label").astype(np.int64)
+    _ensure_known(run, dataset, labels[verdicts == Verdict.RELABELLED])
+    epochs = column("epoch")
+    return Visits(
+        rows=rows,
+        verdicts=verdicts,
+        labels=labels,
+        confidences=column("confidence").astype(np.float64),
+        boxes=np.stack([column(side).astype(np.float64) for side in _BOX], axis=1),
+        is_kept=column("is_kept"),
+        is_warm_up=column("step") < _warm_up_steps(run),
+        num_epochs=int(epochs[-1]) + 1 if len(epochs) else 0,
+    )
+
+
+def _warm_up_steps(run: Run) -> int:
+    share, steps = run.settings().get("warm_up"), run.summary().get("steps")
+    if not isinstance(share, int | float) or not isinstance(steps, int):
+        raise DataError(f"{run.path}: settings.json or `finished` lacks the length of the warm-up")
+    return math.ceil(share * steps)
+
+
+def _rows(run: Run, dataset: Dataset, ids: pa.DictionaryArray) -> Rows:
+    """The row of the dataset for every id of the ledger, which has all but integers as texts."""
+    is_texts = dataset.annotation_ids.dtype == object
+    own = dataset.annotation_ids.tolist()
+    row_of = {_text(one) if is_texts else one: row for row, one in enumerate(own)}
+    if len(row_of) != len(own):
+        raise DataError(f"{run.path}: the dataset has annotations that share an id; see `check`")
+    told = ids.dictionary.to_pylist()
+    foreign = [one for one in told if one not in row_of]
+    if foreign:
+        raise DataError(
+            f"{run.path / 'ledger'}: tells of annotation {foreign[0]!r}, which the dataset does "
+            "not have; the ledger is of another run"
+        )
+    rows: Rows = np.array([row_of[one] for one in told], np.int64)[ids.indices.to_numpy()]
+    return rows
+
+
+def _text(identity: Any) -> str:
+    """An id as the ledger writes it."""
+    return str(identity).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _ensure_known(run: Run, dataset: Dataset, labels: Rows) -> None:
+    if len(labels) and not 0 <= labels.min() <= labels.max() < len(dataset.label_names):
+        raise DataError(
+            f"{run.path / 'ledger'}: has labels beyond the {len(dataset.label_names)} of the "
+            "dataset; the ledger is of another run"
+        )

@@ -1,0 +1,64 @@
+"""Taking back what `apply` changed: all files are checked first, then restored one by one."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from boxmend.atomic import replacing
+from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.formats.reading import read_bytes
+from boxmend.mending import patches
+
+CHANGES_FILE = "changes.csv"
+PATCH_FILE = "patch.json"
+
+
+def revert(folder: str | Path) -> list[str]:
+    """Restore the annotation files that `apply` wrote to what they were without the mending.
+
+    Returns their names. Nothing is touched where one was edited since, which a DataError names.
+    One that was interrupted can be repeated. `changes.csv` and `patch.json` go at the end.
+    """
+    base = Path(folder)
+    if not os.path.isdir(base):
+        raise UsageError(f"{base}: no such folder")
+    if not os.path.exists(base / PATCH_FILE):
+        raise DataError(
+            f"{base}: there is no {PATCH_FILE}, so nothing to revert: `boxmend apply` did not "
+            "write this folder, or it has been reverted"
+        )
+    way_back = patches.read_patches(base / PATCH_FILE)
+    now = {name: patches.sha256(read_bytes(base / name)) for name in way_back}
+    _ensure_unedited(base, way_back, now)
+    left = [name for name, patch in way_back.items() if now[name] != patch.before]
+    for name in left:
+        patches.restored(base / name, way_back[name])  # all of it is checked before any is written
+    for name in left:
+        content = patches.restored(base / name, way_back[name])
+        with replacing(base / name) as file:
+            file.write(content)
+    for name in (CHANGES_FILE, PATCH_FILE):  # the way back last: until then it can be repeated
+        _remove(base / name)
+    return sorted(way_back)
+
+
+def _ensure_unedited(
+    base: Path, way_back: Mapping[str, patches.FilePatch], now: Mapping[str, str]
+) -> None:
+    edited = [
+        name for name, patch in way_back.items() if now[name] not in (patch.before, patch.after)
+    ]
+    if edited:
+        more = f" (and {len(edited) - 1:,} more)" if len(edited) > 1 else ""
+        raise DataError(
+            f"{base / edited[0]}{more}: was edited since `boxmend apply` wrote it; nothing was "
+            "reverted. Bring back the file as it was written, or apply the run to a new folder"
+        )
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{path}: could not be removed ({reason}); run revert again") from error
