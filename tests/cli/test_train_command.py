@@ -69,6 +69,26 @@ def test_nothing_said_means_the_defaults(asked: Asked) -> None:
     assert (tuple(options["val"]), options["resume"]) == ((), False)
 
 
+def test_of_several_processes_one_speaks_and_tracks(
+    asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[dict[str, Any]] = []
+    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda run: heard.append)
+    for name, value in {"WORLD_SIZE": "2", "MASTER_ADDR": "here", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RANK", "1")
+    assert train("--log-to", "tensorboard") == 0
+    assert capsys.readouterr() == ("", "")
+    assert not heard
+    monkeypatch.setenv("RANK", "0")
+    assert train("--log-to", "tensorboard") == 0
+    told = capsys.readouterr()
+    assert "steps" in told.out
+    assert "the run is a/run" in told.err
+    assert heard
+    assert len(asked.calls) == 2  # all take part
+
+
 def test_every_nested_setting_has_its_dotted_option(asked: Asked) -> None:
     tokens = "--mend.keep 0.4 --mend.no-soft-labels --published.queue-length 256"
     assert train(*tokens.split(), "--optimisation.lr", "0.1", "--preset", "paper") == 0

@@ -1,6 +1,7 @@
 """Batches: hand numbers, then equal to a slow path, complete, and the same whenever resumed."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +218,8 @@ def test_an_epoch_that_is_given_up_leaves_no_thread_behind(drawn: Dataset) -> No
         ({"image_size": ImageSize(0)}, "1 pixel"),
         ({"options": LoaderOptions(workers=0)}, "workers"),
         ({"options": LoaderOptions(device_share=1.5)}, "device_share"),
+        ({"options": LoaderOptions(part=2, parts=2)}, "part must lie between 0 and 1, got 2"),
+        ({"options": LoaderOptions(parts=3)}, "a batch of 4 images cannot be shared by 3"),
     ],
 )
 def test_a_wrong_call_is_refused(wrong: dict[str, object], message: str, drawn: Dataset) -> None:
@@ -226,6 +229,22 @@ def test_a_wrong_call_is_refused(wrong: dict[str, object], message: str, drawn: 
         next(loader(drawn).in_order(0))
     with pytest.raises(ValueError, match="first_batch"):
         next(loader(drawn).epoch(0, 5))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_parts_of_a_batch_make_up_the_whole_of_it(drawn: Dataset, streamed: bool) -> None:
+    usual = STREAMED if streamed else LoaderOptions()
+    parts = [loader(drawn, options=replace(usual, part=part, parts=2)) for part in (0, 1)]
+    assert parts[0].num_batches == parts[1].num_batches == loader(drawn).num_batches
+    whole, *halves = (list(one.epoch(1, first_batch=1)) for one in (loader(drawn), *parts))
+    assert len(whole) == len(halves[0]) == len(halves[1]) > 1
+    for batch, first, second in zip(whole, *halves, strict=True):
+        columns = zip([*first[:7], *first.frame], [*second[:7], *second.frame], strict=True)
+        joined = [torch.cat(pair) for pair in columns]
+        wanted = [*batch[:7], *batch.frame]
+        assert all(torch.equal(one, other) for one, other in zip(joined, wanted, strict=True))
+        rows = np.concatenate([first.image_rows, second.image_rows])
+        assert rows.tolist() == batch.image_rows.tolist()
 
 
 def test_the_dataset_is_not_changed(drawn: Dataset) -> None:

@@ -51,8 +51,8 @@ def drawn(
     pictures = folder / "pictures"
     pictures.mkdir(parents=True)
     files = ["a.png", "b.png"]
-    for name in files:
-        Image.new("L", (size, size)).save(pictures / name)
+    for shade, name in enumerate(files):
+        Image.new("L", (size, size), shade).save(pictures / name)
     n = len(boxes)
     dataset = Dataset(
         images=Images(

@@ -68,8 +68,8 @@ def test_lists_of_different_lengths_are_told_apart() -> None:
         refiner_of()(blank(), MAPS, no_proposals(), targets()[:1])
     with pytest.raises(UsageError, match="3 proposals for 2 images"):
         refiner_of()(blank(), MAPS, no_proposals(3), targets())
+    boxes, scores = no_proposals()
     with pytest.raises(UsageError, match="1 objectness for 2 images"):
-        boxes, scores = no_proposals()
         refiner_of()(blank(), MAPS, (boxes, scores[:1]), targets())
     with pytest.raises(UsageError, match="0 proposals for 0 images"):
         refiner_of()(blank([]), MAPS, no_proposals(0), [])
@@ -80,7 +80,7 @@ def test_a_model_without_a_second_stage_is_refused() -> None:
         refiner_of(nn.Linear(1, 1))
     model = ModelByHand()
     del model.roi_heads.box_head
-    with pytest.raises(UsageError, match="ModelByHand has no roi_heads.box_head"):
+    with pytest.raises(UsageError, match=r"ModelByHand has no roi_heads.box_head"):
         refiner_of(model)
 
 
@@ -92,8 +92,9 @@ def test_a_model_of_other_classes_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["num_annotations", "num_labels", "num_steps"])
 def test_sizes_below_one_are_refused(name: str) -> None:
+    sizes: dict[str, Any] = {name: 0}
     with pytest.raises(UsageError, match=f"{name} is 0; expected 1 or more"):
-        refiner_of(**{name: 0})
+        refiner_of(**sizes)
 
 
 def test_an_unknown_method_is_told_with_the_known_ones() -> None:

@@ -3,7 +3,7 @@
 import math
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,13 +122,13 @@ def test_a_kill_around_the_keeping_of_a_pass_loses_nothing(
     monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.1, 0.3, 0.2))
     train(data, whole, THREE, val=data)
 
-    def kill(detector: Detector, path: Path) -> None:
+    def kill(detector: Detector, path: Path, more: Mapping[str, str] | None) -> None:
         if moment == "after":
-            save(detector, path)
+            save(detector, path, more)
         if path.name == "best-4.safetensors":
             raise Killed
         if moment == "before":
-            save(detector, path)
+            save(detector, path, more)
 
     monkeypatch.setattr("boxmend.training.best.save", kill)
     monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.1, 0.3))

@@ -62,7 +62,7 @@ def apply(
     out: str | Path,
     settings: ApplySettings | None = None,
     *,
-    data: Dataset | Sequence[str] | None = None,
+    data: Dataset | str | Sequence[str] | None = None,
     format: str | None = None,
     options: WriteOptions | None = None,
 ) -> Applied:
@@ -90,7 +90,8 @@ def apply(
         _ensure_unused(saved)
         way_back = _patches(folder, dataset, saved, options)
         for file, content in ((CHANGES_FILE, listing), (PATCH_FILE, patches.encoded(way_back))):
-            (folder / file).write_bytes(content)
+            with (folder / file).open("xb") as stream:
+                stream.write(content)
     return Applied(
         saved, changes, len(dataset), int(settlement.is_unsure.sum()), settings.discarded
     )

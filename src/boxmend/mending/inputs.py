@@ -40,7 +40,7 @@ def addresses_of(run: Run) -> list[str]:
     return [str(one) for one in addresses]
 
 
-def dataset_of(run: Run, data: Dataset | Sequence[str] | None) -> Dataset:
+def dataset_of(run: Run, data: Dataset | str | Sequence[str] | None) -> Dataset:
     """The dataset of a run, read from its addresses or others, or as given, and known again.
 
     A DataError tells of data that are gone, or differ from those that the run was trained on.
@@ -48,12 +48,13 @@ def dataset_of(run: Run, data: Dataset | Sequence[str] | None) -> Dataset:
     if isinstance(data, Dataset):
         dataset, where = data, "the dataset that was given"
     else:
-        addresses = list(data) if data else addresses_of(run)
+        given = [data] if isinstance(data, str) else list(data or ())
+        addresses = given or addresses_of(run)
         where = " ".join(addresses)
         try:
             dataset = load(*addresses)
         except UsageError as error:
-            if data:
+            if given:
                 raise
             message = f"{run.path}: the data of the run are gone: {error}; {_ELSEWHERE}"
             raise DataError(message) from error

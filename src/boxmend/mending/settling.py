@@ -162,6 +162,5 @@ def _tidied(dataset: Dataset, mean: Floats) -> Floats:
     limits[limits == 0] = np.inf  # unknown
     limits = np.append(limits, [[np.inf, np.inf]], axis=0)[dataset.image_rows]
     inside: Floats = np.clip(mean, 0, np.tile(limits, 2))
-    new = inside.round(DECIMALS)
-    new = np.where(np.abs(new - old) < SAME_SIDE, old, new)
+    new = np.where(np.abs(inside - old) < SAME_SIDE, old, inside.round(DECIMALS))
     return np.where(_is_moved(old, new)[:, None], new, old)

@@ -60,7 +60,7 @@ def predict(
     return Predictions(columns, card, found, skipped)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _detected(
     detector: Detector, pictures: Pictures, score_threshold: float, progress: Progress
 ) -> tuple[Detections, list[str]]:

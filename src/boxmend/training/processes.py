@@ -6,6 +6,7 @@ device (gradients, counts, the state of a method) waits for nothing but the othe
 the host (figures, ledger columns, a request to stop) uses gloo. Process 0 alone writes.
 """
 
+import atexit
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -156,7 +157,10 @@ class Processes:
 
 @contextmanager
 def joined() -> Iterator[Processes]:
-    """Meet the other processes that torchrun started, if it did, and part at the end."""
+    """Meet the other processes that torchrun started, if it did.
+
+    They part when they end, so that one training may follow another.
+    """
     place = told_place()
     if place is None:
         yield Processes(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
@@ -164,18 +168,16 @@ def joined() -> Iterator[Processes]:
     rank, number = place
     device = _own_device()
     neighbours = _number("LOCAL_WORLD_SIZE", default=1)
-    is_ours = not dist.is_initialized()
-    if is_ours:
+    if not dist.is_initialized():
         _meet(device, rank, number)
     patient = dist.new_group(backend="gloo", timeout=PATIENCE)
-    is_well = False
     try:
         yield Processes(device, rank, number, neighbours, patient)
-        is_well = True
-    finally:
-        # With nccl, parting waits for those who still wait for us; ending the process does not.
-        if is_ours and (is_well or device.type == "cpu"):
-            dist.destroy_process_group()
+    except BaseException:
+        if device.type == "cuda":  # with nccl, parting would wait for those who wait for us
+            atexit.unregister(dist.destroy_process_group)
+        raise
+    dist.destroy_process_group(patient)
 
 
 def told_place() -> tuple[int, int] | None:
@@ -197,12 +199,30 @@ def is_first() -> bool:
 def _meet(device: torch.device, rank: int, number: int) -> None:
     backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
     try:
-        dist.init_process_group(backend, timeout=TIMEOUT)
+        store = _store(rank, number)
+        dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=number)
+        atexit.register(dist.destroy_process_group)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise BoxmendError(
             f"process {rank} of {number} could not meet the others at {where}: {_first_line(error)}"
         ) from error
+
+
+def _store(rank: int, number: int) -> Any:
+    """Where the processes leave their addresses: torchrun's own store, or process 0's.
+
+    Under a name of its own for each attempt: a torchrun that starts its processes again may keep
+    its store, and with it the addresses of those that ended.
+    """
+    host, port = os.environ["MASTER_ADDR"], _number("MASTER_PORT")
+    is_torchruns = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == str(True)
+    is_ours = rank == 0 and not is_torchruns
+    store = dist.TCPStore(  # type: ignore[attr-defined]  # not exported by name, but public
+        host, port, number, is_ours, timeout=TIMEOUT
+    )
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"boxmend-{attempt}", store)  # type: ignore[attr-defined]
 
 
 def _own_device() -> torch.device:

@@ -1,0 +1,167 @@
+"""`boxmend apply` and `boxmend revert`, as they are called."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_answers import answer, coco, hashes
+
+from boxmend import runs
+from boxmend.cli import run
+from boxmend.fingerprint import fingerprint
+from boxmend.formats import load
+from boxmend.ledger import Entries, Ledger, Verdict
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """A finished run on a dataset of one cat at (1, 2, 4, 6), which it would like to move."""
+    path = coco(tmp_path)
+    dataset = load(path)
+    data = {"images": 1, "annotations": 1, "sha256": fingerprint(dataset)}
+    made = runs.create(tmp_path / "run", {"warm_up": 0}, {"data": data, "addresses": [str(path)]})
+    book = Ledger.create(made.path)
+    box = dataset.boxes.astype(np.float32)
+    one, number = np.ones(1, np.float32), np.zeros(1, np.int64)
+    book.append(
+        Entries(
+            epochs=number,
+            steps=number,
+            annotation_ids=dataset.annotation_ids,
+            image_ids=dataset.image_ids,
+            losses=one,
+            thresholds=one,
+            verdicts=np.array([Verdict.DISCARDED], np.int8),
+            num_candidates=number,
+            old_labels=number,
+            new_labels=number,
+            confidences=one * 0.5,
+            noisy_boxes=box,
+            matched_boxes=box,
+            final_boxes=box + 1,
+            is_kept=np.array([True]),
+        )
+    )
+    book.flush()
+    made.finish({"steps": 1, "ledger_rows": 1})
+    return made.path
+
+
+def test_the_summary_is_printed(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["apply", str(trained), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr()
+    assert [line.split() for line in printed.out.splitlines()] == [
+        ["what", "is"],
+        ["annotations", "1"],
+        ["changed", "1"],
+        ["labels", "changed", "0"],
+        ["boxes", "moved", "1"],
+        ["unsure", "1"],
+        ["discarded", "keep"],
+        ["mean", "label", "confidence"],
+        ["mean", "iou", "of", "moved", "0.3333"],  # 2 x 3 of 12 + 12 - 6
+    ]
+    assert "1 images were not found" in printed.err
+    assert f"`boxmend revert {tmp_path / 'out'}` takes it back" in printed.err
+
+
+def test_apply_and_revert_answer_in_json(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (tmp_path / "instances_train.json").read_bytes()
+    out = tmp_path / "out"
+    status, told = answer(capsys, "apply", trained, "--out", out, "--discarded", "mark")
+    assert status == 0
+    assert told == {
+        "out": str(out),
+        "format": "coco",
+        "files": 1,
+        "images_missing": 1,
+        "lost": [],
+        "annotations": 1,
+        "changed": 1,
+        "labels_changed": 0,
+        "boxes_moved": 1,
+        "unsure": 1,
+        "discarded": "mark",
+        "mean_label_confidence": None,
+        "mean_iou_of_moved": 0.3333,
+    }
+    assert b'"iscrowd": 1' in (out / "instances_train.json").read_bytes()
+    assert answer(capsys, "revert", out) == (
+        0,
+        {"out": str(out), "files": ["instances_train.json"]},
+    )
+    assert (out / "instances_train.json").read_bytes() == before
+    assert sorted(hashes(out)) == ["instances_train.json"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--only", "names"], 2, "only is 'names'"),
+        (["--min-confidence", "2"], 2, "min_confidence is 2.0; expected a number from 0 to 1"),
+        (["--min-confidence", "high"], 2, "high"),
+        (["--discarded", "burn"], 2, "burn"),
+        (["--to", "yolo", "--discarded", "mark"], 2, "YOLO has no flag"),
+        (["--data", "nowhere"], 2, "nowhere: no such file"),
+    ],
+)
+def test_wrong_options_are_refused(
+    trained: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    status: int,
+    words: str,
+) -> None:
+    assert run(["apply", str(trained), "--out", str(tmp_path / "out"), *options]) == status
+    printed = capsys.readouterr()
+    assert words in printed.out + printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_that_moved_are_named(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(tmp_path / "instances_train.json", tmp_path / "elsewhere")
+    command = ["apply", str(trained), "--out", str(tmp_path / "out")]
+    assert run(command) == 3
+    assert run([*command, "--data", str(tmp_path / "elsewhere")]) == 0
+
+
+def test_only_and_confidence_reach_the_library(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for k, options in enumerate((["--only", "labels"], ["--min-confidence", "0.6"])):
+        _, told = answer(capsys, "apply", trained, "--out", tmp_path / f"{k}", *options)
+        assert told["changed"] == 0
+    _, told = answer(capsys, "apply", trained, "--out", tmp_path / "2", "--only", "boxes, labels")
+    assert told["changed"] == 1
+
+
+def test_reverting_what_was_not_applied_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["revert", str(tmp_path)]) == 3
+    assert run(["revert", str(tmp_path / "nowhere")]) == 2
+    assert "nothing to revert" in capsys.readouterr().err
+
+
+def test_neither_needs_torch(trained: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from boxmend.cli import run;"
+        "sys.exit(run(sys.argv[1:]))"
+    )
+    for command in (
+        ["apply", str(trained), "--out", str(tmp_path / "o")],
+        ["revert", str(tmp_path / "o")],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr

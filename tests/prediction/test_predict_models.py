@@ -1,0 +1,159 @@
+"""Models that can be used, and those that cannot; what a training writes into its own."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prediction_runs import CARD, drawn, finished_run, lively_detector
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+import boxmend
+from boxmend import runs
+from boxmend.detector import backbones, save
+from boxmend.errors import BoxmendError, DataError, UsageError
+from boxmend.prediction.model import open_model
+from boxmend.settings import Optimisation, TrainSettings
+from boxmend.training import train
+from boxmend.training.card import Card, card_of, category_ids, read_card
+
+
+def metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as file:
+        found: dict[str, str] = file.metadata()
+    return found
+
+
+def test_a_card_survives_its_file(finished: Path) -> None:
+    assert open_model(finished)[1] == CARD
+    assert open_model(finished / "model.safetensors")[1] == CARD
+
+
+def test_an_unfinished_run_has_no_model(tmp_path: Path) -> None:
+    run = finished_run(tmp_path / "run")
+    (run / "finished").unlink()
+    with pytest.raises(DataError, match=r"run: the run is not finished.*boxmend train --resume"):
+        open_model(run)
+
+
+def test_what_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nowhere: no such run, and no such model file"):
+        open_model(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"holds no run \(there is no run.json\)"):
+        open_model(tmp_path)
+    run = runs.create(tmp_path / "bare", {}, {})
+    run.finish()
+    with pytest.raises(DataError, match=r"model.safetensors: no such weight file"):
+        open_model(run.path)
+
+
+def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
+    text = tmp_path / "text.safetensors"
+    text.write_text("no model")
+    with pytest.raises(DataError, match=r"text.safetensors: not a readable safetensors file"):
+        open_model(text)
+    with pytest.raises(DataError, match=r"tiny.safetensors: does not tell its .*no model of a run"):
+        open_model(backbones.SHIPPED_TINY)
+    plain = tmp_path / "plain.safetensors"
+    save(lively_detector(), plain)
+    with pytest.raises(DataError, match="does not tell its label_names"):
+        open_model(plain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label_names": "[1, 2"}, "what it tells of itself is damaged"),
+        ({"label_names": "{}"}, "what it tells of its labels is damaged"),
+        ({"label_names": "[]", "category_ids": "[]"}, "what it tells of its labels is damaged"),
+        ({"label_names": "[1, 2, 3]"}, "what it tells of its labels is damaged"),
+        ({"label_names": '"abc"'}, "what it tells of its labels is damaged"),
+        ({"label_names": "null"}, "what it tells of its labels is damaged"),
+        ({"category_ids": "[1, 2]"}, "3 labels with 2 category ids"),
+        ({"category_ids": "[1, 2, 3.5]"}, "what it tells of its labels is damaged"),
+        ({"category_ids": "[1, 2, true]"}, "what it tells of its labels is damaged"),
+        ({"image_size": "huge"}, "image_size is 'huge'"),
+        ({"detector": "vgg"}, "of a detector 'vgg'"),
+        ({"label_names": "[" * 100_000}, "what it tells of itself is damaged"),
+    ],
+)
+def test_a_damaged_card_is_told_with_the_file(changes: dict[str, str], message: str) -> None:
+    told = {"detector": "tiny", **CARD.metadata(), **changes}
+    with pytest.raises(DataError, match=r"m.safetensors: ") as caught:
+        read_card(told, "m.safetensors")
+    assert message in str(caught.value)
+
+
+def test_a_card_of_other_classes_than_the_weights_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save(lively_detector(), path, replace(CARD, label_names=("a",), category_ids=(1,)).metadata())
+    with pytest.raises(DataError, match=r"model.safetensors: a detector of 3 classes, not 1"):
+        open_model(path)
+
+
+def test_half_a_model_is_refused(tmp_path: Path) -> None:
+    tensors = lively_detector().network.state_dict()
+    some = {key: value for key, value in tensors.items() if not key.startswith("roi_heads.")}
+    path = tmp_path / "half.safetensors"
+    save_file(some, path, {"detector": "tiny", **CARD.metadata()})
+    with pytest.raises(BoxmendError, match=r"half.safetensors: not a detector tiny: lacks roi_he"):
+        open_model(path)
+
+
+def coco(folder: Path, categories: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn(folder / "a.png")
+    numbers = list(categories.values())
+    document = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 96, "height": 64}],
+        "annotations": [
+            {"id": 1, "image_id": 1, "category_id": numbers[0], "bbox": [9, 9, 40, 40]}
+        ],
+        "categories": [{"id": number, "name": name} for name, number in categories.items()],
+    }
+    path = folder / "instances_train.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_category_ids_are_those_of_the_source(tmp_path: Path) -> None:
+    dataset = boxmend.load(coco(tmp_path, {"cat": 17, "dog": 5}))
+    assert category_ids(dataset) == (17, 5)
+    settings = TrainSettings(detector="tiny", image_size="128")
+    assert card_of(settings, dataset) == Card("tiny", ("cat", "dog"), (17, 5), "128")
+
+
+def test_category_ids_of_several_sources_are_never_twice_the_same(tmp_path: Path) -> None:
+    one = coco(tmp_path / "one", {"cat": 17, "dog": 5})
+    other = coco(tmp_path / "other", {"bird": 17, "dog": 8, "fish": 40})
+    dataset = boxmend.load(one, other)
+    assert dataset.label_names == ("cat", "dog", "bird", "fish")
+    assert category_ids(dataset) == (17, 5, 41, 40)
+
+
+def test_without_a_coco_source_labels_are_counted_from_one(tmp_path: Path) -> None:
+    boxmend.synthesize(tmp_path / "toys", images=3, format="voc")
+    dataset = boxmend.load(tmp_path / "toys")
+    assert category_ids(dataset) == tuple(range(1, len(dataset.label_names) + 1))
+
+
+@pytest.mark.parametrize("keep_best", [False, True])
+def test_a_training_writes_its_card(tmp_path: Path, keep_best: bool) -> None:
+    data = str(coco(tmp_path, {"cat": 17, "dog": 5}))
+    settings = TrainSettings(
+        detector="tiny",
+        weights="none",
+        image_size="96",
+        epochs=1,
+        batch_size=1,
+        keep_best=keep_best,
+        optimisation=Optimisation(lr=1e-4),
+    )
+    run = train([data], tmp_path / "run", settings, val=[data] if keep_best else ())
+    told = metadata(run.path / "model.safetensors")
+    assert read_card(told, "it") == Card("tiny", ("cat", "dog"), (17, 5), "96")
+    found = boxmend.predict(run.path, [data], score_threshold=0.0)
+    assert {one["category_id"] for one in found.results()} <= {17, 5}
+    assert len(found) > 0

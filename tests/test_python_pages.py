@@ -1,0 +1,158 @@
+"""The Python of the pages, run as it stands there but for the size of things."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision.models import detection
+
+import boxmend
+from boxmend.detector import DetectorNumbers, build, save
+from boxmend.runs import create
+from boxmend.training.card import Card
+
+DOCS = Path(__file__).parents[1] / "docs"
+SIDE = 96
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+def with_changes(code: str, changes: dict[str, str]) -> str:
+    for old, new in changes.items():
+        assert code.count(old) == 1, old
+        code = code.replace(old, new)
+    return code
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+    yield
+    torch.set_num_threads(threads)
+
+
+def write_coco(folder: Path) -> None:
+    """The two images of the first example, in a folder beside the file."""
+    (folder / "train2017").mkdir()
+    for number in (1, 2):
+        Image.new("RGB", (60, 40), (9, 99, 90 * number)).save(folder / f"train2017/{number}.png")
+    document = {
+        "images": [{"id": k, "file_name": f"{k}.png", "width": 60, "height": 40} for k in (1, 2)],
+        "annotations": [{"id": 5, "image_id": 2, "category_id": 1, "bbox": [3, 4, 20, 30]}],
+        "categories": [{"id": 1, "name": "cat"}],
+    }
+    (folder / "instances_train.json").write_text(json.dumps(document))
+
+
+def test_the_page_about_python_runs_from_loading_to_predicting(tmp_path: Path) -> None:
+    write_coco(tmp_path)
+    first, saving, others, whole_way, _ = blocks("python.md")
+    saving = with_changes(saving, {'format="yolo"': 'format="yolo", allow_lossy=True'})
+    others = with_changes(others, {"images=100": "images=2"})
+    whole_way = with_changes(
+        whole_way,
+        {"images=400": "images=10", "epochs=14": "epochs=2", "0.5)": "0.0)"},
+    )
+    names: dict[str, Any] = {}
+    for block in (first, saving, others, whole_way):
+        exec(block, names)
+    assert len(names["dataset"]) == 1
+    assert names["comparison"] is not None
+    run = names["run"]
+    assert run.is_finished
+    noisy = boxmend.load("noisy")
+    assert set(names["visits"]["annotation_id"].to_pylist()) <= set(noisy.annotation_ids.tolist())
+    assert len(names["visits"]) > 0
+    assert len(boxmend.load("mended-toys")) == len(noisy)
+    results = json.loads((tmp_path / "found.json").read_bytes())
+    assert results == list(names["found"].results())
+    assert results
+
+
+def write_resnet50(folder: Path) -> None:
+    """A finished run of a random resnet50, whose scores and boxes differ visibly."""
+    torch.manual_seed(2)
+    made = build("resnet50", 3, numbers=DetectorNumbers())
+    with torch.no_grad():
+        made.network.rpn.head.cls_logits.weight.mul_(8)
+        made.network.roi_heads.box_predictor.cls_score.weight.mul_(4)
+    run = create(folder, {}, {})
+    card = Card("resnet50", ("cat", "dog", "bird"), (1, 2, 3), f"{SIDE}/128")
+    save(made, folder / "model.safetensors", card.metadata())
+    run.finish()
+
+
+def write_photo(path: Path, width: int, height: int) -> None:
+    cells = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
+    Image.fromarray(cells).resize((width, height)).save(path)
+
+
+def test_torchvisions_own_model_finds_what_predict_finds(tmp_path: Path) -> None:
+    write_resnet50(tmp_path / "runs/voc")
+    write_photo(tmp_path / "photo.jpg", 128, SIDE)
+    names: dict[str, Any] = {}
+    exec(blocks("python.md")[-1], names)
+    theirs = names["found"]
+    ours = boxmend.predict("runs/voc", ["photo.jpg"])
+    assert len(ours) == len(theirs["labels"]) > 10
+    assert (ours.found.labels + 1).tolist() == theirs["labels"].tolist()
+    np.testing.assert_allclose(ours.found.scores, theirs["scores"], atol=1e-4)
+    np.testing.assert_allclose(ours.found.boxes, theirs["boxes"], atol=2e-2)
+    assert type(names["model"].backbone.body.bn1) is torch.nn.BatchNorm2d  # theirs, not ours
+
+
+SMALL = {
+    "min_size": 64,
+    "max_size": SIDE,
+    "rpn_pre_nms_top_n_train": 60,
+    "rpn_post_nms_top_n_train": 30,
+    "rpn_batch_size_per_image": 32,
+    "box_batch_size_per_image": 16,
+}
+
+
+def small_stock_model(weights_backbone: str, num_classes: int) -> Any:
+    """torchvision's own model without its download, at a size for a test."""
+    assert weights_backbone == "DEFAULT"
+    made = detection.faster_rcnn.fasterrcnn_resnet50_fpn  # the name in `detection` is taken
+    return made(weights=None, weights_backbone=None, num_classes=num_classes, **SMALL)
+
+
+def own_loop(monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]) -> dict[str, Any]:
+    """Run the page about own loops on two toys; gives what its code defines."""
+    boxmend.synthesize("toys", images=2, format="voc")
+    monkeypatch.setattr(detection, "fasterrcnn_resnet50_fpn", small_stock_model)
+    code = "\n".join(blocks("own-loop.md"))
+    torch.manual_seed(0)
+    changed = with_changes(code, {"VOC2007:trainval": "toys:train", "epochs = 12": "epochs = 2"})
+    names: dict[str, Any] = {}
+    exec(with_changes(changed, changes), names)
+    return names
+
+
+def test_the_loop_of_ones_own_runs_on_torchvisions_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = own_loop(monkeypatch, {'method="mend", warm_up=0.25': "label_noise=0.9, warm_up=0.5"})
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 2
+    assert all(np.isfinite(float(line.split()[1])) for line in told)
+    refiner, record, dataset = names["refiner"], names["record"], names["dataset"]
+    assert (refiner.step, refiner.epoch) == (2, 2)
+    assert sorted(record.rows.tolist()) == list(range(len(dataset)))
+    assert torch.isfinite(record.final_boxes).all()
+    assert names["new_labels"][record.rows].tolist() == record.new_labels.tolist()
+    # A network that has learnt nothing, and labels said to be wrong nearly always.
+    assert record.new_labels.tolist() != record.old_labels.tolist()
+    first = names["model"].backbone.body.conv1.weight
+    assert first.grad is None or torch.isfinite(first.grad).all()

@@ -1,0 +1,146 @@
+"""One of two processes, told to do what `test_several_processes_habits` is about."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from several_processes import CASES, after_each_step, in_double
+
+from boxmend import runs
+from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.settings import PublishedSettings
+from boxmend.training import Interrupted, processes, train
+from boxmend.training.loop import Training
+from boxmend.training.processes import Processes, joined
+
+RANK = int(os.environ["RANK"])
+FOLDER = Path(sys.argv[1])
+NOISY = [str(FOLDER / "noisy")]
+BASELINE = CASES["baseline"]
+
+
+def exchange() -> None:
+    """All kinds of exchange, by numbers worked out by hand."""
+    processes.BUCKET = 3
+    with joined() as both:
+        assert (both.rank, both.number, both.neighbours, both.is_first) == (RANK, 2, 2, RANK == 0)
+        rows = torch.tensor([RANK, 10 + RANK])
+        masks = torch.tensor([[True, RANK == 1], [False, False]])
+        doubles = torch.tensor([0.1, RANK / 3], dtype=torch.float64)
+        joined_rows, joined_masks, joined_doubles = both.gathered(rows, masks, doubles)
+        assert joined_rows.tolist() == [0, 10, 1, 11]
+        assert joined_masks.tolist() == [[True, False], [False] * 2, [True, True], [False] * 2]
+        assert joined_doubles.tolist() == [0.1, 0.0, 0.1, 1 / 3]
+        assert rows.tolist() == [RANK, 10 + RANK]
+        number = torch.tensor(3 + RANK)
+        assert both.total(number) == 7
+        assert number == 3 + RANK
+        gradients = [torch.full(shape, 1.0 + RANK) for shape in ((2,), (), (2, 2), (1,))]
+        gradients.append(torch.full((2,), 0.5, dtype=torch.float64))
+        both.add_up(gradients)
+        assert all(bool((one == 3).all()) for one in gradients[:4])
+        assert gradients[4].tolist() == [1, 1]
+        assert both.any(RANK == 1)
+        assert not both.any(False)
+        assert both.exchanged({"rank": RANK}) == [{"rank": 0}, {"rank": 1}]
+        assert both.by_first(lambda: 40 + RANK) == 40
+        for kind in (UsageError, DataError):
+            with pytest.raises(kind, match=r"^of process 0$"):
+                both.by_first(lambda kind=kind: fail(kind))  # type: ignore[misc]
+        alike_and_not(both)
+
+
+def fail(kind: Callable[[str], Exception]) -> None:
+    raise kind(f"of process {RANK}")
+
+
+def alike_and_not(both: Processes) -> None:
+    both.ensure_alike({"seed": "1"}, "")
+    with pytest.raises(UsageError, match=r"process 1 has size other than process 0; start again"):
+        both.ensure_alike({"seed": "1", "size": str(RANK)}, "start again")
+
+
+def refuse() -> None:
+    """What cannot be done together is refused by all alike, and leaves no folder."""
+    for settings, words in (
+        (replace(BASELINE, batch_size=3), "--batch-size 3 is that of all 2 processes"),
+        (replace(BASELINE, seed=RANK), "process 1 has seed other than process 0"),
+        (
+            replace(BASELINE, method="lr", published=PublishedSettings(granularity="object")),
+            "--published.granularity object",
+        ),
+    ):
+        with pytest.raises(UsageError, match=words):
+            train(NOISY, FOLDER / "refused", settings)
+    assert not (FOLDER / "refused").exists()
+    with pytest.raises(UsageError, match="a batch of 15 images cannot be shared by 2 processes"):
+        train(NOISY, FOLDER / "too-few", replace(BASELINE, batch_size=20))
+    (FOLDER / "taken").mkdir(exist_ok=True)
+    (FOLDER / "taken" / "thesis.txt").touch()
+    with pytest.raises(OutputError, match=r"thesis\.txt"):
+        train(NOISY, FOLDER / "taken", BASELINE)
+
+
+def stop() -> None:
+    """A signal to one of them makes all save after the same step and leave."""
+    train(NOISY, FOLDER / "whole", BASELINE)
+
+    def ask(training: Training) -> None:
+        if RANK == 1 and training.step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with after_each_step(ask), pytest.raises(Interrupted, match="stopped at step 4"):
+        train(NOISY, FOLDER / "stopped", BASELINE)
+    assert not runs.open_run(FOLDER / "stopped").is_finished
+    train(NOISY, FOLDER / "stopped", BASELINE, resume=True)
+
+
+def stop_for_one() -> None:
+    """Leave a run that one process is to go on with."""
+
+    def ask(training: Training) -> None:
+        if RANK == 0 and training.step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with in_double(), after_each_step(ask), pytest.raises(Interrupted):
+        train(NOISY, FOLDER / "handed-over", CASES["mend-paper"])
+
+
+def score() -> None:
+    """Process 0 scores every pass while the others wait, and all end when it has written."""
+    settings = replace(BASELINE, epochs=2, keep_best=True)
+    heard: list[str] = []
+    run = train(
+        NOISY,
+        FOLDER / "scored",
+        settings,
+        val=[f"{FOLDER / 'toys'}:val"],
+        log=lambda line: heard.extend(line),
+    )
+    assert run.is_finished
+    assert run.summary()["best_step"] in (3, 6)
+    assert ("summary" in heard) == (RANK == 0)
+    assert (heard == []) == (RANK == 1)
+
+
+def blow_up() -> None:
+    """A loss that is not finite in one of them ends all, with the images of the whole batch."""
+
+    def spoil(training: Training) -> None:
+        if RANK == 1:
+            training.recorder.figures[-1]["loss"].fill_(torch.nan)
+
+    with after_each_step(spoil), pytest.raises(DataError, match="not finite at step 0") as caught:
+        train(NOISY, FOLDER / "blown-up", BASELINE)
+    assert str(caught.value).count(".png") == BASELINE.batch_size
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for task in (exchange, refuse, stop, stop_for_one, score, blow_up):
+        task()

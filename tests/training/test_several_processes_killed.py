@@ -1,0 +1,149 @@
+"""A killed worker ends the whole job soon, and the whole goes on with --resume."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from several_processes import noisy_toys
+
+from boxmend.runs import open_run
+
+pytestmark = pytest.mark.slow
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("killed")
+    noisy_toys(folder)
+    return folder / "noisy"
+
+
+def command(
+    noisy: Path, out: Path, *more: str, launcher: tuple[str, ...] = (), every: int = 2
+) -> list[str]:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *launcher]
+    train = ["-m", "boxmend", "train", str(noisy), "--out", str(out), "--method", "mend-paper"]
+    options = ["--detector", "tiny", "--weights", "none", "--image-size", "96", "--epochs", "8"]
+    steps = ["--batch-size", "4", "--log-every", "1", "--checkpoint-every", str(every)]
+    return [sys.executable, *torchrun, *train, *options, *steps, *more]
+
+
+@pytest.fixture(scope="module")
+def whole(noisy: Path) -> Path:
+    out = noisy.parent / "whole"
+    ended = subprocess.run(command(noisy, out), env=ENVIRONMENT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count(str(out)) == 0  # the run is told on stderr, and by one process
+    assert ended.stderr.count("the run is") == 1
+    return out
+
+
+def until_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
+    metrics = run / "metrics.jsonl"
+    while not (metrics.exists() and f'"step": {step}' in metrics.read_text()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def workers_of(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
+    """Rank and process id of each worker of a torchrun."""
+    for folder in Path("/proc").iterdir():
+        try:
+            parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except (OSError, IndexError):
+            continue
+        told = [one for one in variables if one.startswith(b"RANK=")]
+        if parent == str(process.pid) and told:
+            yield int(told[0][5:]), int(folder.name)
+
+
+def rest_of(process: subprocess.Popen[str]) -> str:
+    """What a torchrun still says; one that hangs is ended with its workers, and fails the test."""
+    try:
+        return process.communicate(timeout=120)[1]
+    except subprocess.TimeoutExpired:
+        for _, worker in workers_of(process):
+            os.kill(worker, signal.SIGKILL)
+        process.kill()
+        raise
+
+
+def same(run: Path, whole: Path) -> bool:
+    ledgers = [
+        {path.name: path.read_bytes() for path in (one / "ledger").iterdir()}
+        for one in (run, whole)
+    ]
+    first, second = (load_file(one / "model.safetensors") for one in (run, whole))
+    return ledgers[0] == ledgers[1] and all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_worker_ends_the_job_which_goes_on_to_the_same_end(
+    rank: int, noisy: Path, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with subprocess.Popen(
+        command(noisy, out, "--resume"),
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until_step(out, 5, process)
+        os.kill(dict(workers_of(process))[rank], signal.SIGKILL)
+        killed = time.monotonic()
+        told = rest_of(process)
+    assert process.returncode != 0
+    assert time.monotonic() - killed < 45  # torchrun gives the others 30 s
+    assert not open_run(out).is_finished
+    subprocess.run(command(noisy, out, "--resume"), env=ENVIRONMENT, check=True)
+    assert same(out, whole), told
+
+
+def test_torchrun_itself_can_start_them_again(noisy: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with subprocess.Popen(
+        command(noisy, out, "--resume", launcher=("--max-restarts", "1")),
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until_step(out, 5, process)
+        os.kill(dict(workers_of(process))[1], signal.SIGKILL)
+        told = rest_of(process)
+    assert process.returncode == 0, told
+    assert same(out, whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_torchrun_told_to_stop_leaves_a_run_that_goes_on(
+    number: signal.Signals, noisy: Path, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with subprocess.Popen(
+        command(noisy, out, every=100000),
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until_step(out, 4, process)  # within the second pass; only its end would save
+        process.send_signal(number)
+        told = rest_of(process)
+    assert process.returncode != 0
+    assert told.count("go on with --resume") == 2
+    assert (out / "checkpoint.pt").exists()
+    again = command(noisy, out, "--resume", every=100000)
+    subprocess.run(again, env=ENVIRONMENT, check=True)
+    assert same(out, whole)
