@@ -127,10 +127,12 @@ def test_a_note_goes_with_values_that_an_object_lacked(tmp_path: Path) -> None:
 
 def test_an_added_object_has_its_note(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"a": objects(DOG)}))
-    added = dataset.add(np.array([0]), np.array([0]), np.array([[4.0, 5, 7, 8]]))
-    text = written(noted(added, 1))["Annotations/a.xml"].decode()
+    boxes = np.array([[4.0, 5, 7, 8], [1, 1, 2, 2]])
+    added = dataset.add(np.zeros(2, np.int64), np.zeros(2, np.int64), boxes)
+    text = written(noted(added, 2))["Annotations/a.xml"].decode()
     assert text.startswith(objects(DOG).removesuffix("</annotation>"))
     assert text.endswith(f"<boxmend>{VOC_NOTE}</boxmend></object></annotation>")
+    assert text.count("<boxmend>") == 1
 
 
 def test_a_note_of_nothing_and_of_what_xml_cannot_hold_is_written(tmp_path: Path) -> None:

@@ -65,6 +65,16 @@ def test_a_change_of_everything_is_kept_deflated() -> None:
     assert patch.undone(after) == before
 
 
+def test_many_short_changes_are_kept_deflated_where_that_is_shorter() -> None:
+    entries = ['{"bbox": [1, 2, 3, 4]}'] * 400
+    before = ",".join(entries).encode()
+    entries[::2] = ['{"bbox": [5, 6, 7, 8]}'] * 200
+    patch = file_patch(before, ",".join(entries).encode())
+    assert patch.edits == ()
+    assert patch.deflated is not None
+    assert len(patch.deflated) < 200  # where each of 200 edits takes more than a byte
+
+
 @pytest.fixture
 def mended(tmp_path: Path) -> Path:
     """A mended VOC dataset: both of its documents differ."""

@@ -99,6 +99,17 @@ def test_the_threshold_is_where_the_posterior_is_even() -> None:
     torch.testing.assert_close(outcome.threshold, even)
 
 
+def test_labels_of_a_lost_class_are_believed_as_often_as_labels_are_right() -> None:
+    # y = 1 would be relabelled (q = .34); lost, it has 1 - .3 = .7, and class 0 .3 * .12 / .135
+    method = made()
+    lost = torch.tensor([False, True, False])
+    method.load_state_dict({**method.state_dict(), "lost": lost})
+    outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SECOND])), LATER)
+    expected = torch.tensor([[[0, 0.3 * 0.12 / 0.135, 0.7, 0.3 * 0.015 / 0.135]]])
+    torch.testing.assert_close(outcome.roi.soft, expected)
+    assert outcome.verdict.tolist() == [[Verdict.KEPT]]
+
+
 def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
     generator = torch.Generator().manual_seed(0)
     chances = torch.rand(64, 4, generator=generator) ** 3
@@ -293,7 +304,7 @@ def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
 
 def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
     figures = made(Rates()).end_epoch(0)
-    beliefs = {"label_noise": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0}
+    beliefs = {"label_noise": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0, "lost_classes": 0}
     nothing = {"box_noise_low": 0.0, "box_noise_high": pytest.approx(0.75)}  # known of boxes
     assert figures == beliefs | nothing
 

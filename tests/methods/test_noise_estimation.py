@@ -18,6 +18,7 @@ from boxmend.methods.estimation import (
     estimated_labels,
     fitted_tau,
     keep_at_rate,
+    lost_classes,
     visited,
 )
 from boxmend.refinement import NoiseModel, symmetric_transition
@@ -222,3 +223,33 @@ def test_a_known_rate_of_zero_is_not_touched_by_the_evidence() -> None:
     method = Mend(1, 4, rates=Rates(label=0.0))
     figures = method.end_epoch(0)
     assert (figures["label_noise"], figures["tau"]) == (0.0, 1.0)
+
+
+def test_a_class_that_the_detector_takes_for_another_is_lost() -> None:
+    # a third each of three classes, 40 % noise: labels are a third each, whatever the detector says
+    labels = torch.arange(300) % 3
+    right = torch.full((300, 3), 1 / 3)
+    assert lost_classes(right, labels, 0.4).tolist() == [False] * 3
+    swallowed = torch.tensor([0.1, 0.57, 0.33]).expand(300, 3)
+    assert lost_classes(swallowed, labels, 0.4).tolist() == [True, False, False]
+    assert not lost_classes(swallowed[:12], labels[:12], 0.4).any()  # four annotations: too few
+    assert not lost_classes(swallowed, labels, 0.65).any()  # labels tell next to nothing
+
+
+def test_a_class_that_is_truly_rare_is_not_lost() -> None:
+    # a tenth of class 0; at 40 % noise its label has .1 * .6 + .9 * .2 = .24 of all
+    labels = torch.tensor([0] * 24 + [1] * 38 + [2] * 38)
+    posteriors = torch.tensor([0.09, 0.455, 0.455]).expand(100, 3)
+    assert not lost_classes(posteriors, labels, 0.4).any()
+
+
+def test_labels_of_a_lost_class_are_believed_again() -> None:
+    evidence = torch.tensor([0.002, 0.996, 0.002]).expand(300, 3)  # everything is of class 1
+    labels = torch.arange(300) % 3
+    method = Mend(300, 3, MendSettings(temperature=1.0), Rates(label=0.4, box=0.0))
+    state = method.state_dict()
+    state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
+    method.load_state_dict(state)
+    assert method.end_epoch(0)["lost_classes"] == 0  # too early to say
+    assert method.end_epoch(1)["lost_classes"] == 2
+    assert method.watch.floors(torch.tensor([0, 1, 2])).tolist() == pytest.approx([0.6, 0, 0.6])

@@ -175,6 +175,8 @@ def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     state["memory"][:-1] = 0.97 * torch.eye(4)[truth] + 0.0075
     state["visits"][:-1], state["labels"][:-1] = 3, labels
     method.load_state_dict(state)
+    assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # none yet
+    assert method.constants.steps == Steps()
     figures = method.end_epoch(2)
     assert figures["label_noise"] == pytest.approx(0.2 / (1 - LEARNT), abs=0.03)
     assert method.constants.acceptance == pytest.approx(1 - figures["label_noise"])

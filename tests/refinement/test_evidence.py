@@ -10,6 +10,7 @@ from boxmend.refinement import (
     foreground_probabilities,
     posterior,
     posterior_verdicts,
+    raised_to,
     remember,
     symmetric_transition,
 )
@@ -115,3 +116,11 @@ def test_no_shape_of_the_posterior_depends_on_the_values() -> None:
     q = posterior(p, labels, symmetric_transition(0.4, 4, "meta"))
     assert q.shape == (2, 3, 4)
     assert posterior_verdicts(q, labels, labels.bool()).shape == (2, 3)
+
+
+def test_a_floor_raises_the_given_label_and_shrinks_the_others_alike() -> None:
+    q = torch.tensor([[0.1, 0.6, 0.3], [0.1, 0.6, 0.3], [0.0, 1.0, 0.0]])
+    raised = raised_to(q, torch.tensor([0, 1, 2]), torch.tensor([0.4, 0.5, 0.7]))
+    # .1 -> .4: the others had .9 and have .6 left; .6 is above its floor; .7 beside .3
+    expected = torch.tensor([[0.4, 0.4, 0.2], [0.1, 0.6, 0.3], [0.0, 0.3, 0.7]])
+    torch.testing.assert_close(raised, expected)

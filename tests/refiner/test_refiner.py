@@ -305,3 +305,11 @@ def test_scoring_leaves_the_modes_and_statistics_of_the_heads_alone() -> None:
 
 def test_the_name_is_public() -> None:
     assert boxmend.Refiner is Refiner
+
+
+def test_a_preset_counts_as_in_a_training() -> None:
+    """With the preset of the paper mend is mend-paper, which has no soft labels."""
+    for preset, has_soft in (("default", True), ("paper", False)):
+        refiner = refiner_of(ModelByHand(), preset=preset, warm_up=0, label_noise=0.4)
+        refined = refiner(blank(), MAPS, no_proposals(), targets())
+        assert ("soft" in refined.roi[0]) == has_soft

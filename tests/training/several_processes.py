@@ -148,7 +148,7 @@ def together(
         for environment in environments(number)
     ]
     try:
-        told = [process.communicate(timeout=120) for process in started]
+        told = [process.communicate(timeout=300) for process in started]
     finally:
         for process in started:
             process.kill()

@@ -105,6 +105,8 @@ def test_a_killed_worker_ends_the_job_which_goes_on_to_the_same_end(
         told = rest_of(process)
     assert process.returncode != 0
     assert time.monotonic() - killed < 45  # torchrun gives the others 30 s
+    assert f"process {1 - rank} of 2 lost the others" in told
+    assert "boxmend/training" not in told  # torchrun has a traceback of its own; we have none
     assert not open_run(out).is_finished
     subprocess.run(command(noisy, out, "--resume"), env=ENVIRONMENT, check=True)
     assert same(out, whole), told

@@ -24,7 +24,7 @@ from boxmend.formats.writing import (
     write_into,
 )
 from boxmend.mending import inputs, patches
-from boxmend.mending.changes import ApplySettings, Changes, decide, marked_by, mended
+from boxmend.mending.changes import ApplySettings, Changes, decide, mended
 from boxmend.mending.listing import changes_csv
 from boxmend.mending.reverting import CHANGES_FILE, PATCH_FILE, revert
 from boxmend.mending.settling import Floats, settle
@@ -79,8 +79,6 @@ def apply(
     source = inputs.finished_run(run)
     dataset = inputs.dataset_of(source, data)
     name = format or native_format(dataset)
-    if settings.discarded == "mark":
-        marked_by(name)
     settlement = settle(dataset, inputs.visits_of(source, dataset))
     changes = decide(dataset, settlement, settings)
     new = mended(dataset, changes, name, settings.discarded)

@@ -99,7 +99,7 @@ def mended(dataset: Dataset, changes: Changes, format: str, discarded: str) -> D
     labels[changes.rows], boxes[changes.rows] = changes.labels, changes.boxes
     flags: dict[str, Any] = {}
     if discarded == "mark":
-        column = marked_by(format)
+        column = _marked_by(format)
         flags[column] = getattr(dataset, column).copy()
         flags[column][changes.rows[changes.is_discarded]] = True
     ids = dataset.annotation_ids[changes.rows].tolist()
@@ -112,7 +112,7 @@ def mended(dataset: Dataset, changes: Changes, format: str, discarded: str) -> D
     return copy.take(is_left)
 
 
-def marked_by(format: str) -> str:
+def _marked_by(format: str) -> str:
     """The column by which a format marks an annotation; a UsageError where it cannot."""
     if format not in MARKS:
         raise UsageError(

@@ -98,6 +98,7 @@ class Mend:
         is_object = rois.is_positive[..., None]
         foreground = torch.where(is_object, logits[..., 1:].float(), 0).softmax(-1)
         objects = refinement.posterior(foreground, rois.labels, self.watch.state["transition"])
+        objects = refinement.raised_to(objects, rois.labels, self.watch.floors(rois.labels))
         background = torch.zeros_like(objects[..., :1]) + 1
         nothing = functional.pad(background, (0, objects.shape[-1]))
         return torch.where(is_object, refinement.soft_targets(objects), nothing)
@@ -111,7 +112,9 @@ class Mend:
                 refinement.keep_share(self.watch.box, settings.least_keep, settings.off_above)
             )
         tau = float(self.watch.state["tau"])
-        return {**self.watch.figures(), "tau": tau, "keep": float(self._state["keep"])}
+        lost = int(self.watch.state["lost"].sum())
+        figures = {"tau": tau, "keep": float(self._state["keep"]), "lost_classes": lost}
+        return {**self.watch.figures(), **figures}
 
     def report(self) -> Mapping[str, Any]:
         """Tell the noise that was found, and which labels stand for which others."""
@@ -173,7 +176,8 @@ class Mend:
         if not self.mends_labels:
             return verdicts.as_given(evidence, given)
         if self.settings.judgment == "posterior":
-            return verdicts.by_posterior(evidence, given, seen["transition"], seen["tau"])
+            floors = self.watch.floors(given.labels)
+            return verdicts.by_posterior(evidence, given, seen["transition"], seen["tau"], floors)
         acceptance = refinement.acceptance_from_rate(self.watch.rate)
         limit = refinement.threshold(state["queue"], acceptance)
         opinion = verdicts.by_queue(evidence, given, limit)

@@ -135,12 +135,17 @@ class Published:
             self._resolve()
 
     def _resolve(self) -> None:
-        """Set r and alpha by the estimates; next to no noise switches that half off, like none."""
+        """Set r and alpha by the estimates; next to no noise switches that half off, like none.
+
+        Before the first estimate the guess stays.
+        """
         assert self.watch is not None
-        found = self.watch.figures()
-        label, box = (found[name] for name in ("label_noise", "box_noise"))
-        rates = Rates(*(rate if rate >= NEXT_TO_NONE else 0.0 for rate in (label, box)))
-        self.constants = constants_of(self.settings, rates, self.steps)
+        found, rates = self.watch.figures(), dict[str, float | None]()
+        for name, known in zip(("label", "box"), self.rates, strict=True):
+            estimate = found[f"{name}_noise"] if self.watch.is_estimated(name) else None
+            is_none = estimate is not None and estimate < NEXT_TO_NONE
+            rates[name] = known if known is not None else 0.0 if is_none else estimate
+        self.constants = constants_of(self.settings, Rates(**rates), self.steps)
 
     def _losses_as_given(self, given: Given, scorer: BoxScorer, moment: Moment) -> Tensor | None:
         """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""

@@ -32,14 +32,19 @@ def as_given(evidence: Tensor, given: Given) -> Opinion:
     return Opinion(posteriors, given.labels, unjudged, loss, torch.full_like(loss, torch.inf))
 
 
-def by_posterior(evidence: Tensor, given: Given, transition: Tensor, tau: Tensor) -> Opinion:
+def by_posterior(
+    evidence: Tensor, given: Given, transition: Tensor, tau: Tensor, floors: Tensor
+) -> Opinion:
     """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `refinement.posterior_verdicts`.
+
+    q(y) is no lower than the floors [B, A], which believe in labels of lost classes.
 
     The threshold is the loss at which q(y) would be 0.5 if the others stayed: the odds of y are
     p(y)^tau times what the others have, so even odds are log(q(y) / (1 - q(y))) / tau away.
     """
     column = given.labels[..., None]
     posteriors = refinement.posterior(evidence, given.labels, transition, tau)
+    posteriors = refinement.raised_to(posteriors, given.labels, floors)
     verdict = refinement.posterior_verdicts(posteriors, given.labels, given.is_box)
     is_kept = verdict == int(Verdict.KEPT)
     right = posteriors.gather(-1, column)[..., 0].clamp(min=TINY)

@@ -17,6 +17,7 @@ from boxmend.refinement.box_noise import BINS
 from boxmend.settings import MendSettings
 
 UNKNOWN_BOUNDS = (0.0, 1.0)
+FIRST_LOST_PASS = 1  # after the first pass no class is found for certain
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 
 
@@ -47,6 +48,7 @@ class NoiseWatch:
             "pull": torch.zeros(2, dtype=torch.float64, device=device),
             "transition": refinement.symmetric_transition(self.rate, num_labels, device),
             "tau": torch.full((), settings.temperature or 1.0, device=device),
+            "lost": torch.zeros(num_labels, dtype=torch.bool, device=device),
             "label_bounds": torch.tensor(UNKNOWN_BOUNDS, dtype=torch.float64, device=device),
             "box_bounds": torch.tensor(UNKNOWN_BOUNDS, dtype=torch.float64, device=device),
         }
@@ -106,24 +108,30 @@ class NoiseWatch:
         """
         is_firm = epoch >= FIRM_PASS and not is_warm_up
         if self.rates.label != 0:
-            self._estimate_labels(is_firm)
+            self._estimate_labels(epoch, is_firm)
         if self.rates.box is None:
             self._estimate_boxes(is_firm)
         self.state["residuals"].zero_()
         self.state["pull"].zero_()
 
+    def floors(self, labels: Tensor) -> Tensor:
+        """Tell how far labels [...] are to be believed at least: of a lost class, 1 - its noise."""
+        share = torch.where(self.state["lost"], self.state["transition"].diagonal(), 0)  # [C]
+        return share[labels]
+
+    def is_estimated(self, name: str) -> bool:
+        """Say whether the noise of "label" or "box" was measured, and not told or believed."""
+        return tuple(self.state[f"{name}_bounds"].tolist()) != UNKNOWN_BOUNDS
+
     def figures(self) -> dict[str, float]:
         """Tell the noise as told, or as found with its bounds."""
         figures: dict[str, float] = {}
-        for name, known, rate in (
-            ("label", self.rates.label, self.rate),
-            ("box", self.rates.box, self.box.noise),
-        ):
-            low, high = self.state[f"{name}_bounds"].tolist()
-            if known is not None or (low, high) == UNKNOWN_BOUNDS:
-                figures[f"{name}_noise"] = rate
-            else:
+        for name, rate in (("label", self.rate), ("box", self.box.noise)):
+            if self.is_estimated(name):
+                low, high = self.state[f"{name}_bounds"].tolist()
                 figures |= estimation.Estimate(rate, low, high).told(f"{name}_noise")
+            else:
+                figures[f"{name}_noise"] = rate
         return figures
 
     def report(self) -> dict[str, Any]:
@@ -152,7 +160,7 @@ class NoiseWatch:
         self.rate = float(state["rate"])
         self.box = BoxNoise(float(state["box_noise"]), float(state["error"]))
 
-    def _estimate_labels(self, is_firm: bool) -> None:
+    def _estimate_labels(self, epoch: int, is_firm: bool) -> None:
         state, settings = self.state, self.settings
         evidence, labels = estimation.visited(state["memory"], state["visits"], state["labels"])
         if not len(labels):
@@ -173,6 +181,9 @@ class NoiseWatch:
         self.rate = model.rate
         state["tau"].fill_(model.tau if settings.temperature is None else settings.temperature)
         state["transition"].copy_(model.transition)
+        found = refinement.posterior(evidence, labels, model.transition, float(state["tau"]))
+        lost = estimation.lost_classes(found, labels, model.rate)
+        state["lost"].copy_(lost & (epoch >= FIRST_LOST_PASS))
 
     def _estimate_boxes(self, is_firm: bool) -> None:
         estimate = refinement.fit_box_noise(self.state["residuals"], self.state["pull"].cpu())

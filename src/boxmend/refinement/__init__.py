@@ -40,6 +40,7 @@ from boxmend.refinement.evidence import (
     foreground_probabilities,
     posterior,
     posterior_verdicts,
+    raised_to,
     remember,
 )
 from boxmend.refinement.judgment import (
@@ -124,6 +125,7 @@ __all__ = [
     "pseudo_labels",
     "pull_sums",
     "push",
+    "raised_to",
     "rate_interval",
     "refine_as_published",
     "regressed_for",

@@ -57,6 +57,18 @@ def posterior(
     return torch.where(is_possible, evidence + noise, evidence).softmax(-1)
 
 
+def raised_to(posteriors: Tensor, labels: Tensor, floors: Tensor) -> Tensor:
+    """Raise q(y) to a floor where it is lower, and shrink the other classes alike.
+
+    Takes q [..., C], labels [...] and floors [...] from 0 to 1. Returns [..., C].
+    """
+    column = labels[..., None]
+    right = posteriors.gather(-1, column)  # [..., 1]
+    raised = torch.maximum(right, floors[..., None].to(right.dtype))
+    others = posteriors * (1 - raised) / (1 - right).clamp(min=TINY)
+    return torch.where(raised > right, others.scatter(-1, column, raised), posteriors)
+
+
 def posterior_verdicts(posteriors: Tensor, labels: Tensor, is_box: Tensor) -> Tensor:
     """Read verdicts off posteriors: q(y) >= 0.5 kept, else another q(c) > 0.5 relabelled.
 

@@ -99,7 +99,7 @@ class TrainSettings:
     epochs: int = 12
     """Passes over the data, from 1 on; 12 as in the paper on VOC."""
     batch_size: int = 16
-    """Images of a step, from 1 on."""
+    """Images of a step, from 1 on; where there are several processes, of all together."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the device has it, else float32."""
     seed: int = 0

@@ -175,7 +175,7 @@ def joined() -> Iterator[Processes]:
         yield Processes(device, rank, number, neighbours, patient)
     except BaseException:
         if device.type == "cuda":  # with nccl, parting would wait for those who wait for us
-            atexit.unregister(dist.destroy_process_group)
+            atexit.unregister(_part)
         raise
     dist.destroy_process_group(patient)
 
@@ -201,12 +201,17 @@ def _meet(device: torch.device, rank: int, number: int) -> None:
     try:
         store = _store(rank, number)
         dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=number)
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_part)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise BoxmendError(
             f"process {rank} of {number} could not meet the others at {where}: {_first_line(error)}"
         ) from error
+
+
+def _part() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _store(rank: int, number: int) -> Any:
