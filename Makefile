@@ -16,7 +16,7 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP)  ## draw the embedded dataset, spoil it, and show it (runs/demo)
+demo: $(STAMP)  ## draw a dataset, spoil it, train on it and mend it (runs/demo; five minutes)
 	rm -rf runs/demo
 	$(BIN)/boxmend demo --out runs/demo
 

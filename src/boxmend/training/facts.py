@@ -4,6 +4,7 @@ import hashlib
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def gather(addresses: Sequence[str], dataset: Dataset, processes: Processes) -> 
             "label_names": list(dataset.label_names),
             "sha256": fingerprint(dataset),
         },
-        "addresses": list(addresses),
+        "addresses": [str(Path(one).absolute()) for one in addresses],  # PATH or PATH:SPLIT
     }
 
 

@@ -1,0 +1,23 @@
+"""What several tests of a folder read and none changes: made once."""
+
+from pathlib import Path
+
+import pytest
+
+from boxmend.cli import run
+
+
+@pytest.fixture(scope="session")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The drawn dataset that the commands are tried on."""
+    out = tmp_path_factory.mktemp("toys") / "toys"
+    assert run(["synth", "--images", "30", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that predictions are made with."""
+    from prediction_runs import finished_run  # lies beside the tests that use it
+
+    return finished_run(tmp_path_factory.mktemp("runs") / "run")
