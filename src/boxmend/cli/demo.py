@@ -22,7 +22,7 @@ def demo(
     out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")] = Path("runs/demo"),
     seed: Annotated[int, Parameter(help="Of images, noise and trainings.")] = 0,
     images: Annotated[int, Parameter(help="How many images to draw; a fifth is val.")] = 1000,
-    epochs: Annotated[int, Parameter(help="Passes of each training.")] = 10,
+    epochs: Annotated[int, Parameter(help="Passes of each training.")] = 12,
     json: Json = False,
 ) -> int:
     """Spoil a drawn dataset, train on it three times, and mend it: some minutes on two cores.
