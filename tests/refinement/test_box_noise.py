@@ -180,3 +180,14 @@ def test_a_pull_beyond_a_half_is_not_believed() -> None:
     assert fit_box_noise(counts, torch.tensor([90.0, 100])) == half
     assert fit_box_noise(counts, torch.tensor([-9.0, 100])) == fit_box_noise(counts)
     assert fit_box_noise(counts, torch.zeros(2)) == fit_box_noise(counts)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2, 0.4])
+def test_the_bounds_hold_the_noise_about_nineteen_times_of_twenty(noise: float) -> None:
+    held = 0
+    for seed in range(20):
+        found = estimated(*pairs(noise, 0.05, count=1500, spread=0.5, seed=seed))
+        held += found.low <= noise <= found.high
+        assert found.low <= found.noise <= found.high
+        assert found.high - found.low < 0.1  # and they say something
+    assert held >= 18

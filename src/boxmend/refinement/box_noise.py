@@ -137,12 +137,12 @@ def _pull(sums: Tensor | None) -> float:
 
 
 def _interval(chances: Tensor) -> tuple[float, float]:
-    """The middle 95 % of N, to the outer edges of its cells; from 0 where that is the likeliest."""
+    """The middle 95 % of N, to the outer edges of its cells."""
     half = (NOISES[1] - NOISES[0]) / 2
     below = chances.cumsum(0)
     first = int((below > 0.025).nonzero()[0])
     last = int((below >= 0.975).nonzero()[0])
-    return max(NOISES[first] - half, 0.0), (NOISES[last] + half if last else 0.0)
+    return max(NOISES[first] - half, 0.0), NOISES[last] + half
 
 
 def _fit(counts: Tensor, narrow: float) -> Tensor:
