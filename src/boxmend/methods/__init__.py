@@ -14,7 +14,7 @@ import torch
 from boxmend.errors import UsageError
 from boxmend.methods.mend import Mend
 from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
-from boxmend.methods.published import Published
+from boxmend.methods.published import Published, wants_estimates
 from boxmend.methods.rates import Rates
 from boxmend.methods.watch import NoiseWatch
 from boxmend.settings import MendSettings, PublishedSettings, TrainSettings
@@ -82,7 +82,9 @@ def _published(
     settings = PublishedSettings() if settings is None else settings
     if not isinstance(settings, PublishedSettings):
         raise UsageError(f"{variant} takes PublishedSettings, got {type(settings).__name__}")
-    watch = NoiseWatch(num_annotations, num_labels, MendSettings(), rates, device)
+    watch = None
+    if wants_estimates(variant, rates):  # its memory has a row for every annotation
+        watch = NoiseWatch(num_annotations, num_labels, MendSettings(), rates, device)
     return Published(variant, settings, rates, device, watch)
 
 

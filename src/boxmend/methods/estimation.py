@@ -32,8 +32,7 @@ def estimated_labels(
     """Fit the rate, tau and, with `full`, the matrix to p [n, C] and labels [n] on the CPU."""
     if full:
         return fit_noise_model(evidence, labels, previous)
-    step = -(-len(labels) // MOST_ROWS) or 1
-    rate, tau = fit_rate_and_temperature(evidence[::step], labels[::step], previous)
+    rate, tau = fit_rate_and_temperature(evidence, labels, previous)
     return NoiseModel(rate, tau, symmetric_transition(rate, evidence.shape[1]), is_full=False)
 
 

@@ -70,7 +70,7 @@ class Published:
         self.rates = check_rates(rates)
         self.steps = refinement.VARIANTS[variant]
         self.constants = constants_of(settings, rates, self.steps)
-        self.watch = watch if _wants(self.steps, rates) else None
+        self.watch = watch
         self._is_warm_up = True
         self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
 
@@ -164,8 +164,9 @@ class Published:
         self.queue.copy_(refinement.push(self.queue, *self.exchange.gathered(losses, is_loss)))
 
 
-def _wants(steps: Steps, rates: Rates) -> bool:
-    """Whether a rate is to be estimated: one that a step rests on and that nobody told."""
+def wants_estimates(variant: str, rates: Rates) -> bool:
+    """Say whether a rate is to be estimated: one that a step rests on and that nobody told."""
+    steps = refinement.VARIANTS[variant]
     wants_label = (steps.judge or steps.relabel) and rates.label is None
     return wants_label or ((steps.match or steps.average) and rates.box is None)
 

@@ -92,8 +92,8 @@ def rate_interval(
     num_labels = probabilities.shape[1]
     if num_labels < 2 or not len(labels):
         return 0.0, MOST_RATE if num_labels > 1 else 0.0
-    logs = _logs(_sample(probabilities, labels)[0])
-    labels = _sample(probabilities, labels)[1]
+    probabilities, labels = _sample(probabilities, labels)
+    logs = _logs(probabilities)
     taus = [tau * 1.05**step for step in range(-8, 9)]  # a third less to a half more
     rights = torch.stack(
         [(one * logs).softmax(-1).gather(1, labels[:, None])[:, 0] for one in taus]
