@@ -32,6 +32,19 @@ MAY_IMPORT = {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict"),
         *("atomic", *GROUND),
     },
+    "detections": {"dataset", "scores", "atomic", *GROUND},
+    "assessment": {
+        *("dataset", "formats", "comparison", "noise", "scores", "detections", "mending"),
+        *("verdict", *GROUND),
+    },
+    "report": {
+        *("dataset", "photos", "pictures", "comparison", "assessment", "mending", "runs"),
+        *("verdict", "atomic", *GROUND),
+    },
+    "handover": {
+        *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict"),
+        *("atomic", *GROUND),
+    },
     # torch begins here; these two are neighbours and do not know each other
     "detector": {"atomic", *GROUND},
     "refinement": {"verdict", *GROUND},
@@ -40,7 +53,7 @@ MAY_IMPORT = {
     "refiner": {"detector", "methods", "settings", *GROUND},
     "settings": {"errors"},
 }
-WIRING = {"training", "prediction", "demonstration", "cli", "__main__", "__init__"}
+WIRING = {"training", "prediction", "evaluation", "demonstration", "cli", "__main__", "__init__"}
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")
 
 

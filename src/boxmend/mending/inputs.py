@@ -88,22 +88,16 @@ def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:
 def visits_of(run: Run, dataset: Dataset) -> Visits:
     """The ledger of a run by rows of its dataset; a DataError where it is not whole, or foreign."""
     wanted = ["epoch", "step", "annotation_id", "verdict", "new_label", "confidence", "is_kept"]
-    table = ledger.read(run.path, [*wanted, *_BOX])
-    expected = run.summary().get("ledger_rows")
-    if isinstance(expected, int) and len(table) != expected:
-        raise DataError(
-            f"{run.path / 'ledger'}: has {len(table):,} entries where the run made {expected:,}; "
-            "a part is missing at the end: bring it back, or train again"
-        )
+    table = whole_ledger(run, [*wanted, *_BOX])
 
     def column(name: str) -> NDArray[Any]:
         values: NDArray[Any] = table[name].to_numpy()
         return values
 
-    rows = _rows(run, dataset, table["annotation_id"].combine_chunks().dictionary_encode())
+    rows = rows_of(run, dataset, table)
     verdicts = table["verdict"].combine_chunks().indices.to_numpy()
     labels = column("new_label").astype(np.int64)
-    _ensure_known(run, dataset, labels[verdicts == Verdict.RELABELLED])
+    ensure_known(run, dataset, labels[verdicts == Verdict.RELABELLED])
     epochs = column("epoch")
     return Visits(
         rows=rows,
@@ -112,20 +106,34 @@ def visits_of(run: Run, dataset: Dataset) -> Visits:
         confidences=column("confidence").astype(np.float64),
         boxes=np.stack([column(side).astype(np.float64) for side in _BOX], axis=1),
         is_kept=column("is_kept"),
-        is_warm_up=column("step") < _warm_up_steps(run),
+        is_warm_up=column("step") < warm_up_steps(run),
         num_epochs=int(epochs[-1]) + 1 if len(epochs) else 0,
     )
 
 
-def _warm_up_steps(run: Run) -> int:
+def whole_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
+    """Read columns of the ledger of a finished run; a DataError where entries are missing."""
+    table = ledger.read(run.path, list(columns))
+    expected = run.summary().get("ledger_rows")
+    if isinstance(expected, int) and len(table) != expected:
+        raise DataError(
+            f"{run.path / 'ledger'}: has {len(table):,} entries where the run made {expected:,}; "
+            "a part is missing at the end: bring it back, or train again"
+        )
+    return table
+
+
+def warm_up_steps(run: Run) -> int:
+    """How many steps of a finished run were warm-up."""
     share, steps = run.settings().get("warm_up"), run.summary().get("steps")
     if not isinstance(share, int | float) or not isinstance(steps, int):
         raise DataError(f"{run.path}: settings.json or `finished` lacks the length of the warm-up")
     return math.ceil(share * steps)
 
 
-def _rows(run: Run, dataset: Dataset, ids: pa.DictionaryArray) -> Rows:
-    """The row of the dataset for every id of the ledger, which has all but integers as texts."""
+def rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
+    """The row of the dataset for every entry of the ledger, whose ids are integers or texts."""
+    ids = table["annotation_id"].combine_chunks().dictionary_encode()
     is_texts = dataset.annotation_ids.dtype == object
     own = dataset.annotation_ids.tolist()
     row_of = {_text(one) if is_texts else one: row for row, one in enumerate(own)}
@@ -147,7 +155,8 @@ def _text(identity: Any) -> str:
     return str(identity).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _ensure_known(run: Run, dataset: Dataset, labels: Rows) -> None:
+def ensure_known(run: Run, dataset: Dataset, labels: Rows) -> None:
+    """Raise a DataError for labels that the dataset does not have."""
     if len(labels) and not 0 <= labels.min() <= labels.max() < len(dataset.label_names):
         raise DataError(
             f"{run.path / 'ledger'}: has labels beyond the {len(dataset.label_names)} of the "

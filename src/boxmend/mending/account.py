@@ -1,0 +1,131 @@
+"""The account of a run: what became of each annotation in the end, and on what evidence.
+
+This is what reports, scores and exports start from: one row per annotation of the dataset, in its
+order, also for those that the run never visited.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.comparison.annotations import overlaps
+from boxmend.dataset import Dataset
+from boxmend.mending import inputs
+from boxmend.mending.changes import ApplySettings, Changes, decide
+from boxmend.mending.history import History, history_of
+from boxmend.mending.settling import Floats, Mask, Rows, Settlement, num_visits, settle
+from boxmend.runs import Run
+from boxmend.verdict import Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """A run's dataset, row by row, with what the run made of it.
+
+    `settlement` and `changes` are those of `apply` with its defaults.
+    """
+
+    run: Run
+    dataset: Dataset
+    history: History
+    settlement: Settlement
+    changes: Changes
+    is_visited: Mask  # [n] the others are crowds, difficult objects, unreadable images and the like
+    verdicts: NDArray[np.int8]  # [n] as settled; UNJUDGED where no visit judged the label
+    losses: Floats  # [n] of the annotated label, mean over the visits that settled it; or NaN
+    thresholds: Floats  # [n] at the last visit that judged; may be infinite, NaN where none did
+    confidences: Floats  # [n] in the settled label; NaN where there is none
+    num_candidates: Rows  # [n] at the last visit; 0 where there is none
+    matched_boxes: Floats  # [n, 4] at the last visit after warm-up, or as annotated
+    iou: Floats  # [n] of the annotated box with the settled one
+
+    @property
+    def doubts(self) -> Floats:
+        """[n] How much speaks against the label, in 0..1: 1 - exp(-loss); NaN if not judged."""
+        doubts: Floats = -np.expm1(-self.losses)
+        return doubts
+
+    @property
+    def is_moved(self) -> Mask:
+        """[n] Boxes that end elsewhere than annotated."""
+        is_moved: Mask = self.settlement.num_moved > 0
+        return is_moved
+
+    @property
+    def is_changed(self) -> Mask:
+        """[n] Annotations that are relabelled, moved, or discarded as unsure."""
+        is_unlike = (self.verdicts == Verdict.RELABELLED) | (self.verdicts == Verdict.DISCARDED)
+        is_changed: Mask = is_unlike | self.is_moved
+        return is_changed
+
+
+def open_account(run: str | Path, data: Dataset | str | Sequence[str] | None = None) -> Account:
+    """Read a finished run, its dataset and its ledger, and settle every annotation.
+
+    `data` says where the dataset is now, or is it; it is checked as by `apply`.
+    """
+    source = inputs.finished_run(run)
+    dataset = inputs.dataset_of(source, data)
+    return account_of(source, dataset, history_of(source, dataset))
+
+
+def account_of(run: Run, dataset: Dataset, history: History) -> Account:
+    """Settle a history; see `Account`."""
+    settlement = settle(dataset, history.visits())
+    last_judged = history.last(history.is_judged, len(dataset))
+    last = history.last(~history.is_warm_up, len(dataset))
+    return Account(
+        run=run,
+        dataset=dataset,
+        history=history,
+        settlement=settlement,
+        changes=decide(dataset, settlement, ApplySettings()),
+        is_visited=history.last(np.ones(len(history), np.bool_), len(dataset)) >= 0,
+        verdicts=_verdicts(dataset, settlement),
+        losses=_recent_losses(history, len(dataset)),
+        thresholds=_at(history.thresholds, last_judged, np.nan),
+        confidences=np.where(
+            settlement.num_judged > 0, settlement.label_confidences, settlement.box_confidences
+        ),
+        num_candidates=_at(history.num_candidates, last, 0).astype(np.int64),
+        matched_boxes=_matched(dataset, history, last),
+        iou=overlaps(dataset.boxes, settlement.boxes),
+    )
+
+
+def _verdicts(dataset: Dataset, settlement: Settlement) -> NDArray[np.int8]:
+    verdicts = np.full(len(dataset), Verdict.KEPT, np.int8)
+    verdicts[settlement.labels != dataset.labels] = Verdict.RELABELLED
+    verdicts[settlement.is_unsure] = Verdict.DISCARDED
+    verdicts[settlement.num_judged == 0] = Verdict.UNJUDGED
+    return verdicts
+
+
+def _matched(dataset: Dataset, history: History, last: Rows) -> Floats:
+    boxes = dataset.boxes.copy()
+    boxes[last >= 0] = history.matched_boxes[last[last >= 0]]
+    return boxes
+
+
+def _recent_losses(history: History, num_rows: int) -> Floats:
+    """[num_rows] The mean loss of each annotation's last judged visits, as many as settle it."""
+    judged = np.flatnonzero(history.is_judged & np.isfinite(history.losses))
+    rows = history.rows[judged]
+    order = np.argsort(rows, kind="stable")
+    ends = np.searchsorted(rows[order], rows[order], side="right")
+    chosen = judged[order[ends - np.arange(len(order)) <= num_visits(history.num_epochs)]]
+    counts = np.bincount(history.rows[chosen], minlength=num_rows)
+    sums = np.bincount(history.rows[chosen], history.losses[chosen], minlength=num_rows)
+    means = np.full(num_rows, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
+
+
+def _at(values: NDArray[np.generic], visits: Rows, missing: float) -> Floats:
+    """[n] The value of each annotation's visit, or `missing` where it has none."""
+    found = np.full(len(visits), missing, np.float64)
+    found[visits >= 0] = values[visits[visits >= 0]]
+    return found

@@ -1,0 +1,32 @@
+"""What a report is made of: a run's account and metrics, with the truth and a baseline if known."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from boxmend.assessment.truth import KnownTruth
+from boxmend.mending.account import Account
+
+
+@dataclass(frozen=True, eq=False)
+class RunRecord:
+    """One run, ready to be drawn."""
+
+    name: str  # of the run's folder
+    account: Account
+    metrics: list[dict[str, Any]]  # lines of metrics.jsonl
+    truth: KnownTruth | None = None
+    label_ap: dict[str, float] = field(default_factory=dict)  # AP50 by label name, where known
+    baseline_ap: dict[str, float] = field(default_factory=dict)  # of the baseline run, likewise
+    beside: "tuple[RunRecord, ...]" = ()  # further runs, for panels side by side
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing and the numbers behind it."""
+
+    name: str  # of its files, like "losses"
+    title: str
+    caption: str  # one or two sentences: what is seen, and what to make of it
+    svg: str  # for the page: classes instead of styles, so that the page's theme colours it
+    columns: tuple[str, ...]  # of the CSV
+    rows: list[tuple[str | int | float | None, ...]]
