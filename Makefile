@@ -3,10 +3,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs bench-data bench-ledger tiny-weights lock clean
+.PHONY: help setup demo test test-slow lint format docs bench-data bench-ledger bench-evaluation bench-report tiny-weights lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(STAMP)  ## make .venv from the hash-pinned lock
 
@@ -44,6 +44,12 @@ bench-data: $(STAMP)  ## reading, writing, noise and check against pycocotools a
 
 bench-ledger: $(STAMP)  ## what the ledger of 860,000 annotations and 12 epochs weighs and costs
 	$(BIN)/python benchmarks/bench_ledger.py
+
+bench-report: $(STAMP)  ## the report of 20,000 annotations: how long it takes to make and to filter
+	$(BIN)/python benchmarks/bench_report.py
+
+bench-evaluation: $(STAMP)  ## scoring of 5,000 images with 100 detections each against pycocotools
+	$(BIN)/python benchmarks/bench_evaluation.py
 
 tiny-weights: $(STAMP)  ## pre-train the weights of `tiny` that the package ships (ten minutes)
 	$(BIN)/python tools/pretrain_tiny.py

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from boxmend.comparison import compare
     from boxmend.dataset import Dataset
     from boxmend.errors import BoxmendError
+    from boxmend.evaluation import evaluate
     from boxmend.formats import load
+    from boxmend.handover import ExportOptions, export
     from boxmend.mending import ApplySettings, apply, revert
     from boxmend.noise import NoiseSettings, disturb
     from boxmend.prediction import predict
     from boxmend.refiner import Refiner
+    from boxmend.report.making import ReportSettings, write_report
     from boxmend.settings import TrainSettings
     from boxmend.synth import synthesize
     from boxmend.training import train
@@ -26,36 +29,46 @@ __all__ = [
     "ApplySettings",
     "BoxmendError",
     "Dataset",
+    "ExportOptions",
     "NoiseSettings",
     "Refiner",
+    "ReportSettings",
     "TrainSettings",
     "apply",
     "check",
     "compare",
     "disturb",
+    "evaluate",
+    "export",
     "load",
     "predict",
     "revert",
     "synthesize",
     "train",
+    "write_report",
 ]
 
 _HOMES = {
     "ApplySettings": "boxmend.mending",
     "BoxmendError": "boxmend.errors",
     "Dataset": "boxmend.dataset",
+    "ExportOptions": "boxmend.handover",
     "NoiseSettings": "boxmend.noise",
     "Refiner": "boxmend.refiner",
+    "ReportSettings": "boxmend.report.making",
     "TrainSettings": "boxmend.settings",
     "apply": "boxmend.mending",
     "check": "boxmend.checks",
     "compare": "boxmend.comparison",
     "disturb": "boxmend.noise",
+    "evaluate": "boxmend.evaluation",
+    "export": "boxmend.handover",
     "load": "boxmend.formats",
     "predict": "boxmend.prediction",
     "revert": "boxmend.mending",
     "synthesize": "boxmend.synth",
     "train": "boxmend.training",
+    "write_report": "boxmend.report.making",
 }
 
 

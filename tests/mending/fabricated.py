@@ -38,6 +38,10 @@ class Visit:
     confidence: float = nan
     box: Box | None = None
     is_kept: bool = True
+    loss: float = 0.0
+    threshold: float = 0.0
+    num_candidates: int = 0
+    matched: Box | None = None
 
 
 def drawn(
@@ -86,24 +90,27 @@ def entries_of(dataset: Dataset, visits: Sequence[Visit]) -> Entries:
     final = np.array(
         [noisy[k] if visit.box is None else visit.box for k, visit in enumerate(visits)], np.float32
     ).reshape(-1, 4)
+    matched = np.array(
+        [noisy[k] if visit.matched is None else visit.matched for k, visit in enumerate(visits)],
+        np.float32,
+    ).reshape(-1, 4)
     old = dataset.labels[rows]
     new = [old[k] if visit.label is None else visit.label for k, visit in enumerate(visits)]
     epochs = np.array([visit.epoch for visit in visits], np.int64)
-    n = len(visits)
     return Entries(
         epochs=epochs,
         steps=epochs * STEPS_PER_EPOCH,
         annotation_ids=dataset.annotation_ids[rows],
         image_ids=dataset.image_ids[rows],
-        losses=np.zeros(n, np.float32),
-        thresholds=np.zeros(n, np.float32),
+        losses=np.array([visit.loss for visit in visits], np.float32),
+        thresholds=np.array([visit.threshold for visit in visits], np.float32),
         verdicts=np.array([visit.verdict for visit in visits], np.int8),
-        num_candidates=np.zeros(n, np.int64),
+        num_candidates=np.array([visit.num_candidates for visit in visits], np.int64),
         old_labels=old,
         new_labels=np.array(new, np.int64),
         confidences=np.array([visit.confidence for visit in visits], np.float32),
         noisy_boxes=noisy,
-        matched_boxes=noisy,
+        matched_boxes=matched,
         final_boxes=final,
         is_kept=np.array([visit.is_kept for visit in visits], np.bool_),
     )

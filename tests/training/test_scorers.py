@@ -73,3 +73,11 @@ def test_images_without_annotations_are_scored_all_the_same(tmp_path: Path) -> N
     run = train(data, tmp_path / "run", replace(QUICK, epochs=1), val=empty)
     assert set(run.summary()["val"]) == {"voc_ap50_11point", "voc_ap50_area"}
     assert trained(data, tmp_path / "other", epochs=1)[0].summary().get("val") is None
+
+
+def test_a_summary_has_the_ap_of_every_label_beside_its_mean(tmp_path: Path) -> None:
+    data = drawn(tmp_path / "data", BOXES)
+    summary = train(data, tmp_path / "run", replace(QUICK, epochs=1), val=data).summary()
+    known = [value for value in summary["val_by_label"].values() if value is not None]
+    assert set(summary["val_by_label"]) == set(data.label_names)
+    assert sum(known) / len(known) == pytest.approx(summary["val"]["voc_ap50_area"])

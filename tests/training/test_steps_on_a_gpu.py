@@ -7,9 +7,13 @@ import pytest
 import torch
 from small_runs import QUICK, drawn
 
+from boxmend import ledger
+from boxmend.loader import Batch
 from boxmend.methods import METHODS
-from boxmend.settings import resolved
+from boxmend.settings import Optimisation, resolved
+from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.loop import Computed
 from boxmend.training.processes import Processes
 
 pytestmark = [
@@ -42,4 +46,53 @@ def test_a_step_never_waits_for_the_device(name: str, is_warm_up: bool, tmp_path
         training.train_on(batch)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert torch.isfinite(training.recorder.figures[-1]["loss"])
+    assert torch.isfinite(training.recorder.figures[-1][0])  # the loss
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_replayed_steps_are_those_that_are_launched_one_by_one(name: str, tmp_path: Path) -> None:
+    runs = []
+    for graph in (False, True):
+        settings = replace(
+            QUICK,
+            method=name,
+            epochs=4,
+            precision="float32",
+            graph=graph,
+            optimisation=Optimisation(lr=1e-6),  # no two runs on a GPU round alike, so stay near
+        )
+        runs.append(
+            train(drawn(tmp_path / f"data-{graph}", BOXES), tmp_path / f"run-{graph}", settings)
+        )
+    launched, replayed = ([line.get("loss") for line in run.metrics()] for run in runs)
+    assert replayed == pytest.approx(launched, rel=1e-3, nan_ok=True)
+    verdicts = [ledger.read(run.path, ["verdict"])["verdict"].to_pylist() for run in runs]
+    assert verdicts[0] == verdicts[1]
+
+
+def test_a_step_is_recorded_once_a_phase_and_replayed_after_that(tmp_path: Path) -> None:
+    settings = resolved(replace(QUICK, method="mend", epochs=8))
+    detector = make_detector(settings, 3)
+    training, _ = make_training(
+        settings,
+        drawn(tmp_path / "data", BOXES),
+        detector,
+        tmp_path / "run",
+        Processes(torch.device("cuda")),
+        lambda text: pytest.fail(text),
+    )
+    calls = []
+    compute = training._compute
+
+    def counted(batch: Batch) -> Computed:
+        calls.append(1)
+        return compute(batch)
+
+    assert training.replay is not None
+    training.replay._compute = counted
+    batch = next(iter(training.loader.epoch(0, 0)))
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+        for _ in range(5):
+            training.step = 0
+            training.train_on(batch)
+    assert len(calls) == 2  # once as it is, once recorded

@@ -1,30 +1,213 @@
 """The truth about the annotations of a dataset, row by row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import Dataset
+from boxmend.comparison.annotations import overlaps
+from boxmend.comparison.images import pair_images
+from boxmend.dataset import UNKNOWN, Dataset, Ids
+from boxmend.errors import DataError
+from boxmend.formats import load, resolve
+from boxmend.mending.inputs import id_text
+from boxmend.noise import TRUTH_FILE, Truth, read_truth
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Boxes = NDArray[np.float64]
+
+NONE = -1  # row of a truth that there is not
+POSITIONED = {"voc", "yolo"}  # formats whose annotations have no ids but a place in their image
+LEAST_MEETING = 0.5  # share of boxes that meet their truth; with less, it is another dataset's
 
 
 @dataclass(frozen=True, eq=False)
 class KnownTruth:
     """What the annotations of a dataset should be, in its order and by its label names."""
 
-    labels: NDArray[np.int64]  # [n] UNKNOWN where there is no object, or a label it does not know
-    boxes: NDArray[np.float64]  # [n, 4] NaN where there is no object
-    is_spurious: NDArray[np.bool_]  # [n] annotations of nothing
-    image_rows: NDArray[np.int64]  # [m] of all true boxes, also of those without an annotation
-    image_boxes: NDArray[np.float64]  # [m, 4]
+    labels: Rows  # [n] UNKNOWN where there is no object, or a label it does not know
+    boxes: Boxes  # [n, 4] NaN where there is no object
+    is_spurious: Mask  # [n] annotations of nothing
+    image_rows: Rows  # [m] of all true boxes, also of those without an annotation; no crowds
+    image_boxes: Boxes  # [m, 4]
 
-    def is_wrong(self, labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def is_wrong(self, labels: Rows) -> Mask:
         """[n] Whether each of these labels, given row by row, differs from the true one."""
-        is_wrong: NDArray[np.bool_] = labels != self.labels
+        is_wrong: Mask = labels != self.labels
         return is_wrong
 
 
 def known_truth(source: str | Path, dataset: Dataset) -> KnownTruth:
-    """Read the truth of a dataset from `truth.parquet`, or from the clean dataset at an address."""
-    raise NotImplementedError
+    """Read the truth of a dataset from `truth.parquet`, or from the clean dataset at an address.
+
+    `source` is such a file, a folder that holds one, or the address of a dataset. Annotations are
+    known by their ids, labels by their names. The file may tell of more annotations than there
+    are, as where it is about all splits. A DataError names what does not belong together.
+    """
+    path, _ = resolve(str(source))
+    if path.is_dir() and (path / TRUTH_FILE).is_file():
+        path = path / TRUTH_FILE  # also for FOLDER:SPLIT, which is as noisy as the dataset
+    if path.suffix == ".parquet":
+        truth = _from_file(path, read_truth(path), dataset)
+    else:
+        truth = _from_dataset(str(source), load(str(source)), dataset)
+    _ensure_meeting(str(source), dataset, truth)
+    return truth
+
+
+def _from_file(path: Path, told: Truth, dataset: Dataset) -> KnownTruth:
+    there = np.flatnonzero(~told.is_missing)
+    rows = _matched(str(path), told.annotation_ids[there], dataset)
+    if (rows == NONE).any():
+        foreign = _id_at(dataset, int((rows == NONE).argmax()))
+        raise DataError(
+            f"{path}: tells nothing of annotation {foreign}; it is the truth of another dataset: "
+            "give the file that `boxmend noise` wrote beside this one"
+        )
+    rows = there[rows]
+    is_spurious = told.is_spurious[rows]
+    labels = _translated(str(path), told.label_names, dataset)[told.labels[rows]]
+    image_rows, image_boxes = _all_boxes(told, rows, dataset)
+    return KnownTruth(
+        labels=np.where(is_spurious, UNKNOWN, labels),
+        boxes=np.where(is_spurious[:, None], np.nan, told.boxes[rows]),
+        is_spurious=is_spurious,
+        image_rows=image_rows,
+        image_boxes=image_boxes,
+    )
+
+
+def _all_boxes(told: Truth, rows: Rows, dataset: Dataset) -> tuple[Rows, Boxes]:
+    """The true boxes of the dataset's images: each once, and missing ones as far as known.
+
+    The file does not tell the image of a missing annotation. An id that is a place in an image,
+    like "0001:3", does.
+    """
+    is_box = ~told.is_spurious[rows] & ~dataset.is_crowd & (dataset.image_rows != UNKNOWN)
+    sources = [id_text(one) for one in told.source_ids[rows[is_box]].tolist()]
+    first: dict[str, int] = {}
+    for k, one in enumerate(sources):
+        first.setdefault(one, k)  # a duplicate has the box of its original
+    once = list(first.values())
+    images, boxes = dataset.image_rows[is_box][once], told.boxes[rows[is_box]][once]
+
+    row_of_image = {id_text(one): row for row, one in enumerate(dataset.images.ids.tolist())}
+    lacking = np.flatnonzero(told.is_missing)
+    names = [id_text(one).rpartition(":")[0] for one in told.source_ids[lacking].tolist()]
+    of_lacking = np.array([row_of_image.get(name, UNKNOWN) for name in names], np.int64)
+    is_known = of_lacking != UNKNOWN
+    return (
+        np.concatenate([images, of_lacking[is_known]]),
+        np.concatenate([boxes, told.boxes[lacking[is_known]]]),
+    )
+
+
+def _from_dataset(where: str, clean: Dataset, dataset: Dataset) -> KnownTruth:
+    image_of = _images(where, clean, dataset)  # [images of clean]
+    _ensure_countable(where, clean, dataset, image_of)
+    rows = _matched(where, clean.annotation_ids, dataset)
+    is_spurious = rows == NONE
+    if len(rows) and is_spurious.all():
+        raise DataError(
+            f"{where}: has none of the dataset's annotation ids (the first is "
+            f"{_id_at(dataset, 0)}); name the dataset it was made from, in its format, or "
+            f"the {TRUTH_FILE} that `boxmend noise` wrote"
+        )
+    images = np.append(image_of, UNKNOWN)[clean.image_rows]  # of each clean annotation
+    is_elsewhere = ~is_spurious & (images[rows] != dataset.image_rows)
+    if is_elsewhere.any():
+        foreign = _id_at(dataset, int(is_elsewhere.argmax()))
+        raise DataError(
+            f"{where}: annotation {foreign} lies in another image than in the dataset; its ids "
+            "are numbered anew, so it cannot tell the truth"
+        )
+    labels = _translated(where, clean.label_names, dataset)[clean.labels]
+    is_box = (images != UNKNOWN) & ~clean.is_crowd
+    return KnownTruth(
+        labels=np.append(labels, UNKNOWN)[rows],  # NONE picks the last
+        boxes=np.concatenate([clean.boxes, np.full((1, 4), np.nan)])[rows],
+        is_spurious=is_spurious,
+        image_rows=images[is_box],
+        image_boxes=clean.boxes[is_box],
+    )
+
+
+def _images(where: str, clean: Dataset, dataset: Dataset) -> Rows:
+    """The row in the dataset of every clean image, or UNKNOWN; a DataError where one is lacking."""
+    ours, theirs = pair_images(dataset.images, clean.images)
+    if len(ours) < len(dataset.images):
+        row = int(np.setdiff1d(np.arange(len(dataset.images)), ours)[0])
+        raise DataError(
+            f"{where}: lacks {dataset.images.file_names[row]} and is not the clean version of the "
+            "dataset; name that, with its split"
+        )
+    image_of = np.full(len(clean.images), UNKNOWN, np.int64)
+    image_of[theirs] = ours
+    return image_of
+
+
+def _ensure_countable(where: str, clean: Dataset, dataset: Dataset, image_of: Rows) -> None:
+    """Refuse ids that are places in an image which lacks annotations, or has others: they shift."""
+    if not any(source.format in POSITIONED for one in (clean, dataset) for source in one.sources):
+        return
+    images = np.append(image_of, UNKNOWN)[clean.image_rows]
+    num_images = len(dataset.images)
+    there = np.bincount(images[images != UNKNOWN], minlength=num_images)
+    here = np.bincount(dataset.image_rows[dataset.image_rows != UNKNOWN], minlength=num_images)
+    if (there != here).any():
+        row = int((there != here).argmax())
+        raise DataError(
+            f"{where}: has {there[row]} annotations of {dataset.images.file_names[row]}, where the "
+            f"dataset has {here[row]}; in this format they are known by their place in the image "
+            f"alone, so which is which cannot be told. Give the {TRUTH_FILE} that `boxmend noise` "
+            "wrote instead"
+        )
+
+
+def _matched(where: str, ids: Ids, dataset: Dataset) -> Rows:
+    """[n] For every annotation of the dataset the row of its id among `ids`, or NONE."""
+    row_of: dict[str, int] = {}
+    for row, one in enumerate(ids.tolist()):
+        if row_of.setdefault(id_text(one), row) != row:
+            raise DataError(f"{where}: tells of annotation {one!r} twice")
+    return np.array([row_of.get(id_text(one), NONE) for one in _own_ids(dataset)], np.int64)
+
+
+def _id_at(dataset: Dataset, row: int) -> str:
+    """An id as a message shows it."""
+    return repr(dataset.annotation_ids[[row]].tolist()[0])  # as Python has it, not NumPy
+
+
+def _own_ids(dataset: Dataset) -> list[Any]:
+    ids: list[Any] = dataset.annotation_ids.tolist()
+    if len(set(map(id_text, ids))) < len(ids):
+        raise DataError("the dataset has annotations that share an id; see `boxmend check`")
+    return ids
+
+
+def _translated(where: str, names: Sequence[str], dataset: Dataset) -> Rows:
+    """The dataset's number of each label name, then UNKNOWN, which UNKNOWN picks."""
+    number = {name: label for label, name in enumerate(dataset.label_names)}
+    labels = [number.get(name, UNKNOWN) for name in names]
+    if names and number and set(labels) == {UNKNOWN}:
+        raise DataError(
+            f"{where}: has other label names ({names[0]!r}, ..) than the dataset "
+            f"({dataset.label_names[0]!r}, ..)"
+        )
+    return np.array([*labels, UNKNOWN], np.int64)
+
+
+def _ensure_meeting(where: str, dataset: Dataset, truth: KnownTruth) -> None:
+    """Refuse a truth most of whose boxes lie elsewhere: ids that are numbers agree by chance."""
+    objects = np.flatnonzero(~truth.is_spurious & ~dataset.is_ignored)
+    do_meet = overlaps(dataset.boxes[objects], truth.boxes[objects]) > 0
+    if len(objects) and do_meet.mean() < LEAST_MEETING:
+        foreign = _id_at(dataset, int(objects[(~do_meet).argmax()]))
+        raise DataError(
+            f"{where}: most of its boxes do not even meet those of the dataset, like that of "
+            f"annotation {foreign}; it is the truth of another dataset"
+        )

@@ -24,7 +24,7 @@ PANELS = {
     "Detector": (
         *("detector", "weights", "proposals", "pre-nms", "rois", "box-loss", "rpn-low-quality"),
     ),
-    "Optimisation": ("epochs", "batch-size", "precision", "seed", "optimisation.*"),
+    "Optimisation": ("epochs", "batch-size", "precision", "graph", "seed", "optimisation.*"),
     "Settings of mend": ("mend.*",),
     "Settings of mend-paper, br, lr, cm, cinj and pseudo": ("published.*",),
 }

@@ -14,6 +14,7 @@ from boxmend.detector.anchors import anchors
 from boxmend.detector.assignment import Targets, assign
 from boxmend.detector.coding import clip, decode, encode, tame
 from boxmend.detector.detections import Detections, Scores, select
+from boxmend.detector.folding import folded_maps, is_foldable
 from boxmend.detector.losses import Total, box_loss, classification_loss, count, objectness_loss
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.detector.pooling import pool
@@ -91,7 +92,12 @@ class Detector:
         height, width = images.shape[-2:]
         if height % CANVAS_MULTIPLE or width % CANVAS_MULTIPLE:
             raise UsageError(f"a canvas of {height} x {width} is no multiple of {CANVAS_MULTIPLE}")
-        return Features(self.network.backbone(normalised(images, sizes)), (height, width))
+        whole, backbone, device = normalised(images, sizes), self.network.backbone, images.device
+        if torch.is_autocast_enabled(device.type) and is_foldable(backbone):
+            maps = folded_maps(backbone, whole, torch.get_autocast_dtype(device.type))
+        else:
+            maps = backbone(whole)
+        return Features(maps, (height, width))
 
     def rpn(self, features: Features) -> RpnOutput:
         """Compute objectness and deltas of all N anchors, in the order of `anchors`."""

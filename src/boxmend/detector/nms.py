@@ -11,6 +11,7 @@ round: a chain of n + 1 boxes, each overlapping the next alone, is exact after n
 import torch
 from torch import Tensor
 
+from boxmend.detector.gpu import kernels_for
 from boxmend.detector.overlaps import pairwise_iou
 
 PAIRS_AT_ONCE = 1 << 26  # overlaps computed together: 256 MB for each intermediate result
@@ -50,6 +51,10 @@ def _one_round(keep: Tensor, is_valid: Tensor, beats: Tensor) -> Tensor:
 
 def _suppressors(boxes: Tensor, groups: Tensor | None, overlap: float) -> Tensor:
     """Write 1 where box i comes before box j, shares its group and overlaps it, else 0."""
+    kernels = kernels_for(boxes)
+    if kernels is not None:
+        beats: Tensor = kernels.suppressors(boxes, groups, overlap, torch.bfloat16)
+        return beats
     number = boxes.shape[1]
     # Sums of ones are never rounded to zero, so half the bytes serve as well.
     dtype = torch.float32 if boxes.device.type == "cpu" else torch.bfloat16

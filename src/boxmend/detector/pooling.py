@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torchvision.ops import roi_align
 
 from boxmend.detector.coding import tame
+from boxmend.detector.gpu import kernels_for
 
 CANONICAL_SIZE = 224.0  # a square box of this side is pooled from the level of stride 2^4 = 16
 CANONICAL_LEVEL = 4
@@ -53,19 +54,42 @@ def pool(
     if len(levels) == 1:
         rois = torch.cat([rows[:, None], safe / strides[0]], dim=1)
         return _align(levels[0], rois, size, samples)
-    atlas = pack(levels)
     index = level_of(safe, strides)  # [B * K]
     scale = _pick([1 / stride for stride in strides], index)[:, None]
     local = safe * scale  # in cells of the box's own level
+    channels = levels[0].shape[1]
+    kernels = kernels_for(boxes)
+    if kernels is not None and channels & (channels - 1) == 0:  # vectors of a power of two
+        cells = torch.cat([level.permute(0, 2, 3, 1).flatten(0, 2) for level in levels])
+        places = _places(levels, rows, index)
+        pooled: Tensor = kernels.pooled(cells, local, places, size, samples)
+        return pooled
+    atlas = pack(levels)
     left = _pick([corner[1] for corner in atlas.corners], index)
     top = _pick([corner[0] for corner in atlas.corners], index)
     rois = torch.cat([rows[:, None], local + torch.stack([left, top, left, top], 1)], dim=1)
-    pooled = _align(atlas.image, rois, size, samples)
+    aligned = _align(atlas.image, rois, size, samples)
     columns = _pick([shape[1] for shape in atlas.shapes], index)
     lines = _pick([shape[0] for shape in atlas.shapes], index)
     inside_x = _share_inside(local[:, 0], local[:, 2], columns, size, samples)  # [B * K, size]
     inside_y = _share_inside(local[:, 1], local[:, 3], lines, size, samples)
-    return pooled * (inside_y[:, None, :, None] * inside_x[:, None, None, :]).to(pooled.dtype)
+    return aligned * (inside_y[:, None, :, None] * inside_x[:, None, None, :]).to(aligned.dtype)
+
+
+def _places(levels: Sequence[Tensor], images: Tensor, index: Tensor) -> Tensor:
+    """Where in the cells of all levels each box's map begins, its rows and its columns: [n, 3].
+
+    Takes the image [n] of each box and the position of its level [n].
+    """
+    shapes = [(level.shape[-2], level.shape[-1]) for level in levels]
+    sizes = [level.shape[0] * level.shape[-2] * level.shape[-1] for level in levels]
+    start, rows, columns = (torch.zeros_like(index) for _ in range(3))
+    for at, shape in enumerate(shapes):
+        is_here = index == at
+        start = torch.where(is_here, sum(sizes[:at]), start)
+        rows = torch.where(is_here, shape[0], rows)
+        columns = torch.where(is_here, shape[1], columns)
+    return torch.stack([start + images * rows * columns, rows, columns], dim=1).int()
 
 
 def level_of(boxes: Tensor, strides: Sequence[int]) -> Tensor:

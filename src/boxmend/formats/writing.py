@@ -152,7 +152,7 @@ def write_into(
         for document in writer.documents(part, options.segmentation):
             digest = _write_document(base, document)
             files[f"{prefix}/{document.path}".lstrip("/")] = digest
-        missing += _place_images(base, part, writer.image_places(part), options.images_as)
+        missing += place_images(base, part, writer.image_places(part), options.images_as)
     return Saved(out, name, files, ids, tuple(losses), missing)
 
 
@@ -197,7 +197,7 @@ def _write_document(base: Path, document: Document) -> str:
     return digest.hexdigest()
 
 
-def _place_images(base: Path, dataset: Dataset, places: list[str], images_as: str) -> int:
+def place_images(base: Path, dataset: Dataset, places: list[str], images_as: str) -> int:
     """Link or copy the images to their places; returns how many were not there."""
     if images_as == "none":
         return 0

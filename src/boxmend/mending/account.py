@@ -111,12 +111,13 @@ def _matched(dataset: Dataset, history: History, last: Rows) -> Floats:
 
 
 def _recent_losses(history: History, num_rows: int) -> Floats:
-    """[num_rows] The mean loss of each annotation's last judged visits, as many as settle it."""
-    judged = np.flatnonzero(history.is_judged & np.isfinite(history.losses))
+    """[num_rows] The mean loss of the visits that settled each label; NaN where none has one."""
+    judged = np.flatnonzero(history.is_judged)
     rows = history.rows[judged]
     order = np.argsort(rows, kind="stable")
     ends = np.searchsorted(rows[order], rows[order], side="right")
     chosen = judged[order[ends - np.arange(len(order)) <= num_visits(history.num_epochs)]]
+    chosen = chosen[np.isfinite(history.losses[chosen])]
     counts = np.bincount(history.rows[chosen], minlength=num_rows)
     sums = np.bincount(history.rows[chosen], history.losses[chosen], minlength=num_rows)
     means = np.full(num_rows, np.nan)

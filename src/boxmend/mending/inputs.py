@@ -136,7 +136,7 @@ def rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
     ids = table["annotation_id"].combine_chunks().dictionary_encode()
     is_texts = dataset.annotation_ids.dtype == object
     own = dataset.annotation_ids.tolist()
-    row_of = {_text(one) if is_texts else one: row for row, one in enumerate(own)}
+    row_of = {id_text(one) if is_texts else one: row for row, one in enumerate(own)}
     if len(row_of) != len(own):
         raise DataError(f"{run.path}: the dataset has annotations that share an id; see `check`")
     told = ids.dictionary.to_pylist()
@@ -150,7 +150,7 @@ def rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
     return rows
 
 
-def _text(identity: Any) -> str:
+def id_text(identity: Any) -> str:
     """An id as the ledger writes it."""
     return str(identity).encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -5,7 +5,7 @@ b*, averaged over visits; q(c) ~ p(c)^tau T[c, y] is what is trained on, T and t
 once a pass; boxes are blended with a vote by a share that follows from the estimated box noise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -85,6 +85,10 @@ class Mend:
         )
         roles = self._roles(opinion.verdict, given)
         return merged(given, judged, roles, self._soft(opinion.posteriors))
+
+    def phase(self, moment: Moment) -> Hashable:
+        """Tell warm-up from what follows."""
+        return moment.is_warm_up
 
     @torch.no_grad()
     def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:

@@ -1,7 +1,7 @@
 """What a method is to the training loop: a stage between proposals and losses."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -99,6 +99,9 @@ class Method(Protocol):
         self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
     ) -> Outcome:
         """Turn the annotations of a batch into what is trained on; nothing waits for the device."""
+
+    def phase(self, moment: Moment) -> Hashable:
+        """Tell apart moments of a pass at which `refine` does different things."""
 
     def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
         """Soft targets [B, S, 1 + C] for the sampled RoIs, or None for those of `roi`.

@@ -1,6 +1,6 @@
 """The paper's method and its ablations by name, as Algorithm 1 has them."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -103,6 +103,10 @@ class Published:
             outcome.metrics["threshold"] = refined.threshold.reshape(-1)[-1]
         return outcome
 
+    def phase(self, moment: Moment) -> Hashable:
+        """Tell warm-up, its last steps, which fill the queue, and what follows apart."""
+        return moment.is_warm_up, self._fills_queue(moment)
+
     def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
         """Leave the targets to `roi`: the published method knows hard labels only."""
         return None
@@ -149,8 +153,7 @@ class Published:
 
     def _losses_as_given(self, given: Given, scorer: BoxScorer, moment: Moment) -> Tensor | None:
         """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
-        is_last = 0 < moment.warm_up_left <= self.settings.push_in_warm_up
-        pushes = self.constants.steps.judge and is_last
+        pushes = self._fills_queue(moment)
         if not (pushes or self.settings.record_losses):
             return None
         probabilities = scorer(given.boxes).probabilities
@@ -158,6 +161,10 @@ class Published:
         if pushes:
             self._push(losses, given.is_box)
         return losses
+
+    def _fills_queue(self, moment: Moment) -> bool:
+        is_last = 0 < moment.warm_up_left <= self.settings.push_in_warm_up
+        return self.constants.steps.judge and is_last
 
     def _push(self, losses: Tensor, is_loss: Tensor) -> None:
         """Push the losses [B, A] of the whole batch; in place: a captured step has addresses."""

@@ -19,6 +19,7 @@ from boxmend.detector import save
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
+from boxmend.scores import VocScores
 from boxmend.settings import TrainSettings, resolved
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
@@ -101,6 +102,19 @@ def evaluate(
     training: Training, truth: Dataset, say: Listener, check: Callable[[], None] = lambda: None
 ) -> dict[str, float]:
     """VOC's AP50 of the weights that predict, by both rules; `check` is called as it goes on."""
+    return _means(_scored(training, truth, say, check))
+
+
+def _means(scores: VocScores) -> dict[str, float]:
+    return {
+        "voc_ap50_11point": float(scores.mean_11_points),
+        "voc_ap50_area": float(scores.mean_area),
+    }
+
+
+def _scored(
+    training: Training, truth: Dataset, say: Listener, check: Callable[[], None] = lambda: None
+) -> VocScores:
     loader = make_loader(
         training.settings, truth, training.processes, lambda text: say({"note": text})
     )
@@ -114,11 +128,7 @@ def evaluate(
         progress=lambda done, total: check(),
     )
     network.train(was_training)
-    scores = score(found, truth, training.dataset.label_names)
-    return {
-        "voc_ap50_11point": float(scores.mean_11_points),
-        "voc_ap50_area": float(scores.mean_area),
-    }
+    return score(found, truth, training.dataset.label_names)
 
 
 def _finish(
@@ -134,7 +144,9 @@ def _finish(
     else:
         save(training.teacher, run.path / MODEL_FILE, _told(training))
         if truth is not None:
-            summary["val"] = evaluate(training, truth, say)
+            scores = _scored(training, truth, say)
+            areas = zip(training.dataset.label_names, scores.ap_area.tolist(), strict=True)
+            summary |= {"val": _means(scores), "val_by_label": dict(areas)}
     noise = _noise(training)
     if noise:
         summary["noise"] = noise

@@ -107,7 +107,8 @@ def make_training(
         ledgers[0] if ledgers else None,
         run,
         processes,
-        _precision(settings.precision, device),
+        working_precision(settings.precision, device),
+        note=note,
     )
     return training, state
 
@@ -128,7 +129,8 @@ def _numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbe
     return replace(numbers, **changes)
 
 
-def _precision(wanted: str, device: torch.device) -> torch.dtype:
+def working_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """The kind of number that a setting means on a device."""
     if wanted == "auto":
         has = device.type == "cuda" and torch.cuda.is_bf16_supported()
         return torch.bfloat16 if has else torch.float32

@@ -11,7 +11,7 @@ from typing import Any
 from boxmend.dataset import Dataset
 from boxmend.detector import DETECTORS
 from boxmend.errors import DataError, UsageError
-from boxmend.formats.coco.source import CocoSource
+from boxmend.formats.coco.sizes import category_numbers
 from boxmend.settings import TrainSettings, parsed_image_size
 
 LISTS = ("label_names", "category_ids")
@@ -38,7 +38,8 @@ class Card:
 
 def card_of(settings: TrainSettings, dataset: Dataset) -> Card:
     """Describe the model of a training."""
-    return Card(settings.detector, dataset.label_names, category_ids(dataset), settings.image_size)
+    numbers = category_numbers(dataset)
+    return Card(settings.detector, dataset.label_names, numbers, settings.image_size)
 
 
 def read_card(metadata: Mapping[str, str], source: str) -> Card:
@@ -65,26 +66,6 @@ def read_card(metadata: Mapping[str, str], source: str) -> Card:
             f"{len(numbers)} category ids of a detector {metadata['detector']!r:.80})"
         )
     return Card(metadata["detector"], tuple(names), tuple(numbers), metadata["image_size"])
-
-
-def category_ids(dataset: Dataset) -> tuple[int | str, ...]:
-    """COCO's numbers of the labels: those of the sources, else label + 1.
-
-    Of several sources the first to name a label counts; a number that is taken is not used again.
-    """
-    known: dict[str, int | str] = {}
-    for source in dataset.sources:
-        if isinstance(source, CocoSource):
-            for name, number in zip(source.label_names, source.category_ids, strict=True):
-                if number not in known.values():
-                    known.setdefault(name, number)
-    if not known:
-        return tuple(range(1, len(dataset.label_names) + 1))
-    following = max((one for one in known.values() if isinstance(one, int)), default=0) + 1
-    for name in dataset.label_names:
-        if name not in known:
-            known[name], following = following, following + 1
-    return tuple(known[name] for name in dataset.label_names)
 
 
 def _is_list(values: Any, kinds: tuple[type, ...]) -> bool:

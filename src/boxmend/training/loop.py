@@ -8,8 +8,8 @@ import hashlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,10 +38,18 @@ from boxmend.training.optimisation import (
 )
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Listener, Recorder
+from boxmend.training.replay import Keys, Replay
 
 
 class Interrupted(BoxmendError):
     """The run was told to stop; it has saved its state and can be resumed."""
+
+
+class Computed(NamedTuple):
+    """What a step leaves behind besides the gradients."""
+
+    outcome: Outcome
+    figures: dict[str, Tensor]  # scalars; those up to "norm" add up over processes
 
 
 @dataclass
@@ -63,6 +71,8 @@ class Training:
     """Passes that came to their end, with the estimates and scores that belong to it."""
     best: Best | None = None
     """Scores every pass and keeps the best one, where that is wanted."""
+    note: Callable[[str], None] = lambda text: None
+    """Hears of what is worth knowing."""
 
     def __post_init__(self) -> None:
         network = self.detector.network
@@ -76,7 +86,10 @@ class Training:
         if self.settings.optimisation.average:
             self.teacher = replace_network(self.detector, average_of(network))
         self.recorder = Recorder(self.dataset, self.ledger, self.processes)
-        self.generator = torch.Generator(self.device)
+        self.keys = Keys(self.processes)
+        self.replay: Replay | None = None
+        if self.settings.graph and self.device.type == "cuda" and self.processes.is_alone:
+            self.replay = Replay(self._compute, self.keys, self.note)
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on from here; nothing may be pending in the recorder.
@@ -114,27 +127,37 @@ class Training:
         """One step: refine the annotations of a batch, and learn from them."""
         moment = self.moment()
         settings = self.settings.optimisation
-        self.generator.manual_seed((self.settings.seed << 32) + moment.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate_at(
                 moment.step, self.num_steps, self.settings.learning_rate, settings
             )
-        self.detector.network.train()
-        enabled = self.precision != torch.float32
-        with torch.autocast(self.device.type, self.precision, enabled=enabled):
-            outcome, losses = self._losses(batch, moment)
-        total = sum(losses.values(), torch.zeros((), device=self.device))
-        self.optimizer.zero_grad(set_to_none=True)
-        total.backward()  # type: ignore[no-untyped-call]
-        self.processes.add_up(one.grad for one in self.trained if one.grad is not None)
-        norm = clipped(self.trained, settings.max_norm or 0.0)
+        seed = (self.settings.seed << 32) + moment.step
+        if self.replay is None:
+            self.keys.start(seed)
+            computed = self._compute(batch)
+        else:
+            computed = self.replay(batch, (moment.epoch, self.method.phase(moment)), seed)
         self.optimizer.step()
         if self.teacher is not self.detector:
             decay = decay_at(moment.step, settings.average or 0.0)
             follow(self.teacher.network, self.detector.network, decay)
-        parts = {name: value.detach() for name, value in losses.items()}
-        self.recorder.add(batch, outcome, moment, {"loss": total.detach(), **parts}, norm)
+        self.recorder.add(batch, computed.outcome, moment, computed.figures)
         self.step += 1
+
+    def _compute(self, batch: Batch) -> Computed:
+        """Refine a batch and leave the gradients of its losses; nothing waits for the device."""
+        self.detector.network.train()
+        enabled = self.precision != torch.float32
+        with torch.autocast(self.device.type, self.precision, enabled=enabled):
+            outcome, losses = self._losses(batch, self.moment())
+        total = sum(losses.values(), torch.zeros((), device=self.device))
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        self.processes.add_up(one.grad for one in self.trained if one.grad is not None)
+        norm = clipped(self.trained, self.settings.optimisation.max_norm or 0.0)
+        parts = {name: value.detach() for name, value in losses.items()}
+        figures = {"loss": total.detach(), **parts, "norm": norm, **outcome.metrics}
+        return Computed(outcome, figures)
 
     def _losses(self, batch: Batch, moment: Moment) -> tuple[Outcome, dict[str, Tensor]]:
         detector = self.detector
@@ -148,9 +171,9 @@ class Training:
         with torch.no_grad():
             scorer = self._scorer(batch, fixed)
             outcome = self.method.refine(given, proposals, scorer, moment)
-        rpn = detector.rpn_losses(raw, outcome.rpn, self._keys(raw.objectness.shape))
+        rpn = detector.rpn_losses(raw, outcome.rpn, self.keys.draw(raw.objectness.shape))
         num_candidates = proposals.boxes.shape[1] + outcome.roi.boxes.shape[1]
-        keys = self._keys(torch.Size((len(batch.images), num_candidates)))
+        keys = self.keys.draw(torch.Size((len(batch.images), num_candidates)))
         rois = detector.sample_rois(proposals, outcome.roi, keys)
         output = detector.roi_outputs(features, rois.boxes)
         wanted = self.method.class_targets(output.logits.detach(), rois, outcome.roi)
@@ -170,11 +193,6 @@ class Training:
             features = judge.features(batch.images, batch.sizes)
         return lambda boxes: judge.score(features, boxes, batch.sizes)
 
-    def _keys(self, shape: torch.Size) -> Tensor:
-        """Random numbers [B, ...], drawn for the whole batch, of which this process has a part."""
-        whole = (shape[0] * self.processes.number, *shape[1:])
-        return self.processes.part(torch.rand(whole, generator=self.generator, device=self.device))
-
 
 def replace_network(detector: Detector, network: Any) -> Detector:
     """The same detector with other weights."""
@@ -184,7 +202,7 @@ def replace_network(detector: Detector, network: Any) -> Detector:
 def train(training: Training, log: Listener) -> None:
     """Run a training to its end, from wherever it stands."""
     clock = _Clock(time.monotonic(), training.step)
-    with _stop_requests() as stop:
+    with _stop_requests() as stop, _stream_of(training):
         log({"plan": {"first_step": training.step, "steps": training.num_steps}})
         while training.passes < training.settings.epochs:
             _finish_steps(training, log, clock, stop)
@@ -193,6 +211,15 @@ def train(training: Training, log: Listener) -> None:
             _leave_if(training.processes.any(stop.is_set()), training)
     if training.ledger is not None:
         training.ledger.flush()
+
+
+def _stream_of(training: Training) -> AbstractContextManager[Any]:
+    """A stream besides the default one, which cannot be recorded."""
+    if training.replay is None:
+        return nullcontext()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    return torch.cuda.stream(stream)
 
 
 class _Clock(NamedTuple):

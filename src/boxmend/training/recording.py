@@ -41,23 +41,25 @@ class Recorder:
     pending: list[tuple[Moment, NDArray[np.int64], Tensor, Tensor, Tensor]] = field(
         default_factory=list
     )
-    figures: list[dict[str, Tensor]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """Of the figures."""
+    figures: list[Tensor] = field(default_factory=list)
 
     def add(
-        self,
-        batch: Batch,
-        outcome: Outcome,
-        moment: Moment,
-        losses: dict[str, Tensor],
-        norm: Tensor,
+        self, batch: Batch, outcome: Outcome, moment: Moment, figures: dict[str, Tensor]
     ) -> None:
-        """Take up one step without waiting for it; losses are parts of the batch's."""
+        """Take up one step without waiting for it; everything is copied.
+
+        `figures` are scalars of this process's part of the batch; "loss" is one of them, and those
+        before "norm" add up.
+        """
         shape = batch.rows.shape
         columns = [getattr(outcome, name).float().expand(shape) for name in COLUMNS]
         boxes = [batch.frame.to_image(boxes) for boxes in (outcome.matched, outcome.boxes)]
         values = torch.cat([torch.stack(columns, -1), *boxes], dim=-1)  # [B, A, 15]
         self.pending.append((moment, batch.image_rows, batch.rows, batch.is_box, values))
-        self.figures.append({**losses, "norm": norm, **outcome.metrics})
+        self.names = list(figures)
+        self.figures.append(torch.stack([value.float() for value in figures.values()]))
 
     def flush(self) -> dict[str, float]:
         """Bring everything over: entries into the ledger, the means of the figures to the caller.
@@ -67,8 +69,8 @@ class Recorder:
         """
         if not self.pending:
             return {}
-        names = list(self.figures[0])
-        portions = self.processes.exchanged(self._brought_over(names))
+        names = self.names
+        portions = self.processes.exchanged(self._brought_over())
         values = joined_figures(portions, names.index("norm"))  # [steps, figures]
         self._ensure_finite(values[:, names.index("loss")], portions)
         if self.ledger is not None:
@@ -77,10 +79,8 @@ class Recorder:
         self.figures.clear()
         return {name: float(np.nanmean(values[:, k])) for k, name in enumerate(names)}
 
-    def _brought_over(self, names: Sequence[str]) -> Portion:
-        figures = torch.stack(
-            [torch.stack([one[name].float() for name in names]) for one in self.figures]
-        )
+    def _brought_over(self) -> Portion:
+        figures = torch.stack(self.figures)
         rows, values = [], []
         for _, _, annotation_rows, is_box, columns in self.pending:
             mask = is_box.cpu().numpy()

@@ -1,0 +1,67 @@
+"""FiftyOne's mistakenness of detections, by its formula for confidences.
+
+Facts from the documentation and source of FiftyOne Brain (`compute_mistakenness`, in
+fiftyone/brain/internal/core/mistakenness.py) and of FiftyOne's COCO evaluation, which it matches
+by; written anew here. FiftyOne itself is not needed.
+
+- Detections are matched to annotations whatever their class: the most confident first, each to
+  the free annotation that it overlaps most, with an IoU of at least 0.5.
+- With c the confidence of the matched detection, and m = -1 where its label is the annotated one
+  and 1 where it is not: mistakenness = (m c + 1) / 2.
+- With i = (1 - IoU) / (1 - 0.5): mistakenness_loc = (c (2 i - 1) + 1) / 2.
+
+FiftyOne gives an annotation without a match no mistakenness but calls it possibly spurious. To
+rank all annotations, ours gives the label of such a one 0.5, which is what a detection of no
+confidence would give it, and its box 1: no detection agrees with it.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.assessment.finders.suspicion import Floats, Rows, Suspicion, by_image
+from boxmend.comparison.annotations import overlaps
+from boxmend.dataset import Dataset
+from boxmend.scores import Detections
+
+MIN_IOU = 0.5
+NO_MATCH = -1
+
+
+def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
+    """Compute mistakenness and mistakenness_loc of every annotation; there are no default flags."""
+    matches, iou = _matched(objects, detections)
+    is_matched = matches != NO_MATCH
+    found = matches[is_matched]
+    confidence = detections.scores[found].astype(np.float64)
+    is_same = detections.labels[found] == objects.labels[is_matched]
+    badness = (1 - iou[is_matched]) / (1 - MIN_IOU)  # i
+    labels, boxes = np.full(len(objects), 0.5), np.ones(len(objects))
+    labels[is_matched] = (np.where(is_same, -confidence, confidence) + 1) / 2
+    boxes[is_matched] = (confidence * (2 * badness - 1) + 1) / 2
+    return Suspicion(labels=labels, boxes=boxes)
+
+
+def _matched(objects: Dataset, detections: Detections) -> tuple[Rows, Floats]:
+    """[n] The row of the detection that each annotation is matched to, and their IoU."""
+    matches = np.full(len(objects), NO_MATCH, np.int64)
+    iou = np.zeros(len(objects))
+    found_boxes = detections.boxes.astype(np.float64)
+    for ours, theirs in by_image(objects, detections):
+        order = theirs[np.argsort(-detections.scores[theirs], kind="stable")]
+        table = overlaps(found_boxes[order, None], objects.boxes[ours])  # [detections, annotations]
+        for place, best in _pairs(table):
+            matches[ours[best]] = order[place]
+            iou[ours[best]] = table[place, best]
+    return matches, iou
+
+
+def _pairs(table: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Match rows of a table of IoUs in turn, each to the free column where it is highest."""
+    free = table.copy()
+    pairs = []
+    for place in np.flatnonzero(table.max(axis=1, initial=0.0) >= MIN_IOU).tolist():
+        best = int(free[place].argmax())
+        if free[place, best] >= MIN_IOU:
+            pairs.append((place, best))
+            free[:, best] = -1.0
+    return pairs

@@ -1,0 +1,84 @@
+"""ObjectLab, by cleanlab: swap scores for labels, badloc scores for boxes.
+
+An optional extra. cleanlab compares every annotation with every detection of its image in Python:
+thousands of images with a hundred detections each take minutes.
+"""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.assessment.finders.suspicion import Floats, Rows, Suspicion, by_image
+from boxmend.dataset import Dataset
+from boxmend.errors import UsageError
+from boxmend.scores import Detections, TrueBoxes, average_precision
+
+IOUS = np.linspace(0.5, 0.95, 10)
+AP_SCALE = 0.25  # cleanlab's default limits on a score: a share of the class's AP
+LIMIT_FACTOR = 0.8  # and of that again, for either kind
+
+
+def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
+    """Suspect by 1 - cleanlab's scores of every box; a UsageError where it is not installed.
+
+    cleanlab itself flags images only. The flags here are its limits for single boxes, from which
+    those of images follow: a score of at most 0.8 * 0.25 * the class's mean AP.
+    """
+    rank = _cleanlab_rank()
+    pairs = list(by_image(objects, detections))
+    if not pairs:
+        return Suspicion(labels=np.zeros(0), boxes=np.zeros(0))
+    told: dict[str, Any] = {
+        "labels": [_annotations(objects, ours) for ours, _ in pairs],
+        "predictions": [_by_label(objects, detections, theirs) for _, theirs in pairs],
+    }
+    order = np.concatenate([ours for ours, _ in pairs])
+    swap, badloc = np.empty(len(objects)), np.empty(len(objects))
+    swap[order] = np.concatenate(rank.compute_swap_box_scores(**told))
+    badloc[order] = np.concatenate(rank.compute_badloc_box_scores(**told))
+    limits = _limits(objects, detections)[objects.labels]
+    return Suspicion(
+        labels=1 - swap,
+        boxes=1 - badloc,
+        is_label_flagged=swap <= limits,
+        is_box_flagged=badloc <= limits,
+    )
+
+
+def _cleanlab_rank() -> ModuleType:
+    try:
+        from cleanlab.object_detection import rank
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"comparing with ObjectLab needs {error.name}, which is not installed: "
+            "pip install 'boxmend[compare]'"
+        ) from error
+    module: ModuleType = rank
+    return module
+
+
+def _annotations(objects: Dataset, rows: Rows) -> dict[str, NDArray[Any]]:
+    return {"bboxes": objects.boxes[rows], "labels": objects.labels[rows]}
+
+
+def _by_label(objects: Dataset, detections: Detections, rows: Rows) -> list[Floats]:
+    """The detections of one image as cleanlab wants them: for each class boxes with scores."""
+    table = np.column_stack([detections.boxes[rows], detections.scores[rows]]).astype(np.float64)
+    labels = detections.labels[rows]
+    return [table[labels == label] for label in range(len(objects.label_names))]
+
+
+def _limits(objects: Dataset, detections: Detections) -> Floats:
+    """[C] The highest score of each class that is flagged; cleanlab's AP is VOC's by area."""
+    annotated = TrueBoxes(
+        objects.image_rows, objects.labels, objects.boxes, np.zeros(len(objects), np.bool_)
+    )
+    num_labels = len(objects.label_names)
+    ap = [
+        average_precision(detections, annotated, num_labels=num_labels, min_iou=float(iou)).ap_area
+        for iou in IOUS
+    ]
+    limits: Floats = np.nan_to_num(np.mean(ap, axis=0), nan=0.0) * AP_SCALE * LIMIT_FACTOR
+    return limits

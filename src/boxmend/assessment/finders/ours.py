@@ -1,0 +1,25 @@
+"""boxmend's own suspicion, from the account of a run."""
+
+import numpy as np
+
+from boxmend.assessment.changes import GOOD_IOU
+from boxmend.assessment.finders.suspicion import Rows, Suspicion
+from boxmend.mending.account import Account
+from boxmend.verdict import Verdict
+
+
+def suspicion(account: Account, rows: Rows) -> Suspicion:
+    """Suspect a label by its settled doubt, and a box by how far it moved: 1 - IoU.
+
+    Flagged are labels that were replaced or are unsure, and boxes that moved so far that their
+    IoU with the settled ones is below 0.7. A run that judged no label suspects none.
+    """
+    doubts, verdicts = account.doubts[rows], account.verdicts[rows]
+    iou = account.iou[rows]
+    has_judged = bool((verdicts != Verdict.UNJUDGED).any())
+    return Suspicion(
+        labels=np.nan_to_num(doubts, nan=0.0) if has_judged else None,
+        boxes=1 - iou if account.is_moved.any() else None,
+        is_label_flagged=np.isin(verdicts, (Verdict.RELABELLED, Verdict.DISCARDED)),
+        is_box_flagged=iou < GOOD_IOU,
+    )

@@ -1,0 +1,102 @@
+"""`boxmend report`: a finished run as one page that a person wants to open."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from boxmend.cli.options import Json
+from boxmend.cli.output import print_json, print_table, progress, say
+from boxmend.errors import ExitStatus
+from boxmend.report.making import Reported, ReportSettings, write_report
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Knowledge:
+    """What else is known."""
+
+    truth: Annotated[
+        str | None,
+        Parameter(help="The truth, if known: a truth.parquet, or the clean dataset."),
+    ] = None
+    baseline: Annotated[
+        Path | None, Parameter(help="Folder of a run to compare the detector with.")
+    ] = None
+    beside: Annotated[
+        tuple[Path, ...],
+        Parameter(help="Folders of further runs, for figures side by side.", negative=""),
+    ] = ()
+    data: Annotated[
+        tuple[str, ...],
+        Parameter(help="Where the dataset lies now, if it was moved since.", negative=""),
+    ] = ()
+    embed: Annotated[
+        bool | None,
+        Parameter(
+            help="Put the pictures into the page, or leave them in the folder beside it; by "
+            "default they are put in while they are less than 12 MB."
+        ),
+    ] = None
+
+    def settings(self) -> ReportSettings:
+        """The same for the library."""
+        return ReportSettings(
+            truth=self.truth,
+            baseline=self.baseline,
+            beside=self.beside,
+            data=self.data or None,
+            embed=self.embed,
+        )
+
+
+app = App(name="report", help_format="markdown")
+
+
+@app.default
+def report(
+    run: Annotated[Path, Parameter(help="Folder of a finished run of `boxmend train`.")],
+    /,
+    *,
+    knowledge: Knowledge | None = None,
+    out: Annotated[
+        Path | None, Parameter(help="Page to write; RUN/report.html by default.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show what a run found and changed: a summary, figures, and every changed annotation.
+
+    Writes RUN/report.html, a page that opens from disk in any browser and needs no network, and
+    beside it the figures as SVG and CSV and the pictures of the gallery. The report of before is
+    replaced; other files are not touched.
+    """
+    settings = (knowledge or Knowledge()).settings()
+    with progress("cutting pictures out of images", quiet=json) as update:
+        made = write_report(run, out, settings, progress=update)
+    if json:
+        print_json(made.to_json())
+        return ExitStatus.FINE
+    _print(made)
+    return ExitStatus.FINE
+
+
+def _print(made: Reported) -> None:
+    size = f"{made.num_bytes / 1e6:.1f} MB"
+    print_table(
+        ("what", "is"),
+        [
+            ("report", str(made.path)),
+            ("size", size),
+            ("annotations shown", made.num_shown),
+            ("figures", len(made.figures)),
+        ],
+    )
+    if made.num_without_picture == 1:
+        say("1 annotation has no picture: its image cannot be read")
+    elif made.num_without_picture:
+        number = f"{made.num_without_picture:,}"
+        say(f"{number} annotations have no picture: their images cannot be read")
+    if not made.is_embedded:
+        say(f"the pictures stay in {made.picture_folder}: move it together with the page")
+    say(f"open {made.path} in a browser")

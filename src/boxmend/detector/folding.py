@@ -1,0 +1,109 @@
+"""ResNets with a feature pyramid, their frozen normalisations folded into the convolutions.
+
+A frozen normalisation scales and shifts, y = s x + t with s = w / sqrt(v + eps) and t = b - m s,
+so that norm(conv(x, W)) = conv(x, s W) + t. torchvision's module computes it in float32 on every
+activation, whatever the working precision, which costs more than the convolutions do. Here only
+weights are scaled, and activations stay in the working precision from the image to the pyramid.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision.models.detection.backbone_utils import BackboneWithFPN
+from torchvision.models.resnet import BasicBlock, Bottleneck
+from torchvision.ops import FrozenBatchNorm2d
+
+from boxmend.detector.gpu import kernels_for
+
+STAGES = ("layer1", "layer2", "layer3", "layer4")
+
+
+def is_foldable(backbone: nn.Module) -> bool:
+    """Tell whether a backbone is a ResNet with a feature pyramid and frozen normalisations."""
+    if not isinstance(backbone, BackboneWithFPN):
+        return False
+    body: Any = backbone.body
+    if list(body.return_layers) != list(STAGES) or not isinstance(body.bn1, FrozenBatchNorm2d):
+        return False
+    blocks = [block for stage in STAGES for block in body[stage]]
+    return all(isinstance(block, BasicBlock | Bottleneck) for block in blocks)
+
+
+def folded_maps(backbone: nn.Module, images: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Compute the same maps as `backbone(images)`, in `dtype` throughout."""
+    own: Any = backbone
+    layout = torch.channels_last if images.is_cuda else torch.contiguous_format
+    with torch.autocast(images.device.type, enabled=False):
+        here = images.to(dtype, memory_format=layout)
+        here = _activated_conv(here, own.body.conv1, own.body.bn1)
+        here = own.body.maxpool(here)
+        levels = []
+        for stage in STAGES:
+            for block in own.body[stage]:
+                here = _block(here, block)
+            levels.append(here)
+        return _pyramid(own.fpn, levels, list(own.body.return_layers.values()))
+
+
+def _block(here: Tensor, block: Any) -> Tensor:
+    """One residual block: two convolutions, or three in a bottleneck, beside a short cut."""
+    shortcut = here
+    if block.downsample is not None:
+        shortcut = _normalised_conv(here, *block.downsample)
+    pairs = [(block.conv1, block.bn1), (block.conv2, block.bn2)]
+    if isinstance(block, Bottleneck):
+        pairs.append((block.conv3, block.bn3))
+    for conv, norm in pairs[:-1]:
+        here = _activated_conv(here, conv, norm)
+    return _activated_conv(here, *pairs[-1], shortcut)
+
+
+def _activated_conv(here: Tensor, conv: Any, norm: Any, shortcut: Tensor | None = None) -> Tensor:
+    """Convolve, normalise, add the short cut and cut at zero."""
+    kernels = kernels_for(here)
+    if kernels is not None:
+        weight, shift = _folded(conv, norm)
+        out: Tensor = kernels.activated(_conv(here, conv, weight, None), shift, shortcut)
+        return out
+    here = _normalised_conv(here, conv, norm)
+    return F.relu(here if shortcut is None else here.add_(shortcut), inplace=True)
+
+
+def _normalised_conv(here: Tensor, conv: Any, norm: Any) -> Tensor:
+    return _conv(here, conv, *_folded(conv, norm))
+
+
+def _folded(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
+    """Weight and shift of a convolution with its normalisation."""
+    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    return conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+
+
+def _conv(here: Tensor, conv: Any, weight: Tensor, bias: Tensor | None) -> Tensor:
+    layout = torch.channels_last if here.is_cuda else torch.contiguous_format
+    return F.conv2d(
+        here,
+        weight.to(here.dtype, memory_format=layout),
+        None if bias is None else bias.to(here.dtype),
+        conv.stride,
+        conv.padding,
+        conv.dilation,
+        conv.groups,
+    )
+
+
+def _pyramid(fpn: Any, levels: list[Tensor], names: list[str]) -> dict[str, Tensor]:
+    """The feature pyramid on levels from fine to coarse, with one more level by subsampling."""
+    above: Tensor | None = None
+    maps = []
+    for level in reversed(range(len(levels))):
+        inner, outer = fpn.inner_blocks[level][0], fpn.layer_blocks[level][0]
+        here = _conv(levels[level], inner, inner.weight, inner.bias)
+        if above is not None:
+            here = here + F.interpolate(above, size=here.shape[-2:], mode="nearest")
+        maps.append(_conv(here, outer, outer.weight, outer.bias))
+        above = here
+    maps = maps[::-1]
+    return {**dict(zip(names, maps, strict=True)), "pool": maps[-1][..., ::2, ::2].contiguous()}

@@ -1,0 +1,55 @@
+"""Which annotations people should look at: those that a run changed, or those it doubts most."""
+
+import numpy as np
+
+from boxmend.errors import DataError, UsageError
+from boxmend.mending.account import Account
+from boxmend.mending.settling import Floats, Rows
+
+
+def suspicions(account: Account) -> Floats:
+    """[n] How much speaks against an annotation, in 0..1, by its label or its box.
+
+    The larger of two: the doubt in the label, 1 - exp(-loss), and how far the box moved, 1 - IoU.
+    NaN where nothing is known: never visited, a crowd or difficult object, or neither judged nor
+    moved.
+    """
+    doubts, distances = account.doubts, 1.0 - account.iou
+    found: Floats = np.fmax(doubts, distances)  # a label that was not judged has no say
+    is_known = np.isfinite(doubts) | account.is_moved
+    found[~(is_known & account.is_visited) | account.dataset.is_ignored] = np.nan
+    return found
+
+
+def changed(account: Account) -> Rows:
+    """Rows of all annotations that are relabelled, moved or unsure, in the order of the dataset.
+
+    A DataError where there are none.
+    """
+    rows: Rows = np.flatnonzero(account.is_changed & ~account.dataset.is_ignored)
+    if not len(rows):
+        raise DataError(
+            f"{account.run.path}: the run changed no annotation, so there is nothing to hand over; "
+            "--most N gives those that it doubts most"
+        )
+    return rows
+
+
+def most_doubtful(account: Account, most: int) -> Rows:
+    """Rows of the annotations of highest suspicion, at most so many, the highest first.
+
+    Of equal ones the first in the dataset goes first. A DataError where the run has no suspicion
+    of any, as with a method that judges nothing.
+    """
+    if most < 1:
+        raise UsageError(f"--most is {most}; expected at least 1")
+    found = suspicions(account)
+    known = np.flatnonzero(~np.isnan(found))
+    if not len(known):
+        raise DataError(
+            f"{account.run.path}: the run judged no label and moved no box, so none is more "
+            "doubtful than another; train with a method that mends"
+        )
+    order = np.argsort(-found[known], kind="stable")
+    rows: Rows = known[order[:most]]
+    return rows

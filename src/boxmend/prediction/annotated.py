@@ -1,0 +1,63 @@
+"""The model of a run on the images of a dataset, just as training scores itself on them."""
+
+import os
+from pathlib import Path
+
+import torch
+
+from boxmend.dataset import Dataset
+from boxmend.errors import DataError
+from boxmend.loader import ImageSize, Loader, LoaderOptions
+from boxmend.loader.pictures import Progress
+from boxmend.prediction.model import open_model
+from boxmend.prediction.results import Predictions
+from boxmend.runs import open_run
+from boxmend.settings import parsed_image_size
+from boxmend.training.assembly import working_precision
+from boxmend.training.evaluation import detect
+
+USUAL_BATCH = 8  # images at a time, where a run does not tell its own number
+LARGEST_BATCH = 4096
+SHOWN = 5  # classes that an error lists
+
+
+def detect_in(run: Path, dataset: Dataset, progress: Progress) -> Predictions:
+    """Find objects in every image of a dataset by the model of a finished run.
+
+    Size, batches and precision are those that the run was scored with, so that its scores come
+    out the same. A DataError tells where the dataset has no image, or no class that the model
+    knows by name.
+    """
+    detector, card = open_model(run)
+    if not len(dataset.images):
+        raise DataError("the data to score on have no images")
+    if not set(dataset.label_names) & set(card.label_names):
+        asked, known = ", ".join(dataset.label_names[:SHOWN]), ", ".join(card.label_names[:SHOWN])
+        raise DataError(
+            f"the data to score on share no class with the run: {asked} against {known}; classes "
+            "are matched by name"
+        )
+    batch_size, precision = _habits(run)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    detector.network.to(device)
+    short, long = parsed_image_size(card.image_size)
+    loader = Loader(
+        dataset,
+        image_size=ImageSize(long, short),
+        batch_size=batch_size,
+        seed=0,
+        device=device,
+        options=LoaderOptions(),
+    )
+    kind = working_precision(precision, device)
+    found = detect(detector, loader, batch_size, precision=kind, progress=progress)
+    return Predictions(dataset.images, card, found, loader.skipped)
+
+
+def _habits(run: Path) -> tuple[int, str]:
+    """How many images a run takes at a time, and in which precision."""
+    told = open_run(run).settings() if os.path.isdir(run) else {}
+    size, precision = told.get("batch_size"), told.get("precision")
+    if type(size) is not int or not 0 < size <= LARGEST_BATCH:
+        size = USUAL_BATCH
+    return size, precision if precision in ("float32", "bfloat16") else "auto"

@@ -1,0 +1,443 @@
+"use strict";
+
+/* The gallery on the page: filters, cards, the large view, keys and colours. Whatever comes from
+   the dataset is put in as text, never as markup. */
+
+(() => {
+  const CHUNK = 48;  // cards added at once
+  const PATIENCE = 150;  // milliseconds
+  const SVG = "http://www.w3.org/2000/svg";
+  const LAYERS = ["annotated", "matched", "final", "true"];
+  const VERDICT_WORDS = ["label kept", "relabelled", "unsure", "not judged"];
+  const MARK_WORDS = [
+    "", "rightly relabelled", "right label harmed", "still wrong", "wrong, missed",
+    "rightly doubted", "wrongly doubted",
+  ];
+  const MARK_BADGES = ["", "✓ right", "✗ harm", "✗ still wrong", "✗ missed", "✓ was wrong", "✗ was right"];
+  const MARK_KINDS = ["", "good", "bad", "bad", "bad", "good", "bad"];
+  const THEMES = ["auto", "light", "dark"];
+
+  const $ = (id) => document.getElementById(id);
+  const data = JSON.parse($("data").textContent);
+  const layers = LAYERS.filter((name) => name in data.boxes);
+  const keys = rows.sortKeys(data);
+  let view = { ...rows.PLAIN };
+  let shown = [];  // rows in order
+  let numCards = 0;  // of them on the page
+  let waiting = 0;  // timer of what is to be written into the address
+  let place = -1;  // of the open one in `shown`
+
+  function make(tag, className, text) {
+    const element = document.createElement(tag);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  }
+
+  function isolated(text) {
+    return make("bdi", "", text);
+  }
+
+  const fixed = (value, digits) => (value === null ? "–" : value.toFixed(digits));
+  const percent = (value) => (value === null ? "–"
+    : value > 0.995 && value < 1 ? ">99\u00a0%" : `${(100 * value).toFixed(0)}\u00a0%`);
+  const label = (number) => (number < 0 ? "none" : data.labels[number]);
+  const many = (number) => number.toLocaleString("en");
+
+  /* Pictures */
+
+  function source(row) {
+    const name = data.pictures[row];
+    if (name === null) return null;
+    return data.folder === null ? `data:image/jpeg;base64,${name}` : `${data.folder}/${name}`;
+  }
+
+  function described(row) {
+    const seen = data.old[row] === data.new[row] ? label(data.old[row])
+      : `${label(data.old[row])}, now ${label(data.new[row])},`;
+    return `${seen} in ${data.files[data.file[row]]}`;
+  }
+
+  function outline(row, name, window) {
+    const sides = data.boxes[name].slice(4 * row, 4 * row + 4);
+    if (sides.includes(null)) return [];
+    return ["under", "over"].map((part) => {
+      const rect = document.createElementNS(SVG, "rect");
+      rect.setAttribute("class", `${part} ${name}`);
+      rect.setAttribute("x", sides[0] - window[0]);
+      rect.setAttribute("y", sides[1] - window[1]);
+      rect.setAttribute("width", Math.max(sides[2] - sides[0], 0));
+      rect.setAttribute("height", Math.max(sides[3] - sides[1], 0));
+      return rect;
+    });
+  }
+
+  function overlay(row, window) {
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("viewBox", `0 0 ${window[2] - window[0]} ${window[3] - window[1]}`);
+    svg.setAttribute("aria-hidden", "true");
+    for (const name of layers) svg.append(...outline(row, name, window));
+    return svg;
+  }
+
+  function fillFrame(frame, row, alt) {
+    const src = source(row);
+    if (src === null) {
+      frame.replaceChildren(make("span", "no-picture", `No picture: ${data.problems[data.problem[row]]}`));
+      return;
+    }
+    const image = make("img");
+    image.alt = alt;
+    image.decoding = "async";
+    image.src = src;
+    frame.replaceChildren(image, overlay(row, data.windows.slice(4 * row, 4 * row + 4)));
+  }
+
+  /* What is said of a row */
+
+  function labelLine(row) {
+    const line = make("span", "labels");
+    const old = isolated(label(data.old[row]));
+    if (data.old[row] === data.new[row]) {
+      line.append(old);
+    } else {
+      const arrow = make("span", "arrow", " → ");
+      arrow.setAttribute("aria-label", " now ");
+      const before = make("s");
+      before.append(old);
+      const after = make("strong");
+      after.append(isolated(label(data.new[row])));
+      line.append(before, arrow, after);
+    }
+    return line;
+  }
+
+  function badges(row) {
+    const list = make("span", "badges");
+    const verdict = rows.VERDICTS[data.verdict[row]];
+    if (verdict !== "kept") list.append(make("span", `badge ${verdict}`, VERDICT_WORDS[data.verdict[row]]), " ");
+    if (data.moved[row]) list.append(make("span", "badge moved", "moved"), " ");
+    if (data.mark && data.mark[row]) {
+      const mark = data.mark[row];
+      list.append(make("span", `badge ${MARK_KINDS[mark]}`, MARK_BADGES[mark]));
+    }
+    return list;
+  }
+
+  function lossWords(row) {
+    const loss = data.loss[row], threshold = data.threshold[row];
+    if (loss === null) return "–";
+    const short = (value) => fixed(value, value < 10 ? 2 : 1);
+    if (threshold === null) return short(loss);
+    return `${short(loss)} ${loss > threshold ? ">" : "≤"} ${short(threshold)}`;
+  }
+
+  function card(row, number) {
+    const item = make("li", "card");
+    item.setAttribute("aria-setsize", shown.length);
+    item.setAttribute("aria-posinset", number + 1);
+    const button = make("button", "open");
+    button.type = "button";
+    button.dataset.number = number;
+    const frame = make("span", "frame");
+    fillFrame(frame, row, "");
+    const name = make("span", "hidden", ` in ${data.files[data.file[row]]}, open`);
+    button.append(frame, labelLine(row), name);
+    const figures = make("p", "figures-line",
+      `loss ${lossWords(row)} · ${percent(data.confidence[row])} sure · IoU ${fixed(data.iou[row], 2)}`);
+    const file = make("p", "file");
+    file.append(isolated(data.files[data.file[row]]), " · ", isolated(data.id[row]));
+    file.title = `${data.files[data.file[row]]} · ${data.id[row]}`;
+    item.append(button, badges(row), figures, file);
+    return item;
+  }
+
+  /* The list */
+
+  const end = new IntersectionObserver((seen) => {
+    if (seen.some((one) => one.isIntersecting)) addCards();
+  }, { rootMargin: "1200px" });
+
+  function addCards(least = 0) {
+    const wanted = Math.min(Math.max(numCards + CHUNK, least), shown.length);
+    const items = [];
+    for (; numCards < wanted; numCards += 1) items.push(card(shown[numCards], numCards));
+    $("cards").append(...items);
+    $("more").hidden = numCards >= shown.length;
+    end.unobserve($("more"));
+    end.observe($("more"));  // it may still be near: then more cards follow at once
+  }
+
+  function refresh() {
+    shown = rows.chosen(data, keys, view);
+    numCards = 0;
+    $("cards").replaceChildren();
+    addCards();
+    const all = many(data.id.length);
+    $("count").textContent = shown.length === data.id.length ? `${all} annotations`
+      : shown.length === 0 ? `None of ${all} annotations; loosen a filter`
+      : `${many(shown.length)} of ${all} annotations`;
+  }
+
+  /** Write the view into the address, a moment later: browsers count such calls, and refuse. */
+  function remember() {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      try {
+        history.replaceState(null, "", `#${rows.written(view) || "gallery"}`);
+      } catch { /* the view is there all the same */ }
+    }, PATIENCE);
+  }
+
+  function setView(changes) {
+    view = { ...view, ...changes };
+    showControls();
+    refresh();
+    remember();
+  }
+
+  /* Controls */
+
+  function fillSelect(id, options) {
+    $(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));
+  }
+
+  /** Say how many rows of a column have each value. */
+  function tally(column) {
+    const numbers = new Map();
+    for (const one of column) numbers.set(one, (numbers.get(one) || 0) + 1);
+    return (value) => many(numbers.get(value) || 0);
+  }
+
+  function fillControls() {
+    const [olds, verdicts, moves] = [data.old, data.verdict, data.moved].map(tally);
+    const used = [...new Set(data.old)].sort((a, b) => (label(a) < label(b) ? -1 : 1));
+    fillSelect("from", [["", "any"], ...used.map((one) =>
+      [one, `${label(one)} (${olds(one)})`])]);
+    fillSelect("pair", [["", "any"], ...rows.pairs(data).map(([pair, number]) => {
+      const [from, to] = pair.split("-").map(Number);
+      return [pair, `${label(from)} → ${label(to)} (${many(number)})`];
+    })]);
+    fillSelect("verdict", [["", "any"], ...rows.VERDICTS
+      .map((name, code) => [name, `${VERDICT_WORDS[code]} (${verdicts(code)})`])
+      .filter(([, text]) => !text.endsWith("(0)"))]);
+    fillSelect("moved", [["", "any"], ["yes", `moved (${moves(1)})`],
+      ["no", `as annotated (${moves(0)})`]]);
+    fillSelect("sort", [["loss", "loss"], ["moved", "box movement"],
+      ["confidence", "confidence"], ["file", "file name"]]);
+    $("mark-label").hidden = !data.mark;
+    if (data.mark) {
+      const number = tally(data.mark);
+      const marks = rows.MARKS.map((name, code) => [name, `${MARK_WORDS[code]} (${number(code)})`]);
+      fillSelect("mark", [["", "any"], ...marks.slice(1).filter(([, text]) => !text.endsWith("(0)")),
+        ["closer", "box closer to the truth"], ["further", "box further from the truth"]]);
+    }
+    for (const id of ["layers", "detail-layers"]) $(id).append(...layers.map(layerButton));
+  }
+
+  function layerButton(name, number) {
+    const button = make("button", `layer ${name}`);
+    button.type = "button";
+    button.dataset.layer = number + 1;
+    button.append(make("span", "swatch"), name === "true" ? "truth" : name);
+    button.title = `Key ${number + 1}`;
+    button.addEventListener("click", () => toggleLayer(number + 1));
+    return button;
+  }
+
+  function toggleLayer(number) {
+    if (number > layers.length) return;
+    const hidden = new Set(view.hidden);
+    if (!hidden.delete(String(number))) hidden.add(String(number));
+    view.hidden = [...hidden].sort().join("");
+    showLayers();
+    remember();
+  }
+
+  function showLayers() {
+    layers.forEach((name, k) => document.body.classList.toggle(`no-${name}`, view.hidden.includes(k + 1)));
+    for (const button of document.querySelectorAll(".layer")) {
+      button.setAttribute("aria-pressed", !view.hidden.includes(button.dataset.layer));
+    }
+  }
+
+  const SELECTS = ["from", "pair", "verdict", "moved", "mark", "sort"];
+
+  function showControls() {
+    for (const id of SELECTS) $(id).value = view[id];
+    if ($("query").value !== view.query) $("query").value = view.query;
+    const isUp = view.direction === "ascending";
+    $("direction").textContent = isUp ? "↑" : "↓";
+    $("direction").setAttribute("aria-label", `${isUp ? "Ascending" : "Descending"}; turn around`);
+    $("direction").title = isUp ? "Ascending" : "Descending";
+    $("reset").hidden = rows.written({ ...view, hidden: "", open: "" }) === "";
+    showLayers();
+  }
+
+  function isAllowed(name, value) {
+    if (name === "hidden") return /^[1-4]*$/.test(value);
+    if (name === "direction") return value === "ascending" || value === "descending";
+    if (SELECTS.includes(name)) return [...$(name).options].some((option) => option.value === value);
+    return true;
+  }
+
+  /* The large view */
+
+  function fact(list, name, ...content) {
+    const value = make("dd");
+    value.append(...content);
+    list.push(make("dt", "", name), value);
+  }
+
+  function facts(row) {
+    const list = [];
+    fact(list, "Verdict", VERDICT_WORDS[data.verdict[row]]);
+    if (data.mark) {
+      fact(list, "By the truth", isolated(data.truth[row] < 0 ? "none of these labels" : label(data.truth[row])),
+        data.mark[row] ? `: ${MARK_WORDS[data.mark[row]]}` : "");
+      if (data.before[row] !== null) {
+        fact(list, "IoU with the true box", `${fixed(data.before[row], 2)} → ${fixed(data.after[row], 2)}`);
+      }
+    }
+    fact(list, "Loss and threshold", lossWords(row));
+    fact(list, "Confidence", percent(data.confidence[row]));
+    fact(list, "Box", data.moved[row] ? `moved; IoU with before ${fixed(data.iou[row], 2)}` : "as annotated");
+    const reason = data.reasons[data.reason[row]];
+    if (reason) fact(list, "Reason", isolated(reason));
+    fact(list, "File", isolated(data.files[data.file[row]]));
+    fact(list, "Annotation", isolated(data.id[row]));
+    return list;
+  }
+
+  function showDetail(number) {
+    if (number < 0 || number >= shown.length) return;
+    place = number;
+    const row = shown[place];
+    $("detail-title").replaceChildren(labelLine(row));
+    fillFrame($("detail-picture"), row, described(row));
+    $("detail-facts").replaceChildren(...facts(row));
+    $("place").textContent = `${many(place + 1)} of ${many(shown.length)}`;
+    $("previous").disabled = place === 0;
+    $("next").disabled = place === shown.length - 1;
+    if (!$("detail").open) {
+      $("detail").showModal();
+      $("detail-title").focus();
+    }
+    view.open = data.id[row];
+    remember();
+  }
+
+  function detailClosed() {
+    view.open = "";
+    remember();
+    focusCard(place);
+  }
+
+  function focusCard(number) {
+    if (number < 0 || number >= shown.length) return;
+    if (number >= numCards) addCards(number + CHUNK);
+    $("cards").children[number].firstElementChild.focus();
+  }
+
+  /* Keys */
+
+  function step(by) {
+    if ($("detail").open) {
+      showDetail(place + by);
+      return;
+    }
+    const now = document.activeElement.closest?.(".card .open");
+    focusCard(now ? Number(now.dataset.number) + by : 0);
+  }
+
+  const ACTIONS = {
+    j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1),
+    1: () => toggleLayer(1), 2: () => toggleLayer(2), 3: () => toggleLayer(3), 4: () => toggleLayer(4),
+    f: () => { if (!$("detail").open) $("query").focus(); },
+    "?": () => { if (!$("detail").open) $("keys").showModal(); },
+  };
+
+  function pressed(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey || $("keys").open) return;
+    if (event.target.closest?.("input, select, textarea")) return;
+    const isArrow = event.key.startsWith("Arrow");
+    if (isArrow && !$("detail").open && !event.target.closest?.(".card")) return;
+    if (!Object.hasOwn(ACTIONS, event.key)) return;
+    event.preventDefault();
+    ACTIONS[event.key]();
+  }
+
+  /* Colours */
+
+  function setTheme(name) {
+    if (name === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = name;
+    $("theme").textContent = `Theme: ${name}`;
+    $("theme").dataset.name = name;
+  }
+
+  function nextTheme() {
+    const name = THEMES[(THEMES.indexOf($("theme").dataset.name) + 1) % THEMES.length];
+    setTheme(name);
+    try {
+      localStorage.setItem("boxmend-theme", name);
+    } catch { /* a page from disk may not be allowed to remember */ }
+  }
+
+  function rememberedTheme() {
+    try {
+      const name = localStorage.getItem("boxmend-theme");
+      return THEMES.includes(name) ? name : "auto";
+    } catch {
+      return "auto";
+    }
+  }
+
+  /* Start */
+
+  function fromAddress() {
+    const { view: read, said } = rows.parsed(location.hash, isAllowed);
+    if (!said) return;
+    view = read;
+    showControls();
+    refresh();
+    const number = view.open ? shown.findIndex((row) => data.id[row] === view.open) : -1;
+    if (number >= 0) showDetail(number);
+    else $("gallery").scrollIntoView();
+  }
+
+  function listen() {
+    for (const id of SELECTS) $(id).addEventListener("change", () => setView({ [id]: $(id).value }));
+    $("query").addEventListener("input", () => setView({ query: $("query").value }));
+    $("filters").addEventListener("submit", (event) => event.preventDefault());
+    $("filters").addEventListener("reset", (event) => {
+      event.preventDefault();
+      setView({ ...rows.PLAIN, hidden: view.hidden });
+    });
+    $("direction").addEventListener("click", () =>
+      setView({ direction: view.direction === "ascending" ? "descending" : "ascending" }));
+    $("cards").addEventListener("click", (event) => {
+      const button = event.target.closest(".open");
+      if (button) showDetail(Number(button.dataset.number));
+    });
+    $("more").addEventListener("click", () => { const first = numCards; addCards(); focusCard(first); });
+    $("previous").addEventListener("click", () => step(-1));
+    $("next").addEventListener("click", () => step(1));
+    $("close").addEventListener("click", () => $("detail").close());
+    $("detail").addEventListener("close", detailClosed);
+    $("help").addEventListener("click", () => $("keys").showModal());
+    document.addEventListener("keydown", pressed);
+    window.addEventListener("hashchange", fromAddress);
+  }
+
+  setTheme(rememberedTheme());
+  $("theme").addEventListener("click", nextTheme);
+  if (data.id.length) {
+    fillControls();
+    listen();
+    showControls();
+    refresh();
+    $("filter-box").open = !matchMedia("(max-width: 40rem)").matches;
+    fromAddress();
+  }
+})();

@@ -1,0 +1,251 @@
+"""Small pictures of annotations, cut out of images that nobody vouches for, and kept.
+
+A picture is named by a hash of its image's path, size and time, and of what is cut out of it: what
+is there already is not made again. Pixels are taken as stored, since boxes are in them, and the
+pictures carry no EXIF by which a browser would turn them.
+"""
+
+import io
+import math
+import multiprocessing
+import os
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache, partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from boxmend.errors import BoxmendError, OutputError
+from boxmend.photos import (
+    CHUNK,
+    FEW_IMAGES,
+    FORMATS,
+    MAX_PIXELS,
+    MAX_WORKERS,
+    header_size,
+    inspect,
+    read_image,
+)
+
+CONTEXT = 1.6  # sides of what is cut out, in sides of what it has to show
+ASPECT = 4 / 3  # width to height of a picture, where the image is large enough
+LEAST_SHARE = 0.2  # of an image's long side: less around a tiny object would show nothing
+QUALITY = 75
+VERSION = b"1"  # of how pictures are made: another one makes them all anew
+NAME = re.compile(r"[0-9a-f]{32}\.jpg")  # of a picture; no other file is ever touched
+
+Box = tuple[float, float, float, float]
+Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels of an image
+Progress = Callable[[int, int], None]
+
+
+class Request(NamedTuple):
+    """An image and the boxes of which pictures are wanted."""
+
+    path: str  # empty where none is known
+    boxes: list[Box]
+
+
+class Pictures(NamedTuple):
+    """The pictures of one image, in the order of the boxes, or why there are none."""
+
+    windows: list[Window]
+    names: list[str]
+    problem: str = ""
+
+
+def make_pictures(
+    requests: Sequence[Request],
+    folder: Path,
+    *,
+    side: int,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Pictures]:
+    """Make what is not there yet in `folder`, with long sides of `side` pixels at most.
+
+    Yields in the order of the requests. Many images are decoded in worker processes, one per core
+    unless `jobs` says otherwise. An image that cannot be read is told of in its result; an
+    OutputError says that a picture could not be written.
+    """
+    make = partial(pictures_of, folder=folder, side=side)
+    workers = min(jobs or os.cpu_count() or 1, -(-len(requests) // CHUNK), MAX_WORKERS)
+    alone = workers < 2 or len(requests) < FEW_IMAGES
+    made = map(make, requests) if alone else _made_by_workers(make, requests, workers)
+    for done, one in enumerate(made, start=1):
+        yield one
+        if progress is not None:
+            progress(done, len(requests))
+
+
+def pictures_of(request: Request, folder: Path, side: int) -> Pictures:
+    """Make the pictures of one image that are not there yet; it is decoded once, if at all."""
+    if not request.path:
+        return Pictures([], [], "no folder is known that holds the image")
+    size = header_size(request.path)
+    if size is None or min(size) < 1 or size[0] * size[1] > MAX_PIXELS:
+        return Pictures([], [], _trouble(request.path))
+    windows = [window(box, size) for box in request.boxes]
+    names = _names(request.path, windows, side)
+    wanted = dict(zip(names, windows, strict=True))
+    todo = {name: one for name, one in wanted.items() if not _is_whole(folder / name)}
+    if todo:
+        try:
+            scale = max(_scale(one, side) for one in todo.values())
+            image = _decoded(request.path, size, scale)
+        except Exception as error:  # decoders raise nearly anything on bytes that lie
+            reason = getattr(error, "strerror", None) or error or type(error).__name__
+            return Pictures([], [], str(reason))
+        for name, one in todo.items():
+            _write(folder / name, _jpeg(image, one, size, side))
+    return Pictures(windows, names)
+
+
+def window(box: Box, size: tuple[int, int]) -> Window:
+    """What is cut out of an image to show a box: CONTEXT times as large, of ASPECT, inside of it.
+
+    All of the image for a box that is none.
+    """
+    width, height = size
+    if not all(map(math.isfinite, box)):
+        return 0, 0, width, height
+    least = max(size) * LEAST_SHARE
+    wide = max((box[2] - box[0]) * CONTEXT, least)
+    high = max((box[3] - box[1]) * CONTEXT, least)
+    wide, high = max(wide, high * ASPECT), max(high, wide / ASPECT)
+    x1, x2 = _span((box[0] + box[2]) / 2, wide, width)
+    y1, y2 = _span((box[1] + box[3]) / 2, high, height)
+    return x1, y1, x2, y2
+
+
+def remove_others(folder: Path, names: set[str]) -> int:
+    """Delete the pictures of former reports that are not among these; returns how many."""
+    others = [one for one in folder.iterdir() if NAME.fullmatch(one.name) and one.name not in names]
+    for path in others:
+        path.unlink(missing_ok=True)
+    return len(others)
+
+
+def _trouble(path: str) -> str:
+    """What is wrong with an image, without the paths of the machine that a page may travel from."""
+    if os.path.islink(path) and not os.path.exists(path):
+        return "a link that leads nowhere"
+    return inspect(path).detail or "cannot be read"
+
+
+def _span(center: float, length: float, limit: int) -> tuple[int, int]:
+    """Whole pixels around a place, moved inside of 0..limit."""
+    if length >= limit:
+        return 0, limit
+    low = min(max(center - length / 2, 0), limit - length)
+    return math.floor(low), min(math.ceil(low + length), limit)
+
+
+def _names(path: str, windows: Sequence[Window], side: int) -> list[str]:
+    status = os.stat(path)
+    known = (VERSION, os.path.abspath(path), status.st_size, status.st_mtime_ns, side, QUALITY)
+    return [
+        f"{blake2b(repr((known, one)).encode('utf-8', 'replace'), digest_size=16).hexdigest()}.jpg"
+        for one in windows
+    ]
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a picture is there to its last two bytes, by which every JPEG ends."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-2, os.SEEK_END)
+            return file.read() == b"\xff\xd9"
+    except OSError:
+        return False
+
+
+def _scale(one: Window, side: int) -> float:
+    """By how much a window shrinks to become a picture; pictures are never enlarged."""
+    return min(1.0, side / max(one[2] - one[0], one[3] - one[1]))
+
+
+def _decoded(path: str, size: tuple[int, int], scale: float) -> Image.Image:
+    """Decode an image, a JPEG not larger than `scale` needs it, in RGB."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, about odd but readable files
+        with Image.open(io.BytesIO(read_image(path)), formats=_known_formats()) as image:
+            if image.size != size:
+                raise OSError("it changed while it was read")
+            image.draft("RGB", (math.ceil(size[0] * scale), math.ceil(size[1] * scale)))
+            image.load()
+            return _rgb(image)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip and not scale
+        return image.point(lambda value: value / 256).convert("L").convert("RGB")
+    if image.mode in ("P", "PA"):  # their transparency survives only a detour over RGBA
+        image = image.convert("RGBA")
+    return image.convert("RGB")
+
+
+def _jpeg(image: Image.Image, one: Window, size: tuple[int, int], side: int) -> bytes:
+    """Cut a window, given in pixels of the image of `size`, out of the decoded image."""
+    scale = _scale(one, side)
+    width, height = (max(round((one[k + 2] - one[k]) * scale), 1) for k in (0, 1))
+    across, down = image.width / size[0], image.height / size[1]
+    box = (one[0] * across, one[1] * down, one[2] * across, one[3] * down)
+    if scale == 1 and image.size == size:
+        cut = image.crop(one)
+    else:
+        cut = image.resize((width, height), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
+    cut.info = {}  # nothing that the file said of itself: comments, profiles, EXIF
+    file = io.BytesIO()
+    cut.save(file, "JPEG", quality=QUALITY)
+    return file.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put a picture in its place when it is whole; after a power cut `_is_whole` finds out."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        reason = error.strerror or error
+        raise OutputError(f"{path}: could not be written ({reason})") from error
+
+
+def _made_by_workers(
+    make: Callable[[Request], Pictures], requests: Sequence[Request], workers: int
+) -> Iterator[Pictures]:
+    # Spawned, not forked: a fork copies the locks of threads (numpy's, pyarrow's) in mid-air.
+    pool = ProcessPoolExecutor(
+        workers,
+        multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),  # an interrupt is the parent's to handle
+    )
+    done = 0
+    try:
+        for one in pool.map(make, requests, chunksize=CHUNK):
+            done += 1
+            yield one
+    except BrokenProcessPool as error:
+        raise BoxmendError(
+            f"{requests[done].path}: a worker process died at this image or one soon after it "
+            "(out of memory, or a file that crashes the decoder); `boxmend check` on the dataset "
+            'tells which. A script needs `if __name__ == "__main__":` around its call.'
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@cache
+def _known_formats() -> list[str]:
+    Image.init()
+    return [name for name in FORMATS if name in Image.OPEN]

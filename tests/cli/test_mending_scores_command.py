@@ -1,0 +1,262 @@
+"""`boxmend evaluate --truth`: the mending of a run as a person and as a script sees it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_answers import answer
+from PIL import Image
+
+from boxmend import runs
+from boxmend.cli import run as boxmend
+from boxmend.fingerprint import fingerprint
+from boxmend.formats import load
+from boxmend.ledger import Entries, Ledger, Verdict
+
+NAMES = ("disc", "star")
+DISC, STAR = 0, 1
+CLEAN = [  # image, label, box as x, y, width, height
+    (1, STAR, [0, 0, 40, 40]),
+    (1, DISC, [50, 50, 20, 20]),
+    (2, DISC, [10, 10, 40, 20]),
+    (2, STAR, [60, 10, 20, 40]),
+]
+NOISY = [
+    (1, DISC, [0, 0, 40, 20]),  # wrong label; half of its box: IoU .5
+    (1, DISC, [50, 50, 20, 20]),
+    (2, STAR, [10, 10, 40, 20]),  # wrong label
+    (2, STAR, [60, 10, 20, 40]),
+]
+
+
+def coco(folder: Path, annotations: list[tuple[int, int, list[int]]]) -> Path:
+    folder.mkdir()
+    for number in (1, 2):
+        Image.new("RGB", (96, 96), (90, 120 * number, 30)).save(folder / f"{number}.png")
+    images = [{"id": k, "file_name": f"{k}.png", "width": 96, "height": 96} for k in (1, 2)]
+    document = {
+        "images": images,
+        "categories": [{"id": k + 1, "name": name} for k, name in enumerate(NAMES)],
+        "annotations": [
+            {"id": 10 + k, "image_id": image, "category_id": label + 1, "bbox": box, "iscrowd": 0}
+            for k, (image, label, box) in enumerate(annotations)
+        ],
+    }
+    (folder / "instances_train.json").write_text(json.dumps(document))
+    return folder
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    return coco(tmp_path / "clean", CLEAN)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of one epoch that mends annotation 10 in both and spoils the label of 13."""
+    noisy = coco(tmp_path / "noisy", NOISY)
+    dataset = load(str(noisy))
+    data = {"label_names": list(NAMES), "sha256": fingerprint(dataset)}
+    out = tmp_path / "run"
+    settings = {"warm_up": 0.0, "image_size": "96", "detector": "tiny"}
+    begun = runs.create(out, settings, {"data": data, "addresses": [str(noisy)]})
+    boxes = dataset.boxes.astype(np.float32)
+    final = boxes.copy()
+    final[0] = (0, 0, 40, 40)
+    new = np.array([STAR, DISC, STAR, DISC])
+    book = Ledger.create(out)
+    book.append(
+        Entries(
+            epochs=np.zeros(4, np.int64),
+            steps=np.zeros(4, np.int64),
+            annotation_ids=dataset.annotation_ids,
+            image_ids=dataset.image_ids,
+            losses=np.array([3, 0, 1, 2], np.float32),
+            thresholds=np.full(4, 1.5, np.float32),
+            verdicts=np.where(new == dataset.labels, Verdict.KEPT, Verdict.RELABELLED),
+            num_candidates=np.ones(4, np.int64),
+            old_labels=dataset.labels,
+            new_labels=new,
+            confidences=np.full(4, 0.9, np.float32),
+            noisy_boxes=boxes,
+            matched_boxes=boxes,
+            final_boxes=final,
+            is_kept=np.ones(4, np.bool_),
+        )
+    )
+    book.flush()
+    begun.finish({"steps": 1, "ledger_rows": 4})
+    return out
+
+
+@pytest.fixture
+def detections(tmp_path: Path) -> Path:
+    """One detection: of a disc where annotation 12 says star."""
+    path = tmp_path / "found.json"
+    path.write_text(
+        json.dumps([{"image_id": 2, "category_id": 1, "bbox": [10, 10, 40, 20], "score": 0.75}])
+    )
+    return path
+
+
+def test_figures_are_fractions_and_kept_in_the_run(
+    run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, told = answer(capsys, "evaluate", run, "--truth", clean)
+    assert status == 0
+    assert list(told) == ["mending"]
+    mending = told["mending"]
+    assert mending["truth"] == str(clean)
+    labels, boxes = mending["changes"]["labels"], mending["changes"]["boxes"]
+    assert (labels["relabelled"], labels["right"], labels["harm"], labels["missed"]) == (2, 1, 1, 1)
+    assert (labels["noise_before"], labels["noise_after"]) == (0.5, 0.5)
+    assert (boxes["moved"], boxes["better"], boxes["bad_after"]) == (1, 1, 0)
+    assert mending["boxes"]["noisy"] == {
+        "corloc": 0.75,
+        "mean_iou": 3.5 / 4,
+        "above_half": 0.75,
+        "above_corloc": 0.75,
+    }
+    assert mending["labels"]["judgment"]["tp"] == mending["labels"]["judgment"]["fp"] == 0.5
+    # Losses 3 and 1 of the wrong labels, 0 and 2 of the right ones: 3 of 4 pairs.
+    assert mending["labels"]["loss_auroc"] == 3 / 4
+    assert json.loads((run / "mending.json").read_bytes()) == told
+
+
+def test_tables_tell_people_what_was_right_and_what_did_harm(
+    run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert boxmend(["evaluate", str(run), "--truth", f"{clean}:train"]) == 0
+    printed = capsys.readouterr().out
+    assert "of 3 changes 2 were right, 1 did harm; of 2 wrong annotations 1 were missed" in printed
+    assert "of 2 relabelled: 1 right now, 0 wrong before and after, 1 right before: harm" in printed
+    assert "of 1 boxes moved: 1 fit better, 0 alike, 0 worse: harm" in printed
+    assert "wrong labels: 2 (50.0 %) before, 2 (50.0 %) after; 1 missed" in printed
+    assert "mean IoU 0.875 before, 1.000 after" in printed
+    lines = {line.split("  ")[0]: line.split()[-4:] for line in printed.splitlines()}
+    assert lines["as annotated"] == ["75.0", "%", "75.0", "%"]
+    assert "wrong, judged noisy (TP)                   50.0 % (1)" in printed
+    assert "annotations of nothing" not in printed
+    assert "Who finds more" not in printed
+
+
+def test_other_finders_judge_the_same_annotations_by_detections_that_are_given(
+    run: Path, clean: Path, detections: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cleanlab")
+    given = ("--truth", clean, "--compare", "--training-detections", detections)
+    status, told = answer(capsys, "evaluate", run, *given)
+    assert status == 0
+    assert list(told) == ["mending", "finders"]
+    finders = told["finders"]
+    assert (finders["annotations"], finders["wrong_labels"], finders["bad_boxes"]) == (4, 2, 1)
+    rows: dict[Any, Any] = {(one["finder"], one["kind"]): one for one in finders["scores"]}
+    theirs = rows["hotcoco label_errors", "wrong label"]
+    assert (theirs["flagged"], theirs["precision"], theirs["recall"]) == (1, 1, 0.5)
+    assert json.loads((run / "mending.json").read_bytes()) == told
+
+    assert boxmend(["evaluate", str(run), *map(str, given)]) == 0
+    printed = capsys.readouterr().out
+    assert "Who finds more, on the same 4 annotations (2 wrong labels, 1 bad boxes):" in printed
+    [row] = [line for line in printed.splitlines() if "hotcoco" in line and "wrong" in line]
+    assert row.split()[4:] == ["0.750", "0.750", "1", "100.0", "%", "50.0", "%"]
+    assert "the detections that were given" in printed
+    assert "optimistic about the annotations" not in printed
+
+
+def test_the_run_itself_makes_detections_where_none_are_given(
+    run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cleanlab")
+    from boxmend.detector import build, save
+    from boxmend.training.card import Card
+
+    card = Card("tiny", NAMES, (1, 2), "96")
+    save(build("tiny", len(NAMES)), run / "model.safetensors", card.metadata())
+    assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("FiftyOne mistakenness") == 2
+    assert "optimistic about the annotations" in printed
+
+
+def test_a_model_of_other_labels_is_refused(
+    run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from boxmend.detector import build, save
+    from boxmend.training.card import Card
+
+    card = Card("tiny", ("star", "disc"), (1, 2), "96")
+    save(build("tiny", 2), run / "model.safetensors", card.metadata())
+    assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 3
+    assert "its model knows other label names than its data" in capsys.readouterr().err
+    assert not (run / "mending.json").exists()
+
+
+def test_data_that_were_moved_are_named(
+    run: Path, clean: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "noisy").rename(tmp_path / "elsewhere")
+    assert boxmend(["evaluate", str(run), "--truth", str(clean)]) == 3
+    assert "the data of the run are gone" in capsys.readouterr().err
+    there = ("--training-data", tmp_path / "elsewhere")
+    status, told = answer(capsys, "evaluate", run, "--truth", clean, *there)
+    assert status == 0
+    assert told["mending"]["changes"]["changes"] == 3
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["--compare"], "give --truth"),
+        (["--training-data", "somewhere"], "give --truth"),
+        (["--truth", "{clean}", "--training-detections", "x.json"], "give --compare"),
+        (["--truth", "nowhere"], "no such file or folder"),
+        (["--truth", "{clean}", "--compare", "--training-detections", "x.json"], "x.json"),
+    ],
+)
+def test_choices_that_mean_nothing_are_wrong_use(
+    run: Path,
+    clean: Path,
+    tokens: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = [token.format(clean=clean) for token in tokens]
+    assert boxmend(["evaluate", str(run), *told]) == 2
+    assert words in capsys.readouterr().err
+    assert not (run / "mending.json").exists()
+
+
+def test_without_cleanlab_the_comparison_says_how_to_get_it(
+    run: Path,
+    clean: Path,
+    detections: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "cleanlab.object_detection", None)
+    given = ["--compare", "--training-detections", str(detections)]
+    assert boxmend(["evaluate", str(run), "--truth", str(clean), *given]) == 2
+    assert "pip install 'boxmend[compare]'" in capsys.readouterr().err
+
+
+def test_where_the_run_cannot_be_written_the_figures_are_printed_all_the_same(
+    run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "mending.json").mkdir()
+    assert boxmend(["evaluate", str(run), "--truth", str(clean)]) == 0
+    printed = capsys.readouterr()
+    assert "of 3 changes 2 were right" in printed.out
+    assert "mending.json: could not be written" in printed.err
+
+
+def test_a_second_time_replaces_the_first(
+    run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "mending.json").write_text("old")
+    status, told = answer(capsys, "evaluate", run, "--truth", clean)
+    assert status == 0
+    assert json.loads((run / "mending.json").read_bytes()) == told

@@ -1,0 +1,155 @@
+"""`boxmend report`, as it is called."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_answers import answer
+from PIL import Image
+
+from boxmend import runs
+from boxmend.cli import run
+from boxmend.fingerprint import fingerprint
+from boxmend.formats import load
+from boxmend.ledger import Entries, Ledger, Verdict
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """A finished run on two cats in one image, of which one would rather be a dog."""
+    data = tmp_path / "data"
+    data.mkdir()
+    Image.new("RGB", (60, 40), (80, 120, 160)).save(data / "a.jpg")
+    (data / "instances_train.json").write_text(
+        '{"images": [{"id": 1, "file_name": "a.jpg", "width": 60, "height": 40}], "annotations": ['
+        '{"id": 7, "image_id": 1, "category_id": 1, "bbox": [5, 5, 20, 20]},'
+        '{"id": 8, "image_id": 1, "category_id": 1, "bbox": [30, 5, 20, 20]}],'
+        ' "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]}'
+    )
+    dataset = load(data)
+    facts = {"images": 1, "annotations": 2, "sha256": fingerprint(dataset)}
+    made = runs.create(tmp_path / "run", {"warm_up": 0}, {"data": facts, "addresses": [str(data)]})
+    book = Ledger.create(made.path)
+    box, number = dataset.boxes.astype(np.float32), np.zeros(2, np.int64)
+    book.append(
+        Entries(
+            epochs=number,
+            steps=number,
+            annotation_ids=dataset.annotation_ids,
+            image_ids=dataset.image_ids,
+            losses=np.array([2, 0.5], np.float32),
+            thresholds=np.ones(2, np.float32),
+            verdicts=np.array([Verdict.RELABELLED, Verdict.KEPT], np.int8),
+            num_candidates=number,
+            old_labels=number,
+            new_labels=np.array([1, 0]),
+            confidences=np.full(2, 0.75, np.float32),
+            noisy_boxes=box,
+            matched_boxes=box,
+            final_boxes=box,
+            is_kept=np.array([True, True]),
+        )
+    )
+    book.flush()
+    made.finish({"steps": 1, "ledger_rows": 2})
+    return made.path
+
+
+def test_what_was_written_is_printed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(trained)]) == 0
+    printed = capsys.readouterr()
+    lines = [line.split() for line in printed.out.splitlines()]
+    assert ["report", str(trained / "report.html")] in lines
+    assert ["annotations", "shown", "1"] in lines
+    assert printed.err.splitlines()[-1] == f"open {trained / 'report.html'} in a browser"
+    assert (trained / "figures" / "losses.svg").is_file()
+    assert (trained / "figures" / "losses.csv").is_file()
+
+
+def test_it_answers_in_json(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, told = answer(capsys, "report", trained)
+    assert status == 0
+    page = trained / "report.html"
+    assert told.pop("figures")
+    assert told == {
+        "out": str(page),
+        "annotations_shown": 1,
+        "bytes": page.stat().st_size,
+        "figure_folder": str(trained / "figures"),
+        "picture_folder": str(trained / "report-images"),
+        "pictures_embedded": True,
+        "without_picture": 0,
+    }
+
+
+def test_pictures_that_stay_outside_are_told_of(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "own.html"
+    assert run(["report", str(trained), "--out", str(out), "--no-embed"]) == 0
+    assert f"the pictures stay in {tmp_path / 'own-images'}" in capsys.readouterr().err
+    assert out.is_file()
+    (tmp_path / "data" / "a.jpg").unlink()
+    assert run(["report", str(trained), "--out", str(out)]) == 0
+    assert "1 annotation has no picture: its image cannot be read" in capsys.readouterr().err
+
+
+def test_truth_and_other_runs_reach_the_page(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "other")
+    (tmp_path / "other" / "evaluation.json").write_text('{"voc_ap50_area": 0.5, "by_label": {}}')
+    (trained / "evaluation.json").write_text('{"voc_ap50_area": 0.625, "by_label": {}}')
+    others = ["--baseline", str(tmp_path / "other"), "--beside", str(tmp_path / "other")]
+    data = str(tmp_path / "data")
+    assert run(["report", str(trained), "--truth", data, "--data", data, *others]) == 0
+    page = (trained / "report.html").read_text()
+    assert "62.5" in page
+    assert "+12.5 points" in page
+    assert "Against the truth" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--out", "page.pdf"], 2, "name it like report.html"),
+        (["--truth", "nowhere"], 2, "nowhere"),
+        (["--baseline", "nowhere"], 2, "nowhere: no such folder"),
+        (["--beside", "nowhere"], 2, "nowhere: no such folder"),
+        (["--data", "nowhere"], 2, "nowhere: no such file"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_written(
+    trained: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    status: int,
+    words: str,
+) -> None:
+    assert run(["report", str(trained), *options]) == status
+    printed = capsys.readouterr()
+    assert words in printed.out + printed.err
+    assert not (trained / "report.html").exists()
+    assert not (trained / "figures").exists()
+
+
+def test_no_run_and_an_unfinished_one_are_refused(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(tmp_path / "nowhere")]) == 2
+    assert run(["report", str(tmp_path / "data")]) == 3
+    (trained / "finished").unlink()
+    assert run(["report", str(trained)]) == 3
+    assert "the run is unfinished" in capsys.readouterr().err
+
+
+def test_it_needs_no_torch(trained: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from boxmend.cli import run;"
+        "sys.exit(run(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "report", str(trained)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

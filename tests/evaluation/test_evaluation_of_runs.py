@@ -1,0 +1,174 @@
+"""The scores of a run, which are those it gave itself."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scored_files import KEYS, two_images
+
+import boxmend
+from boxmend import runs
+from boxmend.dataset import Dataset
+from boxmend.detector import build, save
+from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.evaluation import detections_of_run, evaluate
+from boxmend.fingerprint import fingerprint
+from boxmend.runs import Run
+from boxmend.settings import Optimisation, TrainSettings
+from boxmend.training.card import Card
+
+QUICK = TrainSettings(
+    method="baseline",
+    detector="tiny",
+    image_size="96",
+    epochs=3,
+    batch_size=4,
+    optimisation=Optimisation(optimizer="adamw", lr=2e-3, warm_up_steps=5, schedule="cosine"),
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Drawn data, and a run that was scored on its part `val` while it was trained."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # quicker for so small a model, the more so beside other tests
+    folder = tmp_path_factory.mktemp("scored")
+    boxmend.synthesize(folder / "toys", images=20)
+    toys = str(folder / "toys")
+    boxmend.train([f"{toys}:train"], folder / "run", QUICK, val=[f"{toys}:val"])
+    yield folder
+    torch.set_num_threads(threads)
+
+
+def relabelled(place: Path, **names: str) -> Dataset:
+    """The part `val` with some classes called otherwise."""
+    dataset = boxmend.load(f"{place / 'toys'}:val")
+    dataset.label_names = tuple(names.get(name, name) for name in dataset.label_names)
+    return dataset
+
+
+def test_a_run_scores_as_it_did_while_training(place: Path) -> None:
+    address = f"{place / 'toys'}:val"
+    told = evaluate(place / "run", data=[address])
+    summary = Run(place / "run").summary()
+    assert summary["val"]["voc_ap50_area"] > 0.1
+    for key in ("voc_ap50_11point", "voc_ap50_area"):
+        assert told.figures[key] == summary["val"][key]
+    areas = {name: one["voc_ap50_area"] for name, one in told.by_label.items()}
+    assert areas == summary["val_by_label"]
+    assert told.notes == []
+    assert told.saved == place / "run" / "evaluation.json"
+    assert told.num_images == 4
+    written = json.loads((place / "run" / "evaluation.json").read_bytes())
+    more = {key: written.pop(key) for key in ("notes", "addresses", "sha256")}
+    assert written == told.to_json()
+    dataset = boxmend.load(address)
+    expected = {"notes": [], "addresses": [address], "sha256": fingerprint(dataset)}
+    assert more == expected
+
+
+def test_its_detections_are_written_as_results_that_score_alike(
+    place: Path, tmp_path: Path
+) -> None:
+    out, data = tmp_path / "found.json", f"{place / 'toys'}:val"
+    told = evaluate(place / "run", data=data, detections_out=out)
+    results = json.loads(out.read_bytes())
+    assert len(results) == told.num_detections > 20
+    again = evaluate(predictions=out, data=data)
+    assert again.num_detections == told.num_detections
+    assert {key: again.figures[key] for key in KEYS} == pytest.approx(told.figures, abs=0.01)
+    with pytest.raises(OutputError, match="is there already"):
+        evaluate(place / "run", data=data, detections_out=out)
+    assert json.loads(out.read_bytes()) == results
+
+
+def test_the_scores_are_replaced_each_time(place: Path) -> None:
+    for split in ("train", "val"):
+        evaluate(place / "run", data=f"{place / 'toys'}:{split}")
+        written = json.loads((place / "run" / "evaluation.json").read_bytes())
+        assert written["addresses"] == [f"{place / 'toys'}:{split}"]
+
+
+def test_classes_are_matched_by_name_and_unknown_ones_said(place: Path) -> None:
+    plain = evaluate(place / "run", data=f"{place / 'toys'}:val")
+    told = evaluate(place / "run", data=relabelled(place, star="comet", ring="halo"))
+    assert told.by_label["gear"] == plain.by_label["gear"]
+    assert told.by_label["comet"]["AP"] is None
+    assert told.by_label["comet"]["annotations"] == plain.by_label["star"]["annotations"]
+    assert told.by_label["comet"]["detections"] == 0
+    assert told.notes[0] == "the run does not know halo, comet: left out of all figures"
+    lost = sum(plain.by_label[name]["detections"] or 0 for name in ("star", "ring"))
+    assert any(note.startswith(f"{lost:,} detections of what") for note in told.notes)
+    known = [plain.by_label[name]["AP"] or 0 for name in ("arrow", "gear", "moon", "plus")]
+    assert told.figures["AP"] == pytest.approx(np.mean(known))
+
+
+def test_images_that_cannot_be_read_are_said_and_find_nothing(place: Path) -> None:
+    dataset = relabelled(place)
+    dataset.images.paths[2] = str(place / "gone.png")
+    told = evaluate(place / "run", data=dataset)
+    assert len(told.notes) == 1
+    assert told.notes[0].startswith("in 1 images nothing could be found, as they cannot be read")
+    assert "gone.png" in told.notes[0]
+    found = detections_of_run(place / "run", dataset).found
+    assert 2 not in found.image_rows
+    assert set(found.image_rows.tolist()) <= {0, 1, 3}
+
+
+def test_a_model_file_alone_is_scored_and_nothing_written(place: Path) -> None:
+    before = {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()}
+    told = evaluate(place / "run" / "model.safetensors", data=f"{place / 'toys'}:val")
+    assert (told.figures["AP"] or 0) > 0
+    assert told.saved is None
+    assert {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()} == before
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": "many"}, {"batch_size": 0}, {"precision": 7}])
+def test_settings_that_a_run_does_not_tell_are_replaced(
+    tmp_path: Path, place: Path, wrong: dict[str, Any]
+) -> None:
+    folder = tmp_path / "run"
+    run = runs.create(folder, wrong, {})
+    card = Card("tiny", ("arrow", "gear"), (1, 2), "96")
+    save(build("tiny", 2), folder / "model.safetensors", card.metadata())
+    run.finish()
+    told = evaluate(folder, data=f"{place / 'toys'}:val")
+    assert told.figures["AP"] is not None
+
+
+def test_data_that_cannot_be_scored_are_refused_and_nothing_written(
+    place: Path, tmp_path: Path
+) -> None:
+    before = {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()}
+    with pytest.raises(DataError, match="share no class with the run: cat, dog against"):
+        evaluate(place / "run", data=two_images(tmp_path))
+    with pytest.raises(DataError, match="have no images"):
+        evaluate(place / "run", data=two_images(tmp_path, images=[], annotations=[]))
+    with pytest.raises(UsageError, match="no such run"):
+        evaluate(place / "nowhere", data=f"{place / 'toys'}:val")
+    assert {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()} == before
+
+
+def test_figures_that_cannot_be_saved_are_given_all_the_same(place: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(place / "run", tmp_path / "run"))
+    (run / "evaluation.json").unlink(missing_ok=True)
+    (run / "evaluation.json").mkdir()  # something is in its place
+    told = evaluate(run, data=f"{place / 'toys'}:val")
+    assert told.figures["AP"] is not None
+    assert told.saved is None
+    assert "evaluation.json: could not be written" in told.notes[0]
+    assert "given here alone" in told.notes[0]
+    assert sorted(one.name for one in run.iterdir()) == sorted(
+        {*(one.name for one in (place / "run").iterdir()), "evaluation.json"}
+    )
+
+
+def test_hostile_class_names_survive_in_the_file(place: Path) -> None:
+    told = evaluate(place / "run", data=relabelled(place, star='<b>"=1+1"\ud800'))
+    written = json.loads((place / "run" / "evaluation.json").read_bytes())
+    assert list(written["by_label"]) == list(told.by_label)

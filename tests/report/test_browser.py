@@ -1,0 +1,386 @@
+"""The page in a real browser: what a person does with it, and that nothing leaves it."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from drawn_records import DISCARDED, KEPT, RELABELLED, Box, Seen
+from drawn_runs import drawn_run
+
+from boxmend.report.gathering import ReportSettings
+from boxmend.report.making import write_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+else:
+    pytest.importorskip("playwright", reason="playwright is not installed: no browser to drive")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to open pages")
+
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+    *("--disable-component-update", "--no-first-run", "--disable-sync"),
+]
+NAMES = ("van", "</script><img src=x onerror=alert(1)>", "bus")
+HOSTILE = NAMES[1]
+NUM_ROWS = 120  # more than one helping of cards
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    """One browser for all tests."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+def visits() -> list[Seen]:
+    """Rows in turn: a van that is a bus; a hostile one, moved; a bus that is unsure; a moved van.
+
+    The loss of a row is its number in hundredths, the confidence falls with it.
+    """
+    seen = []
+    for row in range(NUM_ROWS):
+        verdict = (RELABELLED, KEPT, DISCARDED, KEPT)[row % 4]
+        final = (10.0, 10.0, 30.0 + row / 10, 50.0) if row % 4 in (1, 3) else None
+        seen.append(
+            Seen(
+                *(0, row, verdict, (row + 2) % 3 if verdict == RELABELLED else None),
+                *(row / 100, 0.5, 1 - row / 200),
+                final=final,
+            )
+        )
+    return seen
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with 120 annotations on 60 images."""
+    boxes: list[Box] = [(10, 10, 30, 50)] * NUM_ROWS
+    files = [f"{number}.png" if number != 7 else "Lake.png" for number in range(NUM_ROWS // 2)]
+    folder = tmp_path_factory.mktemp("browsed")
+    return drawn_run(folder, visits(), boxes=boxes, names=NAMES, files=files)
+
+
+@pytest.fixture(scope="module")
+def page_path(run: Path) -> Path:
+    """The report with its pictures in it, and the truth: the data themselves."""
+    truth = str(run.parent / "data")
+    return write_report(run, settings=ReportSettings(truth=truth, embed=True)).path
+
+
+class Visit:
+    """A page that is open, and all that it complained of or asked for."""
+
+    def __init__(self, page: "Page", path: Path, fragment: str = "") -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        page.on(
+            "requestfailed",
+            lambda request: self.complaints.append(f"{request.url} failed: {request.failure}"),
+        )
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.set_default_timeout(5000)
+        page.goto(path.as_uri() + fragment)
+
+    def texts(self, selector: str) -> list[str]:
+        """What elements say."""
+        return [text.strip() for text in self.page.locator(selector).all_text_contents()]
+
+    def files(self) -> list[str]:
+        """The file and id of each card."""
+        return self.texts(".card .file")
+
+    def count(self) -> str:
+        """What is said of how many are shown."""
+        return self.texts("#count")[0]
+
+    def address(self) -> str:
+        """The fragment of the page's address, once it is written."""
+        self.page.wait_for_timeout(300)
+        return str(self.do("location.hash"))
+
+    def do(self, script: str) -> Any:
+        """Run a script on the page, as a test may and the page's policy forbids others."""
+        return self.page.evaluate(script)
+
+
+@pytest.fixture
+def visit(browser: "Browser", page_path: Path) -> Iterator[Visit]:
+    """The page, wide and light; when all is done nothing may have gone wrong."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    made = Visit(context.new_page(), page_path)
+    yield made
+    assert made.complaints == []
+    asked = [url for url in made.requests if not url.startswith("data:image/jpeg;base64,")]
+    assert asked == [page_path.as_uri()]
+    context.close()
+
+
+def test_the_gallery_shows_all_most_doubtful_first(visit: Visit) -> None:
+    assert visit.count() == "120 annotations"
+    assert visit.files()[:2] == ["59.png · 129", "59.png · 128"]  # losses 1.19 and 1.18
+    assert "1.19 > 0.50" in visit.texts(".card .figures-line")[0]
+    image = visit.page.locator(".card img").first
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 20
+
+
+def test_filters_sorting_and_search_choose_cards(visit: Visit) -> None:
+    page = visit.page
+    page.select_option("#verdict", "discarded")
+    assert visit.count() == "30 of 120 annotations"
+    assert {"unsure"} == set(visit.texts(".card .badge.discarded"))
+    page.select_option("#verdict", "")
+    page.select_option("#moved", "yes")
+    # Rows 1 and 3 of four, but for those whose box has not got wider: none.
+    assert visit.count() == "60 of 120 annotations"
+    page.select_option("#sort", "moved")
+    assert visit.files()[0] == "59.png · 129"
+    page.click("#direction")
+    assert visit.files()[0] == "0.png · 11"
+    page.click("#reset")
+    assert visit.count() == "120 annotations"
+    page.select_option("#pair", "0-2")
+    # Rows 0, 12, 24 ..: relabelled (every fourth) and a van (every third).
+    assert visit.count() == "10 of 120 annotations"
+    assert visit.texts(".card .labels")[0] == "van → bus"
+    page.click("#reset")
+    page.select_option("#from", "2")
+    assert visit.count() == "40 of 120 annotations"
+    page.fill("#query", "5.PNG")
+    # Buses are the rows 2, 5, 8 ..; of the images 5, 15 .. 55 every one has row 2k or 2k + 1.
+    assert {name.split(" · ")[0] for name in visit.files()} == {
+        "5.png",
+        "25.png",
+        "35.png",
+        "55.png",
+    }
+    page.fill("#query", "lAKE")
+    assert {name.split(" · ")[0] for name in visit.files()} == {"Lake.png"}
+    page.fill("#query", "nowhere")
+    assert visit.count() == "None of 120 annotations; loosen a filter"
+    assert visit.files() == []
+    page.click("#reset")
+    page.select_option("#sort", "confidence")
+    assert visit.files()[0] == "0.png · 10"
+    page.select_option("#sort", "file")
+    assert visit.files()[0].startswith("Lake.png")
+
+
+def test_the_truth_can_be_asked_for(visit: Visit) -> None:
+    # The data themselves were given for the truth: every new label did harm.
+    visit.page.select_option("#mark", "harmed")
+    assert visit.count() == "30 of 120 annotations"
+    assert set(visit.texts(".card .badge.bad")) == {"✗ harm"}
+
+
+def test_cards_come_as_one_scrolls_and_by_the_button(visit: Visit) -> None:
+    assert visit.page.locator(".card").count() == 48
+    for number in (2 * 48, NUM_ROWS):
+        visit.do("window.scrollTo(0, document.body.scrollHeight)")
+        visit.page.locator(".card").nth(number - 1).wait_for(state="attached")
+    assert not visit.page.locator("#more").is_visible()
+    assert visit.page.locator(".card").last.get_attribute("aria-posinset") == "120"
+
+
+def test_an_annotation_is_stepped_through_by_keys(visit: Visit) -> None:
+    page = visit.page
+    page.locator(".card .open").first.focus()
+    page.keyboard.press("j")
+    assert visit.do("document.activeElement.dataset.number") == "1"
+    page.keyboard.press("ArrowLeft")
+    assert visit.do("document.activeElement.dataset.number") == "0"
+    page.keyboard.press("Enter")
+    assert page.locator("#detail").is_visible()
+    assert visit.texts("#place") == ["1 of 120"]
+    assert page.locator("#previous").is_disabled()
+    for key, place in (("j", "2"), ("ArrowRight", "3"), ("k", "2"), ("j", "3")):
+        page.keyboard.press(key)
+        assert visit.texts("#place") == [f"{place} of 120"]
+    facts = dict(zip(visit.texts("#detail-facts dt"), visit.texts("#detail-facts dd"), strict=True))
+    assert facts["File"] == "58.png"
+    assert facts["Annotation"] == "127"
+    assert facts["Loss and threshold"] == "1.17 > 0.50"
+    assert facts["Reason"] == "box: mean of 1 visit"
+    assert page.locator("#detail img").get_attribute("alt") == f"{NAMES[0]} in 58.png"
+    assert visit.address() == "#open=127"
+    page.keyboard.press("Escape")
+    assert visit.address() == "#gallery"
+    assert not page.locator("#detail").is_visible()
+    assert visit.do("document.activeElement.dataset.number") == "2"  # back where one was
+
+
+def test_the_focus_stays_in_the_open_view(visit: Visit) -> None:
+    visit.page.locator(".card .open").first.click()
+    for _ in range(12):
+        visit.page.keyboard.press("Tab")
+        inside = "!document.activeElement || document.activeElement === document.body"
+        assert visit.do(
+            f"{inside} || document.getElementById('detail').contains(document.activeElement)"
+        )
+
+
+def test_boxes_are_switched_by_keys_and_buttons(visit: Visit) -> None:
+    page = visit.page
+    drawn = page.locator(".card").nth(0).locator("rect.over.annotated")
+    assert drawn.is_visible()
+    page.keyboard.press("1")
+    assert not drawn.is_visible()
+    assert page.locator("#layers .annotated").get_attribute("aria-pressed") == "false"
+    assert visit.address() == "#hidden=1"
+    page.click("#layers .annotated")
+    assert drawn.is_visible()
+    page.click("#layers .final")
+    assert not page.locator(".card rect.over.final").first.is_visible()
+    page.keyboard.press("f")
+    page.keyboard.type("1?")  # text, where text is typed
+    assert page.input_value("#query") == "1?"
+    assert drawn.count() == 0
+
+
+def test_keys_are_listed_on_demand(visit: Visit) -> None:
+    visit.page.keyboard.press("?")
+    assert visit.page.locator("#keys").is_visible()
+    visit.page.keyboard.press("Escape")
+    assert not visit.page.locator("#keys").is_visible()
+
+
+def test_a_view_is_in_the_address_and_comes_back(browser: "Browser", page_path: Path) -> None:
+    fragment = "#verdict=relabelled&query=5&sort=file&direction=ascending&hidden=2&open=122"
+    page = browser.new_page()
+    made = Visit(page, page_path, fragment)
+    assert page.input_value("#verdict") == "relabelled"
+    assert page.input_value("#query") == "5"
+    assert made.texts("#detail-facts dd")[-1] == "122"
+    assert made.do("document.body.className") == "no-matched"
+    page.keyboard.press("Escape")
+    assert made.address() == fragment.replace("&open=122", "")
+    hostile = "#verdict=<img src=x onerror=alert(1)>&sort=__proto__&toString=1&hidden=9&pair=9-9"
+    made = Visit(browser.new_page(), page_path, f"{hostile}&open=nobody")
+    assert made.count() == "120 annotations"
+    assert made.complaints == []
+    made.page.close()
+    page.close()
+
+
+def test_a_pattern_of_the_summary_leads_to_its_annotations(visit: Visit) -> None:
+    visit.page.locator(".patterns a", has_text="bus").first.click()
+    visit.page.locator("#reset").wait_for()
+    assert visit.page.input_value("#pair") == "0-2"
+    assert visit.count() == "10 of 120 annotations"
+
+
+def test_the_theme_follows_the_system_and_the_button(visit: Visit) -> None:
+    page = visit.page
+    color = "getComputedStyle(document.body).backgroundColor"
+    light = visit.do(color)
+    page.emulate_media(color_scheme="dark")
+    dark = visit.do(color)
+    assert light != dark
+    page.click("#theme")
+    assert visit.texts("#theme") == ["Theme: light"]
+    assert visit.do(color) == light
+    page.emulate_media(color_scheme="light")
+    page.click("#theme")
+    assert visit.texts("#theme") == ["Theme: dark"]
+    assert visit.do(color) == dark
+    page.click("#theme")
+    assert visit.do(color) == light
+
+
+def test_hostile_names_stay_text(visit: Visit) -> None:
+    assert HOSTILE in visit.page.locator("#from").inner_text()
+    visit.page.select_option("#from", "1")
+    assert visit.texts(".card .labels bdi")[0] == HOSTILE
+    assert visit.do("document.querySelectorAll('img:not([src^=\"data:\"])').length") == 0
+
+
+def test_what_the_policy_forbids_does_not_happen(browser: "Browser", page_path: Path) -> None:
+    page = browser.new_page()
+    made = Visit(page, page_path)
+    assert made.complaints == []
+    made.do(
+        """() => {
+            const script = document.createElement('script');
+            script.textContent = 'window.broken = 1';
+            document.body.append(script);
+            const place = document.createElement('div');
+            place.innerHTML = '<img src="data:," onerror="window.broken = 2"><p style="color:red">';
+            document.body.append(place);
+            const image = new Image();
+            image.src = 'https://example.invalid/seen.png';
+            document.body.append(image);
+        }"""
+    )
+    page.wait_for_timeout(200)
+    assert made.do("window.broken") is None
+    refused = [text for text in made.complaints if "Content Security Policy" in text]
+    assert len(refused) >= 4
+    assert "https://example.invalid/seen.png failed: csp" in made.complaints
+    page.close()
+
+
+@pytest.mark.parametrize("width", [360, 768, 1920])
+def test_no_width_scrolls_sideways(browser: "Browser", page_path: Path, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 740})
+    made = Visit(page, page_path)
+    assert made.do("document.documentElement.scrollWidth") == width
+    assert page.locator("#filter-box").get_attribute("open") == (None if width == 360 else "")
+    page.locator(".card .open").first.click()
+    assert made.do("document.getElementById('detail').scrollWidth") <= width
+    page.close()
+
+
+def test_pictures_in_a_folder_are_shown_from_disk(
+    browser: "Browser", run: Path, tmp_path: Path
+) -> None:
+    made = write_report(run, tmp_path / "beside.html", ReportSettings(embed=False))
+    visit = Visit(browser.new_page(), made.path)
+    image = visit.page.locator(".card img").first
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 20
+    assert str(image.get_attribute("src")).startswith("beside-images/")
+    assert visit.complaints == []
+    assert {url.rpartition("/")[0] for url in visit.requests} == {
+        tmp_path.as_uri(),
+        (tmp_path / "beside-images").as_uri(),
+    }
+    visit.page.close()
+
+
+def test_a_page_without_changes_has_no_gallery_and_no_error(
+    browser: "Browser", tmp_path: Path
+) -> None:
+    made = write_report(drawn_run(tmp_path, [Seen(0, 0)]))
+    visit = Visit(browser.new_page(), made.path)
+    visit.page.click("#theme")
+    visit.page.keyboard.press("j")
+    assert visit.complaints == []
+    assert visit.page.locator(".card").count() == 0
+    visit.page.close()
+
+
+def test_everything_has_a_name_for_those_who_listen(visit: Visit) -> None:
+    nameless = visit.do(
+        """() => [...document.querySelectorAll('button, a, select, input, img, svg')]
+            .filter((one) => !one.closest('[aria-hidden="true"]') && one.checkVisibility())
+            .filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length
+                || one.hasAttribute('alt') || one.getAttribute('role') === 'img'))
+            .map((one) => one.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []
+    assert json.loads(visit.do("JSON.stringify([...document.querySelectorAll('h1')].length)")) == 1
+    landmarks = visit.do(
+        "['header', 'nav', 'main', 'footer'].filter((one) => document.querySelector(one))"
+    )
+    assert landmarks == ["header", "nav", "main", "footer"]

@@ -1,0 +1,385 @@
+"""The page as a file: its policy, what is escaped, and what is never overwritten."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from drawn_records import (
+    BOXES,
+    DISCARDED,
+    NAMES,
+    RELABELLED,
+    Box,
+    Seen,
+    made_dataset,
+    made_record,
+    telling_visits,
+)
+from drawn_runs import drawn_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+import boxmend
+from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.noise.truth import Truth, write_truth
+from boxmend.report import making
+from boxmend.report.figures import FIGURES
+from boxmend.report.gathering import ReportSettings, gathered, scores_of
+from boxmend.report.making import write_report
+from boxmend.report.summary import Pattern, patterns_of, short_address
+from boxmend.report.texts import LONGEST, script_json, shown
+from boxmend.runs import open_run
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "\"'`&amp;{{ 7 * 7 }}",
+)
+NOISE = {"label_noise": 0.25, "label_noise_low": 0.125, "label_noise_high": 0.5, "box_noise": 0.4}
+
+
+class Parts(HTMLParser):
+    """What a page holds, as a browser's parser sees it."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open = tag
+        if tag in ("script", "style"):
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open in ("script", "style"):
+            self.texts[self._open][-1] += data
+        else:
+            self.texts.setdefault("", []).append(data)
+
+    @property
+    def policy(self) -> dict[str, list[str]]:
+        """The directives of the content security policy."""
+        told = next(a["content"] for t, a in self.tags if t == "meta" and "http-equiv" in a)
+        assert told is not None
+        words = [part.split() for part in told.split(";")]
+        return {one[0]: one[1:] for one in words}
+
+    @property
+    def data(self) -> Any:
+        """The columns of the gallery."""
+        return json.loads(self.texts["script"][0])
+
+
+def parts_of(path: Path) -> Parts:
+    return Parts(path.read_text(encoding="utf-8"))
+
+
+def digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return drawn_run(tmp_path, telling_visits(), summary={"noise": NOISE})
+
+
+def test_the_policy_names_the_hashes_of_the_very_texts_on_the_page(run: Path) -> None:
+    parts = parts_of(write_report(run).path)
+    data, *scripts = parts.texts["script"]
+    assert json.loads(data)["labels"] == ["van", "truck", "bus"]
+    assert len(scripts) == 2
+    assert parts.policy == {
+        "default-src": ["'none'"],
+        "script-src": [digest(one) for one in scripts],
+        "style-src": [digest(one) for one in parts.texts["style"]],
+        "img-src": ["data:"],
+        "base-uri": ["'none'"],
+        "form-action": ["'none'"],
+    }
+
+
+def test_nothing_on_the_page_needs_what_the_policy_forbids(run: Path) -> None:
+    parts = parts_of(write_report(run).path)
+    for tag, attributes in parts.tags:
+        assert "style" not in attributes, tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+        for name in ("src", "href", "action", "data"):
+            address = attributes.get(name) or ""
+            assert re.match(r"[a-z]+:", address) is None or address.startswith("data:image/"), tag
+    assert "innerHTML" not in "".join(parts.texts["script"])
+
+
+def test_the_policy_admits_neighbours_only_where_pictures_lie_beside(run: Path) -> None:
+    made = write_report(run, settings=ReportSettings(embed=False))
+    parts = parts_of(made.path)
+    assert parts.policy["img-src"] == ["data:", "'self'", "file:"]
+    assert parts.data["folder"] == "report-images"
+    assert not made.is_embedded
+    names = parts.data["pictures"]
+    assert len(names) == 3
+    assert all((run / "report-images" / name).is_file() for name in names)
+
+
+def test_pictures_are_in_the_page_while_they_are_few(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = write_report(run)
+    parts = parts_of(made.path)
+    assert made.is_embedded
+    assert parts.data["folder"] is None
+    files = sorted(one.read_bytes() for one in (run / "report-images").glob("*.jpg"))
+    assert sorted(base64.b64decode(one) for one in parts.data["pictures"]) == files
+    size = sum(map(len, files))
+    monkeypatch.setattr(making, "MOST_EMBEDDED", size * 4 // 3)
+    assert write_report(run).is_embedded
+    monkeypatch.setattr(making, "MOST_EMBEDDED", size * 4 // 3 - 1)
+    assert not write_report(run).is_embedded
+    assert write_report(run, settings=ReportSettings(embed=True)).is_embedded
+
+
+def test_the_summary_says_what_was_found_and_done(run: Path) -> None:
+    text = " ".join(" ".join(parts_of(write_report(run).path).texts[""]).split())
+    assert "trained on 2 images with 4 annotations" in text
+    assert "It estimates that 25 % of the labels are wrong, likely between 12 % and" in text
+    assert "changed 1 label, moved 2 boxes, and was unsure of 1 annotation" in text
+    assert "40.0 % " in text  # box noise
+    assert "torch 9.9" in text
+    assert "AP50" not in text
+    assert "truth" not in text.split("Gallery")[0]
+
+
+def test_scores_and_truth_are_said_where_they_are_known(run: Path, tmp_path: Path) -> None:
+    (run / "finished").write_text(
+        json.dumps(
+            open_run(run).summary()
+            | {"val": {"voc_ap50_area": 0.75}, "val_by_label": {"van": 0.5, "bus": None}}
+        )
+    )
+    other = tmp_path / "other"
+    baseline = drawn_run(other, telling_visits(), summary={"val": {"voc_ap50_area": 0.5}})
+    settings = ReportSettings(truth=str(tmp_path / "data"), baseline=baseline)
+    text = " ".join(" ".join(parts_of(write_report(run, settings=settings).path).texts[""]).split())
+    assert "The detector reaches an AP50 of 75.0, the baseline 50.0." in text
+    assert "+25.0 points by this run" in text
+    # The data are given for the truth: no label was wrong, and 1 of 4 is wrong now.
+    assert "wrong labels went from 0.0 % to 25.0 %" in text
+    assert "0 of 1; 1 did harm" in text
+
+
+def test_an_evaluation_goes_before_the_validation_of_the_training(run: Path) -> None:
+    told = open_run(run).summary() | {"val": {"voc_ap50_area": 0.5}, "val_by_label": {"van": 0.5}}
+    (run / "finished").write_text(json.dumps(told))
+    assert scores_of(open_run(run)).ap50 == 0.5
+    assert scores_of(open_run(run)).by_label == {"van": 0.5}
+    by_label = {"van": {"AP50": 0.1, "voc_ap50_area": 0.75}, "bus": {"voc_ap50_area": None}}
+    (run / "evaluation.json").write_text(json.dumps({"voc_ap50_area": 0.7, "by_label": by_label}))
+    assert scores_of(open_run(run)).ap50 == 0.7
+    assert scores_of(open_run(run)).by_label == {"van": 0.75}
+    for hostile in ('{"voc_ap50_area": "<b>", "by_label": [1]}', '{"voc_ap50_area": 1e999}', "[]"):
+        (run / "evaluation.json").write_text(hostile)
+        assert scores_of(open_run(run)).by_label in ({}, {"van": 0.5})
+        assert scores_of(open_run(run)).ap50 in (None, 0.5)
+    (run / "evaluation.json").write_text("{")
+    with pytest.raises(DataError, match=r"evaluation\.json: cannot be read"):
+        scores_of(open_run(run))
+
+
+def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:
+    files = ["<b>.png", "a\u202egnp.png"]
+    run = drawn_run(tmp_path, telling_visits(), names=HOSTILE, files=files)
+    page = write_report(run).path.read_text(encoding="utf-8")
+    parts = Parts(page)
+    assert "alert(1)>" not in page.replace("&gt;", "")  # only ever escaped
+    assert [tag for tag, _ in parts.tags].count("script") == 3
+    assert "img" not in {tag for tag, _ in parts.tags}
+    assert parts.data["labels"] == list(HOSTILE)
+    assert parts.data["files"] == ["<b>.png", "a\ufffdgnp.png"]
+    assert any(HOSTILE[1] in text for text in parts.texts[""])  # in the table of changes
+
+
+def test_names_beyond_all_measure_become_a_page_all_the_same(tmp_path: Path) -> None:
+    names = ("x" * 10_000, "nul\x00\u202e", "tab\t")
+    run = drawn_run(tmp_path, telling_visits(), names=names, summary={"noise": NOISE})
+    made = write_report(run)
+    parts = parts_of(made.path)
+    assert parts.data["labels"] == ["x" * 199 + "\u2026", "nul\ufffd\ufffd", "tab\ufffd"]
+    assert made.num_bytes < 300_000
+    assert "\x00" not in made.path.read_text(encoding="utf-8")
+
+
+def test_names_that_no_document_may_hold_are_made_fit() -> None:
+    assert shown("a\x00b\ud800c\u2028d\u202ee\nf") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf"
+    assert shown("x" * 10_000) == "x" * (LONGEST - 1) + "\u2026"
+    assert shown("x" * LONGEST) == "x" * LONGEST
+    assert shown("\u05d0\u0627 \u6c49 \U0001f600") == "\u05d0\u0627 \u6c49 \U0001f600"
+
+
+@given(st.text(alphabet=st.characters(), max_size=30))
+def test_json_in_a_script_comes_back_and_breaks_out_of_nothing(text: str) -> None:
+    written = script_json({"name": text, "</script>": [text]})
+    assert not set("<>&\u2028\u2029") & set(written)
+    assert json.loads(written) == {"name": text, "</script>": [text]}
+    shown(text).encode("utf-8")
+
+
+def test_json_holds_no_number_that_is_none() -> None:
+    with pytest.raises(ValueError, match="Out of range float"):
+        script_json([float("nan")])
+
+
+def test_a_report_is_made_anew_and_its_pictures_are_not(run: Path) -> None:
+    write_report(run)
+    before = {one: one.stat().st_mtime_ns for one in (run / "report-images").iterdir()}
+    first = (run / "report.html").read_bytes()
+    write_report(run)
+    assert (run / "report.html").read_bytes() == first
+    assert {one: one.stat().st_mtime_ns for one in (run / "report-images").iterdir()} == before
+
+
+def test_a_page_that_no_report_made_is_protected(run: Path) -> None:
+    (run / "report.html").write_text("<html>my own notes</html>")
+    with pytest.raises(OutputError, match="was not made by `boxmend report`"):
+        write_report(run)
+    assert (run / "report.html").read_text() == "<html>my own notes</html>"
+    assert not (run / "figures").exists()
+
+
+@pytest.mark.parametrize("name", ["figures", "report-images"])
+def test_a_folder_that_no_report_made_is_protected(run: Path, name: str) -> None:
+    (run / name).mkdir()
+    (run / name / "losses.svg").write_text("mine")
+    with pytest.raises(OutputError, match=f"{name}: holds 'losses.svg'"):
+        write_report(run)
+    assert (run / name / "losses.svg").read_text() == "mine"
+    assert not (run / "report.html").exists()
+
+
+def test_a_report_elsewhere_has_folders_of_its_own_name(run: Path, tmp_path: Path) -> None:
+    made = write_report(run, tmp_path / "new" / "autumn.html", ReportSettings(embed=False))
+    assert sorted(one.name for one in (tmp_path / "new").iterdir()) == [
+        "autumn-figures",
+        "autumn-images",
+        "autumn.html",
+    ]
+    assert parts_of(made.path).data["folder"] == "autumn-images"
+    hrefs = [a.get("href") or "" for tag, a in parts_of(made.path).tags if tag == "a"]
+    files = [one for one in hrefs if one.endswith(".csv")]
+    assert files
+    assert all((tmp_path / "new" / one).is_file() for one in files)
+    assert not (run / "report.html").exists()
+
+
+def test_figures_that_do_not_apply_any_more_are_removed(run: Path) -> None:
+    write_report(run)
+    names = {one.name for one in (run / "figures").iterdir()}
+    stale = {"ap.svg", "ap.csv"} | {f"{name}.svg" for name in FIGURES} - names
+    (run / "figures" / "mine.svg").write_text("kept")
+    for name in stale:
+        (run / "figures" / name).write_text("stale")
+    write_report(run)
+    after = {one.name for one in (run / "figures").iterdir()}
+    assert after - {"ap.svg", "ap.csv"} == names | {"mine.svg"}
+
+
+def test_a_report_is_a_page(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"name it like report\.html"):
+        write_report(run, tmp_path / "report.pdf")
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(OutputError, match="cannot be read"):
+        write_report(run, tmp_path / "folder.html")
+
+
+def test_nothing_changed_is_said(tmp_path: Path) -> None:
+    run = drawn_run(tmp_path, [Seen(0, 0, confidence=0.9)])
+    made = write_report(run)
+    text = " ".join(parts_of(made.path).texts[""])
+    assert made.num_shown == 0
+    assert "It changed nothing." in text
+    assert "there is nothing to show" in text
+
+
+def test_images_that_are_gone_leave_a_page_without_their_pictures(tmp_path: Path) -> None:
+    run = drawn_run(tmp_path, [Seen(0, 1, RELABELLED, 2), Seen(0, 3, DISCARDED)])
+    for path in (tmp_path / "data").rglob("0.png"):
+        path.unlink()
+    made = write_report(run)
+    assert (made.num_shown, made.num_without_picture) == (2, 1)
+    data = parts_of(made.path).data
+    assert data["pictures"][0] is None
+    assert data["problems"][data["problem"][0]] == "no such file"
+
+
+def test_no_folder_of_the_machine_is_on_the_page(run: Path, tmp_path: Path) -> None:
+    page = write_report(run, settings=ReportSettings(embed=False)).path.read_text()
+    assert str(tmp_path) not in page
+    assert str(tmp_path.parent) not in page
+    assert f"{tmp_path.name}/data" in page
+    assert short_address("/home/me/work/voc:train") == "work/voc:train"
+    assert short_address("voc") == "voc"
+    assert short_address("/voc") == "voc"
+
+
+def test_further_runs_on_the_same_data_share_them_and_their_truth(
+    run: Path, tmp_path: Path
+) -> None:
+    other = drawn_run(tmp_path / "other", telling_visits(4))
+    shutil.rmtree(tmp_path / "other" / "data")  # alike, by their fingerprint: not needed
+    settings = ReportSettings(truth=str(tmp_path / "data"), beside=[other, run])
+    record = gathered(run, settings)
+    assert [one.account.history.num_epochs for one in record.beside] == [4, 3]
+    assert all(one.truth is not None for one in record.beside)
+    assert gathered(run, ReportSettings(beside=[other])).beside[0].truth is None
+
+
+def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
+    run: Path, tmp_path: Path
+) -> None:
+    moved: list[Box] = [(x1 + 1, y1, x2, y2) for x1, y1, x2, y2 in BOXES]
+    other = drawn_run(tmp_path / "other", telling_visits(), boxes=moved)
+    settings = ReportSettings(truth=str(tmp_path / "data"), beside=[other])
+    assert gathered(run, settings).beside[0].truth is None
+    told = Truth(
+        label_names=NAMES,
+        annotation_ids=np.arange(10, 14),
+        source_ids=np.arange(10, 14),
+        labels=np.array([0, 1, 2, 1]),
+        boxes=np.array(BOXES, np.float64),
+        label_changed=np.array([False, False, False, True]),
+        box_changed=np.ones(4, np.bool_),
+        origins=np.zeros(4, np.int8),
+    )
+    write_truth(told, tmp_path / "other" / "data" / "truth.parquet")
+    truth = gathered(run, settings).beside[0].truth
+    assert truth is not None
+    assert truth.labels.tolist() == [0, 1, 2, 1]
+    assert gathered(run, ReportSettings(beside=[other])).beside[0].truth is None
+
+
+def test_patterns_are_counted_among_the_annotations_that_were_judged() -> None:
+    # All are vans: of five one is never visited, two become buses and one a truck.
+    dataset = made_dataset([BOXES[0]] * 5, [0] * 5)
+    visits = [Seen(0, 0, RELABELLED, 1), Seen(0, 1, RELABELLED, 2), Seen(0, 2, RELABELLED, 2)]
+    record = made_record([*visits, Seen(0, 3)], dataset=dataset)
+    assert patterns_of(record) == [
+        Pattern("van", "bus", 2, 0.5, "0-2"),
+        Pattern("van", "truck", 1, 0.25, "0-1"),
+    ]
+
+
+def test_the_library_offers_it(run: Path) -> None:
+    assert boxmend.write_report is write_report
+    assert boxmend.ReportSettings is ReportSettings
