@@ -25,6 +25,7 @@ from boxmend.formats.writing import WriteOptions
 from boxmend.mending import apply
 from boxmend.noise import NoiseSettings, disturb, write_noisy
 from boxmend.pictures import GREEN, RED, WHITE, Outline, Panel, sheet
+from boxmend.report.making import ReportSettings, write_report
 from boxmend.synth import synthesize
 
 Progress = Callable[[int, int], None]
@@ -106,6 +107,14 @@ def train_all(out: Path, *, steps: int, seed: int, progress: Progress) -> dict[s
 def mend(out: Path) -> None:
     """Write the annotations of the run `mend`, mended, into OUT/mended."""
     apply(out / "runs" / "mend", out / "mended")
+
+
+def report(out: Path, progress: Progress) -> Path:
+    """Write OUT/runs/mend/report.html, which compares with the run `noisy` and with the truth."""
+    settings = ReportSettings(
+        truth=str(out / "noisy" / "truth.parquet"), baseline=out / "runs" / "noisy"
+    )
+    return write_report(out / "runs" / "mend", settings=settings, progress=progress).path
 
 
 def measured(out: Path, name: str) -> Measured:

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -278,11 +279,41 @@ def test_a_finder_that_flags_nothing_has_no_precision() -> None:
 
 def test_crowds_and_unknown_labels_are_kept_from_the_finders() -> None:
     pytest.importorskip("cleanlab")
-    dataset = annotated([BOX, BOX, FAR], [VAN, UNKNOWN, VAN])
-    dataset.is_crowd[2] = True
-    truth = truth_of(dataset, [VAN, VAN, VAN], [BOX, BOX, FAR])
-    result = compare(account(dataset, [Seen(0)]), truth, detected((0, VAN, 0.9, BOX)))
-    assert result.annotations == 1
+    # The detection of a bus lies on a crowd, too, which must not take it from the annotation.
+    dataset = annotated([BOX, BOX, FAR, FAR], [VAN, VAN, VAN, UNKNOWN], images=[0, 0, 1, 1])
+    dataset.is_crowd[0] = True
+    truth = truth_of(dataset, [VAN, BUS, VAN, VAN], [BOX, BOX, FAR, FAR])
+    found = detected((0, BUS, 0.9, BOX))
+    result = compare(account(dataset, [Seen(1), Seen(2, loss=1)]), truth, found)
+    assert (result.annotations, result.wrong_labels) == (2, 1)
+    theirs = {one.finder: one.auroc for one in result.scores if one.kind == "wrong label"}
+    assert theirs["FiftyOne mistakenness"] == theirs["hotcoco label_errors"] == 1
+
+
+@pytest.mark.parametrize("finder", OTHERS)
+def test_the_order_of_annotations_and_detections_does_not_matter(finder: str) -> None:
+    pytest.importorskip("cleanlab")
+    rng = np.random.default_rng(5)
+    dataset, found = crowded(rng)
+    found = replace(  # some sure of another label, so that labels are suspected, too
+        found,
+        labels=np.where(np.arange(40) % 3 == 0, (found.labels + 1) % 3, found.labels),
+        scores=np.where(np.arange(40) % 3 == 0, 0.96 + found.scores / 50, found.scores),
+    )
+    before = OTHERS[finder](dataset, found)
+    rows, columns = rng.permutation(len(dataset)), rng.permutation(40)
+    shuffled = Detections(
+        found.image_rows[columns],
+        found.labels[columns],
+        found.scores[columns],
+        found.boxes[columns],
+    )
+    after = OTHERS[finder](dataset.take(rows), shuffled)
+    assert known(after.labels).tolist() == known(before.labels)[rows].tolist()
+    assert known(before.labels).std() > 0
+    if before.boxes is not None:
+        assert known(after.boxes).tolist() == before.boxes[rows].tolist()
+        assert before.boxes.std() > 0
 
 
 def test_nothing_to_judge_is_no_trouble() -> None:

@@ -29,9 +29,9 @@ def demo(
 
     40 % of the labels become wrong and every box moves by up to 40 % of its sides. The tiny
     detector is trained on clean annotations, on noisy ones, and on noisy ones with `mend`, which
-    is told nothing. Leaves DIR/clean, DIR/noisy, DIR/runs, DIR/mended, DIR/summary.json and
-    DIR/demo.png: white is the true box, green a box with the right label, red one with a wrong
-    label; above before, below after.
+    is told nothing. Leaves DIR/clean, DIR/noisy, DIR/runs, DIR/mended, DIR/summary.json, the report
+    DIR/runs/mend/report.html, and DIR/demo.png: white is the true box, green a box with the right
+    label, red one with a wrong label; above before, below after.
     """
     demonstration.ensure_trainable()
     ensure_vacant(out)
@@ -41,6 +41,8 @@ def demo(
     with progress("training three detectors, steps", quiet=json) as update:
         scores = demonstration.train_all(out, steps=steps, seed=seed, progress=update)
     demonstration.mend(out)
+    with progress("making the report, images", quiet=json) as update:
+        page = demonstration.report(out, update)
     before, after = (demonstration.measured(out, name) for name in ("noisy", "mended"))
     summary = {
         **{name: round(value, 2) for name, value in scores.items()},
@@ -57,9 +59,8 @@ def demo(
         print_json(summary)
         return ExitStatus.FINE
     _print(summary)
-    say(
-        f"look at {path}; {out / 'mended'} is the mended dataset, its changes.csv says what and why"
-    )
+    say(f"open {page} in a browser: every change, with its picture; {path} has some of them")
+    say(f"{out / 'mended'} is the mended dataset; its changes.csv says what was changed and why")
     return ExitStatus.FINE
 
 
