@@ -324,3 +324,14 @@ def test_a_dataset_in_memory_is_mended_by_giving_it_again(tmp_path: Path) -> Non
     boxmend.apply(run.path, tmp_path / "out", data=dataset)
     assert boxmend.load(tmp_path / "out").labels.tolist() == [0, 1, 2, 1]
     assert entries(tmp_path / "out/instances_train.json")[11]["boxmend"] == {"said": "before"}
+
+
+@pytest.mark.parametrize(("relabelled", "doubtful"), [(2, False), (3, True)])
+def test_more_changed_labels_than_kept_ones_are_doubtful(
+    relabelled: int, doubtful: bool, tmp_path: Path
+) -> None:
+    address = drawn(tmp_path / "data", "coco")  # four annotations with the labels 0, 1, 2, 0
+    visits = [Visit(0, row, RELABELLED, (row + 1) % 3) for row in range(relabelled)]
+    visits += [Visit(0, row) for row in range(relabelled, 4)]
+    run = finished_run(tmp_path / "run", address, visits)
+    assert boxmend.apply(run, tmp_path / "out").is_doubtful is doubtful

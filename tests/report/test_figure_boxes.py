@@ -97,7 +97,7 @@ def test_the_image_is_embedded_and_shows_what_surrounds_the_boxes(tmp_path: Path
         assert is_blue(center_x, y + high + by) is expected
 
 
-def test_relabelled_and_sure_ones_come_first_each_image_once_and_pairs_by_turns() -> None:
+def test_relabelled_and_sure_ones_come_first_each_image_once_and_new_labels_by_turns() -> None:
     dataset = made_dataset([BOXES[0]] * 10, [0] * 10)  # two annotations an image
     visits = [
         Seen(0, 0, RELABELLED, 1, confidence=0.6),
@@ -109,8 +109,8 @@ def test_relabelled_and_sure_ones_come_first_each_image_once_and_pairs_by_turns(
         Seen(0, 9, KEPT, confidence=0.99, final=(10, 10, 30, 48)),  # hardly moved
     ]
     # A score is the confidence, times 1 for a label or 0.5 for a box of half the overlap, times
-    # 20 / 32 for the narrow side: rows 2, 4, 0, 1, 6. Rows 0 and 1 repeat pairs and wait; then
-    # row 0 is taken, and row 1 is on its image.
+    # 20 / 32 for the narrow side: rows 2, 4, 0, 1, 6. Rows 0 and 1 repeat a new label and
+    # wait; then row 0 is taken, and row 1 is on its image.
     assert list(examples(made_account(dataset, visits))) == [2, 4, 6, 0]
 
 

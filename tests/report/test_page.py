@@ -312,6 +312,15 @@ def test_nothing_changed_is_said(tmp_path: Path) -> None:
     assert "there is nothing to show" in text
 
 
+def test_more_changed_labels_than_kept_ones_are_pointed_out(tmp_path: Path) -> None:
+    for name, number in (("half", 1), ("most", 2)):
+        visits = [Seen(0, row, RELABELLED, (row + 1) % 3) for row in range(number)]
+        visits += [Seen(0, row) for row in range(number, 2)]
+        run = drawn_run(tmp_path / name, visits)
+        text = " ".join(parts_of(write_report(run).path).texts[""])
+        assert ("more than half of the labels" in text) is (name == "most")
+
+
 def test_images_that_are_gone_leave_a_page_without_their_pictures(tmp_path: Path) -> None:
     run = drawn_run(tmp_path, [Seen(0, 1, RELABELLED, 2), Seen(0, 3, DISCARDED)])
     for path in (tmp_path / "data").rglob("0.png"):

@@ -96,4 +96,9 @@ def _print(applied: Applied) -> None:
         say(f"lost: {loss}")
     if saved.images_missing:
         say(f"{saved.images_missing:,} images were not found and are not in {saved.out}")
+    if applied.is_doubtful:
+        say(
+            "more than half of the labels changed: either most were wrong, or the detector learnt "
+            "too little (few images, few epochs). Look at `boxmend report` before you use this"
+        )
     say(f"wrote {saved.out}, with {CHANGES_FILE}; `boxmend revert {saved.out}` takes it back")

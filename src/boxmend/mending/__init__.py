@@ -41,6 +41,12 @@ class Applied:
     num_annotations: int
     num_unsure: int  # discarded, whatever was done with them
     discarded: str  # what was done with them
+    num_judged: int  # annotations whose label was judged
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether more than half of the labels changed: a detector that learnt little does that."""
+        return 2 * int(self.changes.is_relabelled.sum()) > self.num_judged
 
     def to_json(self) -> dict[str, Any]:
         """Give counts and mean confidences, as plain data; None where there is no mean."""
@@ -91,7 +97,12 @@ def apply(
             with (folder / file).open("xb") as stream:
                 stream.write(content)
     return Applied(
-        saved, changes, len(dataset), int(settlement.is_unsure.sum()), settings.discarded
+        saved,
+        changes,
+        len(dataset),
+        int(settlement.is_unsure.sum()),
+        settings.discarded,
+        int((settlement.num_judged > 0).sum()),
     )
 
 

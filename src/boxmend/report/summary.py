@@ -123,6 +123,11 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
         f"was unsure of {_many(numbers[2], 'annotation')}: each is in the gallery below, with the "
         "reason."
     )
+    if 2 * numbers[0] > int((account.settlement.num_judged > 0).sum()):
+        yield (
+            "That is more than half of the labels: either most were wrong, or the detector learnt "
+            "too little. Look at the gallery before the changes are used."
+        )
 
 
 def _result_sentences(record: RunRecord, scores: Scores, baseline: Scores) -> Iterator[str]:

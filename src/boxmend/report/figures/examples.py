@@ -19,25 +19,24 @@ def examples(account: Account) -> Iterator[int]:
     """Rows of telling changes, the best first: a good choice are the first few that can be shown.
 
     Those that were relabelled or moved far count, the more so the surer the run was; truth has no
-    say. Each image is there once, and a pair of old and new label comes again only when there is
-    no other.
+    say. Each image is there once, and a new label comes again only when there is no other.
     """
     scores = _scores(account)
     best = np.argsort(-scores, kind="stable")[: NUM_TRIED * 20]
     best = best[scores[best] > 0]
     settled, dataset = account.settlement.labels, account.dataset
     images: set[int] = set()
-    pairs: set[tuple[int, int]] = set()
+    labels: set[int] = set()
     later: list[int] = []
     for row in best.tolist():
-        image, pair = int(dataset.image_rows[row]), (int(dataset.labels[row]), int(settled[row]))
+        image, label = int(dataset.image_rows[row]), int(settled[row])
         if image in images:
             continue
-        if pair in pairs:
+        if label in labels:
             later.append(row)
             continue
         images.add(image)
-        pairs.add(pair)
+        labels.add(label)
         yield row
     for row in later:
         image = int(dataset.image_rows[row])
