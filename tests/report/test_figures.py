@@ -105,7 +105,7 @@ def test_a_drawing_asks_nothing_of_the_page_but_its_stylesheet(name: str, tmp_pa
             elif "url(" in value:
                 assert value.startswith("url(#chart-")
         classes = element.get("class", "chart").split()
-        assert set(classes) <= {"chart", *LIGHT}
+        assert set(classes) <= {"chart", "wide", *LIGHT}
 
 
 def test_ids_are_unique_over_all_figures_of_a_page(tmp_path: Path) -> None:

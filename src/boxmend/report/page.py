@@ -16,7 +16,7 @@ from boxmend.report.summary import Summary
 from boxmend.report.texts import script_json, shown
 
 GENERATOR = '<meta name="generator" content="boxmend report'  # by which a page is known as ours
-SCRIPTS = ("rows.js", "page.js")
+SCRIPTS = ("rows.js", "pictures.js", "page.js")
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
             f"{labels.right:,} of {labels.relabelled:,}; {labels.harm:,} did harm",
         )
     missed = f"of {labels.wrong_before:,}; {labels.missed_but_unsure:,} of them listed as unsure"
-    yield Tile(f"{labels.missed:,}", "wrong labels missed", missed)
+    yield Tile(f"{labels.missed:,}", "wrong labels not changed", missed)
     if labels.noise_before is not None and labels.noise_after is not None:
         numbers = _arrow(f"{100 * labels.noise_before:.1f}", percent(labels.noise_after))
         yield Tile(numbers, "wrong labels", "before and after")

@@ -16,8 +16,9 @@ def drawing(name: str, title: str, message: str, size: tuple[float, float], cont
     `name` has letters and hyphens only. Title and message may hold users' words, cleaned.
     """
     identity = f"chart-{name}"
+    css = "chart wide" if size[0] > WIDTH else "chart"  # the page lets wide ones scroll
     return (
-        f'<svg xmlns="{_NAMESPACE}" class="chart" viewBox="0 0 {size[0]:g} {size[1]:g}" '
+        f'<svg xmlns="{_NAMESPACE}" class="{css}" viewBox="0 0 {size[0]:g} {size[1]:g}" '
         f'role="img" aria-labelledby="{identity}-title" aria-describedby="{identity}-desc">'
         f'<title id="{identity}-title">{prose(title)}</title>'
         f'<desc id="{identity}-desc">{prose(message)}</desc>{content}</svg>'

@@ -6,7 +6,6 @@
 (() => {
   const CHUNK = 48;  // cards added at once
   const PATIENCE = 150;  // milliseconds
-  const SVG = "http://www.w3.org/2000/svg";
   const LAYERS = ["annotated", "matched", "final", "true"];
   const VERDICT_WORDS = ["label kept", "relabelled", "unsure", "not judged"];
   const MARK_WORDS = [
@@ -21,6 +20,7 @@
   const data = JSON.parse($("data").textContent);
   const layers = LAYERS.filter((name) => name in data.boxes);
   const keys = rows.sortKeys(data);
+  const pictures = picturesOf(data, layers);
   let view = { ...rows.PLAIN };
   let shown = [];  // rows in order
   let numCards = 0;  // of them on the page
@@ -44,56 +44,13 @@
   const label = (number) => (number < 0 ? "none" : data.labels[number]);
   const many = (number) => number.toLocaleString("en");
 
-  /* Pictures */
-
-  function source(row) {
-    const name = data.pictures[row];
-    if (name === null) return null;
-    return data.folder === null ? `data:image/jpeg;base64,${name}` : `${data.folder}/${name}`;
-  }
+  /* What is said of a row */
 
   function described(row) {
     const seen = data.old[row] === data.new[row] ? label(data.old[row])
       : `${label(data.old[row])}, now ${label(data.new[row])},`;
     return `${seen} in ${data.files[data.file[row]]}`;
   }
-
-  function outline(row, name, window) {
-    const sides = data.boxes[name].slice(4 * row, 4 * row + 4);
-    if (sides.includes(null)) return [];
-    return ["under", "over"].map((part) => {
-      const rect = document.createElementNS(SVG, "rect");
-      rect.setAttribute("class", `${part} ${name}`);
-      rect.setAttribute("x", sides[0] - window[0]);
-      rect.setAttribute("y", sides[1] - window[1]);
-      rect.setAttribute("width", Math.max(sides[2] - sides[0], 0));
-      rect.setAttribute("height", Math.max(sides[3] - sides[1], 0));
-      return rect;
-    });
-  }
-
-  function overlay(row, window) {
-    const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("viewBox", `0 0 ${window[2] - window[0]} ${window[3] - window[1]}`);
-    svg.setAttribute("aria-hidden", "true");
-    for (const name of layers) svg.append(...outline(row, name, window));
-    return svg;
-  }
-
-  function fillFrame(frame, row, alt) {
-    const src = source(row);
-    if (src === null) {
-      frame.replaceChildren(make("span", "no-picture", `No picture: ${data.problems[data.problem[row]]}`));
-      return;
-    }
-    const image = make("img");
-    image.alt = alt;
-    image.decoding = "async";
-    image.src = src;
-    frame.replaceChildren(image, overlay(row, data.windows.slice(4 * row, 4 * row + 4)));
-  }
-
-  /* What is said of a row */
 
   function labelLine(row) {
     const line = make("span", "labels");
@@ -102,12 +59,12 @@
       line.append(old);
     } else {
       const arrow = make("span", "arrow", " → ");
-      arrow.setAttribute("aria-label", " now ");
+      arrow.setAttribute("aria-hidden", "true");
       const before = make("s");
       before.append(old);
       const after = make("strong");
       after.append(isolated(label(data.new[row])));
-      line.append(before, arrow, after);
+      line.append(before, arrow, make("span", "hidden", " now "), after);
     }
     return line;
   }
@@ -140,7 +97,7 @@
     button.type = "button";
     button.dataset.number = number;
     const frame = make("span", "frame");
-    fillFrame(frame, row, "");
+    pictures.fill(frame, row, "");
     const name = make("span", "hidden", ` in ${data.files[data.file[row]]}, open`);
     button.append(frame, labelLine(row), name);
     const figures = make("p", "figures-line",
@@ -239,7 +196,7 @@
     const button = make("button", `layer ${name}`);
     button.type = "button";
     button.dataset.layer = number + 1;
-    button.append(make("span", "swatch"), name === "true" ? "truth" : name);
+    button.append(pictures.swatch(), name === "true" ? "truth" : name);
     button.title = `Key ${number + 1}`;
     button.addEventListener("click", () => toggleLayer(number + 1));
     return button;
@@ -314,17 +271,24 @@
     place = number;
     const row = shown[place];
     $("detail-title").replaceChildren(labelLine(row));
-    fillFrame($("detail-picture"), row, described(row));
+    pictures.fill($("detail-picture"), row, described(row));
     $("detail-facts").replaceChildren(...facts(row));
-    $("place").textContent = `${many(place + 1)} of ${many(shown.length)}`;
-    $("previous").disabled = place === 0;
-    $("next").disabled = place === shown.length - 1;
+    $("place").replaceChildren(make("span", "hidden", `${described(row)}, `),
+      `${many(place + 1)} of ${many(shown.length)}`);
+    setEnd("previous", place === 0);
+    setEnd("next", place === shown.length - 1);
     if (!$("detail").open) {
       $("detail").showModal();
       $("detail-title").focus();
     }
     view.open = data.id[row];
     remember();
+  }
+
+  /** Switch a button off where there is nothing further; the focus must not go with it. */
+  function setEnd(id, isEnd) {
+    if (isEnd && document.activeElement === $(id)) $("detail-title").focus();
+    $(id).disabled = isEnd;
   }
 
   function detailClosed() {
