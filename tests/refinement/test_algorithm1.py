@@ -269,7 +269,7 @@ def test_the_scorer_is_called_once_and_for_b_alone_without_averaging() -> None:
         refine_as_published(
             annotations, proposals, sizes, Counting(images), empty_queue(4), constants
         )
-    assert shapes == [(2, 5 * 11, 4), (2, 5, 4)]  # 5 places, b* and 10 candidates each
+    assert shapes == [(2, 5 + 100, 4), (2, 5, 4)]  # 5 places for b*, 100 for proposals
 
 
 @pytest.mark.parametrize("name", sorted(VARIANTS))

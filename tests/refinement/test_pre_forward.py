@@ -28,20 +28,21 @@ MATCHED = [
     31,
     30,
 ]  # b* = .5 * RIGHT + .5 * BOX: of those that fit, RIGHT has most objectness
-UNIT = [0.0, 0, 1, 1]
-# background, class 0, class 1 at b*, RIGHT, DOWN, ASIDE and in padding
-AT_CANDIDATES = [[0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6], [0.0, 0.5, 0.5]]
+# background, class 0, class 1 at the proposals by objectness: FAR, RIGHT, DOWN, ASIDE. FAR is no
+# candidate, and must not be heard though it is surest.
+AT_PROPOSALS = [[0.0, 0.99, 0.99], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6]]
+PLACES = 100  # for proposals; of those that stay empty nothing must be heard either
 REGRESSED = [  # for class 0, for class 1
     [[0.0, 0, 9, 9], [0.0, 0, 9, 9]],  # b* itself: has no part in the mean
+    [[77.0, 7, 77, 7], [77.0, 7, 77, 7]],  # FAR
     [[13.0, 10, 34, 30], [99.0, 9, 99, 9]],  # RIGHT
     [[99.0, 9, 99, 9], [14.0, 13, 35, 36]],  # DOWN
     [[12.0, 10, 31, 33], [11.0, 16, 33, 33]],  # ASIDE
-    [[0.0, 0, 1, 1], [0.0, 0, 1, 1]],
 ]
 
 
 class OneObject:
-    """Answers for b* and its candidates, and notes what it was asked."""
+    """Answers for b* and the proposals, and notes what it was asked."""
 
     def __init__(self, at_matched: list[float]):
         self.at_matched = at_matched
@@ -49,7 +50,10 @@ class OneObject:
 
     def __call__(self, boxes: Tensor, /) -> tuple[Tensor, Tensor]:
         self.asked.append(boxes)
-        return torch.tensor([[self.at_matched, *AT_CANDIDATES]]), torch.tensor([REGRESSED])
+        empty = boxes.shape[1] - 5
+        scores = [self.at_matched, *AT_PROPOSALS, *[[0.0, 0.98, 0.98]] * empty]
+        regressed = [*REGRESSED, *[[[66.0, 6, 66, 6]] * 2] * empty]
+        return torch.tensor([scores]), torch.tensor([regressed])
 
 
 def refined_one(scorer: OneObject, queue: list[float]) -> Refined:
@@ -82,9 +86,10 @@ def test_an_object_is_refined_as_computed_by_hand(
 ) -> None:
     scorer = OneObject(at_matched)
     refined = refined_one(scorer, queue)
-    asked = torch.tensor([[MATCHED, RIGHT, DOWN, ASIDE, UNIT]])  # by objectness, after b*
+    asked = torch.tensor([[MATCHED, FAR, RIGHT, DOWN, ASIDE]])  # by objectness, after b*
     assert len(scorer.asked) == 1
-    torch.testing.assert_close(scorer.asked[0], asked)
+    assert scorer.asked[0].shape == (1, 1 + PLACES, 4)
+    torch.testing.assert_close(scorer.asked[0][:, :5], asked)
     assert refined.verdict.tolist() == [[verdict]]
     assert refined.labels.tolist() == [[label]]
     torch.testing.assert_close(refined.boxes, torch.tensor([[box]]).float())

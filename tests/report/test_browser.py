@@ -154,7 +154,8 @@ def test_filters_sorting_and_search_choose_cards(visit: Visit) -> None:
     page.select_option("#pair", "0-2")
     # Rows 0, 12, 24 ..: relabelled (every fourth) and a van (every third).
     assert visit.count() == "10 of 120 annotations"
-    assert visit.texts(".card .labels")[0] == "van → bus"
+    said = visit.page.locator(".card .open").first.aria_snapshot()
+    assert said.startswith('- button "van now bus in 54.png, open"')
     page.click("#reset")
     page.select_option("#from", "2")
     assert visit.count() == "40 of 120 annotations"
@@ -203,11 +204,12 @@ def test_an_annotation_is_stepped_through_by_keys(visit: Visit) -> None:
     assert visit.do("document.activeElement.dataset.number") == "0"
     page.keyboard.press("Enter")
     assert page.locator("#detail").is_visible()
-    assert visit.texts("#place") == ["1 of 120"]
+    assert visit.texts("#place")[0].endswith(", 1 of 120")
     assert page.locator("#previous").is_disabled()
     for key, place in (("j", "2"), ("ArrowRight", "3"), ("k", "2"), ("j", "3")):
         page.keyboard.press(key)
-        assert visit.texts("#place") == [f"{place} of 120"]
+        assert visit.texts("#place")[0].endswith(f", {place} of 120")
+    assert visit.texts("#place") == ["van in 58.png, 3 of 120"]  # what is said to those who listen
     facts = dict(zip(visit.texts("#detail-facts dt"), visit.texts("#detail-facts dd"), strict=True))
     assert facts["File"] == "58.png"
     assert facts["Annotation"] == "127"
@@ -229,6 +231,41 @@ def test_the_focus_stays_in_the_open_view(visit: Visit) -> None:
         assert visit.do(
             f"{inside} || document.getElementById('detail').contains(document.activeElement)"
         )
+
+
+def test_the_focus_is_seen_around_a_card_and_not_below_its_picture(visit: Visit) -> None:
+    visit.page.keyboard.press("j")
+    ring = "getComputedStyle(document.activeElement.closest('.card'))"
+    assert visit.do(f"{ring}.outlineStyle") == "solid"
+    assert visit.do(f"{ring}.outlineWidth") == "3px"
+    assert visit.do(f"{ring}.outlineOffset") == "2px"
+    visit.page.keyboard.press("j")
+    assert visit.page.locator(".card").first.evaluate(
+        "one => getComputedStyle(one).outlineStyle"
+    ) == ("none")
+
+
+def test_the_focus_is_not_lost_at_the_last_annotation(visit: Visit) -> None:
+    visit.page.locator(".card .open").nth(1).click()
+    visit.page.locator("#previous").focus()
+    visit.page.keyboard.press("Enter")
+    assert visit.page.locator("#previous").is_disabled()
+    assert visit.do("document.activeElement.id") == "detail-title"
+
+
+def test_boxes_in_the_same_place_are_told_apart_without_colour(visit: Visit) -> None:
+    drawn = visit.do(
+        "[...document.querySelector('.card svg').children].map((one) => one.getAttribute('class'))"
+    )
+    every = ["annotated", "matched", "final", "true"]
+    assert drawn == [f"{part} {name}" for part in ("under", "over") for name in every]
+    dashes = visit.do(
+        """['.card .over', '.swatch line'].map((chosen) =>
+            [...document.querySelectorAll(chosen)].slice(0, 4)
+                .map((one) => getComputedStyle(one).strokeDasharray))"""
+    )
+    assert dashes[0] == dashes[1]  # the key shows the lines that are drawn
+    assert len(set(dashes[0])) == 4
 
 
 def test_boxes_are_switched_by_keys_and_buttons(visit: Visit) -> None:
@@ -339,6 +376,11 @@ def test_no_width_scrolls_sideways(browser: "Browser", page_path: Path, width: i
     assert page.locator("#filter-box").get_attribute("open") == (None if width == 360 else "")
     page.locator(".card .open").first.click()
     assert made.do("document.getElementById('detail').scrollWidth") <= width
+    cut = made.do(
+        """() => [...document.querySelectorAll('.patterns th, .patterns td, .tile')]
+            .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
+    )
+    assert cut == []
     page.close()
 
 

@@ -166,3 +166,12 @@ def test_ink_can_be_read_on_the_darkest_cell(palette: dict[str, str]) -> None:
     ]
     cell = "#" + "".join(f"{part:02x}" for part in mixed)
     assert contrast(palette["ink"], cell) >= 4.5
+
+
+@pytest.mark.parametrize(("palette", "page"), [(LIGHT, "#ffffff"), (DARK, "#181c22")])
+def test_marks_stand_out_from_the_cards_of_the_page(palette: dict[str, str], page: str) -> None:
+    # 3 to 1 is what WCAG 2.2 asks of graphical objects (1.4.11); text needs 4.5.
+    for name in ("quiet", "axis", "series-1", "series-2", "series-3", "series-4"):
+        assert contrast(palette[name], page) >= 3, name
+    for name in ("ink", "muted"):
+        assert contrast(palette[name], page) >= 4.5, name

@@ -111,7 +111,7 @@ def _print(exported: Exported, most: int | None) -> None:
         say(f"image files not found: {len(exported.missing):,}, the first {exported.missing[0]}")
     if exported.left_out:
         say(
-            f"left out, as their size is not known: {len(exported.left_out):,} images, the first "
+            f"images left out, as their size is not known: {len(exported.left_out):,}, the first "
             f"{exported.left_out[0]}"
         )
     say(f"wrote {exported.out} for {exported.to}; {exported.out / README_FILE} says how to import")

@@ -180,9 +180,13 @@ def _manifest(bundle: Bundle, to: str, facts: dict[str, Any]) -> bytes:
 def _readme(bundle: Bundle, to: str) -> bytes:
     others = bundle.count("other") + bundle.count("ignored")
     text = (
-        f"# {bundle.count('suspect'):,} annotations to look at, for {to}\n\n"
-        f"They are on {len(bundle.tasks):,} images, with {others:,} other annotations, which are "
-        f"given as they are.\nWritten by `boxmend export`; `{MANIFEST_FILE}` lists all of it for "
+        f"# {_many(bundle.count('suspect'), 'annotation')} to look at, for {to}\n\n"
+        f"On {_many(len(bundle.tasks), 'image')}, beside {_many(others, 'other annotation')} given "
+        f"as annotated.\nWritten by `boxmend export`; `{MANIFEST_FILE}` lists all of it for "
         "reading verdicts back, so keep it.\n\n"
     )
     return (text + TARGETS[to].README).encode()
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

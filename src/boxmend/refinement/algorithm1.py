@@ -157,11 +157,12 @@ def refine_as_published(
     boxes = inert_boxes(annotations.boxes, is_box)
     labels = torch.where(is_box, annotations.labels, 0)
 
-    candidates, is_candidate = _candidates(boxes, is_box, proposals, constants)
-    matched = boxes
+    found = _candidates(boxes, is_box, proposals, constants)
+    is_candidate, matched = found.is_candidate, boxes
     if steps.match:
+        candidates = candidate_boxes(found.proposals, found.places, is_candidate)
         matched = matched_boxes(boxes, candidates, is_candidate, constants.alpha)  # b*
-    scored = _pre_forward(scorer, matched, candidates if steps.average else None)
+    scored = _pre_forward(scorer, matched, found if steps.average else None)
 
     losses = judgment.label_losses(scored.probabilities, labels, is_box)
     limit, queue = _limit(losses, is_box, queue, constants)
@@ -198,32 +199,45 @@ class _Scored(NamedTuple):
     candidate_regressed: Tensor  # B_regressed, [B, A, K, C, 4]
 
 
+class _Candidates(NamedTuple):
+    """B_candidate of every annotation, as places among the proposals of its image."""
+
+    proposals: Tensor  # P_h, [B, P, 4]
+    places: Tensor  # [B, A, K]
+    is_candidate: Tensor  # [B, A, K]
+
+
 def _candidates(
     boxes: Tensor, is_box: Tensor, proposals: Proposals, constants: Constants
-) -> tuple[Tensor, Tensor]:
-    """B_candidate of every annotation: boxes [B, A, K, 4] and mask [B, A, K]."""
+) -> _Candidates:
     if not (constants.steps.match or constants.steps.average):
-        nothing = is_box[..., None].expand(-1, -1, 1) & False
-        return inert_boxes(boxes[:, :, None], nothing), nothing
+        nowhere = torch.zeros_like(is_box[..., None])
+        return _Candidates(boxes[:, :0], nowhere.long(), nowhere)
     top, objectness, is_top = top_proposals(*proposals, constants.num_proposals)  # P_h
     fitness = center_fitness(boxes, top, constants.gamma)  # [B, A, P]
     is_fitting = candidate_mask(fitness, is_box, is_top, constants.fit_threshold)
-    places, is_candidate = top_candidates(is_fitting, objectness, constants.num_candidates)
-    return candidate_boxes(top, places, is_candidate), is_candidate
+    return _Candidates(top, *top_candidates(is_fitting, objectness, constants.num_candidates))
 
 
-def _pre_forward(scorer: BoxScorer, matched: Tensor, candidates: Tensor | None) -> _Scored:
-    """Score b* and its candidates in one call (Eq. 6 to 10)."""
-    regions = matched[:, :, None]  # [B, A, 1, 4]
-    if candidates is not None:
-        regions = torch.cat([regions, candidates], dim=2)  # [B, A, 1 + K, 4]
-    images, annotations, count, _ = regions.shape
-    probabilities, regressed = scorer(regions.reshape(images, annotations * count, 4))
-    shape = (images, annotations, count)
-    probabilities = probabilities.float().reshape(*shape, probabilities.shape[-1])
-    regressed = regressed.float().reshape(*shape, regressed.shape[-2], 4)
+def _pre_forward(scorer: BoxScorer, matched: Tensor, found: _Candidates | None) -> _Scored:
+    """Score b* and its candidates in one call (Eq. 6 to 10).
+
+    Annotations share candidates, so that every proposal is scored once, and not every candidate.
+    """
+    count = matched.shape[1]
+    regions = matched if found is None else torch.cat([matched, found.proposals], dim=1)
+    probabilities, regressed = (one.float() for one in scorer(regions))
+    own = probabilities[:, :count], regressed[:, :count]
+    if found is None:
+        return _Scored(*own, own[0][:, :, None], own[1][:, :, None])
+    places = found.places.flatten(1)  # [B, A * K]
+    shape = found.places.shape
+    of_candidates = probabilities[:, count:].take_along_dim(places[..., None], dim=1)
+    moved = regressed[:, count:].take_along_dim(places[..., None, None], dim=1)
     return _Scored(
-        probabilities[:, :, 0], regressed[:, :, 0], probabilities[:, :, 1:], regressed[:, :, 1:]
+        *own,
+        of_candidates.view(*shape, of_candidates.shape[-1]),
+        moved.view(*shape, *moved.shape[-2:]),
     )
 
 

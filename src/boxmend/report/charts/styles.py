@@ -16,7 +16,7 @@ LIGHT = {
     "series-2": "#c65100",
     "series-3": "#87458f",
     "series-4": "#007a5a",
-    "quiet": "#aab4bf",
+    "quiet": "#8b949e",
 }
 DARK = {
     "paper": "#12161b",
@@ -25,12 +25,12 @@ DARK = {
     "grid": "#2c333b",
     "axis": "#68727d",
     "shade": "#68727d",
-    "heat": "#4aa8e8",
+    "heat": "#459fdd",
     "series-1": "#56b4e9",
     "series-2": "#f0953f",
     "series-3": "#d79be0",
     "series-4": "#3ecf9f",
-    "quiet": "#56616c",
+    "quiet": "#6d7782",
 }
 _SHARED = (
     ".chart{display:block;width:100%;height:auto;font-family:system-ui,-apple-system,"

@@ -148,17 +148,20 @@ def _photograph(cell: axes.Plot, example: Example) -> str:
         f' {name}="{marks.coordinate(value)}"'
         for name, value in (("x", left), ("y", top), ("width", width), ("height", height))
     )
-    parts = [f'<image{place} href="data:image/jpeg;base64,{data}"/>']
+    image = f'<image{place} href="data:image/jpeg;base64,{data}"/>'
+    below, above = "", ""  # all dark lines first: boxes in the same place show through their dashes
     for box, (color, dash) in zip(example.boxes, _OUTLINES.values(), strict=True):
         corners = [
             (left + (min(max(x, x1), x2) - x1) * scale, top + (min(max(y, y1), y2) - y1) * scale)
             for x, y in (box[:2], box[2:])
         ]
-        parts.append(_outline(corners[0], corners[1], color, dash))
-    return "".join(parts)
+        under, over = _outline(corners[0], corners[1], color, dash)
+        below, above = below + under, above + over
+    return image + below + above
 
 
-def _outline(low: marks.Point, high: marks.Point, color: str, dash: str) -> str:
+def _outline(low: marks.Point, high: marks.Point, color: str, dash: str) -> tuple[str, str]:
+    """The dark line below a box, and its own above."""
     place = "".join(
         f' {name}="{marks.coordinate(value)}"'
         for name, value in (
@@ -168,8 +171,8 @@ def _outline(low: marks.Point, high: marks.Point, color: str, dash: str) -> str:
     )
     dashes = f' stroke-dasharray="{marks.DASHES[dash]}"' if marks.DASHES[dash] else ""
     return (
-        f'<rect{place} fill="none" stroke="{_UNDER}" stroke-opacity="0.75" stroke-width="4.4"/>'
-        f'<rect{place} fill="none" stroke="{color}" stroke-width="2.2"{dashes}/>'
+        f'<rect{place} fill="none" stroke="{_UNDER}" stroke-opacity="0.75" stroke-width="4.4"/>',
+        f'<rect{place} fill="none" stroke="{color}" stroke-width="2.2"{dashes}/>',
     )
 
 

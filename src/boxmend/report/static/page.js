@@ -100,8 +100,10 @@
     pictures.fill(frame, row, "");
     const name = make("span", "hidden", ` in ${data.files[data.file[row]]}, open`);
     button.append(frame, labelLine(row), name);
-    const figures = make("p", "figures-line",
-      `loss ${lossWords(row)} · ${percent(data.confidence[row])} sure · IoU ${fixed(data.iou[row], 2)}`);
+    const figures = make("p", "figures-line");
+    const pieces = [`loss ${lossWords(row)}`, `${percent(data.confidence[row])} sure`,
+      `IoU ${fixed(data.iou[row], 2)}`].map((words) => make("span", "piece", words));
+    figures.append(pieces[0], " · ", pieces[1], " · ", pieces[2]);
     const file = make("p", "file");
     file.append(isolated(data.files[data.file[row]]), " · ", isolated(data.id[row]));
     file.title = `${data.files[data.file[row]]} · ${data.id[row]}`;

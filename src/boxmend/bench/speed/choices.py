@@ -1,0 +1,144 @@
+"""What a measurement of speed can be told, and the settings of the trainings it compares."""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from boxmend.errors import UsageError
+from boxmend.settings import Optimisation, TrainSettings, parsed_image_size, resolved
+from boxmend.settings.presets import FEW_PROPOSALS
+
+PLAIN = ("plain", "plain-on-device")
+OURS: dict[str, dict[str, Any]] = {
+    "baseline": {"method": "baseline"},
+    "mend-paper": {"method": "mend", "preset": "paper"},
+    "mend": {"method": "mend"},
+    "baseline-eager": {"method": "baseline", "graph": False},
+    "mend-eager": {"method": "mend", "graph": False},
+}
+ROWS = (*PLAIN, *OURS)
+BLOCKS = 5  # that the steps of a row are cut into
+MOST_WORKERS = 16
+RATE = 1e-5  # speed does not depend on it, and random weights must not diverge
+PASSES = 12  # of which the last is measured, long past warm-up
+
+
+class Counts(NamedTuple):
+    """How many boxes of an image take part."""
+
+    rois: int
+    """Sampled for the loss of the second stage."""
+    proposals: int
+    """After suppression."""
+
+    @property
+    def pre_nms(self) -> int:
+        """Anchors of each level that enter suppression."""
+        return 1000 if self.proposals <= FEW_PROPOSALS else 2000
+
+    def __str__(self) -> str:
+        return f"{self.rois}/{self.proposals}"
+
+
+@dataclass(frozen=True)
+class SpeedChoices:
+    """What is measured; lists are separated by commas."""
+
+    detector: str = "resnet50"
+    weights: str | None = None
+    """A safetensors file; without one weights are random, and as fast."""
+    sizes: str = "320,600/1000"
+    counts: str = "128/300,512/2000"
+    """RoIs/proposals of an image."""
+    rows: str = ",".join(ROWS)
+    steps: int = 60
+    """Of each row that count."""
+    batch_size: int = 16
+    images: int = 256
+    """How many of the dataset's images take part, from the first on."""
+    workers: int | None = None
+    """Of the plain recipe's DataLoader; by default one for each core, 16 at most."""
+    stages: bool = True
+    growth: bool = True
+    jobs: int = 0
+    """Trainings side by side."""
+    seconds: float = 10.0
+    """How long they train."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", BLOCKS), ("batch_size", 1), ("images", 1), ("jobs", 0)):
+            if getattr(self, name) < least:
+                told = getattr(self, name)
+                raise UsageError(f"--{name.replace('_', '-')} is {told}; at least {least}")
+        if self.workers is not None and not 0 <= self.workers <= 256:
+            raise UsageError(f"--workers is {self.workers}; expected 0 to 256")
+        if not 0 < self.seconds <= 3600:
+            raise UsageError(f"--seconds is {self.seconds}; expected more than 0, up to 3600")
+        for size in self.all_sizes:
+            parsed_image_size(size)
+        unknown = [name for name in self.all_rows if name not in ROWS]
+        if unknown:
+            raise UsageError(f"--rows has no {unknown[0]!r}; known: {', '.join(ROWS)}")
+        assert self.all_counts  # refuses what is no list of counts
+
+    @property
+    def all_sizes(self) -> tuple[str, ...]:
+        """The image sizes."""
+        return _listed("sizes", self.sizes)
+
+    @property
+    def all_rows(self) -> tuple[str, ...]:
+        """The names of the rows, in the order of the table."""
+        return _listed("rows", self.rows)
+
+    @property
+    def all_counts(self) -> tuple[Counts, ...]:
+        """The pairs of numbers that rows are measured with."""
+        return tuple(_counts(text) for text in _listed("counts", self.counts))
+
+    @property
+    def num_workers(self) -> int:
+        """Processes that decode for the plain recipe."""
+        if self.workers is not None:
+            return self.workers
+        return min(os.cpu_count() or 1, MOST_WORKERS)
+
+    @property
+    def block(self) -> int:
+        """Steps of a block."""
+        return self.steps // BLOCKS
+
+    def settings(self, row: str, size: str, counts: Counts | None = None) -> TrainSettings:
+        """Give the settings of a row, those of `baseline` for the plain recipe; like for like.
+
+        Without counts they are the first ones.
+        """
+        counts = counts or self.all_counts[0]
+        told = TrainSettings(
+            detector=self.detector,
+            weights=self.weights or "none",
+            image_size=size,
+            batch_size=self.batch_size,
+            epochs=PASSES,
+            rois=counts.rois,
+            proposals=counts.proposals,
+            pre_nms=counts.pre_nms,
+            optimisation=Optimisation(lr=RATE),
+        )
+        return resolved(replace(told, **OURS["baseline" if row in PLAIN else row]))
+
+
+def _listed(name: str, text: str) -> tuple[str, ...]:
+    parts = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(parts):
+        raise UsageError(f"--{name} is {text!r}; expected a list with commas and nothing empty")
+    return parts
+
+
+def _counts(text: str) -> Counts:
+    parts = text.split("/")
+    if len(parts) != 2 or not all(one.isdecimal() and 1 <= int(one) <= 10_000 for one in parts):
+        raise UsageError(
+            f"--counts has {text!r}; expected RoIs/proposals like 128/300, each from 1 to 10000"
+        )
+    return Counts(int(parts[0]), int(parts[1]))

@@ -1,0 +1,140 @@
+"""How the cost of a step grows: with objects of an image, with the queue; and what memory costs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from boxmend.bench.speed.choices import BLOCKS
+from boxmend.bench.speed.tables import told
+from boxmend.bench.speed.timing import Steps, seconds_of, timed_by_turns
+from boxmend.bench.speed.workshop import TrainingSteps, Workshop
+from boxmend.dataset import Dataset, as_ids
+from boxmend.methods import Given, Mend
+from boxmend.methods.protocol import Alone
+from boxmend.photos import header_size
+from boxmend.settings import TrainSettings
+
+METHODS = ("mend-paper", "mend")
+OBJECTS = (10, 20, 50, 100)
+QUEUES = (256, 1024, 4096)
+CALLS = 20  # of the memory at a time
+
+
+def growth(shop: Workshop, size: str) -> dict[str, list[dict[str, Any]]]:
+    """Cost of steps by objects of an image and by length of the queue; boxes are random.
+
+    `mend` has a queue where that judges, so it is measured with `mend.judgment` queue.
+    """
+    return {"objects": _by_objects(shop, size), "queue": _by_queue(shop, size)}
+
+
+def _by_objects(shop: Workshop, size: str) -> list[dict[str, Any]]:
+    """All rows by turns, each on the same images with so many boxes in each of them."""
+    data = {number: with_objects(shop.dataset, number) for number in OBJECTS}
+    makers = {
+        (row, number): _maker(shop, shop.choices.settings(row, size), data[number])
+        for row in METHODS
+        for number in OBJECTS
+    }
+    return _measured(shop, makers, "objects")
+
+
+def _by_queue(shop: Workshop, size: str) -> list[dict[str, Any]]:
+    makers = {
+        (row, length): _maker(shop, _with_queue(shop.choices.settings(row, size), length), None)
+        for row in METHODS
+        for length in QUEUES
+    }
+    return _measured(shop, makers, "losses in the queue")
+
+
+def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
+    return replace(
+        settings,
+        mend=replace(settings.mend, queue_length=length, judgment="queue"),
+        published=replace(settings.published, queue_length=length),
+    )
+
+
+def _measured(
+    shop: Workshop, makers: dict[tuple[str, int], Callable[[], Steps]], what: str
+) -> list[dict[str, Any]]:
+    names = {f"{row}, {number} {what}": (row, number) for row, number in makers}
+    found = timed_by_turns(
+        {name: makers[key] for name, key in names.items()},
+        shop.device,
+        BLOCKS,
+        shop.choices.block,
+        shop.note,
+    )
+    rows = [
+        {"row": row, "number": number, **told(found[name])} for name, (row, number) in names.items()
+    ]
+    first = {one["row"]: one["milliseconds"] for one in reversed(rows)}
+    for one in rows:
+        least, own = first[one["row"]], one["milliseconds"]
+        one["times_the_first"] = own / least if own is not None and least else None
+    return rows
+
+
+def _maker(shop: Workshop, settings: TrainSettings, dataset: Dataset | None) -> Callable[[], Steps]:
+    return lambda: TrainingSteps(shop.training(settings, dataset))
+
+
+def with_objects(dataset: Dataset, number: int) -> Dataset:
+    """The same images with `number` random boxes in each, of random labels."""
+    rng = np.random.default_rng(number)
+    sizes = np.array([header_size(path) or (1, 1) for path in dataset.images.paths], np.float64)
+    rows = np.repeat(np.arange(len(sizes)), number)
+    sides = rng.uniform(0.1, 0.5, (len(rows), 2))  # shares of the image
+    corners = rng.uniform(0, 1 - sides)
+    boxes = np.concatenate([corners, corners + sides], axis=1) * np.tile(sizes[rows], 2)
+    none = np.zeros(len(rows), np.bool_)
+    return Dataset(
+        images=dataset.images,
+        label_names=dataset.label_names,
+        annotation_ids=as_ids(list(range(len(rows)))),
+        image_rows=rows,
+        labels=rng.integers(0, len(dataset.label_names), len(rows)),
+        boxes=boxes,
+        is_crowd=none,
+        is_difficult=none,
+        source_of=np.zeros(len(rows), np.int64),
+        source_rows=np.arange(len(rows)),
+    )
+
+
+def remembering(shop: Workshop, size: str) -> float:
+    """Milliseconds that memory across visits takes in a step of `mend`, by itself.
+
+    A run cannot do without it, so its part of a step is timed alone: on a GPU as a recording, as
+    in the step.
+    """
+    training = shop.training(shop.choices.settings("mend", size))
+    batch = next(training.loader.epoch(0))
+    given = Given(
+        batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
+    )
+    shape = (*batch.labels.shape, 1 + len(shop.dataset.label_names))
+    probabilities = torch.rand(shape, device=shop.device).softmax(-1)
+    method = training.method
+    assert isinstance(method, Mend)
+
+    def remember() -> None:
+        for _ in range(CALLS):
+            method.watch.remember(given, probabilities, Alone())
+
+    remember()
+    again = _recorded(remember) if shop.device.type == "cuda" else remember
+    took = [seconds_of(shop.device, again) for _ in range(BLOCKS)]
+    return float(1e3 * np.median(took) / CALLS)
+
+
+def _recorded(work: Callable[[], None]) -> Callable[[], None]:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        work()
+    return graph.replay

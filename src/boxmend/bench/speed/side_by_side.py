@@ -1,0 +1,123 @@
+"""Several trainings at the same time on one device, each in a process of its own."""
+
+import multiprocessing
+import os
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from boxmend.bench.speed.choices import SpeedChoices
+from boxmend.bench.speed.timing import WARM_UP, own_stream, reason_of
+from boxmend.bench.speed.workshop import Workshop
+from boxmend.dataset import Dataset
+from boxmend.errors import BoxmendError
+
+ROWS = ("baseline", "mend")
+PORTION = 10  # steps, after which the device is waited for
+PATIENCE = 300.0  # seconds until all are ready, and again until all have answered
+MPS_PIPES = "/tmp/nvidia-mps"  # where NVIDIA's service listens if nothing else is said
+
+
+class Job(NamedTuple):
+    """What a process is to do."""
+
+    dataset: Dataset
+    choices: SpeedChoices
+    device: str
+    row: str
+    size: str
+
+
+def side_by_side(shop: Workshop, row: str, size: str) -> dict[str, Any]:
+    """Train a row in `jobs` processes at once; their images a second, each and in all.
+
+    All begin when the last one is ready. A process that fails has its error told, and no sum.
+    """
+    choices, jobs = shop.choices, shop.choices.jobs
+    shop.note(f"{size}: {jobs} trainings of {row} side by side")
+    plain = replace(shop.dataset, sources=())  # documents need not travel
+    job = Job(plain, choices, str(shop.device), row, size)
+    each: list[float] = []
+    error: str | None = None
+    try:
+        each = _rates(job, jobs, choices.seconds)
+    except BoxmendError as trouble:
+        error = str(trouble)
+    return {
+        "row": row,
+        "image_size": size,
+        "jobs": jobs,
+        "images_per_second": None if error else sum(each),
+        "each": each,
+        "error": error,
+    }
+
+
+def is_served() -> bool:
+    """Whether NVIDIA's multi-process service seems to run, so that kernels of jobs overlap."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES)).exists()
+
+
+def _rates(job: Job, jobs: int, seconds: float) -> list[float]:
+    context = multiprocessing.get_context("spawn")  # a GPU cannot be shared with a fork
+    with ExitStack() as held:
+        lines: list[Connection] = []
+        for _ in range(jobs):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=train_for, args=(job, seconds, theirs), daemon=True)
+            process.start()
+            theirs.close()  # so that its end is seen here
+            held.callback(_end, process)
+            lines.append(ours)
+        for line in lines:
+            _heard(line, PATIENCE)
+        for line in lines:
+            line.send("go")
+        answers = [_heard(line, PATIENCE + seconds) for line in lines]
+    return [one["images"] / one["seconds"] for one in answers]
+
+
+def _heard(line: Connection, patience: float) -> dict[str, Any]:
+    if not line.poll(patience):
+        raise BoxmendError(f"a training beside others said nothing for {patience:.0f} s")
+    try:
+        answer: dict[str, Any] = line.recv()
+    except EOFError:
+        raise BoxmendError("a training beside others ended without a word") from None
+    if "error" in answer:
+        raise BoxmendError(answer["error"])
+    return answer
+
+
+def _end(process: BaseProcess) -> None:
+    process.join(5)
+    if process.is_alive():
+        process.kill()
+        process.join()
+
+
+def train_for(job: Job, seconds: float, line: Connection) -> None:
+    """Train in this process; says when it is ready, begins when told, and says how far it came."""
+    device = torch.device(job.device)
+    try:
+        with tempfile.TemporaryDirectory() as folder, own_stream(device):
+            shop = Workshop(job.dataset, job.choices, device, Path(folder), lambda text: None)
+            steps = shop.steps(job.row, job.size)
+            steps.run(WARM_UP)
+            line.send({"ready": True})
+            line.recv()
+            started, done = time.perf_counter(), 0
+            while time.perf_counter() - started < seconds:
+                steps.run(PORTION)  # brings figures over, for which it waits
+                done += PORTION
+            took = time.perf_counter() - started
+            line.send({"images": done * steps.batch_size, "seconds": took})
+    except Exception as error:  # the others are to hear of it, whatever it is
+        line.send({"error": reason_of(error)})

@@ -1,0 +1,163 @@
+"""Where the time of a step goes.
+
+A recorded step cannot be told apart, so the same kernels are launched one by one, and the shares
+are those of the time that the device worked (on a GPU) or that passed (on a CPU).
+"""
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+
+from boxmend.bench.speed.workshop import TrainingSteps, Workshop
+from boxmend.errors import BoxmendError
+from boxmend.training.loop import Training
+
+STEPS = 4  # that are looked at
+LAUNCHED = {"baseline": "baseline-eager", "mend": "mend-eager"}
+CALLS = {  # what a training calls, in this order: the stage that it belongs to
+    "detector.features": "features",
+    "detector.rpn": "rpn and proposals",
+    "detector.proposals": "rpn and proposals",
+    "method.refine": "refine",
+    "detector.rpn_losses": "losses of the rpn",
+    "detector.sample_rois": "second stage and its losses",
+    "detector.roi_outputs": "second stage and its losses",
+    "method.class_targets": "second stage and its losses",
+    "detector.losses_of_rois": "second stage and its losses",
+    "optimizer.step": "optimizer",
+    "recorder.add": "recording",
+}
+BETWEEN = {"optimizer": "backward", "recording": "average of the weights"}  # what comes before
+REST = "rest"
+STAGES = (*dict.fromkeys(CALLS.values()), *BETWEEN.values(), REST)
+MARK = "boxmend: "  # of ranges in a profile
+
+
+class Span(NamedTuple):
+    """When a stage was at work, or when anything was, in any unit."""
+
+    name: str
+    start: float
+    end: float
+
+
+def stage_shares(shop: Workshop, row: str, size: str) -> dict[str, float]:
+    """Share of each stage in a step of a row of ours; they add up to 1."""
+    settings = shop.choices.settings(LAUNCHED.get(row, row), size)
+    steps = TrainingSteps(shop.training(settings))
+    steps.run(2)
+    if shop.device.type == "cuda":
+        spans, work = _profiled(steps)
+    else:
+        spans = _timed(steps)
+        work = [*spans, *_gaps(spans)]
+    found = attributed(spans, work)
+    total = sum(found.values())
+    return {name: found.get(name, 0.0) / total for name in STAGES}
+
+
+def attributed(spans: Sequence[Span], work: Sequence[Span]) -> dict[str, float]:
+    """Sum the durations of work by the stage within whose span it starts.
+
+    Spans do not overlap and are sorted. What starts between two spans belongs to their stage where
+    it is the same, else to what is known to happen before the second one.
+    """
+    starts = [span.start for span in spans]
+    found: dict[str, float] = {}
+    for one in work:
+        place = bisect_right(starts, one.start) - 1
+        name = _stage_at(spans, place, one.start)
+        found[name] = found.get(name, 0.0) + one.end - one.start
+    return found
+
+
+def _stage_at(spans: Sequence[Span], place: int, moment: float) -> str:
+    if place >= 0 and moment < spans[place].end:
+        return spans[place].name
+    following = spans[place + 1].name if place + 1 < len(spans) else None
+    if place >= 0 and following == spans[place].name:
+        return following
+    return BETWEEN.get(following or "", REST)
+
+
+def _timed(steps: TrainingSteps) -> list[Span]:
+    """Spans by the clock, where nothing is done later than it is asked for."""
+    spans: list[Span] = []
+
+    @contextmanager
+    def clocked(name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        spans.append(Span(name, started, time.perf_counter()))
+
+    with _watched(steps.training, clocked):
+        steps.run(STEPS)
+    return spans
+
+
+def _gaps(spans: Sequence[Span]) -> list[Span]:
+    return [Span("", one.end, other.start) for one, other in pairwise(spans)]
+
+
+def _profiled(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
+    """Spans of the stages on the device, and all that it did."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with (
+        torch.profiler.profile(activities=activities) as profile,
+        _watched(steps.training, lambda name: torch.profiler.record_function(MARK + name)),
+    ):
+        steps.run(STEPS)
+        torch.cuda.synchronize()
+    events: list[Any] = [
+        event for event in profile.events() or () if event.device_type.name == "CUDA"
+    ]
+    marks = [_span(event) for event in events if event.name.startswith(MARK)]
+    work = [_span(event) for event in events if not event.is_user_annotation]
+    work = [one for one in work if not one.name.startswith(MARK)]
+    if not marks or not work:
+        raise BoxmendError("the profiler saw no kernels; CUPTI may be missing or not allowed")
+    spans = [mark._replace(name=mark.name.removeprefix(MARK)) for mark in marks]
+    return sorted(spans, key=lambda span: span.start), work
+
+
+def _span(event: Any) -> Span:
+    return Span(event.name, event.time_range.start, event.time_range.end)
+
+
+@contextmanager
+def _watched(training: Training, mark: Callable[[str], Any]) -> Iterator[None]:
+    """Put every call of CALLS into a mark; calls within one of them belong to it."""
+    depth = 0
+
+    def marked(call: Callable[..., Any], stage: str) -> Callable[..., Any]:
+        def within(*args: Any, **options: Any) -> Any:
+            nonlocal depth
+            if depth:
+                return call(*args, **options)
+            depth += 1
+            try:
+                with mark(stage):
+                    return call(*args, **options)
+            finally:
+                depth -= 1
+
+        return within
+
+    places = [(getattr(training, part), name) for part, name in _split_calls()]
+    for (owner, name), stage in zip(places, CALLS.values(), strict=True):
+        setattr(owner, name, marked(getattr(owner, name), stage))
+    try:
+        yield
+    finally:
+        for owner, name in places:
+            delattr(owner, name)  # the class's own shows again
+
+
+def _split_calls() -> list[tuple[str, str]]:
+    parted = [call.split(".") for call in CALLS]
+    return [(part, name) for part, name in parted]

@@ -1,0 +1,84 @@
+"""One table: the rows of one image size and one pair of counts, and their ratios."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any, NamedTuple
+
+from boxmend.bench.speed.choices import BLOCKS, PLAIN, Counts
+from boxmend.bench.speed.plain import plain_steps
+from boxmend.bench.speed.timing import Steps, Timed, timed_by_turns
+from boxmend.bench.speed.workshop import Workshop
+
+
+class Comparison(NamedTuple):
+    """A quotient of two rows that someone asks for."""
+
+    row: str
+    other: str
+    measure: str
+    """A key of `told`."""
+    wanted: str
+    """What is aimed at, with ResNet-50 on an H200; empty where nothing is."""
+
+
+COMPARISONS = (
+    Comparison("mend-paper", "baseline", "milliseconds", "at most 1.1"),
+    Comparison("mend", "baseline", "milliseconds", "at most 1.25"),
+    Comparison("baseline", "plain", "images_per_second", "at least 4 at 320, 2 at 600/1000"),
+    Comparison("baseline", "plain-on-device", "images_per_second", ""),
+    Comparison("baseline", "baseline-eager", "images_per_second", ""),
+    Comparison("mend", "mend-eager", "images_per_second", ""),
+    Comparison("mend", "baseline", "peak_bytes", "at most 1.05"),
+)
+
+
+def table(shop: Workshop, size: str, counts: Counts) -> dict[str, Any]:
+    """Measure the chosen rows side by side."""
+    makers = {name: _maker(shop, name, size, counts) for name in shop.choices.all_rows}
+    note = _prefixed(shop.note, f"{size}, {counts}: ")
+    found = timed_by_turns(makers, shop.device, BLOCKS, shop.choices.block, note)
+    rows = {name: told(row) for name, row in found.items()}
+    return {
+        "image_size": size,
+        "rois": counts.rois,
+        "proposals": counts.proposals,
+        "pre_nms": counts.pre_nms,
+        "rows": rows,
+        "ratios": ratios(rows),
+    }
+
+
+def told(row: Timed) -> dict[str, Any]:
+    """A row as plain values; what was not measured is None."""
+    return {
+        "milliseconds": row.milliseconds,
+        "images_per_second": row.images_per_second,
+        **asdict(row),
+    }
+
+
+def ratios(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The quotients that rows allow, each from the very numbers that they show."""
+    found = []
+    for one in COMPARISONS:
+        if one.row in rows and one.other in rows:
+            above, below = rows[one.row][one.measure], rows[one.other][one.measure]
+            if above is not None and below:
+                ratio = above / below
+                found.append({"ratio": f"{one.row} / {one.other}", **_measured(one), "is": ratio})
+    return found
+
+
+def _measured(one: Comparison) -> dict[str, str]:
+    return {"measure": one.measure, "wanted": one.wanted}
+
+
+def _maker(shop: Workshop, row: str, size: str, counts: Counts) -> Callable[[], Steps]:
+    if row in PLAIN:
+        return partial(plain_steps, shop, size, counts, on_device=row == "plain-on-device")
+    return partial(shop.steps, row, size, counts)
+
+
+def _prefixed(note: Callable[[str], None], prefix: str) -> Callable[[str], None]:
+    return lambda text: note(prefix + text)

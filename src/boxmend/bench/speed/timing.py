@@ -1,0 +1,164 @@
+"""Taking times: blocks of steps by turns, so that drift hits all rows alike, and their median."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+WARM_UP = 4  # steps: with a CUDA graph the first is launched as it is and the second recorded
+
+Note = Callable[[str], None]
+
+
+class Steps(Protocol):
+    """A training whose steps can be timed."""
+
+    batch_size: int
+    """Images of a step."""
+
+    def settle(self) -> None:
+        """Do what must not count in the block that follows."""
+
+    def run(self, steps: int) -> None:
+        """Train so many steps, with all that belongs to them; nothing is awaited."""
+
+
+@dataclass
+class Timed:
+    """What one row took, or why it could not be measured."""
+
+    batch_size: int = 0
+    blocks: list[float] = field(default_factory=list)
+    """Milliseconds of a step, block by block."""
+    prepared: float | None = None
+    """Seconds until the first block: making it, and its first steps."""
+    peak_bytes: int | None = None
+    """Most device memory that its first steps had; None on a CPU."""
+    reserved_bytes: int | None = None
+    """Most that the allocator held for it."""
+    error: str | None = None
+
+    @property
+    def milliseconds(self) -> float | None:
+        """The median of the blocks."""
+        return statistics.median(self.blocks) if self.blocks and self.error is None else None
+
+    @property
+    def images_per_second(self) -> float | None:
+        """By the median."""
+        took = self.milliseconds
+        return None if not took else 1e3 * self.batch_size / took
+
+
+def seconds_of(device: torch.device, work: Callable[[], None]) -> float:
+    """How long something takes: by events of the current stream on a GPU, else by the clock."""
+    if device.type != "cuda":
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+    begin = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize(device)
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """A stream besides the default one of a GPU, which cannot be recorded."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+
+
+def timed_by_turns(
+    makers: Mapping[str, Callable[[], Steps]],
+    device: torch.device,
+    blocks: int,
+    steps: int,
+    note: Note,
+) -> dict[str, Timed]:
+    """Make all rows, then time a block of steps of each, again and again.
+
+    A row that fails has its error, and the others go on without it.
+    """
+    found = {name: Timed() for name in makers}
+    ready: dict[str, Steps] = {}
+    for name, make in makers.items():
+        note(f"preparing {name}")
+        made = _prepared(make, found[name], device)
+        if made is not None:
+            ready[name] = made
+    for block in range(blocks):
+        note(f"block {block + 1} of {blocks}")
+        for name in list(ready):
+            if not _add_block(ready[name], found[name], device, steps):
+                del ready[name]
+                _release(device)
+    ready.clear()
+    _release(device)
+    return found
+
+
+def _prepared(make: Callable[[], Steps], row: Timed, device: torch.device) -> Steps | None:
+    """Make a row and take its first steps; what it needs of the device is its own."""
+    _release(device)
+    before = _memory(device)
+    started = time.perf_counter()
+    try:
+        made = make()
+        made.run(WARM_UP)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    except Exception as error:  # one row must not cost the others
+        row.error = reason_of(error)
+        return None
+    row.batch_size, row.prepared = made.batch_size, time.perf_counter() - started
+    if before is not None:
+        row.peak_bytes = torch.cuda.max_memory_allocated(device) - before[0]
+        row.reserved_bytes = torch.cuda.max_memory_reserved(device) - before[1]
+    return made
+
+
+def _add_block(steps: Steps, row: Timed, device: torch.device, number: int) -> bool:
+    """Time one block; returns whether it came to its end."""
+    try:
+        steps.settle()
+        row.blocks.append(1e3 * seconds_of(device, lambda: steps.run(number)) / number)
+    except Exception as error:  # one row must not cost the others
+        row.error = reason_of(error)
+        return False
+    return True
+
+
+def _memory(device: torch.device) -> tuple[int, int] | None:
+    """Start peaks anew; returns what is allocated and reserved by now."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+
+
+def _release(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+
+
+def reason_of(error: Exception) -> str:
+    """Give the first line of what went wrong; the whole of it may be pages."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,97 @@
+"""Trainings to be timed, made by the code that makes them for `boxmend train`."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from boxmend.bench.speed.choices import Counts, SpeedChoices
+from boxmend.bench.speed.timing import Note
+from boxmend.dataset import Dataset
+from boxmend.detector import DETECTORS, Detector
+from boxmend.detector.backbones import freeze
+from boxmend.loader import Batch, Loader
+from boxmend.settings import TrainSettings
+from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.loop import Training, replace_network
+from boxmend.training.processes import Processes
+
+
+class TrainingSteps:
+    """Steps of a training that stays in its last pass, on ever new batches of its loader."""
+
+    def __init__(self, training: Training):
+        self.training = training
+        self.batch_size = training.loader.batch_size
+        self._batches = endless(training.loader)
+        self._step = training.num_steps - 1
+
+    def settle(self) -> None:
+        """Nothing has to be done."""
+
+    def run(self, steps: int) -> None:
+        """Train, and bring over what the ledger is to hold, as a training does now and then."""
+        for _ in range(steps):
+            self.training.step = self._step  # a pass that ends would be recorded anew
+            self.training.train_on(next(self._batches))
+        self.training.recorder.flush()
+
+
+@dataclass
+class Workshop:
+    """One dataset and one device, on which rows are made."""
+
+    dataset: Dataset
+    choices: SpeedChoices
+    device: torch.device
+    folder: Path
+    """For ledgers, which nobody reads."""
+    note: Note
+    _patterns: dict[tuple[Any, ...], Detector] = field(default_factory=dict)
+    _made: int = 0
+
+    def check(self) -> None:
+        """Raise now what would fail in every row: an unknown detector, a file that is none."""
+        self.detector(self.choices.settings("baseline", self.choices.all_sizes[0]))
+
+    def detector(self, settings: TrainSettings) -> Detector:
+        """Make a detector whose first stages are frozen, whatever its weights.
+
+        It is the copy of a pattern that is made once, on the CPU.
+        """
+        key = (
+            *(settings.rois, settings.proposals, settings.pre_nms),
+            *(settings.box_loss, settings.rpn_low_quality),
+        )
+        if key not in self._patterns:
+            made = make_detector(settings, len(self.dataset.label_names))
+            freeze(made, DETECTORS[made.name].frozen_stages)
+            self._patterns[key] = made
+        pattern = self._patterns[key]
+        return replace_network(pattern, copy.deepcopy(pattern.network))
+
+    def training(self, settings: TrainSettings, dataset: Dataset | None = None) -> Training:
+        """Put a training in place; by default on the dataset."""
+        self._made += 1
+        run = self.folder / str(self._made)
+        data = self.dataset if dataset is None else dataset
+        detector = self.detector(settings)
+        training, _ = make_training(
+            settings, data, detector, run, Processes(self.device), self.note
+        )
+        return training
+
+    def steps(self, row: str, size: str, counts: Counts | None = None) -> TrainingSteps:
+        """Make one of our rows."""
+        return TrainingSteps(self.training(self.choices.settings(row, size, counts)))
+
+
+def endless(loader: Loader) -> Iterator[Batch]:
+    """Yield the batches of one pass after the other."""
+    number = 0
+    while True:
+        yield from loader.epoch(number)
+        number += 1
