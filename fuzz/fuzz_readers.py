@@ -1,14 +1,17 @@
-"""Coverage-guided fuzzing of the three readers, as a local check.
+"""Coverage-guided fuzzing of the readers, as a local check.
 
     pip install atheris
-    python fuzz/fuzz_readers.py coco|voc|labels|yaml -max_total_time=120
+    python fuzz/fuzz_readers.py coco|voc|labels|yaml|detections -max_total_time=120
 
 Whatever the bytes, reading ends in a dataset, in findings or in a BoxmendError; what was read
-can be written, and unchanged it gives the same bytes. Anything else is a crash that atheris
-reports with the input that caused it.
+can be written, and unchanged it gives the same bytes. Detections that were read can be scored, and
+every figure is a fraction or none. Anything else is a crash that atheris reports with the input
+that caused it.
 """
 
 import contextlib
+import functools
+import json
 import os
 import sys
 import tempfile
@@ -18,7 +21,9 @@ import atheris
 
 with atheris.instrument_imports(include=["boxmend"]):
     import boxmend.formats
+    from boxmend.dataset import Dataset
     from boxmend.errors import BoxmendError
+    from boxmend.evaluation import read_predictions, score
     from boxmend.findings import Severity
 
 PNG = bytes.fromhex(
@@ -26,6 +31,18 @@ PNG = bytes.fromhex(
     "0000000a49444154789c6360000000020001e221bc330000000049454e44ae426082"
 )
 FOLDER = Path(tempfile.mkdtemp())
+SCORED = {  # two images that share a stem, a number that is a file name, and a crowd
+    "images": [
+        {"id": k, "file_name": name, "width": 64, "height": 64}
+        for k, name in ((1, "a/1.png"), (2, "b/1.png"), (7, "000042.png"))
+    ],
+    "categories": [{"id": 1, "name": "cat"}, {"id": 5, "name": "dog"}],
+    "annotations": [
+        {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 30, 40], "iscrowd": 0},
+        {"id": 2, "image_id": 7, "category_id": 5, "bbox": [1, 2, 3, 4], "iscrowd": 0},
+        {"id": 3, "image_id": 7, "category_id": 5, "bbox": [5, 6, 20, 20], "iscrowd": 1},
+    ],
+}
 
 
 def lay_out(kind: str, data: bytes) -> tuple[Path, Path]:
@@ -69,13 +86,38 @@ def test_one(kind: str, data: bytes) -> None:
         out.rmdir()
 
 
+@functools.cache
+def scored() -> Dataset:
+    """The dataset that detections are read for."""
+    path = FOLDER / "instances_val.json"
+    path.write_text(json.dumps(SCORED))
+    return boxmend.formats.read(path)
+
+
+def test_detections(data: bytes) -> None:
+    """Read the bytes as detections and, where they are, score them."""
+    path = FOLDER / "found.json"
+    path.write_bytes(data)
+    dataset = scored()
+    try:
+        found = read_predictions(path, dataset)
+    except BoxmendError:
+        return
+    told = score(found, dataset).to_json()
+    json.dumps(told, allow_nan=False)
+    figures = [value for key, value in told.items() if key[:2] in ("AP", "AR", "vo")]
+    if not all(value is None or 0 <= value <= 1 + 1e-9 for value in figures):
+        raise RuntimeError(f"detections: figures that are no fractions: {figures}")
+
+
 def main() -> None:
     """Hand the command line to atheris."""
     kind = sys.argv.pop(1) if len(sys.argv) > 1 else ""
-    if kind not in ("coco", "voc", "labels", "yaml"):
+    if kind not in ("coco", "voc", "labels", "yaml", "detections"):
         sys.exit(__doc__)
     os.chdir(FOLDER)
-    atheris.Setup(sys.argv, lambda data: test_one(kind, data))
+    test = test_detections if kind == "detections" else functools.partial(test_one, kind)
+    atheris.Setup(sys.argv, test)
     atheris.Fuzz()
 
 

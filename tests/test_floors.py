@@ -53,7 +53,10 @@ MAY_IMPORT = {
     "refiner": {"detector", "methods", "settings", *GROUND},
     "settings": {"errors"},
 }
-WIRING = {"training", "prediction", "evaluation", "demonstration", "cli", "__main__", "__init__"}
+WIRING = {
+    *("training", "prediction", "evaluation", "demonstration", "bench"),
+    *("cli", "__main__", "__init__"),
+}
 HEAVY = ("torch", "scipy", "pyarrow", "numpy", "PIL", "msgspec", "yaml")
 
 

@@ -28,7 +28,7 @@ def test_the_wheel_holds_the_types_and_nothing_of_the_tests(wheel: Path) -> None
     assert "boxmend/formats/coco/__init__.py" in names
     assert "boxmend/detector/tiny.safetensors" in names
     assert not [name for name in names if "tests/" in name or "/test_" in name]
-    for part in ("page.html.j2", "page.css", "page.js", "pictures.js", "rows.js"):
+    for part in ("page.html.j2", "page.css", "page.js", "pictures.js", "rows.js", "theme.js"):
         assert f"boxmend/report/static/{part}" in names
 
 

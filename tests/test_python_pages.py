@@ -74,6 +74,8 @@ def test_the_page_about_python_runs_from_loading_to_predicting(tmp_path: Path) -
     assert set(names["visits"]["annotation_id"].to_pylist()) <= set(noisy.annotation_ids.tolist())
     assert len(names["visits"]) > 0
     assert len(boxmend.load("mended-toys")) == len(noisy)
+    assert (run.path / "report.html").read_bytes().startswith(b"<!doctype html>")
+    assert 0 <= json.loads((run.path / "evaluation.json").read_bytes())["AP50"] <= 1
     results = json.loads((tmp_path / "found.json").read_bytes())
     assert results == list(names["found"].results())
     assert results
@@ -109,6 +111,31 @@ def test_torchvisions_own_model_finds_what_predict_finds(tmp_path: Path) -> None
     np.testing.assert_allclose(ours.found.scores, theirs["scores"], atol=1e-4)
     np.testing.assert_allclose(ours.found.boxes, theirs["boxes"], atol=2e-2)
     assert type(names["model"].backbone.body.bn1) is torch.nn.BatchNorm2d  # theirs, not ours
+
+
+def test_the_page_about_evaluation_scores_a_file_and_a_run(tmp_path: Path) -> None:
+    write_coco(tmp_path)
+    (tmp_path / "train2017").rename(tmp_path / "images")
+    write_resnet50(tmp_path / "runs/voc")
+    entry = {"image_id": 2, "category_id": 1, "bbox": [3, 4, 20, 30], "score": 0.9}
+    (tmp_path / "found.json").write_text(json.dumps([entry]))
+    code = blocks("evaluation.md")[0]
+    names: dict[str, Any] = {}
+    changes = {
+        "annotations/instances_val2017.json": "instances_train.json",
+        "VOC2007:test": "instances_train.json",
+        'told.by_label["cat"]["AP50"]': 'by_file = told.by_label["cat"]["AP50"]',
+        'told.figures["AP"], ': "",
+    }
+    exec(with_changes(code, changes), names)
+    assert names["by_file"] == pytest.approx(1.0)
+    told = names["told"]
+    assert told.num_detections > 0
+    assert set(told.by_label) == {"cat"}
+    assert (tmp_path / "runs/voc/evaluation.json").is_file()
+    written = json.loads((tmp_path / "found-by-run.json").read_bytes())
+    assert {one["category_name"] for one in written} == {"cat", "dog", "bird"}
+    assert sum(one["category_name"] == "cat" for one in written) == told.num_detections
 
 
 SMALL = {

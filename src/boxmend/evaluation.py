@@ -23,7 +23,12 @@ from boxmend.detections import Catalogue, read_detections
 from boxmend.errors import OutputError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
-from boxmend.formats.coco.sizes import areas_and_sizes, category_numbers, contested_numbers
+from boxmend.formats.coco.sizes import (
+    areas_and_sizes,
+    category_numbers,
+    contested_images,
+    contested_numbers,
+)
 from boxmend.scores import (
     CocoTruth,
     Detections,
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 
 EVALUATION_FILE = "evaluation.json"
 SHOWN = 5  # classes that a note lists
+FAR_BEYOND = 1.1  # times the image's side: an end that no detector means
+MANY = 0.2  # share of boxes with such ends that is asked about
 
 Progress = Callable[[int, int], None]
 Data = Dataset | str | Path | Sequence[str | Path]
@@ -92,7 +99,8 @@ def evaluate(
         if detections_out is not None:
             raise UsageError("--detections-out writes the detections of a run; give a run")
         dataset, _ = _loaded(data)
-        return score(read_predictions(predictions, dataset), dataset)
+        detections = read_predictions(predictions, dataset)
+        return replace(score(detections, dataset), notes=_odd_boxes(detections, dataset))
     assert run is not None
     dataset, addresses = _loaded(data)
     found = detections_of_run(run, dataset, progress=progress, out=detections_out)
@@ -112,7 +120,8 @@ def read_predictions(path: str | Path, dataset: Dataset) -> SizedDetections:
         for label, number in enumerate(category_numbers(dataset))
         if number not in contested
     }
-    return read_detections(path, Catalogue(dataset.images, dataset.label_names, numbered))
+    known = Catalogue(dataset.images, dataset.label_names, numbered, contested_images(dataset))
+    return read_detections(path, known)
 
 
 def score(
@@ -177,6 +186,23 @@ def detections_of_run(
     if out is not None:
         found.save(out)
     return found
+
+
+def _odd_boxes(detections: Detections, dataset: Dataset) -> list[str]:
+    """Ask about boxes that look as if they were given otherwise than as x, y, width, height."""
+    ends = detections.boxes[:, 2:]
+    sides = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+    sides = sides[detections.image_rows]
+    is_beyond = ((ends > FAR_BEYOND * sides) & (sides > 0)).any(axis=1)
+    expected = "bbox is x, y, width and height in pixels"
+    if is_beyond.sum() > MANY * len(ends):
+        return [
+            f"{is_beyond.sum():,} of {len(ends):,} boxes end far outside their images: {expected}, "
+            "not two corners, and of the image as stored"
+        ]
+    if len(ends) and ends.max() <= 1 and sides.max() > 1:
+        return [f"all boxes lie within the first pixel: {expected}, not in fractions of the image"]
+    return []
 
 
 def _loaded(data: Data) -> tuple[Dataset, list[str]]:

@@ -260,6 +260,13 @@ def test_boxes_that_lie_elsewhere_are_of_another_dataset(tmp_path: Path) -> None
     assert len(known_truth(path, dataset).labels) == 3  # one of three may
 
 
+@pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
+def test_a_true_box_that_is_none_is_refused(tmp_path: Path, side: float) -> None:
+    path = told(tmp_path / "truth.parquet", [1, 2, 3], [0, 0, 0], [A, B, (side, *C[1:])])
+    with pytest.raises(DataError, match=r"truth\.parquet: has no finite true box of annotation 3;"):
+        known_truth(path, annotated([A, B, C], [VAN] * 3, ids=[1, 2, 3]))
+
+
 def test_a_clean_dataset_without_an_image_is_another_one(toys: Path) -> None:
     dataset = load(f"{toys}:train")
     with pytest.raises(DataError, match=r"lacks \S+\.png"):

@@ -1,13 +1,15 @@
 """`boxmend evaluate --truth`: the mending of a run as a person and as a script sees it."""
 
 import json
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cli_answers import answer
+from cli_answers import answer, in_a_process
 from PIL import Image
 
 from boxmend import runs
@@ -131,9 +133,10 @@ def test_tables_tell_people_what_was_right_and_what_did_harm(
 ) -> None:
     assert boxmend(["evaluate", str(run), "--truth", f"{clean}:train"]) == 0
     printed = capsys.readouterr().out
-    assert "of 3 changes 2 were right, 1 did harm; of 2 wrong annotations 1 were missed" in printed
-    assert "of 2 relabelled: 1 right now, 0 wrong before and after, 1 right before: harm" in printed
-    assert "of 1 boxes moved: 1 fit better, 0 alike, 0 worse: harm" in printed
+    assert "changes: 3, of which 2 right, 1 harm, 0 neither; " in printed
+    assert "; wrong annotations: 2, of which 1 missed\n" in printed
+    assert "labels replaced: 2, of which 1 right now, 0 wrong before and after, 1 right" in printed
+    assert "boxes moved: 1, of which 1 better, 0 alike, 0 worse: harm" in printed
     assert "wrong labels: 2 (50.0 %) before, 2 (50.0 %) after; 1 missed" in printed
     assert "mean IoU 0.875 before, 1.000 after" in printed
     lines = {line.split("  ")[0]: line.split()[-4:] for line in printed.splitlines()}
@@ -160,11 +163,25 @@ def test_other_finders_judge_the_same_annotations_by_detections_that_are_given(
 
     assert boxmend(["evaluate", str(run), *map(str, given)]) == 0
     printed = capsys.readouterr().out
-    assert "Who finds more, on the same 4 annotations (2 wrong labels, 1 bad boxes):" in printed
+    assert "Who finds more, on the same annotations: 4 (wrong labels: 2, bad boxes: 1)\n" in printed
     [row] = [line for line in printed.splitlines() if "hotcoco" in line and "wrong" in line]
     assert row.split()[4:] == ["0.750", "0.750", "1", "100.0", "%", "50.0", "%"]
     assert "the detections that were given" in printed
     assert "optimistic about the annotations" not in printed
+
+
+@pytest.mark.parametrize("score", [75, -0.5])
+def test_scores_that_are_no_confidences_are_refused_for_the_comparison(
+    run: Path, clean: Path, detections: Path, score: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cleanlab")
+    sure = json.loads(detections.read_text())[0]
+    detections.write_text(json.dumps([sure | {"score": 1}, sure | {"score": score}]))
+    given = ["--truth", str(clean), "--compare", "--training-detections", str(detections)]
+    assert boxmend(["evaluate", str(run), *given]) == 3
+    told = capsys.readouterr().err
+    assert f"{detections}: detection 1 (the first is 0): score is {score:g}" in told
+    assert not (run / "mending.json").exists()
 
 
 def test_the_run_itself_makes_detections_where_none_are_given(
@@ -200,7 +217,9 @@ def test_data_that_were_moved_are_named(
 ) -> None:
     (tmp_path / "noisy").rename(tmp_path / "elsewhere")
     assert boxmend(["evaluate", str(run), "--truth", str(clean)]) == 3
-    assert "the data of the run are gone" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "the data of the run are gone" in message
+    assert "--training-data" in message
     there = ("--training-data", tmp_path / "elsewhere")
     status, told = answer(capsys, "evaluate", run, "--truth", clean, *there)
     assert status == 0
@@ -241,6 +260,66 @@ def test_without_cleanlab_the_comparison_says_how_to_get_it(
     given = ["--compare", "--training-detections", str(detections)]
     assert boxmend(["evaluate", str(run), "--truth", str(clean), *given]) == 2
     assert "pip install 'boxmend[compare]'" in capsys.readouterr().err
+    # The run has no model: it is told before detections are made.
+    assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 2
+    assert "pip install 'boxmend[compare]'" in capsys.readouterr().err
+
+
+def test_a_wrong_truth_is_told_before_the_model_looks_at_anything(
+    run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, truth = ("--data", str(clean)), ("--truth", "nowhere")  # and the run has no model
+    assert boxmend(["evaluate", str(run), *data, *truth]) == 2
+    assert "nowhere: no such file or folder" in capsys.readouterr().err
+
+
+def test_a_truth_by_which_nothing_is_wrong_is_asked_about(
+    run: Path, clean: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert boxmend(["evaluate", str(run), "--truth", str(tmp_path / "noisy")]) == 0
+    printed = capsys.readouterr()
+    assert "changes: 3, of which 0 right, 3 harm, 0 neither; wrong annotations: 0" in printed.out
+    assert "note: by this truth no annotation is wrong" in printed.err
+    assert boxmend(["evaluate", str(run), "--truth", str(clean)]) == 0
+    assert "note:" not in capsys.readouterr().err
+
+
+def test_a_truth_whose_name_is_no_text_is_printed_as_valid_json(run: Path, clean: Path) -> None:
+    odd = os.fsdecode(os.fsencode(clean) + b"\xff")
+    clean.rename(odd)
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1"}
+    tokens = ["evaluate", str(run), "--truth", odd]
+    done = in_a_process([*tokens, "--json"], env=environment)
+    assert json.loads(done.stdout)["mending"]["truth"] == odd
+    assert done.returncode == 0
+    done = in_a_process(tokens, env=environment)
+    assert done.returncode == 0
+    assert "Mending, held against" in done.stdout
+
+
+def test_the_python_of_the_page_runs(
+    run: Path,
+    clean: Path,
+    detections: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("cleanlab")
+    page = Path(__file__).parents[2] / "docs" / "evaluation.md"
+    after = page.read_text().partition("## Who finds more")[2]
+    (code,) = re.findall(r"```python\n(.*?)```", after, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("runs/demo/runs").mkdir(parents=True)
+    Path("runs/demo/runs/mend").symlink_to(run)
+    Path("runs/demo/noisy").symlink_to(clean)
+    assert detections == tmp_path / "found.json"
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["right"] == 1
+    assert [one.flagged for one in names["finders"] if one.finder == "hotcoco label_errors"] == [
+        1,
+        None,
+    ]
 
 
 def test_where_the_run_cannot_be_written_the_figures_are_printed_all_the_same(
@@ -249,7 +328,7 @@ def test_where_the_run_cannot_be_written_the_figures_are_printed_all_the_same(
     (run / "mending.json").mkdir()
     assert boxmend(["evaluate", str(run), "--truth", str(clean)]) == 0
     printed = capsys.readouterr()
-    assert "of 3 changes 2 were right" in printed.out
+    assert "changes: 3, of which 2 right" in printed.out
     assert "mending.json: could not be written" in printed.err
 
 

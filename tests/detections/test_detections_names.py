@@ -30,6 +30,7 @@ def row(folder: Path, names: dict[str, int | str], **entry: Any) -> int:
         ("/data/coco/val/000002.jpg", 1),
         ("test/000002.jpg", 2),
         (r"C:\images\test\000002.jpg", 2),
+        (r"val\000001", 0),
         ("x.y", 3),
     ],
 )
@@ -143,5 +144,5 @@ def test_what_is_unknown_is_refused_by_file_place_and_value(
 
 
 def test_a_dataset_without_images_knows_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="it has 0 images, such as none"):
+    with pytest.raises(DataError, match="image_id 7 is no image of the data; they have none"):
         read_detections(written(tmp_path, [GOOD]), catalogue({}))

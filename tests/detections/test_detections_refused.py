@@ -20,6 +20,7 @@ NAN, INFINITY = float("nan"), float("inf")
         ({"score": NAN}, "score is NaN, not a finite number"),
         ({"score": -INFINITY}, "score is -Infinity, not a finite number"),
         ({"score": 10**400}, "not a finite number"),
+        ({"score": 10**4000}, "score is Infinity, not a finite number"),
         ({"score": "0.9"}, 'score is "0.9", not a finite number'),
         ({"score": True}, "score is true, not a finite number"),
         ({"score": None}, "score is null, not a finite number"),
@@ -101,6 +102,14 @@ def test_an_entry_nested_beyond_all_measure_is_refused_or_passed_over(tmp_path: 
     deep = json.dumps(GOOD)[:-1] + ', "more": ' + "[" * 100_000 + "]" * 100_000 + "}"
     with pytest.raises(DataError, match="nested too deeply"):
         read_detections(written(tmp_path, f"[{deep}]"), catalogue())
+
+
+def test_more_digits_than_python_reads_are_told_by_their_key(tmp_path: Path) -> None:
+    long = json.dumps(GOOD).replace("0.5", "9" * 5000)
+    with pytest.raises(DataError, match=r"detection 0 .*score is Infinity, not a finite number"):
+        read_detections(written(tmp_path, f"[{long}]"), catalogue())
+    beside = json.dumps(GOOD)[:-1] + f', "area": NaN, "more": {"9" * 5000}}}'
+    assert len(read_detections(written(tmp_path, f"[{beside}]"), catalogue()).labels) == 1
 
 
 def test_the_first_wrong_detection_is_the_one_that_is_told(tmp_path: Path) -> None:

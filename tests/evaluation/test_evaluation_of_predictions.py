@@ -55,6 +55,55 @@ def test_names_instead_of_numbers_make_no_difference(tmp_path: Path) -> None:
     assert told.figures == pytest.approx(EXPECTED, abs=1e-12)
 
 
+def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_path: Path) -> None:
+    mine = two_images(tmp_path / "mine")
+    theirs = two_images(
+        tmp_path / "theirs",
+        images=[{"id": 9, "file_name": "other.jpg"}, {"id": 5, "file_name": "four.jpg"}],
+        annotations=[{"id": 1, "image_id": 9, "category_id": 5, "bbox": [10, 10, 20, 20]}],
+    )
+    joined = boxmend.load(mine, theirs)
+    assert joined.images.ids[0] == 9  # the id is kept for the first of the two
+
+    def rows(**told: Any) -> list[int]:
+        found = as_json(tmp_path / "found.json", [DETECTIONS[0] | told])
+        return list(read_predictions(found, joined).image_rows)
+
+    for identity in (9, "9"):
+        with pytest.raises(
+            DataError, match=r"detection 0 .*image_id .* means more than one image;"
+        ):
+            rows(image_id=identity)
+    assert (rows(file_name="nine.jpg"), rows(file_name="other.jpg")) == ([0], [2])
+    assert rows(image_id=4) == [1]
+    with pytest.raises(DataError, match=r"file_name .four\.jpg. means more than one image; give"):
+        rows(image_id=9, file_name="four.jpg")
+    assert rows(image_id=4, file_name="four.jpg") == [1]
+
+
+def test_boxes_given_by_corners_or_in_fractions_are_asked_about(tmp_path: Path) -> None:
+    data = two_images(tmp_path)
+    # Of a box 400, 300 to 600, 400 the corners end at 1000 and 700 in an image of 640 x 480.
+    by_corners = [one | {"bbox": [400, 300, 600, 400]} for one in DETECTIONS[:1]]
+    told = evaluate(
+        predictions=as_json(tmp_path / "a.json", by_corners * 2 + DETECTIONS), data=data
+    )
+    assert told.notes == [
+        "2 of 5 boxes end far outside their images: bbox is x, y, width and height in pixels, not "
+        "two corners, and of the image as stored"
+    ]
+    some = as_json(tmp_path / "b.json", by_corners + DETECTIONS * 2)
+    assert evaluate(predictions=some, data=data).notes == []  # 1 of 7: less than a fifth
+    fractions = [one | {"bbox": [0.5, 0.25, 0.5, 0.5]} for one in DETECTIONS]
+    (note,) = evaluate(predictions=as_json(tmp_path / "c.json", fractions), data=data).notes
+    assert "all boxes lie within the first pixel" in note
+    unknown = [{"id": 9, "file_name": "nine.jpg"}, {"id": 4, "file_name": "four.jpg"}]
+    data = two_images(tmp_path, images=unknown)  # how large they are, nobody knows
+    for name in ("a.json", "c.json"):
+        assert evaluate(predictions=tmp_path / name, data=data).notes == []
+    assert evaluate(predictions=as_json(tmp_path / "d.json", []), data=data).notes == []
+
+
 # Also by area: half of these files give none, and then it is width times height.
 @pytest.mark.parametrize("seed", range(12))
 def test_the_figures_are_those_of_pycocotools_on_the_same_files(tmp_path: Path, seed: int) -> None:

@@ -215,12 +215,26 @@ def test_an_annotation_is_stepped_through_by_keys(visit: Visit) -> None:
     assert facts["Annotation"] == "127"
     assert facts["Loss and threshold"] == "1.17 > 0.50"
     assert facts["Reason"] == "box: mean of 1 visit"
-    assert page.locator("#detail img").get_attribute("alt") == f"{NAMES[0]} in 58.png"
+    assert page.locator("#detail-picture img").get_attribute("alt") == f"{NAMES[0]} in 58.png"
     assert visit.address() == "#open=127"
     page.keyboard.press("Escape")
     assert visit.address() == "#gallery"
     assert not page.locator("#detail").is_visible()
     assert visit.do("document.activeElement.dataset.number") == "2"  # back where one was
+
+
+def test_the_open_view_shows_where_in_the_image_the_picture_lies(visit: Visit) -> None:
+    visit.page.locator(".card .open").first.click()
+    whole = visit.page.locator("#detail-whole")
+    image = whole.locator("img")
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 100
+    assert image.get_attribute("alt") == "All of 59.png; the place of the picture is marked"
+    # Row 119: the box ends at 41.9 x 50; 40 high times 1.6 is 64, and 4/3 of that are 86 wide.
+    mark = whole.locator("rect.over")
+    assert [float(mark.get_attribute(side) or "nan") for side in ("x", "y", "width", "height")] == [
+        *(0, 0),
+        *(86, 64),
+    ]
 
 
 def test_the_focus_stays_in_the_open_view(visit: Visit) -> None:
@@ -334,6 +348,18 @@ def test_the_theme_follows_the_system_and_the_button(visit: Visit) -> None:
     assert visit.do(color) == dark
     page.click("#theme")
     assert visit.do(color) == light
+
+
+def test_paper_is_light_in_every_theme(visit: Visit) -> None:
+    inks = """() => ['h1', '.tile dt', '.chart .ink', 'figcaption']
+        .map((one) => getComputedStyle(document.querySelector(one)).color)"""
+    light = visit.do(inks)
+    for _ in range(2):
+        visit.page.click("#theme")
+    assert visit.texts("#theme") == ["Theme: dark"]
+    assert visit.do(inks) != light
+    visit.page.emulate_media(media="print", color_scheme="dark")
+    assert visit.do(inks) == light
 
 
 def test_hostile_names_stay_text(visit: Visit) -> None:

@@ -24,8 +24,8 @@ from boxmend.report.thumbnails import Pictures
 
 # Of the telling record: row 0 is kept; 1 relabelled and moved; 2 unsure; 3 moved.
 ALL_THERE = [
-    Pictures([(0, 0, 40, 30)], ["one.jpg"]),
-    Pictures([(1, 2, 41, 32), (5, 6, 45, 36)], ["two.jpg", "three.jpg"]),
+    Pictures([(0, 0, 40, 30)], ["one.jpg"], whole="first.jpg", size=(80, 60)),
+    Pictures([(1, 2, 41, 32), (5, 6, 45, 36)], ["two.jpg", "three.jpg"], "", "last.jpg", (90, 70)),
 ]
 
 
@@ -59,6 +59,8 @@ def test_the_columns_say_what_became_of_each_row() -> None:
     assert table["boxes"]["final"][:4] == [40, 20, 60, 30]
     assert table["windows"] == [0, 0, 40, 30, 1, 2, 41, 32, 5, 6, 45, 36]
     assert table["pictures"] == ["one.jpg", "two.jpg", "three.jpg"]
+    assert [table["whole"][file] for file in table["file"]] == ["first.jpg", *["last.jpg"] * 2]
+    assert table["sizes"] == [80, 60, 90, 70]  # by file
     assert [table["problems"][one] for one in table["problem"]] == ["", "", ""]
     assert "mark" not in table
 
@@ -67,6 +69,7 @@ def test_an_image_that_cannot_be_read_leaves_its_rows_without_pictures() -> None
     made = [Pictures([], [], "no such file"), ALL_THERE[1]]
     table = columns(gallery_of(replace(telling_record(), truth=None)), made)
     assert table["pictures"] == [None, "two.jpg", "three.jpg"]
+    assert table["whole"] == [None, "last.jpg"]
     assert table["windows"][:4] == [0, 0, 0, 0]
     assert [table["problems"][one] for one in table["problem"]] == ["no such file", "", ""]
 

@@ -14,8 +14,10 @@ import pytest
 from drawn_records import (
     BOXES,
     DISCARDED,
+    KEPT,
     NAMES,
     RELABELLED,
+    UNJUDGED,
     Box,
     Seen,
     made_dataset,
@@ -31,8 +33,10 @@ from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.noise.truth import Truth, write_truth
 from boxmend.report import making
 from boxmend.report.figures import FIGURES
+from boxmend.report.gallery import columns
 from boxmend.report.gathering import ReportSettings, gathered, scores_of
 from boxmend.report.making import write_report
+from boxmend.report.page import SCRIPTS
 from boxmend.report.summary import Pattern, patterns_of, short_address
 from boxmend.report.texts import LONGEST, script_json, shown
 from boxmend.runs import open_run
@@ -88,6 +92,10 @@ def parts_of(path: Path) -> Parts:
     return Parts(path.read_text(encoding="utf-8"))
 
 
+def said(path: Path) -> str:
+    return " ".join(" ".join(parts_of(path).texts[""]).split())
+
+
 def digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
@@ -101,7 +109,7 @@ def test_the_policy_names_the_hashes_of_the_very_texts_on_the_page(run: Path) ->
     parts = parts_of(write_report(run).path)
     data, *scripts = parts.texts["script"]
     assert json.loads(data)["labels"] == ["van", "truck", "bus"]
-    assert len(scripts) == 3
+    assert len(scripts) == len(SCRIPTS)
     assert parts.policy == {
         "default-src": ["'none'"],
         "script-src": [digest(one) for one in scripts],
@@ -142,7 +150,8 @@ def test_pictures_are_in_the_page_while_they_are_few(
     assert made.is_embedded
     assert parts.data["folder"] is None
     files = sorted(one.read_bytes() for one in (run / "report-images").glob("*.jpg"))
-    assert sorted(base64.b64decode(one) for one in parts.data["pictures"]) == files
+    embedded = [*parts.data["pictures"], *parts.data["whole"]]
+    assert sorted(base64.b64decode(one) for one in embedded) == files
     size = sum(map(len, files))
     monkeypatch.setattr(making, "MOST_EMBEDDED", size * 4 // 3)
     assert write_report(run).is_embedded
@@ -204,7 +213,7 @@ def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:
     page = write_report(run).path.read_text(encoding="utf-8")
     parts = Parts(page)
     assert "alert(1)>" not in page.replace("&gt;", "")  # only ever escaped
-    assert [tag for tag, _ in parts.tags].count("script") == 4
+    assert [tag for tag, _ in parts.tags].count("script") == 1 + len(SCRIPTS)
     assert "img" not in {tag for tag, _ in parts.tags}
     assert parts.data["labels"] == list(HOSTILE)
     assert parts.data["files"] == ["<b>.png", "a\ufffdgnp.png"]
@@ -248,6 +257,40 @@ def test_a_report_is_made_anew_and_its_pictures_are_not(run: Path) -> None:
     write_report(run)
     assert (run / "report.html").read_bytes() == first
     assert {one: one.stat().st_mtime_ns for one in (run / "report-images").iterdir()} == before
+
+
+def test_pictures_of_the_former_page_go_only_when_the_new_one_is_there(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_report(run)
+    folder = run / "report-images"
+    former = {one.name for one in folder.glob("*.jpg")}
+    monkeypatch.setattr(making, "WHOLE_SIDE", 40)
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(making, "rendered", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write_report(run)
+    assert former <= {one.name for one in folder.glob("*.jpg")}
+    write_report(run)
+    assert not former <= {one.name for one in folder.glob("*.jpg")}
+
+
+def test_pictures_that_another_report_took_away_are_told_of(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken_away(*given: Any) -> dict[str, Any]:
+        table = columns(*given)
+        for one in (run / "report-images").glob("*.jpg"):
+            one.unlink()
+        return table
+
+    monkeypatch.setattr(making, "columns", taken_away)
+    with pytest.raises(OutputError, match="another report of this run is being made"):
+        write_report(run)
 
 
 def test_a_page_that_no_report_made_is_protected(run: Path) -> None:
@@ -310,6 +353,47 @@ def test_nothing_changed_is_said(tmp_path: Path) -> None:
     assert made.num_shown == 0
     assert "It changed nothing." in text
     assert "there is nothing to show" in text
+
+
+def test_a_method_that_judges_nothing_is_not_said_to_have_judged(tmp_path: Path) -> None:
+    run = drawn_run(tmp_path, [Seen(0, row, UNJUDGED) for row in range(4)])
+    text = said(write_report(run).path)
+    assert "with 4 annotations. Its method doubted no label and moved no box." in text
+    assert "judged each" not in text
+
+
+def test_one_is_told_in_the_singular(tmp_path: Path) -> None:
+    visits = [Seen(0, 0, RELABELLED, 1, loss=2.0, threshold=1.0, confidence=0.9)]
+    run = drawn_run(tmp_path, visits, boxes=[(10, 10, 30, 50)])
+    text = said(write_report(run).path)
+    assert "on 1 image with 1 annotation, and judged it while it learnt." in text
+    assert "It changed 1 label: it is in the gallery below, with the reason." in text
+    for wrong in ("1 annotations", "1 labels", "1 images", "0 boxes", "(1 times)"):
+        assert wrong not in text, wrong
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ((2, 0, 0), "changed 2 labels"),
+        ((0, 1, 0), "moved 1 box"),
+        ((1, 2, 0), "changed 1 label and moved 2 boxes"),
+        ((3, 2, 1), "changed 3 labels, moved 2 boxes, and was unsure of 1 annotation"),
+    ],
+)
+def test_only_what_was_done_is_listed(
+    tmp_path: Path, numbers: tuple[int, int, int], words: str
+) -> None:
+    relabelled, moved, unsure = numbers
+    visits = [Seen(0, row, RELABELLED, (row + 1) % 3) for row in range(relabelled)]
+    first = relabelled
+    visits += [Seen(0, first + k, KEPT, final=(0.0, 0.0, 99.0, 99.0)) for k in range(moved)]
+    visits += [Seen(0, first + moved + k, DISCARDED) for k in range(unsure)]
+    visits.append(Seen(0, sum(numbers), KEPT))
+    boxes: list[Box] = [(10.0, 10.0, 30.0, 50.0)] * 7
+    run = drawn_run(tmp_path, visits, boxes=boxes)
+    text = said(write_report(run).path)
+    assert f"It {words}: each is in the gallery" in text or f"It {words}: it is in" in text
 
 
 def test_more_changed_labels_than_kept_ones_are_pointed_out(tmp_path: Path) -> None:

@@ -55,6 +55,23 @@ def test_a_window_of_a_tiny_box_shows_its_surroundings() -> None:
     assert window((99, 49, 101, 51), (200, 100)) == (73, 30, 127, 70)
 
 
+def test_the_whole_of_an_image_is_made_once_and_small(tmp_path: Path) -> None:
+    path = halves(tmp_path / "a.png")
+    boxes: list[tuple[float, float, float, float]] = [(10, 40, 30, 55), (170, 40, 190, 55)]
+    made = pictures_of(Request(path, boxes), tmp_path, side=256, whole_side=50)
+    assert made.size == (200, 100)
+    assert made.whole not in made.names
+    assert len(made.names) == len(made.windows) == 2
+    with Image.open(tmp_path / made.whole) as picture:
+        assert picture.size == (50, 25)  # 200 x 100 to a quarter
+        assert pixel(picture, 5, 12)[0] > 200  # red on the left
+        assert pixel(picture, 45, 12)[2] > 200  # blue on the right
+    written = (tmp_path / made.whole).stat().st_mtime_ns
+    assert pictures_of(Request(path, boxes), tmp_path, side=256, whole_side=50) == made
+    assert (tmp_path / made.whole).stat().st_mtime_ns == written
+    assert pictures_of(Request(path, boxes), tmp_path, side=256).whole == ""
+
+
 def test_a_window_is_moved_into_the_image_and_never_larger_than_it() -> None:
     assert window((0, 0, 60, 45), (300, 300)) == (0, 0, 96, 72)
     assert window((240, 255, 300, 300), (300, 300)) == (204, 228, 300, 300)

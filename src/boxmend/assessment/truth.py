@@ -70,6 +70,7 @@ def _from_file(path: Path, told: Truth, dataset: Dataset) -> KnownTruth:
         )
     rows = there[rows]
     is_spurious = told.is_spurious[rows]
+    _ensure_finite(path, told.boxes[rows], is_spurious, dataset)
     labels = _translated(str(path), told.label_names, dataset)[told.labels[rows]]
     image_rows, image_boxes = _all_boxes(told, rows, dataset)
     return KnownTruth(
@@ -79,6 +80,17 @@ def _from_file(path: Path, told: Truth, dataset: Dataset) -> KnownTruth:
         image_rows=image_rows,
         image_boxes=image_boxes,
     )
+
+
+def _ensure_finite(path: Path, boxes: Boxes, is_spurious: Mask, dataset: Dataset) -> None:
+    """Refuse true boxes that are none."""
+    is_lacking = ~is_spurious & ~np.isfinite(boxes).all(axis=1)
+    if is_lacking.any():
+        raise DataError(
+            f"{path}: has no finite true box of annotation "
+            f"{_id_at(dataset, int(is_lacking.argmax()))}; give a file as `boxmend noise` wrote "
+            "it, or the clean dataset"
+        )
 
 
 def _all_boxes(told: Truth, rows: Rows, dataset: Dataset) -> tuple[Rows, Boxes]:

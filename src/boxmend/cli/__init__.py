@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError
@@ -21,8 +22,9 @@ COMMANDS = {
     "report": "Show what a run found and changed, on one page that opens in any browser.",
     "predict": "Find objects in images by the model of a run.",
     "evaluate": "Score detections of a run or of any detector, and the mending of a run.",
+    "bench": "Measure how fast training is on your hardware.",
     "synth": "Draw the embedded dataset.",
-    "demo": "Draw the embedded dataset, spoil it, and show what that looks like.",
+    "demo": "Draw a dataset, spoil it, train on it, mend it and report: five minutes.",
     "info": "Show versions, devices and formats.",
 }
 
@@ -31,8 +33,8 @@ def command_line(chosen: str = "") -> App:
     """The commands, each imported when it is called; the chosen one speaks for itself in full."""
     app = App(
         name="boxmend",
-        help="Mend object-detection annotations: read, check, disturb and write COCO, VOC and "
-        "YOLO datasets without losing a byte.",
+        help="Train object detectors on annotations that nobody vouches for, and get the "
+        "annotations back, mended: COCO, VOC and YOLO, without losing a byte.",
         help_epilogue="DATA is PATH or PATH:SPLIT: a COCO .json or a folder with "
         "instances_*.json, a VOC folder, or a YOLO data.yaml. Exit status: 0 fine, 1 findings or "
         "differences, 2 wrong usage, 3 failure.",
@@ -49,6 +51,8 @@ def command_line(chosen: str = "") -> App:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    if isinstance(sys.stdout, TextIOWrapper):  # paths need not be text; in JSON it is valid, too
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 

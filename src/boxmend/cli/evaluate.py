@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.mending_scores import MendingChoices, add, print_mending
+from boxmend.cli.mending_scores import MendingChoices, add, opened, print_mending
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus, UsageError
@@ -67,6 +67,7 @@ def evaluate(
     """
     scored, mending = scored or Scored(), mending or MendingChoices()
     _ensure_something(run, scored, mending)
+    mended = opened(run, mending) if run is not None and mending.truth is not None else None
     answer: dict[str, Any] = {}
     talk: list[str] = []
     if scored.data or scored.predictions is not None:
@@ -74,8 +75,8 @@ def evaluate(
             found = evaluate_detections(run, **vars(scored), progress=update)
         answer, talk = found.to_json(), [f"note: {note}" for note in found.notes]
         talk += [] if found.saved is None else [f"wrote {found.saved}"]
-    if run is not None and mending.truth is not None:
-        add(answer, run, mending, quiet=json)
+    if run is not None and mended is not None:
+        add(answer, run, mended, quiet=json)
     if json:
         print_json(answer)
     else:

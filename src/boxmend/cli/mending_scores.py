@@ -1,10 +1,12 @@
 """What `boxmend evaluate` tells of a run's mending where the truth is known."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -14,11 +16,19 @@ from boxmend.dataset import Dataset
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.scores import Detections
 
+if TYPE_CHECKING:
+    from boxmend.assessment import KnownTruth
+    from boxmend.mending.account import Account
+
 MENDING_FILE = "mending.json"
 IN_SAMPLE = (
     "The other finders go by the run's own detections on the data it was trained on. Such a model "
     "can be optimistic about the annotations as they stand; --training-detections FILE takes "
     "detections of another one."
+)
+NOTHING_WRONG = (
+    "note: by this truth no annotation is wrong, so that any change counts as harm; if the data "
+    "are noisy, give the truth.parquet of `boxmend noise` or the clean dataset"
 )
 GIVEN = "The other finders go by the detections that were given."
 STAGES = {
@@ -71,30 +81,53 @@ class MendingChoices:
             raise UsageError("--training-detections is for the comparison: give --compare, too")
 
 
-def add(answer: dict[str, Any], run: Path, choices: MendingChoices, *, quiet: bool = False) -> None:
-    """Put the scores of a run's mending, if the truth is given, into the answer of a command.
+@dataclass(frozen=True)
+class Opened:
+    """A run and the truth about its data, both read and found to belong together."""
+
+    choices: MendingChoices
+    account: Account
+    truth: KnownTruth
+
+
+def opened(run: Path, choices: MendingChoices) -> Opened:
+    """Read all that the scores need but detections, so that what is wrong is told at once."""
+    from boxmend.assessment import known_truth
+    from boxmend.mending.account import open_account
+
+    choices.check()
+    if choices.truth is None:
+        raise UsageError("give the truth about the run's training data by --truth")
+    if choices.compare:
+        from boxmend.assessment.finders import ensure_installed
+
+        ensure_installed()
+    account = open_account(run, choices.training_data or None)
+    return Opened(choices, account, known_truth(choices.truth, account.dataset))
+
+
+def add(answer: dict[str, Any], run: Path, told: Opened, *, quiet: bool = False) -> None:
+    """Put the scores of a run's mending into the answer of a command.
 
     They stand under "mending" and, with `compare`, "finders", and so they do in RUN/mending.json,
     which is replaced. `quiet` shows no progress.
     """
-    choices.check()
-    if choices.truth is None:
-        return
-    from boxmend.assessment import assess, known_truth
-    from boxmend.mending.account import open_account
+    from boxmend.assessment import assess
 
-    account = open_account(run, choices.training_data or None)
-    truth = known_truth(choices.truth, account.dataset)
-    told: dict[str, Any] = {"mending": {"truth": choices.truth, **assess(account, truth).to_json()}}
+    choices, account, truth = told.choices, told.account, told.truth
+    scores = assess(account, truth)
+    found: dict[str, Any] = {"mending": {"truth": choices.truth, **scores.to_json()}}
     if choices.compare:
         from boxmend.assessment.finders import compare
 
         detections = _detections(run, account.dataset, choices, quiet=quiet)
-        told["finders"] = compare(account, truth, detections).to_json() | {
+        found["finders"] = compare(account, truth, detections).to_json() | {
             "note": GIVEN if choices.training_detections else IN_SAMPLE
         }
-    answer |= told
-    _write(run / MENDING_FILE, told)
+    answer |= found
+    _write(run / MENDING_FILE, found)
+    if not scores.changes.wrong_before:
+        say(NOTHING_WRONG)
 
 
 def _detections(run: Path, dataset: Dataset, choices: MendingChoices, *, quiet: bool) -> Detections:
@@ -102,7 +135,9 @@ def _detections(run: Path, dataset: Dataset, choices: MendingChoices, *, quiet: 
     from boxmend.evaluation import detections_of_run, read_predictions
 
     if choices.training_detections:
-        return read_predictions(choices.training_detections, dataset)
+        given = read_predictions(choices.training_detections, dataset)
+        _ensure_confidences(choices.training_detections, given)
+        return given
     with progress("looking at images", quiet=quiet) as update:
         found = detections_of_run(run, dataset, progress=update)
     if found.card.label_names != dataset.label_names:
@@ -110,6 +145,17 @@ def _detections(run: Path, dataset: Dataset, choices: MendingChoices, *, quiet: 
     for message in found.skipped:
         say(f"left out: {message}")
     return found.found
+
+
+def _ensure_confidences(path: Path, detections: Detections) -> None:
+    """Refuse scores in another scale than the limits of the finders."""
+    is_odd = (detections.scores < 0) | (detections.scores > 1)
+    if is_odd.any():
+        row = int(is_odd.argmax())
+        raise DataError(
+            f"{path}: detection {row} (the first is 0): score is {detections.scores[row]:g}; other "
+            "finders take confidences, from 0 to 1"
+        )
 
 
 def _write(path: Path, told: dict[str, Any]) -> None:
@@ -139,18 +185,20 @@ def print_mending(answer: dict[str, Any]) -> None:
 
 def _changes(told: dict[str, Any]) -> Iterator[str]:
     labels, boxes, spurious = told["labels"], told["boxes"], told["spurious"]
+    neither = told["changes"] - told["right"] - told["harm"]
     yield (
-        f"of {told['changes']:,} changes {told['right']:,} were right, {told['harm']:,} did harm; "
-        f"of {told['wrong_before']:,} wrong annotations {told['missed']:,} were missed"
+        f"changes: {told['changes']:,}, of which {told['right']:,} right, {told['harm']:,} harm, "
+        f"{neither:,} neither; wrong annotations: {told['wrong_before']:,}, of which "
+        f"{told['missed']:,} missed"
     )
     yield (
-        f"of {labels['relabelled']:,} relabelled: {labels['right']:,} right now, "
+        f"labels replaced: {labels['relabelled']:,}, of which {labels['right']:,} right now, "
         f"{labels['wrong_to_wrong']:,} wrong before and after, {labels['harm']:,} right before: "
         "harm"
     )
     yield (
-        f"of {boxes['moved']:,} boxes moved: {boxes['better']:,} fit better, {boxes['alike']:,} "
-        f"alike, {boxes['worse']:,} worse: harm"
+        f"boxes moved: {boxes['moved']:,}, of which {boxes['better']:,} better, "
+        f"{boxes['alike']:,} alike, {boxes['worse']:,} worse: harm"
     )
     yield (
         f"wrong labels: {labels['wrong_before']:,} ({_percent(labels['noise_before'])}) before, "
@@ -198,8 +246,8 @@ def _label_rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _print_finders(told: dict[str, Any]) -> None:
     print(
-        f"\nWho finds more, on the same {told['annotations']:,} annotations "
-        f"({told['wrong_labels']:,} wrong labels, {told['bad_boxes']:,} bad boxes):"
+        f"\nWho finds more, on the same annotations: {told['annotations']:,} "
+        f"(wrong labels: {told['wrong_labels']:,}, bad boxes: {told['bad_boxes']:,})"
     )
     headers = ("finds", "finder", "AUROC", "AP", "flagged", "precision", "recall")
     rows = sorted(told["scores"], key=lambda one: one["kind"], reverse=True)

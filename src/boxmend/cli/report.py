@@ -82,7 +82,8 @@ def report(
 
 
 def _print(made: Reported) -> None:
-    size = f"{made.num_bytes / 1e6:.1f} MB"
+    is_small = made.num_bytes < 1e6
+    size = f"{made.num_bytes / 1e3:.0f} kB" if is_small else f"{made.num_bytes / 1e6:.1f} MB"
     print_table(
         ("what", "is"),
         [

@@ -81,7 +81,7 @@ class _Reading:
         if row == AMBIGUOUS:
             remedy = f"give the {keys[0]}" if what == "image" else f"give the {keys[1]}"
             if what == "image" and name is None:
-                remedy = "give the whole file name"
+                remedy = "give the whole file_name, and image_id where images share that"
             return refused(self.path, index, f"{told} means more than one {what}; {remedy}")
         return refused(
             self.path,

@@ -15,6 +15,7 @@ PORTION = 1024  # entries decoded at once: more fall out of the processor's cach
 LISTS = ("annotations", "predictions")  # keys under which an object may hold the list
 EXPECTED = 'expected a JSON list of {"image_id", "category_id", "bbox", "score"}'
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+MOST_DIGITS = 400  # of a whole number; with more it is beyond all floats
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ABSENT = msgspec.Raw()
 
@@ -99,7 +100,7 @@ def _list_of(data: bytes) -> bytes | msgspec.Raw:
 def _loosely(path: Path, data: bytes) -> Iterator[tuple[int, list[Entry]]]:
     """The same by a slower decoder that knows NaN; says what is wrong where that fails, too."""
     try:
-        values = json.loads(data)
+        values = json.loads(data, parse_int=_whole)
     except RecursionError as error:
         raise DataError(f"{path}: JSON nested too deeply; {EXPECTED}") from error
     except ValueError as error:
@@ -115,9 +116,14 @@ def _loosely(path: Path, data: bytes) -> Iterator[tuple[int, list[Entry]]]:
 
 def _loose(raw: msgspec.Raw) -> Any:
     try:
-        return json.loads(bytes(raw))
+        return json.loads(bytes(raw), parse_int=_whole)
     except (ValueError, RecursionError):
         return raw
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; infinite where Python would refuse to read so many digits."""
+    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
 def _entry(path: Path, index: int, value: Any) -> Entry:

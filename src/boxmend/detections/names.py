@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from posixpath import basename, splitext
 from typing import Any, TypeVar
 
@@ -22,7 +22,8 @@ class Catalogue:
 
     An image is told by its id, its file name (with more or fewer folders in front), or its file
     name without ending. A number may also be a file name like 000042.jpg where ids are no numbers.
-    A class is told by its name, or by its number in `category_labels`.
+    A class is told by its name, or by its number in `category_labels`. Ids in `contested` mean more
+    than one image, and choose only between those that share a name.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class Catalogue:
         images: Images,
         label_names: Sequence[str],
         category_labels: Mapping[int | str, int],
+        contested: Collection[int | str] = (),
     ):
         self._names = images.file_names
         self._label_names = list(label_names)
         self._labels = {name: label for label, name in enumerate(label_names)}
         self._category_labels: dict[Any, int] = dict(category_labels)
+        self._contested: set[Any] = {*contested, *map(str, contested)}
         ids = images.ids.tolist()
         self._ids = ids
         self._by_id: dict[Any, int] = _unambiguous((one, row) for row, one in enumerate(ids))
@@ -82,9 +85,11 @@ class Catalogue:
 
     def known(self, what: str) -> str:
         """Say which images or classes there are, for an error."""
+        if what == "image" and not self._ids:
+            return "they have none"
         if what == "image":
             pairs = zip(self._ids[:SHOWN], self._names[:SHOWN], strict=True)
-            some = ", ".join(f"{one!r} ({name})" for one, name in pairs) or "none"
+            some = ", ".join(f"{one!r} ({name})" for one, name in pairs)
             return f"it has {len(self._ids):,} images, such as {some}"
         numbers = {label: number for number, label in self._category_labels.items()}
         listed = [
@@ -95,6 +100,8 @@ class Catalogue:
         return f"its classes are {', '.join(listed)}{more}; category_name goes before category_id"
 
     def _by_identity(self, identity: Identity) -> int:
+        if identity in self._contested:
+            return AMBIGUOUS
         row = self._by_id.get(identity)
         if row is not None:
             return row
@@ -105,10 +112,11 @@ class Catalogue:
     def _by_file_name(self, name: str) -> int:
         if len(name) > LONGEST:
             return UNKNOWN
-        for text in _with_fewer_folders(name.replace("\\", "/")):
+        path = name.replace("\\", "/")
+        for text in _with_fewer_folders(path):
             if text in self._by_name:
                 return self._by_name[text]
-        return self._by_part.get(name, UNKNOWN)
+        return self._by_part.get(path, UNKNOWN)
 
     def _parts(self, row: int) -> tuple[str, ...]:
         """The shorter names of an image."""

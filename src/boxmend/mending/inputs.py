@@ -18,7 +18,8 @@ from boxmend.mending.settling import Rows, Visits
 from boxmend.runs import Run, open_run
 
 _BOX = ("final_x1", "final_y1", "final_x2", "final_y2")
-_ELSEWHERE = "if they lie elsewhere now, say where by --data"
+_OPTION = "--data (--training-data of `boxmend evaluate`)"
+_ELSEWHERE = f"if they lie elsewhere now, say where by {_OPTION}"
 
 
 def finished_run(path: Any) -> Run:
@@ -35,7 +36,7 @@ def addresses_of(run: Run) -> list[str]:
     if not isinstance(addresses, list) or not addresses:
         raise DataError(
             f"{run.path}: the run knows no address of its data, as it was trained on a dataset "
-            "in memory; say where they are by --data"
+            f"in memory; say where they are by {_OPTION}"
         )
     return [str(one) for one in addresses]
 
@@ -81,7 +82,7 @@ def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:
     raise DataError(
         f"{where}: not the data that {run.path} was trained on ({what}); bring back the "
         "annotations as they were or train again, or name the right ones (with their split) by "
-        "--data"
+        f"{_OPTION}"
     )
 
 

@@ -150,17 +150,28 @@ def _truth_columns(gallery: Gallery, truth: KnownTruth) -> dict[str, Column]:
 
 
 def _picture_columns(gallery: Gallery, pictures: Iterable[Pictures]) -> dict[str, Column]:
-    """The window and the picture of every row; where there is none, the problem."""
+    """The window and the picture of every row, or the problem; the whole of every image."""
     windows: Column = []
     names: list[str | None] = []
     problems: list[str] = []
+    whole: list[str | None] = []  # by image, as "files" are
+    sizes: Column = []
     for request, one in zip(requests_of(gallery), pictures, strict=True):
         n = len(request.boxes)
         windows += [side for window in one.windows for side in window] or [0] * 4 * n
         names += one.names or [None] * n
         problems += [one.problem] * n
+        whole.append(one.whole or None)
+        sizes += one.size
     listed, problem_of = _recurring([shown(problem) for problem in problems])
-    return {"windows": windows, "pictures": names, "problems": listed, "problem": problem_of}
+    return {
+        "windows": windows,
+        "pictures": names,
+        "problems": listed,
+        "problem": problem_of,
+        "whole": whole,
+        "sizes": sizes,
+    }
 
 
 def _around(boxes: Sequence[Floats]) -> Floats:

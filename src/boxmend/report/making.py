@@ -27,7 +27,9 @@ CLAIM = "made-by-boxmend.txt"  # in a folder of a report; without it nothing the
 CLAIMED = "What `boxmend report` made; it replaces and removes files here.\n"
 MOST_EMBEDDED = 12_000_000  # characters of pictures that a page holds by default
 SIDES = ((200, 512), (400, 384), (1000, 256))  # most pictures, and their long side in pixels
+WHOLE_SIDE = 200  # of a picture of all of an image, which shows where a window lies
 SIDE_IN_FOLDER = 384  # of more: photographs are then too many for the page, and may be larger
+PICTURES = ("pictures", "whole")  # columns of the gallery that name files
 
 Progress = Callable[[int, int], None]
 
@@ -83,6 +85,7 @@ def write_report(
     _claim(picture_folder)
     gallery = gallery_of(record)
     table = _with_pictures(gallery, picture_folder, settings.embed, progress)
+    names = {name for column in PICTURES for name in table[column] if name is not None}
     is_embedded = _embedded(table, picture_folder, settings.embed)
     _remove_former(figure_folder, figures)
     write_figures(figures, figure_folder)
@@ -98,6 +101,7 @@ def write_report(
     content = rendered(page, STYLES)
     with replacing(path) as file:
         file.write(content)
+    remove_others(picture_folder, names)  # not before: the former page would miss them
     return Reported(
         path=path,
         num_shown=len(gallery),
@@ -158,25 +162,32 @@ def _claim(folder: Path) -> None:
 def _with_pictures(
     gallery: Gallery, folder: Path, embed: bool | None, progress: Progress | None
 ) -> dict[str, Any]:
-    """The columns of the gallery, with a picture for each row in the folder; others go."""
+    """The columns of the gallery, with a picture for each row in the folder."""
     otherwise = SIDES[-1][1] if embed else SIDE_IN_FOLDER
     side = next((side for most, side in SIDES if len(gallery) <= most), otherwise)
-    made = list(make_pictures(requests_of(gallery), folder, side=side, progress=progress))
-    remove_others(folder, {name for one in made for name in one.names})
+    wanted = requests_of(gallery)
+    sides = {"side": side, "whole_side": WHOLE_SIDE}
+    made = list(make_pictures(wanted, folder, **sides, progress=progress))
     return columns(gallery, made)
 
 
 def _embedded(table: dict[str, Any], folder: Path, wish: bool | None) -> bool:
     """Put the pictures themselves in the place of their names, if so wished, or if they are few."""
-    names: list[str | None] = table["pictures"]
-    if wish is None:
-        size = sum((folder / name).stat().st_size for name in names if name is not None)
-        wish = size * 4 // 3 <= MOST_EMBEDDED
-    if wish:
-        table["pictures"] = [
-            None if name is None else base64.b64encode((folder / name).read_bytes()).decode()
-            for name in names
-        ]
+    try:
+        if wish is None:
+            names = [name for column in PICTURES for name in table[column] if name is not None]
+            wish = sum((folder / name).stat().st_size for name in names) * 4 // 3 <= MOST_EMBEDDED
+        for column in PICTURES if wish else ():
+            table[column] = [
+                None if name is None else base64.b64encode((folder / name).read_bytes()).decode()
+                for name in table[column]
+            ]
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(
+            f"{folder}: a picture that was just made cannot be read ({reason}); if another report "
+            "of this run is being made, wait for it and call again"
+        ) from error
     return wish
 
 

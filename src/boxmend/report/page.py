@@ -16,7 +16,8 @@ from boxmend.report.summary import Summary
 from boxmend.report.texts import script_json, shown
 
 GENERATOR = '<meta name="generator" content="boxmend report'  # by which a page is known as ours
-SCRIPTS = ("rows.js", "pictures.js", "page.js")
+WIDE = 'class="chart wide"'  # what may have to be scrolled, and so needs the focus
+SCRIPTS = ("theme.js", "rows.js", "pictures.js", "page.js")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def rendered(page: Page, chart_styles: str = "") -> bytes:
         scripts=[Markup(_contained(one, "script")) for one in scripts],
         data=Markup(data),
         page=page,
-        figures=[(one, Markup(one.svg)) for one in page.figures],
+        figures=[(one, Markup(one.svg), WIDE in one.svg) for one in page.figures],
         version=__version__,
     )
     return text.encode("utf-8", "replace")

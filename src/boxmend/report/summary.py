@@ -104,30 +104,47 @@ def percent(share: float, decimals: int = 1) -> str:
 def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
     account = record.account
     n, learnt = len(account.dataset), int(account.is_visited.sum())
-    judged = "each of them" if learnt == n else f"{learnt:,} of them"
-    yield (
+    numbers = [int(mask.sum()) for mask in _kinds_of_change(account)]
+    trained = (
         f"A detector was trained on {_many(len(account.dataset.images), 'image')} with "
-        f"{_many(n, 'annotation')}, and judged {judged} while it learnt."
+        f"{_many(n, 'annotation')}"
     )
+    if not (any(numbers) or account.settlement.num_judged.any()):
+        yield f"{trained}. Its method doubted no label and moved no box."
+        return
+    judged = f"{learnt:,} of them" if learnt < n else "each of them" if n > 1 else "it"
+    yield f"{trained}, and judged {judged} while it learnt."
     if _is_number(noise.get("label_noise")):
         bounds = _bounds(noise, "label_noise")
         between = f", likely between {' and '.join(bounds)}" if bounds else ""
         share = percent(noise["label_noise"], 0)
         yield f"It estimates that {share} of the labels are wrong{between}."
-    numbers = [int(mask.sum()) for mask in _kinds_of_change(account)]
     if not any(numbers):
         yield "It changed nothing."
         return
-    yield (
-        f"It changed {_many(numbers[0], 'label')}, moved {_many(numbers[1], 'box', 'es')}, and "
-        f"was unsure of {_many(numbers[2], 'annotation')}: each is in the gallery below, with the "
-        "reason."
-    )
+    yield f"It {_done(*numbers)}: {_gallery_words(sum(numbers))}"
     if 2 * numbers[0] > int((account.settlement.num_judged > 0).sum()):
         yield (
             "That is more than half of the labels: either most were wrong, or the detector learnt "
             "too little. Look at the gallery before the changes are used."
         )
+
+
+def _done(relabelled: int, moved: int, unsure: int) -> str:
+    """What was done, of which there is something, as a list in words."""
+    done = [
+        f"changed {_many(relabelled, 'label')}" if relabelled else "",
+        f"moved {_many(moved, 'box', 'es')}" if moved else "",
+        f"was unsure of {_many(unsure, 'annotation')}" if unsure else "",
+    ]
+    *others, last = filter(None, done)
+    comma = "," if len(others) > 1 else ""
+    return f"{', '.join(others)}{comma} and {last}" if others else last
+
+
+def _gallery_words(number: int) -> str:
+    which = "it is" if number == 1 else "each is"
+    return f"{which} in the gallery below, with the reason."
 
 
 def _result_sentences(record: RunRecord, scores: Scores, baseline: Scores) -> Iterator[str]:
@@ -149,7 +166,7 @@ def _counted(record: RunRecord) -> Tile:
     images = _many(len(dataset.images), "image")
     left_out = int((~record.account.is_visited).sum())
     note = f"on {images}" + (f"; {left_out:,} left out, such as difficult ones" if left_out else "")
-    return Tile(f"{len(dataset):,}", "annotations", note)
+    return Tile(f"{len(dataset):,}", _noun(len(dataset), "annotation"), note)
 
 
 def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
@@ -181,8 +198,8 @@ def _change_tiles(record: RunRecord) -> list[Tile]:
     if moved:
         notes[1] += f"; IoU of old and new box {account.iou[masks[1]].mean():.2f} in the mean"
     return [
-        Tile(f"{relabelled:,}", "labels changed", notes[0]),
-        Tile(f"{moved:,}", "boxes moved", notes[1]),
+        Tile(f"{relabelled:,}", f"{_noun(relabelled, 'label')} changed", notes[0]),
+        Tile(f"{moved:,}", f"{_noun(moved, 'box', 'es')} moved", notes[1]),
         Tile(f"{unsure:,}", "left unsure", f"{notes[2]}; label doubted, no other found"),
     ]
 
@@ -200,7 +217,7 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
             f"{labels.right:,} of {labels.relabelled:,}; {labels.harm:,} did harm",
         )
     missed = f"of {labels.wrong_before:,}; {labels.missed_but_unsure:,} of them listed as unsure"
-    yield Tile(f"{labels.missed:,}", "wrong labels not changed", missed)
+    yield Tile(f"{labels.missed:,}", f"wrong {_noun(labels.missed, 'label')} not changed", missed)
     if labels.noise_before is not None and labels.noise_after is not None:
         numbers = _arrow(f"{100 * labels.noise_before:.1f}", percent(labels.noise_after))
         yield Tile(numbers, "wrong labels", "before and after")
@@ -267,7 +284,11 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _many(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
+    return f"{number:,} {_noun(number, noun, plural)}"
+
+
+def _noun(number: int, noun: str, plural: str = "s") -> str:
+    return noun if number == 1 else f"{noun}{plural}"
 
 
 def _arrow(before: str, after: str) -> str:

@@ -43,6 +43,7 @@ NAME = re.compile(r"[0-9a-f]{32}\.jpg")  # of a picture; no other file is ever t
 
 Box = tuple[float, float, float, float]
 Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels of an image
+Cut = tuple[Window, int]  # what is cut out, and the long side of its picture
 Progress = Callable[[int, int], None]
 
 
@@ -59,6 +60,8 @@ class Pictures(NamedTuple):
     windows: list[Window]
     names: list[str]
     problem: str = ""
+    whole: str = ""  # name of a picture of all of the image, where one was wanted
+    size: tuple[int, int] = (0, 0)  # of the image
 
 
 def make_pictures(
@@ -66,16 +69,18 @@ def make_pictures(
     folder: Path,
     *,
     side: int,
+    whole_side: int = 0,
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Pictures]:
     """Make what is not there yet in `folder`, with long sides of `side` pixels at most.
 
-    Yields in the order of the requests. Many images are decoded in worker processes, one per core
-    unless `jobs` says otherwise. An image that cannot be read is told of in its result; an
-    OutputError says that a picture could not be written.
+    With `whole_side` there is also one picture of all of each image, of that long side. Yields in
+    the order of the requests. Many images are decoded in worker processes, one per core unless
+    `jobs` says otherwise. An image that cannot be read is told of in its result; an OutputError
+    says that a picture could not be written.
     """
-    make = partial(pictures_of, folder=folder, side=side)
+    make = partial(pictures_of, folder=folder, side=side, whole_side=whole_side)
     workers = min(jobs or os.cpu_count() or 1, -(-len(requests) // CHUNK), MAX_WORKERS)
     alone = workers < 2 or len(requests) < FEW_IMAGES
     made = map(make, requests) if alone else _made_by_workers(make, requests, workers)
@@ -85,7 +90,7 @@ def make_pictures(
             progress(done, len(requests))
 
 
-def pictures_of(request: Request, folder: Path, side: int) -> Pictures:
+def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) -> Pictures:
     """Make the pictures of one image that are not there yet; it is decoded once, if at all."""
     if not request.path:
         return Pictures([], [], "no folder is known that holds the image")
@@ -93,19 +98,22 @@ def pictures_of(request: Request, folder: Path, side: int) -> Pictures:
     if size is None or min(size) < 1 or size[0] * size[1] > MAX_PIXELS:
         return Pictures([], [], _trouble(request.path))
     windows = [window(box, size) for box in request.boxes]
-    names = _names(request.path, windows, side)
-    wanted = dict(zip(names, windows, strict=True))
-    todo = {name: one for name, one in wanted.items() if not _is_whole(folder / name)}
+    cuts = [(one, side) for one in windows]
+    cuts += [((0, 0, *size), whole_side)] if whole_side else []
+    names = _names(request.path, cuts)
+    wanted = dict(zip(names, cuts, strict=True))
+    todo = {name: cut for name, cut in wanted.items() if not _is_complete(folder / name)}
     if todo:
         try:
-            scale = max(_scale(one, side) for one in todo.values())
+            scale = max(_scale(*cut) for cut in todo.values())
             image = _decoded(request.path, size, scale)
         except Exception as error:  # decoders raise nearly anything on bytes that lie
             reason = getattr(error, "strerror", None) or error or type(error).__name__
             return Pictures([], [], str(reason))
-        for name, one in todo.items():
-            _write(folder / name, _jpeg(image, one, size, side))
-    return Pictures(windows, names)
+        for name, cut in todo.items():
+            _write(folder / name, _jpeg(image, cut, size))
+    whole = names[len(windows)] if whole_side else ""
+    return Pictures(windows, names[: len(windows)], whole=whole, size=size)
 
 
 def window(box: Box, size: tuple[int, int]) -> Window:
@@ -148,16 +156,16 @@ def _span(center: float, length: float, limit: int) -> tuple[int, int]:
     return math.floor(low), min(math.ceil(low + length), limit)
 
 
-def _names(path: str, windows: Sequence[Window], side: int) -> list[str]:
+def _names(path: str, cuts: Sequence[Cut]) -> list[str]:
     status = os.stat(path)
-    known = (VERSION, os.path.abspath(path), status.st_size, status.st_mtime_ns, side, QUALITY)
+    known = (VERSION, os.path.abspath(path), status.st_size, status.st_mtime_ns, QUALITY)
     return [
-        f"{blake2b(repr((known, one)).encode('utf-8', 'replace'), digest_size=16).hexdigest()}.jpg"
-        for one in windows
+        f"{blake2b(repr((known, cut)).encode('utf-8', 'replace'), digest_size=16).hexdigest()}.jpg"
+        for cut in cuts
     ]
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     """Whether a picture is there to its last two bytes, by which every JPEG ends."""
     try:
         with path.open("rb") as file:
@@ -192,9 +200,9 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _jpeg(image: Image.Image, one: Window, size: tuple[int, int], side: int) -> bytes:
+def _jpeg(image: Image.Image, what: Cut, size: tuple[int, int]) -> bytes:
     """Cut a window, given in pixels of the image of `size`, out of the decoded image."""
-    scale = _scale(one, side)
+    one, scale = what[0], _scale(*what)
     width, height = (max(round((one[k + 2] - one[k]) * scale), 1) for k in (0, 1))
     across, down = image.width / size[0], image.height / size[1]
     box = (one[0] * across, one[1] * down, one[2] * across, one[3] * down)
@@ -209,7 +217,7 @@ def _jpeg(image: Image.Image, one: Window, size: tuple[int, int], side: int) -> 
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Put a picture in its place when it is whole; after a power cut `_is_whole` finds out."""
+    """Put a picture in its place when it is whole; after a power cut `_is_complete` finds out."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         beside.write_bytes(content)

@@ -60,6 +60,11 @@ class FinderComparison:
         return {**asdict(self), "scores": [asdict(one) for one in self.scores]}
 
 
+def ensure_installed() -> None:
+    """Raise a UsageError where `compare` lacks a package; ask before making detections."""
+    objectlab.ensure_installed()
+
+
 def compare(account: Account, truth: KnownTruth, detections: Detections) -> FinderComparison:
     """Let all finders judge the annotations of a run, and hold them against the truth.
 

@@ -16,14 +16,14 @@ confidence would give it, and its box 1: no detection agrees with it.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from boxmend.assessment.finders.suspicion import Floats, Rows, Suspicion, by_image
+from boxmend.assessment.finders.suspicion import Floats, Mask, Rows, Suspicion, by_image
 from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import Dataset
 from boxmend.scores import Detections
 
 MIN_IOU = 0.5
+PAIRS_AT_ONCE = 2**20  # of a detection and an annotation of one image; bounds the memory
 NO_MATCH = -1
 
 
@@ -48,20 +48,27 @@ def _matched(objects: Dataset, detections: Detections) -> tuple[Rows, Floats]:
     found_boxes = detections.boxes.astype(np.float64)
     for ours, theirs in by_image(objects, detections):
         order = theirs[np.argsort(-detections.scores[theirs], kind="stable")]
-        table = overlaps(found_boxes[order, None], objects.boxes[ours])  # [detections, annotations]
-        for place, best in _pairs(table):
-            matches[ours[best]] = order[place]
-            iou[ours[best]] = table[place, best]
+        is_free = np.ones(len(ours), np.bool_)
+        at_once = max(1, PAIRS_AT_ONCE // len(ours))
+        for first in range(0, len(order), at_once):
+            some = order[first : first + at_once]
+            table = overlaps(found_boxes[some, None], objects.boxes[ours])
+            for place, best in _pairs(table, is_free):
+                matches[ours[best]] = some[place]
+                iou[ours[best]] = table[place, best]
     return matches, iou
 
 
-def _pairs(table: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Match rows of a table of IoUs in turn, each to the free column where it is highest."""
-    free = table.copy()
+def _pairs(table: Floats, is_free: Mask) -> list[tuple[int, int]]:
+    """Match rows of a table of IoUs in turn, each to the free column where it is highest.
+
+    Columns that are matched are not free afterwards.
+    """
     pairs = []
     for place in np.flatnonzero(table.max(axis=1, initial=0.0) >= MIN_IOU).tolist():
-        best = int(free[place].argmax())
-        if free[place, best] >= MIN_IOU:
+        free = np.where(is_free, table[place], -1.0)
+        best = int(free.argmax())
+        if free[best] >= MIN_IOU:
             pairs.append((place, best))
-            free[:, best] = -1.0
+            is_free[best] = False
     return pairs

@@ -20,6 +20,11 @@ AP_SCALE = 0.25  # cleanlab's default limits on a score: a share of the class's 
 LIMIT_FACTOR = 0.8  # and of that again, for either kind
 
 
+def ensure_installed() -> None:
+    """Raise a UsageError where cleanlab is not installed."""
+    _cleanlab_rank()
+
+
 def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
     """Suspect by 1 - cleanlab's scores of every box; a UsageError where it is not installed.
 

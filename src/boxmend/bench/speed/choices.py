@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from boxmend.errors import UsageError
@@ -42,31 +43,37 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class SpeedChoices:
-    """What is measured; lists are separated by commas."""
+    """What is measured; lists have commas."""
 
     detector: str = "resnet50"
+    """Detector of all rows, as in `boxmend train`."""
     weights: str | None = None
-    """A safetensors file; without one weights are random, and as fast."""
+    """Safetensors file of weights; without one they are random, and as fast."""
     sizes: str = "320,600/1000"
+    """Image sizes: long side, or short/long."""
     counts: str = "128/300,512/2000"
-    """RoIs/proposals of an image."""
+    """RoIs/proposals of an image; stages, growth and jobs have the first ones."""
     rows: str = ",".join(ROWS)
+    """Rows of the tables; fewer need less memory, since all of a table are held at once."""
     steps: int = 60
-    """Of each row that count."""
+    """Steps of each row that count, at least 5."""
     batch_size: int = 16
-    images: int = 256
-    """How many of the dataset's images take part, from the first on."""
+    """Images of a step."""
+    num_images: int = 256
+    """How many images of the data take part, from the first on."""
     workers: int | None = None
-    """Of the plain recipe's DataLoader; by default one for each core, 16 at most."""
+    """Workers of the plain recipe's DataLoader; by default one for each core, 16 at most."""
     stages: bool = True
+    """Measure the share of each stage."""
     growth: bool = True
+    """Measure the growth with objects of an image and with the queue, at the first size."""
     jobs: int = 0
-    """Trainings side by side."""
+    """Trainings side by side on one device, besides; NVIDIA's MPS is used if it was started."""
     seconds: float = 10.0
-    """How long they train."""
+    """How long those train."""
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", BLOCKS), ("batch_size", 1), ("images", 1), ("jobs", 0)):
+        for name, least in (("steps", BLOCKS), ("batch_size", 1), ("num_images", 1), ("jobs", 0)):
             if getattr(self, name) < least:
                 told = getattr(self, name)
                 raise UsageError(f"--{name.replace('_', '-')} is {told}; at least {least}")
@@ -74,6 +81,8 @@ class SpeedChoices:
             raise UsageError(f"--workers is {self.workers}; expected 0 to 256")
         if not 0 < self.seconds <= 3600:
             raise UsageError(f"--seconds is {self.seconds}; expected more than 0, up to 3600")
+        if self.weights is not None and not Path(self.weights).is_file():
+            raise UsageError(f"--weights {self.weights}: there is no such file")
         for size in self.all_sizes:
             parsed_image_size(size)
         unknown = [name for name in self.all_rows if name not in ROWS]
@@ -116,7 +125,7 @@ class SpeedChoices:
         counts = counts or self.all_counts[0]
         told = TrainSettings(
             detector=self.detector,
-            weights=self.weights or "none",
+            weights="none" if self.weights is None else str(Path(self.weights).absolute()),
             image_size=size,
             batch_size=self.batch_size,
             epochs=PASSES,

@@ -135,6 +135,8 @@ def remembering(shop: Workshop, size: str) -> float:
 
 def _recorded(work: Callable[[], None]) -> Callable[[], None]:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+    with torch.cuda.graph(
+        graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"
+    ):
         work()
     return graph.replay

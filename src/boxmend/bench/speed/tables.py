@@ -35,10 +35,13 @@ COMPARISONS = (
 
 def table(shop: Workshop, size: str, counts: Counts) -> dict[str, Any]:
     """Measure the chosen rows side by side."""
-    makers = {name: _maker(shop, name, size, counts) for name in shop.choices.all_rows}
+    names = shop.choices.all_rows
+    # The plain recipe last: its threads must not disturb while steps of others are recorded.
+    order = sorted(names, key=lambda name: name in PLAIN)
+    makers = {name: _maker(shop, name, size, counts) for name in order}
     note = _prefixed(shop.note, f"{size}, {counts}: ")
     found = timed_by_turns(makers, shop.device, BLOCKS, shop.choices.block, note)
-    rows = {name: told(row) for name, row in found.items()}
+    rows = {name: told(found[name]) for name in names}
     return {
         "image_size": size,
         "rois": counts.rois,

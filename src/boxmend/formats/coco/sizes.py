@@ -82,6 +82,19 @@ def contested_numbers(dataset: Dataset) -> set[int | str]:
     return contested
 
 
+def contested_images(dataset: Dataset) -> set[int | str]:
+    """Ids that mean one image in one document and another image in another."""
+    images = dataset.images
+    seen: set[int | str] = set()
+    contested: set[int | str] = set()
+    for index, source in enumerate(dataset.sources):
+        if isinstance(source, CocoSource):
+            ids = set(source.image_ids[images.rows[images.sources == index]].tolist())
+            contested |= ids & seen
+            seen |= ids
+    return contested
+
+
 def _measured(source: CocoSource) -> Floats:
     """Width, height and area [n, 3] of all entries of a document; NaN where one tells none."""
     entries, n = source.annotations, len(source.annotations)

@@ -47,9 +47,9 @@ def _page_styles() -> str:
     rules = [
         _SHARED,
         f".chart{{{_variables(LIGHT)}}}",
-        f"@media (prefers-color-scheme: dark){{.chart{{{_variables(DARK)}}}}}",
+        f"@media screen and (prefers-color-scheme: dark){{.chart{{{_variables(DARK)}}}}}",
         f':root[data-theme="light"] .chart{{{_variables(LIGHT)}}}',
-        f':root[data-theme="dark"] .chart{{{_variables(DARK)}}}',
+        f'@media screen{{:root[data-theme="dark"] .chart{{{_variables(DARK)}}}}}',
         *(f".chart .{name}{{color:var(--chart-{name})}}" for name in LIGHT),
     ]
     return "\n".join(rules)

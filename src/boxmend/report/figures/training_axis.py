@@ -28,7 +28,7 @@ def shaded_warm_up(plot: axes.Plot, until: float) -> str:
     shade = marks.bar((plot.left, plot.top), (width, plot.height), "shade", opacity=0.13)
     if width < 60:
         return shade
-    at = (plot.left + 6, plot.top + SMALL + 2)
+    at = (plot.left + 6, plot.bottom - 7)  # at the top, lines of the grid would cross it
     return shade + marks.text(at, "warm-up", "muted", size=SMALL)
 
 

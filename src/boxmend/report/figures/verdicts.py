@@ -33,15 +33,19 @@ def verdicts(record: RunRecord) -> Figure | None:
     ]
     total = counts.sum(axis=0) / counts.sum()
     caption = (
-        f"Of {counts.sum():,} annotations, {words.percent(total[0])} keep their label, "
+        f"Of {_many(int(counts.sum()))}, {words.percent(total[0])} keep their label, "
         f"{words.percent(total[1])} get another, and {words.percent(total[2])} are discarded: "
-        f"doubted, while no other label was found. Most changes are among those labelled "
-        f"{words.isolated(names[0])}."
+        "doubted, while no other label was found, so left as they are and listed as unsure. Most "
+        f"changes are among those labelled {words.isolated(names[0])}."
     )
     if counts[0, 1:].sum() == 0:
-        caption = f"All of {counts.sum():,} annotations keep their label."
+        caption = f"Of {_many(int(counts.sum()))}, all keep their label."
     svg = _svg(caption, *_joined(names, counts))
     return Figure(NAME, TITLE, caption, svg, COLUMNS, rows)
+
+
+def _many(number: int) -> str:
+    return f"{number:,} annotation{'' if number == 1 else 's'}"
 
 
 def _counted(record: RunRecord) -> tuple[list[str], Rows]:

@@ -1,6 +1,6 @@
 "use strict";
 
-/* The gallery on the page: filters, cards, the large view, keys and colours. Whatever comes from
+/* The gallery on the page: filters, cards, the large view and keys. Whatever comes from
    the dataset is put in as text, never as markup. */
 
 (() => {
@@ -14,7 +14,6 @@
   ];
   const MARK_BADGES = ["", "✓ right", "✗ harm", "✗ still wrong", "✗ missed", "✓ was wrong", "✗ was right"];
   const MARK_KINDS = ["", "good", "bad", "bad", "bad", "good", "bad"];
-  const THEMES = ["auto", "light", "dark"];
 
   const $ = (id) => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
@@ -132,10 +131,9 @@
     numCards = 0;
     $("cards").replaceChildren();
     addCards();
-    const all = many(data.id.length);
-    $("count").textContent = shown.length === data.id.length ? `${all} annotations`
-      : shown.length === 0 ? `None of ${all} annotations; loosen a filter`
-      : `${many(shown.length)} of ${all} annotations`;
+    const all = `${many(data.id.length)} annotation${data.id.length === 1 ? "" : "s"}`;
+    $("count").textContent = shown.length === data.id.length ? all
+      : shown.length === 0 ? `None of ${all}; loosen a filter` : `${many(shown.length)} of ${all}`;
   }
 
   /** Write the view into the address, a moment later: browsers count such calls, and refuse. */
@@ -274,6 +272,7 @@
     const row = shown[place];
     $("detail-title").replaceChildren(labelLine(row));
     pictures.fill($("detail-picture"), row, described(row));
+    pictures.fillWhole($("detail-whole"), row);
     $("detail-facts").replaceChildren(...facts(row));
     $("place").replaceChildren(make("span", "hidden", `${described(row)}, `),
       `${many(place + 1)} of ${many(shown.length)}`);
@@ -333,32 +332,6 @@
     ACTIONS[event.key]();
   }
 
-  /* Colours */
-
-  function setTheme(name) {
-    if (name === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = name;
-    $("theme").textContent = `Theme: ${name}`;
-    $("theme").dataset.name = name;
-  }
-
-  function nextTheme() {
-    const name = THEMES[(THEMES.indexOf($("theme").dataset.name) + 1) % THEMES.length];
-    setTheme(name);
-    try {
-      localStorage.setItem("boxmend-theme", name);
-    } catch { /* a page from disk may not be allowed to remember */ }
-  }
-
-  function rememberedTheme() {
-    try {
-      const name = localStorage.getItem("boxmend-theme");
-      return THEMES.includes(name) ? name : "auto";
-    } catch {
-      return "auto";
-    }
-  }
-
   /* Start */
 
   function fromAddress() {
@@ -396,8 +369,6 @@
     window.addEventListener("hashchange", fromAddress);
   }
 
-  setTheme(rememberedTheme());
-  $("theme").addEventListener("click", nextTheme);
   if (data.id.length) {
     fillControls();
     listen();

@@ -31,27 +31,48 @@ const picturesOf = (data, layers) => {
     return svg;
   }
 
-  function source(row) {
-    const name = data.pictures[row];
-    if (name === null) return null;
+  function source(name) {
     return data.folder === null ? `data:image/jpeg;base64,${name}` : `${data.folder}/${name}`;
+  }
+
+  function photograph(name, alt) {
+    const image = new Image();
+    image.alt = alt;
+    image.decoding = "async";
+    image.src = source(name);
+    return image;
   }
 
   /** Put the picture of a row into a frame, or why there is none. */
   function fill(frame, row, alt) {
-    const src = source(row);
-    if (src === null) {
+    if (data.pictures[row] === null) {
       const why = document.createElement("span");
       why.className = "no-picture";
       why.textContent = `No picture: ${data.problems[data.problem[row]]}`;
       frame.replaceChildren(why);
       return;
     }
-    const image = new Image();
-    image.alt = alt;
-    image.decoding = "async";
-    image.src = src;
-    frame.replaceChildren(image, overlay(row, data.windows.slice(4 * row, 4 * row + 4)));
+    const window = data.windows.slice(4 * row, 4 * row + 4);
+    frame.replaceChildren(photograph(data.pictures[row], alt), overlay(row, window));
+  }
+
+  /** Put the whole image of a row into a frame, with the place of its picture marked; the frame is
+      hidden where the picture is the whole already. */
+  function fillWhole(frame, row) {
+    const file = data.file[row];
+    const [x1, y1, x2, y2] = data.windows.slice(4 * row, 4 * row + 4);
+    const [width, height] = data.sizes.slice(2 * file, 2 * file + 2);
+    frame.hidden = data.whole[file] === null || (x2 - x1 === width && y2 - y1 === height);
+    if (frame.hidden) {
+      frame.replaceChildren();
+      return;
+    }
+    const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+    for (const part of ["under", "over"]) {
+      svg.append(shape("rect", { class: `${part} place`, x: x1, y: y1, width: x2 - x1, height: y2 - y1 }));
+    }
+    const alt = `All of ${data.files[file]}; the place of the picture is marked`;
+    frame.replaceChildren(photograph(data.whole[file], alt), svg);
   }
 
   /** A piece of the line by which the boxes of a layer are drawn. */
@@ -61,5 +82,5 @@ const picturesOf = (data, layers) => {
     return svg;
   }
 
-  return { fill, swatch };
+  return { fill, fillWhole, swatch };
 };

@@ -1,0 +1,161 @@
+"""Host memory that a training on a COCO-sized dataset keeps for annotations, memory and ledger.
+
+118,000 images, 860,000 annotations, 80 labels, read from a COCO file; images themselves are no
+part of it and need not exist. Each part is made in turn in one process, and what it keeps is what
+the process has more of afterwards; the peak while it is made is told besides. On a GPU the
+loader's columns and the memory lie on the device; here all is on the host, the most it can be.
+
+    python benchmarks/bench_memory.py [--annotations N]
+"""
+
+import argparse
+import contextlib
+import gc
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from bench_data import make_file
+
+import boxmend
+from boxmend.dataset import Dataset
+from boxmend.ledger import Entries, Ledger, Verdict
+from boxmend.ledger.writing import ROWS_PER_PART
+from boxmend.loader.columns import Columns
+from boxmend.loader.frame import fit
+from boxmend.loader.pictures import Sizes
+from boxmend.methods import Mend
+
+LIMIT_MIB = 1024
+
+
+def columns(data: Dataset) -> Columns:
+    """What the loader keeps of the annotations."""
+    stored = np.stack([data.images.widths, data.images.heights], -1)
+    fitted = np.array([fit(width, height, 600, 1000) for width, height in stored.tolist()])
+    return Columns(
+        data,
+        np.arange(len(data.images)),
+        Sizes(stored, fitted),
+        difficult="ignore",
+        device=torch.device("cpu"),
+    )
+
+
+def memory(data: Dataset) -> Mend:
+    """What `mend` remembers of every annotation, written to once, so that it is really there."""
+    made = Mend(len(data), len(data.label_names))
+    for tensor in made.watch.state.values():
+        tensor.add_(0) if tensor.dtype != torch.bool else tensor.logical_or_(tensor)
+    return made
+
+
+def ledger(data: Dataset, run: Path, rows_in_all: int) -> Ledger:
+    """A ledger of so many rows."""
+    made = Ledger.create(run)
+    rng, step = np.random.default_rng(1), 0
+    while made.num_rows < rows_in_all:
+        rows = rng.integers(0, len(data), 128)
+        made.append(_entries(data, rows, step))
+        step += 1
+    return made
+
+
+def _entries(data: Dataset, rows: Any, step: int) -> Entries:
+    n = len(rows)
+    boxes = data.boxes[rows].astype(np.float32)
+    return Entries(
+        epochs=np.zeros(n, np.int64),
+        steps=np.full(n, step),
+        annotation_ids=data.annotation_ids[rows],
+        image_ids=data.images.ids[data.image_rows[rows]],
+        losses=np.ones(n, np.float32),
+        thresholds=np.ones(n, np.float32),
+        verdicts=np.full(n, Verdict.KEPT, np.int8),
+        num_candidates=np.full(n, 3),
+        old_labels=data.labels[rows],
+        new_labels=data.labels[rows],
+        confidences=np.ones(n, np.float32),
+        noisy_boxes=boxes,
+        matched_boxes=boxes,
+        final_boxes=boxes,
+        is_kept=np.ones(n, np.bool_),
+    )
+
+
+def resident() -> float:
+    """MiB of this process that are in memory now."""
+    return _status("VmRSS")
+
+
+def _status(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
+
+
+class Scale:
+    """Parts that are kept, and what the process had more after each."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+        self.weights: list[tuple[str, float, float]] = []
+
+    def add(self, name: str, make: Callable[[], Any]) -> Any:
+        """Make a part and keep it; returns it."""
+        gc.collect()
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before = resident()
+        made = make()
+        peak = _status("VmHWM") - before
+        gc.collect()
+        self.kept.append(made)
+        self.weights.append((name, resident() - before, peak))
+        return made
+
+
+def _make_apart(file: Path, annotations: int) -> None:
+    """Write a COCO file in a process of its own, whose memory does not count."""
+    told = ["--make", str(file), "--annotations", str(annotations)]
+    subprocess.run([sys.executable, __file__, *told], check=True)
+
+
+def main() -> None:
+    """Parse the command line of the benchmark, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--annotations", type=int, default=860_000)
+    parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
+    options: Any = parser.parse_args()
+    if options.make is not None:
+        make_file(options.make, options.annotations)
+        return
+    scale = Scale()
+    with tempfile.TemporaryDirectory() as folder:
+        small, file = Path(folder) / "small.json", Path(folder) / "instances.json"
+        _make_apart(small, 100)
+        _make_apart(file, options.annotations)
+        known = boxmend.load(small)  # so that what is imported and made once is there already
+        columns(known), memory(known), ledger(known, Path(folder) / "small", 128)
+        data = scale.add(
+            "annotations: the dataset, document and columns", lambda: boxmend.load(file)
+        )
+        scale.add("annotations: the loader's columns", lambda: columns(data))
+        scale.add("memory of `mend`", lambda: memory(data))
+        full = 2 * ROWS_PER_PART - 512  # one part written, the next nearly full
+        scale.add("ledger", lambda: ledger(data, Path(folder) / "run", full))
+    labels = len(data.label_names)
+    print(f"{len(data.images):,} images, {len(data):,} annotations, {labels} labels\n")
+    print("| part | MiB kept | MiB at most while it is made |\n|---|---|---|")
+    for name, weight, peak in scale.weights:
+        print(f"| {name} | {weight:.0f} | {peak:.0f} |")
+    total = sum(weight for _, weight, _ in scale.weights)
+    print(f"| all, wanted under {LIMIT_MIB} | {total:.0f} | |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""The whole measurement, part by part; a part that fails does not cost the others."""
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from boxmend.bench.speed.choices import SpeedChoices
+from boxmend.bench.speed.growth import growth, remembering
+from boxmend.bench.speed.side_by_side import ROWS as SIDE_BY_SIDE
+from boxmend.bench.speed.side_by_side import is_served, side_by_side
+from boxmend.bench.speed.stages import stage_shares
+from boxmend.bench.speed.tables import table
+from boxmend.bench.speed.timing import Note, own_stream, reason_of
+from boxmend.bench.speed.workshop import Workshop
+from boxmend.dataset import Dataset
+from boxmend.errors import DataError
+from boxmend.photos import header_size
+from boxmend.settings import parsed_image_size
+from boxmend.training.facts import gather
+from boxmend.training.processes import Processes
+
+STAGED = ("baseline", "mend-paper", "mend")
+
+Made = TypeVar("Made")
+
+
+def speed(
+    dataset: Dataset,
+    choices: SpeedChoices,
+    addresses: Sequence[str] = (),
+    note: Note = lambda text: None,
+) -> dict[str, Any]:
+    """Measure what `choices` ask for on the first images of a dataset; plain values for JSON.
+
+    `note` hears what is going on. What fails is told in its place as an "error", and the rest goes
+    on.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    data = _first_images(dataset, choices.num_images)
+    with tempfile.TemporaryDirectory(prefix="boxmend-bench-") as folder, own_stream(device):
+        shop = Workshop(data, choices, device, Path(folder), note)
+        shop.check()
+        tables = [
+            table(shop, size, counts) for size in choices.all_sizes for counts in choices.all_counts
+        ]
+        return {
+            "facts": _facts(shop, addresses),
+            "choices": asdict(choices) | {"workers": choices.num_workers},
+            "notes": _notes(shop),
+            "tables": tables,
+            "stages": _stages(shop) if choices.stages else [],
+            "growth": _growth(shop, tables[0]["rows"].get("mend")) if choices.growth else None,
+            "side_by_side": [
+                side_by_side(shop, row, size)
+                for size in choices.all_sizes
+                for row in SIDE_BY_SIDE
+                if choices.jobs
+            ],
+        }
+
+
+def _first_images(dataset: Dataset, number: int) -> Dataset:
+    if not len(dataset.images) or not dataset.label_names:
+        raise DataError("the dataset has no images, or no classes")
+    return dataset.take_images(np.arange(min(number, len(dataset.images))))
+
+
+def _facts(shop: Workshop, addresses: Sequence[str]) -> dict[str, Any]:
+    """Versions and hardware, as a run keeps them."""
+    facts = gather(addresses, shop.dataset, Processes(shop.device))
+    is_cuda = shop.device.type == "cuda"
+    return facts | {
+        "cores": os.cpu_count(),
+        "cuda": torch.version.cuda if is_cuda else None,
+        "cudnn": torch.backends.cudnn.version() if is_cuda else None,  # type: ignore[no-untyped-call]
+        "torch_threads": torch.get_num_threads(),
+    }
+
+
+def _notes(shop: Workshop) -> list[str]:
+    """What a reader of the figures must know."""
+    choices, device = shop.choices, shop.device
+    notes = []
+    if device.type != "cuda":
+        notes.append("there is no GPU: these are times of a CPU, which mean little")
+    if choices.weights is None:
+        notes.append("weights are random, since --weights names no file; steps are as long")
+    notes += [_scaling(shop, size) for size in choices.all_sizes]
+    if choices.jobs and device.type == "cuda":
+        served = "runs" if is_served() else "does not run"
+        notes.append(f"NVIDIA's multi-process service (MPS) {served}")
+    return notes
+
+
+def _scaling(shop: Workshop, size: str) -> str:
+    """Say how images are scaled, and above all whether they are made larger than they are."""
+    short, long = parsed_image_size(size)
+    sizes = [header_size(path) for path in shop.dataset.images.paths]
+    scales = [
+        min(long / max(one), (short or long) / min(one)) if short else long / max(one)
+        for one in sizes
+        if one is not None and min(one) > 0
+    ]
+    if not scales:
+        return f"at {size}: no image can be read"
+    scale = float(np.median(scales))
+    how = "upscaled" if scale > 1 else "scaled"
+    return f"at {size} images are {how} by {scale:.2f} (median)"
+
+
+def _stages(shop: Workshop) -> list[dict[str, Any]]:
+    rows = [row for row in STAGED if row in shop.choices.all_rows]
+    found = []
+    for size in shop.choices.all_sizes:
+        for row in rows:
+            shop.note(f"{size}: stages of {row}")
+            shares, error = _tried(partial(stage_shares, shop, row, size))
+            found.append({"row": row, "image_size": size, "shares": shares, "error": error})
+    return found
+
+
+def _growth(shop: Workshop, mend: dict[str, Any] | None) -> dict[str, Any]:
+    """At the first size alone: what grows is the work between proposals and losses.
+
+    Takes the row of `mend` at that size, where there is one, of which memory is a share.
+    """
+    size = shop.choices.all_sizes[0]
+    memory, error = _tried(partial(remembering, shop, size))
+    step = None if mend is None else mend["milliseconds"]
+    share = memory / step if memory is not None and step else None
+    return {
+        "image_size": size,
+        **growth(shop, size),
+        "memory": {"milliseconds": memory, "share": share, "error": error},
+    }
+
+
+def _tried(make: Callable[[], Made]) -> tuple[Made | None, str | None]:
+    """What was made, or why it could not be."""
+    try:
+        return make(), None
+    except Exception as error:  # one figure must not cost the others
+        return None, reason_of(error)
