@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs bench-data bench-ledger bench-evaluation bench-report tiny-weights lock clean
+.PHONY: help setup demo test test-slow lint format docs bench-data bench-ledger bench-evaluation bench-report bench-refinement bench-memory tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,6 +50,12 @@ bench-report: $(STAMP)  ## the report of 20,000 annotations: how long it takes t
 
 bench-evaluation: $(STAMP)  ## scoring of 5,000 images with 100 detections each against pycocotools
 	$(BIN)/python benchmarks/bench_evaluation.py
+
+bench-refinement: $(STAMP)  ## refining a batch on the CPU against the literal Algorithm 1
+	$(BIN)/python benchmarks/bench_refinement.py
+
+bench-memory: $(STAMP)  ## host memory that training on a COCO-sized dataset keeps
+	$(BIN)/python benchmarks/bench_memory.py
 
 tiny-weights: $(STAMP)  ## pre-train the weights of `tiny` that the package ships (ten minutes)
 	$(BIN)/python tools/pretrain_tiny.py

@@ -127,7 +127,7 @@ def ensure_same(fast: Refined, literal: list[list[Any]]) -> None:
 def main() -> None:
     """Parse the command line of the benchmark, and measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1, help="as plain Python has")
     options: Any = parser.parse_args()
     torch.set_num_threads(options.threads)

@@ -1,5 +1,6 @@
 """The truth of a dataset, from the file of `boxmend noise` and from the clean dataset."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -265,6 +266,23 @@ def test_a_true_box_that_is_none_is_refused(tmp_path: Path, side: float) -> None
     path = told(tmp_path / "truth.parquet", [1, 2, 3], [0, 0, 0], [A, B, (side, *C[1:])])
     with pytest.raises(DataError, match=r"truth\.parquet: has no finite true box of annotation 3;"):
         known_truth(path, annotated([A, B, C], [VAN] * 3, ids=[1, 2, 3]))
+
+
+def test_crowds_of_a_clean_dataset_are_no_true_boxes_either(tmp_path: Path) -> None:
+    boxes = [[10, 10, 20, 20], [40, 40, 20, 30]]  # A, then B as a crowd
+    document = {
+        "images": [{"id": 1, "file_name": "a.jpg", "width": 99, "height": 99}],
+        "categories": [{"id": 1, "name": "van"}],
+        "annotations": [
+            {"id": k + 1, "image_id": 1, "category_id": 1, "bbox": box, "iscrowd": k}
+            for k, box in enumerate(boxes)
+        ],
+    }
+    path = tmp_path / "instances_train.json"
+    path.write_text(json.dumps(document))
+    truth = known_truth(path, load(str(path)))
+    assert truth.boxes.tolist() == [list(A), list(B)]
+    assert truth.image_boxes.tolist() == [list(A)]
 
 
 def test_a_clean_dataset_without_an_image_is_another_one(toys: Path) -> None:

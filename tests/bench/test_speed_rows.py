@@ -1,5 +1,6 @@
 """The trainings that are timed: the plain recipe sees the same data, and ours stays where it is."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
@@ -12,6 +13,14 @@ from speed_shops import SMALL, drawn_dataset, shop_in
 from boxmend.bench.speed.growth import remembering, with_objects
 from boxmend.bench.speed.plain import AnnotatedImages, plain_steps
 from boxmend.bench.speed.side_by_side import Job, side_by_side, train_for
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # more would wait for one another on so small images
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_the_plain_recipe_has_the_annotations_that_are_learnt_from(tmp_path: Path) -> None:
@@ -75,6 +84,15 @@ def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Pa
     assert training.ledger is not None
     assert training.ledger.num_rows > 0  # flushed
     assert not training.recorder.pending
+
+
+def test_what_a_training_has_to_say_is_kept_once(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    Path(shop.dataset.images.paths[3]).write_bytes(b"no image")
+    for _ in range(2):
+        shop.steps("baseline", "64")
+    (told,) = shop.heard
+    assert "3.png" in told
 
 
 def test_detectors_are_alike_and_apart(tmp_path: Path) -> None:

@@ -1,11 +1,21 @@
 """Which stage the work of a step belongs to."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from speed_shops import shop_in
 
 from boxmend.bench.speed.stages import STAGES, Span, attributed, stage_shares
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # more would wait for one another on so small images
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_work_belongs_to_the_stage_in_which_it_starts() -> None:

@@ -125,7 +125,7 @@ def _print_ratios(ratios: Sequence[dict[str, Any]]) -> None:
 def _print_stages(stages: Sequence[dict[str, Any]]) -> None:
     shown = [one for one in stages if one["shares"]]
     if shown:
-        _print_part("share of each stage, from steps launched kernel by kernel")
+        _print_part("share of each stage in the work of a step, launched kernel by kernel")
         headers = ("stage", *(f"{one['row']} at {one['image_size']}" for one in shown))
         lines = [
             (stage, *(f"{100 * one['shares'][stage]:.1f} %" for one in shown))

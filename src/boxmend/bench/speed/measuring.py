@@ -53,7 +53,6 @@ def speed(
         return {
             "facts": _facts(shop, addresses),
             "choices": asdict(choices) | {"workers": choices.num_workers},
-            "notes": _notes(shop),
             "tables": tables,
             "stages": _stages(shop) if choices.stages else [],
             "growth": _growth(shop, tables[0]["rows"].get("mend")) if choices.growth else None,
@@ -63,6 +62,7 @@ def speed(
                 for row in SIDE_BY_SIDE
                 if choices.jobs
             ],
+            "notes": [*_notes(shop), *shop.heard],
         }
 
 

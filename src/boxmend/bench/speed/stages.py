@@ -34,7 +34,11 @@ CALLS = {  # what a training calls, in this order: the stage that it belongs to
 }
 BETWEEN = {"optimizer": "backward", "recording": "average of the weights"}  # what comes before
 REST = "rest"
-STAGES = (*dict.fromkeys(CALLS.values()), *BETWEEN.values(), REST)
+STAGES = (  # in the order of a step
+    *("features", "rpn and proposals", "refine", "losses of the rpn"),
+    *("second stage and its losses", "backward", "optimizer", "average of the weights"),
+    *("recording", REST),
+)
 MARK = "boxmend: "  # of ranges in a profile
 
 

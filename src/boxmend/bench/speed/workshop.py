@@ -50,6 +50,8 @@ class Workshop:
     folder: Path
     """For ledgers, which nobody reads."""
     note: Note
+    heard: list[str] = field(default_factory=list)
+    """What trainings found worth telling, like an image that cannot be read."""
     _patterns: dict[tuple[Any, ...], Detector] = field(default_factory=dict)
     _made: int = 0
 
@@ -80,9 +82,14 @@ class Workshop:
         data = self.dataset if dataset is None else dataset
         detector = self.detector(settings)
         training, _ = make_training(
-            settings, data, detector, run, Processes(self.device), self.note
+            settings, data, detector, run, Processes(self.device), self._hear
         )
         return training
+
+    def _hear(self, text: str) -> None:
+        self.note(text)
+        if text not in self.heard:
+            self.heard.append(text)
 
     def steps(self, row: str, size: str, counts: Counts | None = None) -> TrainingSteps:
         """Make one of our rows."""
