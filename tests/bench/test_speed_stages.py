@@ -43,12 +43,14 @@ def test_work_between_stages_is_known_by_what_follows() -> None:
         "second stage and its losses": 1,
         "backward": 25,
         "average of the weights": 4,
-        "rest": 6,  # 5 + 1
+        "loading": 5,
+        "rest": 1,
     }
 
 
-def test_work_before_all_stages_is_the_rest() -> None:
-    assert attributed([Span("features", 5, 6)], [Span("", 0, 2)]) == {"rest": 2}
+def test_work_before_all_stages_is_known_likewise() -> None:
+    assert attributed([Span("features", 5, 6)], [Span("", 0, 2)]) == {"loading": 2}
+    assert attributed([Span("refine", 5, 6)], [Span("", 0, 2)]) == {"rest": 2}
 
 
 def test_the_shares_of_a_step_add_up_to_one(tmp_path: Path) -> None:

@@ -32,10 +32,14 @@ CALLS = {  # what a training calls, in this order: the stage that it belongs to
     "optimizer.step": "optimizer",
     "recorder.add": "recording",
 }
-BETWEEN = {"optimizer": "backward", "recording": "average of the weights"}  # what comes before
+BETWEEN = {  # what happens before a stage, and is none of the calls
+    "features": "loading",
+    "optimizer": "backward",
+    "recording": "average of the weights",
+}
 REST = "rest"
 STAGES = (  # in the order of a step
-    *("features", "rpn and proposals", "refine", "losses of the rpn"),
+    *("loading", "features", "rpn and proposals", "refine", "losses of the rpn"),
     *("second stage and its losses", "backward", "optimizer", "average of the weights"),
     *("recording", REST),
 )
