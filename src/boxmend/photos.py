@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, TypeVar
 
 from PIL import Image, ImageFile, UnidentifiedImageError
 
@@ -26,6 +26,8 @@ from boxmend.errors import BoxmendError, UsageError
 
 Progress = Callable[[int, int], None]
 Problem = Literal["missing", "unreadable", "truncated"]
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 MAX_PIXELS = 178_956_970  # where Pillow, too, takes a header for an attack: 0.5 GB as RGB
 MAX_BYTES = 2**30  # a file is held in memory; no image that MAX_PIXELS admits is larger
@@ -86,7 +88,7 @@ def header_size(path: str) -> tuple[int, int] | None:
             return None
         with (
             _pillow_at_its_strictest(),
-            Image.open(path, formats=_known_formats()) as image,
+            Image.open(path, formats=known_formats()) as image,
         ):
             return image.size
     except Exception:  # decoders raise nearly anything on bytes that lie
@@ -105,14 +107,23 @@ def inspect_all(
         raise UsageError(f"jobs must be at least 1, got {jobs}")
     workers = min(jobs or os.cpu_count() or 1, -(-len(paths) // CHUNK), MAX_WORKERS)
     alone = workers < 2 or len(paths) < FEW_IMAGES
-    photos = map(inspect, paths) if alone else _inspected_by_workers(paths, workers)
+    photos = map(inspect, paths) if alone else by_workers(inspect, paths, str, workers)
     for done, photo in enumerate(photos, start=1):
         yield photo
         if progress is not None:
             progress(done, len(paths))
 
 
-def _inspected_by_workers(paths: Sequence[str], workers: int) -> Iterator[Photo]:
+def by_workers(
+    work: Callable[[Item], Made],
+    items: Sequence[Item],
+    path_of: Callable[[Item], str],
+    workers: int,
+) -> Iterator[Made]:
+    """Work on images in so many processes; results come in the order of the items.
+
+    A BoxmendError names the image at which a process died.
+    """
     # Spawned, not forked: a fork copies the locks of threads (numpy's, pyarrow's) in mid-air.
     pool = ProcessPoolExecutor(
         workers,
@@ -122,14 +133,14 @@ def _inspected_by_workers(paths: Sequence[str], workers: int) -> Iterator[Photo]
     )
     done = 0
     try:
-        for photo in pool.map(inspect, paths, chunksize=CHUNK):
+        for one in pool.map(work, items, chunksize=CHUNK):
             done += 1
-            yield photo
+            yield one
     except BrokenProcessPool as error:
         raise BoxmendError(
-            f"{paths[done]}: a worker process died at this image or one soon after it (out of "
-            "memory, or a file that crashes the decoder). Run with one job to see which. "
-            'A script that checks images needs `if __name__ == "__main__":` around its call.'
+            f"{path_of(items[done])}: a worker process died at this image or one soon after it "
+            "(out of memory, or a file that crashes the decoder); `boxmend check --jobs 1` tells "
+            'which. A script needs `if __name__ == "__main__":` around its call.'
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -170,7 +181,7 @@ def _pillow_at_its_strictest() -> Iterator[None]:
 def _decoded(photo: Photo, data: bytes) -> Photo:
     """Add to a photo what decoding its bytes tells."""
     try:
-        with Image.open(io.BytesIO(data), formats=_known_formats()) as image:
+        with Image.open(io.BytesIO(data), formats=known_formats()) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 detail = f"its header claims {width} x {height} pixels"
@@ -216,6 +227,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 @cache
-def _known_formats() -> list[str]:
+def known_formats() -> list[str]:
+    """Name the image formats that are opened, as Pillow calls them."""
     Image.init()
     return [name for name in FORMATS if name in Image.OPEN]

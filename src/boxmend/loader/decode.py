@@ -8,14 +8,13 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from boxmend.errors import DataError
-from boxmend.photos import FORMATS, MAX_PIXELS, read_image
+from boxmend.photos import MAX_PIXELS, known_formats, read_image
 
 Pixels = NDArray[np.uint8]  # [H, W, 3]
 WITH_PALETTE = ("P", "PA")  # their transparency survives only a detour over RGBA
@@ -34,7 +33,7 @@ def decode(path: str) -> Pixels:
     """
     try:
         data = _read(path)
-        with _strictly_whole(), Image.open(io.BytesIO(data), formats=_known_formats()) as image:
+        with _strictly_whole(), Image.open(io.BytesIO(data), formats=known_formats()) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise OSError(f"its header claims {width} x {height} pixels")
@@ -92,9 +91,3 @@ def _strictly_whole() -> Iterator[None]:
             _strict_users -= 1
             if _strict_users == 0:
                 ImageFile.LOAD_TRUNCATED_IMAGES = _was_lenient
-
-
-@cache
-def _known_formats() -> list[str]:
-    Image.init()
-    return [name for name in FORMATS if name in Image.OPEN]

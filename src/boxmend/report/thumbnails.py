@@ -7,30 +7,27 @@ pictures carry no EXIF by which a browser would turn them.
 
 import io
 import math
-import multiprocessing
 import os
 import re
-import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import cache, partial
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
 
-from boxmend.errors import BoxmendError, OutputError
+from boxmend.errors import OutputError
 from boxmend.photos import (
     CHUNK,
     FEW_IMAGES,
-    FORMATS,
     MAX_PIXELS,
     MAX_WORKERS,
+    by_workers,
     header_size,
     inspect,
+    known_formats,
     read_image,
 )
 
@@ -83,7 +80,7 @@ def make_pictures(
     make = partial(pictures_of, folder=folder, side=side, whole_side=whole_side)
     workers = min(jobs or os.cpu_count() or 1, -(-len(requests) // CHUNK), MAX_WORKERS)
     alone = workers < 2 or len(requests) < FEW_IMAGES
-    made = map(make, requests) if alone else _made_by_workers(make, requests, workers)
+    made = map(make, requests) if alone else by_workers(make, requests, _path, workers)
     for done, one in enumerate(made, start=1):
         yield one
         if progress is not None:
@@ -184,7 +181,7 @@ def _decoded(path: str, size: tuple[int, int], scale: float) -> Image.Image:
     """Decode an image, a JPEG not larger than `scale` needs it, in RGB."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pillow, about odd but readable files
-        with Image.open(io.BytesIO(read_image(path)), formats=_known_formats()) as image:
+        with Image.open(io.BytesIO(read_image(path)), formats=known_formats()) as image:
             if image.size != size:
                 raise OSError("it changed while it was read")
             image.draft("RGB", (math.ceil(size[0] * scale), math.ceil(size[1] * scale)))
@@ -228,32 +225,5 @@ def _write(path: Path, content: bytes) -> None:
         raise OutputError(f"{path}: could not be written ({reason})") from error
 
 
-def _made_by_workers(
-    make: Callable[[Request], Pictures], requests: Sequence[Request], workers: int
-) -> Iterator[Pictures]:
-    # Spawned, not forked: a fork copies the locks of threads (numpy's, pyarrow's) in mid-air.
-    pool = ProcessPoolExecutor(
-        workers,
-        multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),  # an interrupt is the parent's to handle
-    )
-    done = 0
-    try:
-        for one in pool.map(make, requests, chunksize=CHUNK):
-            done += 1
-            yield one
-    except BrokenProcessPool as error:
-        raise BoxmendError(
-            f"{requests[done].path}: a worker process died at this image or one soon after it "
-            "(out of memory, or a file that crashes the decoder); `boxmend check` on the dataset "
-            'tells which. A script needs `if __name__ == "__main__":` around its call.'
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@cache
-def _known_formats() -> list[str]:
-    Image.init()
-    return [name for name in FORMATS if name in Image.OPEN]
+def _path(request: Request) -> str:
+    return request.path
