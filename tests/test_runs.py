@@ -386,3 +386,14 @@ def test_the_room_needs_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     assert runs.FORMAT_VERSION == 1
+
+
+def test_documents_about_a_run_are_read_back_and_replaced(tmp_path: Path) -> None:
+    run = create(tmp_path / "run", {}, {})
+    assert run.read_json("evaluation.json") is None
+    run.write_json("evaluation.json", {"AP": 0.5, "by_label": {"cat": float("nan")}})
+    run.write_json("evaluation.json", {"AP": 0.25, "by_label": {"cat": float("nan")}})
+    assert run.read_json("evaluation.json") == {"AP": 0.25, "by_label": {"cat": None}}
+    (run.path / "mending.json").write_text("[]")
+    with pytest.raises(DataError, match=r"mending\.json: holds no JSON object"):
+        run.read_json("mending.json")

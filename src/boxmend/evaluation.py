@@ -6,7 +6,6 @@ the detections of a run need torch.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.atomic import replacing
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.detections import Catalogue, read_detections
 from boxmend.errors import OutputError, UsageError
@@ -29,6 +27,7 @@ from boxmend.formats.coco.sizes import (
     contested_images,
     contested_numbers,
 )
+from boxmend.runs import EVALUATION_FILE, Run
 from boxmend.scores import (
     CocoTruth,
     Detections,
@@ -42,7 +41,6 @@ from boxmend.scores import (
 if TYPE_CHECKING:
     from boxmend.prediction import Predictions
 
-EVALUATION_FILE = "evaluation.json"
 SHOWN = 5  # classes that a note lists
 FAR_BEYOND = 1.1  # times the image's side: an end that no detector means
 MANY = 0.2  # share of boxes with such ends that is asked about
@@ -296,14 +294,11 @@ def _saved(result: Evaluation, run: Path, dataset: Dataset, addresses: Sequence[
         "addresses": [str(Path(one).absolute()) for one in addresses],
         "sha256": fingerprint(dataset),
     }
-    text = json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    path = run / EVALUATION_FILE
     try:
-        with replacing(path) as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
+        Run(run).write_json(EVALUATION_FILE, told)
     except OutputError as error:
         return replace(result, notes=[*result.notes, f"{error}; the figures are given here alone"])
-    return replace(result, saved=path)
+    return replace(result, saved=run / EVALUATION_FILE)
 
 
 def _defined(value: float) -> float | None:

@@ -5,6 +5,7 @@
     RUN/metrics.jsonl   one JSON object per line, each with its "step"
     RUN/ledger/         what happened to each annotation (`boxmend.ledger`)
     RUN/finished        there when all is done
+    RUN/evaluation.json, mending.json   what `boxmend evaluate` found, if it was asked
     RUN/.lock           held by the process that writes, if any
 
 JSON files are written beside and renamed, so that a kill leaves the old one or the new one. Of
@@ -31,6 +32,8 @@ from boxmend.errors import DataError, OutputError, UsageError
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
+EVALUATION_FILE = "evaluation.json"
+MENDING_FILE = "mending.json"
 DATA_KEY = "data"  # of the facts: addresses and hashes, which must not differ on resuming
 
 Record = dict[str, Any]
@@ -88,6 +91,15 @@ class Run:
             file.writelines(
                 line for line, record in lines if step is not None and record["step"] <= step
             )
+
+    def write_json(self, name: str, document: Mapping[str, Any]) -> None:
+        """Write a document about the run into its folder, in the place of one from before."""
+        _write_object(self.path / name, _finite(_plain(document)))
+
+    def read_json(self, name: str) -> Record | None:
+        """A document of `write_json`; None where there is none, a DataError for anything else."""
+        path = self.path / name
+        return _read_object(path) if os.path.exists(path) else None
 
     def finish(self, summary: Mapping[str, Any] | None = None) -> None:
         """Mark the run as finished; the marker holds the summary."""

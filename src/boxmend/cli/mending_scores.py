@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from boxmend.atomic import replacing
 from boxmend.cli.output import print_table, progress, say
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.runs import MENDING_FILE, Run
 from boxmend.scores import Detections
 
 if TYPE_CHECKING:
     from boxmend.assessment import KnownTruth
     from boxmend.mending.account import Account
 
-MENDING_FILE = "mending.json"
 IN_SAMPLE = (
     "The other finders go by the run's own detections on the data it was trained on. Such a model "
     "can be optimistic about the annotations as they stand; --training-detections FILE takes "
@@ -125,7 +123,10 @@ def add(answer: dict[str, Any], run: Path, told: Opened, *, quiet: bool = False)
             "note": GIVEN if choices.training_detections else IN_SAMPLE
         }
     answer |= found
-    _write(run / MENDING_FILE, found)
+    try:
+        Run(run).write_json(MENDING_FILE, found)
+    except OutputError as error:
+        say(f"{error}; the figures are given here alone")
     if not scores.changes.wrong_before:
         say(NOTHING_WRONG)
 
@@ -156,15 +157,6 @@ def _ensure_confidences(path: Path, detections: Detections) -> None:
             f"{path}: detection {row} (the first is 0): score is {detections.scores[row]:g}; other "
             "finders take confidences, from 0 to 1"
         )
-
-
-def _write(path: Path, told: dict[str, Any]) -> None:
-    text = json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        with replacing(path) as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
-    except OutputError as error:
-        say(f"{error}; the figures are given here alone")
 
 
 def print_mending(answer: dict[str, Any]) -> None:

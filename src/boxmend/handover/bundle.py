@@ -5,7 +5,7 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -157,14 +157,6 @@ def record(item: Item, label_names: list[str]) -> dict[str, Any]:
     return told | {key: value for key, value in new.items() if value is not None}
 
 
-class Evidence(NamedTuple):
-    """Columns that an account makes anew each time it is asked: made once for all rows."""
-
-    doubts: Floats  # [n]
-    suspicions: Floats  # [n]
-    is_moved: Mask  # [n]
-
-
 def _items(account: Account, is_suspect: Mask, *, whole_images: bool) -> dict[int, list[Item]]:
     """The annotations to hand over by row of their image, each list in the dataset's order."""
     dataset = account.dataset
@@ -175,10 +167,12 @@ def _items(account: Account, is_suspect: Mask, *, whole_images: bool) -> dict[in
         is_concerned[UNKNOWN] = False
         is_wanted = is_suspect | is_concerned[dataset.image_rows]
     _ensure_writable(dataset, np.flatnonzero(is_wanted))
-    evidence = Evidence(account.doubts, suspicions(account), account.is_moved)
+    found = suspicions(account)
     items = defaultdict(list)
     for row in np.flatnonzero(is_wanted).tolist():
-        item = _suspect(account, row, evidence) if is_suspect[row] else _other(dataset, row)
+        item = (
+            _suspect(account, row, float(found[row])) if is_suspect[row] else _other(dataset, row)
+        )
         items[int(dataset.image_rows[row])].append(item)
     return items
 
@@ -201,7 +195,7 @@ def _other(dataset: Dataset, row: int) -> Item:
     return Item(row, _identity(dataset, row), status, label, box, label, box)
 
 
-def _suspect(account: Account, row: int, evidence: Evidence) -> Item:
+def _suspect(account: Account, row: int, suspicion: float) -> Item:
     dataset, settlement = account.dataset, account.settlement
     return Item(
         row=row,
@@ -212,17 +206,17 @@ def _suspect(account: Account, row: int, evidence: Evidence) -> Item:
         label=int(settlement.labels[row]),
         box=_box(settlement.boxes[row]),
         score=_share(account.confidences[row]),
-        doubt=_share(evidence.doubts[row]),
-        suspicion=_share(evidence.suspicions[row]),
-        reason=_reason(account, row, evidence),
+        doubt=_share(account.doubts[row]),
+        suspicion=_share(suspicion),
+        reason=_reason(account, row),
     )
 
 
-def _reason(account: Account, row: int, evidence: Evidence) -> str:
+def _reason(account: Account, row: int) -> str:
     """What speaks against an annotation, in words; long label names are shortened."""
     settlement, names = account.settlement, account.dataset.label_names
     old = shortened(names[account.dataset.labels[row]])
-    votes = f"in {settlement.num_agreeing[row]} of {settlement.num_judged[row]} visits"
+    votes = settlement.votes(row)
     parts = []
     match Verdict(int(account.verdicts[row])):
         case Verdict.RELABELLED:
@@ -231,10 +225,10 @@ def _reason(account: Account, row: int, evidence: Evidence) -> str:
         case Verdict.DISCARDED:
             parts.append(f"label: unsure of {old} {votes}")
         case Verdict.KEPT:
-            doubt = evidence.doubts[row]
+            doubt = account.doubts[row]
             known = f", doubt {doubt:.2f}" if math.isfinite(doubt) else ""
             parts.append(f"label: {old} kept {votes}{known}")
-    if evidence.is_moved[row]:
+    if account.is_moved[row]:
         parts.append(f"box: moved, IoU {account.iou[row]:.2f} with the annotated one")
     return "; ".join(parts)
 

@@ -6,6 +6,7 @@ order, also for those that the run never visited.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from boxmend.dataset import Dataset
 from boxmend.mending import inputs
 from boxmend.mending.changes import ApplySettings, Changes, decide
 from boxmend.mending.history import History, history_of
-from boxmend.mending.settling import Floats, Mask, Rows, Settlement, num_visits, settle
+from boxmend.mending.settling import Floats, Mask, Rows, Settlement, last_visits, means_of, settle
 from boxmend.runs import Run
 from boxmend.verdict import Verdict
 
@@ -42,19 +43,19 @@ class Account:
     matched_boxes: Floats  # [n, 4] at the last visit after warm-up, or as annotated
     iou: Floats  # [n] of the annotated box with the settled one
 
-    @property
+    @cached_property
     def doubts(self) -> Floats:
         """[n] How much speaks against the label, in 0..1: 1 - exp(-loss); NaN if not judged."""
         doubts: Floats = -np.expm1(-self.losses)
         return doubts
 
-    @property
+    @cached_property
     def is_moved(self) -> Mask:
         """[n] Boxes that end elsewhere than annotated."""
         is_moved: Mask = self.settlement.num_moved > 0
         return is_moved
 
-    @property
+    @cached_property
     def is_changed(self) -> Mask:
         """[n] Annotations that are relabelled, moved, or discarded as unsure."""
         is_unlike = (self.verdicts == Verdict.RELABELLED) | (self.verdicts == Verdict.DISCARDED)
@@ -112,17 +113,10 @@ def _matched(dataset: Dataset, history: History, last: Rows) -> Floats:
 
 def _recent_losses(history: History, num_rows: int) -> Floats:
     """[num_rows] The mean loss of the visits that settled each label; NaN where none has one."""
-    judged = np.flatnonzero(history.is_judged)
-    rows = history.rows[judged]
-    order = np.argsort(rows, kind="stable")
-    ends = np.searchsorted(rows[order], rows[order], side="right")
-    chosen = judged[order[ends - np.arange(len(order)) <= num_visits(history.num_epochs)]]
-    chosen = chosen[np.isfinite(history.losses[chosen])]
-    counts = np.bincount(history.rows[chosen], minlength=num_rows)
-    sums = np.bincount(history.rows[chosen], history.losses[chosen], minlength=num_rows)
-    means = np.full(num_rows, np.nan)
-    np.divide(sums, counts, out=means, where=counts > 0)
-    return means
+    settling = last_visits(history.rows, history.is_judged, history.num_epochs)
+    losses = history.losses[settling].astype(np.float64)
+    losses[~np.isfinite(losses)] = np.nan
+    return means_of(losses, history.rows[settling], num_rows)
 
 
 def _at(values: NDArray[np.generic], visits: Rows, missing: float) -> Floats:

@@ -144,7 +144,7 @@ def _reasons(
     reasons = []
     for k, row in enumerate(changes.rows.tolist()):
         old, new = names[dataset.labels[row]], names[changes.labels[k]]
-        votes = f"in {settlement.num_agreeing[row]} of {settlement.num_judged[row]} visits"
+        votes = settlement.votes(row)
         parts = []
         if changes.is_relabelled[k]:
             parts.append(f"label: {new} instead of {old} {votes}")

@@ -58,6 +58,10 @@ class Settlement:
     box_confidences: Floats  # [n] mean over the visits below
     num_moved: Rows  # [n] visits whose mean the box is; 0 where it has not moved
 
+    def votes(self, row: int) -> str:
+        """Say how many of the visits that settled a label agree, in words."""
+        return f"in {self.num_agreeing[row]} of {self.num_judged[row]} visits"
+
 
 def settle(dataset: Dataset, visits: Visits) -> Settlement:
     """Settle all visits; UNJUDGED ones have no say about labels, those of warm-up about nothing."""
@@ -84,7 +88,7 @@ def _labels(dataset: Dataset, visits: Visits) -> tuple[Rows, Mask, Floats, Rows,
     """The outcome that has most votes: label, whether unsure, confidence, votes and voters."""
     n = len(dataset)
     is_judged = (visits.verdicts != Verdict.UNJUDGED) & ~visits.is_warm_up
-    chosen = _last(visits, is_judged)
+    chosen = last_visits(visits.rows, is_judged, visits.num_epochs)
     rows, verdicts = visits.rows[chosen], visits.verdicts[chosen]
     said = np.where(verdicts == Verdict.KEPT, dataset.labels[rows], visits.labels[chosen])
     said[verdicts == Verdict.DISCARDED] = UNKNOWN
@@ -95,7 +99,7 @@ def _labels(dataset: Dataset, visits: Visits) -> tuple[Rows, Mask, Floats, Rows,
     )
     latest = np.zeros(len(keys), np.int64)
     np.maximum.at(latest, of_visit, chosen)
-    means = _means(visits.confidences[chosen], of_visit, len(keys))
+    means = means_of(visits.confidences[chosen], of_visit, len(keys))
     winners = np.lexsort((latest, votes, keys // outcomes))  # the last of each annotation wins
     of_row = (keys // outcomes)[winners]
     winners = winners[np.append(of_row[1:] != of_row[:-1], True)[: len(of_row)]]
@@ -114,32 +118,36 @@ def _labels(dataset: Dataset, visits: Visits) -> tuple[Rows, Mask, Floats, Rows,
 def _boxes(dataset: Dataset, visits: Visits) -> tuple[Floats, Floats, Rows]:
     """The mean of the boxes that moved, where the last visit moved it: box, confidence, visits."""
     n = len(dataset)
-    chosen = _last(visits, visits.is_kept & ~visits.is_warm_up)
+    is_eligible = visits.is_kept & ~visits.is_warm_up
+    chosen = last_visits(visits.rows, is_eligible, visits.num_epochs)
     rows = visits.rows[chosen]
     is_moved = _is_moved(dataset.boxes[rows], visits.boxes[chosen])
     is_moved_at_last = np.zeros(n, np.bool_)
     is_moved_at_last[rows] = is_moved  # of several visits the last stays
     counted = is_moved & is_moved_at_last[rows]
     rows, chosen = rows[counted], chosen[counted]
-    mean = np.stack([_means(visits.boxes[chosen, side], rows, n) for side in range(4)], axis=1)
+    mean = np.stack([means_of(visits.boxes[chosen, side], rows, n) for side in range(4)], axis=1)
     boxes = _tidied(dataset, mean)
     num_moved = np.bincount(rows, minlength=n)
     num_moved[(boxes == dataset.boxes).all(axis=1)] = 0
-    return boxes, _means(visits.confidences[chosen], rows, n), num_moved
+    return boxes, means_of(visits.confidences[chosen], rows, n), num_moved
 
 
-def _last(visits: Visits, is_eligible: Mask) -> Rows:
-    """The last eligible visits of every annotation, in the order of the ledger."""
+def last_visits(rows: Rows, is_eligible: Mask, num_epochs: int) -> Rows:
+    """The eligible visits that settle each annotation, its last ones, in the order of the ledger.
+
+    Takes the annotation [v] of every visit.
+    """
     eligible = np.flatnonzero(is_eligible)
-    rows = visits.rows[eligible]
+    rows = rows[eligible]
     order = np.argsort(rows, kind="stable")
     ends = np.searchsorted(rows[order], rows[order], side="right")
-    is_last = ends - np.arange(len(order)) <= num_visits(visits.num_epochs)
+    is_last = ends - np.arange(len(order)) <= num_visits(num_epochs)
     last: Rows = np.sort(eligible[order[is_last]])
     return last
 
 
-def _means(values: Floats, groups: Rows, num_groups: int) -> Floats:
+def means_of(values: Floats, groups: Rows, num_groups: int) -> Floats:
     """The mean of each group's values, NaN left out; NaN where nothing is left."""
     known = ~np.isnan(values)
     counts = np.bincount(groups[known], minlength=num_groups)

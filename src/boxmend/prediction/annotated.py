@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from boxmend.dataset import Dataset
-from boxmend.errors import DataError
 from boxmend.loader import ImageSize, Loader, LoaderOptions
 from boxmend.loader.pictures import Progress
 from boxmend.prediction.model import open_model
@@ -14,11 +13,10 @@ from boxmend.prediction.results import Predictions
 from boxmend.runs import open_run
 from boxmend.settings import parsed_image_size
 from boxmend.training.assembly import working_precision
-from boxmend.training.evaluation import detect
+from boxmend.training.evaluation import detect, ensure_scorable
 
 USUAL_BATCH = 8  # images at a time, where a run does not tell its own number
 LARGEST_BATCH = 4096
-SHOWN = 5  # classes that an error lists
 
 
 def detect_in(run: Path, dataset: Dataset, progress: Progress) -> Predictions:
@@ -29,14 +27,7 @@ def detect_in(run: Path, dataset: Dataset, progress: Progress) -> Predictions:
     knows by name.
     """
     detector, card = open_model(run)
-    if not len(dataset.images):
-        raise DataError("the data to score on have no images")
-    if not set(dataset.label_names) & set(card.label_names):
-        asked, known = ", ".join(dataset.label_names[:SHOWN]), ", ".join(card.label_names[:SHOWN])
-        raise DataError(
-            f"the data to score on share no class with the run: {asked} against {known}; classes "
-            "are matched by name"
-        )
+    ensure_scorable(dataset, card.label_names, "the data to score on", "the run")
     batch_size, precision = _habits(run)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     detector.network.to(device)

@@ -121,7 +121,7 @@ def columns(gallery: Gallery, pictures: Iterable[Pictures]) -> dict[str, Any]:
         "iou": _rounded(account.iou[rows], 3),
         "reason": reason_of,
         "boxes": {name: _flat(boxes[rows]) for name, boxes in _boxes_of(gallery).items()},
-        **_picture_columns(gallery, pictures),
+        **_picture_columns(np.bincount(of_row).tolist(), pictures),
     }
     return table | ({} if gallery.truth is None else _truth_columns(gallery, gallery.truth))
 
@@ -149,15 +149,17 @@ def _truth_columns(gallery: Gallery, truth: KnownTruth) -> dict[str, Column]:
     }
 
 
-def _picture_columns(gallery: Gallery, pictures: Iterable[Pictures]) -> dict[str, Column]:
-    """The window and the picture of every row, or the problem; the whole of every image."""
+def _picture_columns(numbers: Sequence[int], pictures: Iterable[Pictures]) -> dict[str, Column]:
+    """The window and the picture of every row, or the problem; the whole of every image.
+
+    `numbers` are those of rows, by image.
+    """
     windows: Column = []
     names: list[str | None] = []
     problems: list[str] = []
     whole: list[str | None] = []  # by image, as "files" are
     sizes: Column = []
-    for request, one in zip(requests_of(gallery), pictures, strict=True):
-        n = len(request.boxes)
+    for n, one in zip(numbers, pictures, strict=True):
         windows += [side for window in one.windows for side in window] or [0] * 4 * n
         names += one.names or [None] * n
         problems += [one.problem] * n
@@ -196,8 +198,7 @@ def _reasons(account: Account, rows: Rows) -> list[str]:
         parts = [told[row]] if row in told else []
         if settlement.is_unsure[row]:
             name = account.dataset.label_names[account.dataset.labels[row]]
-            votes = f"{settlement.num_agreeing[row]} of {settlement.num_judged[row]} visits"
-            parts.insert(0, f"label: unsure of {name} in {votes}, kept")
+            parts.insert(0, f"label: unsure of {name} {settlement.votes(row)}, kept")
         reasons.append(shown("; ".join(parts), LONGEST_REASON))
     return reasons
 

@@ -1,6 +1,5 @@
 """What a report is made from: a finished run, and whatever else is known about it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,12 +7,10 @@ from typing import Any
 
 from boxmend.assessment.truth import known_truth
 from boxmend.dataset import Dataset
-from boxmend.errors import DataError
 from boxmend.mending.account import Account, open_account
 from boxmend.report.record import RunRecord
-from boxmend.runs import Run, open_run
+from boxmend.runs import EVALUATION_FILE, Run, open_run
 
-EVALUATION_FILE = "evaluation.json"  # of `boxmend evaluate`, in the folder of a run
 AP50 = "voc_ap50_area"
 TRUTH_FILE = "truth.parquet"  # of `boxmend noise`, beside the data
 
@@ -60,7 +57,7 @@ def gathered(run: str | Path, settings: ReportSettings) -> RunRecord:
 
 def scores_of(run: Run) -> Scores:
     """AP50 of a run: by `boxmend evaluate` where that was called, else of its validation."""
-    figures = _evaluation(run)
+    figures = run.read_json(EVALUATION_FILE) or {}
     by_label = figures.get("by_label")
     if not figures:
         summary = run.summary() if run.is_finished else {}
@@ -90,18 +87,6 @@ def _truth_beside(dataset: Dataset) -> Path | None:
     folders = {path if path.is_dir() else path.parent for path in paths}
     found = [folder / TRUTH_FILE for folder in folders if (folder / TRUTH_FILE).is_file()]
     return found[0] if len(found) == 1 else None
-
-
-def _evaluation(run: Run) -> dict[str, Any]:
-    path = run.path / EVALUATION_FILE
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read ({reason})") from error
-    return value if isinstance(value, dict) else {}
 
 
 def _by_label(told: Any) -> dict[str, float]:

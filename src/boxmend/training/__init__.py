@@ -16,7 +16,7 @@ import torch
 from boxmend import runs
 from boxmend.dataset import Dataset
 from boxmend.detector import save
-from boxmend.errors import BoxmendError, DataError, UsageError
+from boxmend.errors import BoxmendError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.scores import VocScores
@@ -25,7 +25,7 @@ from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
 from boxmend.training.best import Best
 from boxmend.training.card import card_of
-from boxmend.training.evaluation import detect, score
+from boxmend.training.evaluation import detect, ensure_scorable, score
 from boxmend.training.loop import Interrupted, Training, ensure_alike
 from boxmend.training.loop import train as run_loop
 from boxmend.training.processes import Processes, joined
@@ -213,14 +213,7 @@ def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset 
     if not isinstance(val, Dataset) and not val:
         return None
     truth = _dataset(val)[0]
-    if not len(truth.images):
-        raise DataError("the data to score on (--val) have no images")
-    if not set(truth.label_names) & set(label_names):
-        asked, known = ", ".join(truth.label_names[:5]), ", ".join(label_names[:5])
-        raise DataError(
-            f"the data to score on (--val) share no class with the training data: {asked} "
-            f"against {known}; classes are matched by name"
-        )
+    ensure_scorable(truth, label_names, "the data to score on (--val)", "the training data")
     return truth
 
 

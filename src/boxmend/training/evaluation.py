@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detections as Found
 from boxmend.detector import Detector
+from boxmend.errors import DataError
 from boxmend.loader import Frame, Loader
 from boxmend.scores import Detections, TrueBoxes, VocScores, average_precision
+
+SHOWN = 5  # classes that an error lists
 
 
 @torch.no_grad()
@@ -53,6 +56,21 @@ def joined(columns: Sequence[tuple[NDArray[Any], ...]]) -> Detections:
     """Put the columns of batches, of which there is one at least, below one another."""
     rows, labels, scores, boxes = (np.concatenate(column) for column in zip(*columns, strict=True))
     return Detections(rows, labels.astype(np.int64), scores, boxes)
+
+
+def ensure_scorable(truth: Dataset, label_names: Sequence[str], data: str, model: str) -> None:
+    """Raise a DataError for data that could never be scored: no images, or no class in common.
+
+    `data` and `model` say what they are.
+    """
+    if not len(truth.images):
+        raise DataError(f"{data} have no images")
+    if not set(truth.label_names) & set(label_names):
+        asked, known = (", ".join(names[:SHOWN]) for names in (truth.label_names, label_names))
+        raise DataError(
+            f"{data} share no class with {model}: {asked} against {known}; classes are matched by "
+            "name"
+        )
 
 
 def score(detections: Detections, truth: Dataset, label_names: tuple[str, ...]) -> VocScores:

@@ -82,10 +82,9 @@ class Replay:
             self._phase = phase
         elif self._graph is None and self._is_possible:
             self._record(batch)
-        if self._graph is None or self._batch is None:
-            self._keys.start(seed)
-            return self._compute(batch)
         self._keys.start(seed)
+        if self._graph is None or self._batch is None:
+            return self._compute(batch)
         _copy(self._batch, batch)
         self._graph.replay()
         return self._result
