@@ -24,10 +24,11 @@ def suspicions(account: Account) -> Floats:
 def changed(account: Account) -> Rows:
     """Rows of all annotations that are relabelled, moved or unsure, in the order of the dataset.
 
-    A DataError where there are none.
+    A DataError where there are none; `most_doubtful` has a remedy only where labels were judged.
     """
     rows: Rows = np.flatnonzero(account.is_changed & ~account.dataset.is_ignored)
     if not len(rows):
+        _known(account, suspicions(account))
         raise DataError(
             f"{account.run.path}: the run changed no annotation, so there is nothing to hand over; "
             "--most N gives those that it doubts most"
@@ -44,12 +45,18 @@ def most_doubtful(account: Account, most: int) -> Rows:
     if most < 1:
         raise UsageError(f"--most is {most}; expected at least 1")
     found = suspicions(account)
-    known = np.flatnonzero(~np.isnan(found))
+    known = _known(account, found)
+    order = np.argsort(-found[known], kind="stable")
+    rows: Rows = known[order[:most]]
+    return rows
+
+
+def _known(account: Account, found: Floats) -> Rows:
+    """Rows with a suspicion; a DataError where there are none."""
+    known: Rows = np.flatnonzero(~np.isnan(found))
     if not len(known):
         raise DataError(
             f"{account.run.path}: the run judged no label and moved no box, so none is more "
             "doubtful than another; train with a method that mends"
         )
-    order = np.argsort(-found[known], kind="stable")
-    rows: Rows = known[order[:most]]
-    return rows
+    return known
