@@ -13,7 +13,17 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.settings import MendSettings, Optimisation, PublishedSettings, TrainSettings
+from boxmend.settings import (
+    CaBbcSettings,
+    CoTeachingSettings,
+    DiscoSettings,
+    MendSettings,
+    NoteRcnnSettings,
+    OaMilSettings,
+    Optimisation,
+    PublishedSettings,
+    TrainSettings,
+)
 from boxmend.settings.presets import PRESETS
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
@@ -22,6 +32,11 @@ KINDS: dict[str, tuple[type[Any], str]] = {
     "optimisation": (Optimisation, "optimisation."),
     "mend": (MendSettings, "mend."),
     "published": (PublishedSettings, "published."),
+    "co-teaching": (CoTeachingSettings, "co_teaching."),
+    "note-rcnn": (NoteRcnnSettings, "note_rcnn."),
+    "ca-bbc": (CaBbcSettings, "ca_bbc."),
+    "oa-mil": (OaMilSettings, "oa_mil."),
+    "disco": (DiscoSettings, "disco."),
 }
 
 

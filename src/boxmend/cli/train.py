@@ -27,6 +27,11 @@ PANELS = {
     "Optimisation": ("epochs", "batch-size", "precision", "graph", "seed", "optimisation.*"),
     "Settings of mend": ("mend.*",),
     "Settings of mend-paper, br, lr, cm, cinj and pseudo": ("published.*",),
+    "Settings of co-teaching": ("co-teaching.*",),
+    "Settings of note-rcnn": ("note-rcnn.*",),
+    "Settings of ca-bbc": ("ca-bbc.*",),
+    "Settings of oa-mil": ("oa-mil.*",),
+    "Settings of disco": ("disco.*",),
 }
 VAL_HELP = "Dataset to score the final weights on; several are joined into one."
 

@@ -23,9 +23,16 @@ from torchvision.models.detection.faster_rcnn import FasterRCNN, FastRCNNPredict
 from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 
 from boxmend.detector.faster_rcnn import Detector
+from boxmend.detector.heads import SeveralClassifiers, Spread, WholeHeads
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.detector.tiny import AgnosticPredictor, CoarsestAnchors, CoarsestHead, TinyBackbone
-from boxmend.detector.weights import downloaded, load_file, load_tensors
+from boxmend.detector.weights import (
+    downloaded,
+    load_file,
+    load_tensors,
+    read_metadata,
+    with_told_heads,
+)
 from boxmend.errors import UsageError
 
 Norm = Callable[[int], nn.Module]
@@ -160,16 +167,39 @@ def build(
         raise UsageError(f"unknown detector {name!r}; known: {', '.join(sorted(DETECTORS))}")
     if num_labels < 1:
         raise UsageError(f"a detector needs at least one class, not {num_labels}")
+    used = _numbers_for(DETECTORS[name], weights) if numbers is None else numbers
+    if frozen_stages is None:
+        frozen_stages = 0 if weights is None else DETECTORS[name].frozen_stages
+    made = [_network(name, num_labels, weights, frozen_norm, used) for _ in range(used.networks)]
+    for one in made:
+        freeze(one, frozen_stages)
+    detector = Detector(name, made[0].network, num_labels, used)
+    if used.networks > 1:
+        detector.network.twin = made[1].network
+    return detector
+
+
+def _numbers_for(architecture: Architecture, weights: str | Path | None) -> DetectorNumbers:
+    """The detector's own numbers, with the heads that a file of weights speaks of."""
+    if weights is None or weights == "default":
+        return architecture.numbers
+    return with_told_heads(architecture.numbers, read_metadata(Path(weights)), str(weights))
+
+
+def _network(
+    name: str,
+    num_labels: int,
+    weights: str | Path | None,
+    frozen_norm: bool,
+    numbers: DetectorNumbers,
+) -> Detector:
+    """Make one network by itself, as a detector."""
     architecture = DETECTORS[name]
     kind = FrozenBatchNorm2d if frozen_norm else nn.BatchNorm2d
     backbone = architecture.backbone(partial(kind, eps=architecture.norm_eps))
-    used = architecture.numbers if numbers is None else numbers
-    detector = Detector(name, container(backbone, num_labels, used), num_labels, used)
-    _fill(detector, architecture, weights, frozen_norm)
-    if frozen_stages is None:
-        frozen_stages = 0 if weights is None else architecture.frozen_stages
-    freeze(detector, frozen_stages)
-    return detector
+    made = Detector(name, container(backbone, num_labels, numbers), num_labels, numbers)
+    _fill(made, architecture, weights, frozen_norm)
+    return made
 
 
 def freeze(detector: Detector, stages: int) -> None:
@@ -188,7 +218,7 @@ def container(backbone: Any, num_labels: int, numbers: DetectorNumbers) -> Faste
     ratios = (numbers.anchor_ratios,) * len(numbers.rpn_levels)
     anchors = CoarsestAnchors(numbers.anchor_sizes, ratios)
     head = CoarsestHead(channels, anchors.num_anchors_per_location()[0], len(numbers.rpn_levels))
-    predictor = AgnosticPredictor if numbers.is_class_agnostic else FastRCNNPredictor
+    box_head, box_predictor = _second_stage(channels, num_labels, numbers)
     return FasterRCNN(
         backbone,
         rpn_anchor_generator=anchors,
@@ -205,14 +235,36 @@ def container(backbone: Any, num_labels: int, numbers: DetectorNumbers) -> Faste
         box_roi_pool=MultiScaleRoIAlign(
             list(numbers.roi_levels), numbers.pool_size, numbers.pool_samples
         ),
-        box_head=TwoMLPHead(channels * numbers.pool_size**2, numbers.representation),
-        box_predictor=predictor(numbers.representation, 1 + num_labels),
+        box_head=box_head,
+        box_predictor=box_predictor,
         box_fg_iou_thresh=numbers.roi_thresholds[1],
         box_bg_iou_thresh=numbers.roi_thresholds[0],
         box_batch_size_per_image=numbers.roi_samples,
         box_positive_fraction=numbers.roi_positive_share,
         bbox_reg_weights=numbers.delta_weights,
     )
+
+
+def _second_stage(
+    channels: int, num_labels: int, numbers: DetectorNumbers
+) -> tuple[nn.Module, nn.Module]:
+    """Make the layers between pooling and prediction, and the predictor."""
+    width, columns = numbers.representation, 1 + num_labels
+    kind = AgnosticPredictor if numbers.is_class_agnostic else FastRCNNPredictor
+
+    def layers() -> nn.Module:
+        made: nn.Module = TwoMLPHead(channels * numbers.pool_size**2, width)
+        return made
+
+    if numbers.box_heads > 1:
+        heads = WholeHeads(lambda: nn.Sequential(layers(), kind(width, columns)), numbers.box_heads)
+        return nn.Identity(), heads
+    first, predictor = layers(), kind(width, columns)
+    if numbers.classifiers > 1:
+        predictor = SeveralClassifiers(predictor, width, columns, numbers.classifiers)
+    if numbers.has_spread:
+        predictor = Spread(predictor, width)
+    return first, predictor
 
 
 def _fill(

@@ -3,6 +3,7 @@
 Everything has a fixed shape and a mask; nothing waits for the device or loops over images.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -82,6 +83,14 @@ class Detector:
         self.numbers = numbers
         self.total: Total = lambda number: number
 
+    @property
+    def twin(self) -> "Detector":
+        """The second network of a detector that has two, as a detector of its own."""
+        numbers = replace(self.numbers, networks=1)
+        made = Detector(self.name, self.network.twin, self.num_labels, numbers)
+        made.total = self.total
+        return made
+
     def features(self, images: Tensor, sizes: Tensor) -> Features:
         """Normalise images and compute their feature maps.
 
@@ -131,25 +140,53 @@ class Detector:
         )
 
     def roi_outputs(self, features: Features, boxes: Tensor) -> RoiOutput:
-        """Pool boxes [B, K, 4] and run the second stage on them; padding gives finite values."""
-        pooled = pool(
+        """Pool boxes [B, K, 4] and run the second stage on them; padding gives finite values.
+
+        Where there are several heads, their mean.
+        """
+        heads = self.network.roi_heads
+        found = heads.box_predictor(heads.box_head(self.pooled(features, boxes)))
+        return self._as_output(found, boxes)
+
+    def outputs_of_heads(
+        self, features: Features, boxes: Tensor, *, is_led: bool = False
+    ) -> list[RoiOutput]:
+        """Do the same with each of several heads by itself.
+
+        Where `is_led`, gradients of the first alone go on into the layers that all share.
+        """
+        heads = self.network.roi_heads
+        shared = heads.box_head(self.pooled(features, boxes))
+        every = heads.box_predictor.each(shared)
+        if is_led:
+            every = [every[0], *heads.box_predictor.each(shared.detach())[1:]]
+        return [self._as_output(found, boxes) for found in every]
+
+    def pooled(self, features: Features, boxes: Tensor) -> Tensor:
+        """Pool boxes [B, K, 4] into [B * K, channels, size, size]; no gradient flows to boxes."""
+        return pool(
             [features.maps[name] for name in self.numbers.roi_levels],
             boxes,
             features.canvas,
             size=self.numbers.pool_size,
             samples=self.numbers.pool_samples,
         )
-        heads = self.network.roi_heads
-        logits, deltas = heads.box_predictor(heads.box_head(pooled))
+
+    def _as_output(self, found: tuple[Tensor, Tensor], boxes: Tensor) -> RoiOutput:
         shape = (boxes.shape[0], boxes.shape[1], 1 + self.num_labels)
-        return RoiOutput(logits.float().view(shape), deltas.float().view(*shape, 4))
+        return RoiOutput(found[0].float().view(shape), found[1].float().view(*shape, 4))
 
     def score(self, features: Features, boxes: Tensor, sizes: Tensor) -> Scores:
         """Classify boxes [B, K, 4] and regress them for each class, clipped to their images."""
-        logits, deltas = self.roi_outputs(features, boxes)
-        references = tame(boxes.float(), features.canvas)[:, :, None]  # [B, K, 1, 4]
-        regressed = decode(deltas[:, :, 1:], references, self.numbers.delta_weights)
-        return Scores(logits, logits.softmax(-1), clip(regressed, sizes))
+        return self.scores_of(self.roi_outputs(features, boxes), boxes, features.canvas, sizes)
+
+    def scores_of(
+        self, output: RoiOutput, boxes: Tensor, canvas: tuple[int, int], sizes: Tensor
+    ) -> Scores:
+        """Turn the second stage's outputs for boxes [B, K, 4] into probabilities and boxes."""
+        references = tame(boxes.float(), canvas)[:, :, None]  # [B, K, 1, 4]
+        regressed = decode(output.deltas[:, :, 1:], references, self.numbers.delta_weights)
+        return Scores(output.logits, output.logits.softmax(-1), clip(regressed, sizes))
 
     def rpn_losses(self, raw: RpnOutput, targets: Targets, keys: Tensor) -> RpnLosses:
         """Compute the first stage's losses on anchors drawn by `keys` [B, N], uniform in [0, 1)."""

@@ -26,6 +26,14 @@ class DetectorNumbers:
     """Width of the two layers between pooling and prediction."""
     is_class_agnostic: bool = False
     """One regression for all classes instead of one for each."""
+    box_heads: int = 1
+    """Second stages side by side, which predict by their mean."""
+    classifiers: int = 1
+    """Classifiers on the features of one head, which predict by their mean."""
+    has_spread: bool = False
+    """Whether the head tells besides how unsure each side of a box is."""
+    networks: int = 1
+    """Whole networks; the second, the twin, is part of training alone."""
     delta_weights: Weights = (10.0, 10.0, 5.0, 5.0)
     """Factors of the box head's deltas, the inverses of their typical spread."""
 

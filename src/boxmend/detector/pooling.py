@@ -50,12 +50,12 @@ def pool(
     safe = tame(boxes.float(), canvas).flatten(0, 1)  # [B * K, 4]
     images = torch.arange(boxes.shape[0], device=boxes.device)
     rows = images[:, None].expand(boxes.shape[:2]).reshape(-1)  # [B * K] the image a box is of
-    strides = [_stride(level, canvas) for level in levels]
+    strides = [stride_of(level, canvas) for level in levels]
     if len(levels) == 1:
         rois = torch.cat([rows[:, None], safe / strides[0]], dim=1)
         return _align(levels[0], rois, size, samples)
     index = level_of(safe, strides)  # [B * K]
-    scale = _pick([1 / stride for stride in strides], index)[:, None]
+    scale = pick([1 / stride for stride in strides], index)[:, None]
     local = safe * scale  # in cells of the box's own level
     channels = levels[0].shape[1]
     kernels = kernels_for(boxes)
@@ -65,12 +65,12 @@ def pool(
         pooled: Tensor = kernels.pooled(cells, local, places, size, samples)
         return pooled
     atlas = pack(levels)
-    left = _pick([corner[1] for corner in atlas.corners], index)
-    top = _pick([corner[0] for corner in atlas.corners], index)
+    left = pick([corner[1] for corner in atlas.corners], index)
+    top = pick([corner[0] for corner in atlas.corners], index)
     rois = torch.cat([rows[:, None], local + torch.stack([left, top, left, top], 1)], dim=1)
     aligned = _align(atlas.image, rois, size, samples)
-    columns = _pick([shape[1] for shape in atlas.shapes], index)
-    lines = _pick([shape[0] for shape in atlas.shapes], index)
+    columns = pick([shape[1] for shape in atlas.shapes], index)
+    lines = pick([shape[0] for shape in atlas.shapes], index)
     inside_x = _share_inside(local[:, 0], local[:, 2], columns, size, samples)  # [B * K, size]
     inside_y = _share_inside(local[:, 1], local[:, 3], lines, size, samples)
     return aligned * (inside_y[:, None, :, None] * inside_x[:, None, None, :]).to(aligned.dtype)
@@ -151,7 +151,7 @@ def _align(image: Tensor, rois: Tensor, size: int, samples: int) -> Tensor:
     return pooled
 
 
-def _pick(values: Sequence[float], index: Tensor) -> Tensor:
+def pick(values: Sequence[float], index: Tensor) -> Tensor:
     """Look up values[index] without a copy to the device: a sum over the few values, [n] float."""
     total = torch.zeros(index.shape, device=index.device)
     for position, value in enumerate(values):
@@ -159,5 +159,6 @@ def _pick(values: Sequence[float], index: Tensor) -> Tensor:
     return total
 
 
-def _stride(level: Tensor, canvas: tuple[int, int]) -> int:
+def stride_of(level: Tensor, canvas: tuple[int, int]) -> int:
+    """Tell how many pixels of the canvas a cell of a level is wide; a power of two."""
     return int(2 ** round(math.log2(canvas[0] / level.shape[-2])))

@@ -7,6 +7,7 @@ a whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -19,6 +20,7 @@ from torchvision.models import WeightsEnum
 
 from boxmend.atomic import replacing
 from boxmend.detector.faster_rcnn import Detector
+from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import DataError
 
 STRIDE_KEY = "stride_in_1x1"
@@ -26,6 +28,9 @@ CLASS_SCORES = "roi_heads.box_predictor.cls_score.weight"
 CLASSIFIERS = ("fc.", "classifier.")  # of ImageNet networks; a backbone has none
 COUNTER = ".num_batches_tracked"  # kept by normalisations that learn, useless to us
 NAMED_IN_ERRORS = 3
+TWIN = "twin."
+HEADS = ("box_heads", "classifiers", "has_spread")
+MOST_HEADS = ("1", "2", "3")
 
 log = logging.getLogger(__name__)
 
@@ -85,20 +90,43 @@ def _opened(path: Path) -> Iterator[Any]:
 def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) -> None:
     """Write the whole detector to a safetensors file; an existing one is replaced at once.
 
-    `more` are metadata beside those of `describe`.
+    `more` are metadata beside those of `describe`. A twin is no part of it.
     """
-    tensors = {key: value.contiguous() for key, value in detector.network.state_dict().items()}
+    tensors = {key: value.contiguous() for key, value in own_tensors(detector).items()}
     with replacing(path) as file:
         file.write(to_bytes(tensors, {**(more or {}), **describe(detector)}))
 
 
+def own_tensors(detector: Detector) -> dict[str, Tensor]:
+    """The state dict of a detector without its twin's."""
+    state: dict[str, Tensor] = detector.network.state_dict()
+    return {key: value for key, value in state.items() if not key.startswith(TWIN)}
+
+
 def describe(detector: Detector) -> dict[str, str]:
     """Tell what tensors do not: the metadata to store beside a detector's state dict."""
+    numbers, usual = asdict(detector.numbers), asdict(DetectorNumbers())
+    heads = {key: str(int(numbers[key])) for key in HEADS if numbers[key] != usual[key]}
     return {
         "detector": detector.name,
         "num_labels": str(detector.num_labels),
         STRIDE_KEY: str(_has_strides_in_1x1(detector)).lower(),
+        **heads,
     }
+
+
+def with_told_heads(
+    numbers: DetectorNumbers, metadata: Mapping[str, str], source: str
+) -> DetectorNumbers:
+    """Give the numbers the heads that the metadata of a file tell, as `describe` does."""
+    told: dict[str, Any] = {}
+    for key in HEADS:
+        text = metadata.get(key)
+        if text is not None:
+            if text not in MOST_HEADS:
+                raise DataError(f"{source}: what it tells of its heads is damaged ({text!r:.80})")
+            told[key] = bool(int(text)) if key == "has_spread" else int(text)
+    return replace(numbers, **told)
 
 
 def downloaded(weights: WeightsEnum) -> dict[str, Tensor]:

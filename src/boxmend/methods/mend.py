@@ -17,8 +17,9 @@ from boxmend.detector import Proposals, RoiSample, Scores, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import estimation, verdicts, votes
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
-from boxmend.methods.protocol import Alone, BoxScorer, Exchange, Given, Moment, Outcome
+from boxmend.methods.protocol import BoxScorer, Given, Losses, Method, Moment, Outcome, Work
 from boxmend.methods.rates import Rates
+from boxmend.methods.steps import ordinary_losses
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import Roles
 from boxmend.settings import MendSettings
@@ -26,10 +27,8 @@ from boxmend.settings import MendSettings
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
 
 
-class Mend:
+class Mend(Method):
     """The changed method; it remembers evidence for every annotation of the dataset."""
-
-    exchange: Exchange = Alone()
 
     def __init__(
         self,
@@ -52,6 +51,10 @@ class Mend:
             "alpha": torch.zeros((), device=device),
         }
         self._set_shares(UNFITTED_KEEP)
+
+    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+        """Compute the losses of Faster R-CNN on the mended batch."""
+        return ordinary_losses(self, work)
 
     @torch.no_grad()
     def refine(

@@ -1,13 +1,14 @@
-"""What a method is to the training loop: a stage between proposals and losses."""
+"""What a method is to the training loop: it turns the annotations of a batch into losses."""
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
-from boxmend.detector import Proposals, RoiSample, Scores, Targets
+from boxmend.detector import Detector, Features, Scores, Targets
 
 
 class Given(NamedTuple):
@@ -36,11 +37,15 @@ class Moment:
     step: int  # of all steps, from 0
     num_steps: int  # in all
     warm_up_left: int  # steps until refinement begins, this one included; 0 once it has
+    num_epochs: int = 1
 
     @classmethod
-    def at(cls, epoch: int, step: int, num_steps: int, warm_up: float) -> "Moment":
+    def at(
+        cls, epoch: int, step: int, num_steps: int, warm_up: float, num_epochs: int = 1
+    ) -> "Moment":
         """Tell the moment of a step, given the share of all steps that are warm-up."""
-        return cls(epoch, step, num_steps, max(math.ceil(warm_up * num_steps) - step, 0))
+        left = max(math.ceil(warm_up * num_steps) - step, 0)
+        return cls(epoch, step, num_steps, left, num_epochs)
 
     @property
     def is_warm_up(self) -> bool:
@@ -87,36 +92,75 @@ class Alone:
         return tensor
 
 
-class Method(Protocol):
-    """One row of the paper's tables; it may keep a state from batch to batch.
+@dataclass(frozen=True)
+class Work:
+    """What a step gives a method to compute the losses of a batch from."""
 
-    What changes the state goes through `exchange`, so that it is the same in all processes.
+    detector: Detector
+    images: Tensor  # [B, 3, H, W]
+    given: Given
+    moment: Moment
+    draw: Callable[[torch.Size], Tensor]
+    """Random numbers [B, ...] of this step, uniform in [0, 1); the calls of a step are the same
+    ones in every step of a phase."""
+    scorer_on: Callable[[Features], BoxScorer]
+    """Whose opinion of annotations counts, given the detector's features without gradient."""
+
+
+Losses = dict[str, Tensor]
+"""Scalars by name, which add up to what is minimised; in one run always the same names."""
+
+
+class Method(Protocol):
+    """One row of the tables; it may keep a state from batch to batch.
+
+    What changes the state goes through `exchange`, so that it is the same in all processes. What
+    most methods need not do has a default here, which those that derive from this class have.
     """
 
-    exchange: Exchange
+    exchange: Exchange = Alone()
 
-    def refine(
-        self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
-    ) -> Outcome:
-        """Turn the annotations of a batch into what is trained on; nothing waits for the device."""
+    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+        """Compute the losses of a batch, and what became of its annotations.
 
-    def phase(self, moment: Moment) -> Hashable:
-        """Tell apart moments of a pass at which `refine` does different things."""
-
-    def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
-        """Soft targets [B, S, 1 + C] for the sampled RoIs, or None for those of `roi`.
-
-        Called with the second stage's logits (detached) before its loss is computed.
+        Nothing waits for the device. `steps.ordinary_losses` does it for a method that only
+        changes targets.
         """
 
+    def phase(self, moment: Moment) -> Hashable:
+        """Tell apart moments of a pass at which `losses` does different things."""
+
+    def prepare(self, detector: Detector) -> None:
+        """Arrange the detector once, before an optimiser sees its parameters."""
+        return
+
+    def begin_epoch(self, epoch: int, detector: Detector) -> None:
+        """Do what belongs between two passes, the same in all processes, before the first step."""
+        return
+
+    def clock(self, moment: Moment) -> tuple[int, int]:
+        """Tell step and number of steps that the learning rate goes by."""
+        return moment.step, moment.num_steps
+
+    def models(self, detector: Detector) -> Mapping[str, Detector]:
+        """Name the models to keep and score beside the detector itself."""
+        return {}
+
     def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate anew what is estimated once a pass; returns figures for the log."""
+        """Estimate anew what is estimated once a pass; returns figures for the log.
+
+        In process 0 alone; the others take up the state that comes of it.
+        """
+        return {}
 
     def report(self) -> Mapping[str, Any]:
         """Tell at the end what was found out about the dataset; see `Mend.report`."""
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
         """All that the method remembers: tensors and plain numbers."""
+        return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state_dict` gave."""
+        """Take up what `state_dict` gave, in place: a recorded step has addresses."""
+        return

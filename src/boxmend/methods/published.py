@@ -11,8 +11,9 @@ from boxmend import refinement
 from boxmend.detector import Proposals, RoiSample, Targets
 from boxmend.errors import UsageError
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
-from boxmend.methods.protocol import Alone, BoxScorer, Exchange, Given, Moment, Outcome
+from boxmend.methods.protocol import BoxScorer, Given, Losses, Method, Moment, Outcome, Work
 from boxmend.methods.rates import Rates, check_rates
+from boxmend.methods.steps import ordinary_losses
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import Constants, Refined, Steps
 from boxmend.settings import PublishedSettings
@@ -50,10 +51,8 @@ def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Con
     )
 
 
-class Published:
+class Published(Method):
     """One variant of the published method; its state is the queue of losses."""
-
-    exchange: Exchange = Alone()
 
     def __init__(
         self,
@@ -73,6 +72,10 @@ class Published:
         self.watch = watch
         self._is_warm_up = True
         self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
+
+    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+        """Compute the losses of Faster R-CNN on the mended batch."""
+        return ordinary_losses(self, work)
 
     @torch.no_grad()
     def refine(

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torchvision.models.detection.image_list import ImageList
 
 from boxmend.errors import UsageError
-from boxmend.methods import Moment, Outcome, build_from
+from boxmend.methods import Mend, Moment, Outcome, Published, build_from
 from boxmend.refiner.checks import check_lists, check_sizes, check_values, heads_of
 from boxmend.refiner.lists import (
     Record,
@@ -69,7 +69,13 @@ class Refiner:
         settings = resolved(settings or TrainSettings())
         self._warm_up = settings.warm_up
         device = next(self._heads.parameters()).device
-        self._method = build_from(settings, num_annotations, num_labels, device)
+        made = build_from(settings, num_annotations, num_labels, device)
+        if not isinstance(made, Mend | Published):
+            raise UsageError(
+                f"{settings.method} computes losses of its own, which a Refiner cannot; it serves "
+                "mend, mend-paper and its parts. Use boxmend train"
+            )
+        self._method = made
         self.step = 0
         self.epoch = 0
 

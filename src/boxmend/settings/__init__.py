@@ -5,12 +5,24 @@ here needs torch. `resolved` fills in what a preset decides, and what it gives i
 """
 
 from boxmend.settings.mend import MendSettings
+from boxmend.settings.peers import (
+    CaBbcSettings,
+    CoTeachingSettings,
+    DiscoSettings,
+    NoteRcnnSettings,
+    OaMilSettings,
+)
 from boxmend.settings.presets import resolved
 from boxmend.settings.published import PublishedSettings
 from boxmend.settings.training import Optimisation, TrainSettings, parsed_image_size
 
 __all__ = [
+    "CaBbcSettings",
+    "CoTeachingSettings",
+    "DiscoSettings",
     "MendSettings",
+    "NoteRcnnSettings",
+    "OaMilSettings",
     "Optimisation",
     "PublishedSettings",
     "TrainSettings",

@@ -19,13 +19,13 @@ Values = dict[tuple[str, ...], Any]
 
 def read_settings(path: Path) -> TrainSettings:
     """Read a file of settings; what it does not name has its default."""
-    return _converted(path, _document(path))
+    return converted(path, _document(path))
 
 
 def read_values(path: Path) -> Values:
     """Read what a file sets, and nothing else; a UsageError names the file and the wrong key."""
     document = _document(path)
-    settings = _converted(path, document)
+    settings = converted(path, document)
     return {keys: _at(settings, keys) for keys in _leaves(document)}
 
 
@@ -45,7 +45,8 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _converted(path: Path, document: dict[str, Any]) -> TrainSettings:
+def converted(path: Path | str, document: dict[str, Any]) -> TrainSettings:
+    """Make settings of a document; a UsageError names its `path` and the wrong key."""
     _refuse_unknown(path, document, TrainSettings)
     try:
         return msgspec.convert(document, TrainSettings)
@@ -56,7 +57,9 @@ def _converted(path: Path, document: dict[str, Any]) -> TrainSettings:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _refuse_unknown(path: Path, table: Mapping[str, Any], kind: type, prefix: str = "") -> None:
+def _refuse_unknown(
+    path: Path | str, table: Mapping[str, Any], kind: type, prefix: str = ""
+) -> None:
     """Refuse keys that no field has, which msgspec would pass over."""
     known = get_type_hints(kind)
     for key, value in table.items():

@@ -80,8 +80,8 @@ def resolved(settings: TrainSettings) -> TrainSettings:
 
 def _fitted(preset: Preset, settings: TrainSettings) -> Preset:
     """The preset for a detector, a method and a number of proposals."""
-    if settings.method == "baseline":
-        preset = replace(preset, average=0.0)  # the vanilla detector
+    if settings.method != "mend":
+        preset = replace(preset, average=0.0)  # the recipes of others have none
     if settings.detector in OWN_NUMBERS:
         return replace(preset, proposals=None, pre_nms=None, rois=None)
     if preset.pre_nms is None and (settings.proposals or FEW_PROPOSALS + 1) <= FEW_PROPOSALS:

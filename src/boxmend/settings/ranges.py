@@ -25,3 +25,9 @@ def check_amount(name: str, value: float | None, like: str) -> None:
     """Refuse what is no finite number from 0 on; None means not set. `like` is an example."""
     if value is not None and not 0 <= value < float("inf"):
         raise UsageError(f"{name} is {value!r}; expected a number from 0 on, like {like}")
+
+
+def check_positive(name: str, value: float | None, like: str) -> None:
+    """Refuse what is no finite number above 0; None means not set. `like` is an example."""
+    if value is not None and not 0 < value < float("inf"):
+        raise UsageError(f"{name} is {value!r}; expected a number above 0, like {like}")

@@ -5,6 +5,13 @@ from typing import Literal
 
 from boxmend.errors import UsageError
 from boxmend.settings.mend import MendSettings
+from boxmend.settings.peers import (
+    CaBbcSettings,
+    CoTeachingSettings,
+    DiscoSettings,
+    NoteRcnnSettings,
+    OaMilSettings,
+)
 from boxmend.settings.published import PublishedSettings
 from boxmend.settings.ranges import check_amount, check_choice, check_count, check_share
 
@@ -52,8 +59,9 @@ class TrainSettings:
     """All that defines a run, besides its data. `resolved` fills in what the preset decides."""
 
     method: str = "mend"
-    """What turns annotations into targets: baseline (nothing does), mend, or the published
-    mend-paper and its parts br, lr, cm, cinj and pseudo."""
+    """What turns annotations into targets: baseline (nothing does), mend, the published
+    mend-paper and its parts br, lr, cm, cinj and pseudo, or a peer: co-teaching, note-rcnn,
+    ca-bbc, oa-mil, disco."""
     preset: Literal["default", "paper"] = "default"
     """paper: the literal reading of the paper, on mmdetection's numbers, which makes mend
     mend-paper; mend-paper and its parts are always read so. What is set here goes before it."""
@@ -121,6 +129,11 @@ class TrainSettings:
     optimisation: Optimisation = field(default_factory=Optimisation)
     mend: MendSettings = field(default_factory=MendSettings)
     published: PublishedSettings = field(default_factory=PublishedSettings)
+    co_teaching: CoTeachingSettings = field(default_factory=CoTeachingSettings)
+    note_rcnn: NoteRcnnSettings = field(default_factory=NoteRcnnSettings)
+    ca_bbc: CaBbcSettings = field(default_factory=CaBbcSettings)
+    oa_mil: OaMilSettings = field(default_factory=OaMilSettings)
+    disco: DiscoSettings = field(default_factory=DiscoSettings)
 
     def __post_init__(self) -> None:
         check_choice("preset", self.preset, ("default", "paper"))

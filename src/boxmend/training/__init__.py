@@ -15,12 +15,13 @@ import torch
 
 from boxmend import runs
 from boxmend.dataset import Dataset
-from boxmend.detector import save
+from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.scores import VocScores
 from boxmend.settings import TrainSettings, resolved
+from boxmend.settings.presets import LITERAL_METHODS
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
 from boxmend.training.best import Best
@@ -113,15 +114,21 @@ def _means(scores: VocScores) -> dict[str, float]:
 
 
 def _scored(
-    training: Training, truth: Dataset, say: Listener, check: Callable[[], None] = lambda: None
+    training: Training,
+    truth: Dataset,
+    say: Listener,
+    check: Callable[[], None] = lambda: None,
+    detector: Detector | None = None,
 ) -> VocScores:
+    """Score the detector that predicts, or another one of the method's."""
     loader = make_loader(
         training.settings, truth, training.processes, lambda text: say({"note": text})
     )
-    network = training.teacher.network
+    detector = detector or training.teacher
+    network = detector.network
     was_training = network.training
     found = detect(
-        training.teacher,
+        detector,
         loader,
         training.settings.batch_size,
         precision=training.precision,
@@ -147,6 +154,7 @@ def _finish(
             scores = _scored(training, truth, say)
             areas = zip(training.dataset.label_names, scores.ap_area.tolist(), strict=True)
             summary |= {"val": _means(scores), "val_by_label": dict(areas)}
+    summary |= _more_models(run, training, truth, say)
     noise = _noise(training)
     if noise:
         summary["noise"] = noise
@@ -155,6 +163,18 @@ def _finish(
     if best is not None:
         best.tidy(is_over=True)
     return summary
+
+
+def _more_models(
+    run: runs.Run, training: Training, truth: Dataset | None, say: Listener
+) -> dict[str, Any]:
+    """Write and score the models that a method has beside the one that predicts."""
+    found: dict[str, Any] = {}
+    for name, detector in training.method.models(training.teacher).items():
+        save(detector, run.path / f"model-{name}.safetensors", _told(training))
+        if truth is not None:
+            found[f"val_{name}"] = _means(_scored(training, truth, say, detector=detector))
+    return found
 
 
 def _noise(training: Training) -> dict[str, Any]:
@@ -186,7 +206,8 @@ def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
             f"--batch-size {settings.batch_size} is that of all {processes.number} processes "
             "together and must be a multiple of their number"
         )
-    one_by_one = settings.method != "mend" and settings.published.granularity == "object"
+    is_published = settings.method in LITERAL_METHODS | {"baseline"}
+    one_by_one = is_published and settings.published.granularity == "object"
     if one_by_one and not processes.is_alone:
         raise UsageError(
             "--published.granularity object judges one annotation after the other, which several "

@@ -12,7 +12,7 @@ from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
 from boxmend.ledger import Ledger
 from boxmend.loader import ImageSize, Loader, LoaderOptions
-from boxmend.methods import METHODS, build_from
+from boxmend.methods import ASKED_OF_DETECTOR, METHODS, build_from
 from boxmend.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint
 from boxmend.training.loop import Training
@@ -94,6 +94,7 @@ def make_training(
     detector.total = processes.total
     method = build_from(settings, len(dataset), len(dataset.label_names), device)
     method.exchange = processes
+    method.prepare(detector)
     where = device if processes.is_alone else torch.device("cpu")
     state = processes.by_first(lambda: checkpoint.load(run, where, detector.network))
     ledgers: list[Ledger] = []
@@ -126,7 +127,7 @@ def _numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbe
         "rpn_low_quality": settings.rpn_low_quality,
     }
     changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
-    return replace(numbers, **changes)
+    return replace(numbers, **changes, **ASKED_OF_DETECTOR.get(settings.method, {}))
 
 
 def working_precision(wanted: str, device: torch.device) -> torch.dtype:

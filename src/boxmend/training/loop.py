@@ -1,4 +1,4 @@
-"""The training loop: features, proposals, refinement, losses, one step of the optimiser.
+"""The training loop: the losses of a method, and one step of the optimiser.
 
 It never asks which method runs. Every random number follows from the seed and the step, every
 rate from the step, so that a resumed run goes the way the uninterrupted one would have gone.
@@ -23,7 +23,7 @@ from boxmend.detector import Detector, Features
 from boxmend.errors import BoxmendError
 from boxmend.ledger import Ledger
 from boxmend.loader import Batch, Loader
-from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
+from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome, Work
 from boxmend.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import Best
@@ -121,16 +121,16 @@ class Training:
     def moment(self) -> Moment:
         """Where training stands."""
         epoch = self.step // self.loader.num_batches
-        return Moment.at(epoch, self.step, self.num_steps, self.settings.warm_up)
+        warm_up, num_epochs = self.settings.warm_up, self.settings.epochs
+        return Moment.at(epoch, self.step, self.num_steps, warm_up, num_epochs)
 
     def train_on(self, batch: Batch) -> None:
         """One step: refine the annotations of a batch, and learn from them."""
         moment = self.moment()
         settings = self.settings.optimisation
+        rate = rate_at(*self.method.clock(moment), self.settings.learning_rate, settings)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate_at(
-                moment.step, self.num_steps, self.settings.learning_rate, settings
-            )
+            group["lr"] = rate
         seed = (self.settings.seed << 32) + moment.step
         if self.replay is None:
             self.keys.start(seed)
@@ -149,7 +149,7 @@ class Training:
         self.detector.network.train()
         enabled = self.precision != torch.float32
         with torch.autocast(self.device.type, self.precision, enabled=enabled):
-            outcome, losses = self._losses(batch, self.moment())
+            outcome, losses = self.method.losses(self._work(batch))
         total = sum(losses.values(), torch.zeros((), device=self.device))
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
@@ -159,31 +159,17 @@ class Training:
         figures = {"loss": total.detach(), **parts, "norm": norm, **outcome.metrics}
         return Computed(outcome, figures)
 
-    def _losses(self, batch: Batch, moment: Moment) -> tuple[Outcome, dict[str, Tensor]]:
-        detector = self.detector
-        features = detector.features(batch.images, batch.sizes)
-        raw = detector.rpn(features)
-        proposals = detector.proposals(raw, batch.sizes)
-        fixed = features._replace(maps={k: v.detach() for k, v in features.maps.items()})
-        given = Given(
-            batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
+    def _work(self, batch: Batch) -> Work:
+        return Work(
+            detector=self.detector,
+            images=batch.images,
+            given=Given(
+                batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
+            ),
+            moment=self.moment(),
+            draw=self.keys.draw,
+            scorer_on=partial(self._scorer, batch),
         )
-        with torch.no_grad():
-            scorer = self._scorer(batch, fixed)
-            outcome = self.method.refine(given, proposals, scorer, moment)
-        rpn = detector.rpn_losses(raw, outcome.rpn, self.keys.draw(raw.objectness.shape))
-        num_candidates = proposals.boxes.shape[1] + outcome.roi.boxes.shape[1]
-        keys = self.keys.draw(torch.Size((len(batch.images), num_candidates)))
-        rois = detector.sample_rois(proposals, outcome.roi, keys)
-        output = detector.roi_outputs(features, rois.boxes)
-        wanted = self.method.class_targets(output.logits.detach(), rois, outcome.roi)
-        roi = detector.losses_of_rois(output, rois, outcome.roi, wanted)
-        return outcome, {
-            "rpn_objectness": rpn.objectness,
-            "rpn_boxes": rpn.boxes,
-            "roi_classes": roi.classification,
-            "roi_boxes": roi.boxes,
-        }
 
     def _scorer(self, batch: Batch, features: Features) -> BoxScorer:
         """The second stage whose opinion of annotations counts, on the features it is to see."""
@@ -233,6 +219,8 @@ def _finish_steps(training: Training, log: Listener, clock: _Clock, stop: thread
     """Train on what is left of the pass."""
     settings, saved = training.settings, training.step
     done = training.step - training.passes * training.loader.num_batches
+    if not done:
+        training.method.begin_epoch(training.passes, training.detector)
     for batch in training.loader.epoch(training.passes, done):
         training.train_on(batch)
         if training.step % settings.log_every == 0:

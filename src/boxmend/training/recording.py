@@ -42,8 +42,8 @@ class Recorder:
         default_factory=list
     )
     names: list[str] = field(default_factory=list)
-    """Of the figures."""
-    figures: list[Tensor] = field(default_factory=list)
+    """Of the figures of any of these steps; a method may tell of more after warm-up."""
+    figures: list[tuple[tuple[str, ...], Tensor]] = field(default_factory=list)
 
     def add(
         self, batch: Batch, outcome: Outcome, moment: Moment, figures: dict[str, Tensor]
@@ -58,8 +58,9 @@ class Recorder:
         boxes = [batch.frame.to_image(boxes) for boxes in (outcome.matched, outcome.boxes)]
         values = torch.cat([torch.stack(columns, -1), *boxes], dim=-1)  # [B, A, 15]
         self.pending.append((moment, batch.image_rows, batch.rows, batch.is_box, values))
-        self.names = list(figures)
-        self.figures.append(torch.stack([value.float() for value in figures.values()]))
+        self.names += [name for name in figures if name not in self.names]
+        values = torch.stack([value.float() for value in figures.values()])
+        self.figures.append((tuple(figures), values))
 
     def flush(self) -> dict[str, float]:
         """Bring everything over: entries into the ledger, the means of the figures to the caller.
@@ -77,10 +78,11 @@ class Recorder:
             self._append(self.ledger, portions)
         self.pending.clear()
         self.figures.clear()
+        self.names = []
         return {name: float(np.nanmean(values[:, k])) for k, name in enumerate(names)}
 
     def _brought_over(self) -> Portion:
-        figures = torch.stack(self.figures)
+        figures = torch.stack([_placed(own, one, self.names) for own, one in self.figures])
         rows, values = [], []
         for _, _, annotation_rows, is_box, columns in self.pending:
             mask = is_box.cpu().numpy()
@@ -151,3 +153,12 @@ def joined_figures(portions: Sequence[Portion], num_sums: int) -> NDArray[np.flo
 
 Listener = Callable[[dict[str, Any]], None]
 """Called with every line of the log; how TensorBoard and others are attached."""
+
+
+def _placed(own: Sequence[str], values: Tensor, names: Sequence[str]) -> Tensor:
+    """The values [own] at the places of their names, and NaN at those of others."""
+    if list(own) == list(names):
+        return values
+    placed = values.new_full((len(names),), torch.nan)
+    placed[[names.index(name) for name in own]] = values
+    return placed

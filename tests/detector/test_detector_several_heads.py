@@ -1,0 +1,121 @@
+"""Detectors of several heads, classifiers or networks."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from boxmend.detector import DETECTORS, Detector, build, describe, read_metadata, save
+from boxmend.detector.heads import averaged
+from boxmend.detector.weights import own_tensors, read_file
+from boxmend.errors import DataError
+
+BOXES = torch.tensor([[[4.0, 4, 40, 40], [10, 20, 60, 50], [0, 0, 0, 0]]])
+IMAGE = torch.linspace(0, 1, 3 * 64 * 96).view(1, 3, 64, 96)
+SIZES = torch.tensor([[60.0, 90.0]])
+
+
+def made(**asked: Any) -> Detector:
+    torch.manual_seed(0)
+    return build("tiny", 2, numbers=replace(DETECTORS["tiny"].numbers, **asked))
+
+
+def test_the_mean_of_two_heads_by_hand() -> None:
+    # Softmax of (0, ln 3) is (1/4, 3/4), of (0, 0) it is (1/2, 1/2): the mean is (3/8, 5/8).
+    one = (torch.tensor([[0.0, math.log(3)]]), torch.tensor([[1.0, 2.0]]))
+    other = (torch.zeros(1, 2), torch.tensor([[3.0, -2.0]]))
+    logits, deltas = averaged([one, other])
+    torch.testing.assert_close(logits.exp(), torch.tensor([[0.375, 0.625]]))
+    torch.testing.assert_close(deltas, torch.tensor([[2.0, 0.0]]))
+
+
+@pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}])
+def test_a_detector_of_several_heads_predicts_their_mean(asked: dict[str, int]) -> None:
+    detector = made(**asked)
+    features = detector.features(IMAGE, SIZES)
+    every = detector.outputs_of_heads(features, BOXES)
+    together = detector.roi_outputs(features, BOXES)
+    assert len(every) == next(iter(asked.values()))
+    mean = torch.stack([one.logits.softmax(-1) for one in every]).mean(0)
+    torch.testing.assert_close(together.logits.softmax(-1), mean)
+    torch.testing.assert_close(together.deltas, torch.stack([one.deltas for one in every]).mean(0))
+    assert not torch.allclose(every[0].logits, every[1].logits)  # of other random weights
+
+
+def test_classifiers_share_one_regression() -> None:
+    detector = made(classifiers=3)
+    every = detector.outputs_of_heads(detector.features(IMAGE, SIZES), BOXES)
+    assert torch.equal(every[0].deltas, every[1].deltas)
+    assert torch.equal(every[0].deltas, every[2].deltas)
+
+
+@pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}])
+def test_torchvisions_own_forward_detects_the_same(asked: dict[str, Any]) -> None:
+    detector = made(**asked)
+    detector.network.eval()
+    detector.network.transform.min_size, detector.network.transform.max_size = (64,), 96
+    found = detector.detect(IMAGE, torch.tensor([[64.0, 96.0]]), score_threshold=0.0)
+    expected = detector.network([IMAGE[0]])[0]
+    number = int(found.is_detection.sum())
+    assert number > 10
+    kept = min(number, len(expected["scores"]))
+    torch.testing.assert_close(
+        found.scores[0][found.is_detection[0]][:kept], expected["scores"][:kept]
+    )
+
+
+@pytest.mark.parametrize(
+    "asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}, {"networks": 2}]
+)
+def test_a_saved_detector_comes_back_with_its_heads(tmp_path: Path, asked: dict[str, Any]) -> None:
+    detector = made(**asked)
+    save(detector, tmp_path / "model.safetensors")
+    again = build("tiny", 2, tmp_path / "model.safetensors")
+    for name in ("box_heads", "classifiers", "has_spread"):
+        assert getattr(again.numbers, name) == getattr(detector.numbers, name)
+    before, after = own_tensors(detector), again.network.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(value, after[key]) for key, value in before.items())
+
+
+def test_a_twin_has_the_same_backbone_and_other_heads(tmp_path: Path) -> None:
+    file = tmp_path / "whole.safetensors"
+    backbone = {k: v.clone() for k, v in made().network.backbone.state_dict().items()}
+    save_file(backbone, file)
+    numbers = replace(DETECTORS["tiny"].numbers, networks=2)
+    detector = build("tiny", 2, file, numbers=numbers)
+    twin = detector.twin.network
+    for key, value in detector.network.backbone.state_dict().items():
+        assert torch.equal(value, twin.backbone.state_dict()[key])
+    ours, its = detector.network.roi_heads.state_dict(), twin.roi_heads.state_dict()
+    assert any(not torch.equal(value, its[key]) for key, value in ours.items())
+    frozen = [not one.requires_grad for one in detector.network.backbone.parameters()]
+    assert frozen == [not one.requires_grad for one in twin.backbone.parameters()]
+    assert any(frozen)
+
+
+def test_a_twin_is_trained_with_its_detector_but_not_saved(tmp_path: Path) -> None:
+    detector = made(networks=2)
+    trained = {id(one) for one in detector.network.parameters()}
+    assert all(id(one) in trained for one in detector.twin.network.parameters())
+    save(detector, tmp_path / "model.safetensors")
+    tensors, _ = read_file(tmp_path / "model.safetensors")
+    assert not any(key.startswith("twin.") for key in tensors)
+    assert describe(detector) == describe(made())
+
+
+def test_heads_are_told_only_where_they_are_unusual(tmp_path: Path) -> None:
+    save(made(box_heads=2), tmp_path / "two.safetensors")
+    assert read_metadata(tmp_path / "two.safetensors")["box_heads"] == "2"
+    assert not {"box_heads", "classifiers", "has_spread"} & describe(made()).keys()
+
+
+@pytest.mark.parametrize("told", ["0", "99999999", "two", "", "-1"])
+def test_damaged_words_about_heads_are_refused(tmp_path: Path, told: str) -> None:
+    save(made(), tmp_path / "odd.safetensors", {"box_heads": told})
+    with pytest.raises(DataError, match=r"odd\.safetensors: .*heads is damaged"):
+        build("tiny", 2, tmp_path / "odd.safetensors")
