@@ -1,0 +1,198 @@
+"""What every method promises a training step, for all that `METHODS` names, on a tiny detector."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import torch
+from method_batches import padded
+from test_methods_contract import WAITS, Watch
+from torch import Tensor
+
+from boxmend.detector import DETECTORS, Detector, build
+from boxmend.methods import ASKED_OF_DETECTOR, METHODS, Given, Method, Moment, Rates
+from boxmend.methods import build as build_method
+from boxmend.methods.protocol import Losses, Outcome, Work
+
+NUM_LABELS, ROWS, STEPS, PASSES = 3, 7, 120, 12
+LEDGER = ("verdict", "loss", "threshold", "confidence", "labels", "matched", "boxes", "is_kept")
+MOMENTS = (0, 15, 29, 30, 60, 100, 119)  # steps: all phases of all methods are among them
+
+
+@pytest.fixture(autouse=True)
+def single_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=sorted(METHODS))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@lru_cache(maxsize=4)
+def pattern(asked: tuple[tuple[str, Any], ...]) -> Detector:
+    torch.manual_seed(0)
+    numbers = replace(DETECTORS["tiny"].numbers, **dict(asked))
+    return build("tiny", NUM_LABELS, numbers=numbers)
+
+
+def detector_for(name: str) -> Detector:
+    made = pattern(tuple(sorted(ASKED_OF_DETECTOR.get(name, {}).items())))
+    made.network.zero_grad(set_to_none=True)
+    return made
+
+
+def at(step: int) -> Moment:
+    return Moment.at(step * PASSES // STEPS, step, STEPS, 0.25, PASSES)
+
+
+def batch() -> Given:
+    """Two images: three objects and one ignored in the first, one object in the second."""
+    boxes = torch.zeros(2, 4, 4)
+    boxes[0] = torch.tensor([[4, 4, 40, 44], [30, 20, 80, 60], [50, 5, 90, 30], [2, 40, 30, 62]])
+    boxes[1, 0] = torch.tensor([20, 10, 60, 50])
+    is_box = torch.tensor([[True, True, True, False], [True, False, False, False]])
+    is_ignored = torch.tensor([[False, False, False, True], [False] * 4])
+    rows = torch.tensor([[0, 1, 2, 3], [5, -1, -1, -1]])
+    labels = torch.tensor([[0, 1, 2, 0], [1, 0, 0, 0]])
+    return Given(boxes, labels, is_box, is_ignored, rows, torch.tensor([[64.0, 96.0]] * 2))
+
+
+def work_on(detector: Detector, given: Given, step: int) -> Work:
+    generator = torch.Generator().manual_seed(step)
+    images = torch.rand(2, 3, 64, 96, generator=torch.Generator().manual_seed(1))
+
+    def scorer_on(features: Any) -> Any:
+        return lambda boxes: detector.score(features, boxes, given.sizes)
+
+    return Work(
+        detector=detector,
+        images=images,
+        given=given,
+        moment=at(step),
+        draw=lambda shape: torch.rand(shape, generator=generator),
+        scorer_on=scorer_on,
+    )
+
+
+def ready(name: str, step: int) -> tuple[Method, Detector]:
+    """A method that has seen the passes before a step, in one step of each."""
+    detector = detector_for(name)
+    method = build_method(name, ROWS, NUM_LABELS, Rates(label=0.4, box=0.4))
+    method.prepare(detector)
+    for epoch in range(at(step).epoch + 1):
+        method.begin_epoch(epoch, detector)
+        if epoch < at(step).epoch:
+            with torch.no_grad():
+                method.losses(work_on(detector, batch(), epoch * STEPS // PASSES))
+            method.end_epoch(epoch)
+    return method, detector
+
+
+def taken(name: str, step: int, given: Given) -> tuple[Outcome, Losses]:
+    method, detector = ready(name, step)
+    return method.losses(work_on(detector, given, step))
+
+
+@pytest.mark.parametrize("step", MOMENTS)
+def test_losses_are_finite_scalars_that_teach_the_network(name: str, step: int) -> None:
+    method, detector = ready(name, step)
+    outcome, losses = method.losses(work_on(detector, batch(), step))
+    assert all(value.dim() == 0 and value.isfinite() for value in losses.values())
+    total = sum(losses.values(), torch.zeros(()))
+    total.backward()  # type: ignore[no-untyped-call]
+    predictor = detector.network.roi_heads
+    gradients = [one.grad for one in predictor.parameters() if one.grad is not None]
+    assert gradients
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert any(gradient.abs().sum() > 0 for gradient in gradients)
+    assert all(value.dim() == 0 for value in outcome.metrics.values())
+
+
+def test_the_names_of_losses_and_figures_never_change(name: str) -> None:
+    found = [taken(name, step, batch()) for step in (0, 60, 119)]
+    names = {tuple(losses) for _, losses in found}
+    assert len(names) == 1
+
+
+@pytest.mark.parametrize("step", [0, 60, 119])
+def test_what_the_ledger_gets_has_a_row_for_every_annotation(name: str, step: int) -> None:
+    given = batch()
+    outcome, _ = taken(name, step, given)
+    for column in LEDGER:
+        value: Tensor = getattr(outcome, column)
+        assert not value.requires_grad
+        wanted = given.boxes.shape if column in ("matched", "boxes") else given.labels.shape
+        value.expand(wanted)
+    is_ignored = given.is_ignored
+    assert torch.equal(outcome.boxes[is_ignored], given.boxes[is_ignored])
+    assert torch.equal(outcome.labels[is_ignored], given.labels[is_ignored])
+    assert not outcome.is_kept[is_ignored].any()
+    assert outcome.boxes[given.is_box].isfinite().all()
+    assert ((outcome.labels >= 0) & (outcome.labels < NUM_LABELS)).all()
+
+
+@pytest.mark.parametrize("step", [60, 119])
+def test_padding_changes_no_loss(name: str, step: int) -> None:
+    """Keys are drawn per candidate, so that more padding needs keys that agree on the rest."""
+    given = batch()
+    wider = padded(given, by=3)
+    found = []
+    for one in (given, wider):
+        method, detector = ready(name, step)
+        work = work_on(detector, one, step)
+        wide = torch.Generator().manual_seed(5)
+        numbers = torch.rand(2, 100_000, generator=wide)
+        work = replace(work, draw=lambda shape, n=numbers: _first(n, shape))
+        found.append(method.losses(work))
+    (first, losses), (second, others) = found
+    for key, value in losses.items():
+        torch.testing.assert_close(value, others[key], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(first.boxes, second.boxes[:, :4], rtol=1e-4, atol=1e-3)
+
+
+def _first(numbers: Tensor, shape: torch.Size) -> Tensor:
+    """The same number for a place, however many places there are."""
+    size = torch.Size(shape)[1:].numel()
+    return numbers[:, :size].reshape(shape)
+
+
+@pytest.mark.parametrize("step", [0, 60, 119])
+def test_images_without_objects_go_through(name: str, step: int) -> None:
+    given = batch()
+    none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
+    outcome, losses = taken(name, step, none)
+    assert all(value.isfinite() for value in losses.values())
+    assert not outcome.is_kept.any()
+
+
+@pytest.mark.parametrize("step", [0, 60, 119])
+def test_no_step_waits_for_the_device(name: str, step: int) -> None:
+    method, detector = ready(name, step)
+    work = work_on(detector, batch(), step)
+    method.losses(work)  # what is made once and kept
+    with Watch() as watch:
+        method.losses(work)
+    assert watch.seen
+    assert watch.seen.isdisjoint(WAITS)
+
+
+def test_a_method_goes_on_from_its_state_as_if_nothing_had_happened(name: str) -> None:
+    first, detector = ready(name, 60)
+    second = build_method(name, ROWS, NUM_LABELS, Rates(label=0.4, box=0.4))
+    second.prepare(detector)
+    second.load_state_dict(first.state_dict())
+    for step in (60, 61):
+        one, losses = first.losses(work_on(detector, batch(), step))
+        other, others = second.losses(work_on(detector, batch(), step))
+        assert all(torch.equal(value, others[key]) for key, value in losses.items())
+        assert torch.equal(one.boxes, other.boxes)
+        assert torch.equal(one.verdict, other.verdict)
+    ours, its = first.state_dict(), second.state_dict()
+    for key, value in ours.items():
+        torch.testing.assert_close(value, its[key], rtol=0, atol=0, equal_nan=True)
