@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs bench-data bench-ledger bench-evaluation bench-report bench-refinement bench-memory tiny-weights lock clean
+.PHONY: help setup demo test test-slow lint format docs bench-data bench-ledger bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -56,6 +56,9 @@ bench-refinement: $(STAMP)  ## refining a batch on the CPU against the literal A
 
 bench-memory: $(STAMP)  ## host memory that training on a COCO-sized dataset keeps
 	$(BIN)/python benchmarks/bench_memory.py
+
+bench-plain: $(STAMP)  ## AP50 of torchvision's plain recipe (DATA=VOC:trainval VAL=VOC:test WEIGHTS=FILE)
+	$(BIN)/python benchmarks/plain_training.py $(DATA) --val $(VAL) --weights $(or $(WEIGHTS),none)
 
 tiny-weights: $(STAMP)  ## pre-train the weights of `tiny` that the package ships (ten minutes)
 	$(BIN)/python tools/pretrain_tiny.py

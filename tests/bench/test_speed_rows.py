@@ -11,7 +11,7 @@ import torch
 from speed_shops import SMALL, drawn_dataset, shop_in
 
 from boxmend.bench.speed.growth import remembering, with_objects
-from boxmend.bench.speed.plain import AnnotatedImages, plain_steps
+from boxmend.bench.speed.plain import AnnotatedImages, decoded, plain_steps
 from boxmend.bench.speed.side_by_side import Job, side_by_side, train_for
 
 
@@ -51,7 +51,7 @@ def test_boxes_outside_of_an_image_are_clipped_and_empty_ones_left_out(tmp_path:
 def test_the_plain_recipe_trains_what_is_not_frozen(on_device: bool, tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     steps = plain_steps(shop, "64", SMALL.all_counts[0], on_device=on_device)
-    network = steps._network
+    network = steps.trainer.network
     assert network.transform.min_size == (64,)  # type: ignore[union-attr]
     assert network.transform.max_size == 64  # type: ignore[union-attr]
     before = {name: one.clone() for name, one in network.named_parameters()}
@@ -59,6 +59,32 @@ def test_the_plain_recipe_trains_what_is_not_frozen(on_device: bool, tmp_path: P
     moved = {name: not torch.equal(one, before[name]) for name, one in network.named_parameters()}
     assert not any(value for name, value in moved.items() if "backbone.stem" in name)
     assert moved["roi_heads.box_predictor.cls_score.weight"]
+
+
+def test_the_plain_recipe_follows_a_rate_and_limits_its_gradients(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    trainer = plain_steps(shop, "64", SMALL.all_counts[0], on_device=True).trainer
+    images = AnnotatedImages(shop.dataset)
+    examples = [images[0][0]], [images[0][1]]
+    trained = [one for one in trainer.network.parameters() if one.requires_grad]
+    before = [one.clone() for one in trained]
+    trainer.set_rate(0)
+    assert torch.isfinite(trainer.train_on(examples, max_norm=1e-3))
+    norms = torch.stack([one.grad.norm() for one in trained if one.grad is not None])
+    assert float(norms.norm()) == pytest.approx(1e-3, rel=1e-3)
+    assert all(torch.equal(one, was) for one, was in zip(trained, before, strict=True))
+    trainer.set_rate(0.1)
+    trainer.train_on(examples)
+    assert not all(torch.equal(one, was) for one, was in zip(trained, before, strict=True))
+
+
+def test_the_plain_recipe_is_given_whole_batches_of_all_images(tmp_path: Path) -> None:
+    images = AnnotatedImages(drawn_dataset(tmp_path / "data"))
+    order = torch.utils.data.SequentialSampler(images)
+    loader = decoded(images, order, 3, torch.device("cpu"), 0)
+    assert len(loader) == 1  # 4 images: one batch of three, and one image is left over
+    ((pictures, targets),) = loader
+    assert len(pictures) == len(targets) == 3
 
 
 def test_workers_ahead_are_let_run_dry_before_a_block(tmp_path: Path) -> None:

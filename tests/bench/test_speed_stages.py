@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from speed_shops import shop_in
 
-from boxmend.bench.speed.stages import STAGES, Span, attributed, stage_shares
+from boxmend.bench.speed.stages import STAGES, Span, attributed, by_launch, stage_shares
+from boxmend.errors import BoxmendError
+from boxmend.settings import TrainSettings
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +55,63 @@ def test_work_between_stages_is_known_by_what_follows() -> None:
 def test_work_before_all_stages_is_known_likewise() -> None:
     assert attributed([Span("features", 5, 6)], [Span("", 0, 2)]) == {"loading": 2}
     assert attributed([Span("refine", 5, 6)], [Span("", 0, 2)]) == {"rest": 2}
+
+
+def event(name: str, kind: str, number: int, start: float, end: float) -> Any:
+    """What a profile tells of a call on the host (CPU), or of work on the device (CUDA)."""
+    return SimpleNamespace(
+        name=name,
+        device_type=SimpleNamespace(name=kind),
+        id=number,
+        time_range=SimpleNamespace(start=start, end=end),
+        is_user_annotation=name.startswith("boxmend: "),
+    )
+
+
+def test_a_kernel_belongs_to_the_stage_that_launched_it() -> None:
+    events = [
+        event("boxmend: features", "CPU", 1, 0, 10),
+        event("cudaLaunchKernel", "CPU", 5, 3, 4),
+        event("cuLaunchKernelEx", "CPU", 6, 9, 10),
+        event("boxmend: optimizer", "CPU", 2, 20, 30),
+        event("cudaLaunchKernel", "CPU", 7, 15, 16),  # from the thread of the backward pass
+        event("aten::relu", "CPU", 7, 21, 24),  # an operation: those are numbered anew
+        event("boxmend: features", "CUDA", 5, 40, 90),  # shows where kernels ran, and is none
+        event("a kernel", "CUDA", 5, 40, 60),
+        event("a kernel of ours", "CUDA", 6, 60, 90),
+        event("a kernel of the backward pass", "CUDA", 7, 90, 150),
+        event("a kernel launched before", "CUDA", 99, 1, 2),
+    ]
+    spans, work = by_launch(events)
+    assert spans == [Span("features", 0, 10), Span("optimizer", 20, 30)]
+    assert work == [
+        Span("a kernel", 3, 23),
+        Span("a kernel of ours", 9, 39),
+        Span("a kernel of the backward pass", 15, 75),
+    ]
+    assert attributed(spans, work) == {"features": 50, "backward": 60}  # 20 + 30; 60
+
+
+def test_a_profile_without_kernels_is_refused() -> None:
+    with pytest.raises(BoxmendError, match="CUPTI"):
+        by_launch([event("boxmend: features", "CPU", 1, 0, 10)])
+
+
+@pytest.mark.parametrize("row", ["baseline", "mend-paper", "mend"])
+def test_stages_are_those_of_steps_that_are_launched_kernel_by_kernel(
+    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = shop_in(tmp_path)
+    asked: list[bool] = []
+
+    def training(settings: TrainSettings) -> None:
+        asked.append(settings.graph)
+        raise BoxmendError("seen")
+
+    monkeypatch.setattr(shop, "training", training)
+    with pytest.raises(BoxmendError, match="seen"):
+        stage_shares(shop, row, "64")
+    assert asked == [False]
 
 
 def test_the_shares_of_a_step_add_up_to_one(tmp_path: Path) -> None:

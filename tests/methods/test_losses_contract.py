@@ -17,6 +17,7 @@ from boxmend.methods import build as build_method
 from boxmend.methods.protocol import Losses, Outcome, Work
 
 NUM_LABELS, ROWS, STEPS, PASSES = 3, 7, 120, 12
+TOLD = Rates(label=0.4, box=0.4)
 LEDGER = ("verdict", "loss", "threshold", "confidence", "labels", "matched", "boxes", "is_kept")
 MOMENTS = (0, 15, 29, 30, 60, 100, 119)  # steps: all phases of all methods are among them
 
@@ -80,10 +81,10 @@ def work_on(detector: Detector, given: Given, step: int) -> Work:
     )
 
 
-def ready(name: str, step: int) -> tuple[Method, Detector]:
+def ready(name: str, step: int, rates: Rates = TOLD) -> tuple[Method, Detector]:
     """A method that has seen the passes before a step, in one step of each."""
     detector = detector_for(name)
-    method = build_method(name, ROWS, NUM_LABELS, Rates(label=0.4, box=0.4))
+    method = build_method(name, ROWS, NUM_LABELS, rates)
     method.prepare(detector)
     for epoch in range(at(step).epoch + 1):
         method.begin_epoch(epoch, detector)
@@ -171,9 +172,10 @@ def test_images_without_objects_go_through(name: str, step: int) -> None:
     assert not outcome.is_kept.any()
 
 
+@pytest.mark.parametrize("rates", [TOLD, Rates()], ids=["told", "unknown"])
 @pytest.mark.parametrize("step", [0, 60, 119])
-def test_no_step_waits_for_the_device(name: str, step: int) -> None:
-    method, detector = ready(name, step)
+def test_no_step_waits_for_the_device(name: str, step: int, rates: Rates) -> None:
+    method, detector = ready(name, step, rates)
     work = work_on(detector, batch(), step)
     method.losses(work)  # what is made once and kept
     with Watch() as watch:
@@ -184,7 +186,7 @@ def test_no_step_waits_for_the_device(name: str, step: int) -> None:
 
 def test_a_method_goes_on_from_its_state_as_if_nothing_had_happened(name: str) -> None:
     first, detector = ready(name, 60)
-    second = build_method(name, ROWS, NUM_LABELS, Rates(label=0.4, box=0.4))
+    second = build_method(name, ROWS, NUM_LABELS, TOLD)
     second.prepare(detector)
     second.load_state_dict(first.state_dict())
     for step in (60, 61):

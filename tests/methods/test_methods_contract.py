@@ -209,13 +209,17 @@ def test_nothing_waits_for_the_device(name: str, moment: methods.Moment) -> None
 
 def test_every_name_builds_and_an_unknown_one_lists_them() -> None:
     assert sorted(METHODS) == [
-        *("baseline", "br", "cinj", "cm", "lr", "mend", "mend-paper", "pseudo")
+        *("baseline", "br", "ca-bbc", "cinj", "cm", "co-teaching", "disco", "lr", "mend"),
+        *("mend-paper", "note-rcnn", "oa-mil", "pseudo"),
     ]
     with pytest.raises(UsageError, match=r"unknown method 'mends'; known: baseline, br, .*pseudo"):
         build("mends", 1, 1)
 
 
-@pytest.mark.parametrize(("name", "other"), [("mend", PublishedSettings()), ("lr", MendSettings())])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("mend", PublishedSettings()), ("lr", MendSettings()), ("disco", MendSettings())],
+)
 def test_settings_of_the_other_kind_are_refused(name: str, other: methods.Settings) -> None:
     with pytest.raises(UsageError, match=f"{name} takes .*Settings, got .*Settings"):
         build(name, 1, 1, settings=other)

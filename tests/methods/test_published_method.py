@@ -4,12 +4,26 @@ import math
 
 import pytest
 import torch
-from method_batches import LATER, NOTHING, WARM_UP, TableScorer, one_image, proposals_of, table
+from method_batches import (
+    LATER,
+    NOTHING,
+    WARM_UP,
+    TableScorer,
+    WaveScorer,
+    one_image,
+    proposals_of,
+    random_batch,
+    table,
+)
+from torch import Tensor
 
+from boxmend.detector import Scores
 from boxmend.errors import UsageError
 from boxmend.ledger import Verdict
 from boxmend.methods import Moment, Published, PublishedSettings, Rates, build
 from boxmend.methods.estimation import LEARNT
+from boxmend.methods.outcomes import without_padding
+from boxmend.methods.protocol import Alone
 from boxmend.methods.published import constants_of
 from boxmend.refinement import VARIANTS, Steps
 
@@ -184,6 +198,30 @@ def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     assert not method.constants.steps.match
     assert not method.constants.steps.average
     assert method.report()["label_noise_low"] <= 0.2 <= method.report()["label_noise_high"]
+
+
+def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
+    given, proposals = random_batch(3)
+    wave, asked = WaveScorer(), list[int]()
+
+    def scorer(boxes: Tensor, /) -> Scores:
+        asked.append(boxes.shape[1])
+        return wave(boxes)
+
+    method = build("mend-paper", 100, 3)
+    alone = build("mend-paper", 100, 3)
+    assert isinstance(method, Published)
+    assert isinstance(alone, Published)
+    assert method.watch is not None
+    assert alone.watch is not None
+    method.refine(given, proposals, scorer, LATER)
+    count = given.boxes.shape[1]
+    assert asked == [2 * count + 100]  # b, b* and P_h
+    alone.watch.observe(without_padding(given), proposals, wave, Alone())
+    assert alone.watch.state["visits"].sum() > 0
+    assert alone.watch.state["residuals"].sum() > 0
+    for name, seen in alone.watch.state.items():
+        torch.testing.assert_close(method.watch.state[name], seen)
 
 
 @pytest.mark.parametrize(("name", "rates"), [("lr", Rates(label=0.4)), ("baseline", Rates())])

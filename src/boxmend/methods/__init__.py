@@ -6,14 +6,16 @@ became of the annotations; `protocol` has the contract, `steps` what they have i
 """
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from boxmend.errors import UsageError
 from boxmend.methods.ca_bbc import CaBbc
 from boxmend.methods.co_teaching import CoTeaching
+from boxmend.methods.co_teaching import wants_estimates as wants_tau
 from boxmend.methods.disco import Disco
 from boxmend.methods.mend import Mend
 from boxmend.methods.note_rcnn import NoteRcnn
@@ -53,7 +55,20 @@ __all__ = [
 Peers = CaBbcSettings | CoTeachingSettings | DiscoSettings | NoteRcnnSettings | OaMilSettings
 Settings = PublishedSettings | MendSettings | Peers
 Device = torch.device | str
-Builder = Callable[[int, int, Rates, Settings | None, Device], Method]
+
+
+class Order(NamedTuple):
+    """What a method is made from."""
+
+    num_annotations: int
+    num_labels: int
+    rates: Rates
+    settings: Any  # of the method's own kind
+    device: Device
+
+    def watch(self, settings: MendSettings = MendSettings()) -> NoiseWatch:  # noqa: B008  # frozen
+        """Make what estimates rates; its memory has a row for every annotation."""
+        return NoiseWatch(self.num_annotations, self.num_labels, settings, self.rates, self.device)
 
 
 def build(
@@ -70,7 +85,11 @@ def build(
     """
     if name not in METHODS:
         raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    return METHODS[name](num_annotations, num_labels, rates, settings, device)
+    usual = getattr(TrainSettings(), _place_of(name))
+    told = usual if settings is None else settings
+    if type(told) is not type(usual):
+        raise UsageError(f"{name} takes {type(usual).__name__}, got {type(told).__name__}")
+    return METHODS[name](Order(num_annotations, num_labels, rates, told, device))
 
 
 def build_from(
@@ -82,109 +101,57 @@ def build_from(
         num_annotations,
         num_labels,
         Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise))),
-        getattr(settings, SETTINGS_OF.get(settings.method, "published")),
+        getattr(settings, _place_of(settings.method)),
         device,
     )
 
 
-def _published(
-    variant: str,
-    num_annotations: int,
-    num_labels: int,
-    rates: Rates,
-    settings: Settings | None,
-    device: Device,
-) -> Method:
-    settings = PublishedSettings() if settings is None else settings
-    if not isinstance(settings, PublishedSettings):
-        raise UsageError(f"{variant} takes PublishedSettings, got {type(settings).__name__}")
-    watch = None
-    if wants_estimates(variant, rates):  # its memory has a row for every annotation
-        watch = NoiseWatch(num_annotations, num_labels, MendSettings(), rates, device)
-    return Published(variant, settings, rates, device, watch)
+def _place_of(method: str) -> str:
+    """Name the part of TrainSettings that a method has for itself."""
+    own = method.replace("-", "_")
+    return own if own in {one.name for one in fields(TrainSettings)} else "published"
 
 
-def _mend(
-    num_annotations: int, num_labels: int, rates: Rates, settings: Settings | None, device: Device
-) -> Method:
-    settings = MendSettings() if settings is None else settings
-    if not isinstance(settings, MendSettings):
-        raise UsageError(f"mend takes MendSettings, got {type(settings).__name__}")
-    return Mend(num_annotations, num_labels, settings, rates, device)
+def _published(variant: str, order: Order) -> Method:
+    watch = order.watch() if wants_estimates(variant, order.rates) else None
+    return Published(variant, order.settings, order.rates, order.device, watch)
 
 
-def _co_teaching(
-    num_annotations: int, num_labels: int, rates: Rates, settings: Settings | None, device: Device
-) -> Method:
-    settings = CoTeachingSettings() if settings is None else settings
-    if not isinstance(settings, CoTeachingSettings):
-        raise UsageError(f"co-teaching takes CoTeachingSettings, got {type(settings).__name__}")
-    return CoTeaching(settings, rates, device)
+def _ca_bbc(order: Order) -> Method:
+    watch = order.watch() if order.rates.box is None else None
+    return CaBbc(order.settings, order.rates, order.device, watch)
 
 
-def _note_rcnn(
-    num_annotations: int, num_labels: int, rates: Rates, settings: Settings | None, device: Device
-) -> Method:
-    settings = NoteRcnnSettings() if settings is None else settings
-    if not isinstance(settings, NoteRcnnSettings):
-        raise UsageError(f"note-rcnn takes NoteRcnnSettings, got {type(settings).__name__}")
-    return NoteRcnn(num_annotations, num_labels, settings, rates, device)
+def _co_teaching(order: Order) -> Method:
+    watch = order.watch() if wants_tau(order.settings, order.rates) else None
+    return CoTeaching(order.settings, order.rates, order.device, watch)
 
 
-def _ca_bbc(
-    num_annotations: int, num_labels: int, rates: Rates, settings: Settings | None, device: Device
-) -> Method:
-    settings = CaBbcSettings() if settings is None else settings
-    if not isinstance(settings, CaBbcSettings):
-        raise UsageError(f"ca-bbc takes CaBbcSettings, got {type(settings).__name__}")
-    watch = None
-    if rates.box is None:
-        watch = NoiseWatch(num_annotations, num_labels, MendSettings(), rates, device)
-    return CaBbc(settings, rates, device, watch)
+def _mend(order: Order) -> Method:
+    return Mend(order.num_annotations, order.num_labels, order.settings, order.rates, order.device)
 
 
-def _oa_mil(
-    num_annotations: int, num_labels: int, rates: Rates, settings: Settings | None, device: Device
-) -> Method:
-    settings = OaMilSettings() if settings is None else settings
-    if not isinstance(settings, OaMilSettings):
-        raise UsageError(f"oa-mil takes OaMilSettings, got {type(settings).__name__}")
-    return OaMil(settings)
+def _note_rcnn(order: Order) -> Method:
+    return NoteRcnn(
+        order.num_annotations, order.num_labels, order.settings, order.rates, order.device
+    )
 
 
-def _disco(
-    num_annotations: int, num_labels: int, rates: Rates, settings: Settings | None, device: Device
-) -> Method:
-    settings = DiscoSettings() if settings is None else settings
-    if not isinstance(settings, DiscoSettings):
-        raise UsageError(f"disco takes DiscoSettings, got {type(settings).__name__}")
-    return Disco(settings)
-
-
-METHODS: dict[str, Builder] = {
+METHODS: dict[str, Callable[[Order], Method]] = {
     "baseline": partial(_published, "baseline"),
     "br": partial(_published, "br"),
     "ca-bbc": _ca_bbc,
     "cinj": partial(_published, "cinj"),
     "cm": partial(_published, "cm"),
     "co-teaching": _co_teaching,
-    "disco": _disco,
+    "disco": lambda order: Disco(order.settings),
     "lr": partial(_published, "lr"),
     "mend": _mend,
     "mend-paper": partial(_published, "mend-paper"),
     "note-rcnn": _note_rcnn,
-    "oa-mil": _oa_mil,
+    "oa-mil": lambda order: OaMil(order.settings),
     "pseudo": partial(_published, "pseudo"),
 }
-SETTINGS_OF = {
-    "ca-bbc": "ca_bbc",
-    "co-teaching": "co_teaching",
-    "disco": "disco",
-    "mend": "mend",
-    "note-rcnn": "note_rcnn",
-    "oa-mil": "oa_mil",
-}
-"""Where the settings of a method are; of all others in `published`."""
 ASKED_OF_DETECTOR: dict[str, dict[str, Any]] = {
     "ca-bbc": {"box_heads": 2},
     "co-teaching": {"networks": 2},

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from boxmend import refinement
-from boxmend.detector import Proposals, RoiSample, Targets
+from boxmend.detector import Proposals, RoiSample, Scores, Targets
 from boxmend.errors import UsageError
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
 from boxmend.methods.protocol import BoxScorer, Given, Losses, Method, Moment, Outcome, Work
@@ -84,18 +84,22 @@ class Published(Method):
         """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
         given, steps = without_padding(given), self.constants.steps
         self._is_warm_up = moment.is_warm_up
-        if self.watch is not None:
+        is_idle = moment.is_warm_up or steps == refinement.VARIANTS["baseline"]
+        heads = _OneCall(scorer, given.boxes) if not is_idle and self._asks_alike else None
+        if self.watch is not None and heads is None:
             self.watch.observe(given, proposals, scorer, self.exchange)
-        if moment.is_warm_up or steps == refinement.VARIANTS["baseline"]:
+        if is_idle:
             return untouched(given, self._losses_as_given(given, scorer, moment))
         refined = refinement.refine_as_published(
             refinement.Annotations(given.boxes, given.labels, given.is_box),
             refinement.Proposals(*proposals[:3]),
             given.sizes,
-            _adapted(scorer),
+            _adapted(scorer if heads is None else heads.for_regions),
             self.queue,
             self.constants,
         )
+        if self.watch is not None and heads is not None:
+            self.watch.observe(given, proposals, heads.for_watch, self.exchange)
         if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
             self._push(refined.loss, given.is_box)
         else:
@@ -154,6 +158,14 @@ class Published(Method):
             rates[name] = known if known is not None else 0.0 if is_none else estimate
         self.constants = constants_of(self.settings, Rates(**rates), self.steps)
 
+    @property
+    def _asks_alike(self) -> bool:
+        """Whether the watch and Algorithm 1 score the same proposals."""
+        constants = self.constants
+        if self.watch is None or not constants.steps.average:
+            return False
+        return self.watch.settings.num_proposals == constants.num_proposals
+
     def _losses_as_given(self, given: Given, scorer: BoxScorer, moment: Moment) -> Tensor | None:
         """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
         pushes = self._fills_queue(moment)
@@ -195,6 +207,28 @@ def _judged(refined: Refined, steps: Steps) -> Judged:
         num_candidates=refined.num_candidates,
         matched=refined.matched,
     )
+
+
+class _OneCall:
+    """The heads called once for both askers: Algorithm 1, and after it the watch.
+
+    The first asks for b* and P_h, as many b* as there are annotated boxes b; b is scored along with
+    them. The second asks for b and the same P_h.
+    """
+
+    def __init__(self, scorer: BoxScorer, boxes: Tensor):
+        self._scorer = scorer
+        self._boxes = boxes
+
+    def for_regions(self, regions: Tensor, /) -> Scores:
+        count = self._boxes.shape[1]
+        self._scores = self._scorer(torch.cat([self._boxes, regions], dim=1))  # b, b*, P_h
+        return Scores(*(part[:, count:] for part in self._scores))
+
+    def for_watch(self, regions: Tensor, /) -> Scores:
+        count = self._boxes.shape[1]
+        parts = [torch.cat([part[:, :count], part[:, 2 * count :]], 1) for part in self._scores]
+        return Scores(*parts)
 
 
 def _adapted(scorer: BoxScorer) -> refinement.BoxScorer:

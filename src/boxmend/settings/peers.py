@@ -17,8 +17,8 @@ class CoTeachingSettings:
     """Numbers of co-teaching (Han et al. 2018), by annotations instead of images."""
 
     forget: float | None = None
-    """Share of annotations left out in the end, 0 to 1 (tau); by default the label noise where it
-    is told and above 0, none where label and box noise are told to be 0, else 0.2."""
+    """Share of annotations left out in the end, 0 to 1 (tau); by default the label noise as told or
+    estimated; without any it is 0.2 for noisy boxes, and none where these are clean too."""
     ramp: float = 1 / 3
     """Share of the passes over which that share rises from none, 0 to 1 (T_k): 4 of 12; the source
     takes 10 passes of 200. It takes the place of `warm_up`."""
@@ -50,11 +50,13 @@ class NoteRcnnSettings:
     distillation: float = 1.0
     """Weight of its loss, from 0 on."""
     masked_overlap: float = 0.3
-    """IoU with an annotation from which a negative teaches the mixed classifier nothing, 0 to 1;
-    from 0.5 on it masks nothing, as what overlaps more is no negative."""
+    """IoU with an annotation from which a negative teaches the mixed classifier nothing, 0 to 1,
+    unless its image has nothing but seeds; from 0.5 on it masks nothing, as what overlaps more is
+    no negative."""
     masked_background: float = 0.9
     """A negative teaches the mixed classifier only where the frozen model is surer than that of
-    background, 0 to 1; 0 masks nothing."""
+    background, 0 to 1, with the same exception; 0 masks nothing. A model that is seldom so sure
+    leaves it few negatives, and false alarms follow."""
 
     def __post_init__(self) -> None:
         for name in ("plain", "seeds", "masked_overlap", "masked_background"):
@@ -83,6 +85,10 @@ class CaBbcSettings:
     until half as many have come."""
     temperature: float = 0.4
     """Of the sharpened mean of label and predictions, above 0 (T)."""
+    background: bool = False
+    """Whether background has its share in that mean. Off: an annotation is always an object, and
+    only its class is in doubt; on, heads that call badly placed boxes background come to call
+    everything so."""
     mixing: float = 1.0
     """Share of the heads' regressions in the final box, 0 to 1; the rest is the corrected box
     (rho)."""

@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, RandomSampler, Sampler
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
-from boxmend.bench.speed.choices import Counts
+from boxmend.bench.speed.choices import RATE, Counts
 from boxmend.bench.speed.workshop import Workshop
 from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.settings import TrainSettings, parsed_image_size
+from boxmend.detector import Detector
+from boxmend.settings import parsed_image_size
 from boxmend.training.assembly import working_precision
 
 Example = tuple[Tensor, dict[str, Tensor]]
@@ -72,25 +73,50 @@ class AnnotatedImages(torch.utils.data.Dataset[Example]):
         return example
 
 
-class PlainSteps:
-    """Steps of the plain recipe."""
+class PlainTrainer:
+    """torchvision's module, trained as its documentation shows: in lists, by autocast and SGD."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        batches: Iterator[Examples],
-        device: torch.device,
-        precision: torch.dtype,
-        batch_size: int,
-    ):
-        self.batch_size = batch_size
-        self.num_ahead = 0  # batches that workers have ready while others take their turn
-        self._network = network
-        self._batches = batches
+    def __init__(self, network: nn.Module, device: torch.device, precision: torch.dtype):
+        self.network = network
         self._device = device
         self._precision = precision
-        trained = [one for one in network.parameters() if one.requires_grad]
-        self._optimizer = torch.optim.SGD(trained, lr=1e-5, momentum=0.9, weight_decay=1e-4)
+        self._trained = [one for one in network.parameters() if one.requires_grad]
+        self._optimizer = torch.optim.SGD(self._trained, RATE, momentum=0.9, weight_decay=1e-4)
+
+    def set_rate(self, rate: float) -> None:
+        """Choose the learning rate of the steps that follow."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+
+    def train_on(self, examples: Examples, max_norm: float | None = None) -> Tensor:
+        """Take one step; gradients are scaled to at most `max_norm`. Returns the loss."""
+        device = self._device
+        images, targets = examples
+        images = [image.to(device, non_blocking=True) for image in images]
+        targets = [
+            {name: value.to(device, non_blocking=True) for name, value in target.items()}
+            for target in targets
+        ]
+        enabled = self._precision != torch.float32
+        with torch.autocast(device.type, self._precision, enabled=enabled):
+            losses: dict[str, Tensor] = self.network(images, targets)
+            total = sum(losses.values(), torch.zeros((), device=device))
+        self._optimizer.zero_grad()
+        total.backward()  # type: ignore[no-untyped-call]
+        if max_norm is not None:
+            nn.utils.clip_grad_norm_(self._trained, max_norm)
+        self._optimizer.step()
+        return total.detach()
+
+
+class PlainSteps:
+    """Steps of the plain recipe, to be timed."""
+
+    def __init__(self, trainer: PlainTrainer, batches: Iterator[Examples], batch_size: int):
+        self.trainer = trainer
+        self.batch_size = batch_size
+        self.num_ahead = 0  # batches that workers have ready while others take their turn
+        self._batches = batches
 
     def settle(self) -> None:
         """Throw away what was decoded while others took their turn."""
@@ -98,65 +124,58 @@ class PlainSteps:
             next(self._batches)
 
     def run(self, steps: int) -> None:
-        """Train as the documentation shows."""
-        device = self._device
+        """Train so many steps."""
         for _ in range(steps):
-            images, targets = next(self._batches)
-            images = [image.to(device, non_blocking=True) for image in images]
-            targets = [
-                {name: value.to(device, non_blocking=True) for name, value in target.items()}
-                for target in targets
-            ]
-            enabled = self._precision != torch.float32
-            with torch.autocast(device.type, self._precision, enabled=enabled):
-                losses: dict[str, Tensor] = self._network(images, targets)
-                total = sum(losses.values(), torch.zeros((), device=device))
-            self._optimizer.zero_grad()
-            total.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.step()
+            self.trainer.train_on(next(self._batches))
 
 
 def plain_steps(shop: Workshop, size: str, counts: Counts, *, on_device: bool) -> PlainSteps:
     """Make the plain recipe; `on_device` leaves decoding and copying out of the steps."""
     settings = shop.choices.settings("plain", size, counts)
-    network = _network(shop, settings)
+    network = as_documented(shop.detector(settings), settings.image_size).to(shop.device)
     images = AnnotatedImages(shop.dataset)
     batch_size = min(settings.batch_size, len(images))
     workers = 0 if on_device else shop.choices.num_workers
     if on_device:
         batches = _kept(images, batch_size, shop.device)
     else:
-        batches = _decoded(images, batch_size, shop.device, workers)
+        sampler = RandomSampler(images, replacement=True, num_samples=ENDLESS)
+        batches = iter(decoded(images, sampler, batch_size, shop.device, workers))
     precision = working_precision(settings.precision, shop.device)
-    made = PlainSteps(network, batches, shop.device, precision, batch_size)
+    made = PlainSteps(PlainTrainer(network, shop.device, precision), batches, batch_size)
     made.num_ahead = PREFETCHED * workers
     return made
 
 
-def _network(shop: Workshop, settings: TrainSettings) -> nn.Module:
-    """torchvision's module, which scales images by itself."""
-    network: Any = shop.detector(settings).network
-    short, long = parsed_image_size(settings.image_size)
+def as_documented(detector: Detector, image_size: str) -> nn.Module:
+    """torchvision's module of a detector, which scales images by itself, ready to be trained."""
+    network: Any = detector.network
+    short, long = parsed_image_size(image_size)
     network.transform.min_size = (short or long,)
     network.transform.max_size = long
-    trained: nn.Module = network.to(shop.device).train()
+    trained: nn.Module = network.train()
     return trained
 
 
-def _decoded(
-    images: AnnotatedImages, batch_size: int, device: torch.device, workers: int
-) -> Iterator[Examples]:
-    """Batches of random images, decoded by worker processes as they are needed."""
-    loader: DataLoader[Any] = DataLoader(
-        images,
+def decoded(
+    images: AnnotatedImages,
+    sampler: Sampler[int],
+    batch_size: int,
+    device: torch.device,
+    workers: int,
+) -> DataLoader[Examples]:
+    """Batches that worker processes decode as they are needed; a last, smaller one is left out."""
+    return DataLoader(
+        images,  # type: ignore[arg-type]  # whose examples are collated
         batch_size,
-        sampler=RandomSampler(images, replacement=True, num_samples=ENDLESS),
+        sampler=sampler,
         num_workers=workers,
         collate_fn=_collated,
         pin_memory=device.type == "cuda",
+        drop_last=True,
         prefetch_factor=PREFETCHED if workers else None,
+        persistent_workers=workers > 0,
     )
-    return iter(loader)
 
 
 def _kept(images: AnnotatedImages, batch_size: int, device: torch.device) -> Iterator[Examples]:

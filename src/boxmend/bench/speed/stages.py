@@ -8,6 +8,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from boxmend.errors import BoxmendError
 from boxmend.training.loop import Training
 
 STEPS = 4  # that are looked at
-LAUNCHED = {"baseline": "baseline-eager", "mend": "mend-eager"}
 CALLS = {  # what a training calls, in this order: the stage that it belongs to
     "detector.features": "features",
     "detector.rpn": "rpn and proposals",
@@ -44,6 +44,7 @@ STAGES = (  # in the order of a step
     *("recording", REST),
 )
 MARK = "boxmend: "  # of ranges in a profile
+DRIVER = ("cuda", "cu", "hip")  # how calls begin that launch kernels and copy memory
 
 
 class Span(NamedTuple):
@@ -56,7 +57,7 @@ class Span(NamedTuple):
 
 def stage_shares(shop: Workshop, row: str, size: str) -> dict[str, float]:
     """Share of each stage in a step of a row of ours; they add up to 1."""
-    settings = shop.choices.settings(LAUNCHED.get(row, row), size)
+    settings = replace(shop.choices.settings(row, size), graph=False)
     steps = TrainingSteps(shop.training(settings))
     steps.run(2)
     if shop.device.type == "cuda":
@@ -113,23 +114,39 @@ def _gaps(spans: Sequence[Span]) -> list[Span]:
 
 
 def _profiled(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
-    """Spans of the stages on the device, and all that it did."""
+    """Spans of the stages, and all that the device did."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with (
-        torch.profiler.profile(activities=activities) as profile,
+        # Adding up over profiles changes nothing for one, and without it PyTorch warns.
+        torch.profiler.profile(activities=activities, acc_events=True) as profile,
         _watched(steps.training, lambda name: torch.profiler.record_function(MARK + name)),
     ):
         steps.run(STEPS)
         torch.cuda.synchronize()
-    events: list[Any] = [
-        event for event in profile.events() or () if event.device_type.name == "CUDA"
-    ]
-    marks = [_span(event) for event in events if event.name.startswith(MARK)]
-    work = [_span(event) for event in events if not event.is_user_annotation]
-    work = [one for one in work if not one.name.startswith(MARK)]
-    if not marks or not work:
-        raise BoxmendError("the profiler saw no kernels; CUPTI may be missing or not allowed")
+    return by_launch(profile.events() or ())
+
+
+def by_launch(events: Sequence[Any]) -> tuple[list[Span], list[Span]]:
+    """Spans of marks on the host, and the work of the device as if done when it was launched.
+
+    Takes the events of a profile. A kernel and the call that launched it have the same id. By the
+    time of that call it does not matter on which stream a kernel ran, nor which thread launched it:
+    the backward pass has a thread of its own, for which the one with the marks waits.
+    """
+    on_device = [event for event in events if event.device_type.name == "CUDA"]
+    on_host = [event for event in events if event.device_type.name == "CPU"]
+    marks = [_span(event) for event in on_host if event.name.startswith(MARK)]
     spans = [mark._replace(name=mark.name.removeprefix(MARK)) for mark in marks]
+    launched = {
+        event.id: event.time_range.start for event in on_host if event.name.startswith(DRIVER)
+    }
+    work = []
+    for event in on_device:
+        if event.id in launched and not event.is_user_annotation:
+            took = event.time_range.end - event.time_range.start
+            work.append(Span(event.name, launched[event.id], launched[event.id] + took))
+    if not spans or not work:
+        raise BoxmendError("the profiler saw no kernels; CUPTI may be missing or not allowed")
     return sorted(spans, key=lambda span: span.start), work
 
 

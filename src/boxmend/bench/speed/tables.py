@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
-from boxmend.bench.speed.choices import BLOCKS, PLAIN, Counts
+from boxmend.bench.speed.choices import BLOCKS, PEERS, PLAIN, Counts
 from boxmend.bench.speed.plain import plain_steps
 from boxmend.bench.speed.timing import Steps, Timed, timed_by_turns
 from boxmend.bench.speed.workshop import Workshop
@@ -30,6 +30,7 @@ COMPARISONS = (
     Comparison("baseline", "baseline-eager", "images_per_second", ""),
     Comparison("mend", "mend-eager", "images_per_second", ""),
     Comparison("mend", "baseline", "peak_bytes", "at most 1.05"),
+    *(Comparison(name, "baseline", "milliseconds", "") for name in PEERS),
 )
 
 

@@ -14,6 +14,7 @@ from boxmend.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector
 from boxmend.detector.backbones import freeze
 from boxmend.loader import Batch, Loader
+from boxmend.methods import ASKED_OF_DETECTOR
 from boxmend.settings import TrainSettings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training, replace_network
@@ -67,6 +68,7 @@ class Workshop:
         key = (
             *(settings.rois, settings.proposals, settings.pre_nms),
             *(settings.box_loss, settings.rpn_low_quality),
+            *ASKED_OF_DETECTOR.get(settings.method, {}).items(),
         )
         if key not in self._patterns:
             made = make_detector(settings, len(self.dataset.label_names))
