@@ -362,9 +362,23 @@ def test_half_precision_changes_little_about_the_step() -> None:
         half, losses = method.losses(work_on(detector, given, LATER))
     is_box = given.is_box
     assert all(value.isfinite() for value in losses.values())
+    torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+    for head in detector.network.roi_heads.box_predictor.heads:
+        assert all(one.grad is not None and one.grad.any() for one in head.parameters())
     assert half.matched.dtype == torch.float32
     torch.testing.assert_close(half.matched[is_box], whole.matched[is_box], atol=3.0, rtol=0)
     assert not torch.equal(half.matched[is_box], given.boxes[is_box])
+
+
+def test_the_gradient_of_a_box_is_computed_in_full_precision_whatever_the_step_has() -> None:
+    detector, (given, _) = two_heads(), random_batch(9)
+    given = given._replace(boxes=given.boxes.nan_to_num())
+    features = detached(first_stage(work_on(detector, given, LATER)).features)
+    whole = box_gradient(detector, features, given, 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = box_gradient(detector, features, given, 0.1)
+    assert whole[given.is_box].all()
+    assert torch.equal(whole, half)
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]

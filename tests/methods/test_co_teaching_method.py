@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 import torch
 from method_batches import NUM_LABELS, padded, random_batch
+from test_methods_contract import WAITS, Watch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from boxmend.detector import DETECTORS, Detector, build
 from boxmend.errors import UsageError
@@ -25,8 +24,6 @@ FIRST = Moment(epoch=0, step=0, num_steps=30, warm_up_left=0, num_epochs=3)
 LAST = Moment(epoch=2, step=25, num_steps=30, warm_up_left=0, num_epochs=3)
 OF_A = {"rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes"}
 OF_B = {f"{name}_b" for name in OF_A}
-WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
-RATES = Rates(label=0.4, box=0.4)
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +35,10 @@ def single_thread() -> Iterator[None]:
 
 
 @cache
-def two_networks() -> Detector:
-    """Random weights; regressions differ from nothing, so that box losses have gradients."""
+def two_networks(num_rois: int = 40) -> Detector:
+    """Random weights; of the RoIs of an image a quarter may be positive."""
     torch.manual_seed(0)
-    asked = ASKED_OF_DETECTOR["co-teaching"]
+    asked = {**ASKED_OF_DETECTOR["co-teaching"], "roi_samples": num_rois}
     made = build("tiny", NUM_LABELS, numbers=replace(DETECTORS["tiny"].numbers, **asked))
     made.network.train()
     return made
@@ -71,7 +68,7 @@ def batch(seed: int = 9, annotations: int = 5) -> Given:
 
 def taught(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTeaching:
     """A method whose recent losses are all the same, so that these are the limits."""
-    method = build_method("co-teaching", 15, NUM_LABELS, RATES)
+    method = build_method("co-teaching", 15, NUM_LABELS, Rates(label=0.4, box=0.4))
     assert isinstance(method, CoTeaching)
     queues = {"queue_a": torch.full((128,), limit_a), "queue_b": torch.full((128,), limit_b)}
     method.load_state_dict(queues)
@@ -163,6 +160,24 @@ def test_the_ledger_has_the_opinion_by_which_the_detector_was_trained() -> None:
     assert outcome.metrics["dropped"] == (given.is_box & ~outcome.is_kept).sum() / 7
     assert outcome.metrics["dropped_b"] == 0
     assert outcome.metrics["threshold"] == 2.0
+
+
+def test_what_only_the_peer_has_drawn_is_kept() -> None:
+    """Two positive RoIs in an image of four annotations; what is drawn exceeds a limit of 0."""
+    given, method = batch(), taught(0, 0)
+    outcome, _ = method.losses(replace(step(given), detector=two_networks(8)))
+    number = int(given.is_box.sum())
+    by_a, by_b = (int((queue > 0).sum()) for queue in method.state_dict().values())
+    assert by_b == outcome.loss.isfinite().sum() < number
+    is_kept = outcome.is_kept[given.is_box]
+    assert 0 < is_kept.sum() < number
+    assert not (outcome.is_kept & outcome.loss.isfinite()).any()
+    # Each drops what it has drawn, and both drop what neither has.
+    by_neither = [
+        round(number * float(outcome.metrics[name])) - drawn
+        for name, drawn in (("dropped", by_b), ("dropped_b", by_a))
+    ]
+    assert by_neither[0] == by_neither[1] == number - by_b - is_kept.sum()
 
 
 def test_labels_and_boxes_stay_as_given() -> None:
@@ -264,21 +279,6 @@ def test_images_without_annotations_teach_background(annotations: int, moment: M
     assert all(value.isfinite() for value in outcome.metrics.values())
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what would wait for the device."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.add(str(func.overloadpacket))
-        masks = args[1] if "index" in str(func) and len(args) > 1 else ()
-        if isinstance(masks, list | tuple):
-            assert not any(isinstance(m, Tensor) and m.dtype == torch.bool for m in masks)
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
 def test_nothing_waits_for_the_device(moment: Moment) -> None:
     for method in (taught(2, 2), with_rates(0.4, 0.4)):
@@ -316,9 +316,7 @@ def test_what_is_forgotten_follows_the_estimates(label: float, box: float, tau: 
 
 def test_before_the_first_estimate_a_fifth_is_forgotten() -> None:
     assert estimating().tau == 0.2
-    method = CoTeaching(CoTeachingSettings(), Rates(None, None))
-    assert method.tau == 0.2
-    assert method.end_epoch(0) == {}
+    assert CoTeaching(CoTeachingSettings()).end_epoch(0) == {}
 
 
 def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_state() -> None:

@@ -87,7 +87,7 @@ def test_a_run_has_both_models_which_differ_and_are_scored(whole: Run) -> None:
 
 @pytest.mark.slow
 def test_it_learns_the_embedded_dataset(tmp_path: Path) -> None:
-    """Untrained AP50 is about zero; both models are to be far above it."""
+    """Untrained AP50 is about zero, and after these 200 steps .93."""
     boxmend.synthesize(tmp_path / "toys", images=250, seed=0, size=96)
     settings = replace(
         FEW,
@@ -103,5 +103,5 @@ def test_it_learns_the_embedded_dataset(tmp_path: Path) -> None:
     toys = tmp_path / "toys"
     run = train([f"{toys}:train"], tmp_path / "run", settings, val=[f"{toys}:val"])
     summary = run.summary()
-    assert summary["val"]["voc_ap50_area"] > 0.3
-    assert summary["val_b"]["voc_ap50_area"] > 0.3
+    assert summary["val"]["voc_ap50_area"] > 0.6
+    assert summary["val_b"]["voc_ap50_area"] > 0.6

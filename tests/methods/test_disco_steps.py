@@ -11,6 +11,7 @@ from bag_scenes import (
     MIDDLE,
     START,
     lengths,
+    lively,
     reached,
     tiny,
     total,
@@ -57,6 +58,8 @@ class Bag(NamedTuple):
     std: Tensor  # [4]
     score: float  # of the mean
     best: float
+    best_decoded: float  # without the drawn ones
+    number: int  # of RoIs
     box: Tensor  # [4] corrected
 
 
@@ -104,7 +107,8 @@ class Literal:
         score = float(self.score(image, mean[None], label))
         phi = min(score**self.settings.exponent, self.settings.most)
         corrected = phi * mean + (1 - phi) * box
-        return Bag(mean, std, score, float(scores.max()), corrected)
+        best, number = float(scores.max()), len(mine)
+        return Bag(mean, std, score, best, float(scores[:number].max()), number, corrected)
 
     def bags(self, boxes: Tensor, rois: RoiSample, uniform: Tensor) -> dict[tuple[int, int], Bag]:
         found = {}
@@ -131,23 +135,29 @@ class Literal:
         return self.bags(boxes, rois, work.draw(shape)), rois, targets
 
 
-def test_a_step_is_that_of_plain_loops_over_bags(given: Given) -> None:
-    detector, settings = tiny("disco", box_loss="l1"), replace(KEEN, weight=1.0, spread_weight=1.0)
+def test_a_step_is_that_of_plain_loops_over_bags() -> None:
+    given, proposals = random_batch(9)
+    detector = lively("disco", proposals, box_loss="l1")
+    settings = replace(KEEN, weight=2.0, spread_weight=0.5)
     with torch.no_grad():
         outcome, losses = Disco(settings).losses(work_on(detector, given, MIDDLE))
         literal = Literal(detector, given, settings)
         bags, rois, targets = literal.step()
         output, spread = outputs_with_spread(detector, literal.seen.features, rois.boxes)
-    assert len(bags) > 4
+    assert len(bags) == 7
+    assert max(bag.number for bag in bags.values()) > 3
+    assert max(float(bag.std.max()) for bag in bags.values()) > 1
+    assert any(bag.best > bag.best_decoded for bag in bags.values())
     close: Callable[..., Any] = pytest.approx
     for (image, place), bag in bags.items():
         assert outcome.matched[image, place].tolist() == close(bag.mean.tolist(), abs=2e-3)
         assert outcome.boxes[image, place].tolist() == close(bag.box.tolist(), abs=2e-3)
         assert outcome.confidence[image, place].item() == close(bag.score, rel=1e-4)
         assert outcome.verdict[image, place] == int(Verdict.KEPT)
+        assert outcome.num_candidates[image, place] == bag.number
     torch.testing.assert_close(outcome.roi.boxes, targets.boxes, rtol=1e-4, atol=1e-3)
     expected = -sum(math.log(bag.best) for bag in bags.values()) / len(bags)
-    assert losses["roi_bags"].item() == close(expected, rel=1e-4)
+    assert losses["roi_bags"].item() == close(2 * expected, rel=1e-4)
 
     boxes_loss = spread_loss = 0.0
     for image, row in rois.is_positive.nonzero().tolist():
@@ -161,7 +171,7 @@ def test_a_step_is_that_of_plain_loops_over_bags(given: Given) -> None:
             spread_loss += abs(float(spread[image, row, side]) - goal)
     number = int(rois.is_sampled.sum())
     assert losses["roi_boxes"].item() == close(boxes_loss / number, rel=1e-3)
-    assert losses["roi_spread"].item() == close(spread_loss / number, rel=1e-3)
+    assert losses["roi_spread"].item() == close(0.5 * spread_loss / number, rel=1e-3)
 
 
 def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(given: Given) -> None:

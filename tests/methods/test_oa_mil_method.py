@@ -12,6 +12,7 @@ from bag_scenes import (
     MIDDLE,
     START,
     Scripted,
+    lively,
     reached,
     tiny,
     total,
@@ -245,8 +246,9 @@ def literal_bag_loss(detector: Detector, given: Given, moment: Moment) -> tuple[
     return 1 - sum(means) / len(means), boxes
 
 
-def test_a_step_is_that_of_plain_loops_over_bags(given: Given) -> None:
-    detector = tiny("oa-mil")
+def test_a_step_is_that_of_plain_loops_over_bags() -> None:
+    given, proposals = random_batch(9)
+    detector = lively("oa-mil", proposals)
     method = made(weight=1.0, gamma=0.5)
     with torch.no_grad():
         outcome, losses = method.losses(work_on(detector, given, MIDDLE))
@@ -255,7 +257,7 @@ def test_a_step_is_that_of_plain_loops_over_bags(given: Given) -> None:
     is_box = given.is_box
     torch.testing.assert_close(outcome.boxes[is_box], boxes[is_box], rtol=1e-4, atol=1e-3)
     assert (outcome.boxes[is_box] - given.boxes[is_box]).abs().max() > 1
-    assert (outcome.num_candidates[is_box] > 0).sum() > 3
+    assert outcome.num_candidates[is_box].max() > 3
 
 
 @MOMENTS

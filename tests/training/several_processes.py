@@ -24,7 +24,16 @@ import boxmend
 from boxmend.detector import Detector
 from boxmend.detector.faster_rcnn import normalised
 from boxmend.loader import Batch
-from boxmend.settings import MendSettings, Optimisation, PublishedSettings, TrainSettings
+from boxmend.settings import (
+    CaBbcSettings,
+    CoTeachingSettings,
+    DiscoSettings,
+    MendSettings,
+    OaMilSettings,
+    Optimisation,
+    PublishedSettings,
+    TrainSettings,
+)
 from boxmend.training import train
 from boxmend.training.assembly import make_detector
 from boxmend.training.loop import Training
@@ -44,6 +53,13 @@ PLAIN = TrainSettings(
 )
 CASES = {
     "baseline": PLAIN,
+    "co-teaching": replace(
+        PLAIN,
+        method="co-teaching",
+        label_noise=0.4,
+        co_teaching=CoTeachingSettings(queue_length=24),
+    ),
+    "ca-bbc": replace(PLAIN, method="ca-bbc", box_noise=0.3, ca_bbc=CaBbcSettings(queue_length=24)),
     "mend-paper": replace(
         PLAIN,
         method="mend-paper",
@@ -57,6 +73,9 @@ CASES = {
     "mend-queue": replace(
         PLAIN, method="mend", mend=MendSettings(judgment="queue", queue_length=24, keep=0.5)
     ),
+    "note-rcnn": replace(PLAIN, method="note-rcnn"),
+    "oa-mil": replace(PLAIN, method="oa-mil", oa_mil=OaMilSettings(gamma=1.0, extensions=1)),
+    "disco": replace(PLAIN, method="disco", disco=DiscoSettings(start=0.3, exponent=1.0)),
 }
 
 

@@ -22,7 +22,7 @@ COMMANDS = {
     "report": "Show what a run found and changed, on one page that opens in any browser.",
     "predict": "Find objects in images by the model of a run.",
     "evaluate": "Score detections of a run or of any detector, and the mending of a run.",
-    "bench": "Measure how fast training is on your hardware.",
+    "bench": "Measure speed, run comparisons of methods under noise, and show their tables.",
     "synth": "Draw the embedded dataset.",
     "demo": "Draw a dataset, spoil it, train on it, mend it and report: five minutes.",
     "info": "Show versions, devices and formats.",

@@ -8,18 +8,26 @@ from cyclopts import App, Parameter
 
 from boxmend.atomic import replacing
 from boxmend.bench.speed.choices import SpeedChoices
+from boxmend.cli.bench_table import app as table_app
 from boxmend.cli.options import Data, Json, Reading
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 
 MEASURES = {"milliseconds": "time", "images_per_second": "images/s", "peak_bytes": "GPU memory"}
 GIB = 2**30
+GRIDS = {
+    "run": "Run the trainings of a table, cell by cell; called again, it goes on where it was.",
+    "cells": "List the cells of a table and how far each is.",
+}
 
 app = App(
     name="bench",
     help_format="markdown",
     help="Measure on your own hardware and data. Tables for people, or --json.",
 )
+app.command(table_app)
+for _name, _words in GRIDS.items():  # imported when they are called
+    app.command(f"boxmend.cli.bench_run:{_name}_app", name=_name, help=_words)
 
 
 @app.command

@@ -35,7 +35,7 @@ def pool_with_slopes(
     images, number = boxes.shape[:2]
     safe = tame(boxes.to(kind), canvas)  # [B, K, 4]
     strides = [stride_of(level, canvas) for level in levels]
-    index = level_of(safe.detach().flatten(0, 1), strides).view(images, number)
+    index = level_of(safe.flatten(0, 1), strides).view(images, number)
     local = safe * _picked([1 / stride for stride in strides], index, safe)[..., None]
     shapes = [(level.shape[-2], level.shape[-1]) for level in levels]
     alone = Atlas(levels[0], tuple(shapes), ((0, 0),))
@@ -47,9 +47,7 @@ def pool_with_slopes(
         begins = _picked([corner[axis] for corner in corners], index, safe)
         at = _points(side, size * samples)  # [B, K, size * samples] in cells of the level
         is_inside.append(at <= length[..., None])
-        # Beyond the centre of the last cell the map goes on as it is.
-        within = torch.minimum(at, length[..., None] - 1).clamp(min=0)
-        places.append(within + begins[..., None])
+        places.append(at + begins[..., None])
     read = _read(image.to(kind), places[0], places[1])  # [B, channels, K, points, points]
     inside = is_inside[1][..., :, None] & is_inside[0][..., None, :]  # [B, K, points, points]
     read = torch.where(inside[:, None], read, 0)
@@ -70,6 +68,7 @@ def _points(side: Tensor, number: int) -> Tensor:
 def _read(image: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Read maps [B, channels, rows, columns] at the crossings of x and y [B, K, points], in cells.
 
+    Beyond the centre of its last cell a map goes on as it is, as the levels of an atlas do.
     Returns [B, channels, K, points, points], rows before columns.
     """
     images, number, points = x.shape

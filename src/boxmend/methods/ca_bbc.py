@@ -9,8 +9,9 @@ soft label y* comes from label and heads, and a box b** from the regressions of 
 Where this departs: RoIAlign by `grid_sample` instead of precise RoI pooling; the length of the
 step is in shares of the box and set by recent slopes, instead of a factor of the slope in pixels,
 which depends on the size of images and vanishes as the heads grow sure (`ca_bbc.step` has the
-factor); no side moves by more than a share of the box; a rate that is told to be 0 switches that
-half off, and an unknown box noise is estimated.
+factor); no side moves by more than a share of the box; background has no part in y*, or heads that
+call badly placed boxes background come to call everything so (`ca_bbc.background`); a rate that is
+told to be 0 switches that half off, and an unknown box noise is estimated.
 """
 
 from collections.abc import Hashable, Mapping
@@ -167,7 +168,9 @@ class CaBbc(Method):
         gradient = box_gradient(detector, features, given, settings.objectness)
         slopes = dual_heads.relative_slopes(given.boxes, gradient)
         if settings.step == "pixels":
-            unit = dual_heads.sides(given.boxes).square()  # undoes the slopes' own unit
+            unit = (
+                dual_heads.sides(given.boxes).square().clamp(min=TINY)
+            )  # undoes the slopes' own unit
         else:
             unit = self._typical(slopes, given.is_box)
         stepped = dual_heads.moved(given.boxes, -self.alpha * slopes / unit, settings.most)

@@ -45,11 +45,14 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def converted(path: Path | str, document: dict[str, Any]) -> TrainSettings:
-    """Make settings of a document; a UsageError names its `path` and the wrong key."""
+def converted(path: Path | str, document: dict[str, Any], *, strict: bool = True) -> TrainSettings:
+    """Make settings of a document; a UsageError names its `path` and the wrong key.
+
+    If not `strict`, texts may stand for numbers, true, false and null.
+    """
     _refuse_unknown(path, document, TrainSettings)
     try:
-        return msgspec.convert(document, TrainSettings)
+        return msgspec.convert(document, TrainSettings, strict=strict)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$.")
         raise UsageError(f"{path}: {place.rstrip('`')}: {reason}") from error

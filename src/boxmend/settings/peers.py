@@ -53,10 +53,10 @@ class NoteRcnnSettings:
     """IoU with an annotation from which a negative teaches the mixed classifier nothing, 0 to 1,
     unless its image has nothing but seeds; from 0.5 on it masks nothing, as what overlaps more is
     no negative."""
-    masked_background: float = 0.9
+    masked_background: float = 0.5
     """A negative teaches the mixed classifier only where the frozen model is surer than that of
-    background, 0 to 1, with the same exception; 0 masks nothing. A model that is seldom so sure
-    leaves it few negatives, and false alarms follow."""
+    background, 0 to 1, with the same exception; 0 masks nothing. Noisy annotations make a model
+    unsure: 0.9 left few negatives, and false alarms followed."""
 
     def __post_init__(self) -> None:
         for name in ("plain", "seeds", "masked_overlap", "masked_background"):
@@ -86,9 +86,9 @@ class CaBbcSettings:
     temperature: float = 0.4
     """Of the sharpened mean of label and predictions, above 0 (T)."""
     background: bool = False
-    """Whether background has its share in that mean. Off: an annotation is always an object, and
-    only its class is in doubt; on, heads that call badly placed boxes background come to call
-    everything so."""
+    """Whether background has its share in that mean. By default not: heads that call badly placed
+    boxes background come to call everything so; in a trial with it 74.7 instead of 81.7 AP50 at
+    40/40."""
     mixing: float = 1.0
     """Share of the heads' regressions in the final box, 0 to 1; the rest is the corrected box
     (rho)."""

@@ -1,0 +1,169 @@
+"""Cells: one training each, named so that the order of the two noises is never in doubt.
+
+label40-box40-mend-0            symmetric label noise 0.4, uniform box noise 0.4, seed 0
+pair40-box0-lr-0                pair label noise
+label0-gaussian20-br-1          a standard deviation of 0.2
+label0-oamil40-disco-0          OA-MIL's box noise, `jitter` of `boxmend noise`
+label40-box40-mend-paper~N64-0  a variant, after the method
+label0-box0-baseline-0          the clean reference
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from boxmend.bench.grids.layouts import TRUE, TWICE, TWO_STAGE, Layout, Variant, asked
+from boxmend.errors import UsageError
+from boxmend.noise import NoiseSettings
+
+LABEL_WORDS = {"symmetric": "label", "pair": "pair"}
+BOX_WORDS = {"uniform": "box", "gaussian": "gaussian", "jitter": "oamil"}
+SETTING_WORDS = {
+    "published.queue_length": "N",
+    "published.alpha": "alpha",
+    "published.fit_threshold": "TCM",
+    "published.confidence": "TR",
+    "label_noise": "label",
+    "box_noise": "box",
+    "epochs": "epochs",
+}
+"""How variants are called in names of cells; a setting not listed goes by the end of its name."""
+SHOWN = 8  # names that an error lists
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: noise, method, variant and seed, which is that of the noise, too."""
+
+    labels: str | None
+    """KIND:RATE as `boxmend noise` takes it; None: clean labels."""
+    boxes: str | None
+    method: str
+    variant: tuple[tuple[str, bool | int | float | str], ...] = ()
+    """Settings by their dotted names, as the layout has them."""
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the cell, of its folder and of its lines in the results."""
+        variant = variant_word(dict(self.variant))
+        method = f"{self.method}~{variant}" if variant else self.method
+        return f"{self.noise_name}-{method}-{self.seed}"
+
+    @property
+    def noise_name(self) -> str:
+        """The part of the name that tells the noise."""
+        return f"{_word(self.labels, LABEL_WORDS, 'label')}-{_word(self.boxes, BOX_WORDS, 'box')}"
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is spoilt."""
+        return self.labels is None and self.boxes is None
+
+    @property
+    def noise(self) -> NoiseSettings:
+        """What `boxmend noise` is told; clean data are the same whatever the seed."""
+        return NoiseSettings(self.labels, self.boxes, seed=0 if self.is_clean else self.seed)
+
+    @property
+    def noise_folder(self) -> str:
+        """The folder of its training data, shared by all methods."""
+        return self.noise_name if self.is_clean else f"{self.noise_name}-{self.seed}"
+
+    @property
+    def needs(self) -> "Cell | None":
+        """The cell that must be done before: whose mended annotations this one is trained on."""
+        if self.method != TWO_STAGE:
+            return None
+        return Cell(self.labels, self.boxes, "mend", (), self.seed)
+
+
+def cells_of(layout: Layout, seeds: Sequence[int]) -> list[Cell]:
+    """List the cells of a table, each once, the reference first and then row by row.
+
+    A cell stands after the one that it needs, which is added where the table does not have it.
+    """
+    found: dict[Cell, None] = {}
+    for seed in seeds:
+        for one in asked(layout):
+            variant = tuple(sorted(one.variant.items()))
+            cell = Cell(one.labels, one.boxes, one.method, variant, seed)
+            if cell.needs is not None:
+                found.setdefault(cell.needs)
+            found.setdefault(cell)
+    return list(found)
+
+
+def chosen(
+    cells: Sequence[Cell], *, only: Sequence[str] = (), methods: Sequence[str] = ()
+) -> list[Cell]:
+    """Give the cells whose name matches one of the patterns and whose method is listed.
+
+    Without patterns, or without methods, all do. What they need comes along. A UsageError tells of
+    a pattern or a method that is that of no cell, and lists some that are.
+    """
+    known = list(dict.fromkeys(cell.method for cell in cells))
+    for method in methods:
+        if method not in known:
+            raise UsageError(f"there is no method {method!r} here; there are {', '.join(known)}")
+    for pattern in only:
+        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
+            names = ", ".join(cell.name for cell in cells[:SHOWN])
+            more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
+            raise UsageError(f"--only {pattern}: no cell is called so; there are {names}{more}")
+    kept = [
+        cell
+        for cell in cells
+        if (not methods or cell.method in methods)
+        and (not only or any(fnmatchcase(cell.name, pattern) for pattern in only))
+    ]
+    if not kept:
+        raise UsageError("--only and --methods leave no cell: they exclude each other")
+    return _with_needs(kept)
+
+
+def variant_word(variant: Variant) -> str:
+    """Call a variant by a short name: N64, alpha0.3, told, x2; an empty one by none."""
+    if dict(variant) == {"label_noise": TRUE, "box_noise": TRUE}:
+        return "told"
+    return "+".join(_setting_word(name, value) for name, value in sorted(variant.items()))
+
+
+def resolved_variant(
+    variant: Variant, rates: Mapping[str, float], epochs: int
+) -> dict[str, object]:
+    """Give a variant with the cell's own numbers in the places of TRUE and TWICE."""
+    values: dict[str, object] = {}
+    for name, value in variant.items():
+        if value == TRUE and name in rates:
+            values[name] = rates[name]
+        elif value == TWICE and name == "epochs":
+            values[name] = 2 * epochs
+        else:
+            values[name] = value
+    return values
+
+
+def _with_needs(cells: Iterable[Cell]) -> list[Cell]:
+    found: dict[Cell, None] = {}
+    for cell in cells:
+        if cell.needs is not None:
+            found.setdefault(cell.needs)
+        found.setdefault(cell)
+    return list(found)
+
+
+def _setting_word(name: str, value: object) -> str:
+    word = SETTING_WORDS.get(name, name.rpartition(".")[2].replace("_", ""))
+    if value == TWICE:
+        return "x2" if name == "epochs" else f"{word}x2"
+    if name in ("label_noise", "box_noise") and isinstance(value, int | float):
+        return f"{word}{100 * value:g}"
+    return f"{word}{value:g}" if isinstance(value, int | float) else f"{word}-{value}"
+
+
+def _word(noise: str | None, words: Mapping[str, str], none: str) -> str:
+    if noise is None:
+        return f"{none}0"
+    kind, _, amount = noise.partition(":")
+    return f"{words.get(kind, kind)}{100 * float(amount):g}"

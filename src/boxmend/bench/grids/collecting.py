@@ -1,0 +1,84 @@
+"""The results for a table: where they lie, and which of them it takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from boxmend.bench.grids.layouts import Layout
+from boxmend.bench.grids.mixing import differences, refuse, where
+from boxmend.bench.grids.results import RESULTS_FILE, Result, counting, read_all
+from boxmend.bench.grids.scales import SCALES, fitted
+from boxmend.bench.grids.tables import Table, concerned, table
+from boxmend.errors import DataError, UsageError
+
+FOLDER = Path("bench")
+"""Where grids are run by default; a scale has a folder in it."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which results to take, and how to show them."""
+
+    paths: tuple[Path, ...] = ()
+    """Files of results, or folders with them; by default all under `bench`."""
+    scale: str | None = None
+    conditions: tuple[str, ...] = ()
+    """PLACE=VALUE, as `mixing.where` takes them."""
+    metric: str | None = None
+    is_mixed: bool = False
+    """Show results side by side that differ in more than what is compared."""
+
+
+def collected(layout: Layout, choice: Choice) -> tuple[Table, list[str]]:
+    """Make a table of the results of one scale; also gives warnings about the files.
+
+    A DataError says that there are none, and the command that makes them, or that they differ in
+    what they must not; a UsageError asks for a scale where there are several.
+    """
+    read = read_all(_files(layout, choice))
+    scale = choice.scale or _only_scale(layout, read.results)
+    if scale in SCALES:
+        layout = fitted(SCALES[scale], layout)
+    of_scale = [one for one in read.results if one.scale == scale]
+    used = concerned(layout, counting(where(of_scale, choice.conditions)))
+    if not used:
+        having = sorted({one.scale for one in read.results})
+        there = f"; there are results of scale {', '.join(having)}" if having else ""
+        none = f"there are no results for {layout.name} at scale {scale}{there}"
+        raise DataError(f"{none}; {_make(layout, scale)}")
+    found = differences(used)
+    if not choice.is_mixed:
+        refuse(found)
+    return table(layout, used, choice.metric, tuple(found)), read.warnings
+
+
+def _files(layout: Layout, choice: Choice) -> list[Path]:
+    """The files to read, each once, in the order given."""
+    found: dict[Path, None] = {}
+    for path in choice.paths or (FOLDER / choice.scale if choice.scale else FOLDER,):
+        if path.is_dir():
+            found |= dict.fromkeys(path.glob(RESULTS_FILE))
+            found |= dict.fromkeys(sorted(path.glob(f"*/{RESULTS_FILE}")))
+        elif choice.paths:
+            found[path] = None  # what is not there is told when it is read
+    if not found:
+        places = ", ".join(map(str, choice.paths or (FOLDER,)))
+        raise DataError(f"there are no results under {places}; {_make(layout, choice.scale)}")
+    return list(found)
+
+
+def _only_scale(layout: Layout, results: Sequence[Result]) -> str:
+    """The scale of all results, or the only one with some for the table."""
+    every = sorted({one.scale for one in results})
+    fitting = sorted({one.scale for one in concerned(layout, results)})
+    if len(fitting) > 1:
+        raise UsageError(
+            f"there are results of several scales: give --scale {' or '.join(fitting)}"
+        )
+    if not every:
+        raise DataError(f"the files hold no results; {_make(layout, None)}")
+    return fitting[0] if fitting else every[0]
+
+
+def _make(layout: Layout, scale: str | None) -> str:
+    return f"make them by `boxmend bench run {layout.name} --scale {scale or 'smoke'}`"

@@ -1,0 +1,182 @@
+"""Results that cannot stand in one table: those that differ in more than what is compared.
+
+What may differ: method, noise, seed, what a variant sets, the settings of the method itself, and
+where data lie. What may not:
+
+- over all results: data before noise, data to test on, versions, hardware, and the settings that
+  every method shares (SHARED);
+- in one noise setting and seed: the noisy data, and without noise those of every seed; a second
+  stage alone is trained on other annotations, the mended ones;
+- in one method: every setting that it goes by, rates of noise apart, which follow the column.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import to_builtins
+
+from boxmend.bench.grids.layouts import TWO_STAGE
+from boxmend.bench.grids.results import Result
+from boxmend.errors import DataError, UsageError
+from boxmend.report.texts import shown
+
+SHARED = (
+    *("detector", "weights", "image_size", "epochs", "batch_size", "precision"),
+    *("proposals", "pre_nms", "rois", "keep_best"),
+)
+"""Settings that belong to the comparison, and to no method."""
+FREE = frozenset({"method", "preset", "seed", "label_noise", "box_noise"})
+"""Settings that a table is about."""
+IDLE = frozenset({"checkpoint_every", "log_every", "strict"})
+"""Settings that change no figure."""
+SECTIONS = {"mend": "mend", TWO_STAGE: "mend", "baseline": None}
+"""The part of the settings that a method goes by, where it is not its name or `published`."""
+PEERS = ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
+"""Methods with a part of the settings of their own name."""
+NAMED = 3  # cells that a message names
+ABSENT = "(not there)"
+
+Place = tuple[Result, dict[str, str]]
+"""A result, and its values by their dotted places."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which results differ."""
+
+    where: str
+    """Its dotted place in a result, which --where takes."""
+    among: str
+    """Which results have to agree: all, those of a method, or those of one noise and seed."""
+    cells: Mapping[str, tuple[str, ...]]
+    """Cells by value, the most frequent first."""
+
+    def told(self) -> str:
+        """Give one line of text."""
+        parts = [f"{value} in {_listed(cells)}" for value, cells in self.cells.items()]
+        return f"{self.where}{self.among}: {'; '.join(parts)}"
+
+
+def differences(results: Iterable[Result]) -> list[Difference]:
+    """Find what forbids to show results side by side; failed ones show no figure, so never do."""
+    finished = [one for one in results if one.error is None]
+    places = [(one, _leaves(to_builtins(one))) for one in finished]
+    return [
+        *_over_all(places),
+        *_grouped(
+            [place for place in places if place[0].method != TWO_STAGE],
+            *("data.noisy_sha256", _noise_and_seed, " with {}"),
+        ),
+        *_in_methods(places),
+    ]
+
+
+def refuse(found: Sequence[Difference]) -> None:
+    """Raise a DataError that says what differs and how to choose, if anything does."""
+    if not found:
+        return
+    listing = "".join(f"\n  {one.told()}" for one in found)
+    value = next(iter(found[0].cells))
+    raise DataError(
+        f"the results differ in more than method, noise and seed:{listing}\n"
+        f"choose by --where, like --where '{found[0].where}={value}', or go on with --mixed"
+    )
+
+
+def where(results: Sequence[Result], conditions: Sequence[str]) -> list[Result]:
+    """Keep the results that have all values: PLACE=VALUE, like versions.torch=2.11.0.
+
+    What a variant sets is no reason to leave it out. A UsageError tells of a place that no result
+    has, or of a value that none has there.
+    """
+    for condition in conditions:
+        place, equals, value = condition.partition("=")
+        if not equals:
+            raise UsageError(f"--where {condition}: expected PLACE=VALUE, like versions.torch=2.11")
+        told = [_leaves(to_builtins(one)).get(place, ABSENT) for one in results]
+        if results and value not in told:
+            there = ", ".join(sorted(set(told)))
+            raise UsageError(f"--where {condition}: no result has it; at {place} they have {there}")
+        results = [
+            one
+            for one, text in zip(results, told, strict=True)
+            if text == value or place.removeprefix("settings.") in one.variant
+        ]
+    return list(results)
+
+
+def _over_all(places: Sequence[Place]) -> Iterator[Difference]:
+    names = ["data.train_sha256", "data.val_sha256", "hardware"]
+    names += sorted({name for _, leaves in places for name in leaves if _is_version(name)})
+    names += [f"settings.{name}" for name in SHARED]
+    for name in names:
+        yield from _grouped(places, name, lambda one: "", "")
+
+
+def _in_methods(places: Sequence[Place]) -> Iterator[Difference]:
+    names = {name for one, leaves in places for name in leaves if _goes_by(one, name)}
+    for name in sorted(names):
+        concerned = [place for place in places if _goes_by(place[0], name)]
+        yield from _grouped(concerned, name, lambda one: one.method, " of {}")
+
+
+def _grouped(
+    places: Sequence[Place], name: str, group: Callable[[Result], Hashable], among: str
+) -> Iterator[Difference]:
+    """The values at a place that differ within a group of results."""
+    setting = name.removeprefix("settings.")
+    groups: dict[Hashable, dict[str, list[str]]] = {}
+    for one, leaves in places:
+        if setting not in one.variant:
+            values = groups.setdefault(group(one), {})
+            values.setdefault(leaves.get(name, ABSENT), []).append(one.cell)
+    for key, values in groups.items():
+        if len(values) > 1:
+            by_number = sorted(values.items(), key=lambda item: -len(item[1]))
+            cells = {value: tuple(cells) for value, cells in by_number}
+            yield Difference(name, among.format(key), cells)
+
+
+def _noise_and_seed(one: Result) -> str:
+    """Results that have to be trained on the same noisy data."""
+    if one.noise.labels is None and one.noise.boxes is None:
+        return "no noise"
+    return f"labels {one.noise.labels}, boxes {one.noise.boxes}, seed {one.seed}"
+
+
+def _is_version(name: str) -> bool:
+    return name.startswith("versions.")
+
+
+def _goes_by(one: Result, name: str) -> bool:
+    """Whether its method goes by a setting, and not every method."""
+    if not name.startswith("settings."):
+        return False
+    section, dot, _ = name.removeprefix("settings.").partition(".")
+    if not dot:
+        return section not in (*SHARED, *FREE, *IDLE)
+    return section in ("optimisation", _section(one.method))
+
+
+def _section(method: str) -> str | None:
+    """Name the part of the settings that a method goes by."""
+    if method in SECTIONS:
+        return SECTIONS[method]
+    return method.replace("-", "_") if method in PEERS else "published"
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values by their dotted names, as text on one line."""
+    found: dict[str, str] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            found |= _leaves(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = shown(str(value))
+    return found
+
+
+def _listed(cells: Sequence[str]) -> str:
+    more = f" and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
+    return f"{', '.join(cells[:NAMED])}{more}"

@@ -1,0 +1,124 @@
+"""Training data of cells: noisy, made once for all methods, and mended, for the second stage."""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from boxmend.bench.grids.jobs import RUN_FOLDER, Job, State, state_of
+from boxmend.bench.grids.locks import waiting_for
+from boxmend.dataset import Dataset
+from boxmend.errors import BoxmendError, DataError
+from boxmend.fingerprint import fingerprint
+from boxmend.formats import load
+from boxmend.formats.writing import WriteOptions
+from boxmend.mending import apply
+from boxmend.noise import RECORD_FILE, NoiseSettings, disturb, write_noisy
+
+
+def noisy_data(root: Path, job: Job) -> list[str]:
+    """Give the addresses of a cell's noisy data, which are made if they are not there.
+
+    One process makes them, and others wait. They appear whole. Where they are there but their
+    images are gone, as after a move, they are made anew, and must come out the same.
+    """
+    folder = root / "noise" / job.noise_folder
+    with waiting_for(folder.with_name(f".{folder.name}.lock")):
+        if not _is_usable(folder):
+            _make(folder, job)
+    return addresses_in(folder)
+
+
+def mended_data(root: Path, job: Job) -> list[str]:
+    """Give the addresses of the annotations that the cell this one needs has mended."""
+    assert job.needs is not None
+    before = root / "cells" / job.needs
+    if state_of(before) is not State.DONE:
+        raise BoxmendError(f"{job.cell} needs {job.needs}, which is not done: run that first")
+    noisy = noisy_data(root, job)
+    folder = root / "mended" / job.needs
+    with waiting_for(folder.with_name(f".{folder.name}.lock")):
+        if folder.is_dir() and not _has_images(_under(folder, root, job, noisy)):
+            shutil.rmtree(folder)
+        if not folder.is_dir():
+            apply(before / RUN_FOLDER, folder, data=noisy)
+    return _under(folder, root, job, noisy)
+
+
+def addresses_in(folder: Path) -> list[str]:
+    """Give the addresses of the datasets in a folder that `write_noisy` wrote."""
+    places = (_place(Path(name)) for name in sorted(_files(folder)))
+    return list(dict.fromkeys(str(folder / one) for one in places if one is not None))
+
+
+def truth_of(root: Path, job: Job) -> Path:
+    """The folder that tells the truth about a cell's noisy data."""
+    return root / "noise" / job.noise_folder
+
+
+def clean_data(addresses: Iterable[str], sha256: str, what: str) -> Dataset:
+    """Load clean data; a DataError says that they are not those that the grid was begun with."""
+    told = list(addresses)
+    dataset = load(*told)
+    if fingerprint(dataset) != sha256:
+        raise DataError(
+            f"{' '.join(told)}: the {what} differ from those that the grid was begun with; bring "
+            "them back, or name another folder by --out"
+        )
+    return dataset
+
+
+def _under(folder: Path, root: Path, job: Job, noisy: list[str]) -> list[str]:
+    """The places in a folder that are those of the noisy data in theirs."""
+    base = root / "noise" / job.noise_folder
+    return [str(folder / Path(one).relative_to(base)) for one in noisy]
+
+
+def _is_usable(folder: Path) -> bool:
+    return folder.is_dir() and _has_images(addresses_in(folder))
+
+
+def _has_images(addresses: list[str]) -> bool:
+    try:
+        paths = load(*addresses).images.paths
+    except BoxmendError:
+        return False
+    return bool(paths) and all(os.path.exists(one) for one in (paths[0], paths[-1]))
+
+
+def _make(folder: Path, job: Job) -> None:
+    settings = NoiseSettings(job.labels, job.boxes, seed=job.noise_seed)
+    clean = clean_data(job.train, job.train_sha256, "training data")
+    beside = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
+    write_noisy(disturb(clean, settings), settings, beside, WriteOptions())
+    if folder.is_dir():
+        if _files(folder) != _files(beside):
+            raise DataError(
+                f"{folder}: its images are gone, and made anew the annotations come out "
+                "differently; name another folder by --out"
+            )
+        shutil.rmtree(folder)
+    beside.rename(folder)
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The annotation files of a noisy dataset with their hashes."""
+    path = folder / RECORD_FILE
+    try:
+        record: Any = msgspec.json.decode(path.read_bytes())
+        return {str(name): str(digest) for name, digest in record["files"].items()}
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); remove {folder}") from error
+
+
+def _place(file: Path) -> Path | None:
+    """The address, relative to the folder, of the dataset that a file makes, if it makes one."""
+    if file.suffix in (".json", ".yaml", ".yml"):  # COCO, YOLO
+        return file
+    if "Annotations" in file.parts:  # VOC
+        return Path(*file.parts[: file.parts.index("Annotations")])
+    return None

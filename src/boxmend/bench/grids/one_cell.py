@@ -1,0 +1,193 @@
+"""The whole life of a cell in one process: noisy data, training, scores, and a line of results.
+
+    python -m boxmend.bench.grids.one_cell OUT/SCALE/cells/CELL
+
+Whatever ends it, calling it again goes on: a training from its checkpoint, a finished one with its
+scores. A cell that is over is left alone, unless it failed.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from boxmend.bench.grids.jobs import (
+    LOCK_FILE,
+    RESULT_FILE,
+    RUN_FOLDER,
+    TRIES_FILE,
+    Job,
+    Tries,
+    read_job,
+    read_result,
+    read_tries,
+    write_json,
+)
+from boxmend.bench.grids.locks import Held, sole
+from boxmend.bench.grids.noisy_data import clean_data, mended_data, noisy_data, truth_of
+from boxmend.bench.grids.outcomes import failed_result, finished_result, record
+from boxmend.errors import BoxmendError
+from boxmend.runs import Run
+
+FOLLOWS_STDIN = "--follow-stdin"  # the process ends when whoever started it does
+COUNTED_EVERY = 5.0  # seconds between notes of how long a try lasts
+
+Train = Callable[..., Any]
+
+
+class CellStatus(IntEnum):
+    """What the process of a cell leaves behind for who started it."""
+
+    DONE = 0
+    FAILED = 3
+    """And recorded."""
+    STOPPED = 75
+    """It was asked to stop, has saved its state and goes on when it is called again."""
+    HELD = 76
+    """Another process runs the cell."""
+
+
+def run_cell(folder: Path, train: Train | None = None) -> CellStatus:
+    """Run a cell to its end, wherever it stands, and record its result.
+
+    `train` takes the place of `boxmend.training.train`. What goes wrong is recorded, not raised;
+    the traceback goes to stderr.
+    """
+    try:
+        with sole(folder / LOCK_FILE):
+            before = read_result(folder)
+            if before is not None and before.error is None:
+                return CellStatus.DONE
+            return _run(folder, train)
+    except Held:
+        return CellStatus.HELD
+
+
+def _run(folder: Path, train: Train | None) -> CellStatus:
+    job, started = read_job(folder), datetime.now(UTC).isoformat(timespec="seconds")
+    (folder / RESULT_FILE).unlink(missing_ok=True)  # of a try that failed
+    clock = _Clock(folder)
+    try:
+        scored = _trained_and_scored(folder, job, train, clock)
+    except Exception as error:
+        tries = clock.stop()
+        if _is_interruption(error):
+            return CellStatus.STOPPED
+        traceback.print_exc()
+        record(folder, failed_result(folder, job, tries, started, _reason(error)))
+        return CellStatus.FAILED
+    record(folder, finished_result(folder, job, clock.stop(), started, scored))
+    if not job.keep_weights:
+        for path in (folder / RUN_FOLDER).glob("*.safetensors"):
+            path.unlink(missing_ok=True)
+    return CellStatus.DONE
+
+
+def _trained_and_scored(
+    folder: Path, job: Job, train: Train | None, clock: "_Clock"
+) -> dict[str, Any]:
+    """Train, unless that is done, and score the detections and the mending."""
+    from boxmend.assessment import assess, known_truth
+    from boxmend.evaluation import evaluate
+    from boxmend.mending.account import open_account
+    from boxmend.settings.files import converted
+
+    root, run = folder.parent.parent, Run(folder / RUN_FOLDER)
+    data = noisy_data(root, job) if job.needs is None else mended_data(root, job)
+    val = clean_data(job.val, job.val_sha256, "data to score on")
+    if not run.is_finished:
+        settings = converted(folder, job.settings)
+        (train or _usual_train())(data, run.path, settings, resume=True, log=clock.hear)
+    _say(f"{job.cell}: scoring")
+    evaluation = evaluate(run.path, data=val, progress=lambda done, total: clock.tick())
+    account = open_account(run.path, data)
+    truth = known_truth(truth_of(root, job), account.dataset)
+    return {"evaluation": evaluation, "mending": assess(account, truth).to_json()}
+
+
+def _usual_train() -> Train:
+    from boxmend.training import train  # imports torch, which takes its time
+
+    return train
+
+
+class _Clock:
+    """Keeps tries.json: that a try was begun at once, and how long it lasts now and then."""
+
+    def __init__(self, folder: Path):
+        before = read_tries(folder)
+        self._path, self._before, self._number = folder / TRIES_FILE, before, before.number + 1
+        self._started = self._noted = time.monotonic()
+        self.stop()
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take a line of the training's log."""
+        if "note" in line:
+            _say(str(line["note"]))
+        elif "step" in line:
+            figures = (f"{k} {v:.4g}" for k, v in line.items() if isinstance(v, float))
+            _say(f"step {line['step']}: {', '.join(figures)}")
+        self.tick()
+
+    def tick(self) -> None:
+        """Note how long the try lasts, if the last note is a while ago."""
+        if time.monotonic() - self._noted >= COUNTED_EVERY:
+            self.stop()
+
+    def stop(self) -> Tries:
+        """Note how long the try lasts; returns what was noted."""
+        self._noted = time.monotonic()
+        tries = Tries(self._number, self._before.seconds + self._noted - self._started)
+        write_json(self._path, tries)
+        return tries
+
+
+def _is_interruption(error: Exception) -> bool:
+    """Whether a training says that it was told to stop; knows without importing torch."""
+    training = sys.modules.get("boxmend.training")
+    return training is not None and isinstance(error, training.Interrupted)
+
+
+def _reason(error: Exception) -> str:
+    """Why a cell failed, in a few lines."""
+    text = str(error) if isinstance(error, BoxmendError) else f"{type(error).__name__}: {error}"
+    if "out of memory" in text:
+        text += "; trainings side by side share the memory: fewer --jobs leave more to each"
+    return text
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _follow_stdin() -> None:
+    """Ask this process to stop when its standard input ends, with whoever holds the other side."""
+
+    def watch() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the cell whose folder is named; returns a CellStatus."""
+    *options, folder = arguments
+    for name in ("SIGUSR1", "SIGUSR2"):  # a scheduler's words to the job that started this process
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if FOLLOWS_STDIN in options:
+        _follow_stdin()
+    return run_cell(Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,232 @@
+"""What a cell left behind: one JSON line for each try, in OUT/SCALE/results.jsonl.
+
+The file only grows. `append` writes a line at once and alone, so that several processes can share
+a file and a kill tears the last line at most; `read` leaves such a line out and says so. Every
+other line is checked field by field, since files come from anywhere. Of several lines of a cell
+`counting` gives the one that counts.
+
+Figures are fractions, and what is not defined is None: a NaN becomes null when it is written.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builtins
+from msgspec.json import Decoder, Encoder
+
+from boxmend.errors import DataError, OutputError
+
+RESULTS_FILE = "results.jsonl"
+
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._~+-]{0,199}\Z")]
+Rate = Annotated[
+    str, Meta(pattern=r"\A[a-z][a-z0-9_-]{0,30}:(0(\.[0-9]{1,6})?|1(\.0{1,6})?)\Z", max_length=50)
+]
+Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+Amount = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Setting = bool | int | float | str | None
+
+
+class Noise(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the training annotations were spoilt; clean data have neither."""
+
+    labels: Rate | None = None
+    """KIND:RATE as `boxmend noise --labels` takes it: symmetric:0.4, pair:0.2."""
+    boxes: Rate | None = None
+    """KIND:AMOUNT as `boxmend noise --boxes` takes it: uniform:0.4, gaussian:0.25, jitter:0.4."""
+    seed: Count = 0
+    """Of the draws."""
+
+
+class Data(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was trained and evaluated on; hashes are those of `boxmend.fingerprint`."""
+
+    train_sha256: Sha256
+    """The training annotations as they were before noise."""
+    noisy_sha256: Sha256
+    """The training annotations as the cell was trained on: with their noise, or those before
+    where there is none; of a second stage, mended."""
+    val_sha256: Sha256
+    addresses: dict[str, list[str]] = field(default_factory=dict)
+    """Where they lay, by "train" and "val"."""
+
+
+class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One try of one cell, finished or failed."""
+
+    cell: Name
+    """Its name, like label40-box40-mend-0; the same cell has the same name at every try."""
+    scale: Name
+    noise: Noise
+    method: Name
+    variant: dict[str, Setting] = field(default_factory=dict)
+    """Settings that differ from the method's cell without a variant, by their dotted names."""
+    seed: Count
+    settings: dict[str, Any]
+    """Resolved, nested as `settings.json` of a run has them."""
+    data: Data
+    versions: dict[str, str]
+    hardware: str
+    started: str
+    """ISO 8601, with its zone."""
+    seconds: Amount
+    images_per_second: Amount | None = None
+    scores: dict[str, Share | None]
+    """By metric: voc_ap50_area, voc_ap50_11point, coco_ap, coco_ap50, coco_ap75 and so on; empty
+    where the cell failed."""
+    scores_by_label: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    mending: dict[str, Any] | None = None
+    """`boxmend.assessment.Assessment.to_json()`, where the method left a ledger."""
+    estimates: dict[str, float | None] | None = None
+    """Noise rates as the run found them, with _low and _high."""
+    error: str | None = None
+    """What went wrong; None: nothing did."""
+    attempt: Annotated[int, Meta(ge=1)] = 1
+    format: Literal[1] = 1
+    """Of the line; other numbers are refused."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """The results of a file in the order of its lines, and what was odd about it."""
+
+    results: list[Result]
+    warnings: list[str]
+
+
+_encoder = Encoder()
+_decoder = Decoder(Result)
+
+
+def append(path: Path, result: Result) -> None:
+    """Add a result to a file, which is made with its folder if there is none.
+
+    Several processes may do so at once. A torn last line is replaced. A ValueError says that the
+    result is none that `read` would take; an OutputError, that it could not be written, and then
+    the file is as before.
+    """
+    try:
+        line = _encoder.encode(_encodable(to_builtins(result))) + b"\n"
+        _decoder.decode(line)
+    except (DecodeError, TypeError) as error:
+        raise ValueError(f"not a sound result: {error}") from error
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path) as handle:
+            _append(handle, line)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{path}: could not be written ({reason})") from error
+
+
+def read(path: Path) -> Read:
+    """Read all results of a file; a DataError names the line that is none, and what is wrong."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    *lines, rest = content.split(b"\n")
+    results = [_parsed(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not rest.strip():
+        return Read(results, [])
+    try:  # a file from an editor may lack its last line end
+        return Read([*results, _decoder.decode(rest)], [])
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        torn = f"{path}: line {len(lines) + 1} was cut off and is left out: its cell counts as open"
+        return Read(results, [torn])
+
+
+def read_all(paths: Sequence[Path]) -> Read:
+    """Read several files, one after the other."""
+    found = [read(path) for path in paths]
+    return Read(
+        [result for one in found for result in one.results],
+        [warning for one in found for warning in one.warnings],
+    )
+
+
+def counting(results: Iterable[Result]) -> list[Result]:
+    """Of each cell of a scale the result that counts, in the order in which cells first appear.
+
+    It is the last one without an error, or the last one where all have an error.
+    """
+    found: dict[tuple[str, str], Result] = {}
+    for result in results:
+        key = (result.scale, result.cell)
+        before = found.get(key)
+        if before is None or result.error is None or before.error is not None:
+            found[key] = result
+    return list(found.values())
+
+
+def _encodable(value: Any) -> Any:
+    """The value with half characters, which names of files may hold, written out."""
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(one) for one in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _parsed(path: Path, number: int, line: bytes) -> Result:
+    try:
+        return _decoder.decode(line)
+    except ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$")
+        where = f"{place.rstrip('`').lstrip('.')}: " if place.rstrip("`") else ""
+        raise DataError(f"{path}: line {number} is no result: {where}{reason}") from error
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{path}: line {number} is no JSON ({error})") from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """A handle of the file that no other process appends to, where the system has such locks."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with suppress(ImportError, OSError):  # Windows; a file system without locks
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)  # and so unlocks
+
+
+def _append(handle: int, line: bytes) -> None:
+    size = os.fstat(handle).st_size
+    end, rest = _end_of_lines(handle, size)
+    if rest and _is_result(rest):
+        end, line = size, b"\n" + line
+    elif rest:
+        os.ftruncate(handle, end)  # half a line tells nothing, and must not spoil the next
+    if os.write(handle, line) != len(line):
+        os.ftruncate(handle, end)
+        raise OSError("the disk is full")
+    os.fsync(handle)
+
+
+def _end_of_lines(handle: int, size: int) -> tuple[int, bytes]:
+    """Where the last whole line ends, and what stands after it."""
+    rest, at = b"", size
+    while at > 0 and b"\n" not in rest:
+        step = min(at, 1 << 16)
+        at -= step
+        os.lseek(handle, at, os.SEEK_SET)
+        rest = os.read(handle, step) + rest
+    end = at + rest.rfind(b"\n") + 1
+    return end, rest[end - at :]
+
+
+def _is_result(line: bytes) -> bool:
+    try:
+        _decoder.decode(line)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,215 @@
+"""Cells as jobs of a scheduler: SLURM arrays through submitit, requeued after preemption."""
+
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boxmend.atomic import replacing
+from boxmend.bench.grids.executors import LocalProcess, Process
+from boxmend.bench.grids.one_cell import CellStatus
+from boxmend.errors import BoxmendError, UsageError
+
+if TYPE_CHECKING:
+    from submitit import Executor
+    from submitit.helpers import DelayedSubmission
+
+PAUSE = 0.2  # seconds between looks at the cell's process
+ASKED_EVERY = 30.0  # seconds between questions to the scheduler
+NO_LIMIT = 1_000_000  # jobs that a queue takes
+USUAL_MINUTES = 720  # of a job; what is not done by then is requeued and goes on
+MOST_TIMEOUTS = 100
+SUBMITTED_FILE = "submitted.json"
+OWN_NAMES = {"gpus": "gpus_per_node", "timeout-minutes": "timeout_min", "cpus": "cpus_per_task"}
+"""Options of ours that submitit calls otherwise; it knows all others of sbatch by their names."""
+
+
+class CellTask:
+    """What a job runs: the cell in a process beside it, told to save when the job has to go.
+
+    submitit calls `checkpoint` on preemption and shortly before the time is over, and requeues.
+    """
+
+    def __init__(self, folder: str):
+        self.folder = folder
+        self._process: LocalProcess | None = None
+
+    def __call__(self) -> int:
+        """Run the cell; returns its status."""
+        self._process = LocalProcess(Path(self.folder), {})
+        try:
+            while (status := self._process.poll()) is None:
+                time.sleep(PAUSE)  # no wait, within which a signal could not look at the process
+            return status
+        finally:
+            self._leave()
+
+    def checkpoint(self) -> "DelayedSubmission":
+        """Have the cell save its state, and give what goes on with it."""
+        from submitit.helpers import DelayedSubmission
+
+        self._leave()
+        return DelayedSubmission(CellTask(self.folder))
+
+    def _leave(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.stop()
+            while process.poll() is None:
+                time.sleep(PAUSE)
+
+
+class Queue:
+    """The jobs that SLURM has of this user, asked for now and then; needs no accounting."""
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] | None = None
+        self._asked = -ASKED_EVERY
+        self.looks = 0
+
+    def has(self, job: str) -> bool:
+        """Tell whether a job waits or runs, by the last answer; True where SLURM gives none."""
+        if time.monotonic() - self._asked >= ASKED_EVERY:
+            self._names, self._asked = queued_jobs(), time.monotonic()
+            self.looks += 1
+        return self._names is None or job in self._names
+
+
+class JobProcess:
+    """A cell that a scheduler has."""
+
+    def __init__(self, job: Any, queue: Queue | None = None):
+        """Without a queue the job knows itself whether it is over."""
+        self.job, self._queue = job, queue
+        self._missed_at: int | None = None  # the look at the queue that first lacked the job
+
+    def poll(self) -> int | None:
+        """Give None while the job waits, runs or is requeued, then the status of the cell."""
+        if not self._is_over():
+            return None
+        try:
+            outcome, result = self.job._get_outcome_and_result()
+        except Exception:  # cancelled, lost with its node, or over its time: it can go on
+            return CellStatus.STOPPED
+        return int(result) if outcome == "success" else 1
+
+    def stop(self) -> None:
+        """Cancel the job; its cell saves."""
+        self.job.cancel(check=False)
+
+    def kill(self) -> None:
+        """Cancel the job."""
+        self.stop()
+
+    def _is_over(self) -> bool:
+        """Whether there is a result, or SLURM lacks the job in two looks, as files come late."""
+        if self._queue is None:
+            return bool(self.job.done())
+        if self.job.paths.result_pickle.exists():
+            return True
+        if self._queue.has(self.job.job_id):
+            self._missed_at = None
+        elif self._missed_at is None:
+            self._missed_at = self._queue.looks
+        return self._missed_at is not None and self._queue.looks > self._missed_at
+
+
+class Submitit:
+    """Jobs of SLURM, or with `is_local` processes that submitit keeps as if they were jobs."""
+
+    def __init__(self, root: Path, jobs: int | None, told: Mapping[str, str], *, is_local: bool):
+        self._folder = root / "jobs"
+        self._is_local, self._jobs = is_local, jobs
+        self._executor = _executor(self._folder, jobs, told, is_local=is_local)
+        self._queue = None if is_local else Queue()
+        self.outlives = not is_local
+
+    @property
+    def capacity(self) -> int:
+        """All that there is: the queue is the scheduler's; processes here are limited."""
+        return (self._jobs or 1) if self._is_local else NO_LIMIT
+
+    def start(self, folders: Sequence[Path]) -> list[Process]:
+        """Submit an array of cells; those that wait in the queue from before are found again."""
+        known = {folder: self._queued(folder) for folder in folders}
+        new = [folder for folder in folders if known[folder] is None]
+        tasks = [CellTask(str(folder.absolute())) for folder in new]
+        try:
+            submitted = self._submitted(tasks)
+        except Exception as error:  # submitit has many of its own
+            raise BoxmendError(f"the jobs could not be submitted: {error}") from error
+        for folder, job in zip(new, submitted, strict=True):
+            known[folder] = JobProcess(job, self._queue)
+            with replacing(folder / SUBMITTED_FILE) as file:
+                file.write(json.dumps({"job": job.job_id}).encode() + b"\n")
+        return [one for one in known.values() if one is not None]
+
+    def _submitted(self, tasks: Sequence[CellTask]) -> list[Any]:
+        """Submit tasks as one array."""
+        if not tasks:
+            return []
+        with self._executor.batch():
+            return [self._executor.submit(task) for task in tasks]
+
+    def _queued(self, folder: Path) -> JobProcess | None:
+        """The job of a cell that an earlier call submitted, if the scheduler still has it."""
+        path = folder / SUBMITTED_FILE
+        if self._queue is None or not path.exists():
+            return None
+        try:
+            name = str(json.loads(path.read_bytes())["job"])
+        except (ValueError, KeyError, TypeError):
+            return None
+        if not self._queue.has(name):
+            return None
+        from submitit import SlurmJob
+
+        return JobProcess(SlurmJob(folder=self._folder, job_id=name), self._queue)
+
+
+def queued_jobs() -> frozenset[str] | None:
+    """Ask SLURM for the names of this user's jobs; None where it gives no answer."""
+    try:
+        answer = subprocess.run(
+            ["squeue", "--me", "--noheader", "--array", "--format", "%i"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return frozenset(answer.stdout.split())
+
+
+def _executor(
+    folder: Path, jobs: int | None, told: Mapping[str, str], *, is_local: bool
+) -> "Executor":
+    try:
+        import submitit
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "--executor submitit needs submitit, which is not installed: pip install "
+            "'boxmend[slurm]'"
+        ) from error
+    values = {OWN_NAMES.get(name, name.replace("-", "_")): _value(told[name]) for name in told}
+    values.setdefault("timeout_min", USUAL_MINUTES)
+    try:
+        if is_local:
+            executor: Executor = submitit.LocalExecutor(folder, max_num_timeout=MOST_TIMEOUTS)
+            executor.update_parameters(timeout_min=values["timeout_min"])
+            return executor
+        executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIMEOUTS)
+        minutes = values.pop("timeout_min")
+        if jobs is not None:
+            values.setdefault("array_parallelism", jobs)
+        executor.update_parameters(**{"job_name": "boxmend", "time": minutes, **values})
+    except Exception as error:  # submitit has no common one: no SLURM here, an unknown name
+        raise UsageError(f"--executor submitit: {error}") from error
+    return executor
+
+
+def _value(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text

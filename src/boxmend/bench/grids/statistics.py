@@ -1,0 +1,95 @@
+"""Means over seeds, and the share of the lost accuracy that a method wins back.
+
+Values come by seed. What is compared is compared over the seeds that all of it has, since seeds
+share their noise: differences are taken pair by pair.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Values = Mapping[int, float]
+"""A figure by seed."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A figure over seeds."""
+
+    mean: float
+    deviation: float | None
+    """Sample standard deviation; None for one seed."""
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A comparison over the seeds that all of its sides have."""
+
+    value: float | None
+    """None where it is not defined."""
+    error: float | None
+    """Standard error by paired seeds; None for less than two."""
+    seeds: tuple[int, ...]
+    left_out: tuple[int, ...]
+    """Seeds that some of the sides have and others do not."""
+
+
+def summary(values: Values) -> Summary | None:
+    """Sum up a figure; None where there is no value."""
+    if not values:
+        return None
+    seeds = tuple(sorted(values))
+    numbers = [values[seed] for seed in seeds]
+    return Summary(_mean(numbers), _deviation(numbers), seeds)
+
+
+def won_back(method: Values, baseline: Values, clean: Values) -> Gain:
+    """Give (method - baseline) / (clean - baseline) by the means over common seeds.
+
+    Not defined where noise cost nothing, which is clean <= baseline. The error is that of a ratio
+    of two means (its first-order expansion): the deviation of gain - ratio x loss over seeds.
+    """
+    seeds, left_out = _common(method, baseline, clean)
+    gains = [method[seed] - baseline[seed] for seed in seeds]
+    losses = [clean[seed] - baseline[seed] for seed in seeds]
+    loss = _mean(losses) if seeds else 0.0
+    if loss <= 0:
+        return Gain(None, None, seeds, left_out)
+    ratio = _mean(gains) / loss
+    rests = [gain - ratio * lost for gain, lost in zip(gains, losses, strict=True)]
+    error = _error(rests)
+    return Gain(ratio, None if error is None else error / loss, seeds, left_out)
+
+
+def difference(method: Values, baseline: Values) -> Gain:
+    """Give method - baseline as a mean over common seeds."""
+    seeds, left_out = _common(method, baseline)
+    if not seeds:
+        return Gain(None, None, seeds, left_out)
+    numbers = [method[seed] - baseline[seed] for seed in seeds]
+    return Gain(_mean(numbers), _error(numbers), seeds, left_out)
+
+
+def _common(*sides: Values) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The seeds that all sides have, and those that only some have."""
+    every = set[int]().union(*sides)
+    common = every.intersection(*sides)
+    return tuple(sorted(common)), tuple(sorted(every - common))
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return math.fsum(numbers) / len(numbers)
+
+
+def _deviation(numbers: Sequence[float]) -> float | None:
+    if len(numbers) < 2:
+        return None
+    mean = _mean(numbers)
+    return math.sqrt(math.fsum((one - mean) ** 2 for one in numbers) / (len(numbers) - 1))
+
+
+def _error(numbers: Sequence[float]) -> float | None:
+    """Standard error of the mean."""
+    deviation = _deviation(numbers)
+    return None if deviation is None else deviation / math.sqrt(len(numbers))

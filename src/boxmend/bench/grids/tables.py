@@ -1,0 +1,241 @@
+"""A table: for each square our figure over seeds, what was published, and what it wins back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from boxmend.bench.grids.layouts import Column, Layout, Row, square
+from boxmend.bench.grids.mixing import Difference
+from boxmend.bench.grids.published_tables import Published, published
+from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.statistics import Gain, Summary, difference, summary, won_back
+from boxmend.errors import DataError, UsageError
+
+BASELINE = "baseline"
+MENDING = "mending"
+DIGITS = 3  # of a fraction: figures are shown in percent with one decimal
+
+Key = tuple[str, str | None, str | None, str]
+"""Method, label noise, box noise and variant: what a square finds its results by."""
+
+
+@dataclass(frozen=True)
+class Square:
+    """One square; nothing in it is known where nothing was run or published."""
+
+    ours: Summary | None = None
+    values: dict[int, float] = field(default_factory=dict)
+    """Our figure by seed."""
+    cells: tuple[str, ...] = ()
+    """Where `ours` is from, by the names in the results."""
+    failed: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    """Cells that are done and lack the figure."""
+    paper: float | None = None
+    is_best: bool = False
+    gain: Gain | None = None
+    paper_gain: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """All squares of a layout, row by row."""
+
+    layout: Layout
+    scale: str
+    metric: str
+    squares: tuple[tuple[Square, ...], ...]
+    published: Published | None
+    results: tuple[Result, ...]
+    """Those that the table rests on."""
+    differences: tuple[Difference, ...] = ()
+    """What the results differ in, where they were mixed all the same."""
+
+    def lines(self) -> Iterable[tuple[Row, tuple[Square, ...]]]:
+        """Go through the rows with their squares."""
+        return zip(self.layout.rows, self.squares, strict=True)
+
+    def metric_of(self, row: Row, column: Column) -> str:
+        """Name what a square shows."""
+        return row.figure or column.metric or self.metric
+
+
+def concerned(layout: Layout, results: Iterable[Result]) -> list[Result]:
+    """Keep the results that some square of a layout asks for."""
+    keys = {
+        _key(asked.method, asked.labels, asked.boxes, asked.variant)
+        for row in layout.rows
+        for column in layout.columns
+        if layout.is_run(row, column)
+        for asked in (square(row, column),)
+    }
+    return [one for one in results if _key_of(one) in keys]
+
+
+def table(
+    layout: Layout,
+    results: Sequence[Result],
+    metric: str | None = None,
+    differences: tuple[Difference, ...] = (),
+) -> Table:
+    """Put results, one of each cell, into the squares of a layout.
+
+    They are to be of one scale; `differences` are what `mixing` found in them. A UsageError lists
+    the metrics that exist where none of the results has the one asked for.
+    """
+    used = concerned(layout, results)
+    shown = metric or layout.metric
+    if metric is not None:
+        _ensure_metric(metric, layout, used)
+    records = published(layout.records or layout.name)
+    found: dict[Key, list[Result]] = {}
+    for one in used:
+        here = found.setdefault(_key_of(one), [])
+        _ensure_once(one, here)
+        here.append(one)
+    squares = [
+        [_square(layout, row, column, found, shown, records) for column in layout.columns]
+        for row in layout.rows
+    ]
+    _mark_best(layout, squares)
+    _compare(layout, squares)
+    scale = used[0].scale if used else ""
+    made = tuple(tuple(line) for line in squares)
+    return Table(layout, scale, shown, made, records, tuple(used), differences)
+
+
+def figure(result: Result, place: str) -> float | None:
+    """Give a score by its name, or any share by its dotted place; None where there is none."""
+    if "." not in place:
+        return result.scores.get(place)
+    value: Any = {"mending": result.mending, "estimates": result.estimates}
+    for name in place.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= 1 else None
+
+
+def is_comparable(metric: str, other: str) -> bool:
+    """Whether two figures may stand side by side: the same one, or two rules of AP50."""
+    both = (metric, other)
+    is_mending = other == MENDING and metric.startswith(MENDING)
+    return metric == other or is_mending or all("ap50" in one for one in both)
+
+
+def _square(
+    layout: Layout,
+    row: Row,
+    column: Column,
+    found: dict[Key, list[Result]],
+    metric: str,
+    records: Published | None,
+) -> Square:
+    place = row.figure or column.metric or metric
+    is_alike = records is not None and is_comparable(place, column.metric or records.metric)
+    paper = records.fraction(row.name, column.name) if records and is_alike else None
+    if not layout.is_run(row, column):
+        return Square(paper=paper)
+    asked = square(row, column)
+    here = found.get(_key(asked.method, asked.labels, asked.boxes, asked.variant), [])
+    done = [one for one in here if one.error is None]
+    values = {one.seed: value for one in done if (value := figure(one, place)) is not None}
+    return Square(
+        ours=summary(values),
+        values=values,
+        cells=tuple(one.cell for one in done if one.seed in values),
+        failed=tuple(one.cell for one in here if one.error is not None),
+        without=tuple(one.cell for one in done if one.seed not in values),
+        paper=paper,
+    )
+
+
+def _mark_best(layout: Layout, squares: list[list[Square]]) -> None:
+    """Mark the best of each column as it is rounded; alone, a row is the best of nothing."""
+    rows = [number for number, row in enumerate(layout.rows) if is_rival(row)]
+    for column in range(len(layout.columns)):
+        means = {
+            number: round(ours.mean, DIGITS)
+            for number in rows
+            if (ours := squares[number][column].ours) is not None
+        }
+        for number, mean in means.items():
+            is_best = len(means) > 1 and mean == max(means.values())
+            squares[number][column] = replace(squares[number][column], is_best=is_best)
+
+
+def is_rival(row: Row) -> bool:
+    """Whether a row competes: the reference, figures of mending and records of others do not."""
+    return not row.is_clean and row.figure is None and row.method is not None
+
+
+def _compare(layout: Layout, squares: list[list[Square]]) -> None:
+    """Add what each rival wins back, or its difference to baseline, to its squares."""
+    names = {row.name: number for number, row in enumerate(layout.rows)}
+    if layout.compare == "none" or BASELINE not in names:
+        return
+    for number, row in enumerate(layout.rows):
+        if row.is_clean or row.figure is not None or row.name == BASELINE:
+            continue
+        for place in range(len(layout.columns)):
+            own, base = squares[number][place], squares[names[BASELINE]][place]
+            if layout.compare == "difference":
+                gain = difference(own.values, base.values)
+                squares[number][place] = replace(own, gain=gain if own.ours and base.ours else None)
+                continue
+            clean = squares[names["clean"]][place]
+            gain = won_back(own.values, base.values, clean.values)
+            papers = (own.paper, base.paper, clean.paper)
+            squares[number][place] = replace(
+                own,
+                gain=gain if own.ours and base.ours and clean.ours else None,
+                paper_gain=None if row.is_apart else _published_gain(*papers),
+            )
+
+
+def _published_gain(
+    method: float | None, baseline: float | None, clean: float | None
+) -> float | None:
+    if method is None or baseline is None or clean is None:
+        return None
+    return won_back({0: method}, {0: baseline}, {0: clean}).value
+
+
+def _ensure_metric(metric: str, layout: Layout, results: Sequence[Result]) -> None:
+    """Refuse a metric that nothing in the table would show."""
+    is_fixed = all(row.figure for row in layout.rows) or all(one.metric for one in layout.columns)
+    if is_fixed:
+        raise UsageError(f"--metric {metric}: {layout.name} shows its own figures; leave it out")
+    known = sorted({name for one in results for name in one.scores})
+    if known and metric not in known:
+        raise UsageError(f"--metric {metric}: no result has it; there are {', '.join(known)}")
+
+
+def _ensure_once(one: Result, others: Sequence[Result]) -> None:
+    for other in others:
+        if one.seed == other.seed:
+            raise DataError(
+                f"{other.cell} and {one.cell} are the same cell by another name: {one.method} with "
+                f"labels {one.noise.labels}, boxes {one.noise.boxes}, seed {one.seed}; choose by "
+                f"--where, like --where cell={one.cell}, or remove one from the results"
+            )
+
+
+def _key_of(one: Result) -> Key:
+    return _key(one.method, one.noise.labels, one.noise.boxes, one.variant)
+
+
+def _key(method: str, labels: str | None, boxes: str | None, variant: Mapping[str, Any]) -> Key:
+    told = sorted((name, _plain(value)) for name, value in variant.items())
+    return method, _canonical(labels), _canonical(boxes), repr(told)
+
+
+def _plain(value: Any) -> str:
+    """A setting in one spelling, whether 1 or 1.0 was written."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:g}" if is_number and abs(value) < 2**53 else repr(value)
+
+
+def _canonical(noise: str | None) -> str | None:
+    """The noise with its rate in one spelling; a rate of 0 is none."""
+    kind, _, rate = (noise or ":0").partition(":")
+    return f"{kind}:{float(rate):g}" if float(rate) else None

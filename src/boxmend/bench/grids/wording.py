@@ -1,0 +1,221 @@
+"""The words of a table: its squares, its legend and what has to be known besides."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from boxmend.bench.grids.layouts import TOLD
+from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable
+from boxmend.report.texts import shown
+
+METRICS = {
+    "voc_ap50_area": "AP50 by the area under the curve",
+    "voc_ap50_11point": "AP50 by 11 points",
+    "coco_ap": "COCO's AP, over IoU 0.5 to 0.95",
+    "coco_ap50": "COCO's AP50",
+    "coco_ap75": "COCO's AP75",
+    MENDING: "the same figures",
+}
+GAINS = {
+    "share": "Share of the lost accuracy won back, in %: (method - baseline) / (clean - baseline)",
+    "difference": "Difference to baseline, in points of the figures above",
+}
+DASH = "\N{EN DASH}"
+MIXED = " *"
+"""Behind the name of a row whose results are not like the others."""
+NAMED = 6  # cells that a note names
+
+
+@dataclass(frozen=True)
+class Words:
+    """One square in words; an empty part says nothing."""
+
+    figure: str = ""
+    spread: str = ""
+    seeds: str = ""
+    paper: str = ""
+    is_best: bool = False
+
+    def plain(self) -> str:
+        """Give all parts in one line, as a terminal shows them."""
+        return " ".join(part for part in (self.figure, self.spread, self.seeds, self.paper) if part)
+
+
+def figure_words(square: Square) -> Words:
+    """Tell a figure: mean, deviation, number of seeds, and what was published."""
+    paper = "" if square.paper is None else f"[{_as_published(square.paper)}]"
+    if square.ours is None:
+        return Words("failed" if square.failed else "", paper=paper)
+    ours = square.ours
+    spread = "" if ours.deviation is None else f"± {percent(ours.deviation)}"
+    failed = f", {len(square.failed)} failed" if square.failed else ""
+    seeds = f"({len(ours.seeds)}{failed})"
+    return Words(percent(ours.mean), spread, seeds, paper, square.is_best)
+
+
+def gain_words(square: Square, compare: str) -> Words:
+    """Tell what a square wins back, or its difference to baseline."""
+    as_text = _signed if compare == "difference" else _whole
+    paper = "" if square.paper_gain is None else f"[{_whole(square.paper_gain)}]"
+    if square.gain is None:
+        return Words(paper=paper)
+    if square.gain.value is None:
+        return Words(DASH, paper=paper)
+    error = square.gain.error
+    spread = "" if error is None else f"± {as_text(error).lstrip('+')}"
+    return Words(as_text(square.gain.value), spread, f"({len(square.gain.seeds)})", paper)
+
+
+def percent(fraction: float) -> str:
+    """Give a fraction in percent with one decimal."""
+    return f"{100 * fraction:.1f}"
+
+
+def row_title(table: Table, number: int) -> str:
+    """Give the name of a row, marked where its results are not like the others."""
+    cells = set(_all_cells(table.squares[number]))
+    others = {
+        cell
+        for difference in table.differences
+        for group in list(difference.cells.values())[1:]
+        for cell in group
+    }
+    return table.layout.rows[number].name + (MIXED if cells & others else "")
+
+
+def column_note(table: Table) -> str:
+    """Tell what the columns are."""
+    kinds = {(one.labels or "", one.boxes or "") for one in table.layout.columns}
+    words = ["Columns: noise of labels and boxes in %"]
+    if any(labels.startswith("pair") for labels, _ in kinds):
+        words.append("pair: each wrong label is that of the next class")
+    if any(boxes.startswith("gaussian") for _, boxes in kinds):
+        words.append("gaussian: standard deviation in % of the side")
+    if any(boxes.startswith("jitter") for _, boxes in kinds):
+        words.append("OA-MIL: centre and size off by up to so much")
+    return "; ".join(words) + "."
+
+
+def legend(table: Table) -> list[str]:
+    """Explain how to read a table."""
+    metrics = dict.fromkeys(
+        table.metric_of(row, column)
+        for row in table.layout.rows
+        for column in table.layout.columns
+        if row.figure is None
+    )
+    names = ", ".join(f"{METRICS.get(one, 'score')} ({one})" for one in metrics)
+    figures = names or "shares of annotations in the last epoch"
+    lines = [
+        f"Figures: {figures}, in %: mean ± sample standard deviation over seeds (number of seeds). "
+        "Empty: not run."
+    ]
+    if any(square.is_best for line in table.squares for square in line):
+        lines.append("Bold: the best of a column, with ties; clean is the reference.")
+    if table.layout.compare != "none":
+        lines.append(
+            "± of shares and differences is their standard error by paired seeds; "
+            f"{DASH}: not defined, noise cost nothing or no seed is common."
+        )
+    lines.append(column_note(table))
+    told = dict.fromkeys(row.method for row in table.layout.rows if row.method in TOLD)
+    if told:
+        lines.append(f"Told the true noise rates: {', '.join(map(str, told))}; others are not.")
+    if table.published is not None:
+        records = table.published
+        rule = "" if records.metric == MENDING else f" {METRICS[records.metric]},"
+        lines.append(f"In brackets: as published, {records.source};{rule} {records.data}.")
+    return lines
+
+
+def origin(table: Table) -> str:
+    """Tell on what the results were made; none where there are none."""
+    if not table.results:
+        return ""
+    cells = len({one.cell for one in table.results})
+    hardware = _several({one.hardware for one in table.results})
+    versions = _several({_versions(one) for one in table.results})
+    trainings = _several({_training(one) for one in table.results if not one.variant})
+    number = "1 cell" if cells == 1 else f"{cells} cells"
+    return f"Scale {table.scale}, {number}; {trainings}; {hardware}; {versions}."
+
+
+def notes(table: Table) -> list[str]:
+    """Tell what has to be known besides."""
+    records = table.published
+    found = list(records.notes) if records else []
+    if records and not is_comparable(table.metric, records.metric) and records.metric != MENDING:
+        found.append(f"The published figures are {records.metric}, so they are left out here.")
+    found += [*_failures(table), *_without(table), *_on_seeds(table)]
+    found += [f"Mixed (*): {one.told()}." for one in table.differences]
+    return found
+
+
+def _failures(table: Table) -> Iterator[str]:
+    failed = [
+        f"{one.cell} ({shown(one.error.strip().partition(chr(10))[0], 80)})"
+        for one in table.results
+        if one.error is not None
+    ]
+    if failed:
+        yield f"Failed: {_listed(failed)}."
+
+
+def _without(table: Table) -> Iterator[str]:
+    cells = dict.fromkeys(cell for line in table.squares for one in line for cell in one.without)
+    if cells:
+        yield f"Done, but without the figure shown: {_listed(list(cells))}."
+
+
+def _on_seeds(table: Table) -> Iterator[str]:
+    """Where sides of a comparison do not have the same seeds."""
+    rows = [
+        row.name
+        for row, line in table.lines()
+        if any(one.gain is not None and one.gain.left_out for one in line)
+    ]
+    if rows:
+        yield (
+            "Compared over the seeds in common, which are fewer than all (their number is in "
+            f"parentheses): {'; '.join(rows)}."
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
+
+
+def _all_cells(squares: Sequence[Square]) -> Iterator[str]:
+    for square in squares:
+        yield from square.cells
+
+
+def _versions(one: Result) -> str:
+    return ", ".join(shown(f"{name} {told}") for name, told in sorted(one.versions.items()))
+
+
+def _training(one: Result) -> str:
+    told = one.settings
+    passes, batch = told.get("epochs"), told.get("batch_size")
+    detector, size = told.get("detector"), told.get("image_size")
+    return shown(f"{detector}, images at {size}, {passes} passes, batches of {batch}")
+
+
+def _several(texts: set[str]) -> str:
+    return " | ".join(shown(one) for one in sorted(texts)) or "unknown"
+
+
+def _as_published(fraction: float) -> str:
+    """A percentage with one decimal, or with two where two were printed."""
+    text = f"{100 * fraction:.2f}"
+    return text[:-1] if text.endswith("0") else text
+
+
+def _whole(fraction: float) -> str:
+    return re.sub(r"^-0$", "0", f"{100 * fraction:.0f}")
+
+
+def _signed(fraction: float) -> str:
+    return re.sub(r"^[+-]0\.0$", "0.0", f"{100 * fraction:+.1f}")

@@ -1,0 +1,259 @@
+"""`boxmend bench run` and `boxmend bench cells`: grids of trainings, cell by cell."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from boxmend.bench.grids.executors import Executor, Local
+from boxmend.bench.grids.jobs import read_tries, state_of
+from boxmend.bench.grids.layouts import LAYOUTS
+from boxmend.bench.grids.planning import Plan, Wishes, planned, prepare
+from boxmend.bench.grids.results import RESULTS_FILE
+from boxmend.bench.grids.running import Ended, run_grid
+from boxmend.bench.grids.scales import SCALES, scale
+from boxmend.cli.bench_progress import watching
+from boxmend.cli.options import Json
+from boxmend.cli.output import print_json, print_table, say
+from boxmend.cli.panels import Panels
+from boxmend.errors import ExitStatus, UsageError
+
+SCALE_HELP = "; ".join(f"{one.name}: {one.summary}" for one in SCALES.values())
+Name = Annotated[str, Parameter(help=f"Which table: {', '.join(LAYOUTS)}.")]
+ScaleName = Annotated[str, Parameter(help=f"Size of the trainings. {SCALE_HELP}.")]
+Listed = Parameter(consume_multiple=True, negative="")
+PANELS = {
+    "Which cells": ("scale", "seeds", "only", "methods", "out", "retry-failed", "dry-run"),
+    "Data and settings": ("data", "val", "weights", "set", "keep-weights"),
+    "Where they run": ("jobs", "gpus", "executor", "slurm"),
+}
+_LOOKS = Panels(PANELS, is_terminal=sys.stdout.isatty())
+
+ABOUT = """\
+A cell is one training with one noise, method and seed. It is never run twice: what is done for \
+one table is done for all of that scale. Ctrl-C and SIGTERM save and leave, and a kill costs what \
+came after the last checkpoint; the same command goes on. A cell that fails is recorded and does \
+not stop the others. `boxmend bench table NAME` shows what came out.
+
+Exit status: 0 all cells are done, 2 wrong usage, 3 some failed or are not done."""
+
+run_app = App(name="run", help_format="plaintext", help_formatter=_LOOKS, help_epilogue=ABOUT)
+cells_app = App(name="cells", help_format="plaintext", help_formatter=_LOOKS)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Part:
+    """Which cells, and where they lie."""
+
+    out: Annotated[Path, Parameter(help="Folder of all results.")] = Path("bench")
+    seeds: Annotated[str, Parameter(help="Seeds, with commas: each is a cell of its own.")] = "0"
+    only: Annotated[
+        str, Parameter(help="Patterns of cells, with commas, like 'label40-box40-*,*-mend-?'.")
+    ] = ""
+    methods: Annotated[str, Parameter(help="Methods, with commas.")] = ""
+
+    def wishes(self, name: str, scale_name: str, **more: Any) -> Wishes:
+        """Put the choices together; a UsageError tells of seeds that are no numbers."""
+        if not all(one.isdecimal() for one in _split(self.seeds)):
+            raise UsageError(f"--seeds is {self.seeds!r}; expected numbers with commas, like 0,1,2")
+        return Wishes(
+            name=name,
+            scale=scale_name,
+            out=self.out,
+            seeds=tuple(int(one) for one in _split(self.seeds)),
+            only=_split(self.only),
+            methods=_split(self.methods),
+            **more,
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Given:
+    """What cells are trained on and with."""
+
+    data: Annotated[
+        tuple[str, ...], Listed, Parameter(help="Clean data to train on: PATH or PATH:SPLIT.")
+    ] = ()
+    val: Annotated[tuple[str, ...], Listed, Parameter(help="Clean data to score on.")] = ()
+    weights: Annotated[
+        Path | None, Parameter(help="Weights to start from, as in `boxmend train`.")
+    ] = None
+    set: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Setting of all cells, KEY=VALUE, like epochs=6; may be repeated.", negative=""
+        ),
+    ] = ()
+    keep_weights: Annotated[
+        bool, Parameter(help="Keep the weights of cells that are done.", negative="")
+    ] = False
+
+    def more(self) -> dict[str, Any]:
+        """The same for `Wishes`."""
+        return {
+            "data": self.data,
+            "val": self.val,
+            "weights": self.weights,
+            "changes": dict(_changed(one) for one in self.set),
+            "keep_weights": self.keep_weights,
+        }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Where:
+    """Where and how cells run."""
+
+    jobs: Annotated[
+        int | None,
+        Parameter(
+            help="Cells side by side; by default one for each GPU named, one for each core at "
+            "--scale smoke, else one. Of SLURM: those of an array that may run at once."
+        ),
+    ] = None
+    gpus: Annotated[
+        str, Parameter(help="GPUs to spread the cells over, with commas, like 0,1.")
+    ] = ""
+    executor: Annotated[
+        Literal["local", "submitit", "submitit-local"],
+        Parameter(help="Processes here, arrays of SLURM, or submitit's own processes, to try it."),
+    ] = "local"
+    slurm: Annotated[
+        dict[str, str] | None,
+        Parameter(
+            help="Options of sbatch, like --slurm.partition gpu --slurm.gpus 1 "
+            "--slurm.timeout-minutes 240 --slurm.cpus 8 --slurm.mem 32G."
+        ),
+    ] = None
+    retry_failed: Annotated[bool, Parameter(help="Try cells again that failed.", negative="")] = (
+        False
+    )
+
+    def build(self, plan: Plan, scale_name: str) -> Executor:
+        """Make what starts the cells; a UsageError tells of choices that do not go together."""
+        if self.jobs is not None and self.jobs < 1:
+            raise UsageError(f"--jobs is {self.jobs}; expected 1 or more")
+        if self.executor != "local":
+            if self.gpus:
+                raise UsageError("--gpus is for this machine; ask SLURM by --slurm.gpus 1")
+            from boxmend.bench.grids.slurm import Submitit
+
+            is_local = self.executor == "submitit-local"
+            return Submitit(plan.root, self.jobs, self.slurm or {}, is_local=is_local)
+        if self.slurm:
+            raise UsageError("--slurm is for --executor submitit; give that, too")
+        gpus = _split(self.gpus)
+        cores = (os.cpu_count() or 1) if scale(scale_name).is_embedded else 1
+        return Local(self.jobs or len(gpus) or cores, gpus)
+
+
+@run_app.default
+def run(  # noqa: PLR0913  # groups of options
+    name: Name,
+    *,
+    scale: ScaleName,
+    part: Part | None = None,
+    given: Given | None = None,
+    where: Where | None = None,
+    dry_run: Annotated[
+        bool, Parameter(help="List the cells and what is left to do; run nothing.", negative="")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Run the trainings of a table, cell by cell; called again, it goes on where it was."""
+    part, given, where = part or Part(), given or Given(), where or Where()
+    wishes = part.wishes(name, scale, **given.more())
+    plan = planned(wishes)
+    if dry_run:
+        return _list(plan, json=json)
+    executor = where.build(plan, scale)
+    prepare(plan, wishes)
+    with watching(quiet=json) as show:
+        ended = run_grid(plan, executor, retry_failed=where.retry_failed, show=show)
+    if json:
+        print_json({"out": str(plan.root), **_told(ended)})
+    else:
+        _report(plan, ended, name)
+        if ended.was_stopped and executor.outlives:
+            say("its jobs go on in the queue, and the same command waits for them")
+    return ExitStatus.FINE if _is_fine(ended) else ExitStatus.FAILURE
+
+
+@cells_app.default
+def cells(
+    name: Name,
+    *,
+    scale: ScaleName,
+    part: Part | None = None,
+    json: Json = False,
+) -> int:
+    """List the cells of a table and how far each is: open, running, stopped, done or failed."""
+    return _list(planned((part or Part()).wishes(name, scale)), json=json)
+
+
+def _list(plan: Plan, *, json: bool) -> int:
+    rows = []
+    for cell in plan.cells:
+        folder = plan.folder(cell)
+        tries = read_tries(folder)
+        rows.append((cell.name, state_of(folder).value, tries.number, round(tries.seconds)))
+    if json:
+        keys = ("cell", "state", "tries", "seconds")
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    else:
+        print_table(("cell", "state", "tries", "seconds"), rows)
+        left = sum(row[1] != "done" for row in rows)
+        say(f"{len(rows):,} cells under {plan.root}, {left:,} of them not done")
+    return ExitStatus.FINE
+
+
+def _report(plan: Plan, ended: Ended, name: str) -> None:
+    rows = [(state, number) for state, number in _counts(ended).items() if number]
+    print_table(("cells", "number"), rows)
+    for cell, error in ended.failed.items():
+        say(f"{cell} failed: {error}")
+    for cell in ended.stopped:
+        say(f"{cell} was stopped; the same command goes on with it")
+    if ended.was_stopped:
+        say("stopped before the end; the same command goes on")
+    elif ended.failed:
+        say(f"their logs are {plan.root / 'cells'}/CELL/log.txt; --retry-failed tries them again")
+    say(f"the table: boxmend bench table {name} --results {plan.root / RESULTS_FILE}")
+
+
+def _told(ended: Ended) -> dict[str, Any]:
+    return {
+        "done": ended.done,
+        "failed": ended.failed,
+        "stopped": ended.stopped,
+        "was_stopped": ended.was_stopped,
+    }
+
+
+def _counts(ended: Ended) -> dict[str, int]:
+    return {
+        "done": len(ended.done),
+        "failed": len(ended.failed),
+        "stopped": len(ended.stopped),
+    }
+
+
+def _is_fine(ended: Ended) -> bool:
+    return not (ended.failed or ended.stopped or ended.was_stopped)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+def _changed(text: str) -> tuple[str, str]:
+    """KEY=VALUE, parted."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set {text}: expected KEY=VALUE, like epochs=6")
+    return key, value

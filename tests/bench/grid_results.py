@@ -1,0 +1,66 @@
+"""Results made up for tests: the fields that a test does not name are all alike."""
+
+from hashlib import sha256
+from typing import Any
+
+from boxmend.bench.grids.layouts import Asked
+from boxmend.bench.grids.results import Data, Noise, Result
+
+SETTINGS: dict[str, Any] = {
+    "method": "baseline",
+    "preset": "default",
+    "label_noise": "auto",
+    "box_noise": "auto",
+    "detector": "resnet50",
+    "weights": "default",
+    "image_size": "320",
+    "epochs": 12,
+    "batch_size": 16,
+    "seed": 0,
+    "box_loss": "smooth_l1",
+    "optimisation": {"lr": 0.02},
+    "mend": {"least_keep": 0.4},
+    "published": {"queue_length": 128},
+}
+
+
+def result(
+    method: str = "baseline",
+    ap50: float | None = 0.5,
+    *,
+    noise: tuple[str | None, str | None] = (None, None),
+    seed: int = 0,
+    **others: Any,
+) -> Result:
+    """A finished cell with one score; `others` are fields of `Result`."""
+    labels, boxes = noise
+    variant = others.get("variant", {})
+    name = "~".join([method, *(f"{key}.{value}" for key, value in variant.items())])
+    told: dict[str, Any] = {
+        "cell": f"{labels}-{boxes}-{name}-{seed}".replace(":", ""),
+        "scale": "voc320",
+        "noise": Noise(labels, boxes, 0 if noise == (None, None) else seed),
+        "method": method,
+        "seed": seed,
+        "settings": SETTINGS | {"method": method, "seed": seed},
+        "data": Data("a" * 64, noisy_hash(labels, boxes, seed), "c" * 64),
+        "versions": {"boxmend": "0.1.0", "torch": "2.15.0"},
+        "hardware": "one GPU",
+        "started": "2026-01-01T00:00:00+00:00",
+        "seconds": 60.0,
+        "scores": {} if ap50 is None else {"voc_ap50_area": ap50, "voc_ap50_11point": ap50 - 0.01},
+    }
+    return Result(**(told | others))
+
+
+def noisy_hash(labels: str | None, boxes: str | None, seed: int) -> str:
+    """A hash as the noise and its seed would give it."""
+    if labels is None and boxes is None:
+        return "a" * 64
+    return sha256(repr((labels, boxes, seed)).encode()).hexdigest()
+
+
+def result_of(asked: Asked, ap50: float, seed: int = 0, **others: Any) -> Result:
+    """The result of a square of a layout."""
+    noise = (asked.labels, asked.boxes)
+    return result(asked.method, ap50, noise=noise, seed=seed, variant=dict(asked.variant), **others)

@@ -1,0 +1,135 @@
+"""Noisy data of cells: made once, whole, in any format, and made again where images are gone."""
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from grid_worlds import NOISY, ready
+
+from boxmend.assessment import known_truth
+from boxmend.bench.grids import noisy_data
+from boxmend.bench.grids.jobs import Job, read_job
+from boxmend.bench.grids.noisy_data import addresses_in, mended_data
+from boxmend.bench.grids.planning import Plan
+from boxmend.cli import run
+from boxmend.dataset import Dataset
+from boxmend.errors import BoxmendError, DataError
+from boxmend.formats import load
+from boxmend.noise import write_noisy
+
+
+def job_of(plan: Plan) -> Job:
+    return read_job(plan.folder(plan.cells[0]))
+
+
+def share_wrong(noisy: Dataset, folder: Path) -> float:
+    truth = known_truth(folder, noisy)
+    return float((truth.labels != noisy.labels).mean())
+
+
+@pytest.mark.parametrize("kind", ["coco", "voc", "yolo"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_noise_is_made_in_every_format_from_one_address_or_two(
+    kind: str, number: int, tmp_path: Path
+) -> None:
+    addresses = []
+    for seed in range(number):
+        toys = tmp_path / f"toys{seed}"
+        made = ["synth", "--images", "15", "--seed", str(seed), "--format", kind]
+        assert run([*made, "--out", str(toys)]) == 0
+        if kind == "voc" and seed:  # names of images differ between the years of VOC
+            for path in sorted(toys.glob("*/*.*")):
+                path.rename(path.with_name(f"b{path.name}"))
+            lists = toys / "ImageSets" / "Main" / "train.txt"
+            lists.write_text("".join(f"b{one}\n" for one in lists.read_text().split()))
+        addresses.append(f"{toys}:train")
+    plan = ready(Path(addresses[0][:-6]), tmp_path / "out", data=tuple(addresses))
+    job = job_of(plan)
+    found = noisy_data.noisy_data(plan.root, job)
+    folder = plan.root / "noise" / "label40-box40-0"
+    assert addresses_in(folder) == found
+    clean, noisy = load(*addresses), load(*found)
+    assert (len(noisy.images), len(noisy)) == (len(clean.images), len(clean))
+    assert share_wrong(noisy, folder) == pytest.approx(0.4, abs=0.5 / len(clean))
+    assert noisy.boxes.shape == clean.boxes.shape
+    assert all(Path(path).is_file() for path in noisy.images.paths)
+    assert not list(plan.root.glob("noise/.*.new"))
+
+
+def test_noise_is_made_once_however_many_ask(
+    toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ready(toys, tmp_path)
+    made = []
+
+    def counted(*told: object) -> object:
+        made.append(told)
+        return write_noisy(*told)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(noisy_data, "write_noisy", counted)
+    threads = [
+        threading.Thread(target=noisy_data.noisy_data, args=(plan.root, job_of(plan)))
+        for _ in range(4)
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(made) == 1
+
+
+def test_clean_cells_share_a_folder_with_its_truth(toys: Path, tmp_path: Path) -> None:
+    plan = ready(toys, tmp_path, only=("label0-box0-*",), seeds=(0, 1))
+    found = [noisy_data.noisy_data(plan.root, read_job(plan.folder(one))) for one in plan.cells]
+    assert found[0] == found[1]
+    folder = plan.root / "noise" / "label0-box0"
+    noisy = load(*found[0])
+    assert share_wrong(noisy, folder) == 0
+    assert noisy.boxes.tolist() == load(f"{toys}:train").boxes.tolist()
+
+
+def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_path: Path) -> None:
+    toys = tmp_path / "toys"
+    assert run(["synth", "--images", "10", "--out", str(toys)]) == 0
+    plan = ready(toys, tmp_path / "out")
+    job = job_of(plan)
+    noisy_data.noisy_data(plan.root, job)
+    folder = plan.root / "noise" / "label40-box40-0"
+    record = (folder / "noise.json").read_bytes()
+    shutil.rmtree(folder / "images")
+    (address,) = noisy_data.noisy_data(plan.root, job)
+    assert Path(load(address).images.paths[0]).is_file()
+    assert (folder / "noise.json").read_bytes() == record
+
+    shutil.rmtree(folder / "images")
+    told = json.loads(record)
+    told["files"] = dict.fromkeys(told["files"], "0" * 64)
+    (folder / "noise.json").write_text(json.dumps(told))
+    with pytest.raises(DataError, match="made anew the annotations come out differently"):
+        noisy_data.noisy_data(plan.root, job)
+
+
+def test_data_that_changed_since_are_refused(tmp_path: Path) -> None:
+    toys = tmp_path / "toys"
+    assert run(["synth", "--images", "10", "--out", str(toys)]) == 0
+    plan = ready(toys, tmp_path / "out")
+    shutil.rmtree(toys)
+    assert run(["synth", "--images", "10", "--seed", "1", "--out", str(toys)]) == 0
+    with pytest.raises(DataError, match="training data differ from those that the grid was begun"):
+        noisy_data.noisy_data(plan.root, job_of(plan))
+
+
+def test_what_was_left_by_a_kill_is_no_hindrance(toys: Path, tmp_path: Path) -> None:
+    plan = ready(toys, tmp_path)
+    (plan.root / "noise" / ".label40-box40-0.new" / "half").mkdir(parents=True)
+    (address,) = noisy_data.noisy_data(plan.root, job_of(plan))
+    assert len(load(address))
+
+
+def test_the_second_stage_waits_for_the_first(toys: Path, tmp_path: Path) -> None:
+    plan = ready(toys, tmp_path, "two-stage", only=("*-two-stage-0",))
+    assert [one.name for one in plan.cells] == [NOISY.name, "label40-box40-two-stage-0"]
+    with pytest.raises(BoxmendError, match="needs label40-box40-mend-0, which is not done"):
+        mended_data(plan.root, read_job(plan.folder(plan.cells[1])))

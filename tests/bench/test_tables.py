@@ -1,0 +1,306 @@
+"""Tables: which results a square takes, what is best, what is compared and what is published."""
+
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+from grid_results import result, result_of
+
+from boxmend.bench.grids.layouts import LAYOUTS, TOLD, TRUE, TWICE, asked, layout, square
+from boxmend.bench.grids.published_tables import all_published, published
+from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.tables import Square, Table, figure, table
+from boxmend.errors import DataError, UsageError
+
+BOTH = ("symmetric:0.4", "uniform:0.4")
+
+
+def at(made: Table, row: str, column: str) -> Square:
+    rows = [one.name for one in made.layout.rows]
+    columns = [one.name for one in made.layout.columns]
+    return made.squares[rows.index(row)][columns.index(column)]
+
+
+def core_results() -> list[Result]:
+    """Seeds 0 and 1 of the reference, of baseline and of mend at 40/40; ca-bbc failed once."""
+    found = []
+    for seed, (clean, base, mended) in enumerate([(0.60, 0.40, 0.50), (0.70, 0.40, 0.60)]):
+        found.append(result("baseline", clean, seed=seed))
+        found.append(result("baseline", base, noise=BOTH, seed=seed))
+        found.append(result("mend", mended, noise=BOTH, seed=seed))
+    failed = result("ca-bbc", None, noise=BOTH, seed=1, error="out of memory")
+    return [*found, result("ca-bbc", 0.55, noise=BOTH), failed]
+
+
+def test_squares_have_means_deviations_and_shares() -> None:
+    made = table(layout("core"), core_results())
+    clean, base = at(made, "clean", "label40-box40"), at(made, "baseline", "label40-box40")
+    assert clean.ours is not None
+    assert clean.ours.mean == pytest.approx(0.65)
+    assert clean.gain is None
+    assert base.gain is None
+    mended = at(made, "mend", "label40-box40")
+    assert mended.ours is not None
+    assert mended.ours.mean == pytest.approx(0.55)
+    assert mended.gain is not None
+    assert mended.gain.value == pytest.approx(0.6)  # (.55 - .40) / (.65 - .40)
+    assert mended.gain.error == pytest.approx(0.08)
+    assert mended.cells == ("symmetric0.4-uniform0.4-mend-0", "symmetric0.4-uniform0.4-mend-1")
+
+
+def test_the_reference_is_the_same_in_every_column() -> None:
+    made = table(layout("core"), core_results())
+    means = [one.ours.mean for one in made.squares[0] if one.ours]
+    assert len(means) == 5
+    assert len(set(means)) == 1
+
+
+def test_a_failed_seed_is_counted_and_the_others_shown() -> None:
+    made = table(layout("core"), core_results())
+    some = at(made, "ca-bbc", "label40-box40")
+    assert some.ours is not None
+    assert some.ours.seeds == (0,)
+    assert some.failed == ("symmetric0.4-uniform0.4-ca-bbc-1",)
+    assert some.gain is not None
+    assert some.gain.left_out == (1,)
+    assert at(made, "disco", "label40-box40").ours is None
+
+
+def test_ties_as_shown_are_all_best_and_the_reference_never_is() -> None:
+    others = [
+        result("disco", 0.5503, noise=BOTH),  # 55.0 %, as mend has it
+        result("br", 0.5494, noise=BOTH),  # 54.9 %
+    ]
+    made = table(layout("core"), core_results() + others)
+    best = [row.name for row in made.layout.rows if at(made, row.name, "label40-box40").is_best]
+    assert best == ["ca-bbc", "disco", "mend"]
+
+
+def test_a_row_alone_is_the_best_of_nothing() -> None:
+    made = table(layout("core"), [result("mend", 0.6), result("baseline", 0.5)])
+    assert not any(one.is_best for line in made.squares for one in line)
+
+
+def test_a_row_is_compared_only_where_baseline_and_clean_are_there() -> None:
+    results = [one for one in core_results() if one.method != "baseline"]
+    assert at(table(layout("core"), results), "mend", "label40-box40").gain is None
+    both = [*core_results(), result("mend", 0.61)]
+    assert at(table(layout("core"), both), "mend", "label0-box0").gain is None
+
+
+def test_a_metric_can_be_chosen_and_an_unknown_one_lists_those_that_exist() -> None:
+    made = table(layout("core"), core_results(), "voc_ap50_11point")
+    assert at(made, "ca-bbc", "label40-box40").values == {0: pytest.approx(0.54)}
+    with pytest.raises(UsageError, match="there are voc_ap50_11point, voc_ap50_area"):
+        table(layout("core"), core_results(), "ap51")
+    for name in ("coco", "refined-labels"):
+        with pytest.raises(UsageError, match="shows its own figures"):
+            table(layout(name), [], "voc_ap50_area")
+
+
+def test_published_figures_stand_only_beside_the_like() -> None:
+    results = [msgspec.structs.replace(one, scores={"coco_ap75": 0.3}) for one in core_results()]
+    assert at(table(layout("core"), results), "mend-paper", "label40-box40").paper == 0.703
+    made = table(layout("core"), results, "coco_ap75")
+    assert all(one.paper is None for line in made.squares for one in line)
+
+
+def test_a_done_cell_without_the_figure_is_told() -> None:
+    made = table(layout("core"), [result("mend", None, noise=BOTH)])
+    found = at(made, "mend", "label40-box40")
+    assert found.ours is None
+    assert found.without == ("symmetric0.4-uniform0.4-mend-0",)
+
+
+def test_the_paper_wins_back_what_it_is_known_for() -> None:
+    made = table(layout("table1"), [])
+    gain = at(made, "mend-paper", "label40-box40").paper_gain
+    assert gain == pytest.approx(16.6 / 25.8)
+    assert at(made, "mend-paper", "label40-box0").paper_gain == pytest.approx(9.0 / 9.2)
+    assert at(made, "mend-paper", "label0-box40").paper_gain == pytest.approx(14.5 / 20.6)
+
+
+def test_a_record_of_another_detector_has_no_share() -> None:
+    made = table(layout("box-noise"), [])
+    assert at(made, "FreeAnchor", "label0-oamil40").paper == 0.416
+    assert at(made, "FreeAnchor", "label0-oamil40").paper_gain is None
+    # (66.9 - 42.5) / (77.2 - 42.5)
+    assert at(made, "SSD-Det", "label0-oamil40").paper_gain == pytest.approx(24.4 / 34.7)
+
+
+def test_variants_find_their_own_results_and_defaults_the_plain_cell() -> None:
+    noise = ("symmetric:0.4", None)
+    results = [
+        result("mend-paper", 0.5, noise=noise),
+        result("mend-paper", 0.6, noise=noise, variant={"published.queue_length": 64.0}),
+        result("mend-paper", 0.7, noise=noise, variant={"published.queue_length": 65}),
+    ]
+    made = table(layout("sensitivity-n"), results)
+    assert at(made, "mend-paper, N 128", "label40-box0").values == {0: 0.5}
+    assert at(made, "mend-paper, N 64", "label40-box0").values == {0: 0.6}
+    assert at(made, "mend-paper, N 256", "label40-box0").values == {}
+    assert len(made.results) == 2
+
+
+def test_noise_is_known_however_its_rate_is_spelt() -> None:
+    results = [result("mend", 0.5, noise=("symmetric:0.40", "uniform:0.400"))]
+    made = table(layout("core"), results)
+    assert at(made, "mend", "label40-box40").values == {0: 0.5}
+    (one,) = [result("mend", 0.6, noise=("symmetric:0.0", None))]
+    assert at(table(layout("core"), [one]), "mend", "label0-box0").values == {0: 0.6}
+
+
+def test_one_cell_by_two_names_is_refused() -> None:
+    one = result("mend", 0.5, noise=BOTH)
+    other = msgspec.structs.replace(one, cell="another")
+    with pytest.raises(DataError, match="another are the same cell by another name"):
+        table(layout("core"), [one, other])
+
+
+@pytest.mark.parametrize(
+    ("mending", "share"),
+    [
+        ({"labels": {"noise_after": 0.1}}, 0.1),
+        ({"labels": {"noise_after": 1}}, 1.0),
+        ({"labels": {"noise_after": True}}, None),
+        ({"labels": {"noise_after": 10**400}}, None),
+        ({"labels": {"noise_after": -0.1}}, None),
+        ({"labels": {"noise_after": "much"}}, None),
+        ({"labels": [1]}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_figure_of_mending_is_a_share_or_nothing(mending: Any, share: float | None) -> None:
+    assert figure(result(mending=mending), "mending.labels.noise_after") == share
+
+
+def test_figures_of_mending_fill_their_tables() -> None:
+    told = {"boxes": {"noisy": {"corloc": 0.09}, "matched": {"corloc": 0.2}}}
+    made = table(layout("refined-boxes"), [result("mend", 0.5, noise=BOTH, mending=told)])
+    assert at(made, "mend: raw", "label40-box40").values == {0: 0.09}
+    assert at(made, "mend: matched", "label40-box40").values == {0: 0.2}
+    assert at(made, "mend: final", "label40-box40").without != ()
+    assert not any(one.is_best for line in made.squares for one in line)
+
+
+def test_on_clean_data_the_difference_is_shown() -> None:
+    results = [result("baseline", 0.60), result("baseline", 0.62, seed=1)]
+    results += [result("mend", 0.59), result("mend", 0.62, seed=1)]
+    found = at(table(layout("no-harm"), results), "mend", "label0-box0").gain
+    assert found is not None
+    assert found.value == pytest.approx(-0.005)  # -1 and 0 points
+    assert found.error == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_can_be_filled(name: str) -> None:
+    every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in asked(LAYOUTS[name])}
+    made = table(LAYOUTS[name], list(every.values()))
+    assert len(made.results) == len(every)
+    for row, line in made.lines():
+        for column, found in zip(made.layout.columns, line, strict=True):
+            is_score = row.figure is None and column.metric is None
+            assert bool(found.values) == (made.layout.is_run(row, column) and is_score)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_layout_is_sound(name: str) -> None:
+    one = LAYOUTS[name]
+    assert len({row.name for row in one.rows}) == len(one.rows)
+    assert len({column.name for column in one.columns}) == len(one.columns)
+    assert set(one.only) <= {column.name for column in one.columns}
+    assert {row for rows in one.only.values() for row in rows} <= {row.name for row in one.rows}
+    if one.compare != "none":
+        assert "baseline" in {row.name for row in one.rows}
+    if one.compare == "share":
+        assert one.rows[0].is_clean
+    for asking in asked(one):
+        assert (asking.labels or "x:0").partition(":")[0] in ("symmetric", "pair", "x")
+        assert (asking.boxes or "x:0").partition(":")[0] in ("uniform", "gaussian", "jitter", "x")
+
+
+@pytest.mark.parametrize("name", all_published())
+def test_published_tables_fit_their_layouts(name: str) -> None:
+    records = all_published()[name]
+    one = LAYOUTS[name]
+    assert set(records.columns) <= {column.name for column in one.columns}
+    assert set(records.rows) <= {row.name for row in one.rows}
+    assert all(len(row) == len(records.columns) for row in records.rows.values())
+    assert records.source
+
+
+def test_published_figures_are_what_they_were_printed_as() -> None:
+    def shown(name: str, row: str, column: str) -> float | None:
+        records = published(name)
+        assert records is not None
+        return records.fraction(row, column)
+
+    assert shown("table1", "note-rcnn", "label60-box20") == 0.658
+    assert shown("table1", "br", "label40-box0") is None
+    assert shown("table1", "mend", "label40-box0") is None
+    assert shown("coco", "lr", "label40-box40-ap") == 0.172
+    assert shown("ablation-labels", "pseudo", "label60-box0") == 0.714
+    assert shown("gaussian", "br", "label0-gaussian30") == 0.71
+    assert shown("refined-labels", "mend-paper: N*", "label40-box40") == pytest.approx(0.0845)
+    assert published("no-harm") is None
+
+
+def test_the_odd_tables_of_the_paper_are_alike_number_for_number() -> None:
+    tables = all_published()
+    s1, s3 = tables["sensitivity-n"], tables["sensitivity-t-cm"]
+    assert list(s1.rows.values()) == list(s3.rows.values())
+    s2, s4 = list(tables["sensitivity-alpha"].rows.values()), tables["sensitivity-t-refine"]
+    assert [*s2[:4], s2[5]] == list(s4.rows.values())  # without the row of alpha 0.4
+    base, other = tables["table1"].rows["baseline"], s1.rows["baseline"]
+    assert [round(float(b) - float(a), 6) for a, b in zip(base, other, strict=False)] == [1.0] * 3
+
+
+def test_published_judgments_add_up_to_all() -> None:
+    rows = all_published()["refined-labels"].rows
+    for one, other in (("TP", "FN"), ("TN", "FP")):
+        sides = zip(rows[f"mend-paper: {one}"], rows[f"mend-paper: {other}"], strict=True)
+        assert [round(float(a) + float(b), 6) for a, b in sides] == [100.0] * 9
+
+
+def test_what_a_method_does_anyway_is_no_variant() -> None:
+    alpha = LAYOUTS["sensitivity-alpha"]
+    told = {
+        (row.name, column.name): dict(square(row, column).variant)
+        for row, column in product(alpha.rows, alpha.columns)
+    }
+    assert told["mend-paper, alpha 0.2", "label0-box20"] == {}
+    assert told["mend-paper, alpha 0.2", "label0-box40"] == {"published.alpha": 0.2}
+    assert told["mend-paper, alpha 0.4", "label0-box40"] == {}
+    rate = LAYOUTS["sensitivity-rate"]
+    told = {
+        (row.name, column.name): dict(square(row, column).variant)
+        for row, column in product(rate.rows, rate.columns)
+    }
+    assert told["mend-paper, told 0.4", "label40-box0"] == {}
+    assert told["mend, told 0.4", "label40-box0"] == {"label_noise": 0.4}
+    assert told["mend-paper, told 0.4", "label60-box0"] == {"label_noise": 0.4}
+
+
+def test_the_two_stages_have_a_control_of_equal_compute() -> None:
+    found = {one.row.name: one for one in asked(LAYOUTS["two-stage"])}
+    control = found["baseline, twice the passes"]
+    assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE})
+    assert found["two-stage"].method == "two-stage"
+    told = {one.row.name: one for one in asked(LAYOUTS["auto"])}["mend, rates told"]
+    assert dict(told.variant) == {"label_noise": TRUE, "box_noise": TRUE}
+    assert "mend" not in TOLD
+
+
+def test_table1_has_the_columns_of_the_paper_in_its_order() -> None:
+    names = [one.name for one in LAYOUTS["table1"].columns]
+    assert len(names) == 11
+    records = published("table1")
+    assert records is not None
+    assert names == records.columns
+
+
+def test_an_unknown_table_lists_those_that_exist() -> None:
+    with pytest.raises(UsageError, match=r"no table 'table9'; there are table1, coco, core"):
+        layout("table9")

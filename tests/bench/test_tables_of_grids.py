@@ -1,0 +1,45 @@
+"""What grids run is what tables show: cells of every scale stand side by side unquestioned."""
+
+from dataclasses import asdict
+
+import pytest
+from grid_results import noisy_hash, result
+
+from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.jobs import own_settings
+from boxmend.bench.grids.layouts import LAYOUTS, TWO_STAGE
+from boxmend.bench.grids.mixing import differences
+from boxmend.bench.grids.results import Data, Result
+from boxmend.bench.grids.scales import SCALES, fitted, settings_of
+from boxmend.bench.grids.tables import table
+
+
+def result_of_cell(cell: Cell, scale: str) -> Result:
+    """The result that a cell would leave."""
+    settings = asdict(settings_of(cell, SCALES[scale], None, {}))
+    noisy = "f" * 64 if cell.method == TWO_STAGE else noisy_hash(cell.labels, cell.boxes, cell.seed)
+    return result(
+        cell.method,
+        0.5,
+        noise=(cell.labels, cell.boxes),
+        seed=cell.seed,
+        cell=cell.name,
+        scale=scale,
+        variant=dict(cell.variant),
+        settings=own_settings(settings, str(settings["method"])),
+        data=Data("a" * 64, noisy, "c" * 64),
+    )
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_cells_of_a_grid_fill_its_table(name: str, scale: str) -> None:
+    layout = fitted(SCALES[scale], LAYOUTS[name])
+    results = [result_of_cell(cell, scale) for cell in cells_of(layout, (0, 1))]
+    assert differences(results) == []
+    made = table(layout, results)
+    assert {one.cell for one in made.results} == {one.cell for one in results}
+    for row, line in made.lines():
+        for column, square in zip(layout.columns, line, strict=True):
+            if layout.is_run(row, column) and row.figure is None and column.metric is None:
+                assert set(square.values) == {0, 1}

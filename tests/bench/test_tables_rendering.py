@@ -1,0 +1,204 @@
+"""Tables as people and programs see them: Markdown, HTML, CSV and JSON."""
+
+import csv
+import io
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+import msgspec
+import pytest
+from grid_results import result, result_of
+
+from boxmend.bench.grids.layouts import LAYOUTS, asked, layout
+from boxmend.bench.grids.mixing import differences
+from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown, plain
+from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.statistics import Gain, Summary
+from boxmend.bench.grids.tables import Square, Table, table
+from boxmend.bench.grids.wording import figure_words, gain_words
+
+BOTH = ("symmetric:0.4", "uniform:0.4")
+HOSTILE = (
+    "=cmd|' /C calc'!A0<script>alert(1)</script>\n| **x** `y` \x1b[31m </style> [a](javascript:b)"
+)
+
+
+def results() -> list[Result]:
+    return [
+        *(result("baseline", 0.60), result("baseline", 0.70, seed=1)),
+        *(result("baseline", 0.40, noise=BOTH), result("baseline", 0.40, noise=BOTH, seed=1)),
+        *(result("mend", 0.50, noise=BOTH), result("mend", 0.60, noise=BOTH, seed=1)),
+        result("ca-bbc", None, noise=BOTH, error="no memory\nat all"),
+        *(result("disco", 0.52, noise=BOTH), result("disco", None, noise=BOTH, seed=1, error="x")),
+    ]
+
+
+def made(**fields: Any) -> Table:
+    return table(layout("core"), [msgspec.structs.replace(one, **fields) for one in results()])
+
+
+def lines_of(text: str, start: str) -> list[list[str]]:
+    """The cells of the Markdown rows that begin so."""
+    rows = [line for line in text.splitlines() if line.startswith(f"| {start} ")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_a_square_tells_mean_deviation_seeds_and_what_was_published() -> None:
+    square = Square(Summary(0.5512, 0.0123, (0, 1, 2)), paper=0.703)
+    assert figure_words(square).plain() == "55.1 ± 1.2 (3) [70.3]"
+    assert figure_words(Square(Summary(0.5, None, (4,)))).plain() == "50.0 (1)"
+    assert figure_words(Square(Summary(0.5, None, (4,)), failed=("a",))).plain() == (
+        "50.0 (1, 1 failed)"
+    )
+    assert figure_words(Square(failed=("a",), paper=0.0845)).plain() == "failed [8.45]"
+    assert figure_words(Square()).plain() == ""
+
+
+@pytest.mark.parametrize(
+    ("gain", "compare", "text"),
+    [
+        (Gain(0.643, 0.084, (0, 1), ()), "share", "64 ± 8 (2)"),
+        (Gain(-0.001, None, (0,), ()), "share", "0 (1)"),
+        (Gain(-0.27, None, (0,), ()), "share", "-27 (1)"),
+        (Gain(None, None, (), (0, 1)), "share", "\N{EN DASH}"),
+        (Gain(0.0151, 0.0049, (0, 1), ()), "difference", "+1.5 ± 0.5 (2)"),
+        (Gain(-0.0004, None, (0,), ()), "difference", "0.0 (1)"),
+        (Gain(-0.007, None, (0,), ()), "difference", "-0.7 (1)"),
+        (None, "share", ""),
+    ],
+)
+def test_gains_are_told_in_percent_and_points(gain: Gain | None, compare: str, text: str) -> None:
+    assert gain_words(Square(gain=gain), compare).plain() == text
+
+
+def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
+    text = markdown(made())
+    figures, shares = lines_of(text, "mend ")
+    assert figures[:2] == ["mend", "**55.0** ± 7.1 (2)"]
+    assert shares[:2] == ["mend", "60 ± 8 (2)"]
+    figures, shares = lines_of(text, "disco")
+    assert figures[:2] == ["disco", "52.0 (1, 1 failed)"]
+    assert shares[:2] == ["disco", "60 (1)"]  # (.52 - .40) / (.60 - .40) by seed 0
+    figures, shares = lines_of(text, "ca-bbc")
+    assert figures[:3] == ["ca-bbc", "failed [69.1]", "[76.7]"]
+    assert shares[:3] == ["ca-bbc", "[60]", "[56]"]
+    (clean,) = lines_of(text, "clean")
+    assert clean[:2] == ["clean", "65.0 ± 7.1 (2) [79.5]"]
+    assert "11 points" in text
+    assert "Mao et al. 2021, Table 1" in text
+    assert "no memory)" in text
+    assert "at all" not in text  # only the first line of an error
+    assert "parentheses): disco." in text
+    assert "Scale voc320, 9 cells" in text
+
+
+def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
+    for name in LAYOUTS:
+        every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in asked(LAYOUTS[name])}
+        text = markdown(table(LAYOUTS[name], list(every.values())))
+        rows = [line for line in text.splitlines() if line.startswith("|")]
+        assert {row.count("|") for row in rows} == {len(LAYOUTS[name].columns) + 2}
+        assert len({len(row) for row in rows}) <= 2  # figures, and what is compared
+
+
+def test_notes_tell_what_is_odd_about_the_published_table() -> None:
+    assert "equals its S1" in markdown(table(layout("sensitivity-t-cm"), []))
+    assert "unverified" in markdown(table(layout("box-noise"), []))
+
+
+def test_mixed_rows_are_marked_and_told() -> None:
+    odd = [
+        msgspec.structs.replace(one, hardware="another") if one.method == "mend" else one
+        for one in results()
+    ]
+    text = markdown(table(layout("core"), odd, None, tuple(differences(odd))))
+    assert lines_of(text, r"mend \*")
+    assert not lines_of(text, r"disco \*")
+    assert r"Mixed (\*): hardware: one GPU in None-None-baseline-0" in text
+
+
+def test_hostile_texts_break_no_markdown() -> None:
+    text = markdown(made(hardware=HOSTILE))
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert "&lt;script&gt;" in text
+    assert r"\[a\](javascript" in text  # no link
+    assert len([line for line in text.splitlines() if "calc" in line]) == 1
+
+
+class Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        assert not [name for name, _ in attrs if name in ("src", "href", "onclick", "style")]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data.strip())
+
+
+def test_the_page_needs_nothing_else_and_hostile_texts_stay_texts() -> None:
+    page = Page()
+    page.feed(html(made(hardware=HOSTILE)).decode())
+    assert "script" not in page.tags
+    assert "link" not in page.tags
+    assert page.tags.count("table") == 2
+    assert page.tags.count("style") == 1
+    assert "55.0" in page.texts
+    assert "[69.1]" in page.texts
+    assert "failed" in page.texts
+    assert any("alert(1)" in text for text in page.texts)
+
+
+def test_the_page_marks_the_best_and_the_reference() -> None:
+    text = html(made()).decode()
+    assert '<strong class="best">55.0</strong>' in text
+    assert text.count('<tr class="reference">') == 1
+    assert "prefers-color-scheme: dark" in text
+    assert "default-src 'none'" in text or "default-src &#39;none&#39;" in text
+
+
+def test_the_csv_has_a_line_for_each_square_in_fractions() -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_bytes(made()).decode())))
+    assert len(rows) == 11 * 5
+    by_place = {(row["row"], row["column"]): row for row in rows}
+    mend = by_place["mend", "label40-box40"]
+    assert float(mend["mean"]) == pytest.approx(0.55)
+    assert float(mend["deviation"]) == pytest.approx(0.0707107)
+    assert (mend["seeds"], mend["best"], mend["gain"]) == ("0 1", "1", "0.6")
+    assert float(mend["gain_error"]) == pytest.approx(0.08)
+    assert mend["cells"] == "symmetric0.4-uniform0.4-mend-0 symmetric0.4-uniform0.4-mend-1"
+    clean = by_place["clean", "label40-box40"]
+    assert (clean["labels"], clean["boxes"], clean["published"]) == ("", "", "0.795")
+    failed = by_place["ca-bbc", "label40-box40"]
+    assert (failed["mean"], failed["failed"], failed["published"]) == ("", "1", "0.691")
+
+
+def test_no_field_of_the_csv_is_a_formula() -> None:
+    odd = [msgspec.structs.replace(one, scale="-voc") for one in results()]  # as no file could
+    rows = list(csv.reader(io.StringIO(csv_bytes(table(layout("core"), odd)).decode())))
+    assert rows[1][1] == "'-voc"
+
+
+def test_the_json_says_the_same_in_fractions() -> None:
+    told = json.loads(json_bytes(made()), parse_constant=_refused)
+    assert told == json.loads(json.dumps(plain(made())))
+    assert (told["table"], told["scale"], told["metric"]) == ("core", "voc320", "voc_ap50_area")
+    rows = {row["name"]: row for row in told["rows"]}
+    mend = rows["mend"]["squares"]["label40-box40"]
+    assert mend["mean"] == pytest.approx(0.55)
+    assert mend["seeds"] == [0, 1]
+    assert mend["best"] is True
+    assert rows["clean"]["is_reference"] is True
+    assert rows["ca-bbc"]["squares"]["label40-box40"]["failed"] == [
+        "symmetric0.4-uniform0.4-ca-bbc-0"
+    ]
+    assert rows["mend"]["squares"]["label0-box40"]["mean"] is None
+
+
+def _refused(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")

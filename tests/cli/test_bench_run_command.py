@@ -1,0 +1,159 @@
+"""`boxmend bench run` and `boxmend bench cells`, on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxmend.bench.grids import scales
+from boxmend.bench.grids.running import Glance, Running
+from boxmend.cli import run
+from boxmend.cli.bench_progress import clock, panel, progress, summary
+
+SMOKE = ["--scale", "smoke"]
+FULL = Glance(
+    total=9,
+    done=4,
+    failed=1,
+    stopped=0,
+    running=[Running("label40-box40-mend-0", 75.0, 2, 12, 301.4), Running("b-0", 3.0)],
+    elsewhere=["label40-box40-br-0"],
+    left=1,
+    seconds_left=3723.4,
+)
+
+
+def listed(capsys: pytest.CaptureFixture[str], *told: str) -> list[dict[str, Any]]:
+    assert run(["bench", *told, "--json"]) == 0
+    answer: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_a_dry_run_lists_the_cells_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "bench")]
+    rows = listed(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
+    assert len(rows) == 2 * 9
+    assert rows[0] == {"cell": "label0-box0-baseline-0", "state": "open", "tries": 0, "seconds": 0}
+    assert not (tmp_path / "bench").exists()
+    assert listed(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
+
+
+def test_cells_are_listed_for_people_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["bench", "cells", "table1", *SMOKE, "--out", str(tmp_path), "--methods", "br,mend"]
+    assert run(told) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0].split() == ["cell", "state", "tries", "seconds"]
+    assert [line.split()[0] for line in said.out.splitlines()[1:]] == [
+        "label40-box40-br-0",
+        "label40-box40-mend-0",
+    ]
+    assert "2 cells under" in said.err
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (["tabel1", *SMOKE], "there is no table 'tabel1'; there are table1, coco, core"),
+        (["table1", "--scale", "large"], "no scale 'large'; there are paper, voc320, smoke"),
+        (["table1", *SMOKE, "--methods", "mand"], "no method 'mand' here; there are baseline"),
+        (["table1", *SMOKE, "--only", "x*"], "--only x*: no cell is called so; there are label0"),
+        (["table1", *SMOKE, "--seeds", "one"], "--seeds is 'one'; expected numbers with commas"),
+        (["table1", *SMOKE, "--seeds", ","], "--seeds needs numbers from 0 on"),
+        (["table1", "--scale", "voc320"], "needs clean data to train on: give --data"),
+        (["table1", *SMOKE, "--data", "x"], "draws its data: leave out --data and --val"),
+        (["table1", *SMOKE, "--set", "epochs"], "--set epochs: expected KEY=VALUE"),
+        (["table1", *SMOKE, "--set", "epoks=3"], "there is no setting epoks"),
+        (["table1", *SMOKE, "--jobs", "0"], "--jobs is 0; expected 1 or more"),
+        (["table1", *SMOKE, "--slurm.partition", "x"], "--slurm is for --executor submitit"),
+        (["table1", *SMOKE, "--executor", "submitit", "--gpus", "0"], "--gpus is for this machine"),
+    ],
+)
+def test_wrong_use_says_what_is_right(
+    told: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["bench", "run", *told, "--out", str(tmp_path / "bench")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "bench" / "smoke" / "cells").exists()
+
+
+def test_data_that_are_not_there_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["table1", "--scale", "voc320", "--data", "nowhere:train", "--val", "nowhere:val"]
+    assert run(["bench", "run", *told, "--out", str(tmp_path)]) == 2
+    assert "nowhere:train: no such file or folder" in capsys.readouterr().err
+
+
+def test_progress_is_put_into_words() -> None:
+    assert summary(FULL) == (
+        "4 of 9 done, 1 failed, 2 running, 1 running elsewhere, 1 left, about 1:02:03 to go"
+    )
+    assert progress(FULL.running[0]) == "pass 2 of 12, 301 images/s, 1:15"
+    assert progress(FULL.running[1]) == "starting, 0:03"
+    assert clock(59.6) == "1:00"
+
+
+def test_the_panel_shows_every_cell_that_runs() -> None:
+    from rich.console import Console
+
+    console = Console(width=120, record=True, force_terminal=False)
+    with console.capture() as captured:
+        console.print(panel(FULL))
+    for text in ("4 of 9 done", "label40-box40-mend-0", "pass 2 of 12", "run by another process"):
+        assert text in captured.get()
+
+
+def test_help_tells_the_tables_and_the_scales(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "run", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for text in ("table1, coco, core", "smoke: drawn toys", "--slurm", "It is never run twice"):
+        assert text in said
+    assert run(["bench", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "cells: List the cells of a table" in said
+
+
+@pytest.mark.slow
+def test_the_whole_of_table_1_runs_on_a_cpu_and_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "bench")
+    assert run(["bench", "run", "table1", *SMOKE, "--out", out, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["done"]) == 9
+    assert answer["failed"] == {}
+    results = tmp_path / "bench" / "smoke" / "results.jsonl"
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    scores = {
+        line["method"]: line["scores"]["voc_ap50_area"] for line in lines if line["variant"] == {}
+    }
+    assert set(scores) == {
+        *("baseline", "co-teaching", "note-rcnn", "ca-bbc", "br", "lr", "mend-paper", "mend"),
+    }
+    noisy = {line["data"]["noisy_sha256"] for line in lines if line["noise"].get("labels")}
+    assert len(noisy) == 1  # one set of noisy annotations for all methods
+    assert {row["state"] for row in listed(capsys, "cells", "table1", *SMOKE, "--out", out)} == {
+        "done"
+    }
+    assert run(["bench", "table", "table1", "--results", str(results)]) == 0
+    table = capsys.readouterr().out
+    for row in ("clean", *scores):
+        assert f"\n| {row} " in table
+    assert run(["bench", "run", "no-harm", *SMOKE, "--out", out, "--dry-run", "--json"]) == 0
+    states = {row["cell"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states["label0-box0-baseline-0"] == "done"  # that of table 1
+    assert states["label0-box0-mend-0"] == "open"
+
+
+def test_smoke_draws_its_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scales, "SMOKE_IMAGES", 10)
+    first = scales.sources(scales.SCALES["smoke"], tmp_path, (), ())
+    made = sorted(tmp_path.rglob("*.json"))
+    times = [path.stat().st_mtime_ns for path in made]
+    assert scales.sources(scales.SCALES["smoke"], tmp_path, (), ()) == first
+    assert [path.stat().st_mtime_ns for path in made] == times

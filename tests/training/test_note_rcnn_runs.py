@@ -1,0 +1,88 @@
+"""Whole trainings with NOTE-RCNN: its two stages, and a stop at any step of them."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_runs import QUICK, Box, drawn, ensure_sound, trained
+
+from boxmend import ledger
+from boxmend.dataset import Dataset
+from boxmend.runs import Run
+from boxmend.settings import Optimisation
+from boxmend.training import Interrupted, train
+
+SETTINGS: dict[str, Any] = {
+    "method": "note-rcnn",
+    "epochs": 3,
+    "optimisation": Optimisation(lr=1e-3, schedule="cosine", warm_up_steps=0),
+}
+BOXES: list[tuple[int, Box]] = [
+    (row, (10.0 + 30 * part, 20.0, 38.0 + 30 * part + row, 70.0))
+    for row in range(4)
+    for part in range(2)
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    """Eight annotations: three of the first two labels, two of the third."""
+    return drawn(tmp_path / "data", BOXES)
+
+
+def verdicts(run: Run, epoch: int) -> list[str]:
+    table = ledger.read(run.path, ["epoch", "verdict"])
+    found: list[str] = table.filter(table["epoch"].to_numpy() == epoch)["verdict"].to_pylist()
+    return found
+
+
+def test_seeds_are_chosen_after_the_plain_stage_and_stay(dataset: Dataset, tmp_path: Path) -> None:
+    run, _ = trained(dataset, tmp_path / "run", **SETTINGS)
+    ensure_sound(run)
+    assert set(verdicts(run, 0)) == {"unjudged"}
+    for epoch in (1, 2):  # half of 3, 3 and 2, rounded up
+        assert sorted(verdicts(run, epoch)) == ["kept"] * 5 + ["unjudged"] * 3
+    told = [line["seeds"] for line in run.metrics() if "seeds" in line]
+    assert told == [5 / 8]
+    names = set(load_file(run.path / "model.safetensors"))
+    assert not any(name.startswith("twin.") for name in names)
+    assert "roi_heads.box_predictor.more.1.weight" in names
+
+
+def test_a_single_pass_is_plain(dataset: Dataset, tmp_path: Path) -> None:
+    run, _ = trained(dataset, tmp_path / "run", **(SETTINGS | {"epochs": 1}))
+    ensure_sound(run)
+    assert set(verdicts(run, 0)) == {"unjudged"}
+
+
+def test_a_run_stopped_at_any_step_ends_the_same(dataset: Dataset, tmp_path: Path) -> None:
+    """Two of six steps are plain; one stop falls between the last of these and the choice."""
+    whole, _ = trained(dataset, tmp_path / "whole", **SETTINGS)
+    settings = replace(QUICK, **SETTINGS)
+    for step in (1, 2, 3):
+
+        def stop(line: dict[str, Any], at: int = step) -> None:
+            if line.get("step") == at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.raises(Interrupted):
+            train(dataset, tmp_path / "run", settings, resume=step > 1, log=stop)
+    run, _ = trained(dataset, tmp_path / "run", resume=True, **SETTINGS)
+    first, second = (load_file(one.path / "model.safetensors") for one in (run, whole))
+    assert first.keys() == second.keys()
+    assert all(first[key].equal(second[key]) for key in first)
+    parts = [
+        {path.name: path.read_bytes() for path in (one.path / "ledger").iterdir()}
+        for one in (run, whole)
+    ]
+    assert parts[0] == parts[1]
