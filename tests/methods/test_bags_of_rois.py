@@ -223,7 +223,7 @@ def found_for(boxes: Tensor) -> bags.Found:
 def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> None:
     given = one_image(BOXES[:3], [1, 0, 1])
     outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=True)
-    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.KEPT, Verdict.UNJUDGED]]
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED] * 3]  # labels are believed
     assert outcome.matched[0, :2].tolist() == (given.boxes[0, :2] + 4).tolist()
     assert outcome.boxes[0, :2].tolist() == (given.boxes[0, :2] + 2).tolist()
     assert torch.equal(outcome.matched[0, 2], given.boxes[0, 2])  # it has no bag
@@ -242,7 +242,7 @@ def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> No
     assert outcome.metrics["matched"].item() == pytest.approx(2 / 3)
 
 
-def test_before_boxes_change_nothing_is_judged() -> None:
+def test_before_boxes_change_all_are_those_given() -> None:
     given = one_image(BOXES[:3], [1, 0, 1])
     outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=False)
     assert (outcome.verdict == int(Verdict.UNJUDGED)).all()

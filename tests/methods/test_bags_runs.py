@@ -71,8 +71,7 @@ def test_the_ledger_tells_where_boxes_went_and_no_label_changes(
     table = ledger.read(run.path)
     column = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     is_first = column["epoch"] == 0
-    assert set(column["verdict"][is_first]) == {"unjudged"}
-    assert "kept" in set(column["verdict"][~is_first])
+    assert set(column["verdict"]) == {"unjudged"}
     assert (column["old_label"] == column["new_label"]).all()
     moved = np.abs(column["final_x1"] - column["noisy_x1"])
     assert moved[is_first].max() < 1e-3

@@ -43,10 +43,15 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def fresh(name: str, num_labels: int, rates: Rates = Rates()) -> Mend | Published:  # noqa: B008  # a tuple
+    method = build(name, ROWS, num_labels, rates)
+    assert isinstance(method, Mend | Published)
+    return method
+
+
 def made(name: str) -> Mend | Published:
     """A method past its first steps, so that it has something to judge by."""
-    method = build(name, ROWS, NUM_LABELS, RATES)
-    assert isinstance(method, Mend | Published)
+    method = fresh(name, NUM_LABELS, RATES)
     for seed in range(12):  # the queue then has its 76 losses
         method.refine(*random_batch(seed), WaveScorer(), LATER)
     return method
@@ -143,7 +148,7 @@ def test_nothing_changes_its_arguments(name: str) -> None:
 
 
 def test_a_state_is_taken_up_where_it_was_left(name: str) -> None:
-    first, second = made(name), build(name, ROWS, NUM_LABELS, RATES)
+    first, second = made(name), fresh(name, NUM_LABELS, RATES)
     first.end_epoch(1)
     second.load_state_dict(first.state_dict())
     for seed in (20, 21):
@@ -152,6 +157,21 @@ def test_a_state_is_taken_up_where_it_was_left(name: str) -> None:
         other = second.refine(*batch, WaveScorer(), LATER)
         assert_same(one, other, ROWS)
     assert first.end_epoch(2) == second.end_epoch(2)
+
+
+def test_a_state_taken_up_at_the_end_of_a_pass_gives_its_estimates() -> None:
+    """No step comes between: the end of a pass after warm-up is no longer one of warm-up."""
+    for name in ("mend", "mend-paper"):
+        first, second = (build(name, ROWS, NUM_LABELS) for _ in range(2))
+        for seed in range(3):
+            assert isinstance(first, Mend | Published)
+            first.refine(*random_batch(seed), WaveScorer(), LATER)
+        second.load_state_dict(first.state_dict())
+        assert first.end_epoch(5) == second.end_epoch(5)
+        ours, its = first.state_dict(), second.state_dict()
+        assert all(
+            torch.equal(torch.as_tensor(ours[key]), torch.as_tensor(its[key])) for key in ours
+        )
 
 
 def test_a_state_is_a_snapshot(name: str) -> None:
@@ -233,7 +253,7 @@ def test_mend_is_made_from_its_settings_and_the_known_rates() -> None:
 
 
 def test_one_class_goes_through(name: str) -> None:
-    method = build(name, ROWS, 1)
+    method = fresh(name, num_labels=1)
     given, proposals = random_batch(1)
     given = given._replace(labels=torch.zeros_like(given.labels))
     outcome = method.refine(given, proposals, WaveScorer(num_labels=1), LATER)

@@ -20,10 +20,14 @@ from torch import Tensor, nn
 
 import boxmend
 from boxmend.detector import RoiSample
-from boxmend.methods import METHODS, Given, Moment, build_from
+from boxmend.errors import UsageError
+from boxmend.methods import METHODS, Given, Mend, Moment, Published, build_from
 from boxmend.refiner import Refined, Refiner
 from boxmend.settings import MendSettings, PublishedSettings, TrainSettings, resolved
 from boxmend.verdict import Verdict
+
+PEERS = ("ca-bbc", "co-teaching", "disco", "note-rcnn", "oa-mil")  # with losses of their own
+SERVED = sorted(METHODS.keys() - set(PEERS))
 
 MAPS = {"0": torch.zeros(2, 1, 1, 1)}
 
@@ -62,13 +66,14 @@ def rows_of(lists: list[dict[str, Tensor]]) -> list[list[int]]:
 
 @pytest.mark.parametrize(
     ("name", "detector"),
-    [*((name, "tiny") for name in sorted(METHODS)), ("mend", "resnet18"), ("br", "resnet18")],
+    [*((name, "tiny") for name in SERVED), ("mend", "resnet18"), ("br", "resnet18")],
 )
 def test_a_refiner_does_what_the_method_does_in_our_loop(name: str, detector: str) -> None:
     made = lively_detector(detector)
     images, features, proposals = seen(made)
     settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
     method = build_from(resolved(settings), NUM_ANNOTATIONS, NUM_LABELS, "cpu")
+    assert isinstance(method, Mend | Published)
     refiner = refiner_of(made.network, method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
     for step, left in enumerate((2, 1, 0, 0)):
         refined = refiner(images, features.maps, listed(proposals), targets())
@@ -178,7 +183,7 @@ def test_crowds_are_not_touched_and_not_trained_on() -> None:
     assert refined.record.new_labels.tolist() == [1, 3, 2, 3]
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", SERVED)
 def test_images_without_annotations_are_fine(name: str) -> None:
     refiner = refiner_of(ModelByHand(), method=name, warm_up=0.5)
     nothing = {
@@ -257,6 +262,7 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     method = build_from(
         resolved(TrainSettings(label_noise=0.4)), NUM_ANNOTATIONS, NUM_LABELS, "cpu"
     )
+    assert isinstance(method, Mend)
     padding = torch.full((1, 4), 77.0)
     rois = RoiSample(
         boxes=torch.zeros(2, 3, 4),
@@ -271,6 +277,12 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     assert expected is not None
     torch.testing.assert_close(found, torch.cat([expected[0], expected[1, :2]]))
     assert 0 < found[0, 1] < found[0, 2] < 1  # soft, though the labels are hard
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_methods_with_losses_of_their_own_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} computes losses of its own.*boxmend train"):
+        refiner_of(ModelByHand(), method=name)
 
 
 def test_a_state_carries_everything_over() -> None:

@@ -149,20 +149,18 @@ def normal_numbers(uniform: Tensor) -> Tensor:
 
 
 def outcome_of(given: Given, found: Found, *, is_changing: bool) -> Outcome:
-    """Tell the ledger; takes annotations without padding. Labels are never doubted.
+    """Tell the ledger; takes annotations without padding. Labels are believed, so never judged.
 
-    Before boxes are changed, nothing is judged and all boxes are those given. An annotation
-    without a bag is not judged either, and has no scores.
+    Before boxes are changed, all are those given. An annotation without a bag keeps its box, and
+    has no scores.
     """
     has_bag = given.is_box & (found.num_members > 0)
     log_scores = torch.where(has_bag, found.log_scores, torch.nan)
-    kept = torch.full_like(given.labels, int(Verdict.KEPT))
-    verdict = torch.where(has_bag & is_changing, kept, int(Verdict.UNJUDGED))
     chosen = torch.where(has_bag[..., None], found.chosen, given.boxes)
     judged = Judged(
         boxes=found.boxes if is_changing else given.boxes,
         labels=given.labels,
-        verdict=verdict,
+        verdict=torch.full_like(given.labels, int(Verdict.UNJUDGED)),
         loss=-log_scores,
         threshold=torch.full_like(log_scores, torch.nan),
         confidence=log_scores.exp(),

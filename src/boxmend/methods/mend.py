@@ -130,7 +130,7 @@ class Mend(Method):
     def state_dict(self) -> dict[str, Any]:
         """Give memory, counts and estimates."""
         own = {name: tensor.clone() for name, tensor in self._state.items()}
-        return {**self.watch.state_dict(), **own}
+        return {**self.watch.state_dict(), **own, "is_warm_up": self._is_warm_up}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes."""
@@ -140,6 +140,7 @@ class Mend(Method):
         self.watch.load_state_dict(state)
         for name, tensor in self._state.items():
             tensor.copy_(state[name])
+        self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
 
     def _set_shares(self, estimated: float) -> None:
         """Choose keep and alpha: from the settings, a known box noise, or the estimate."""

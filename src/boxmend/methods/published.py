@@ -133,7 +133,7 @@ class Published(Method):
     def state_dict(self) -> dict[str, Any]:
         """Give the queue, and what the estimates rest on."""
         watched = {} if self.watch is None else self.watch.state_dict()
-        return {**watched, "queue": self.queue.clone()}
+        return {**watched, "queue": self.queue.clone(), "is_warm_up": self._is_warm_up}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a queue of the same length."""
@@ -141,6 +141,7 @@ class Published(Method):
             was, now = len(state["queue"]), len(self.queue)
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.queue.copy_(state["queue"])
+        self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
         if self.watch is not None:
             self.watch.load_state_dict(state)
             self._resolve()
