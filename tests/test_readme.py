@@ -26,6 +26,29 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_every_link_to_a_heading_finds_it(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text())
+    missing = [
+        (link, anchor)
+        for link, anchor in links
+        if anchor not in _anchors(page.parent / link if link else page)
+    ]
+    assert missing == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """What headings are called in addresses: small letters, dashes for spaces, no signs."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one).strip().lower().replace(" ", "-") for one in headings}
+
+
+def test_the_peers_have_pages_that_are_checked() -> None:
+    names = {str(page.relative_to(PROJECT)) for page in PAGES}
+    peers = ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
+    assert {f"docs/methods/{name}.md" for name in peers} <= names
+
+
 def test_the_make_commands_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"^make ([a-z-]+)", README, re.MULTILINE))

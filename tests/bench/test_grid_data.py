@@ -133,3 +133,21 @@ def test_the_second_stage_waits_for_the_first(toys: Path, tmp_path: Path) -> Non
     assert [one.name for one in plan.cells] == [NOISY.name, "label40-box40-two-stage-0"]
     with pytest.raises(BoxmendError, match="needs label40-box40-mend-0, which is not done"):
         mended_data(plan.root, read_job(plan.folder(plan.cells[1])))
+
+
+def test_data_that_no_cell_could_use_are_told_before_anything_is_trained(
+    toys: Path, tmp_path: Path
+) -> None:
+    document = json.loads((toys / "instances_val.json").read_text())
+    bare = tmp_path / "bare" / "instances_val.json"
+    bare.parent.mkdir()
+    bare.write_text(json.dumps(document))
+    with pytest.raises(DataError, match=r"--val .*its images are not there, like .*bring them"):
+        ready(toys, tmp_path / "out", val=(str(bare),))
+    for one in document["categories"]:
+        one["name"] = f"other {one['name']}"
+    bare.write_text(json.dumps(document))
+    (bare.parent / "images").symlink_to(toys / "images")
+    with pytest.raises(DataError, match="has no class of the training data"):
+        ready(toys, tmp_path / "out", val=(str(bare),))
+    assert not (tmp_path / "out").exists()

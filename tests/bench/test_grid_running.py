@@ -1,5 +1,6 @@
 """The runner, with processes that only pretend: order, failures, kills, and others beside it."""
 
+import json
 import os
 import signal
 import threading
@@ -8,11 +9,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from grid_worlds import Ending, Pretending, pretended, ready
+from grid_worlds import QUICK, Ending, Pretending, begun, pretended, ready
 
 from boxmend.bench.grids import running
 from boxmend.bench.grids.executors import Local, Process
-from boxmend.bench.grids.jobs import LOCK_FILE, State, state_of
+from boxmend.bench.grids.jobs import (
+    LOCK_FILE,
+    RUN_FOLDER,
+    TRIES_FILE,
+    State,
+    Tries,
+    state_of,
+    write_json,
+)
 from boxmend.bench.grids.locks import sole
 from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.bench.grids.results import RESULTS_FILE, read
@@ -196,6 +205,22 @@ def test_time_left_is_told_by_cells_that_are_done(toys: Path, tmp_path: Path) ->
     # One is done, took 2 s; one runs, begun just now; two wait, and there is one slot.
     second = next(one for one in glances if one.done == 1 and one.running)
     assert second.seconds_left == pytest.approx(2 + 2 * 2, abs=0.5)
+
+
+def test_time_left_goes_by_the_passes_of_a_cell_that_runs(toys: Path, tmp_path: Path) -> None:
+    changes = {**QUICK, "epochs": 4}
+    plan = ready(toys, tmp_path, changes=changes)
+    folder = plan.folder(plan.cells[0])
+    begun(folder)
+    write_json(folder / TRIES_FILE, Tries(1, 30.0))
+    lines = ({"step": 30, "epoch": 2, "epoch_ends": 2}, {"step": 30, "epoch": 2})
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / RUN_FOLDER / "metrics.jsonl").write_text(text)
+    glances = list[Glance]()
+    run_grid(plan, Pretending(1), show=glances.append)
+    # It is taken up after three of four passes, which took 30 s in an earlier try: 10 s are left.
+    assert glances[0].running[0].passes == 3
+    assert glances[0].seconds_left == pytest.approx(10, abs=1.5)
 
 
 def test_slots_are_spread_over_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:

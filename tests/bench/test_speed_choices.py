@@ -46,10 +46,13 @@ def test_a_row_is_the_method_and_preset_that_it_is_named_after() -> None:
         "mend": "mend",
         "baseline-eager": "baseline",
         "mend-eager": "mend",
+        **{peer: peer for peer in ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")},
     }
     assert told["mend-paper"].preset == "paper"
     assert not told["mend-eager"].graph
     assert told["mend"].graph
+    assert told["mend"].label_noise == "auto"
+    assert told["ca-bbc"].label_noise == told["ca-bbc"].box_noise == 0.4  # as its paper assumes
 
 
 def test_a_file_of_weights_is_taken_from_where_it_lies(

@@ -151,7 +151,8 @@ def test_what_a_variant_sets_is_not_chosen_by() -> None:
     [
         ("versions.torch", "expected PLACE=VALUE"),
         ("versions.torch=1", "at versions.torch they have 2.15.0"),
-        ("versions.tensor=1", r"they have \(not there\)"),
+        ("versions.tensor=1", "there is no such place; there are versions.torch"),
+        ("zzz=1", "there is no such place; there are method, hardware"),
     ],
 )
 def test_a_choice_that_no_result_meets_is_refused(condition: str, message: str) -> None:

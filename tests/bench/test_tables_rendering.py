@@ -90,16 +90,21 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
     assert "no memory)" in text
     assert "at all" not in text  # only the first line of an error
     assert "parentheses): disco." in text
-    assert "Scale voc320, 9 cells" in text
+    # Clean, 10 methods at 40/40, 4 in each of three columns and mend without noise: 24, twice.
+    assert "Scale voc320, 9 of 48 cells" in text
 
 
 def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
     for name in LAYOUTS:
         every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in asked(LAYOUTS[name])}
         text = markdown(table(LAYOUTS[name], list(every.values())))
-        rows = [line for line in text.splitlines() if line.startswith("|")]
-        assert {row.count("|") for row in rows} == {len(LAYOUTS[name].columns) + 2}
-        assert len({len(row) for row in rows}) <= 2  # figures, and what is compared
+        blocks = [block for block in text.split("\n\n") if block.startswith("|")]
+        assert {row.count("|") for row in blocks[0].splitlines()} == {
+            len(LAYOUTS[name].columns) + 2
+        }
+        for block in blocks[1:]:  # of gains, columns that have none are left out
+            assert len({row.count("|") for row in block.splitlines()}) == 1
+        assert all(len({len(row) for row in block.splitlines()}) == 1 for block in blocks)
 
 
 def test_notes_tell_what_is_odd_about_the_published_table() -> None:
@@ -202,3 +207,38 @@ def test_the_json_says_the_same_in_fractions() -> None:
 
 def _refused(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
+
+
+def test_columns_without_any_figure_are_left_out_and_named() -> None:
+    noise = ("symmetric:0.4", "uniform:0.4")
+    core = table(layout("core"), [result("oa-mil", 0.4, noise=noise)])
+    text = markdown(core)
+    # core's column without noise has neither a result nor a published figure; others have one.
+    assert "label 0, box 0 |" not in text
+    assert "label 20, box 20 |" in text
+    assert "Left out, since there is no figure yet: label 0, box 0." in text
+    page = html(core).decode()
+    assert page.count('scope="col"') == 2 * (1 + 4)
+    assert any(one["name"] == "label0-box0" for one in plain(core)["columns"])
+
+
+def test_what_cannot_be_compared_yet_is_told() -> None:
+    noise = ("symmetric:0.4", "uniform:0.4")
+    alone = [result("mend", 0.4, noise=noise)]
+    told = plain(table(layout("table1"), alone))["notes"]
+    assert "Not compared at label 40, box 40: baseline and clean not run yet." in told
+    told = plain(table(layout("table1"), [*alone, result()]))["notes"]  # result(): clean
+    assert "Not compared at label 40, box 40: baseline not run yet." in told
+    told = plain(table(layout("table1"), [*alone, result(), result(noise=noise)]))["notes"]
+    assert not any(note.startswith("Not compared") for note in told)
+
+
+def test_the_origin_tells_how_many_cells_there_are_and_that_toys_are_toys() -> None:
+    noise = ("symmetric:0.4", "uniform:0.4")
+    two = [result("mend", 0.4, noise=noise, seed=seed) for seed in (0, 1)]
+    # 11 noise settings, 8 rows, and the clean reference: 89 cells for each seed.
+    text = markdown(table(layout("table1"), two))
+    assert "Scale voc320, 2 of 178 cells;" in text
+    assert "Drawn toys" not in text
+    toys = [msgspec.structs.replace(one, scale="smoke") for one in two]
+    assert "Drawn toys" in markdown(table(layout("table1"), toys))

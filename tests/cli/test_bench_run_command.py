@@ -1,6 +1,7 @@
 """`boxmend bench run` and `boxmend bench cells`, on the command line."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,16 @@ def test_cells_are_listed_for_people_too(
         (["table1", *SMOKE, "--only", "x*"], "--only x*: no cell is called so; there are label0"),
         (["table1", *SMOKE, "--seeds", "one"], "--seeds is 'one'; expected numbers with commas"),
         (["table1", *SMOKE, "--seeds", ","], "--seeds needs numbers from 0 on"),
+        (["table1", *SMOKE, "--seeds", "9" * 5000], "expected numbers with commas"),
         (["table1", "--scale", "voc320"], "needs clean data to train on: give --data"),
         (["table1", *SMOKE, "--data", "x"], "draws its data: leave out --data and --val"),
         (["table1", *SMOKE, "--set", "epochs"], "--set epochs: expected KEY=VALUE"),
         (["table1", *SMOKE, "--set", "epoks=3"], "there is no setting epoks"),
+        (["table1", *SMOKE, "--set", "method=br"], "each cell of a table has its own; --methods"),
+        (["table1", *SMOKE, "--set", "seed=3"], "each cell of a table has its own; give --seeds"),
+        (["table1", *SMOKE, "--set", "label_noise=0.1"], "rows of `auto` and `sensitivity-rate`"),
+        (["table1", *SMOKE, "--set", "weights=w.pt"], "give --weights w.pt"),
+        (["table1", *SMOKE, "--gpus", "0,x"], "--gpus x: expected numbers of GPUs, like 0,1"),
         (["table1", *SMOKE, "--jobs", "0"], "--jobs is 0; expected 1 or more"),
         (["table1", *SMOKE, "--slurm.partition", "x"], "--slurm is for --executor submitit"),
         (["table1", *SMOKE, "--executor", "submitit", "--gpus", "0"], "--gpus is for this machine"),
@@ -87,6 +94,28 @@ def test_data_that_are_not_there_are_named(
     told = ["table1", "--scale", "voc320", "--data", "nowhere:train", "--val", "nowhere:val"]
     assert run(["bench", "run", *told, "--out", str(tmp_path)]) == 2
     assert "nowhere:train: no such file or folder" in capsys.readouterr().err
+
+
+def test_weights_may_be_none_as_in_a_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["run", "table1", *SMOKE, "--dry-run", "--only", "*-mend-0", "--weights", "none"]
+    assert len(listed(capsys, *told, "--out", str(tmp_path))) == 1
+
+
+def test_a_file_in_the_place_of_the_folder_of_results_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "deep"):
+        assert run(["bench", "run", "table1", *SMOKE, "--out", str(out)]) == 2
+        assert "file is no folder; name another folder" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_time_left_is_not_said_where_it_is_not_known() -> None:
+    assert "to go" not in summary(replace(FULL, seconds_left=None))
+    assert "to go" not in summary(replace(FULL, seconds_left=0.3))
 
 
 def test_progress_is_put_into_words() -> None:

@@ -61,7 +61,7 @@ def test_the_only_scale_with_results_is_taken(
     shown = capsys.readouterr()
     assert "**80.0** (1)" in shown.out
     assert "75 (1)" in shown.out  # (.8 - .5) / (.9 - .5)
-    assert "Scale smoke, 3 cells" in shown.out
+    assert "Scale smoke, 3 of 12 cells" in shown.out
     assert shown.err == ""
 
 

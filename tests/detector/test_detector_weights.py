@@ -1,7 +1,9 @@
 """Weight files: read, written and refused. Nothing here is downloaded."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 import pytest
@@ -11,7 +13,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torchvision.models import ResNet18_Weights, mobilenet_v2, resnet18, resnet50
 
-from boxmend.detector import Detector, build, describe, load_file, save
+from boxmend.detector import (
+    DETECTORS,
+    Detector,
+    DetectorNumbers,
+    build,
+    describe,
+    load_file,
+    save,
+)
 from boxmend.errors import DataError
 
 
@@ -113,6 +123,30 @@ def test_another_number_of_classes_is_refused(tmp_path: Path) -> None:
     save(build("tiny", 5), path)
     with pytest.raises(DataError, match=r"five.safetensors: a detector of 5 classes, not 3"):
         load_file(build("tiny", 3), path)
+
+
+@pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}])
+def test_the_heads_of_another_method_are_told_apart(asked: dict[str, Any], tmp_path: Path) -> None:
+    usual, other = build("tiny", 3), build("tiny", 3, numbers=with_heads(**asked))
+    save(usual, tmp_path / "usual.safetensors")
+    save(other, tmp_path / "other.safetensors")
+    ((name, number),) = asked.items()
+    has = int(getattr(DetectorNumbers(), name))
+    with pytest.raises(DataError) as caught:
+        load_file(other, tmp_path / "usual.safetensors")
+    message = str(caught.value)
+    assert f"usual.safetensors: a detector of another method ({name} {has} instead of" in message
+    assert "or the weights of a backbone alone: lacks roi_heads.box_predictor" in message
+    wanted = rf"other method \({name} {int(number)} instead of {has}\)"
+    with pytest.raises(DataError, match=wanted):
+        load_file(usual, tmp_path / "other.safetensors")
+    load_file(other, tmp_path / "other.safetensors")
+    with pytest.raises(DataError, match=r"other.safetensors: a detector of 3 classes, not 5"):
+        load_file(build("tiny", 5, numbers=with_heads(**asked)), tmp_path / "other.safetensors")
+
+
+def with_heads(**asked: Any) -> DetectorNumbers:
+    return replace(DETECTORS["tiny"].numbers, **asked)
 
 
 def test_another_architecture_is_refused_with_what_differs(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import Given, Method, Moment, Outcome, PublishedSettings, Rates, build
 from boxmend.methods.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_box_loss
+from boxmend.methods.protocol import Alone
 from boxmend.methods.steps import FirstStage, detached, first_stage
 from boxmend.settings import CaBbcSettings
 
@@ -139,6 +140,30 @@ def test_the_regression_loss_weighs_every_class_by_the_soft_label(
     targets = Targets(torch.zeros(1, 2, 4), torch.zeros(1, 2).long(), yes, ~yes, soft)
     found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
     assert found.item() == pytest.approx(expected, abs=1e-5)
+    detector.total = lambda number: 2 * number  # another process has as many RoIs
+    found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
+    assert found.item() == pytest.approx(expected / 2, abs=1e-5)
+
+
+class Behind(Alone):
+    """Another process whose annotations come first, with slopes ten times as large."""
+
+    def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        slopes, is_box = tensors
+        return torch.cat([10 * slopes, slopes]), torch.cat([is_box, is_box])
+
+
+def test_slopes_are_those_of_all_processes() -> None:
+    detector, (given, _) = two_heads(), random_batch(9)
+    alone, one_of_two = made(CaBbcSettings(queue_length=64)), made(CaBbcSettings(queue_length=64))
+    one_of_two.exchange = Behind()
+    for method in (alone, one_of_two):
+        mended(method, detector, given)
+    number = int((given.is_box & ~given.is_ignored).sum())
+    own = alone.slopes[-number:]
+    assert (own > 0).any()
+    torch.testing.assert_close(one_of_two.slopes[-2 * number :], torch.cat([10 * own, own]))
+    assert one_of_two.slopes[: -2 * number].isinf().all()
 
 
 def test_half_precision_changes_little_about_the_step() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from boxmend.detector import DETECTORS, Detector, build
 from boxmend.methods import ASKED_OF_DETECTOR, METHODS, Given, Method, Moment, Rates
 from boxmend.methods import build as build_method
-from boxmend.methods.protocol import Losses, Outcome, Work
+from boxmend.methods.protocol import Alone, Losses, Outcome, Work
 
 NUM_LABELS, ROWS, STEPS, PASSES = 3, 7, 120, 12
 TOLD = Rates(label=0.4, box=0.4)
@@ -170,6 +170,48 @@ def test_images_without_objects_go_through(name: str, step: int) -> None:
     outcome, losses = taken(name, step, none)
     assert all(value.isfinite() for value in losses.values())
     assert not outcome.is_kept.any()
+
+
+class Doubled(Alone):
+    """Another process has as much of everything."""
+
+    def total(self, tensor: Tensor, /) -> Tensor:
+        return 2 * tensor
+
+
+@pytest.mark.parametrize("step", [0, 60, 119])
+def test_losses_are_divided_by_what_all_processes_have(name: str, step: int) -> None:
+    """They add up over the processes to the mean of the whole batch."""
+    _, whole = taken(name, step, batch())
+    method, detector = ready(name, step)
+    method.exchange = Doubled()
+    detector.total = Doubled().total
+    try:
+        _, halves = method.losses(work_on(detector, batch(), step))
+    finally:
+        detector.total = Alone().total
+    for key, value in whole.items():
+        torch.testing.assert_close(2 * halves[key], value)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("step", [60, 119])
+def test_boxes_next_to_nothing_go_through(name: str, step: int, half: bool) -> None:
+    """Without extent, thinner than a pixel, the whole image, and a sliver in its corner."""
+    given = batch()
+    boxes = given.boxes.clone()
+    boxes[0, :3] = torch.tensor([[10, 10, 10, 10], [10, 10, 10.001, 30], [0, 0, 96, 64.0]])
+    boxes[1, 0] = torch.tensor([95.99, 63.99, 96, 64])
+    method, detector = ready(name, step)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        outcome, losses = method.losses(work_on(detector, given._replace(boxes=boxes), step))
+    assert all(value.isfinite() for value in losses.values())
+    sum(losses.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+    gradients = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert outcome.boxes[given.is_box].isfinite().all()
+    assert outcome.matched[given.is_box].isfinite().all()
+    assert not any(value.isnan() for value in outcome.metrics.values())
 
 
 @pytest.mark.parametrize("rates", [TOLD, Rates()], ids=["told", "unknown"])

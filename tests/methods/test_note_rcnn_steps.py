@@ -30,7 +30,7 @@ from boxmend.ledger import Verdict
 from boxmend.methods import Given, Moment
 from boxmend.methods import build as build_method
 from boxmend.methods.note_rcnn import NoteRcnn
-from boxmend.methods.protocol import Losses
+from boxmend.methods.protocol import Alone, Losses
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
 from boxmend.settings import NoteRcnnSettings
 
@@ -112,11 +112,24 @@ def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
     assert (made.state_dict()["losses"] != before)[before.isfinite()].all()
 
 
-def test_seeds_are_kept_and_of_the_others_nothing_is_said(given: Given) -> None:
+def test_losses_of_other_processes_are_remembered_too(given: Given) -> None:
+    class Another(Alone):
+        def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+            theirs = (torch.tensor([10, 12]), torch.tensor([0.5, 0.25]), torch.tensor([2, 1]))
+            return tuple(torch.cat(pair) for pair in zip(tensors, theirs, strict=True))
+
+    made = method()
+    made.exchange = Another()
+    made.losses(work_on(detector_of_three(), given, PLAIN))
+    state = made.state_dict()
+    assert state["losses"][[10, 12]].tolist() == [0.5, 0.25]
+    assert state["labels"][[10, 12]].tolist() == [2, 1]
+    assert int(state["losses"].isfinite().sum()) == 7 + 2
+
+
+def test_neither_seeds_nor_the_others_are_judged(given: Given) -> None:
     outcome, _ = with_seeds(0, 2, 6).losses(work_on(detector_of_three(), given, APART))
-    is_kept = outcome.verdict == int(Verdict.KEPT)
-    assert given.rows[is_kept].tolist() == [0, 2, 6]
-    assert (outcome.verdict[~is_kept] == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
     assert torch.equal(outcome.is_kept, given.is_box)
     assert torch.equal(outcome.labels[given.is_box], given.labels[given.is_box])
     assert torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])

@@ -125,7 +125,8 @@ def test_boxes_that_leave_the_image_are_cut_and_those_outside_left_out(
     assert ids_in_ledger(run, 0) == ids_in_ledger(run, 1) == list(range(100, 108))
     np.testing.assert_allclose(boxes_of(run.path, "noisy"), dataset.boxes[:8], rtol=1e-6)
     cut = dataset.boxes[:8].clip(0, SIDE)
-    np.testing.assert_allclose(boxes_of(run.path, "final", epoch=0), cut, atol=0.01)
+    most = 1.0 if method == "disco" else 0.01  # pixels: it corrects boxes from the first step on
+    np.testing.assert_allclose(boxes_of(run.path, "final", epoch=0), cut, atol=most)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -70,7 +70,7 @@ def summary(glance: Glance) -> str:
         "left": glance.left,
     }
     parts += [f"{number} {word}" for word, number in numbers.items() if number]
-    if glance.seconds_left is not None and (glance.running or glance.left):
+    if glance.seconds_left is not None and round(glance.seconds_left):
         parts.append(f"about {clock(glance.seconds_left)} to go")
     return ", ".join(parts)
 

@@ -1,6 +1,7 @@
 """`boxmend bench run` and `boxmend bench cells`: grids of trainings, cell by cell."""
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.cli.panels import Panels
 from boxmend.errors import ExitStatus, UsageError
+from boxmend.report.texts import shown
 
 SCALE_HELP = "; ".join(f"{one.name}: {one.summary}" for one in SCALES.values())
 Name = Annotated[str, Parameter(help=f"Which table: {', '.join(LAYOUTS)}.")]
@@ -30,6 +32,17 @@ PANELS = {
     "Data and settings": ("data", "val", "weights", "set", "keep-weights"),
     "Where they run": ("jobs", "gpus", "executor", "slurm"),
 }
+OF_CELLS = {
+    "method": "--methods chooses those of a table",
+    "seed": "give --seeds",
+    "preset": "--scale paper has the published one",
+    "label_noise": "rows of `auto` and `sensitivity-rate` are told rates",
+    "box_noise": "rows of `auto` are told rates",
+}
+"""Settings that belong to the cells of a table, and where they come from."""
+WITHOUT_FILE = ("default", "none")  # weights that are no file
+SEED_DIGITS = 10  # those of the largest seed
+GPU = re.compile(r"[0-9]{1,4}|(GPU|MIG)-[0-9A-Za-z/-]+")  # as CUDA_VISIBLE_DEVICES takes them
 _LOOKS = Panels(PANELS, is_terminal=sys.stdout.isatty())
 
 ABOUT = """\
@@ -58,8 +71,9 @@ class Part:
 
     def wishes(self, name: str, scale_name: str, **more: Any) -> Wishes:
         """Put the choices together; a UsageError tells of seeds that are no numbers."""
-        if not all(one.isdecimal() for one in _split(self.seeds)):
-            raise UsageError(f"--seeds is {self.seeds!r}; expected numbers with commas, like 0,1,2")
+        if not all(one.isdecimal() and len(one) <= SEED_DIGITS for one in _split(self.seeds)):
+            given = shown(self.seeds, 80)
+            raise UsageError(f"--seeds is {given!r}; expected numbers with commas, like 0,1,2")
         return Wishes(
             name=name,
             scale=scale_name,
@@ -95,11 +109,15 @@ class Given:
 
     def more(self) -> dict[str, Any]:
         """The same for `Wishes`."""
+        changes = dict(_changed(one) for one in self.set)
+        is_file = self.weights is not None and str(self.weights) not in WITHOUT_FILE
+        if self.weights is not None and not is_file:
+            changes["weights"] = str(self.weights)
         return {
             "data": self.data,
             "val": self.val,
-            "weights": self.weights,
-            "changes": dict(_changed(one) for one in self.set),
+            "weights": self.weights if is_file else None,
+            "changes": changes,
             "keep_weights": self.keep_weights,
         }
 
@@ -148,6 +166,9 @@ class Where:
         if self.slurm:
             raise UsageError("--slurm is for --executor submitit; give that, too")
         gpus = _split(self.gpus)
+        for one in gpus:
+            if not GPU.fullmatch(one):
+                raise UsageError(f"--gpus {shown(one)}: expected numbers of GPUs, like 0,1")
         cores = (os.cpu_count() or 1) if scale(scale_name).is_embedded else 1
         return Local(self.jobs or len(gpus) or cores, gpus)
 
@@ -208,7 +229,8 @@ def _list(plan: Plan, *, json: bool) -> int:
     else:
         print_table(("cell", "state", "tries", "seconds"), rows)
         left = sum(row[1] != "done" for row in rows)
-        say(f"{len(rows):,} cells under {plan.root}, {left:,} of them not done")
+        number = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells"
+        say(f"{number} under {plan.root}, {left:,} not done")
     return ExitStatus.FINE
 
 
@@ -256,4 +278,8 @@ def _changed(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--set {text}: expected KEY=VALUE, like epochs=6")
+    if key in OF_CELLS:
+        raise UsageError(f"--set {key}: each cell of a table has its own; {OF_CELLS[key]}")
+    if key == "weights" and value not in WITHOUT_FILE:
+        raise UsageError(f"--set weights={value}: give --weights {value}, which are then checked")
     return key, value

@@ -24,7 +24,7 @@ from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import DataError
 
 STRIDE_KEY = "stride_in_1x1"
-CLASS_SCORES = "roi_heads.box_predictor.cls_score.weight"
+CLASS_SCORES = "cls_score.weight"  # of whichever head
 CLASSIFIERS = ("fc.", "classifier.")  # of ImageNet networks; a backbone has none
 COUNTER = ".num_batches_tracked"  # kept by normalisations that learn, useless to us
 NAMED_IN_ERRORS = 3
@@ -52,7 +52,7 @@ def load_tensors(
     given = {key: value for key, value in tensors.items() if not key.endswith(COUNTER)}
     if any(key.startswith("backbone.") for key in given):
         _check_classes(detector, given, source)
-        _load(detector.network, given, f"{source}: not a detector {detector.name}")
+        _load(detector.network, given, _complaint(detector, metadata, source))
     else:
         target = _part_without_pyramid(detector)
         given = {
@@ -169,8 +169,8 @@ def _part_without_pyramid(detector: Detector) -> nn.Module:
 
 
 def _check_classes(detector: Detector, given: Mapping[str, Tensor], source: str) -> None:
-    if CLASS_SCORES in given and given[CLASS_SCORES].shape[0] != 1 + detector.num_labels:
-        found = given[CLASS_SCORES].shape[0] - 1
+    numbers = {value.shape[0] - 1 for key, value in given.items() if key.endswith(CLASS_SCORES)}
+    for found in numbers - {detector.num_labels}:
         raise DataError(f"{source}: a detector of {found} classes, not {detector.num_labels}")
 
 
@@ -191,6 +191,19 @@ def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> Non
     if differences:
         raise DataError(f"{complaint}: {'; '.join(differences)}")
     target.load_state_dict(dict(given), strict=False)  # in the target's own precision
+
+
+def _complaint(detector: Detector, metadata: Mapping[str, str], source: str) -> str:
+    """What to say of a whole detector that does not fit; methods ask for heads of their own."""
+    told = with_told_heads(DetectorNumbers(), metadata, source)
+    numbers = [(key, int(getattr(told, key)), int(getattr(detector.numbers, key))) for key in HEADS]
+    unlike = [f"{key} {has} instead of {wanted}" for key, has, wanted in numbers if has != wanted]
+    if not unlike:
+        return f"{source}: not a detector {detector.name}"
+    return (
+        f"{source}: a detector of another method ({', '.join(unlike)}); give one of the same "
+        "method, or the weights of a backbone alone"
+    )
 
 
 def _some(keys: list[str]) -> str:

@@ -168,9 +168,8 @@ class CaBbc(Method):
         gradient = box_gradient(detector, features, given, settings.objectness)
         slopes = dual_heads.relative_slopes(given.boxes, gradient)
         if settings.step == "pixels":
-            unit = (
-                dual_heads.sides(given.boxes).square().clamp(min=TINY)
-            )  # undoes the slopes' own unit
+            # Undoes the unit of the slopes.
+            unit = dual_heads.sides(given.boxes).square().clamp(min=TINY)
         else:
             unit = self._typical(slopes, given.is_box)
         stepped = dual_heads.moved(given.boxes, -self.alpha * slopes / unit, settings.most)
@@ -259,8 +258,11 @@ def losses_of_heads(work: Work, seen: FirstStage, targets: Targets) -> Losses:
 
 
 def mean_step(given: Given, matched: Tensor) -> Tensor:
-    """Tell how far boxes were moved: the largest share of a side, on average; a scalar."""
-    share = ((matched - given.boxes).abs() / dual_heads.sides(given.boxes)).amax(-1)
+    """Tell how far boxes were moved: the largest share of a side, on average; a scalar.
+
+    A side below a pixel counts as one: boxes without extent have no shares.
+    """
+    share = ((matched - given.boxes).abs() / dual_heads.sides(given.boxes).clamp(min=1)).amax(-1)
     total = torch.where(given.is_box, share, 0).sum()
     return total / given.is_box.sum().clamp(min=1)
 

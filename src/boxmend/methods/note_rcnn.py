@@ -37,7 +37,6 @@ from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
 from boxmend.refinement import label_losses
 from boxmend.settings import NoteRcnnSettings
-from boxmend.verdict import Verdict
 
 MOST_SEEDS = 0.5
 MIXED, SEED, DISTILLED = range(3)  # the classifiers, in the detector's order
@@ -143,9 +142,10 @@ class NoteRcnn(Method):
 
     @torch.no_grad()
     def _looked_at(self, work: Work, given: Given, seen: FirstStage) -> Outcome:
-        """Measure the loss at each annotated box; remember it, or tell which are seeds.
+        """Measure the loss at each annotated box, and remember it in the plain stage.
 
-        Only what is trusted gets a verdict: of the others nobody says that they are wrong.
+        Nothing is judged. Seeds are trusted, but of the others nobody says that they are wrong;
+        a verdict for seeds alone would make the least doubted the only ones with a doubt.
         """
         scores = work.scorer_on(detached(seen.features))(given.boxes).probabilities
         loss = label_losses(scores, given.labels, given.is_box)
@@ -153,10 +153,8 @@ class NoteRcnn(Method):
         if self._is_plain(work.moment):
             self._remember(given, loss)
             return outcome
-        is_seed = self._seeds(given).is_seed
         confidence = torch.where(given.is_box, scores[..., 1:].float().amax(-1), torch.nan)
-        verdict = torch.where(is_seed, int(Verdict.KEPT), outcome.verdict)
-        return outcome._replace(verdict=verdict, confidence=confidence)
+        return outcome._replace(confidence=confidence)
 
     def _remember(self, given: Given, loss: Tensor) -> None:
         """Keep the losses of a visit; the one of the last pass stays.

@@ -9,7 +9,8 @@ from boxmend.bench.grids.mixing import differences, refuse, where
 from boxmend.bench.grids.results import RESULTS_FILE, Result, counting, read_all
 from boxmend.bench.grids.scales import SCALES, fitted
 from boxmend.bench.grids.tables import Table, concerned, table
-from boxmend.errors import DataError, UsageError
+from boxmend.errors import BoxmendError, DataError, UsageError
+from boxmend.report.texts import shown
 
 FOLDER = Path("bench")
 """Where grids are run by default; a scale has a folder in it."""
@@ -42,10 +43,7 @@ def collected(layout: Layout, choice: Choice) -> tuple[Table, list[str]]:
     of_scale = [one for one in read.results if one.scale == scale]
     used = concerned(layout, counting(where(of_scale, choice.conditions)))
     if not used:
-        having = sorted({one.scale for one in read.results})
-        there = f"; there are results of scale {', '.join(having)}" if having else ""
-        none = f"there are no results for {layout.name} at scale {scale}{there}"
-        raise DataError(f"{none}; {_make(layout, scale)}")
+        raise _none(layout, scale, read.results)
     found = differences(used)
     if not choice.is_mixed:
         refuse(found)
@@ -78,6 +76,19 @@ def _only_scale(layout: Layout, results: Sequence[Result]) -> str:
     if not every:
         raise DataError(f"the files hold no results; {_make(layout, None)}")
     return fitting[0] if fitting else every[0]
+
+
+def _none(layout: Layout, scale: str, results: Sequence[Result]) -> BoxmendError:
+    """What to say where no result is one of the table's."""
+    having = sorted({one.scale for one in results})
+    if scale not in having and scale not in SCALES:
+        known = ", ".join(dict.fromkeys((*having, *SCALES)))
+        return UsageError(f"there is no scale {shown(scale)!r}; there are {known}")
+    there = f"there are some of scale {', '.join(having)}"
+    if scale in having:
+        there = f"the {sum(one.scale == scale for one in results):,} there are belong to others"
+    none = f"there are no results for {layout.name} at scale {scale}; {there}"
+    return DataError(f"{none}; {_make(layout, scale)}")
 
 
 def _make(layout: Layout, scale: str | None) -> str:

@@ -153,7 +153,9 @@ def read_json(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read ({reason})") from error
+        raise DataError(
+            f"{path}: cannot be read ({reason}); remove {path.parent}, and the cell is run afresh"
+        ) from error
 
 
 def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ where data lie. What may not:
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import to_builtins
@@ -35,6 +36,7 @@ SECTIONS = {"mend": "mend", TWO_STAGE: "mend", "baseline": None}
 PEERS = ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
 """Methods with a part of the settings of their own name."""
 NAMED = 3  # cells that a message names
+LISTED = 12  # values that a message lists
 ABSENT = "(not there)"
 
 Place = tuple[Result, dict[str, str]]
@@ -94,16 +96,30 @@ def where(results: Sequence[Result], conditions: Sequence[str]) -> list[Result]:
         place, equals, value = condition.partition("=")
         if not equals:
             raise UsageError(f"--where {condition}: expected PLACE=VALUE, like versions.torch=2.11")
-        told = [_leaves(to_builtins(one)).get(place, ABSENT) for one in results]
+        leaves = [_leaves(to_builtins(one)) for one in results]
+        told = [one.get(place, ABSENT) for one in leaves]
         if results and value not in told:
-            there = ", ".join(sorted(set(told)))
-            raise UsageError(f"--where {condition}: no result has it; at {place} they have {there}")
+            raise UsageError(
+                f"--where {shown(condition)}: no result has it; {_there(leaves, place)}"
+            )
         results = [
             one
             for one, text in zip(results, told, strict=True)
             if text == value or place.removeprefix("settings.") in one.variant
         ]
     return list(results)
+
+
+def _there(leaves: Sequence[Mapping[str, str]], place: str) -> str:
+    """What there is at a place, or places like it where there is none."""
+    values = sorted({one[place] for one in leaves if place in one})
+    if values:
+        more = f" and {len(values) - LISTED} more" if len(values) > LISTED else ""
+        return f"at {place} they have {', '.join(values[:LISTED])}{more}"
+    known = sorted({name for one in leaves for name in one})
+    near = get_close_matches(place, known, n=3, cutoff=0.5)
+    usual = [name for name in ("method", "hardware", "versions.torch") if name in known]
+    return f"there is no such place; there are {', '.join(near or usual)} and others"
 
 
 def _over_all(places: Sequence[Place]) -> Iterator[Difference]:

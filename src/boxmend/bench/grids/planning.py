@@ -1,6 +1,7 @@
 """From the name of a table to cells with their folders and jobs, ready to be run."""
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,9 +13,11 @@ from boxmend.bench.grids.cells import Cell, cells_of, chosen
 from boxmend.bench.grids.jobs import Job, rates_told, save_job
 from boxmend.bench.grids.layouts import layout
 from boxmend.bench.grids.scales import Scale, Sources, fitted, scale, settings_of, sources
+from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
+from boxmend.report.texts import shown
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,13 @@ def planned(wishes: Wishes) -> Plan:
 def prepare(plan: Plan, wishes: Wishes) -> None:
     """Look at the data, and save the job of every cell in its folder.
 
-    A UsageError tells of a cell that was run with other settings or data, and what differs.
+    A UsageError tells of a cell that was run with other settings or data, and what differs; a
+    DataError, of data that no cell could be trained or scored on.
     """
     which = scale(wishes.scale)
+    _ensure_folder(wishes.out)
     given = sources(which, plan.root, wishes.data, wishes.val)
-    hashes = _hash_of_data(given.train, "--data"), _hash_of_data(given.val, "--val")
+    hashes = _hashes(given)
     weights = _hash_of_file(wishes.weights)
     for cell in plan.cells:
         job = _job(cell, which, wishes, given)
@@ -106,11 +111,35 @@ def _absolute(addresses: Sequence[str]) -> list[str]:
     return [str(Path(one).absolute()) for one in addresses]  # PATH or PATH:SPLIT
 
 
-def _hash_of_data(addresses: Sequence[str], option: str) -> str:
-    dataset = load(*addresses)
+def _ensure_folder(out: Path) -> None:
+    """Refuse a place where no folder can be made, before anything is."""
+    there = next(one for one in (out.absolute(), *out.absolute().parents) if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        reason = "may not be written to" if there.is_dir() else "is no folder"
+        raise UsageError(f"--out {out}: {there} {reason}; name another folder")
+
+
+def _hashes(given: Sources) -> tuple[str, str]:
+    """Hash the data; what would let every cell fail, perhaps after its training, is told now."""
+    train, val = _loaded(given.train, "--data"), _loaded(given.val, "--val")
+    if not set(train.label_names) & set(val.label_names):
+        names = [", ".join(shown(name) for name in one.label_names[:5]) for one in (train, val)]
+        raise DataError(
+            f"--val {' '.join(given.val)}: has no class of the training data, so nothing could be "
+            f"scored (--data has {names[0]}; --val has {names[1]}); classes go by their names"
+        )
+    return fingerprint(train), fingerprint(val)
+
+
+def _loaded(addresses: Sequence[str], option: str) -> Dataset:
+    dataset, told = load(*addresses), f"{option} {' '.join(addresses)}"
     if not len(dataset):
-        raise DataError(f"{option} {' '.join(addresses)}: there are no annotations")
-    return fingerprint(dataset)
+        raise DataError(f"{told}: there are no annotations")
+    paths = dataset.images.paths
+    if not any(os.path.exists(path) for path in (*paths[:1], *paths[-1:])):
+        missing = f", like {paths[0]}" if paths and paths[0] else ""
+        raise DataError(f"{told}: its images are not there{missing}; bring them there")
+    return dataset
 
 
 def _hash_of_file(path: Path | None) -> str | None:

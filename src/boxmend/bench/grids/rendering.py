@@ -43,12 +43,10 @@ def markdown(table: Table) -> str:
         compare = table.layout.compare
         parts += [f"#### {_escaped(GAINS[compare])}"]
         parts += [_markdown_table(table, lambda one: gain_words(one, compare), gains=True)]
-    parts.append(
-        "\n".join(f"- {_escaped(line)}" for line in (*legend(table), origin(table)) if line)
-    )
+    parts.append(_listed(_explained(table)))
     remarks = notes(table)
     if remarks:
-        parts.append("\n".join(["Notes:", "", *(f"- {_escaped(line)}" for line in remarks)]))
+        parts.append(f"Notes:\n\n{_listed(remarks)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -120,10 +118,10 @@ def html(table: Table) -> bytes:
     )
     style = _packaged("table.css")
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
-    parts = [("Figures, in %", _words(table, figure_words))]
+    parts = [("Figures, in %", *_words(table, figure_words))]
     if has_gains(table):
         compare = table.layout.compare
-        parts.append((GAINS[compare], _words(table, lambda one: gain_words(one, compare), True)))
+        parts.append((GAINS[compare], *_words(table, lambda one: gain_words(one, compare), True)))
     text = environment.from_string(_packaged("table.html.j2")).render(
         policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'",
         style=_marked(style),
@@ -137,7 +135,11 @@ def html(table: Table) -> bytes:
 
 
 def _explained(table: Table) -> list[str]:
-    return [line for line in (*legend(table), origin(table)) if line]
+    """The legend, what is left out, and where the figures are from."""
+    kept, _ = _words(table, figure_words)
+    gone = [one.title for one in table.layout.columns if one not in kept]
+    left_out = f"Left out, since there is no figure yet: {'; '.join(gone)}." if gone else ""
+    return [line for line in (*legend(table), left_out, origin(table)) if line]
 
 
 def has_gains(table: Table) -> bool:
@@ -149,19 +151,27 @@ def has_gains(table: Table) -> bool:
 
 def _words(
     table: Table, words: Callable[[Square], Words], gains: bool = False
-) -> list[tuple[str, Row, list[Words]]]:
-    """Title and squares of the rows to show; of gains only those of rows that have one."""
+) -> tuple[list[Column], list[tuple[str, Row, list[Words]]]]:
+    """The columns that have anything to show, and title and squares of the rows.
+
+    Of gains only those of rows that have one.
+    """
     found = []
     for number, (row, line) in enumerate(table.lines()):
         told = [words(one) for one in line]
         if not gains or any(one.plain() for one in told):
             found.append((row_title(table, number), row, told))
-    return found
+    columns = table.layout.columns
+    kept = [n for n in range(len(columns)) if any(told[n].plain() for _, _, told in found)]
+    kept = kept or list(range(len(columns)))
+    rows = [(title, row, [told[n] for n in kept]) for title, row, told in found]
+    return [columns[n] for n in kept], rows
 
 
 def _markdown_table(table: Table, words: Callable[[Square], Words], gains: bool = False) -> str:
-    lines = [["", *(_escaped(one.title) for one in table.layout.columns)]]
-    for title, _, squares in _words(table, words, gains):
+    columns, rows = _words(table, words, gains)
+    lines = [["", *(_escaped(one.title) for one in columns)]]
+    for title, _, squares in rows:
         lines.append([_escaped(title), *(_markdown_square(one) for one in squares)])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     head, *body = [_padded(line, widths) for line in lines]

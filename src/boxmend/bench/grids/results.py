@@ -21,6 +21,9 @@ from msgspec.json import Decoder, Encoder
 from boxmend.errors import DataError, OutputError
 
 RESULTS_FILE = "results.jsonl"
+MARK = b"\xef\xbb\xbf"  # that some editors put before a text
+REMEDY = "remove or mend that line, or read it with the version of boxmend that wrote it"
+NAMED_BY = "name a file that `boxmend bench run` wrote, or its folder"
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._~+-]{0,199}\Z")]
 Rate = Annotated[
@@ -130,8 +133,9 @@ def read(path: Path) -> Read:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-    *lines, rest = content.split(b"\n")
+        reason = error.strerror or error
+        raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error
+    *lines, rest = content.removeprefix(MARK).split(b"\n")
     results = [_parsed(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not rest.strip():
         return Read(results, [])
@@ -180,9 +184,10 @@ def _parsed(path: Path, number: int, line: bytes) -> Result:
     except ValidationError as error:
         reason, _, place = str(error).partition(" - at `$")
         where = f"{place.rstrip('`').lstrip('.')}: " if place.rstrip("`") else ""
-        raise DataError(f"{path}: line {number} is no result: {where}{reason}") from error
+        wrong = f"line {number} is no result: {where}{reason}"
+        raise DataError(f"{path}: {wrong}; {REMEDY}") from error
     except (DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: line {number} is no JSON ({error})") from error
+        raise DataError(f"{path}: line {number} is no JSON ({error}); {REMEDY}") from error
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.bench.grids.outcomes import failed_result, last_lines, record
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, append
+from boxmend.bench.grids.time_left import Pace, seconds_left
 
 PAUSE = 0.5  # seconds between looks
 TAIL = 4096  # bytes of metrics.jsonl that are looked at
@@ -42,6 +43,8 @@ class Running:
     epoch: int | None = None
     epochs: int | None = None
     images_per_second: float | None = None
+    passes: int = 0
+    """That are done."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Glance:
     left: int
     """Neither over nor running."""
     seconds_left: float | None
-    """By the cells that are done; None while there is none."""
+    """By cells that are done and passes of those that run; None while nothing tells."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,10 @@ class _Grid:
         self._elsewhere: list[Cell] = []
         self._retry_failed = retry_failed
         self._since: dict[Cell, float] = {}
+        self._before: dict[Cell, float] = {}  # seconds of earlier tries
+        self._marks: dict[Cell, tuple[int, float]] = {}  # passes done, and seconds by then
+        self._epochs = {cell: _epochs(plan.folder(cell)) for cell in plan.cells}
+        self._took: dict[Cell, float] = {}  # seconds of a pass
 
     @property
     def is_over(self) -> bool:
@@ -138,6 +145,7 @@ class _Grid:
             self._sort(cell, ready)
         ready = ready[: max(self.executor.capacity - len(self.running), 0)]
         folders = [self.plan.folder(cell) for cell in ready]
+        self._before |= {cell: read_tries(self.plan.folder(cell)).seconds for cell in ready}
         for cell, process in zip(ready, self.executor.start(folders) if ready else (), strict=True):
             self.waiting.remove(cell)
             self.running[cell] = process
@@ -215,13 +223,21 @@ class _Grid:
             self.failed[cell] = _record_death(folder, status)
 
     def _seconds_left(self, running: Sequence[Running]) -> float | None:
-        results = [read_result(self.plan.folder(cell)) for cell in self.done]
-        took = [result.seconds for result in results if result is not None]
-        if not took:
-            return None
-        usual = sum(took) / len(took)
-        rest = sum(max(usual - one.seconds, 0) for one in running) + usual * len(self.waiting)
-        return rest / max(min(self.executor.capacity, len(running) + len(self.waiting)), 1)
+        for cell in self.done:
+            if cell not in self._took:
+                result = read_result(self.plan.folder(cell))
+                self._took[cell] = (result.seconds if result else 0.0) / self._epochs[cell]
+        paces = [self._pace(*both) for both in zip(self.running, running, strict=True)]
+        waiting = [self._epochs[cell] for cell in self.waiting]
+        slots = max(min(self.executor.capacity, len(running) + len(waiting)), 1)
+        return seconds_left(list(self._took.values()), paces, waiting, slots)
+
+    def _pace(self, cell: Cell, now: Running) -> Pace:
+        """How fast a cell is; remembers when a pass is first seen to be done."""
+        seconds = self._before[cell] + now.seconds
+        if now.passes > self._marks.get(cell, (0, 0.0))[0]:
+            self._marks[cell] = now.passes, seconds
+        return Pace(self._epochs[cell], seconds, *self._marks.get(cell, (0, 0.0)))
 
 
 def _record_death(folder: Path, status: int) -> str:
@@ -229,7 +245,8 @@ def _record_death(folder: Path, status: int) -> str:
     said = last_lines(folder / LOG_FILE)
     if status < 0:
         name = signal.Signals(-status).name
-        error = f"killed by {name}; if memory ran out, fewer --jobs leave more to each"
+        error = f"killed by {name}; the same command takes it up again"
+        error += "; if memory ran out, fewer --jobs leave more to each"
     else:
         error = f"ended with status {status}"
     error += f". Its last words:\n{said}" if said else ""
@@ -250,14 +267,21 @@ def _error_of(folder: Path) -> str:
 def _progress(folder: Path, since: float) -> Running:
     """How far a cell is by the end of its metrics."""
     line = _last_line(folder / RUN_FOLDER / "metrics.jsonl")
-    epoch, speed = line.get("epoch"), line.get("images_per_second")
+    epoch, over, speed = (line.get(name) for name in ("epoch", "epoch_ends", "images_per_second"))
     return Running(
         folder.name,
         time.monotonic() - since,
         epoch + 1 if isinstance(epoch, int) else None,
-        read_job(folder).settings.get("epochs"),
+        _epochs(folder),
         speed if isinstance(speed, int | float) else None,
+        max(epoch if isinstance(epoch, int) else 0, over + 1 if isinstance(over, int) else 0),
     )
+
+
+def _epochs(folder: Path) -> int:
+    """Passes of a cell."""
+    epochs = read_job(folder).settings.get("epochs")
+    return epochs if isinstance(epochs, int) and epochs > 0 else 1
 
 
 def _last_line(path: Path) -> dict[str, Any]:

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from boxmend.bench.grids.layouts import TOLD
+from boxmend.bench.grids.layouts import TOLD, Row, asked
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable
+from boxmend.bench.grids.scales import SCALES
+from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable, is_rival
 from boxmend.report.texts import shown
 
 METRICS = {
@@ -137,8 +138,23 @@ def origin(table: Table) -> str:
     hardware = _several({one.hardware for one in table.results})
     versions = _several({_versions(one) for one in table.results})
     trainings = _several({_training(one) for one in table.results if not one.variant})
-    number = "1 cell" if cells == 1 else f"{cells} cells"
-    return f"Scale {table.scale}, {number}; {trainings}; {hardware}; {versions}."
+    number = f"{cells} of {_planned(table)} cells"
+    toys = " Drawn toys: they show that methods work, not how well." if _is_toys(table) else ""
+    return f"Scale {table.scale}, {number}; {trainings}; {hardware}; {versions}.{toys}"
+
+
+def _planned(table: Table) -> int:
+    """How many cells the table has for the seeds that are there."""
+    seeds = {one.seed for one in table.results}
+    asked_for = {
+        (one.method, one.labels, one.boxes, tuple(sorted(one.variant.items())))
+        for one in asked(table.layout)
+    }
+    return len(asked_for) * len(seeds)
+
+
+def _is_toys(table: Table) -> bool:
+    return table.scale in SCALES and SCALES[table.scale].is_embedded
 
 
 def notes(table: Table) -> list[str]:
@@ -147,7 +163,7 @@ def notes(table: Table) -> list[str]:
     found = list(records.notes) if records else []
     if records and not is_comparable(table.metric, records.metric) and records.metric != MENDING:
         found.append(f"The published figures are {records.metric}, so they are left out here.")
-    found += [*_failures(table), *_without(table), *_on_seeds(table)]
+    found += [*_failures(table), *_without(table), *_alone(table), *_on_seeds(table)]
     found += [f"Mixed (*): {one.told()}." for one in table.differences]
     return found
 
@@ -166,6 +182,27 @@ def _without(table: Table) -> Iterator[str]:
     cells = dict.fromkeys(cell for line in table.squares for one in line for cell in one.without)
     if cells:
         yield f"Done, but without the figure shown: {_listed(list(cells))}."
+
+
+def _alone(table: Table) -> Iterator[str]:
+    """Where we have a figure and nothing to compare it with."""
+    sides = ["baseline", "clean"] if table.layout.compare == "share" else ["baseline"]
+    rows = {row.name: line for row, line in table.lines()}
+    if table.layout.compare == "none" or not all(side in rows for side in sides):
+        return
+    others = [line for row, line in table.lines() if is_rival(row) and row.name != "baseline"]
+    for number, column in enumerate(table.layout.columns):
+        missing = [
+            side
+            for side in sides
+            if rows[side][number].ours is None and table.layout.is_run(_row(table, side), column)
+        ]
+        if missing and any(line[number].ours for line in others):
+            yield f"Not compared at {column.title}: {' and '.join(missing)} not run yet."
+
+
+def _row(table: Table, name: str) -> Row:
+    return next(row for row in table.layout.rows if row.name == name)
 
 
 def _on_seeds(table: Table) -> Iterator[str]:

@@ -1,0 +1,73 @@
+"""What the pages about the peers name: functions, tests and settings that exist."""
+
+import importlib
+import re
+from dataclasses import is_dataclass
+from functools import reduce
+
+import pytest
+
+from boxmend.methods import METHODS
+from boxmend.settings import TrainSettings
+from boxmend.settings.presets import LITERAL_METHODS
+from test_method_page import PROJECT, functions_in
+
+PAGES = {page.stem: page.read_text() for page in (PROJECT / "docs" / "methods").glob("*.md")}
+PEERS = sorted(set(METHODS) - LITERAL_METHODS - {"baseline", "mend"})
+
+
+def named(pattern: str) -> list[tuple[str, str]]:
+    """All that a pattern finds on the pages, with the page."""
+    return [
+        (name, found)
+        for name, text in sorted(PAGES.items())
+        for found in sorted(set(re.findall(pattern, " ".join(text.split()))))
+    ]
+
+
+def test_every_peer_has_a_page_that_says_whose_method_it_is_and_what_is_ours() -> None:
+    assert set(PAGES) == {*PEERS, "index"}
+    for name in PEERS:
+        assert f"`--method {name}` is a re-implementation" in PAGES[name]
+        assert "\n## What is ours\n" in PAGES[name]
+        assert "\n## What it costs\n" in PAGES[name]
+        assert f"({name}.md)" in PAGES["index"]
+
+
+@pytest.mark.parametrize(("page", "name"), named(r"`((?:detector|methods|refinement)(?:\.\w+)+)`"))
+def test_what_is_named_exists(page: str, name: str) -> None:
+    room, module, *attributes = name.split(".")
+    assert reduce(getattr, attributes, importlib.import_module(f"boxmend.{room}.{module}")), page
+
+
+@pytest.mark.parametrize(("page", "file"), named(r"`(test_\w+\.py)`"))
+def test_a_file_of_tests_that_is_named_exists(page: str, file: str) -> None:
+    assert len(list((PROJECT / "tests").rglob(file))) == 1, page
+
+
+def test_a_test_that_is_named_exists() -> None:
+    proofs = named(r"`test_\w+\.py`: \*[^*]+\*")
+    assert len(proofs) > 10
+    for page, proof in proofs:
+        file, sentence = proof.removeprefix("`").removesuffix("*").split("`: *")
+        (path,) = (PROJECT / "tests").rglob(file)
+        found = {name.lower() for name in functions_in(path)}
+        assert f"test_{sentence.replace(' ', '_')}".lower() in found, page
+
+
+@pytest.mark.parametrize(("page", "option"), named(r"`--([a-z][a-z.-]*)"))
+def test_an_option_that_is_named_exists(page: str, option: str) -> None:
+    settings = TrainSettings()
+    known = {"val", "out", "most", *vars(settings)}
+    for part, value in vars(settings).items():
+        if is_dataclass(value):
+            known |= {f"{part}.{name}" for name in vars(value)}
+    assert option.replace("-", "_") in known, page
+
+
+def test_the_sources_are_named_where_the_methods_are() -> None:
+    for name in PEERS:
+        path = PROJECT / "src/boxmend/methods" / f"{name.replace('-', '_')}.py"
+        opening = path.read_text().split('"""')[1]
+        assert "re-implementation" in opening, name
+        assert re.search(r"\b(19|20)\d\d\b", opening), name
