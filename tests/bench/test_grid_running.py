@@ -189,7 +189,9 @@ def test_sigterm_is_passed_on_and_a_second_one_kills(toys: Path, tmp_path: Path)
             return list(endings)
 
     before = signal.getsignal(signal.SIGTERM)
-    ended = run_grid(plan, Endless(2))
+    glances = list[Glance]()
+    ended = run_grid(plan, Endless(2), show=glances.append)
+    assert glances[-1].is_stopping
     assert signal.getsignal(signal.SIGTERM) is before
     assert ended.was_stopped
     assert len(ended.stopped) == 2

@@ -118,6 +118,12 @@ def test_time_left_is_not_said_where_it_is_not_known() -> None:
     assert "to go" not in summary(replace(FULL, seconds_left=0.3))
 
 
+def test_who_asks_to_stop_is_told_that_cells_save() -> None:
+    stopping = replace(FULL, seconds_left=None, is_stopping=True)
+    assert summary(stopping).endswith("saving before they leave (asked again, they are killed)")
+    assert "saving" not in summary(replace(stopping, running=[]))
+
+
 def test_progress_is_put_into_words() -> None:
     assert summary(FULL) == (
         "4 of 9 done, 1 failed, 2 running, 1 running elsewhere, 1 left, about 1:02:03 to go"

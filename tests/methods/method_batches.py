@@ -1,13 +1,16 @@
 """Small batches and made-up scorers for the tests of methods."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from boxmend.detector import Proposals, RoiSample, Scores
 from boxmend.methods import Given, Moment
 
+WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
 NAN = math.nan
 NUM_LABELS = 3
 SIZE = 100.0
@@ -140,3 +143,18 @@ def rois_of(labels: list[int], is_positive: list[bool]) -> RoiSample:
         labels=torch.tensor([labels]),
         deltas=torch.zeros(1, count, 4),
     )
+
+
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes what would wait for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.add(str(func.overloadpacket))
+        masks = args[1] if "index" in str(func) and len(args) > 1 else ()
+        if isinstance(masks, list | tuple):
+            assert not any(isinstance(m, Tensor) and m.dtype == torch.bool for m in masks)
+        return func(*args, **(kwargs or {}))

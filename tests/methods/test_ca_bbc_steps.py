@@ -13,9 +13,8 @@ from ca_bbc_scenes import (
     two_heads,
     work_on,
 )
-from method_batches import LATER, NUM_LABELS, WARM_UP, random_batch
+from method_batches import LATER, NUM_LABELS, WAITS, WARM_UP, Watch, random_batch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from boxmend import refinement
 from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
@@ -25,8 +24,6 @@ from boxmend.methods.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_bo
 from boxmend.methods.protocol import Alone
 from boxmend.methods.steps import FirstStage, detached, first_stage
 from boxmend.settings import CaBbcSettings
-
-WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
 
 
 @pytest.fixture(autouse=True)
@@ -191,21 +188,6 @@ def test_the_gradient_of_a_box_is_computed_in_full_precision_whatever_the_step_h
         half = box_gradient(detector, features, given, 0.1)
     assert whole[given.is_box].all()
     assert torch.equal(whole, half)
-
-
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what would wait for the device."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.add(str(func.overloadpacket))
-        masks = args[1] if "index" in str(func) and len(args) > 1 else ()
-        if isinstance(masks, list | tuple):
-            assert not any(isinstance(m, Tensor) and m.dtype == torch.bool for m in masks)
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])

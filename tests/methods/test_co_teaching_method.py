@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 import torch
-from method_batches import NUM_LABELS, padded, random_batch
-from test_methods_contract import WAITS, Watch
+from method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
 from torch import Tensor, nn
 
 from boxmend.detector import DETECTORS, Detector, build

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from method_batches import padded
-from test_methods_contract import WAITS, Watch
+from method_batches import WAITS, Watch, padded
 from torch import Tensor
 
 from boxmend.detector import DETECTORS, Detector, build

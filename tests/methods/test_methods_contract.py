@@ -1,13 +1,20 @@
 """What every method that only changes targets promises, on random batches."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
-from method_batches import LATER, NUM_LABELS, WARM_UP, WaveScorer, padded, random_batch
+from method_batches import (
+    LATER,
+    NUM_LABELS,
+    WAITS,
+    WARM_UP,
+    Watch,
+    WaveScorer,
+    padded,
+    random_batch,
+)
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from boxmend import methods
 from boxmend.detector import Scores
@@ -26,7 +33,6 @@ from boxmend.methods import (
 from boxmend.settings.presets import LITERAL_METHODS
 
 RATES = Rates(label=0.4, box=0.4)
-WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
 ROWS = 15  # annotations in a random batch
 
 
@@ -196,21 +202,6 @@ def test_few_annotations_and_none_at_all_go_through(
         assert outcome.boxes.shape == (3, annotations, 4)
         assert outcome.rpn.boxes.isfinite().all()
         assert all(value.isfinite() for value in outcome.metrics.values())
-
-
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what would wait for the device."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.add(str(func.overloadpacket))
-        masks = args[1] if "index" in str(func) and len(args) > 1 else ()
-        if isinstance(masks, list | tuple):
-            assert not any(isinstance(m, Tensor) and m.dtype == torch.bool for m in masks)
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])

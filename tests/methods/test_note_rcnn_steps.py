@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from method_batches import padded, random_batch
+from method_batches import WAITS, Watch, padded, random_batch
 from note_rcnn_scenes import (
     APART,
     LOSSES,
@@ -22,7 +22,6 @@ from note_rcnn_scenes import (
     work_on,
 )
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from boxmend.detector import DETECTORS, Detector, Targets, build
 from boxmend.detector.overlaps import pairwise_iou
@@ -35,7 +34,6 @@ from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
 from boxmend.settings import NoteRcnnSettings
 
 ALL = tuple(range(ROWS))
-WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
 STAGES = pytest.mark.parametrize("moment", [PLAIN, APART], ids=["plain", "apart"])
 NOTHING_MASKED = NoteRcnnSettings(masked_overlap=1.0, masked_background=0.0)
 
@@ -339,21 +337,6 @@ def test_batches_without_annotations_go_through(moment: Moment, annotations: int
     assert losses["roi_boxes"] == 0
     assert outcome.boxes.shape == (2, annotations, 4)
     assert torch.equal(made.state_dict()["losses"], before)
-
-
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what would wait for the device."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen.add(str(func.overloadpacket))
-        masks = args[1] if "index" in str(func) and len(args) > 1 else ()
-        if isinstance(masks, list | tuple):
-            assert not any(isinstance(m, Tensor) and m.dtype == torch.bool for m in masks)
-        return func(*args, **(kwargs or {}))
 
 
 @STAGES

@@ -72,6 +72,8 @@ def summary(glance: Glance) -> str:
     parts += [f"{number} {word}" for word, number in numbers.items() if number]
     if glance.seconds_left is not None and round(glance.seconds_left):
         parts.append(f"about {clock(glance.seconds_left)} to go")
+    if glance.is_stopping and glance.running:
+        parts.append("saving before they leave (asked again, they are killed)")
     return ", ".join(parts)
 
 
@@ -92,11 +94,11 @@ def clock(seconds: float) -> str:
 
 def _lines() -> Show:
     """Say something whenever a cell is over, and now and then besides."""
-    last, told = time.monotonic(), -1
+    last, told = time.monotonic(), (-1, False)
 
     def show(glance: Glance) -> None:
         nonlocal last, told
-        over = glance.done + glance.failed + glance.stopped
+        over = glance.done + glance.failed + glance.stopped, glance.is_stopping
         if over != told or time.monotonic() - last >= EVERY:
             last, told = time.monotonic(), over
             running = "; ".join(f"{one.name}: {progress(one)}" for one in glance.running)

@@ -62,6 +62,8 @@ class Glance:
     """Neither over nor running."""
     seconds_left: float | None
     """By cells that are done and passes of those that run; None while nothing tells."""
+    is_stopping: bool = False
+    """Whether cells were asked to save and leave."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,11 @@ def run_grid(
             if not grid.is_over:
                 time.sleep(PAUSE)
         if requests and not executor.outlives:
-            _wind_down(grid, requests)
+            _wind_down(grid, requests, show)
         return grid.ended(was_stopped=bool(requests))
 
 
-def _wind_down(grid: "_Grid", requests: list[int]) -> None:
+def _wind_down(grid: "_Grid", requests: list[int], show: Callable[[Glance], None]) -> None:
     """Ask all cells to leave and wait for it; kill them when asked again."""
     for process in grid.running.values():
         process.stop()
@@ -109,6 +111,7 @@ def _wind_down(grid: "_Grid", requests: list[int]) -> None:
             for process in grid.running.values():
                 process.kill()
         grid.gather(is_stopping=True)
+        show(grid.glance(is_stopping=True))
         time.sleep(PAUSE / 5)
 
 
@@ -159,7 +162,7 @@ class _Grid:
                 del self.running[cell]
                 self._take_in(cell, status, is_stopping=is_stopping)
 
-    def glance(self) -> Glance:
+    def glance(self, *, is_stopping: bool = False) -> Glance:
         """How far all is."""
         running = [_progress(self.plan.folder(cell), self._since[cell]) for cell in self.running]
         return Glance(
@@ -170,7 +173,8 @@ class _Grid:
             running=running,
             elsewhere=[cell.name for cell in self._elsewhere],
             left=len(self.waiting) - len(self._elsewhere),
-            seconds_left=self._seconds_left(running),
+            seconds_left=None if is_stopping else self._seconds_left(running),
+            is_stopping=is_stopping,
         )
 
     def ended(self, *, was_stopped: bool) -> Ended:

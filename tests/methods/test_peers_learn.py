@@ -1,0 +1,44 @@
+"""Every peer learns the drawn images."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import boxmend
+from boxmend.settings import CoTeachingSettings, Optimisation, TrainSettings
+from boxmend.training import train
+
+SETTINGS = TrainSettings(
+    detector="tiny",
+    image_size="96",
+    batch_size=8,
+    epochs=8,
+    optimisation=Optimisation(optimizer="adamw", lr=0.003, schedule="cosine"),
+)
+TOLD: dict[str, dict[str, Any]] = {  # wrongly, so that right annotations have to survive them
+    "ca-bbc": {"box_noise": 0.2},
+    "co-teaching": {"co_teaching": CoTeachingSettings(forget=0.1)},
+    "disco": {},
+    "note-rcnn": {},
+    "oa-mil": {},
+}
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("toys") / "toys"
+    boxmend.synthesize(out, images=400, seed=0, size=96)
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", sorted(TOLD))
+def test_it_learns_the_embedded_dataset(method: str, toys: Path, tmp_path: Path) -> None:
+    """Untrained, AP50 is next to nothing."""
+    settings = replace(SETTINGS, method=method, **TOLD[method])
+    run = train([f"{toys}:train"], tmp_path / "run", settings, val=[f"{toys}:val"])
+    scores = {name: told for name, told in run.summary().items() if name in ("val", "val_b")}
+    assert scores.keys() == ({"val", "val_b"} if method == "co-teaching" else {"val"})
+    assert all(told["voc_ap50_area"] > 0.6 for told in scores.values())
