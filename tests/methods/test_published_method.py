@@ -93,7 +93,7 @@ def test_what_is_discarded_takes_the_role_that_is_set(
         discarded=discarded,  # type: ignore[arg-type]  # one of the three
     )
     method = Published("lr", settings, Rates(label=0.5))
-    method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9])})
+    method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9]), "is_warm_up": False})
     outcome = method.refine(
         one_image([BOX, OTHER, BOX], [0, 1, 2]),
         NOTHING,
