@@ -27,6 +27,7 @@ from boxmend.settings import (
 from boxmend.settings.presets import PRESETS
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
+LONG = 10  # characters of a fraction that is no round number, like a third
 KINDS: dict[str, tuple[type[Any], str]] = {
     "training": (TrainSettings, ""),
     "optimisation": (Optimisation, "optimisation."),
@@ -91,7 +92,10 @@ def _docstrings(kind: type[Any]) -> dict[str, str]:
 def _shown(value: object) -> str:
     if value is None:
         return ""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else f"`{value}`"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    is_long = isinstance(value, float) and len(str(value)) > LONG
+    return f"`{value:.4g}`" if is_long else f"`{value}`"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`boxmend train`: what the options, a file and the defaults make of the settings."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -231,3 +232,5 @@ def test_every_option_is_in_a_panel_with_words(capsys: pytest.CaptureFixture[str
         ]
         assert lines[place + 1].startswith("      ")  # its meaning
     assert max(map(len, lines)) <= 80
+    assert "[default: 0.3333]" in text  # a third, of which more digits say no more
+    assert not re.search(r"0\.\d{8,}", text)

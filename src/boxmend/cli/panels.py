@@ -1,12 +1,15 @@
 """The help of a command with many options, in panels by what they are about."""
 
 import io
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
 from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel, PlainFormatter
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
+
+LONG_FRACTION = re.compile(r"0\.\d{8,}")
 
 
 class Panels:
@@ -84,6 +87,8 @@ def _meaning(entry: HelpEntry) -> str:
 def _plain(entry: HelpEntry) -> HelpEntry:
     """The entry without the line ends of its docstring and without a default that says nothing."""
     default = None if entry.default in ("False", "()", "[]") else entry.default
+    if default is not None and LONG_FRACTION.fullmatch(str(default)):
+        default = f"{float(str(default)):.4g}"  # a third
     return entry.copy(description=Text(_text(entry.description)[0]), default=default)
 
 
