@@ -1,19 +1,23 @@
 """Small datasets drawn by hand, and settings with which a training of them takes a moment."""
 
+import os
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
+from safetensors.torch import load_file
 
 from boxmend import ledger
 from boxmend.dataset import Dataset, Images, as_ids
 from boxmend.photos import header_size
 from boxmend.runs import Run
 from boxmend.settings import Optimisation, TrainSettings
-from boxmend.training import train
+from boxmend.training import Interrupted, train
 
 Box = tuple[float, float, float, float]
 SIDE = 96  # pixels
@@ -118,3 +122,25 @@ def ensure_sound(run: Run) -> None:
 
 def _is_loss(name: str) -> bool:
     return name == "loss" or name.startswith(("rpn_", "roi_"))
+
+
+def assert_stops_change_nothing(dataset: Dataset, folder: Path, settings: dict[str, Any]) -> None:
+    """A run that is told to stop after each of its first steps ends as one that is not."""
+    whole, _ = trained(dataset, folder / "whole", **settings)
+    for step in (1, 2, 3):
+
+        def stop(line: dict[str, Any], at: int = step) -> None:
+            if line.get("step") == at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.raises(Interrupted):
+            train(dataset, folder / "run", replace(QUICK, **settings), resume=step > 1, log=stop)
+    run, _ = trained(dataset, folder / "run", resume=True, **settings)
+    first, second = (load_file(one.path / "model.safetensors") for one in (run, whole))
+    assert first.keys() == second.keys()
+    assert all(first[key].equal(second[key]) for key in first)
+    parts = [
+        {path.name: path.read_bytes() for path in (one.path / "ledger").iterdir()}
+        for one in (run, whole)
+    ]
+    assert parts[0] == parts[1]

@@ -1,8 +1,5 @@
 """Whole trainings with CA-BBC: what its ledger tells, and stops at any step."""
 
-import os
-import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_runs import QUICK, SIDES, Box, drawn, ensure_sound, trained
+from small_runs import SIDES, Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
 from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import CaBbcSettings
-from boxmend.training import Interrupted, train
 
 CA_BBC: dict[str, Any] = {"method": "ca-bbc", "ca_bbc": CaBbcSettings(queue_length=4)}
 BOXES: list[tuple[int, Box]] = [
@@ -63,23 +59,4 @@ def test_boxes_stay_in_warm_up_and_step_by_a_tenth_at_most_after_it(
 def test_a_run_stopped_at_any_step_ends_the_same(
     box_noise: float | str, dataset: Dataset, tmp_path: Path
 ) -> None:
-    settings = CA_BBC | {"box_noise": box_noise}
-    whole, _ = trained(dataset, tmp_path / "whole", **settings)
-    quick = replace(QUICK, **settings)
-    for step in (1, 2, 3):
-
-        def stop(line: dict[str, Any], at: int = step) -> None:
-            if line.get("step") == at:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        with pytest.raises(Interrupted):
-            train(dataset, tmp_path / "run", quick, resume=step > 1, log=stop)
-    run, _ = trained(dataset, tmp_path / "run", resume=True, **settings)
-    first, second = (load_file(one.path / "model.safetensors") for one in (run, whole))
-    assert first.keys() == second.keys()
-    assert all(first[key].equal(second[key]) for key in first)
-    parts = [
-        {path.name: path.read_bytes() for path in (one.path / "ledger").iterdir()}
-        for one in (run, whole)
-    ]
-    assert parts[0] == parts[1]
+    assert_stops_change_nothing(dataset, tmp_path, CA_BBC | {"box_noise": box_noise})

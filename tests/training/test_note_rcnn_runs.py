@@ -1,21 +1,17 @@
 """Whole trainings with NOTE-RCNN: its two stages, and a stop at any step of them."""
 
-import os
-import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_runs import QUICK, Box, drawn, ensure_sound, trained
+from small_runs import Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
 from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import Optimisation
-from boxmend.training import Interrupted, train
 
 SETTINGS: dict[str, Any] = {
     "method": "note-rcnn",
@@ -66,22 +62,4 @@ def test_a_single_pass_is_plain(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_a_run_stopped_at_any_step_ends_the_same(dataset: Dataset, tmp_path: Path) -> None:
     """Two of six steps are plain; one stop falls between the last of these and the choice."""
-    whole, _ = trained(dataset, tmp_path / "whole", **SETTINGS)
-    settings = replace(QUICK, **SETTINGS)
-    for step in (1, 2, 3):
-
-        def stop(line: dict[str, Any], at: int = step) -> None:
-            if line.get("step") == at:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        with pytest.raises(Interrupted):
-            train(dataset, tmp_path / "run", settings, resume=step > 1, log=stop)
-    run, _ = trained(dataset, tmp_path / "run", resume=True, **SETTINGS)
-    first, second = (load_file(one.path / "model.safetensors") for one in (run, whole))
-    assert first.keys() == second.keys()
-    assert all(first[key].equal(second[key]) for key in first)
-    parts = [
-        {path.name: path.read_bytes() for path in (one.path / "ledger").iterdir()}
-        for one in (run, whole)
-    ]
-    assert parts[0] == parts[1]
+    assert_stops_change_nothing(dataset, tmp_path, SETTINGS)

@@ -28,10 +28,9 @@ from boxmend.detector.losses import SMOOTH_L1_BETA, count
 from boxmend.errors import UsageError
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
 from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
-from boxmend.methods.published import NEXT_TO_NONE
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
-from boxmend.methods.watch import NoiseWatch
+from boxmend.methods.watch import NEXT_TO_NONE, NoiseWatch
 from boxmend.refinement import Roles, dual_heads
 from boxmend.settings import CaBbcSettings
 from boxmend.verdict import Verdict

@@ -33,7 +33,6 @@ from boxmend.verdict import Verdict
 NETWORKS = ("a", "b")
 SUFFIXES = ("", "_b")  # of the names of their losses
 USUAL_FORGET = 0.2  # where label noise cannot tell: boxes alone are noisy, or nothing is known
-NEXT_TO_NONE = 0.02  # an estimate below it counts as no noise
 LEAST_MEDIAN = 1e-6  # losses are divided by it; below, a median says nothing
 
 
@@ -238,12 +237,7 @@ class CoTeaching(Method):
     def _resolve(self) -> None:
         """Set tau by the rates as told, else as estimated; this waits for the device."""
         assert self.watch is not None
-        found, known = self.watch.figures(), self.rates._asdict()
-        for name, rate in known.items():
-            if rate is None and self.watch.is_estimated(name):
-                estimate = found[f"{name}_noise"]
-                known[name] = estimate if estimate >= NEXT_TO_NONE else 0.0
-        self.tau = forget_rate(self.settings.forget, Rates(**known))
+        self.tau = forget_rate(self.settings.forget, self.watch.known_rates())
 
     def _opinions(self, given: Given, views: Sequence[View], share: float) -> list[Opinion]:
         """Judge by the queues as they were, then push the losses of the whole batch."""

@@ -19,8 +19,6 @@ from boxmend.refinement import Constants, Refined, Steps
 from boxmend.settings import PublishedSettings
 from boxmend.verdict import Verdict
 
-NEXT_TO_NONE = 0.02
-
 
 def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Constants:
     """Resolve the rates: r and alpha, and which steps a rate of 0 switches off (Table 1)."""
@@ -152,12 +150,7 @@ class Published(Method):
         Before the first estimate the guess stays.
         """
         assert self.watch is not None
-        found, rates = self.watch.figures(), dict[str, float | None]()
-        for name, known in zip(("label", "box"), self.rates, strict=True):
-            estimate = found[f"{name}_noise"] if self.watch.is_estimated(name) else None
-            is_none = estimate is not None and estimate < NEXT_TO_NONE
-            rates[name] = known if known is not None else 0.0 if is_none else estimate
-        self.constants = constants_of(self.settings, Rates(**rates), self.steps)
+        self.constants = constants_of(self.settings, self.watch.known_rates(), self.steps)
 
     @property
     def _asks_alike(self) -> bool:

@@ -17,6 +17,7 @@ from boxmend.refinement.box_noise import BINS
 from boxmend.settings import MendSettings
 
 UNKNOWN_BOUNDS = (0.0, 1.0)
+NEXT_TO_NONE = 0.02  # an estimate below it counts as no noise
 FIRST_LOST_PASS = 1  # after the first pass no class is found for certain
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 
@@ -52,6 +53,15 @@ class NoiseWatch:
             "label_bounds": torch.tensor(UNKNOWN_BOUNDS, dtype=torch.float64, device=device),
             "box_bounds": torch.tensor(UNKNOWN_BOUNDS, dtype=torch.float64, device=device),
         }
+
+    def known_rates(self) -> Rates:
+        """Give the rates as told, else as estimated, next to none as none; unknown before that."""
+        found, known = self.figures(), self.rates._asdict()
+        for name, rate in known.items():
+            if rate is None and self.is_estimated(name):
+                estimate = found[f"{name}_noise"]
+                known[name] = estimate if estimate >= NEXT_TO_NONE else 0.0
+        return Rates(**known)
 
     def remember(self, given: Given, probabilities: Tensor, exchange: Exchange) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
