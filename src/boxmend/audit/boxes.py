@@ -1,0 +1,274 @@
+"""How good annotated boxes are: a model of two who measure the same edge, and what follows from it.
+
+An annotated edge is a = t + e and a detected one d = t + f, in shares of the detected side. The
+annotator's error e is uniform within -N .. N, but for a few boxes that are grossly off. The
+detector's error f is normal, a part of it wider, and some detections show another object. Only
+a - d is seen. Three things tell e from f: uniform noise has a flat top and falls off at N, errors
+of a detector pile up at zero; a detector errs less where it is more confident, an annotator does
+not know how confident the detector is; and what even the most confident detections contradict is
+the annotator's.
+
+From the fitted model the true box is drawn, as often as SAMPLES, given both boxes. All answers are
+means over these draws: how probable it is that the annotated box is bad, where the best box lies,
+whether that one is good, and how much is gained.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc
+
+from boxmend.audit.pairs import overlaps
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+GOOD_IOU = 0.7  # a box is bad below
+BORDER = 0.1  # sides; edges nearer to the image's border show little noise, as they are clipped
+BINS, BIN_WIDTH = 100, 0.01  # of residuals, in shares of a side
+NOISES: Floats = np.arange(31) * 0.02  # N
+SCALES: Floats = 0.01 * 20 ** (np.arange(60) / 59)  # of f, 0.01 to 0.2
+NARROWS = (0.55, 0.7, 0.85, 1.0)  # share of f that has this scale
+WIDE = 2.5  # times as wide are the others, on hard objects
+STRAYS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2)  # shares of residuals of any size
+REACH = 0.7  # shares of a side: how far off a gross box, or another object, may be
+CARE = 0.015  # N at least: nobody hits an edge exactly
+STRATA = 5  # of confidence, of equally many boxes
+FEW_BOXES = 100  # of fewer nothing is concluded
+SAMPLES = 64
+AT_ONCE = 20_000  # boxes drawn for at a time
+SPIKE = 6.0  # log odds in favour of no noise at all
+EDGES_PER_BOX = 4  # whose errors go together, so that they count as one observation
+
+
+@dataclass(frozen=True, eq=False)
+class BoxModel:
+    """The fitted model; the arrays have one entry per stratum of confidence."""
+
+    noise: float  # N
+    low: float
+    high: float  # bounds of N at 95 %
+    gross: float  # share of boxes that are grossly off
+    limits: Floats  # [STRATA - 1] confidences between the strata
+    scales: Floats  # of the narrow part of f
+    narrows: Floats  # its share
+    strays: Floats  # share of detections that show something else
+
+    def strata(self, confidences: Floats) -> Rows:
+        """Which stratum each confidence belongs to."""
+        found: Rows = np.searchsorted(self.limits, confidences, side="right")
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class BoxOpinion:
+    """What the model thinks of annotated boxes, one row each."""
+
+    p_bad: Floats  # [n]
+    boxes: Floats  # [n, 4] the best guess
+    p_fix: Floats  # [n] that it is nearer to the truth and good
+    iou_gain: Floats  # [n] expected
+
+
+def residuals(annotated: Floats, detected: Floats) -> Floats:
+    """a - d of the four edges [n, 4], in shares of the detected sides."""
+    found: Floats = (annotated - detected) / _sides(detected)
+    return found
+
+
+def is_free(detected: Floats, sizes: Floats) -> Mask:
+    """[n, 4] Edges detected away from the border of their image, [n, 2] as width and height.
+
+    Where the size of an image is not known (0), all edges count.
+    """
+    sides = _sides(detected)
+    known = np.where(sizes > 0, sizes, np.inf)
+    room = np.concatenate([detected[:, :2], known - detected[:, 2:]], axis=1)
+    free: Mask = room > BORDER * sides
+    return free
+
+
+def fit_boxes(found: Floats, is_counted: Mask, confidences: Floats) -> BoxModel:
+    """Fit the model to residuals [n, 4]; edges that are not counted are left out."""
+    limits = np.quantile(confidences, np.arange(1, STRATA) / STRATA) if len(found) else np.zeros(4)
+    strata = np.searchsorted(limits, confidences, side="right")
+    counts = np.stack([_counts(found[strata == k], is_counted[strata == k]) for k in range(STRATA)])
+    if len(found) < FEW_BOXES:
+        none = np.zeros(STRATA)
+        return BoxModel(0.0, 0.0, float(NOISES[-1]), 0.0, limits, none + SCALES[-1], none + 1, none)
+    fit = np.stack(
+        [[_fit(counts, narrow, stray) for stray in STRAYS] for narrow in NARROWS]
+    )  # [narrow, stray, N, S, strata]
+    best = fit.max(axis=(0, 1, 3)).sum(axis=-1)  # [N]: every stratum with its own f
+    best[0] += SPIKE
+    chances = np.exp(best - best.max())
+    chances /= chances.sum()
+    noise = float(chances @ NOISES)
+    at = int(np.abs(NOISES - noise).argmin())
+    flat = np.moveaxis(fit[:, :, at], -1, 0).reshape(STRATA, -1).argmax(axis=1)
+    narrow, stray, scale = np.unravel_index(flat, (len(NARROWS), len(STRAYS), len(SCALES)))
+    strays = np.array(STRAYS)[stray]
+    low, high = _interval(chances)
+    return BoxModel(
+        noise=noise,
+        low=low,
+        high=high,
+        gross=float(strays.min()),
+        limits=limits,
+        scales=SCALES[scale],
+        narrows=np.array(NARROWS)[narrow],
+        strays=strays - strays.min(),
+    )
+
+
+def judge_boxes(
+    model: BoxModel, annotated: Floats, detected: Floats, confidences: Floats
+) -> BoxOpinion:
+    """Weigh annotated against detected boxes [n, 4]."""
+    strata = model.strata(confidences)
+    parts = [
+        _judged(model, annotated[rows], detected[rows], strata[rows])
+        for rows in np.split(np.arange(len(annotated)), range(AT_ONCE, len(annotated), AT_ONCE))
+    ]
+    p_bad, boxes, p_fix, iou_gain = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return BoxOpinion(p_bad, boxes, p_fix, iou_gain)
+
+
+def _judged(
+    model: BoxModel, annotated: Floats, detected: Floats, strata: Rows
+) -> tuple[Floats, Floats, Floats, Floats]:
+    truths = _truths(model, annotated, detected, strata)  # [n, SAMPLES, 4]
+    best = truths.mean(axis=1)
+    flat = truths.reshape(-1, 4)
+    before = overlaps(np.repeat(annotated, SAMPLES, axis=0), flat).reshape(-1, SAMPLES)
+    after = overlaps(np.repeat(best, SAMPLES, axis=0), flat).reshape(-1, SAMPLES)
+    is_mended = (after > before) & (after >= GOOD_IOU)
+    return (
+        (before < GOOD_IOU).mean(axis=1),
+        best,
+        is_mended.mean(axis=1),
+        (after - before).mean(axis=1),
+    )
+
+
+def _truths(model: BoxModel, annotated: Floats, detected: Floats, strata: Rows) -> Floats:
+    """Draw true boxes [n, SAMPLES, 4], the same points of a fixed sequence for every box."""
+    found = residuals(annotated, detected)  # [n, 4]
+    noise = max(model.noise, CARE)
+    scales, narrows = model.scales[strata][:, None], model.narrows[strata][:, None]
+    usual = _density(found, noise, scales, narrows)  # [n, 4]
+    gross = _density(found, REACH, scales, narrows)
+    flat = np.full(found.shape, 1 / (2 * REACH))
+    priors = np.stack(
+        [
+            1 - model.gross - model.strays[strata],
+            np.full(len(strata), model.gross),
+            model.strays[strata],
+        ]
+    )
+    chances = priors * np.stack([one.prod(axis=1) for one in (usual, gross, flat)])  # [3, n]
+    chances /= np.maximum(chances.sum(axis=0), 1e-300)
+    points = _points()  # [SAMPLES, 6]
+    state = (points[:, :1] >= np.cumsum(chances, axis=0)[:2, None, :]).sum(axis=0)  # [SAMPLES, n]
+    reach = np.where(state == 1, REACH, noise).T[..., None]  # [n, SAMPLES, 1]
+    errors = _errors(found[:, None], reach, scales[:, None], narrows[:, None], points)
+    uninformed = (2 * points[:, 1:5] - 1) * noise  # the detection shows something else
+    errors = np.where((state == 2).T[..., None], uninformed, errors)  # e, [n, SAMPLES, 4]
+    truths = annotated[:, None] - errors * _sides(detected)[:, None]
+    return _ordered(truths)
+
+
+def _errors(
+    found: Floats, reach: Floats, scales: Floats, narrows: Floats, points: Floats
+) -> Floats:
+    """Draw e given r = e - f: f = e - r is normal, narrow or wide, and e within its reach."""
+    low, high = -reach - found, reach - found  # bounds of f
+    masses = [
+        share * (ndtr(high / (wide * scales)) - ndtr(low / (wide * scales)))
+        for share, wide in ((narrows, 1.0), (1 - narrows, WIDE))
+    ]
+    total = masses[0] + masses[1]
+    is_wide = points[:, 5:] * np.maximum(total, 1e-300) >= masses[0]
+    scale = np.where(is_wide, WIDE, 1.0) * scales
+    bottom, top = ndtr(low / scale), ndtr(high / scale)
+    inside = np.clip(bottom + points[:, 1:5] * (top - bottom), 1e-12, 1 - 1e-12)
+    errors: Floats = np.clip(found + scale * ndtri(inside), -reach, reach)
+    return errors
+
+
+def _density(found: Floats, noise: float, scales: Floats, narrows: Floats) -> Floats:
+    """The density of U(-N, N) + f at residuals."""
+    total = np.zeros(found.shape)
+    for share, wide in ((narrows, 1.0), (1 - narrows, WIDE)):
+        scale = wide * scales
+        total += share * (ndtr((found + noise) / scale) - ndtr((found - noise) / scale))
+    density: Floats = total / (2 * noise)
+    return density
+
+
+@cache
+def _points() -> Floats:
+    """Points of a low-discrepancy sequence, [SAMPLES, 6]: state, four edges, narrow or wide."""
+    points: Floats = qmc.Sobol(6, scramble=True, seed=0).random(SAMPLES)
+    return points
+
+
+def _counts(found: Floats, is_counted: Mask) -> Floats:
+    """Count absolute residuals in bins [BINS]; a side or more is a mismatch and left out."""
+    sizes = np.abs(found[is_counted])
+    counts, _ = np.histogram(sizes, BINS, (0, BINS * BIN_WIDTH))
+    return counts.astype(np.float64)
+
+
+def _fit(counts: Floats, narrow: float, stray: float) -> Floats:
+    """The log-likelihood of every N and scale in every stratum; [N, S, strata]."""
+    shapes = _shapes()  # [2, N, S, BINS]
+    density = (1 - stray) * (narrow * shapes[0] + (1 - narrow) * shapes[1]) + stray * BIN_WIDTH
+    found: Floats = np.log(np.maximum(density, 1e-12)) @ counts.T / EDGES_PER_BOX
+    return found
+
+
+@cache
+def _shapes() -> Floats:
+    """Probabilities of the bins for narrow and wide errors, N and scale; [2, N, S, BINS]."""
+    edges: Floats = np.arange(BINS + 1) * BIN_WIDTH
+    noises, scales = NOISES[:, None, None], SCALES[:, None]
+    both = [_distribution(edges, noises, wide * scales) for wide in (1.0, WIDE)]
+    shapes: Floats = 2 * np.diff(np.stack(both), axis=-1)  # both signs
+    return shapes
+
+
+def _distribution(edges: Floats, noises: Floats, scales: Floats) -> Floats:
+    """P(U(-N, N) + normal < x): the mean of the normal distribution over a window of 2 N."""
+    width = np.maximum(noises, 1e-3)  # narrower than a bin: as good as none
+    upper, lower = _ramp((edges + width) / scales), _ramp((edges - width) / scales)
+    chances: Floats = scales / (2 * width) * (upper - lower)
+    return chances
+
+
+def _ramp(places: Floats) -> Floats:
+    """The integral of the standard normal distribution function: z Phi(z) + phi(z)."""
+    ramp: Floats = places * ndtr(places) + np.exp(-(places**2) / 2) / np.sqrt(2 * np.pi)
+    return ramp
+
+
+def _interval(chances: Floats) -> tuple[float, float]:
+    """The middle 95 % of N, to the outer edges of its cells."""
+    half = float(NOISES[1]) / 2
+    below = np.cumsum(chances)
+    first, last = int(np.argmax(below > 0.025)), int(np.argmax(below >= 0.975))
+    return max(float(NOISES[first]) - half, 0.0), float(NOISES[last]) + half
+
+
+def _sides(boxes: Floats) -> Floats:
+    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 1e-6)
+    return np.concatenate([sides, sides], axis=1)
+
+
+def _ordered(boxes: Floats) -> Floats:
+    """Boxes whose far edges are not before their near ones."""
+    return np.concatenate([boxes[..., :2], np.maximum(boxes[..., 2:], boxes[..., :2])], axis=-1)

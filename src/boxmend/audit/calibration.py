@@ -1,0 +1,177 @@
+"""Probabilities from planted errors: how much the observed looks like what is known to be wrong.
+
+Some number tells how suspicious a thing is. Of errors that were planted its distribution is known;
+what is observed is a mixture of errors, in an unknown share, and of what is fine. The share cannot
+be larger than what is observed beyond any limit, over what is planted beyond it; where the fine
+ones have died out, it is that. The probability of being wrong at a value is the share times the
+density of the planted, over the density of the observed, and it never falls with the suspicion.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+Floats = NDArray[np.float64]
+
+LIMITS = 200  # places at which the share is measured
+LEAST_TAIL = 0.1  # share of the planted that must lie beyond a limit to measure by it
+CELLS = 1000  # of equally many values, into which they are sorted before anything is fitted
+CAUTION = 3.0  # standard deviations added to counts before the lowest share is chosen
+NORMAL = 1.96  # standard deviations on either side of a 95 % interval
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share with its bounds at 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> "Share":
+        """The same of a part, or a multiple."""
+        return Share(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A rising curve: what is probable at which suspicion."""
+
+    places: Floats  # [k] ascending
+    values: Floats  # [k]
+
+    def at(self, suspicions: Floats) -> Floats:
+        """Look values up, in between by straight lines."""
+        if not len(self.places):
+            return np.zeros(len(suspicions))
+        found: Floats = np.interp(suspicions, self.places, self.values)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Suspicions, each with a weight."""
+
+    suspicions: Floats  # [n]
+    weights: Floats  # [n]
+
+    def __len__(self) -> int:
+        return len(self.suspicions)
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights."""
+        return float(self.weights.sum())
+
+    def beyond(self, limits: Floats) -> Floats:
+        """The weight of what is at least as suspicious as each limit."""
+        order = np.argsort(self.suspicions)
+        below = np.concatenate([[0.0], np.cumsum(self.weights[order])])
+        found: Floats = below[-1] - below[np.searchsorted(self.suspicions[order], limits)]
+        return found
+
+
+def sample(suspicions: Floats, weights: Floats | None = None) -> Sample:
+    """A sample; all weigh 1 where nothing else is said."""
+    return Sample(suspicions, np.ones(len(suspicions)) if weights is None else weights)
+
+
+def share_of_errors(observed: Sample, planted: Sample, caution: float = CAUTION) -> Share:
+    """Measure which share of the observed is like the planted.
+
+    Of all limits that one counts which gives the lowest upper bound: further out there are few to
+    count, further in there are more that are fine. The bound is as many standard deviations up as
+    `caution` says, so that chance does not choose.
+    """
+    return lowest_share([(observed, planted, caution)])
+
+
+def lowest_share(samples: Sequence[tuple[Sample, Sample, float]]) -> Share:
+    """The same over several pairs of samples, each with its caution, that have the same share."""
+    best, found = math.inf, Share(0.0, 0.0, 1.0)
+    for observed, planted, caution in samples:
+        if observed.total <= 0 or planted.total <= 0:
+            continue
+        tails, counts = _tails(observed, planted)
+        bounds = (counts + caution * np.sqrt(counts) + caution) / tails / observed.total
+        k = int(bounds.argmin())
+        if bounds[k] < best:
+            best, factor = float(bounds[k]), 1 / (float(tails[k]) * observed.total)
+            low, high = _poisson_bounds(float(counts[k]))
+            found = Share(*(min(one * factor, 1.0) for one in (float(counts[k]), low, high)))
+    return found
+
+
+def _tails(observed: Sample, planted: Sample) -> tuple[Floats, Floats]:
+    """Shares of the planted beyond limits, none too small, and the weight of the observed there."""
+    places = np.quantile(planted.suspicions, np.linspace(0, 1, LIMITS, endpoint=False))
+    tails = planted.beyond(places) / planted.total
+    is_enough = tails >= LEAST_TAIL  # the first one is 1
+    return tails[is_enough], observed.beyond(places[is_enough])
+
+
+def error_curve(observed: Sample, planted: Sample, share: float) -> Curve:
+    """Fit the probability of being wrong for every suspicion, given the share of errors."""
+    if observed.total <= 0 or planted.total <= 0 or share <= 0:
+        return Curve(np.zeros(0), np.zeros(0))
+    edges = _cells(observed, planted)
+    seen = _weights_in(edges, observed)
+    wrong = _weights_in(edges, planted) * (share * observed.total / planted.total)
+    both = seen + wrong
+    is_there = both > 0
+    places = ((edges[:-1] + edges[1:]) / 2)[is_there]
+    seen, wrong, both = seen[is_there], wrong[is_there], both[is_there]
+    fitted = isotonic_regression(wrong / both, weights=both)
+    blocks = fitted.blocks
+    counts = np.repeat(np.add.reduceat(seen, blocks[:-1]), np.diff(blocks))
+    ratio = fitted.x / np.maximum(1 - fitted.x, 1e-12)
+    values = np.minimum(ratio, 1.0) * counts / (counts + 1)  # of few nothing is certain
+    return Curve(places, np.maximum.accumulate(values))
+
+
+def mean_curve(given: Sample, values: Floats) -> Curve:
+    """Fit the mean of values in 0..1 that rise with the suspicion."""
+    if given.total <= 0:
+        return Curve(np.zeros(0), np.zeros(0))
+    edges = _cells(given, given)
+    weights = _weights_in(edges, given)
+    sums = _weights_in(edges, Sample(given.suspicions, given.weights * values))
+    is_there = weights > 0
+    fitted = isotonic_regression(sums[is_there] / weights[is_there], weights=weights[is_there])
+    return Curve(((edges[:-1] + edges[1:]) / 2)[is_there], fitted.x)
+
+
+def wilson(right: float, number: float) -> tuple[float, float]:
+    """The 95 % interval of a share of which `right` of `number` were seen, by Wilson's formula."""
+    if number <= 0:
+        return 0.0, 1.0
+    share, square = right / number, NORMAL**2
+    center = (share + square / (2 * number)) / (1 + square / number)
+    spread = share * (1 - share) / number + square / (4 * number**2)
+    half = NORMAL * float(np.sqrt(spread)) / (1 + square / number)
+    return max(0.0, center - half), min(1.0, center + half)
+
+
+def _poisson_bounds(count: float) -> tuple[float, float]:
+    """The 95 % bounds of a mean of which `count` were seen."""
+    root = float(np.sqrt(count + 0.25))
+    return max(0.0, (root - NORMAL / 2) ** 2 - 0.25), (root + NORMAL / 2) ** 2 + 0.75
+
+
+def _cells(first: Sample, second: Sample) -> Floats:
+    """Bounds of cells; what lies in one is not told apart."""
+    shares = np.linspace(0, 1, CELLS // 2 + 1)
+    both = [np.quantile(one.suspicions, shares) for one in (first, second)]
+    edges = np.unique(np.concatenate(both))
+    end = np.nextafter(edges[-1], np.inf) if len(edges) == 1 else edges[-1]
+    found: Floats = np.append(edges, end) if len(edges) == 1 else edges
+    return found
+
+
+def _weights_in(edges: Floats, given: Sample) -> Floats:
+    found: Floats = np.histogram(given.suspicions, edges, weights=given.weights)[0]
+    return found

@@ -1,0 +1,178 @@
+"""What a detector saw of each annotation: for which classes, how well, and where.
+
+`Evidence` is the same whoever it comes from: detections of any detector (`from_detections`), or
+the visits of a training run (`boxmend.audit.ledgers`). Everything after it is one path.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.audit.pairs import Pairs, largest_by, overlapping, overlaps
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+UNSEEN = 0.01  # evidence for a class that no detection speaks for
+SHARING = 3  # power of the share of a detection that fits another annotation better
+NEAR = 0.3  # IoU with the annotation above which a detection may say where the box lies
+ALIKE = 0.6  # IoU with the leading detection above which boxes are averaged
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Objects:
+    """Annotations, or things in their place: where they are and what they are called."""
+
+    image_rows: Rows  # [n]
+    labels: Rows  # [n] from 0 to num_labels - 1
+    boxes: Floats  # [n, 4]
+    num_labels: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Detected:
+    """Detections in columns."""
+
+    image_rows: Rows  # [m]
+    labels: Rows  # [m]
+    scores: Floats  # [m]
+    boxes: Floats  # [m, 4]
+    class_scores: NDArray[np.float32] | None = None  # [m, num_labels]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What speaks for the classes, the presence and the place of annotations, row by row."""
+
+    num_labels: int
+    keys: Rows  # [k] row * num_labels + label, ascending, of classes that something speaks for
+    values: Floats  # [k] how much
+    rest: Floats  # [n] for every other class
+    support: Floats  # [n] from 0 to 1: that there is an object, whatever its class
+    boxes: Floats  # [n, 4] where it was seen; NaN where it was not
+    confidences: Floats  # [n] of the detection that says so; 0 where there is none
+
+    def __len__(self) -> int:
+        return len(self.rest)
+
+    def of(self, rows: Rows, labels: Rows) -> Floats:
+        """How much speaks for these labels of these rows."""
+        wanted = rows * self.num_labels + labels
+        places = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
+        if not len(self.keys):
+            return self.rest[rows].copy()
+        found: Floats = np.where(
+            self.keys[places] == wanted, self.values[places], 0.0
+        )  # the rest speaks for all alike
+        return found + self.rest[rows]
+
+    def best_other(self, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
+        """The class that most speaks for, other than these labels; NONE where none is seen."""
+        first, first_values, second, second_values = self._leaders()
+        is_first = first[rows] != labels
+        best = np.where(is_first, first[rows], second[rows])
+        values = np.where(is_first, first_values[rows], second_values[rows])
+        return values + self.rest[rows], best
+
+    def _leaders(self) -> tuple[Rows, Floats, Rows, Floats]:
+        """The two classes with most evidence of every row."""
+        rows, labels = np.divmod(self.keys, self.num_labels)
+        values, places = largest_by(rows, self.values, len(self))
+        is_left = np.ones(len(self.keys), np.bool_)
+        is_left[places[places >= 0]] = False
+        left = np.flatnonzero(is_left)
+        second_values, second = largest_by(rows[left], self.values[left], len(self))
+        first_labels = np.where(places >= 0, _at(labels, places), NONE)
+        second_labels = np.where(second >= 0, _at(labels[left], second), NONE)
+        return first_labels, values, second_labels, second_values
+
+
+def suspicion(evidence: Evidence, rows: Rows, labels: Rows) -> tuple[Floats, Rows]:
+    """How much more speaks for another class than for these labels, in logarithms; and which."""
+    others, best = evidence.best_other(rows, labels)
+    return np.log(others) - np.log(evidence.of(rows, labels)), best
+
+
+def from_detections(objects: Objects, rivals: Objects, detected: Detected) -> Evidence:
+    """Gather what detections say of objects.
+
+    A detection speaks for an object as far as it is confident, overlaps it, and does not fit one
+    of the `rivals` better; these are the annotations themselves where `objects` are.
+    """
+    best = best_overlaps(rivals, detected)
+    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    fit = pairs.iou * (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** SHARING
+    values = detected.scores[pairs.second] * fit
+    support, _ = largest_by(pairs.first, values, len(objects))
+    keys, strongest = _by_class(objects, detected, pairs, fit)
+    boxes, confidences = _places(objects, detected, pairs, values)
+    return Evidence(
+        num_labels=objects.num_labels,
+        keys=keys,
+        values=strongest,
+        rest=np.full(len(objects), UNSEEN),
+        support=support,
+        boxes=boxes,
+        confidences=confidences,
+    )
+
+
+def best_overlaps(objects: Objects, detected: Detected) -> Floats:
+    """[m] The IoU of each detection with the object that it fits best."""
+    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    best = np.zeros(len(detected))
+    np.maximum.at(best, pairs.second, pairs.iou)
+    return best
+
+
+def _by_class(
+    objects: Objects, detected: Detected, pairs: Pairs, fit: Floats
+) -> tuple[Rows, Floats]:
+    """The largest evidence for every class of every object that has any."""
+    if detected.class_scores is None:
+        labels, values = detected.labels[pairs.second], detected.scores[pairs.second] * fit
+        keys = pairs.first * objects.num_labels + labels
+    else:
+        vectors = detected.class_scores[pairs.second]
+        place, labels = np.nonzero(vectors > UNSEEN)
+        values = vectors[place, labels] * fit[place]
+        keys = pairs.first[place] * objects.num_labels + labels
+    order = np.lexsort((values, keys))
+    last = np.flatnonzero(np.diff(keys[order], append=-1) != 0)
+    return keys[order[last]], values[order[last]]
+
+
+def _places(
+    objects: Objects, detected: Detected, pairs: Pairs, values: Floats
+) -> tuple[Floats, Floats]:
+    """Where each object was seen: the mean of the boxes around the leading detection."""
+    near = np.flatnonzero(pairs.iou > NEAR)
+    first, second, weights = pairs.first[near], pairs.second[near], values[near]
+    _, places = largest_by(first, weights, len(objects))
+    leader = np.where(places >= 0, _at(second, places), NONE)
+    alike = overlaps(detected.boxes[second], detected.boxes[leader[first]]) > ALIKE
+    weights = weights * alike
+    total = np.bincount(first, weights, len(objects))
+    boxes = np.full((len(objects), 4), np.nan)
+    is_seen = total > 0
+    for side in range(4):
+        sums = np.bincount(first, weights * detected.boxes[second, side], len(objects))
+        boxes[is_seen, side] = sums[is_seen] / total[is_seen]
+    confidences = np.where(is_seen, _at(detected.scores, leader), 0.0)
+    return boxes, confidences
+
+
+def _at(values: NDArray[np.generic], places: Rows) -> NDArray[np.generic]:
+    """Values at places; anything where the place is NONE."""
+    if not len(values):
+        return np.zeros(len(places), values.dtype)
+    return values[np.maximum(places, 0)]

@@ -1,0 +1,108 @@
+"""One opinion of every annotation, from the evidence alone: what may be wrong with it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.audit import boxes as box_model
+from boxmend.audit.boxes import BoxModel, BoxOpinion
+from boxmend.audit.calibration import Share
+from boxmend.audit.evidence import Detected, Evidence, Objects
+from boxmend.audit.labels import LabelOpinion, judge_labels
+from boxmend.audit.presence import (
+    Missing,
+    Presence,
+    Repeats,
+    find_missing,
+    find_repeats,
+    judge_presence,
+)
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What is looked at: annotations, others that explain detections, and images."""
+
+    objects: Objects
+    ignored: Objects  # crowds and the like: never judged
+    sizes: Floats  # [images, 2] width and height; 0 where unknown
+    detected: Detected | None  # None where a training run gave the evidence
+
+
+@dataclass(frozen=True, eq=False)
+class Opinion:
+    """What to think of annotations, row by row."""
+
+    labels: LabelOpinion
+    boxes: BoxOpinion
+    box_model: BoxModel
+    presence: Presence
+    repeats: Repeats
+    missing: Missing
+    p_there: Floats  # [n] that it is neither spurious nor a duplicate
+
+    def rates(self) -> dict[str, Share]:
+        """The estimated rates of all kinds of noise, with their bounds."""
+        return {
+            "wrong_labels": self.labels.rate,
+            "bad_boxes": self.bad_boxes(),
+            "missing": self.missing.rate,
+            "spurious": self.presence.rate,
+            "duplicates": self.repeats.rate,
+        }
+
+    def bad_boxes(self) -> Share:
+        """The share of bad boxes; its bounds are those of their count and of the box noise."""
+        p_bad = self.boxes.p_bad
+        if not len(p_bad):
+            return Share(0.0, 0.0, 1.0)
+        mean, model = float(p_bad.mean()), self.box_model
+        spread = 1.96 * float(np.sqrt((p_bad * (1 - p_bad)).sum())) / len(p_bad)
+        below, above = model.noise - model.low, model.high - model.noise
+        slope = mean / model.noise if model.noise > 0 else 0.0  # bad boxes grow with the noise
+        low, high = mean - spread - slope * below, mean + spread + slope * above
+        return Share(mean, max(low, 0.0), min(high, 1.0))
+
+
+def judge(scene: Scene, evidence: Evidence, random: np.random.Generator) -> Opinion:
+    """Weigh all annotations of a scene; presence needs detections, the rest only evidence."""
+    objects, detected = scene.objects, scene.detected
+    presence = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
+    if detected is not None:
+        presence = judge_presence(objects, evidence.support, detected, scene.sizes, random)
+    p_real = 1 - presence.p_spurious
+    labels = judge_labels(objects, evidence, p_real, random)
+    model, boxes = _judge_boxes(scene, evidence)
+    repeats = find_repeats(objects, evidence.support, model.noise, random)
+    none = np.zeros(0)
+    missing = Missing(none.astype(np.int64), none, none, Share(0.0, 0.0, 1.0))
+    if detected is not None:
+        seen = objects, scene.ignored, detected
+        missing = find_missing(seen, p_real, 1 - labels.p_wrong)
+    p_there = p_real.copy()
+    p_there[repeats.rows] *= 1 - repeats.p_duplicate
+    return Opinion(labels, boxes, model, presence, repeats, missing, p_there)
+
+
+def _judge_boxes(scene: Scene, evidence: Evidence) -> tuple[BoxModel, BoxOpinion]:
+    """Weigh the boxes that were seen; of others nothing is known, and nothing said."""
+    objects = scene.objects
+    seen = np.flatnonzero(~np.isnan(evidence.boxes).any(axis=1))
+    annotated, detected = objects.boxes[seen], evidence.boxes[seen]
+    confidences = evidence.confidences[seen]
+    free = box_model.is_free(detected, scene.sizes[objects.image_rows[seen]])
+    model = box_model.fit_boxes(box_model.residuals(annotated, detected), free, confidences)
+    found = box_model.judge_boxes(model, annotated, detected, confidences)
+    opinion = BoxOpinion(
+        p_bad=np.zeros(len(objects)),
+        boxes=objects.boxes.copy(),
+        p_fix=np.zeros(len(objects)),
+        iou_gain=np.zeros(len(objects)),
+    )
+    for name in ("p_bad", "boxes", "p_fix", "iou_gain"):
+        getattr(opinion, name)[seen] = getattr(found, name)
+    return model, opinion

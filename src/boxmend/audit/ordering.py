@@ -1,0 +1,111 @@
+"""A dataset put into an order that its documents do not decide, and the way back."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.audit.evidence import Detected, Objects
+from boxmend.audit.judging import Scene
+from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.fixes.table import Fixes
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """One of the datasets that were joined: images by name, labels by name, annotations by place.
+
+    `rows`, `images` and `labels` lead back to the joined dataset; `image_places` and
+    `label_places` lead here, with a last entry for UNKNOWN.
+    """
+
+    dataset: Dataset
+    rows: Rows
+    images: Rows
+    labels: Rows
+    image_places: Rows
+    label_places: Rows
+
+    def scene(self, rows: Rows, detected: Detected | None) -> Scene:
+        """The annotations at `rows` to be judged, with all that explains detections."""
+        dataset = self.dataset
+        is_box = np.isfinite(dataset.boxes).all(axis=1) & (dataset.image_rows != UNKNOWN)
+        sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+        return Scene(
+            objects=self._objects(rows),
+            ignored=self._objects(np.flatnonzero(dataset.is_ignored & is_box)),
+            sizes=sizes.astype(np.float64),
+            detected=detected,
+        )
+
+    def back(self, fixes: Fixes) -> Fixes:
+        """The same fixes by rows and labels of the joined dataset."""
+        to_rows, to_labels = np.append(self.rows, UNKNOWN), np.append(self.labels, UNKNOWN)
+        return replace(
+            fixes,
+            rows=to_rows[fixes.rows],
+            image_rows=self.images[fixes.image_rows],
+            old_labels=to_labels[fixes.old_labels],
+            new_labels=to_labels[fixes.new_labels],
+            kept_rows=to_rows[fixes.kept_rows],
+        )
+
+    def _objects(self, rows: Rows) -> Objects:
+        dataset = self.dataset
+        return Objects(
+            dataset.image_rows[rows],
+            dataset.labels[rows],
+            dataset.boxes[rows],
+            len(dataset.label_names),
+        )
+
+
+def groups(dataset: Dataset) -> list[int]:
+    """The datasets that were joined, by number."""
+    return sorted({source.group for source in dataset.sources}) or [0]
+
+
+def canonical(dataset: Dataset, group: int) -> Own:
+    """Put one of the datasets that were joined into order."""
+    of_sources = np.array([source.group for source in dataset.sources] or [0], np.int64)
+    mine = np.flatnonzero(of_sources[dataset.images.sources] == group)
+    names, ids = dataset.images.file_names, dataset.images.ids
+    images = np.array(sorted(mine.tolist(), key=lambda row: (names[row], str(ids[row]))), np.int64)
+    image_places = np.full(len(dataset.images) + 1, UNKNOWN)
+    image_places[images] = np.arange(len(images))
+    labels = np.array(sorted(_labels_of(dataset, group), key=dataset.label_names.__getitem__))
+    label_places = np.full(len(dataset.label_names) + 1, UNKNOWN)
+    label_places[labels] = np.arange(len(labels))
+    image_rows, own_labels = image_places[dataset.image_rows], label_places[dataset.labels]
+    rows = np.flatnonzero(image_rows != UNKNOWN)
+    with np.errstate(invalid="ignore"):
+        order = np.lexsort((*dataset.boxes[rows].T, own_labels[rows], image_rows[rows]))
+    rows = rows[order]
+    own = replace(
+        dataset.take(rows),
+        images=dataset.images.take(images),
+        image_rows=image_rows[rows],
+        labels=own_labels[rows],
+        label_names=tuple(dataset.label_names[one] for one in labels.tolist()),
+        notes={},
+        findings=(),
+    )
+    return Own(own, rows, images, labels.astype(np.int64), image_places, label_places)
+
+
+def judgeable(dataset: Dataset) -> Mask:
+    """[n] Annotations with an image, a label and a box; crowds and difficult objects are none."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sides = dataset.boxes[:, 2:] - dataset.boxes[:, :2]
+        is_box = np.isfinite(sides).all(axis=1) & (sides > 0).all(axis=1)
+    found: Mask = is_box & (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
+    return found & ~dataset.is_ignored
+
+
+def _labels_of(dataset: Dataset, group: int) -> list[int]:
+    """The labels that a dataset knew before it was joined with others."""
+    known = {name for one in dataset.sources if one.group == group for name in one.label_names}
+    return [k for k, name in enumerate(dataset.label_names) if name in known or not known]

@@ -1,0 +1,217 @@
+"""Annotations of nothing, objects without an annotation, and objects annotated twice.
+
+Each is planted: boxes put at random places are of nothing; an annotation taken away leaves what
+the detector saw of it; a box drawn again beside itself is a duplicate. See `calibration`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.audit.calibration import (
+    CAUTION,
+    Share,
+    error_curve,
+    lowest_share,
+    mean_curve,
+    sample,
+    share_of_errors,
+)
+from boxmend.audit.evidence import Detected, Objects, from_detections
+from boxmend.audit.pairs import areas, largest_by, overlapping, overlaps
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+FAINT = 1e-3  # support below which nothing is told apart
+STRATUM = 400  # annotations of like size at least, to be looked at by themselves
+MOST_STRATA = 5
+STRATUM_CAUTION = 4.5  # standard deviations; that of five strata one is low is no wonder
+PLANTED = (4_000, 200_000)  # boxes at random places: at least and at most
+EXPLAINED = 0.3  # IoU with an annotation above which a detection is of its object
+COVERED = 0.5  # share of a detection within a crowd, or another ignored object, likewise
+ONE_OBJECT = 0.4  # IoU above which two detections are of one object
+FOUND = 0.5  # IoU with the true box at which a missing object is found
+HOPELESS = 0.05  # share of known objects with so low a score that it is not looked for
+TWICE = 0.5  # IoU above which two annotations may be of one object
+SECOND_HAND = 0.05  # how far, in shares of the side, an edge lies off when drawn again, at least
+
+
+@dataclass(frozen=True, eq=False)
+class Presence:
+    """How probable it is that each annotation is of nothing."""
+
+    p_spurious: Floats  # [n]
+    rate: Share
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """Detections that nothing explains, one for each object, the most confident of it."""
+
+    detections: Rows  # [c] rows
+    p_missing: Floats  # [c] that there is an object without annotation
+    p_fix: Floats  # [c] that class and box are right, too
+    rate: Share  # of all objects
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Annotations that repeat another one."""
+
+    rows: Rows  # [d] to go
+    kept: Rows  # [d] to stay
+    p_duplicate: Floats  # [d]
+    rate: Share  # of all annotations
+
+
+def judge_presence(
+    objects: Objects,
+    support: Floats,
+    detected: Detected,
+    sizes: Floats,
+    random: np.random.Generator,
+) -> Presence:
+    """Weigh whether annotations are of anything, by their support; `sizes` [images, 2] in pixels.
+
+    Only images with detections and a known size get planted boxes.
+    """
+    places = np.unique(detected.image_rows)
+    places = places[(sizes[places] > 0).all(axis=1)]
+    sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
+    nothing = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
+    if not len(places) or not len(objects):
+        return nothing
+    number = int(np.clip(4 * len(objects), *PLANTED))
+    donors = random.integers(len(objects), size=number)
+    image_rows = places[random.integers(len(places), size=number)]
+    sizes = sizes[image_rows]
+    taken = np.minimum(sides[donors], sizes)
+    low = random.random((number, 2)) * (sizes - taken)
+    planted = Objects(
+        image_rows,
+        objects.labels[donors],
+        np.concatenate([low, low + taken], axis=1),
+        objects.num_labels,
+    )
+    found = from_detections(planted, objects, detected).support
+    return _by_size(objects, support, planted, found)
+
+
+def _by_size(objects: Objects, support: Floats, planted: Objects, found: Floats) -> Presence:
+    """Small objects are missed more often: those of like size are held against each other.
+
+    The share of spurious ones is taken to be the same for all, and told by the stratum that can
+    tell best.
+    """
+    number = int(np.clip(len(objects) // STRATUM, 1, MOST_STRATA))
+    limits = np.quantile(areas(objects.boxes), np.arange(1, number) / number)
+    strata = np.searchsorted(limits, areas(objects.boxes), side="right")
+    planted_strata = np.searchsorted(limits, areas(planted.boxes), side="right")
+    pairs = [
+        (
+            sample(-np.log(support[strata == k] + FAINT)),
+            sample(-np.log(found[planted_strata == k] + FAINT)),
+        )
+        for k in range(number)
+    ]
+    whole = sample(-np.log(support + FAINT)), sample(-np.log(found + FAINT))
+    rate = lowest_share([(*whole, CAUTION), *((*pair, STRATUM_CAUTION) for pair in pairs)])
+    p_spurious = np.zeros(len(objects))
+    for k, (observed, known) in enumerate(pairs):
+        p_spurious[strata == k] = error_curve(observed, known, rate.value).at(observed.suspicions)
+    return Presence(p_spurious, rate)
+
+
+def find_missing(
+    scene: tuple[Objects, Objects, Detected], p_real: Floats, p_right: Floats
+) -> Missing:
+    """Find objects without annotation, given annotations, ignored objects and detections.
+
+    What lies on an ignored object is explained by it. `p_real` [n] says how probable it is that
+    an annotation is of anything, and `p_right` [n] that its label is right then.
+    """
+    objects, ignored, detected = scene
+    pairs = overlapping(
+        objects.image_rows, objects.boxes, detected.image_rows, detected.boxes, EXPLAINED
+    )
+    number = np.bincount(pairs.second, minlength=len(detected))
+    only = np.flatnonzero(number[pairs.second] == 1)  # what would be left if it were not there
+    left = detected.scores[pairs.second[only]]
+    scores, places = largest_by(pairs.first[only], left, len(objects))
+    is_free = (number == 0) & ~_on_ignored(ignored, detected)
+    least = np.quantile(scores, HOPELESS) if len(scores) else 1.0
+    candidates = _one_each(detected, np.flatnonzero(is_free & (detected.scores > least)))
+    observed, planted = sample(detected.scores[candidates]), sample(scores, p_real)
+    share = share_of_errors(observed, planted)
+    p_missing = error_curve(observed, planted, share.value).at(observed.suspicions)
+    is_seen = places >= 0
+    chosen = only[places[is_seen]]
+    is_right = detected.labels[pairs.second[chosen]] == objects.labels[is_seen]
+    is_right &= pairs.iou[chosen] >= FOUND
+    known = sample(scores[is_seen], (p_real * p_right)[is_seen])
+    p_good = mean_curve(known, is_right.astype(np.float64)).at(observed.suspicions)
+    lost = share.times(len(candidates))
+    total = len(objects) + lost.value
+    rate = lost.times(1 / total) if total else Share(0.0, 0.0, 1.0)
+    return Missing(candidates, p_missing, p_missing * p_good, rate)
+
+
+def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
+    """[m] Detections that lie mostly within an ignored object."""
+    pairs = overlapping(
+        ignored.image_rows, ignored.boxes, detected.image_rows, detected.boxes, 1e-6
+    )
+    boxes = detected.boxes[pairs.second]
+    within = np.minimum(boxes, np.tile(ignored.boxes[pairs.first, 2:], 2))
+    within = np.maximum(within, np.tile(ignored.boxes[pairs.first, :2], 2))
+    is_inside = areas(within) >= COVERED * np.maximum(areas(boxes), 1e-9)
+    found = np.zeros(len(detected), np.bool_)
+    found[pairs.second[is_inside]] = True
+    return found
+
+
+def _one_each(detected: Detected, rows: Rows) -> Rows:
+    """The most confident of the detections that overlap each other, ascending."""
+    rank = np.empty(len(rows), np.int64)
+    rank[np.argsort(-detected.scores[rows], kind="stable")] = np.arange(len(rows))
+    images, boxes = detected.image_rows[rows], detected.boxes[rows]
+    pairs = overlapping(images, boxes, images, boxes, ONE_OBJECT)
+    is_better = rank[pairs.second] < rank[pairs.first]
+    first, second = pairs.first[is_better], pairs.second[is_better]
+    is_kept = np.ones(len(rows), np.bool_)
+    for _ in range(len(rows) + 1):  # as long as chains of suppression are, which is not long
+        is_beaten = np.zeros(len(rows), np.bool_)
+        is_beaten[first[is_kept[second]]] = True
+        if (is_beaten != is_kept).all():
+            break
+        is_kept = ~is_beaten
+    return rows[is_kept]
+
+
+def find_repeats(
+    objects: Objects, support: Floats, noise: float, random: np.random.Generator
+) -> Repeats:
+    """Find objects annotated twice under one name; the one that less speaks for is to go.
+
+    `noise` says how far off, in shares of the side, an edge is drawn.
+    """
+    pairs = overlapping(objects.image_rows, objects.boxes, objects.image_rows, objects.boxes, TWICE)
+    is_once = pairs.first < pairs.second
+    is_once &= objects.labels[pairs.first] == objects.labels[pairs.second]
+    first, second, iou = pairs.first[is_once], pairs.second[is_once], pairs.iou[is_once]
+    reach = max(noise, SECOND_HAND)
+    sides = np.tile(objects.boxes[:, 2:] - objects.boxes[:, :2], 2)
+    again = objects.boxes + (2 * random.random(objects.boxes.shape) - 1) * reach * sides
+    observed, planted = sample(iou), sample(overlaps(objects.boxes, again))
+    share = share_of_errors(observed, planted)
+    p_duplicate = error_curve(observed, planted, share.value).at(iou)
+    is_first_better = support[first] >= support[second]  # of equals the first stays
+    rows = np.where(is_first_better, second, first)
+    kept = np.where(is_first_better, first, second)
+    _, places = largest_by(rows, p_duplicate, len(objects))  # of several, the likeliest
+    chosen = np.sort(places[places >= 0])
+    rate = share.times(len(iou) / len(objects)) if len(objects) else Share(0.0, 0.0, 1.0)
+    return Repeats(rows[chosen], kept[chosen], p_duplicate[chosen], rate)

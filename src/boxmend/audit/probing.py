@@ -1,0 +1,2 @@
+def probe(*a):
+    raise NotImplementedError

@@ -1,0 +1,185 @@
+"""From opinions to the table of fixes, with reasons in words."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.audit.evidence import NONE, Detected, Evidence
+from boxmend.audit.judging import Opinion
+from boxmend.audit.pairs import overlaps
+from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+LEAST = 0.05  # probability of being wrong below which nothing is listed
+SAME_BOX = 0.98  # IoU above which a new box is the old one, rounded
+
+
+def fixes_of(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> list[Fixes]:
+    """Fixes of annotations; `rows` of the dataset are those of the opinion, one by one."""
+    return [
+        _wrong_labels(dataset, rows, opinion, evidence),
+        _bad_boxes(dataset, rows, opinion, evidence),
+        _spurious(dataset, rows, opinion, evidence),
+        _duplicates(dataset, rows, opinion),
+    ]
+
+
+def columns_of(opinion: Opinion) -> dict[Kind, Floats]:
+    """How probable every kind of error is, for every annotation of an opinion."""
+    there = opinion.p_there
+    duplicate = np.zeros(len(there))
+    duplicate[opinion.repeats.rows] = opinion.repeats.p_duplicate
+    return {
+        Kind.WRONG_LABEL: there * opinion.labels.p_wrong,
+        Kind.BAD_BOX: there * opinion.boxes.p_bad,
+        Kind.SPURIOUS: opinion.presence.p_spurious,
+        Kind.DUPLICATE: duplicate,
+    }
+
+
+def _wrong_labels(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> Fixes:
+    p_wrong = columns_of(opinion)[Kind.WRONG_LABEL]
+    at = np.flatnonzero((p_wrong >= LEAST) & (opinion.labels.labels != NONE))
+    new, old = opinion.labels.labels[at], dataset.labels[rows[at]]
+    for_new, for_old = evidence.of(at, new), evidence.of(at, old)
+    names = dataset.label_names
+    reasons = [
+        f"seen as {names[a]} ({x:.2f}) rather than {names[b]} ({z:.2f})"
+        for a, b, x, z in zip(new, old, for_new, for_old, strict=True)
+    ]
+    fixes = _proposed(dataset, Kind.WRONG_LABEL, rows[at], p_wrong[at], reasons)
+    fixes.new_labels[:] = new
+    fixes.p_fix[:] = opinion.p_there[at] * opinion.labels.p_fix[at]
+    return fixes
+
+
+def _bad_boxes(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> Fixes:
+    p_wrong = columns_of(opinion)[Kind.BAD_BOX]
+    boxes = clipped(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
+    is_moved = overlaps(boxes, dataset.boxes[rows]) < SAME_BOX
+    at = np.flatnonzero((p_wrong >= LEAST) & is_moved)
+    apart = overlaps(dataset.boxes[rows[at]], evidence.boxes[at])
+    reasons = [f"overlaps what was seen there by {one:.2f}" for one in apart.tolist()]
+    fixes = _proposed(dataset, Kind.BAD_BOX, rows[at], p_wrong[at], reasons)
+    fixes.new_boxes[:] = boxes[at]
+    fixes.p_fix[:] = opinion.p_there[at] * opinion.boxes.p_fix[at]
+    fixes.iou_gain[:] = opinion.p_there[at] * opinion.boxes.iou_gain[at]
+    return fixes
+
+
+def _spurious(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> Fixes:
+    p_wrong = opinion.presence.p_spurious
+    at = np.flatnonzero(p_wrong >= LEAST)
+    reasons = [
+        f"hardly anything was seen there ({one:.2f})" if one >= 0.005 else "nothing was seen there"
+        for one in evidence.support[at].tolist()
+    ]
+    return _removed(_proposed(dataset, Kind.SPURIOUS, rows[at], p_wrong[at], reasons))
+
+
+def _duplicates(dataset: Dataset, rows: Rows, opinion: Opinion) -> Fixes:
+    repeats = opinion.repeats
+    at = np.flatnonzero(repeats.p_duplicate >= LEAST)
+    own, kept = rows[repeats.rows[at]], rows[repeats.kept[at]]
+    shared = overlaps(dataset.boxes[own], dataset.boxes[kept])
+    reasons = [
+        f"overlaps annotation {dataset.annotation_ids[row]} of the same label by {one:.2f}"
+        for row, one in zip(kept.tolist(), shared.tolist(), strict=True)
+    ]
+    fixes = _removed(_proposed(dataset, Kind.DUPLICATE, own, repeats.p_duplicate[at], reasons))
+    fixes.kept_rows[:] = kept
+    return fixes
+
+
+def missing_of(dataset: Dataset, detected: Detected, opinion: Opinion) -> Fixes:
+    """Fixes that add annotations."""
+    found = opinion.missing
+    at = found.detections
+    names, image_rows, labels = dataset.label_names, detected.image_rows[at], detected.labels[at]
+    boxes = clipped(dataset, image_rows, detected.boxes[at])
+    number = len(at)
+    nowhere = np.full(number, UNKNOWN)
+    ids = [
+        f"missing:{dataset.images.ids[image]}:{names[label]}:" + ",".join(f"{x:.0f}" for x in box)
+        for image, label, box in zip(image_rows.tolist(), labels.tolist(), boxes, strict=True)
+    ]
+    return Fixes(
+        ids=list(_distinct(ids)),
+        kinds=np.full(number, Kind.MISSING, np.int8),
+        rows=nowhere.copy(),
+        image_rows=image_rows.copy(),
+        old_labels=nowhere.copy(),
+        new_labels=labels.copy(),
+        old_boxes=np.full((number, 4), np.nan),
+        new_boxes=boxes,
+        kept_rows=nowhere.copy(),
+        p_wrong=found.p_missing.copy(),
+        p_fix=found.p_fix.copy(),
+        iou_gain=np.zeros(number),
+        reasons=[
+            f"{names[label]} seen with {score:.2f}, and no annotation of it"
+            for label, score in zip(labels.tolist(), detected.scores[at].tolist(), strict=True)
+        ],
+    )
+
+
+def joined(parts: Sequence[Fixes]) -> Fixes:
+    """All fixes in one table, the surest first; of equals by their names."""
+    columns: dict[str, Any] = {}
+    for name in Fixes.__dataclass_fields__:
+        pieces = [getattr(one, name) for one in parts]
+        is_list = isinstance(pieces[0], list)
+        columns[name] = list(chain(*pieces)) if is_list else np.concatenate(pieces)
+    fixes = Fixes(**columns)
+    order = sorted(range(len(fixes)), key=lambda k: (-fixes.p_fix[k], fixes.ids[k]))
+    return fixes.take(np.array(order, np.int64))
+
+
+def clipped(dataset: Dataset, image_rows: Rows, boxes: Floats) -> Floats:
+    """Boxes within their images, with as many digits as are written."""
+    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)[image_rows]
+    limits = np.where(sizes > 0, sizes, np.inf)
+    inside = np.clip(boxes, 0, np.concatenate([limits, limits], axis=1))
+    found: Floats = np.round(inside, BOX_DECIMALS)
+    return found
+
+
+def _proposed(
+    dataset: Dataset, kind: Kind, rows: Rows, p_wrong: Floats, reasons: list[str]
+) -> Fixes:
+    """Fixes of annotations, as yet without a change."""
+    word = kind.words.replace(" ", "-")
+    return Fixes(
+        ids=[f"{word}:{one}" for one in dataset.annotation_ids[rows].tolist()],
+        kinds=np.full(len(rows), kind, np.int8),
+        rows=rows.copy(),
+        image_rows=dataset.image_rows[rows],
+        old_labels=dataset.labels[rows],
+        new_labels=dataset.labels[rows],
+        old_boxes=dataset.boxes[rows],
+        new_boxes=dataset.boxes[rows],
+        kept_rows=np.full(len(rows), UNKNOWN),
+        p_wrong=p_wrong.copy(),
+        p_fix=p_wrong.copy(),
+        iou_gain=np.zeros(len(rows)),
+        reasons=reasons,
+    )
+
+
+def _removed(fixes: Fixes) -> Fixes:
+    fixes.new_labels[:] = UNKNOWN
+    fixes.new_boxes[:] = np.nan
+    return fixes
+
+
+def _distinct(names: Sequence[str]) -> Iterator[str]:
+    seen: dict[str, int] = {}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        yield name if seen[name] == 1 else f"{name}:{seen[name]}"

@@ -1,0 +1,252 @@
+"""The table of fixes: one row per annotation and kind of error, or per object without annotation.
+
+`Fixes` holds it in columns by rows of a dataset; `fixes.parquet` holds it for everyone, with ids
+and label names. What a fix says is a proposal: old and new label and box, how probable it is that
+the annotation is wrong, and how probable that the fix is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from boxmend.atomic import replacing
+from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.errors import DataError, UsageError
+
+FIXES_FILE = "fixes.parquet"
+SIDES = ("x1", "y1", "x2", "y2")
+FORMAT_KEY = b"boxmend_fixes"
+FORMAT_VERSION = b"1"
+BOX_DECIMALS = 2
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+class Kind(IntEnum):
+    """What may be wrong with an annotation."""
+
+    WRONG_LABEL = 0
+    BAD_BOX = 1
+    MISSING = 2
+    SPURIOUS = 3
+    DUPLICATE = 4
+
+    @property
+    def words(self) -> str:
+        """The kind as people read it, and as the table has it."""
+        return self.name.lower().replace("_", " ")
+
+
+KINDS = tuple(Kind)
+KIND_WORDS = {one.words: one for one in Kind}
+
+
+@dataclass(frozen=True, eq=False)
+class Fixes:
+    """Proposed fixes, one row each. An annotation may have several, of different kinds."""
+
+    ids: list[str]  # [f] names of the fixes; the same fix of a later audit has the same
+    kinds: NDArray[np.int8]  # [f] Kind
+    rows: Rows  # [f] of the dataset; UNKNOWN for a missing annotation
+    image_rows: Rows  # [f] of the dataset's images
+    old_labels: Rows  # [f] UNKNOWN for a missing annotation
+    new_labels: Rows  # [f] UNKNOWN where the annotation is to go
+    old_boxes: Floats  # [f, 4] xyxy pixels; NaN for a missing annotation
+    new_boxes: Floats  # [f, 4] NaN where the annotation is to go
+    kept_rows: Rows  # [f] of a duplicate, the row of the annotation that stays; else UNKNOWN
+    p_wrong: Floats  # [f] that the annotation is wrong in this way
+    p_fix: Floats  # [f] that the fix is right
+    iou_gain: Floats  # [f] expected, of the box with the true one
+    reasons: list[str]  # [f] in words
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Rows | Mask) -> Fixes:
+        """The fixes at `rows` (indices, or a mask)."""
+        index = np.arange(len(self))[rows]
+        taken: dict[str, Any] = {}
+        for one in fields(self):
+            column = getattr(self, one.name)
+            is_list = isinstance(column, list)
+            taken[one.name] = [column[k] for k in index.tolist()] if is_list else column[index]
+        return Fixes(**taken)
+
+
+def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) -> None:
+    """Write the table, in the place of one from before; a kill leaves the old or the new one."""
+    table = to_table(dataset, fixes).replace_schema_metadata(
+        {FORMAT_KEY: FORMAT_VERSION, b"data_sha256": data_sha256.encode()}
+    )
+    with replacing(path) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
+    """The fixes as an Arrow table with ids and label names of the dataset."""
+    names = [_text(name) for name in dataset.label_names]
+    columns: dict[str, Any] = {
+        "fix": pa.array([_text(one) for one in fixes.ids], pa.string()),
+        "kind": pa.array([Kind(one).words for one in fixes.kinds.tolist()], pa.string()),
+        "annotation_id": _ids(dataset.annotation_ids, fixes.rows),
+        "image_id": _ids(dataset.images.ids, fixes.image_rows),
+        "file_name": pa.array(
+            [_text(dataset.images.file_names[row]) for row in fixes.image_rows.tolist()],
+            pa.string(),
+        ),
+        "old_label": _named(names, fixes.old_labels),
+        "new_label": _named(names, fixes.new_labels),
+    }
+    for when, boxes in (("old", fixes.old_boxes), ("new", fixes.new_boxes)):
+        columns |= {
+            f"{when}_{side}": pa.array(boxes[:, k], mask=np.isnan(boxes[:, k]))
+            for k, side in enumerate(SIDES)
+        }
+    columns |= {
+        "kept_annotation_id": _ids(dataset.annotation_ids, fixes.kept_rows),
+        "p_wrong": pa.array(fixes.p_wrong),
+        "p_fix": pa.array(fixes.p_fix),
+        "iou_gain": pa.array(fixes.iou_gain),
+        "reason": pa.array([_text(one) for one in fixes.reasons], pa.string()),
+    }
+    return pa.table(columns)
+
+
+def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
+    """Read the table of an audit of this dataset.
+
+    A UsageError where there is none; a DataError where it is damaged, or of another dataset.
+    """
+    if not path.exists():
+        raise UsageError(
+            f"{path}: no such table; `boxmend audit` makes one from a run, or from predictions"
+        )
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read ({error}); audit again") from error
+    metadata = table.schema.metadata or {}
+    if metadata.get(FORMAT_KEY) != FORMAT_VERSION:
+        raise DataError(f"{path}: is no table of fixes of version {FORMAT_VERSION.decode()}")
+    if metadata.get(b"data_sha256") != data_sha256.encode():
+        raise DataError(f"{path}: is of other annotations; audit again")
+    try:
+        fixes = _from_table(table, dataset)
+        _ensure_sound(fixes, dataset)
+        return fixes
+    except (KeyError, IndexError, ValueError, TypeError, pa.ArrowException) as error:
+        raise DataError(f"{path}: is damaged ({error!r}); audit again") from error
+
+
+def _from_table(table: pa.Table, dataset: Dataset) -> Fixes:
+    labels = {_text(name): label for label, name in enumerate(dataset.label_names)}
+    rows = _row_of(dataset.annotation_ids)
+    if len(rows) != len(dataset):
+        raise ValueError("the dataset has annotations that share an id; see `check`")
+    images = _row_of(dataset.images.ids)
+
+    def column(name: str) -> list[Any]:
+        values: list[Any] = table[name].to_pylist()
+        return values
+
+    def looked_up(name: str, place: dict[Any, int]) -> Rows:
+        return np.array([UNKNOWN if one is None else place[one] for one in column(name)], np.int64)
+
+    def boxes(when: str) -> Floats:
+        return np.stack([_floats(table[f"{when}_{side}"]) for side in SIDES], axis=1)
+
+    return Fixes(
+        ids=column("fix"),
+        kinds=np.array([KIND_WORDS[one] for one in column("kind")], np.int8),
+        rows=looked_up("annotation_id", rows),
+        image_rows=looked_up("image_id", images),
+        old_labels=looked_up("old_label", labels),
+        new_labels=looked_up("new_label", labels),
+        old_boxes=boxes("old"),
+        new_boxes=boxes("new"),
+        kept_rows=looked_up("kept_annotation_id", rows),
+        p_wrong=_floats(table["p_wrong"]),
+        p_fix=_floats(table["p_fix"]),
+        iou_gain=_floats(table["iou_gain"]),
+        reasons=column("reason"),
+    )
+
+
+def _ensure_sound(fixes: Fixes, dataset: Dataset) -> None:
+    """Raise a ValueError for what no audit would propose, as nothing after this looks again."""
+    is_missing = np.isin(fixes.kinds, (Kind.MISSING,))
+    has_box = np.isin(fixes.kinds, (Kind.MISSING, Kind.BAD_BOX))
+    has_label = np.isin(fixes.kinds, (Kind.MISSING, Kind.WRONG_LABEL))
+    of_dataset = fixes.rows[~is_missing]
+    faults: dict[str, Mask] = {
+        "has no annotation, or one that is missing has one": (fixes.rows >= 0) == is_missing,
+        "has no image": fixes.image_rows < 0,
+        "has a box that is none": has_box & ~_is_box(fixes.new_boxes),
+        "has no new label": has_label & (fixes.new_labels < 0),
+        "has a probability that is none": ~(_is_share(fixes.p_wrong) & _is_share(fixes.p_fix)),
+        "is a double of itself or of nothing": np.isin(fixes.kinds, (Kind.DUPLICATE,))
+        & ((fixes.kept_rows < 0) | (fixes.kept_rows == fixes.rows)),
+    }
+    for what, is_faulty in faults.items():
+        if is_faulty.any():
+            raise ValueError(f"fix {fixes.ids[int(np.argmax(is_faulty))]!r} {what}")
+    if not all(isinstance(one, str) and one for one in fixes.ids) or None in fixes.reasons:
+        raise ValueError("a fix has no id or no reason")
+    if len(set(fixes.ids)) != len(fixes):
+        raise ValueError("two fixes share an id")
+    if (dataset.image_rows[of_dataset] != fixes.image_rows[~is_missing]).any():
+        raise ValueError("a fix is of an annotation of another image")
+    if dataset.is_ignored[of_dataset].any():
+        raise ValueError("a fix is of a crowd or difficult object, which are never changed")
+
+
+def _is_box(boxes: Floats) -> Mask:
+    x1, y1, x2, y2 = boxes.T
+    is_box: Mask = np.isfinite(boxes).all(axis=1) & (x1 < x2) & (y1 < y2)
+    return is_box
+
+
+def _is_share(values: Floats) -> Mask:
+    is_share: Mask = (values >= 0) & (values <= 1)
+    return is_share
+
+
+def _floats(column: pa.ChunkedArray) -> Floats:
+    values: Floats = column.to_numpy().astype(np.float64)  # null becomes NaN
+    return values
+
+
+def _row_of(ids: NDArray[Any]) -> dict[Any, int]:
+    is_texts = ids.dtype == object
+    return {_text(one) if is_texts else one: row for row, one in enumerate(ids.tolist())}
+
+
+def _ids(ids: NDArray[Any], rows: Rows) -> pa.Array:
+    """Ids at rows, as numbers or texts; null where there is no row."""
+    is_none = rows == UNKNOWN
+    if ids.dtype != object:
+        at = ids[np.where(is_none, 0, rows)] if len(ids) else np.zeros(len(rows), np.int64)
+        return pa.array(at, mask=is_none)
+    return pa.array([None if row < 0 else _text(ids[row]) for row in rows.tolist()], pa.string())
+
+
+def _named(names: Sequence[str], labels: Rows) -> pa.Array:
+    return pa.array(
+        [None if one == UNKNOWN else names[one] for one in labels.tolist()], pa.string()
+    )
+
+
+def _text(value: Any) -> str:
+    """A text that is valid Unicode: halves of characters, as bad bytes leave, are spelt out."""
+    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
