@@ -141,6 +141,19 @@ def create(
     return run
 
 
+def ensure_new(out: str | Path) -> None:
+    """Refuse a folder for a new run that holds one already, or anything else."""
+    path = Path(out)
+    if os.path.exists(path / "run.json"):
+        raise OutputError(
+            f"{path}: holds a run already, which is never overwritten; name a new one"
+        )
+    if os.path.exists(path):
+        if not os.path.isdir(path):
+            raise OutputError(f"{path}: is there already and not a folder; name a new one")
+        _ensure_vacant(path)
+
+
 @contextmanager
 def sole_writer(out: str | Path) -> Iterator[None]:
     """Keep other processes from writing into the folder of a run while the block lasts.

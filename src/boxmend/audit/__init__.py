@@ -6,12 +6,13 @@ one is wrong and that its fix is right. No PyTorch here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.audit import probing
 from boxmend.audit.calibration import Share
 from boxmend.audit.evidence import Detected, from_detections
 from boxmend.audit.judging import Opinion, judge
@@ -32,12 +33,16 @@ FEW_BLANK = 0.05  # share of images without any detection up to which they count
 
 
 class Found(Protocol):
-    """Detections by image rows and labels of the dataset."""
+    """Detections by image rows and labels of the dataset; `class_scores` [m, C] may be there."""
 
-    image_rows: Rows
-    labels: Rows
-    scores: Floats
-    boxes: Floats
+    @property
+    def image_rows(self) -> Rows: ...
+    @property
+    def labels(self) -> Rows: ...
+    @property
+    def scores(self) -> Floats: ...
+    @property
+    def boxes(self) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,8 @@ class Audit:
     num_judged: int
     num_not_looked_at: int
     """Annotations in images of which there is no detection."""
-    notes: tuple[str, ...] = ()
-    probe: Mapping[str, Any] | None = field(default=None)
+    probe: Mapping[Kind, probing.Findings] | None = None
+    """What became of planted errors; None where none were planted."""
 
 
 def audit(dataset: Dataset, predictions: Found, settings: AuditSettings | None = None) -> Audit:
@@ -78,14 +83,11 @@ def audit(dataset: Dataset, predictions: Found, settings: AuditSettings | None =
     Datasets that were joined are audited each for itself: who annotated one says nothing about who
     annotated another. The result depends neither on the order of annotations nor of detections.
     """
-    from boxmend.audit.probing import probe  # which audits, too
-
     settings = settings or AuditSettings()
     found = look(dataset, predictions)
     if not settings.probe:
         return found
-    measured = probe(dataset, predictions, settings.probe)
-    return Audit(**{**vars(found), "probe": measured})
+    return replace(found, probe=_probed(dataset, predictions, found, settings.probe))
 
 
 def look(dataset: Dataset, predictions: Found) -> Audit:
@@ -94,6 +96,25 @@ def look(dataset: Dataset, predictions: Found) -> Audit:
         raise DataError("there is no detection in the predictions; nothing can be concluded")
     parts = [_part(dataset, predictions, group) for group in groups(dataset)]
     return assembled(dataset, parts)
+
+
+def _probed(
+    dataset: Dataset, predictions: Found, first: Audit, share: float
+) -> dict[Kind, probing.Findings]:
+    """Plant errors, audit, and count what was found; see `probing`."""
+    random = np.random.default_rng(SEED)
+    counts = {kind: np.zeros(3, np.int64) for kind in Kind}
+    is_fine = ~np.isnan(first.p_wrong[Kind.WRONG_LABEL])
+    for kind in (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE):
+        is_fine &= ~(first.p_wrong[kind] >= probing.CALLED)
+    if is_fine.sum() < probing.LEAST:
+        return {}
+    for _ in range(probing.rounds_of(share, int(is_fine.sum()))):
+        planted = probing.plant(dataset, is_fine, share, random)
+        found = probing.checked(planted, look(planted.dataset, predictions).fixes)
+        for kind, one in found.items():
+            counts[kind] += (one.planted, one.found, one.right)
+    return {kind: probing.Findings(*one.tolist()) for kind, one in counts.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,8 @@ Floats = NDArray[np.float64]
 GOOD_IOU = 0.7  # a box is bad below
 BORDER = 0.1  # sides; edges nearer to the image's border show little noise, as they are clipped
 BINS, BIN_WIDTH = 100, 0.01  # of residuals, in shares of a side
-NOISES: Floats = np.arange(31) * 0.02  # N
-SCALES: Floats = 0.01 * 20 ** (np.arange(60) / 59)  # of f, 0.01 to 0.2
+NOISES: Floats = np.linspace(0, 0.6, 31)  # N
+SCALES: Floats = np.geomspace(0.01, 0.2, 60)  # of f
 NARROWS = (0.55, 0.7, 0.85, 1.0)  # share of f that has this scale
 WIDE = 2.5  # times as wide are the others, on hard objects
 STRAYS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2)  # shares of residuals of any size
@@ -235,7 +235,7 @@ def _fit(counts: Floats, narrow: float, stray: float) -> Floats:
 @cache
 def _shapes() -> Floats:
     """Probabilities of the bins for narrow and wide errors, N and scale; [2, N, S, BINS]."""
-    edges: Floats = np.arange(BINS + 1) * BIN_WIDTH
+    edges = np.linspace(0, BINS * BIN_WIDTH, BINS + 1)
     noises, scales = NOISES[:, None, None], SCALES[:, None]
     both = [_distribution(edges, noises, wide * scales) for wide in (1.0, WIDE)]
     shapes: Floats = 2 * np.diff(np.stack(both), axis=-1)  # both signs

@@ -145,17 +145,6 @@ def mean_curve(given: Sample, values: Floats) -> Curve:
     return Curve(((edges[:-1] + edges[1:]) / 2)[is_there], fitted.x)
 
 
-def wilson(right: float, number: float) -> tuple[float, float]:
-    """The 95 % interval of a share of which `right` of `number` were seen, by Wilson's formula."""
-    if number <= 0:
-        return 0.0, 1.0
-    share, square = right / number, NORMAL**2
-    center = (share + square / (2 * number)) / (1 + square / number)
-    spread = share * (1 - share) / number + square / (4 * number**2)
-    half = NORMAL * float(np.sqrt(spread)) / (1 + square / number)
-    return max(0.0, center - half), min(1.0, center + half)
-
-
 def _poisson_bounds(count: float) -> tuple[float, float]:
     """The 95 % bounds of a mean of which `count` were seen."""
     root = float(np.sqrt(count + 0.25))

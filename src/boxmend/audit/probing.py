@@ -1,2 +1,193 @@
-def probe(*a):
-    raise NotImplementedError
+"""The probe: errors planted in memory, with known answers, tell how many an audit finds.
+
+Some annotations are disturbed, an equal part of them in each way, and the disturbed dataset is
+audited like any other. Small datasets are probed several times, each time elsewhere. Nothing of
+it is written.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.audit.pairs import overlaps
+from boxmend.audit.presence import FOUND
+from boxmend.dataset import Dataset
+from boxmend.fixes.choosing import wilson
+from boxmend.fixes.table import KINDS, Fixes, Kind
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+LEAST = 50  # annotations; with fewer there is nothing to learn from planting
+ENOUGH = 200  # planted errors of a kind; more add time, not precision
+MOST_ROUNDS = 10
+CALLED = 0.5  # probability from which on an annotation is called wrong
+GOOD_IOU = 0.7
+OFF = 0.4  # how far, in shares of the side, an edge of a planted bad box lies off at most
+AGAIN = 0.05  # likewise of a planted duplicate
+TRIES = 10  # at a box that is bad enough
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """A disturbed dataset, and what is wrong with it on purpose."""
+
+    dataset: Dataset
+    rows: dict[Kind, Rows]  # of the disturbed dataset; of MISSING those of the original
+    original: Dataset
+
+
+@dataclass(frozen=True)
+class Findings:
+    """How many planted errors of a kind were found, and how many of those mended rightly."""
+
+    planted: int
+    found: int
+    right: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Give counts, and shares with their 95 % intervals."""
+        return {
+            "planted": self.planted,
+            "found": self.found,
+            "right": self.right,
+            "found_share": _told(self.found, self.planted),
+            "right_share": _told(self.right, self.found),
+        }
+
+
+def rounds_of(share: float, num_annotations: int) -> int:
+    """How often a dataset is probed: until enough errors of each kind were planted."""
+    each = share * num_annotations / len(KINDS)
+    return int(np.clip(np.ceil(ENOUGH / max(each, 1)), 1, MOST_ROUNDS))
+
+
+def plant(dataset: Dataset, is_fine: Mask, share: float, random: np.random.Generator) -> Planted:
+    """Disturb a share of the annotations of a dataset, an equal part in each way.
+
+    Only those that seem to be fine, [n], are disturbed: of others the answer is not known.
+    """
+    eligible = random.permutation(np.flatnonzero(is_fine))
+    number = max(round(share * len(eligible) / len(KINDS)), 1)
+    parts = np.split(eligible[: number * len(KINDS)], range(number, number * len(KINDS), number))
+    wrong, bad, gone, models, doubled = parts
+    labels, boxes = dataset.labels.copy(), dataset.boxes.copy()
+    others = random.integers(1, max(len(dataset.label_names), 2), size=len(wrong))
+    labels[wrong] = (labels[wrong] + others) % len(dataset.label_names)
+    boxes[bad] = _bad(dataset.boxes[bad], random)
+    images, spurious = _elsewhere(dataset, models, random)
+    again = _off(dataset.boxes[doubled], AGAIN, random)
+    is_left = np.ones(len(dataset), np.bool_)
+    is_left[gone] = False
+    place = np.cumsum(is_left) - 1
+    disturbed = replace(dataset, labels=labels, boxes=boxes, notes={}).take(is_left)
+    first = len(disturbed)
+    disturbed = disturbed.add(
+        np.concatenate([images, dataset.image_rows[doubled]]),
+        np.concatenate([dataset.labels[models], dataset.labels[doubled]]),
+        np.concatenate([spurious, again]),
+    )
+    return Planted(
+        disturbed,
+        {
+            Kind.WRONG_LABEL: place[wrong] if len(dataset.label_names) > 1 else wrong[:0],
+            Kind.BAD_BOX: place[bad],
+            Kind.MISSING: gone,
+            Kind.SPURIOUS: first + np.arange(len(models)),
+            Kind.DUPLICATE: first + len(models) + np.arange(len(doubled)),
+        },
+        dataset,
+    )
+
+
+def checked(planted: Planted, fixes: Fixes) -> dict[Kind, Findings]:
+    """Hold the fixes of a disturbed dataset against what was planted."""
+    called = fixes.take(fixes.p_wrong >= CALLED)
+    return {
+        kind: _missing_found(planted, called)
+        if kind == Kind.MISSING
+        else _found(planted, called, kind)
+        for kind in KINDS
+    }
+
+
+def _found(planted: Planted, called: Fixes, kind: Kind) -> Findings:
+    rows = planted.rows[kind]
+    own = called.take(called.kinds == kind)
+    fix_of = {row: k for k, row in enumerate(own.rows.tolist())}
+    if kind == Kind.DUPLICATE:  # either of the two may go
+        fix_of |= {row: k for k, row in enumerate(own.kept_rows.tolist())}
+    at = np.array([fix_of.get(row, -1) for row in rows.tolist()], np.int64)
+    is_found = at >= 0
+    fixed = own.take(at[is_found])
+    before = _originals(planted, kind)[is_found]
+    if kind == Kind.WRONG_LABEL:
+        is_right = fixed.new_labels == planted.original.labels[before]
+    elif kind == Kind.BAD_BOX:
+        first = planted.original.boxes[before]  # which may be off, too: nearer is all there is
+        is_right = overlaps(fixed.new_boxes, first) > overlaps(fixed.old_boxes, first)
+    else:
+        is_right = np.ones(len(fixed), np.bool_)
+    return Findings(len(rows), int(is_found.sum()), int(is_right.sum()))
+
+
+def _originals(planted: Planted, kind: Kind) -> Rows:
+    """Rows of the original for planted errors that change an annotation; others have none."""
+    gone = planted.rows[Kind.MISSING]
+    rows = planted.rows[kind]
+    if kind not in (Kind.WRONG_LABEL, Kind.BAD_BOX):
+        return np.zeros(len(rows), np.int64)
+    left = np.setdiff1d(np.arange(len(planted.original)), gone)
+    return left[rows]
+
+
+def _missing_found(planted: Planted, called: Fixes) -> Findings:
+    gone, original = planted.rows[Kind.MISSING], planted.original
+    own = called.take(called.kinds == Kind.MISSING)
+    found = right = 0
+    by_image: dict[int, list[int]] = {}
+    for k, image in enumerate(own.image_rows.tolist()):
+        by_image.setdefault(image, []).append(k)
+    for row in gone.tolist():
+        near = by_image.get(int(original.image_rows[row]), [])
+        boxes = np.repeat(original.boxes[row][None], len(near), axis=0)
+        hits = np.array(near, np.int64)[overlaps(boxes, own.new_boxes[near]) >= FOUND]
+        found += len(hits) > 0
+        right += bool((own.new_labels[hits] == original.labels[row]).any())
+    return Findings(len(gone), found, right)
+
+
+def _bad(boxes: Floats, random: np.random.Generator) -> Floats:
+    """Boxes moved until they are bad; the last try counts whatever it is."""
+    moved = _off(boxes, OFF, random)
+    for _ in range(TRIES):
+        is_good = overlaps(boxes, moved) >= GOOD_IOU
+        moved[is_good] = _off(boxes[is_good], OFF, random)
+    return moved
+
+
+def _off(boxes: Floats, reach: float, random: np.random.Generator) -> Floats:
+    """Boxes with every edge moved by up to `reach` of the side."""
+    sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    moved: Floats = boxes + (2 * random.random(boxes.shape) - 1) * reach * sides
+    return moved
+
+
+def _elsewhere(dataset: Dataset, rows: Rows, random: np.random.Generator) -> tuple[Rows, Floats]:
+    """Boxes of the same sizes at random places of images that have annotations."""
+    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+    images = random.permutation(dataset.image_rows[rows])
+    sides = dataset.boxes[rows, 2:] - dataset.boxes[rows, :2]
+    room = np.maximum(sizes[images] - sides, 0)
+    low = random.random(sides.shape) * room
+    return images, np.concatenate([low, low + sides], axis=1)
+
+
+def _told(number: int, total: int) -> dict[str, float] | None:
+    if not total:
+        return None
+    measured = wilson(number, total)
+    return {"value": number / total, "low": measured.low, "high": measured.high}

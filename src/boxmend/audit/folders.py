@@ -1,0 +1,164 @@
+"""An audit on disk: from addresses and files to a run's folder with its table of fixes.
+
+    RUN/fixes.parquet   the fixes
+    RUN/audit.json      rates, counts, what became of planted errors, what is to be said
+
+An audit of predictions makes a folder of its own, finished at once; one of a training run adds
+both files to the folder of that run.
+"""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from boxmend import __version__
+from boxmend.audit import SEED, Audit, AuditSettings, Part, assembled, audit
+from boxmend.audit.calibration import Share
+from boxmend.audit.evidence import Objects
+from boxmend.audit.judging import Scene, judge
+from boxmend.audit.ledgers import evidence_of, judged_rows
+from boxmend.audit.provenance import said_of
+from boxmend.audit.tables import fixes_of
+from boxmend.dataset import Dataset
+from boxmend.detections import read_predictions
+from boxmend.errors import DataError
+from boxmend.fingerprint import fingerprint
+from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
+from boxmend.mending.account import open_account
+from boxmend.runs import Run, create, ensure_new, sole_writer
+
+AUDIT_FILE = "audit.json"
+CALLED = 0.5  # probability from which on an annotation is called wrong
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """An audit and where it was written."""
+
+    run: Run
+    dataset: Dataset
+    audit: Audit
+    source: str  # "predictions" or "training run"
+    notes: tuple[str, ...]  # what is to be said; loud ones begin with a capital
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain data, as in audit.json."""
+        found = self.audit
+        return {
+            "evidence": self.source,
+            "annotations": len(self.dataset),
+            "judged": found.num_judged,
+            "not_looked_at": found.num_not_looked_at,
+            "rates": {name: _told(share) for name, share in found.rates.items()},
+            "box_noise": _told(found.box_noise),
+            "fixes": {kind.words: _counts(found.fixes, kind) for kind in Kind},
+            "probe": None
+            if found.probe is None
+            else {kind.words: one.to_json() for kind, one in found.probe.items()},
+            "notes": list(self.notes),
+        }
+
+
+def audit_predictions(
+    dataset: Dataset,
+    addresses: Sequence[str],
+    predictions: Sequence[str | Path],
+    out: str | Path,
+    settings: AuditSettings | None = None,
+    *,
+    unseen: bool = False,
+) -> Audited:
+    """Audit a dataset by files of predictions, and write RUN, a folder that is new or empty.
+
+    `unseen` says that the detector was not trained on these images; folds say it by themselves.
+    """
+    settings = settings or AuditSettings()
+    ensure_new(out)
+    found = read_predictions(predictions, dataset)
+    result = audit(dataset, found, settings)
+    notes = (*found.notes, *said_of(dataset, found, result, unseen=unseen))
+    facts = {
+        "kind": "audit",
+        "versions": {
+            "boxmend": __version__,
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("numpy", "scipy")},
+        },
+        "data": {
+            "images": len(dataset.images),
+            "annotations": len(dataset),
+            "label_names": list(dataset.label_names),
+            "sha256": fingerprint(dataset),
+        },
+        "addresses": [str(Path(one).absolute()) for one in addresses],
+        "predictions": [str(Path(one).absolute()) for one in predictions],
+    }
+    with sole_writer(out):
+        run = create(out, {**asdict(settings), "unseen": unseen}, facts)
+        audited = Audited(run, dataset, result, "predictions", notes)
+        _write(audited)
+        run.finish({"fixes": len(result.fixes)})
+    return audited
+
+
+def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audited:
+    """Audit the dataset of a finished training run by its ledger; writes into the run's folder.
+
+    A ledger tells of labels and boxes of annotations, not of objects without one; and it cannot be
+    probed, as the detector has learnt from what it judges.
+    """
+    account = open_account(run, data)
+    dataset, rows = account.dataset, judged_rows(account)
+    if not len(rows):
+        raise DataError(
+            f"{account.run.path}: the run judged no label, so there is nothing to conclude; train "
+            "with --method mend, or give --predictions of a detector"
+        )
+    evidence = evidence_of(account, rows)
+    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+    num_labels = len(dataset.label_names)
+    none = np.zeros(0, np.int64)
+    scene = Scene(
+        Objects(dataset.image_rows[rows], dataset.labels[rows], dataset.boxes[rows], num_labels),
+        Objects(none, none, np.zeros((0, 4)), num_labels),
+        sizes.astype(np.float64),
+        detected=None,
+    )
+    opinion = judge(scene, evidence, np.random.default_rng(SEED))
+    fixes = fixes_of(dataset, rows, opinion, evidence)
+    part = Part(rows, opinion, fixes, fixes[0].take(none), 0)
+    result = assembled(dataset, [part])
+    notes = (
+        "a training run tells of wrong labels, bad boxes and duplicates; missing and spurious "
+        "annotations take --predictions",
+    )
+    known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
+    result = Audit(**{**vars(result), "rates": known})
+    audited = Audited(account.run, dataset, result, "training run", notes)
+    _write(audited)
+    return audited
+
+
+def _write(audited: Audited) -> None:
+    path = audited.run.path
+    write_fixes(
+        path / FIXES_FILE, audited.dataset, audited.audit.fixes, fingerprint(audited.dataset)
+    )
+    audited.run.write_json(AUDIT_FILE, audited.to_json())
+
+
+def _counts(fixes: Fixes, kind: Kind) -> dict[str, int]:
+    is_kind = fixes.kinds == kind
+    return {
+        "listed": int(is_kind.sum()),
+        "called_wrong": int((is_kind & (fixes.p_wrong >= CALLED)).sum()),
+    }
+
+
+def _told(share: Share) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in asdict(share).items()}

@@ -1,0 +1,76 @@
+"""Whether predictions come from a detector that has seen the images before, and what to say then.
+
+A detector repeats what it was trained on, errors included: predictions on training images hide
+what is wrong with their annotations.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.audit import Audit
+from boxmend.audit.evidence import Detected, Objects, from_detections
+from boxmend.audit.ordering import judgeable
+from boxmend.audit.pairs import overlaps
+from boxmend.dataset import Dataset
+from boxmend.detections import Predictions, seen_in_training
+
+Floats = NDArray[np.float64]
+
+AGREED = 0.97  # share of annotations seen under their own label, above which it is suspicious
+EXACT = 0.93  # median IoU with what was seen, likewise
+REMEDY = "`boxmend folds` makes splits to get predictions on images that the detector has not seen"
+
+
+def said_of(dataset: Dataset, predictions: Predictions, found: Audit, *, unseen: bool) -> list[str]:
+    """What is to be said of where predictions come from; nothing where all is well."""
+    manifest = predictions.manifest
+    if manifest is not None:
+        seen = seen_in_training(predictions, manifest)
+        if seen.any():
+            images = len(np.unique(predictions.image_rows[seen]))
+            return [
+                f"WARNING: {int(seen.sum()):,} detections in {images:,} images are by a detector "
+                "that was trained on those images, by folds.json; they hide errors. Predict the "
+                "test part of each fold, and audit again"
+            ]
+        return []
+    if unseen or _has_folds(predictions):
+        return []
+    if is_too_good(dataset, predictions):
+        return [
+            "WARNING: the predictions agree with the annotations like those of a detector that was "
+            f"trained on these images, which hides errors. {REMEDY}; --unseen if it was not"
+        ]
+    return [
+        "nothing says that the detector has not seen these images. If it was trained on them, "
+        f"errors are hidden: {REMEDY}. Pass --unseen if it was not"
+    ]
+
+
+def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
+    """Whether predictions repeat the annotations, labels and edges, better than is credible."""
+    rows = np.flatnonzero(judgeable(dataset))
+    if not len(rows):
+        return False
+    objects = Objects(
+        dataset.image_rows[rows],
+        dataset.labels[rows],
+        dataset.boxes[rows],
+        len(dataset.label_names),
+    )
+    detected = Detected(
+        predictions.image_rows, predictions.labels, predictions.scores, predictions.boxes
+    )
+    evidence = from_detections(objects, objects, detected)
+    place = np.arange(len(rows))
+    others, _ = evidence.best_other(place, objects.labels)
+    is_agreed = evidence.of(place, objects.labels) > others
+    is_seen = ~np.isnan(evidence.boxes).any(axis=1)
+    if not is_seen.any() or is_agreed.mean() < AGREED:
+        return False
+    iou = overlaps(objects.boxes[is_seen], evidence.boxes[is_seen])
+    return float(np.median(iou)) >= EXACT
+
+
+def _has_folds(predictions: Predictions) -> bool:
+    return bool((predictions.folds >= 0).all())
