@@ -13,7 +13,7 @@ means over these draws: how probable it is that the annotated box is bad, where 
 whether that one is good, and how much is gained.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -35,11 +35,14 @@ SCALES: Floats = np.geomspace(0.01, 0.2, 60)  # of f
 NARROWS = (0.55, 0.7, 0.85, 1.0)  # share of f that has this scale
 WIDE = 2.5  # times as wide are the others, on hard objects
 STRAYS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2)  # shares of residuals of any size
+ASTRAY = 0.02  # share of edges that even the most confident detector sees elsewhere
 REACH = 0.7  # shares of a side: how far off a gross box, or another object, may be
 CARE = 0.015  # N at least: nobody hits an edge exactly
 STRATA = 5  # of confidence, of equally many boxes
 FEW_BOXES = 100  # of fewer nothing is concluded
 SAMPLES = 64
+MOST_PULL = 0.5  # what follows the annotated box more than that measures nothing
+GROSS, STRAY = 1, 2  # states: the annotated box is grossly off, the detected one of another object
 AT_ONCE = 20_000  # boxes drawn for at a time
 SPIKE = 6.0  # log odds in favour of no noise at all
 EDGES_PER_BOX = 4  # whose errors go together, so that they count as one observation
@@ -57,6 +60,14 @@ class BoxModel:
     scales: Floats  # of the narrow part of f
     narrows: Floats  # its share
     strays: Floats  # share of detections that show something else
+    trust: float = 0.5  # the share of annotated sides in what sides are taken to be
+
+    @property
+    def precision(self) -> float:
+        """The share that the annotated edge has in the best mean of both: by their variances."""
+        wide = self.narrows + (1 - self.narrows) * WIDE**2
+        errors = float((self.scales**2 * wide).mean())
+        return errors / (errors + max(self.noise, CARE) ** 2 / 3)
 
     def strata(self, confidences: Floats) -> Rows:
         """Which stratum each confidence belongs to."""
@@ -74,9 +85,17 @@ class BoxOpinion:
     iou_gain: Floats  # [n] expected
 
 
-def residuals(annotated: Floats, detected: Floats) -> Floats:
-    """a - d of the four edges [n, 4], in shares of the detected sides."""
-    found: Floats = (annotated - detected) / _sides(detected)
+def true_sides(annotated: Floats, detected: Floats, trust: float) -> Floats:
+    """The sides of the true boxes as far as can be told, for each of the four edges [n, 4].
+
+    A mean of both in logarithms; `trust` is the share of the annotated ones.
+    """
+    return _sides(annotated) ** trust * _sides(detected) ** (1 - trust)
+
+
+def residuals(annotated: Floats, detected: Floats, sides: Floats) -> Floats:
+    """a - d of the four edges [n, 4], in shares of the sides."""
+    found: Floats = (annotated - detected) / sides
     return found
 
 
@@ -90,6 +109,53 @@ def is_free(detected: Floats, sizes: Floats) -> Mask:
     room = np.concatenate([detected[:, :2], known - detected[:, 2:]], axis=1)
     free: Mask = room > BORDER * sides
     return free
+
+
+def straightened(
+    annotated: Floats, detected: Floats, sides: Floats, is_counted: Mask, pull: float
+) -> Floats:
+    """Detected boxes as they would be without their habits, [n, 4].
+
+    A detection that was chosen by its overlap with the annotated box follows that by the share
+    `pull`. And a detector may draw boxes narrow or wide: annotators err to both sides, so the
+    middle of the residuals is the detector's.
+    """
+    found = residuals(annotated, detected, sides) / (1 - pull)
+    middle = [
+        np.median(found[is_counted[:, k], k]) if is_counted[:, k].any() else 0.0 for k in range(4)
+    ]
+    straight = annotated - (found - np.array(middle)) * sides
+    return _ordered(straight)
+
+
+def pull_of(shifts: Floats, answers: Floats) -> float:
+    """How far detected edges follow annotated ones that are shifted on purpose, [n, 4] each.
+
+    An answer beyond the shift is a jump to another object: cut to it.
+    """
+    limit = np.abs(shifts)
+    followed = np.clip(np.nan_to_num(answers), -limit, limit)
+    total = float((shifts**2).sum())
+    return min(max(float((shifts * followed).sum()) / total, 0.0), MOST_PULL) if total else 0.0
+
+
+def fitted(
+    annotated: Floats, detected: Floats, sizes: Floats, confidences: Floats, pull: float
+) -> tuple[BoxModel, Floats]:
+    """Fit the model to boxes [n, 4] in images of these sizes [n, 2]; also gives detected boxes
+    without their habits.
+
+    Twice: the first model tells how far either side is to be trusted as a measure.
+    """
+    is_counted = is_free(detected, sizes)
+    trust = 0.25
+    for _ in range(2):
+        sides = true_sides(annotated, detected, trust)
+        straight = straightened(annotated, detected, sides, is_counted, pull)
+        found = residuals(annotated, straight, true_sides(annotated, straight, trust))
+        model = replace(fit_boxes(found, is_counted, confidences), trust=trust)
+        trust = model.precision / 2
+    return model, straight
 
 
 def fit_boxes(found: Floats, is_counted: Mask, confidences: Floats) -> BoxModel:
@@ -112,26 +178,28 @@ def fit_boxes(found: Floats, is_counted: Mask, confidences: Floats) -> BoxModel:
     flat = np.moveaxis(fit[:, :, at], -1, 0).reshape(STRATA, -1).argmax(axis=1)
     narrow, stray, scale = np.unravel_index(flat, (len(NARROWS), len(STRAYS), len(SCALES)))
     strays = np.array(STRAYS)[stray]
+    gross = max(float(strays.min()) - ASTRAY, 0.0)
     low, high = _interval(chances)
     return BoxModel(
         noise=noise,
         low=low,
         high=high,
-        gross=float(strays.min()),
+        gross=gross,
         limits=limits,
         scales=SCALES[scale],
         narrows=np.array(NARROWS)[narrow],
-        strays=strays - strays.min(),
+        strays=strays - gross,
     )
 
 
 def judge_boxes(
-    model: BoxModel, annotated: Floats, detected: Floats, confidences: Floats
+    model: BoxModel, annotated: Floats, detected: Floats, confidences: Floats, sizes: Floats
 ) -> BoxOpinion:
-    """Weigh annotated against detected boxes [n, 4]."""
+    """Weigh annotated against detected boxes [n, 4] in images of these sizes [n, 2]."""
     strata = model.strata(confidences)
+    limits = np.tile(np.where(sizes > 0, sizes, np.inf), 2)
     parts = [
-        _judged(model, annotated[rows], detected[rows], strata[rows])
+        _judged(model, annotated[rows], detected[rows], strata[rows], limits[rows])
         for rows in np.split(np.arange(len(annotated)), range(AT_ONCE, len(annotated), AT_ONCE))
     ]
     p_bad, boxes, p_fix, iou_gain = (np.concatenate(one) for one in zip(*parts, strict=True))
@@ -139,9 +207,10 @@ def judge_boxes(
 
 
 def _judged(
-    model: BoxModel, annotated: Floats, detected: Floats, strata: Rows
+    model: BoxModel, annotated: Floats, detected: Floats, strata: Rows, limits: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     truths = _truths(model, annotated, detected, strata)  # [n, SAMPLES, 4]
+    truths = np.clip(truths, 0, limits[:, None])  # no object is seen beyond its image
     best = truths.mean(axis=1)
     flat = truths.reshape(-1, 4)
     before = overlaps(np.repeat(annotated, SAMPLES, axis=0), flat).reshape(-1, SAMPLES)
@@ -157,42 +226,36 @@ def _judged(
 
 def _truths(model: BoxModel, annotated: Floats, detected: Floats, strata: Rows) -> Floats:
     """Draw true boxes [n, SAMPLES, 4], the same points of a fixed sequence for every box."""
-    found = residuals(annotated, detected)  # [n, 4]
+    sides = true_sides(annotated, detected, model.trust)
+    found = residuals(annotated, detected, sides)  # [n, 4]
     noise = max(model.noise, CARE)
     scales, narrows = model.scales[strata][:, None], model.narrows[strata][:, None]
     usual = _density(found, noise, scales, narrows)  # [n, 4]
     gross = _density(found, REACH, scales, narrows)
     flat = np.full(found.shape, 1 / (2 * REACH))
-    priors = np.stack(
-        [
-            1 - model.gross - model.strays[strata],
-            np.full(len(strata), model.gross),
-            model.strays[strata],
-        ]
-    )
-    chances = priors * np.stack([one.prod(axis=1) for one in (usual, gross, flat)])  # [3, n]
+    priors = (1 - model.gross - model.strays[strata], model.gross, model.strays[strata])
+    states = zip(priors, (usual, gross, flat), strict=True)
+    chances = np.stack([prior * one.prod(axis=1) for prior, one in states])  # [3, n]
     chances /= np.maximum(chances.sum(axis=0), 1e-300)
     points = _points()  # [SAMPLES, 6]
-    state = (points[:, :1] >= np.cumsum(chances, axis=0)[:2, None, :]).sum(axis=0)  # [SAMPLES, n]
-    reach = np.where(state == 1, REACH, noise).T[..., None]  # [n, SAMPLES, 1]
-    errors = _errors(found[:, None], reach, scales[:, None], narrows[:, None], points)
-    uninformed = (2 * points[:, 1:5] - 1) * noise  # the detection shows something else
-    errors = np.where((state == 2).T[..., None], uninformed, errors)  # e, [n, SAMPLES, 4]
-    truths = annotated[:, None] - errors * _sides(detected)[:, None]
+    state = (points[:, :1] >= np.cumsum(chances, axis=0)[:2, None, :]).sum(axis=0).T[..., None]
+    reach = np.where(state == GROSS, REACH, noise)  # [n, SAMPLES, 1]
+    errors = _errors(found[:, None], reach, (scales[:, None], narrows[:, None]), points)
+    uninformed = (2 * points[:, 1:5] - 1) * noise
+    errors = np.where(state == STRAY, uninformed, errors)  # e, [n, SAMPLES, 4]
+    truths = annotated[:, None] - errors * sides[:, None]
     return _ordered(truths)
 
 
-def _errors(
-    found: Floats, reach: Floats, scales: Floats, narrows: Floats, points: Floats
-) -> Floats:
+def _errors(found: Floats, reach: Floats, shape: tuple[Floats, Floats], points: Floats) -> Floats:
     """Draw e given r = e - f: f = e - r is normal, narrow or wide, and e within its reach."""
+    scales, narrows = shape
     low, high = -reach - found, reach - found  # bounds of f
-    masses = [
-        share * (ndtr(high / (wide * scales)) - ndtr(low / (wide * scales)))
-        for share, wide in ((narrows, 1.0), (1 - narrows, WIDE))
-    ]
-    total = masses[0] + masses[1]
-    is_wide = points[:, 5:] * np.maximum(total, 1e-300) >= masses[0]
+    narrow, wide = (
+        share * (ndtr(high / (factor * scales)) - ndtr(low / (factor * scales)))
+        for share, factor in ((narrows, 1.0), (1 - narrows, WIDE))
+    )
+    is_wide = points[:, 5:] * np.maximum(narrow + wide, 1e-300) >= narrow
     scale = np.where(is_wide, WIDE, 1.0) * scales
     bottom, top = ndtr(low / scale), ndtr(high / scale)
     inside = np.clip(bottom + points[:, 1:5] * (top - bottom), 1e-12, 1 - 1e-12)
@@ -203,8 +266,8 @@ def _errors(
 def _density(found: Floats, noise: float, scales: Floats, narrows: Floats) -> Floats:
     """The density of U(-N, N) + f at residuals."""
     total = np.zeros(found.shape)
-    for share, wide in ((narrows, 1.0), (1 - narrows, WIDE)):
-        scale = wide * scales
+    for share, factor in ((narrows, 1.0), (1 - narrows, WIDE)):
+        scale = factor * scales
         total += share * (ndtr((found + noise) / scale) - ndtr((found - noise) / scale))
     density: Floats = total / (2 * noise)
     return density

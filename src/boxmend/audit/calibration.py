@@ -32,6 +32,11 @@ class Share:
     low: float
     high: float
 
+    @property
+    def cautious(self) -> float:
+        """Half way to the lower bound: what is fine never dies out, so it is at most the value."""
+        return (self.value + self.low) / 2
+
     def times(self, factor: float) -> "Share":
         """The same of a part, or a multiple."""
         return Share(self.value * factor, self.low * factor, self.high * factor)
@@ -125,11 +130,13 @@ def error_curve(observed: Sample, planted: Sample, share: float) -> Curve:
     is_there = both > 0
     places = ((edges[:-1] + edges[1:]) / 2)[is_there]
     seen, wrong, both = seen[is_there], wrong[is_there], both[is_there]
-    fitted = isotonic_regression(wrong / both, weights=both)
+    fitted = isotonic_regression(wrong / both, weights=both)  # its best block was lucky, too
     blocks = fitted.blocks
     counts = np.repeat(np.add.reduceat(seen, blocks[:-1]), np.diff(blocks))
     ratio = fitted.x / np.maximum(1 - fitted.x, 1e-12)
-    values = np.minimum(ratio, 1.0) * counts / (counts + 1)  # of few nothing is certain
+    is_best = np.arange(len(counts)) >= blocks[-2]
+    doubt = 1 + np.where(is_best, np.sqrt(counts) / 2, 0.0)  # of few nothing is certain
+    values = np.minimum(ratio, 1.0) * counts / (counts + doubt)
     return Curve(places, np.maximum.accumulate(values))
 
 

@@ -60,6 +60,7 @@ class Evidence:
     support: Floats  # [n] from 0 to 1: that there is an object, whatever its class
     boxes: Floats  # [n, 4] where it was seen; NaN where it was not
     confidences: Floats  # [n] of the detection that says so; 0 where there is none
+    pull: float = 0.0  # how far `boxes` follow the annotated ones, where that is known
 
     def __len__(self) -> int:
         return len(self.rest)

@@ -21,7 +21,7 @@ from boxmend.audit import SEED, Audit, AuditSettings, Part, assembled, audit
 from boxmend.audit.calibration import Share
 from boxmend.audit.evidence import Objects
 from boxmend.audit.judging import Scene, judge
-from boxmend.audit.ledgers import evidence_of, judged_rows
+from boxmend.audit.ledgers import evidence_of, judge_by_losses, judged_rows
 from boxmend.audit.provenance import said_of
 from boxmend.audit.tables import fixes_of
 from boxmend.dataset import Dataset
@@ -129,7 +129,8 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
         sizes.astype(np.float64),
         detected=None,
     )
-    opinion = judge(scene, evidence, np.random.default_rng(SEED))
+    labels = judge_by_losses(account, rows, evidence)
+    opinion = judge(scene, evidence, np.random.default_rng(SEED), labels)
     fixes = fixes_of(dataset, rows, opinion, evidence)
     part = Part(rows, opinion, fixes, fixes[0].take(none), 0)
     result = assembled(dataset, [part])

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from boxmend.audit import boxes as box_model
 from boxmend.audit.boxes import BoxModel, BoxOpinion
 from boxmend.audit.calibration import Share
-from boxmend.audit.evidence import Detected, Evidence, Objects
+from boxmend.audit.evidence import Detected, Evidence, Objects, from_detections
 from boxmend.audit.labels import LabelOpinion, judge_labels
 from boxmend.audit.presence import (
     Missing,
@@ -21,6 +21,10 @@ from boxmend.audit.presence import (
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+ASKED = 20_000  # annotations whose boxes are shifted to see what follows
+SHIFT = 0.2  # by up to this share of the side
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +72,24 @@ class Opinion:
         return Share(mean, max(low, 0.0), min(high, 1.0))
 
 
-def judge(scene: Scene, evidence: Evidence, random: np.random.Generator) -> Opinion:
-    """Weigh all annotations of a scene; presence needs detections, the rest only evidence."""
+def judge(
+    scene: Scene,
+    evidence: Evidence,
+    random: np.random.Generator,
+    labels: LabelOpinion | None = None,
+) -> Opinion:
+    """Weigh all annotations of a scene; presence needs detections, the rest only evidence.
+
+    `labels` is an opinion on labels that there is already.
+    """
     objects, detected = scene.objects, scene.detected
     presence = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
     if detected is not None:
         presence = judge_presence(objects, evidence.support, detected, scene.sizes, random)
     p_real = 1 - presence.p_spurious
-    labels = judge_labels(objects, evidence, p_real, random)
-    model, boxes = _judge_boxes(scene, evidence)
+    if labels is None:
+        labels = judge_labels(objects, evidence, p_real, random)
+    model, boxes = _judge_boxes(scene, evidence, random)
     repeats = find_repeats(objects, evidence.support, model.noise, random)
     none = np.zeros(0)
     missing = Missing(none.astype(np.int64), none, none, Share(0.0, 0.0, 1.0))
@@ -88,17 +101,20 @@ def judge(scene: Scene, evidence: Evidence, random: np.random.Generator) -> Opin
     return Opinion(labels, boxes, model, presence, repeats, missing, p_there)
 
 
-def _judge_boxes(scene: Scene, evidence: Evidence) -> tuple[BoxModel, BoxOpinion]:
-    """Weigh the boxes that were seen; of others nothing is known, and nothing said."""
+def _judge_boxes(
+    scene: Scene, evidence: Evidence, random: np.random.Generator
+) -> tuple[BoxModel, BoxOpinion]:
+    """Weigh the boxes that were seen; others are as probably bad as those, and stay as they are."""
     objects = scene.objects
     seen = np.flatnonzero(~np.isnan(evidence.boxes).any(axis=1))
     annotated, detected = objects.boxes[seen], evidence.boxes[seen]
     confidences = evidence.confidences[seen]
-    free = box_model.is_free(detected, scene.sizes[objects.image_rows[seen]])
-    model = box_model.fit_boxes(box_model.residuals(annotated, detected), free, confidences)
-    found = box_model.judge_boxes(model, annotated, detected, confidences)
+    sizes = scene.sizes[objects.image_rows[seen]]
+    pull = evidence.pull if scene.detected is None else _pull(scene, evidence, seen, random)
+    model, detected = box_model.fitted(annotated, detected, sizes, confidences, pull)
+    found = box_model.judge_boxes(model, annotated, detected, confidences, sizes)
     opinion = BoxOpinion(
-        p_bad=np.zeros(len(objects)),
+        p_bad=np.full(len(objects), found.p_bad.mean() if len(seen) else 0.0),
         boxes=objects.boxes.copy(),
         p_fix=np.zeros(len(objects)),
         iou_gain=np.zeros(len(objects)),
@@ -106,3 +122,23 @@ def _judge_boxes(scene: Scene, evidence: Evidence) -> tuple[BoxModel, BoxOpinion
     for name in ("p_bad", "boxes", "p_fix", "iou_gain"):
         getattr(opinion, name)[seen] = getattr(found, name)
     return model, opinion
+
+
+def _pull(scene: Scene, evidence: Evidence, seen: Rows, random: np.random.Generator) -> float:
+    """Shift some annotated boxes and see how far what is detected follows."""
+    objects, detected = scene.objects, scene.detected
+    if detected is None or not len(seen):
+        return 0.0
+    rows = np.sort(random.permutation(seen)[:ASKED])
+    sides = np.tile(objects.boxes[rows, 2:] - objects.boxes[rows, :2], 2)
+    shifts = (2 * random.random((len(rows), 4)) - 1) * SHIFT
+    shifted = Objects(
+        objects.image_rows[rows],
+        objects.labels[rows],
+        objects.boxes[rows] + shifts * sides,
+        objects.num_labels,
+    )
+    again = from_detections(shifted, objects, detected).boxes
+    is_there = ~np.isnan(again).any(axis=1)
+    answers = ((again - evidence.boxes[rows]) / sides)[is_there]
+    return box_model.pull_of(shifts[is_there], answers)

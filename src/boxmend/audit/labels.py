@@ -1,7 +1,7 @@
 """How probable it is that a label is wrong, and which one is right.
 
-Wrong labels are planted: annotations are called other names in memory, as annotators would err.
-What the evidence then says of them is known to be said of wrong labels. See `calibration`.
+Wrong labels are planted: annotations are called any other name in memory. What the evidence then
+says of them is known to be said of wrong labels. See `calibration`.
 """
 
 from dataclasses import dataclass
@@ -9,16 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.calibration import Share, error_curve, mean_curve, sample, share_of_errors
+from boxmend.audit.calibration import (
+    Sample,
+    Share,
+    error_curve,
+    mean_curve,
+    sample,
+    share_of_errors,
+)
 from boxmend.audit.evidence import NONE, Evidence, Objects, suspicion
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-ROUNDS = 3  # of planting by what was found before; it settles within two
+ROUNDS = 3  # each by what was found before; it settles within two
 MOST_COPIES = 8
 ENOUGH = 200_000  # planted labels; more add time, not precision
-EVEN = 20.0  # wrong labels of a class imagined to be spread evenly before any is seen
+PAIRS = 5.0  # imagined cases of two classes taken for each other, before any is seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,48 +47,49 @@ def judge_labels(
         return LabelOpinion(np.zeros(n), np.full(n, NONE), np.zeros(n), Share(0.0, 0.0, 0.0))
     rows = np.arange(n)
     seen, best = suspicion(evidence, rows, objects.labels)
-    observed = sample(seen, p_real)
     copies = np.tile(rows, int(np.clip(ENOUGH // n, 1, MOST_COPIES)))
-    draws = random.random(len(copies))
-    confusion = _even(num_labels)
-    p_wrong = np.zeros(n)
-    for _ in range(ROUNDS):
-        labels = _drawn(confusion, objects.labels[copies], draws)
-        suspicions, fixes = suspicion(evidence, copies, labels)
-        is_true = labels == best[copies]  # where the annotation was wrong, and this is right
-        planted = sample(suspicions, (p_real[copies] * (1 - p_wrong[copies] * is_true)))
-        rate = share_of_errors(observed, planted)
-        p_wrong = error_curve(observed, planted, rate.value).at(seen)
-        confusion = _confusion(best, objects.labels, p_wrong * p_real, num_labels)
+    shifts = random.integers(1, num_labels, size=len(copies))
+    labels = (objects.labels[copies] + shifts) % num_labels  # wrong, if the annotation was right
+    suspicions, fixes = suspicion(evidence, copies, labels)
+    is_true = labels == best[copies]  # where the annotation was wrong, and this is right
+    observed, p_wrong, rate = sample(seen, p_real), np.zeros(n), Share(0.0, 0.0, 1.0)
+    for number in range(ROUNDS):
+        planted = sample(suspicions, p_real[copies] * (1 - p_wrong[copies] * is_true))
+        if number == 0:
+            rate = share_of_errors(observed, planted)
+        else:
+            excess = _excess((objects.labels, best, observed), (labels, fixes, planted), rate.value)
+            observed = sample(seen - excess[objects.labels, best], p_real)
+            planted = sample(suspicions - excess[labels, fixes], planted.weights)
+        p_wrong = error_curve(observed, planted, rate.cautious).at(observed.suspicions)
     is_right = (fixes == objects.labels[copies]).astype(np.float64)
-    known = sample(suspicions, (p_real * (1 - p_wrong))[copies])  # by their label
-    p_right = mean_curve(known, is_right).at(seen)
+    known = sample(planted.suspicions, (p_real * (1 - p_wrong))[copies])  # by their label
+    p_right = mean_curve(known, is_right).at(observed.suspicions)
     p_fix = np.where(best == NONE, 0.0, p_wrong * p_right)
     return LabelOpinion(p_wrong, best, p_fix, rate)
 
 
-def _even(num_labels: int) -> Floats:
-    """Every class taken for every other one alike; [C, C], true by annotated."""
-    matrix = np.full((num_labels, num_labels), 1 / (num_labels - 1))
-    np.fill_diagonal(matrix, 0)
-    return matrix
+Named = tuple[Rows, Rows, Sample]
+"""Labels, the best other ones, and how suspicious that is."""
 
 
-def _confusion(true: Rows, annotated: Rows, weights: Floats, num_labels: int) -> Floats:
-    """As what the classes are annotated where they are annotated wrongly; rows add up to 1."""
-    counts = EVEN * _even(num_labels)
-    is_found = (true != NONE) & (weights >= 0.5)
-    np.add.at(counts, (true[is_found], annotated[is_found]), weights[is_found])
-    np.fill_diagonal(counts, 0)
-    matrix: Floats = counts / counts.sum(axis=1, keepdims=True)
-    return matrix
+def _excess(observed: Named, planted: Named, share: float) -> Floats:
+    """How much oftener a class is seen in the place of a label than wrong labels explain.
 
-
-def _drawn(confusion: Floats, labels: Rows, draws: Floats) -> Rows:
-    """Wrong labels for right ones, by draws from 0 to 1."""
-    places = np.cumsum(confusion, axis=1) + np.arange(len(confusion))[:, None]
-    places[:, -1] = np.arange(1, len(confusion) + 1)  # exactly, whatever the rounding
-    found = np.searchsorted(places.ravel(), labels + draws, side="right") - labels * len(confusion)
-    last = np.where(labels == len(confusion) - 1, len(confusion) - 2, len(confusion) - 1)
-    wrong: Rows = np.minimum(found, last)
-    return wrong
+    In logarithms, [C, C + 1] by label and by class seen, the last one for NONE. Two classes that
+    are often taken for each other may be so by the detector as well as by annotators: each single
+    case is worth less then, and as a pattern it is for people to confirm.
+    """
+    matrices = []
+    for labels, others, suspicions in (observed, planted):
+        num_labels = int(max(observed[0].max(), planted[0].max())) + 1
+        num_labels = max(num_labels, int(max(observed[1].max(), planted[1].max())) + 1)
+        is_strong = (suspicions.suspicions > 0) & (others != NONE)
+        matrix = np.zeros((num_labels, num_labels))
+        place = (labels[is_strong], others[is_strong])
+        np.add.at(matrix, place, suspicions.weights[is_strong])
+        matrices.append(matrix / max(suspicions.total, 1e-9))
+    total = observed[2].total
+    seen, expected = matrices[0] * total, matrices[1] * total * share
+    excess = np.maximum(np.log((seen + PAIRS) / (expected + PAIRS)), 0.0)
+    return np.pad(excess, ((0, 0), (0, 1)))

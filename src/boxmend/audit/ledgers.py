@@ -4,14 +4,24 @@ The ledger tells the loss of the annotated label, so how much speaks for it; and
 preferred another label, which one. The rest of the probability is spread over the other classes.
 Boxes that a run trains on are a mean of the annotated box and of what it saw; where the share of
 the annotated one is known, what it saw is computed back.
+
+Nothing can be planted into what is past, and the detector has learnt from the labels that it
+judges, wrong ones included. So the run's own estimate of the label noise, which it made while it
+learnt, sets how probable it is that a label is wrong: log odds rise with those of the evidence,
+and their mean is the estimate. Likewise the box noise tells how far boxes follow the annotated
+ones: by as much as the noise looks smaller than it is.
 """
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
+from boxmend.audit import boxes as box_model
+from boxmend.audit.calibration import Share
 from boxmend.audit.evidence import Evidence
+from boxmend.audit.labels import LabelOpinion
 from boxmend.audit.pairs import largest_by
 from boxmend.mending.account import Account
 from boxmend.runs import Run
@@ -40,14 +50,16 @@ def evidence_of(account: Account, rows: Rows) -> Evidence:
         [np.maximum(own - rest, 0.0), np.maximum(for_other - rest, 0.0)[is_other]]
     )
     order = np.argsort(keys)
+    seen = _seen(account, rows)
     return Evidence(
         num_labels=num_labels,
         keys=keys[order],
         values=values[order],
         rest=rest,
         support=own,
-        boxes=_seen(account, rows),
+        boxes=seen,
         confidences=np.nan_to_num(account.confidences[rows]),
+        pull=_pull(account, rows, seen),
     )
 
 
@@ -93,9 +105,58 @@ def _seen(account: Account, rows: Rows) -> Floats:
 
 def kept_share(run: Run) -> float:
     """The share of the annotated box in those that a run trained on at its end; 0 if unknown."""
-    told: list[Any] = [record["keep"] for record in run.metrics() if "keep" in record]
-    numbers = [one for one in told if isinstance(one, int | float) and 0 <= one <= 1]
-    return float(numbers[-1]) if numbers else 0.0
+    kept = last_figure(run, "keep")
+    return kept if kept is not None and 0 <= kept <= 1 else 0.0
+
+
+def last_figure(run: Run, name: str) -> float | None:
+    """A figure of a run's metrics as it last was; None where there is none."""
+    told: list[Any] = [record[name] for record in run.metrics() if name in record]
+    numbers = [one for one in told if isinstance(one, int | float)]
+    return float(numbers[-1]) if numbers else None
+
+
+def judge_by_losses(account: Account, rows: Rows, evidence: Evidence) -> LabelOpinion | None:
+    """Weigh the labels of a run that estimated their noise; None where it did not."""
+    rate = last_figure(account.run, "label_noise")
+    if rate is None or not 0 <= rate < 1 or evidence.num_labels < 2:
+        return None
+    slope = last_figure(account.run, "tau") or 1.0
+    place = np.arange(len(rows))
+    own = np.clip(np.exp(-account.losses[rows]), 1e-6, 1 - 1e-6)
+    odds = slope * np.log((1 - own) / own)
+    p_wrong = expit(odds + _shift(odds, rate))
+    values, best = evidence.best_other(place, account.dataset.labels[rows])
+    share = np.clip(values / np.maximum(1 - own, 1e-6), 0.0, 1.0)  # of what speaks for others
+    bounds = [last_figure(account.run, f"label_noise_{end}") for end in ("low", "high")]
+    low, high = (rate if one is None else one for one in bounds)
+    p_fix = np.where(best >= 0, p_wrong * share, 0.0)
+    return LabelOpinion(p_wrong, best, p_fix, Share(rate, low, high))
+
+
+def _shift(odds: Floats, rate: float) -> float:
+    """What to add to log odds so that the mean probability is this; halved towards it."""
+    low, high = -60.0, 60.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if expit(odds + middle).mean() < rate else (low, middle)
+    return (low + high) / 2
+
+
+def _pull(account: Account, rows: Rows, seen: Floats) -> float:
+    """How far boxes that a run saw follow the annotated ones, by its estimate of their noise."""
+    noise = last_figure(account.run, "box_noise")
+    known = np.flatnonzero(~np.isnan(seen).any(axis=1))
+    if not noise or not len(known):
+        return 0.0
+    dataset = account.dataset
+    all_sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+    sizes = all_sizes[dataset.image_rows[rows[known]]].astype(np.float64)
+    confidences = np.nan_to_num(account.confidences[rows[known]])
+    model, _ = box_model.fitted(
+        dataset.boxes[rows[known]], seen[known], sizes, confidences, pull=0.0
+    )
+    return float(np.clip(1 - model.noise / noise, 0.0, box_model.MOST_PULL))
 
 
 def _at(values: NDArray[np.int64], places: Rows) -> Rows:

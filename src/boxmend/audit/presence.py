@@ -19,7 +19,7 @@ from boxmend.audit.calibration import (
     share_of_errors,
 )
 from boxmend.audit.evidence import Detected, Objects, from_detections
-from boxmend.audit.pairs import areas, largest_by, overlapping, overlaps
+from boxmend.audit.pairs import Pairs, areas, largest_by, overlapping, overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -30,9 +30,12 @@ STRATUM = 400  # annotations of like size at least, to be looked at by themselve
 MOST_STRATA = 5
 STRATUM_CAUTION = 4.5  # standard deviations; that of five strata one is low is no wonder
 PLANTED = (4_000, 200_000)  # boxes at random places: at least and at most
+GLANCING = 0.02  # IoU below which an annotation does not matter to a detection
 EXPLAINED = 0.3  # IoU with an annotation above which a detection is of its object
 COVERED = 0.5  # share of a detection within a crowd, or another ignored object, likewise
 ONE_OBJECT = 0.4  # IoU above which two detections are of one object
+PART = 3.0  # log odds against a detection that lies within an annotation as a whole
+FAINTEST = -12.0  # log odds below which nothing is told apart
 FOUND = 0.5  # IoU with the true box at which a missing object is found
 HOPELESS = 0.05  # share of known objects with so low a score that it is not looked for
 TWICE = 0.5  # IoU above which two annotations may be of one object
@@ -121,7 +124,9 @@ def _by_size(objects: Objects, support: Floats, planted: Objects, found: Floats)
     rate = lowest_share([(*whole, CAUTION), *((*pair, STRATUM_CAUTION) for pair in pairs)])
     p_spurious = np.zeros(len(objects))
     for k, (observed, known) in enumerate(pairs):
-        p_spurious[strata == k] = error_curve(observed, known, rate.value).at(observed.suspicions)
+        p_spurious[strata == k] = error_curve(observed, known, rate.cautious).at(
+            observed.suspicions
+        )
     return Presence(p_spurious, rate)
 
 
@@ -135,28 +140,57 @@ def find_missing(
     """
     objects, ignored, detected = scene
     pairs = overlapping(
-        objects.image_rows, objects.boxes, detected.image_rows, detected.boxes, EXPLAINED
+        objects.image_rows, objects.boxes, detected.image_rows, detected.boxes, GLANCING
     )
-    number = np.bincount(pairs.second, minlength=len(detected))
-    only = np.flatnonzero(number[pairs.second] == 1)  # what would be left if it were not there
-    left = detected.scores[pairs.second[only]]
-    scores, places = largest_by(pairs.first[only], left, len(objects))
+    own = np.flatnonzero(pairs.iou >= EXPLAINED)
+    number = np.bincount(pairs.second[own], minlength=len(detected))
+    only = own[number[pairs.second[own]] == 1]  # what would be left if it were not there
+    inside, besides = _covered(objects, detected, pairs)
+    left = _boldness(detected.scores[pairs.second[only]], besides[only])
+    bold, places = largest_by(pairs.first[only], left - FAINTEST, len(objects))
+    bold += FAINTEST
     is_free = (number == 0) & ~_on_ignored(ignored, detected)
-    least = np.quantile(scores, HOPELESS) if len(scores) else 1.0
-    candidates = _one_each(detected, np.flatnonzero(is_free & (detected.scores > least)))
-    observed, planted = sample(detected.scores[candidates]), sample(scores, p_real)
+    seen = _boldness(detected.scores, inside)
+    least = np.quantile(bold, HOPELESS) if len(bold) else np.inf
+    candidates = _one_each(detected, np.flatnonzero(is_free & (seen > least)))
+    observed, planted = sample(seen[candidates]), sample(bold, p_real)
     share = share_of_errors(observed, planted)
-    p_missing = error_curve(observed, planted, share.value).at(observed.suspicions)
+    p_missing = error_curve(observed, planted, share.cautious).at(observed.suspicions)
     is_seen = places >= 0
     chosen = only[places[is_seen]]
     is_right = detected.labels[pairs.second[chosen]] == objects.labels[is_seen]
     is_right &= pairs.iou[chosen] >= FOUND
-    known = sample(scores[is_seen], (p_real * p_right)[is_seen])
+    known = sample(bold[is_seen], (p_real * p_right)[is_seen])
     p_good = mean_curve(known, is_right.astype(np.float64)).at(observed.suspicions)
     lost = share.times(len(candidates))
     total = len(objects) + lost.value
     rate = lost.times(1 / total) if total else Share(0.0, 0.0, 1.0)
     return Missing(candidates, p_missing, p_missing * p_good, rate)
+
+
+def _covered(objects: Objects, detected: Detected, pairs: Pairs) -> tuple[Floats, Floats]:
+    """How much of each detection, [m], lies within an annotation; and of each pair's, [p], within
+    another annotation than the one of the pair.
+    """
+    own = areas(detected.boxes)[pairs.second]
+    both = areas(objects.boxes)[pairs.first] + own
+    share = np.minimum(pairs.iou / (1 + pairs.iou) * both / np.maximum(own, 1e-9), 1.0)
+    most, places = largest_by(pairs.second, share, len(detected))
+    is_left = np.ones(len(pairs), np.bool_)
+    is_left[places[places >= 0]] = False
+    next_most, _ = largest_by(pairs.second[is_left], share[is_left], len(detected))
+    besides = np.where(is_left, most[pairs.second], next_most[pairs.second])
+    return most, besides
+
+
+def _boldness(scores: Floats, covered: Floats) -> Floats:
+    """How boldly a detection claims an object of its own, in log odds.
+
+    What lies within an annotation is often a part of its object, seen twice.
+    """
+    inside = np.clip(scores, 1e-4, 1 - 1e-4)
+    bold: Floats = np.log(inside / (1 - inside)) - PART * covered
+    return np.maximum(bold, FAINTEST)
 
 
 def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
@@ -207,7 +241,7 @@ def find_repeats(
     again = objects.boxes + (2 * random.random(objects.boxes.shape) - 1) * reach * sides
     observed, planted = sample(iou), sample(overlaps(objects.boxes, again))
     share = share_of_errors(observed, planted)
-    p_duplicate = error_curve(observed, planted, share.value).at(iou)
+    p_duplicate = error_curve(observed, planted, share.cautious).at(iou)
     is_first_better = support[first] >= support[second]  # of equals the first stays
     rows = np.where(is_first_better, second, first)
     kept = np.where(is_first_better, first, second)
