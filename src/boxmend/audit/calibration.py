@@ -26,7 +26,7 @@ NORMAL = 1.96  # standard deviations on either side of a 95 % interval
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its bounds at 95 %."""
+    """A share with its bounds, at least at 95 %."""
 
     value: float
     low: float
@@ -90,7 +90,7 @@ def share_of_errors(observed: Sample, planted: Sample, caution: float = CAUTION)
 
     Of all limits that one counts which gives the lowest upper bound: further out there are few to
     count, further in there are more that are fine. The bound is as many standard deviations up as
-    `caution` says, so that chance does not choose.
+    `caution` says, so that chance does not choose, and it is the upper bound of the share.
     """
     return lowest_share([(observed, planted, caution)])
 
@@ -106,8 +106,9 @@ def lowest_share(samples: Sequence[tuple[Sample, Sample, float]]) -> Share:
         k = int(bounds.argmin())
         if bounds[k] < best:
             best, factor = float(bounds[k]), 1 / (float(tails[k]) * observed.total)
-            low, high = _poisson_bounds(float(counts[k]))
-            found = Share(*(min(one * factor, 1.0) for one in (float(counts[k]), low, high)))
+            number = float(counts[k])
+            low = _least(number)
+            found = Share(min(number * factor, 1.0), min(low * factor, 1.0), min(best, 1.0))
     return found
 
 
@@ -152,10 +153,9 @@ def mean_curve(given: Sample, values: Floats) -> Curve:
     return Curve(((edges[:-1] + edges[1:]) / 2)[is_there], fitted.x)
 
 
-def _poisson_bounds(count: float) -> tuple[float, float]:
-    """The 95 % bounds of a mean of which `count` were seen."""
-    root = float(np.sqrt(count + 0.25))
-    return max(0.0, (root - NORMAL / 2) ** 2 - 0.25), (root + NORMAL / 2) ** 2 + 0.75
+def _least(count: float) -> float:
+    """The lower 95 % bound of a mean of which `count` were seen."""
+    return max(0.0, (math.sqrt(count + 0.25) - NORMAL / 2) ** 2 - 0.25)
 
 
 def _cells(first: Sample, second: Sample) -> Floats:

@@ -28,7 +28,9 @@ Floats = NDArray[np.float64]
 FAINT = 1e-3  # support below which nothing is told apart
 STRATUM = 400  # annotations of like size at least, to be looked at by themselves
 MOST_STRATA = 5
+LARGE = 2  # strata of the largest objects, which are the last to be missed
 STRATUM_CAUTION = 4.5  # standard deviations; that of five strata one is low is no wonder
+OVERLOOKED = 0.01  # share of objects that a detector does not see however plain they are
 PLANTED = (4_000, 200_000)  # boxes at random places: at least and at most
 GLANCING = 0.02  # IoU below which an annotation does not matter to a detection
 EXPLAINED = 0.3  # IoU with an annotation above which a detection is of its object
@@ -106,8 +108,8 @@ def judge_presence(
 def _by_size(objects: Objects, support: Floats, planted: Objects, found: Floats) -> Presence:
     """Small objects are missed more often: those of like size are held against each other.
 
-    The share of spurious ones is taken to be the same for all, and told by the stratum that can
-    tell best.
+    The share of spurious ones is taken to be the same for all, and told by all together or, where
+    it is lower, by large objects.
     """
     number = int(np.clip(len(objects) // STRATUM, 1, MOST_STRATA))
     limits = np.quantile(areas(objects.boxes), np.arange(1, number) / number)
@@ -121,13 +123,21 @@ def _by_size(objects: Objects, support: Floats, planted: Objects, found: Floats)
         for k in range(number)
     ]
     whole = sample(-np.log(support + FAINT)), sample(-np.log(found + FAINT))
-    rate = lowest_share([(*whole, CAUTION), *((*pair, STRATUM_CAUTION) for pair in pairs)])
+    large = pairs[-LARGE:] if number > LARGE else []
+    rate = lowest_share([(*whole, CAUTION), *((*pair, STRATUM_CAUTION) for pair in large)])
+    rate = _less_overlooked(rate)
     p_spurious = np.zeros(len(objects))
     for k, (observed, known) in enumerate(pairs):
         p_spurious[strata == k] = error_curve(observed, known, rate.cautious).at(
             observed.suspicions
         )
     return Presence(p_spurious, rate)
+
+
+def _less_overlooked(rate: Share) -> Share:
+    """A share without what even a good detector overlooks; a part of it always stays."""
+    low, value = (max(one - OVERLOOKED, one / 4) for one in (rate.low, rate.value))
+    return Share(value, low, rate.high)
 
 
 def find_missing(

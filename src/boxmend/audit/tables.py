@@ -17,6 +17,7 @@ Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LEAST = 0.05  # probability of being wrong below which nothing is listed
+LEAST_BAD = 0.3  # likewise of being a bad box: one that is probably good had better stay
 SAME_BOX = 0.98  # IoU above which a new box is the old one, rounded
 
 
@@ -63,7 +64,7 @@ def _bad_boxes(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidenc
     p_wrong = columns_of(opinion)[Kind.BAD_BOX]
     boxes = clipped(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
     is_moved = overlaps(boxes, dataset.boxes[rows]) < SAME_BOX
-    at = np.flatnonzero((p_wrong >= LEAST) & is_moved)
+    at = np.flatnonzero((p_wrong >= LEAST_BAD) & is_moved)
     apart = overlaps(dataset.boxes[rows[at]], evidence.boxes[at])
     reasons = [f"overlaps what was seen there by {one:.2f}" for one in apart.tolist()]
     fixes = _proposed(dataset, Kind.BAD_BOX, rows[at], p_wrong[at], reasons)
