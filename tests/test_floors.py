@@ -28,22 +28,32 @@ MAY_IMPORT = {
     "ledger": {"dataset", "atomic", "verdict", *GROUND},
     "runs": {"atomic", *GROUND},
     "fingerprint": {"dataset"},
+    "fixes": {"dataset", "atomic", *GROUND},
     "mending": {
-        *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict"),
+        *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
         *("atomic", *GROUND),
     },
-    "detections": {"dataset", "scores", "atomic", *GROUND},
+    "folds": {"dataset", "formats", "fingerprint", *GROUND},
+    "detections": {
+        *("dataset", "scores", "atomic", "formats", "photos", "comparison", "folds", *GROUND),
+    },
     "assessment": {
         *("dataset", "formats", "comparison", "noise", "scores", "detections", "mending"),
-        *("verdict", *GROUND),
+        *("fixes", "verdict", *GROUND),
     },
     "report": {
         *("dataset", "photos", "pictures", "comparison", "assessment", "mending", "runs"),
         *("verdict", "atomic", *GROUND),
     },
     "handover": {
-        *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict"),
+        *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
         *("atomic", *GROUND),
+    },
+    "audit": {
+        *("dataset", "detections", "fingerprint", "fixes", "mending", "runs", *GROUND),
+    },
+    "review": {  # the report, for its style and its way with texts
+        *("dataset", "photos", "fingerprint", "fixes", "mending", "report", *GROUND),
     },
     # torch begins here; these two are neighbours and do not know each other
     "detector": {"atomic", *GROUND},

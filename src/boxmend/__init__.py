@@ -8,13 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from boxmend.audit import AuditSettings
+    from boxmend.audit.folders import audit_predictions, audit_run
     from boxmend.checks import check
     from boxmend.comparison import compare
     from boxmend.dataset import Dataset
     from boxmend.errors import BoxmendError
+    from boxmend.detections import read_predictions
     from boxmend.evaluation import evaluate
     from boxmend.formats import load
     from boxmend.handover import ExportOptions, export
+    from boxmend.handover.importing import import_verdicts
     from boxmend.mending import ApplySettings, apply, revert
     from boxmend.noise import NoiseSettings, disturb
     from boxmend.prediction import predict
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ApplySettings",
+    "AuditSettings",
     "BoxmendError",
     "Dataset",
     "ExportOptions",
@@ -35,13 +40,17 @@ __all__ = [
     "ReportSettings",
     "TrainSettings",
     "apply",
+    "audit_predictions",
+    "audit_run",
     "check",
     "compare",
     "disturb",
     "evaluate",
     "export",
+    "import_verdicts",
     "load",
     "predict",
+    "read_predictions",
     "revert",
     "synthesize",
     "train",
@@ -50,6 +59,7 @@ __all__ = [
 
 _HOMES = {
     "ApplySettings": "boxmend.mending",
+    "AuditSettings": "boxmend.audit",
     "BoxmendError": "boxmend.errors",
     "Dataset": "boxmend.dataset",
     "ExportOptions": "boxmend.handover",
@@ -58,13 +68,17 @@ _HOMES = {
     "ReportSettings": "boxmend.report.making",
     "TrainSettings": "boxmend.settings",
     "apply": "boxmend.mending",
+    "audit_predictions": "boxmend.audit.folders",
+    "audit_run": "boxmend.audit.folders",
     "check": "boxmend.checks",
     "compare": "boxmend.comparison",
     "disturb": "boxmend.noise",
     "evaluate": "boxmend.evaluation",
     "export": "boxmend.handover",
+    "import_verdicts": "boxmend.handover.importing",
     "load": "boxmend.formats",
     "predict": "boxmend.prediction",
+    "read_predictions": "boxmend.detections",
     "revert": "boxmend.mending",
     "synthesize": "boxmend.synth",
     "train": "boxmend.training",

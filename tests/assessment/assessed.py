@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.assessment.truth import KnownTruth
+from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
 from boxmend.dataset import UNKNOWN, Dataset, Images, as_ids
+from boxmend.fixes.table import Fixes, Kind
 from boxmend.mending.account import Account, account_of
 from boxmend.mending.history import History
 from boxmend.runs import Run
+from boxmend.scores import Detections
 from boxmend.verdict import Verdict
 
 Box = tuple[float, float, float, float]
@@ -106,21 +108,94 @@ def account(dataset: Dataset, visits: Sequence[Seen], *, warm_up_epochs: int = 0
     return account_of(Run(Path("nowhere")), dataset, history)
 
 
-def truth_of(
-    dataset: Dataset, labels: Sequence[int], boxes: Sequence[Box], *, lacking: Sequence[Box] = ()
+def truth_of(  # noqa: PLR0913  # a truth has as many columns
+    dataset: Dataset,
+    labels: Sequence[int],
+    boxes: Sequence[Box],
+    *,
+    lacking: Sequence[Box] = (),
+    lacking_labels: Sequence[int] | None = None,
+    same_as: dict[int, int] | None = None,
+    are_all_known: bool = True,
 ) -> KnownTruth:
     """The truth row by row; UNKNOWN as a label is an annotation of nothing.
 
-    `lacking` are true boxes of the first image that nobody annotated.
+    `lacking` are true boxes of the first image that nobody annotated, vans unless labels are
+    given. `same_as` gives a row the object of an earlier one.
     """
     true_labels = np.array(labels, np.int64)
     true_boxes = np.array(boxes, np.float64).reshape(-1, 4)
     is_spurious = true_labels == UNKNOWN
     missing = np.array(lacking, np.float64).reshape(-1, 4)
+    repeated = same_as or {}
+    once = [row for row in np.flatnonzero(~is_spurious).tolist() if row not in repeated]
+    object_rows = np.full(len(labels), NONE, np.int64)
+    object_rows[once] = np.arange(len(once))
+    for row, original in repeated.items():
+        object_rows[row] = object_rows[original]
+    of_missing = [VAN] * len(missing) if lacking_labels is None else list(lacking_labels)
+    objects = TrueObjects(
+        image_rows=np.append(dataset.image_rows[once], np.zeros(len(missing), np.int64)),
+        labels=np.append(true_labels[once], np.array(of_missing, np.int64)),
+        boxes=np.concatenate([true_boxes[once], missing]),
+        object_rows=object_rows,
+        are_all_known=are_all_known,
+    )
     return KnownTruth(
         labels=true_labels,
         boxes=true_boxes,
         is_spurious=is_spurious,
-        image_rows=np.append(dataset.image_rows[~is_spurious], np.zeros(len(missing), np.int64)),
-        image_boxes=np.concatenate([true_boxes[~is_spurious], missing]),
+        image_rows=objects.image_rows,
+        image_boxes=objects.boxes,
+        objects=objects,
+    )
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One fix; what is not given is taken from the dataset, or is none."""
+
+    kind: Kind
+    row: int = UNKNOWN
+    label: int = UNKNOWN
+    box: Box = NOWHERE
+    p: float = 0.9
+    kept: int = UNKNOWN
+    image: int = 0
+
+
+def fixes_of(dataset: Dataset, *fixes: Fix) -> Fixes:
+    """A table of fixes; `p` is the probability of both."""
+    rows = np.array([one.row for one in fixes], np.int64)
+    is_there = rows != UNKNOWN
+    images = np.array([one.image for one in fixes], np.int64)
+    images[is_there] = dataset.image_rows[rows[is_there]]
+    old_labels, old_boxes = np.full(len(fixes), UNKNOWN), np.full((len(fixes), 4), nan)
+    old_labels[is_there] = dataset.labels[rows[is_there]]
+    old_boxes[is_there] = dataset.boxes[rows[is_there]]
+    p = np.array([one.p for one in fixes], np.float64)
+    return Fixes(
+        ids=[str(k) for k in range(len(fixes))],
+        kinds=np.array([one.kind for one in fixes], np.int8),
+        rows=rows,
+        image_rows=images,
+        old_labels=old_labels,
+        new_labels=np.array([one.label for one in fixes], np.int64),
+        old_boxes=old_boxes,
+        new_boxes=np.array([one.box for one in fixes], np.float64).reshape(-1, 4),
+        kept_rows=np.array([one.kept for one in fixes], np.int64),
+        p_wrong=p,
+        p_fix=p.copy(),
+        iou_gain=np.zeros(len(fixes)),
+        reasons=[""] * len(fixes),
+    )
+
+
+def detected(*found: tuple[int, int, float, Box]) -> Detections:
+    """Detections: row of the image, label, score, box."""
+    return Detections(
+        np.array([one[0] for one in found], np.int64),
+        np.array([one[1] for one in found], np.int64),
+        np.array([one[2] for one in found], np.float32),
+        np.array([one[3] for one in found], np.float32).reshape(-1, 4),
     )

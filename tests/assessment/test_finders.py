@@ -19,6 +19,7 @@ from assessed import (
     Seen,
     account,
     annotated,
+    detected,
     truth_of,
 )
 
@@ -43,16 +44,6 @@ FAR: Box = (50, 50, 60, 60)
 def tall(height: float) -> Box:
     """A box within BOX: its IoU with it is height / 10."""
     return (0, 0, 10, height)
-
-
-def detected(*found: tuple[int, int, float, Box]) -> Detections:
-    """Detections: row of the image, label, score, box."""
-    return Detections(
-        np.array([one[0] for one in found], np.int64),
-        np.array([one[1] for one in found], np.int64),
-        np.array([one[2] for one in found], np.float32),
-        np.array([one[3] for one in found], np.float32).reshape(-1, 4),
-    )
 
 
 def known(values: np.ndarray | None) -> np.ndarray:

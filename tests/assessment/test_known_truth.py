@@ -320,3 +320,77 @@ def test_an_empty_dataset_has_an_empty_truth(tmp_path: Path) -> None:
     path = told(tmp_path / "truth.parquet", [1], [VAN], [A])
     truth = known_truth(path, annotated([], []))
     assert len(truth.labels) == len(truth.boxes) == len(truth.image_boxes) == 0
+
+
+def test_a_clean_dataset_tells_of_all_objects_with_their_labels() -> None:
+    # Its classes stand in another order, and its first annotation is a crowd, which is no object.
+    clean = annotated([B, A, B, C], [0, 1, 0, 2], ids=[4, 1, 2, 3], names=("bus", "van", "truck"))
+    clean.is_crowd[0] = True
+    # Annotation 2 is missing, 9 is of nothing.
+    dataset = annotated([C, A, B, B], [TRUCK, VAN, VAN, BUS], ids=[3, 1, 9, 4])
+    dataset.is_crowd[3] = True
+    objects = known_truth(clean, dataset).objects
+    assert objects is not None
+    assert objects.labels.tolist() == [VAN, BUS, TRUCK]
+    assert objects.boxes.tolist() == [list(A), list(B), list(C)]
+    assert objects.object_rows.tolist() == [2, 0, -1, -1]
+    assert objects.is_missing.tolist() == [False, True, False]
+    assert objects.are_all_known
+
+
+def test_a_file_tells_of_missing_objects_where_ids_name_their_image(tmp_path: Path) -> None:
+    dataset = annotated([A, C, A], [VAN] * 3, ids=["1:0", "1:2", "1:3"])
+    path = told(
+        tmp_path / "truth.parquet",
+        ["1:0", "?", "1:2", "1:3"],
+        [VAN, BUS, TRUCK, VAN],
+        [A, B, C, A],
+        origins=[Origin.KEPT, Origin.MISSING, Origin.KEPT, Origin.DUPLICATE],
+        sources=["1:0", "1:1", "1:2", "1:0"],
+    )
+    objects = known_truth(path, dataset).objects
+    assert objects is not None
+    assert objects.labels.tolist() == [VAN, TRUCK, BUS]
+    assert objects.object_rows.tolist() == [0, 1, 0]  # the last is a duplicate of the first
+    assert objects.is_missing.tolist() == [False, False, True]
+    assert objects.image_rows.tolist() == [0, 0, 0]
+    assert objects.are_all_known
+
+
+def test_a_file_of_numbered_annotations_does_not_know_where_missing_ones_were(
+    tmp_path: Path,
+) -> None:
+    dataset = annotated([A], [VAN], ids=[1])
+    origins = [Origin.KEPT, Origin.MISSING]
+    path = told(tmp_path / "truth.parquet", [1, 0], [VAN, BUS], [A, B], origins=origins)
+    objects = known_truth(path, dataset).objects
+    assert objects is not None
+    assert not objects.are_all_known
+    assert objects.labels.tolist() == [VAN]
+
+
+def test_without_missing_ones_a_file_knows_all_objects(tmp_path: Path) -> None:
+    objects = known_truth(
+        told(tmp_path / "truth.parquet", [1], [BUS], [A]), annotated([A], [VAN], ids=[1])
+    ).objects
+    assert objects is not None
+    assert objects.are_all_known
+    assert not objects.is_missing.any()
+
+
+def test_the_file_and_the_clean_dataset_tell_of_the_same_objects(
+    clean: Path, tmp_path: Path
+) -> None:
+    noise = {"labels": "symmetric:0.4", "missing": 0.0, "boxes": "uniform:0.2"}
+    original, noisy = written(clean, tmp_path / "noisy", **noise)
+    told_by_file = known_truth(tmp_path / "noisy", noisy).objects
+    told_by_clean = known_truth(str(clean), noisy).objects
+    assert told_by_file is not None
+    assert told_by_clean is not None
+    assert sorted(told_by_file.labels.tolist()) == sorted(original.labels.tolist())
+    for one in (told_by_file, told_by_clean):
+        assert one.are_all_known
+        assert (one.image_rows[one.object_rows] == noisy.image_rows).all()
+    rows, others = told_by_file.object_rows, told_by_clean.object_rows
+    assert (told_by_file.labels[rows] == told_by_clean.labels[others]).all()
+    assert np.allclose(told_by_file.boxes[rows], told_by_clean.boxes[others])

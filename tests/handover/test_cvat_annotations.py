@@ -48,6 +48,7 @@ def test_attributes_say_what_it_was_and_why(tmp_path: Path) -> None:
         "old_label": "van",
         "old_box": "20 10 80 50",
         "reason": "label: truck instead of van in 1 of 1 visits",
+        "region": "annotation-0",
     }
     assert attributes_of(boxes["11"])["reason"] == (
         "label: truck kept in 1 of 1 visits, doubt 0.00; "

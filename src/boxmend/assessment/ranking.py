@@ -24,13 +24,16 @@ def area_under_roc(scores: Floats, is_sought: Mask) -> float | None:
     return (total - num_sought * (num_sought + 1) / 2) / (num_sought * num_others)
 
 
-def average_precision(scores: Floats, is_sought: Mask) -> float | None:
+def average_precision(
+    scores: Floats, is_sought: Mask, num_sought: int | None = None
+) -> float | None:
     """The mean, over all that is sought, of the precision among what scores at least as high.
 
-    Equal scores are taken at once, so the order of the rows does not matter. None where nothing is
-    sought. Scores may be infinite, not NaN.
+    Equal scores are taken at once, so the order of the rows does not matter. `num_sought` counts
+    also what has no row and is never found: its precision is 0. None where nothing is sought.
+    Scores may be infinite, not NaN.
     """
-    num_sought = int(is_sought.sum())
+    num_sought = int(is_sought.sum()) if num_sought is None else num_sought
     if num_sought == 0:
         return None
     levels, group = np.unique(-scores, return_inverse=True)

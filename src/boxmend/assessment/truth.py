@@ -20,9 +20,31 @@ Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Boxes = NDArray[np.float64]
 
+CLEAN = "the clean dataset"  # where it has no address
 NONE = -1  # row of a truth that there is not
 POSITIONED = {"voc", "yolo"}  # formats whose annotations have no ids but a place in their image
 LEAST_MEETING = 0.5  # share of boxes that meet their truth; with less, it is another dataset's
+
+
+@dataclass(frozen=True, eq=False)
+class TrueObjects:
+    """All true objects of a dataset's images but crowds, and which of them is annotated where."""
+
+    image_rows: Rows  # [m]
+    labels: Rows  # [m] UNKNOWN where the dataset does not know the label
+    boxes: Boxes  # [m, 4]
+    object_rows: (
+        Rows  # [n] of each annotation, the row of its object; NONE of nothing, and of crowds
+    )
+    are_all_known: bool
+    """Whether also all objects without an annotation are among them."""
+
+    @property
+    def is_missing(self) -> Mask:
+        """[m] Objects that no annotation is of."""
+        is_missing = np.ones(len(self.labels), np.bool_)
+        is_missing[self.object_rows[self.object_rows != NONE]] = False
+        return is_missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +56,7 @@ class KnownTruth:
     is_spurious: Mask  # [n] annotations of nothing
     image_rows: Rows  # [m] of all true boxes, also of those without an annotation; no crowds
     image_boxes: Boxes  # [m, 4]
+    objects: TrueObjects | None = None  # the same with labels; None where those are not told
 
     def is_wrong(self, labels: Rows) -> Mask:
         """[n] Whether each of these labels, given row by row, differs from the true one."""
@@ -41,13 +64,16 @@ class KnownTruth:
         return is_wrong
 
 
-def known_truth(source: str | Path, dataset: Dataset) -> KnownTruth:
+def known_truth(source: str | Path | Dataset, dataset: Dataset) -> KnownTruth:
     """Read the truth of a dataset from `truth.parquet`, or from the clean dataset at an address.
 
-    `source` is such a file, a folder that holds one, or the address of a dataset. Annotations are
-    known by their ids, labels by their names. The file may tell of more annotations than there
-    are, as where it is about all splits. A DataError names what does not belong together.
+    `source` is such a file, a folder that holds one, or a clean dataset or its address.
+    Annotations are known by their ids, labels by their names. The file may tell of more
+    annotations than there are, as where it is about all splits. A DataError names what does not
+    belong together.
     """
+    if isinstance(source, Dataset):
+        return _meeting(CLEAN, dataset, _from_dataset(CLEAN, source, dataset))
     path, _ = resolve(str(source))
     if path.is_dir() and (path / TRUTH_FILE).is_file():
         path = path / TRUTH_FILE  # also for FOLDER:SPLIT, which is as noisy as the dataset
@@ -55,8 +81,7 @@ def known_truth(source: str | Path, dataset: Dataset) -> KnownTruth:
         truth = _from_file(path, read_truth(path), dataset)
     else:
         truth = _from_dataset(str(source), load(str(source)), dataset)
-    _ensure_meeting(str(source), dataset, truth)
-    return truth
+    return _meeting(str(source), dataset, truth)
 
 
 def _from_file(path: Path, told: Truth, dataset: Dataset) -> KnownTruth:
@@ -71,14 +96,15 @@ def _from_file(path: Path, told: Truth, dataset: Dataset) -> KnownTruth:
     rows = there[rows]
     is_spurious = told.is_spurious[rows]
     _ensure_finite(path, told.boxes[rows], is_spurious, dataset)
-    labels = _translated(str(path), told.label_names, dataset)[told.labels[rows]]
-    image_rows, image_boxes = _all_boxes(told, rows, dataset)
+    known = _translated(str(path), told.label_names, dataset)
+    objects = _told_objects(told, rows, known, dataset)
     return KnownTruth(
-        labels=np.where(is_spurious, UNKNOWN, labels),
+        labels=np.where(is_spurious, UNKNOWN, known[told.labels[rows]]),
         boxes=np.where(is_spurious[:, None], np.nan, told.boxes[rows]),
         is_spurious=is_spurious,
-        image_rows=image_rows,
-        image_boxes=image_boxes,
+        image_rows=objects.image_rows,
+        image_boxes=objects.boxes,
+        objects=objects,
     )
 
 
@@ -93,29 +119,42 @@ def _ensure_finite(path: Path, boxes: Boxes, is_spurious: Mask, dataset: Dataset
         )
 
 
-def _all_boxes(told: Truth, rows: Rows, dataset: Dataset) -> tuple[Rows, Boxes]:
-    """The true boxes of the dataset's images: each once, and missing ones as far as known.
+def _told_objects(told: Truth, rows: Rows, known: Rows, dataset: Dataset) -> TrueObjects:
+    """The true objects of the dataset's images: each once, and missing ones as far as known.
 
     The file does not tell the image of a missing annotation. An id that is a place in an image,
-    like "0001:3", does.
+    like "0001:3", does. `known` are the dataset's numbers of the file's labels.
     """
     is_box = ~told.is_spurious[rows] & ~dataset.is_crowd & (dataset.image_rows != UNKNOWN)
-    sources = [id_text(one) for one in told.source_ids[rows[is_box]].tolist()]
-    first: dict[str, int] = {}
-    for k, one in enumerate(sources):
-        first.setdefault(one, k)  # a duplicate has the box of its original
-    once = list(first.values())
-    images, boxes = dataset.image_rows[is_box][once], told.boxes[rows[is_box]][once]
+    number: dict[str, int] = {}
+    once: list[int] = []  # rows of the dataset
+    object_rows = np.full(len(rows), NONE, np.int64)
+    for row in np.flatnonzero(is_box).tolist():
+        source = id_text(told.source_ids[rows[row]])
+        if source not in number:
+            number[source] = len(once)
+            once.append(row)
+        object_rows[row] = number[source]  # a duplicate is of the object of its original
 
     row_of_image = {id_text(one): row for row, one in enumerate(dataset.images.ids.tolist())}
     lacking = np.flatnonzero(told.is_missing)
     names = [id_text(one).rpartition(":")[0] for one in told.source_ids[lacking].tolist()]
-    of_lacking = np.array([row_of_image.get(name, UNKNOWN) for name in names], np.int64)
-    is_known = of_lacking != UNKNOWN
-    return (
-        np.concatenate([images, of_lacking[is_known]]),
-        np.concatenate([boxes, told.boxes[lacking[is_known]]]),
+    images = np.array([row_of_image.get(name, UNKNOWN) for name in names], np.int64)
+    is_known = images != UNKNOWN
+    places = np.concatenate([rows[once], lacking[is_known]]).astype(np.int64)
+    return TrueObjects(
+        image_rows=np.concatenate([dataset.image_rows[once], images[is_known]]).astype(np.int64),
+        labels=known[told.labels[places]],
+        boxes=told.boxes[places],
+        object_rows=object_rows,
+        are_all_known=bool(is_known.all()) or _are_positioned(dataset),
     )
+
+
+def _are_positioned(dataset: Dataset) -> bool:
+    """Whether every id names its image, so that an unknown one is of another split."""
+    formats = {source.format for source in dataset.sources}
+    return bool(formats) and formats <= POSITIONED
 
 
 def _from_dataset(where: str, clean: Dataset, dataset: Dataset) -> KnownTruth:
@@ -139,12 +178,21 @@ def _from_dataset(where: str, clean: Dataset, dataset: Dataset) -> KnownTruth:
         )
     labels = _translated(where, clean.label_names, dataset)[clean.labels]
     is_box = (images != UNKNOWN) & ~clean.is_crowd
+    number = np.append(np.where(is_box, np.cumsum(is_box) - 1, NONE), NONE)
+    objects = TrueObjects(
+        image_rows=images[is_box],
+        labels=labels[is_box],
+        boxes=clean.boxes[is_box],
+        object_rows=number[rows],  # NONE picks the last
+        are_all_known=True,
+    )
     return KnownTruth(
         labels=np.append(labels, UNKNOWN)[rows],  # NONE picks the last
         boxes=np.concatenate([clean.boxes, np.full((1, 4), np.nan)])[rows],
         is_spurious=is_spurious,
-        image_rows=images[is_box],
-        image_boxes=clean.boxes[is_box],
+        image_rows=objects.image_rows,
+        image_boxes=objects.boxes,
+        objects=objects,
     )
 
 
@@ -213,7 +261,7 @@ def _translated(where: str, names: Sequence[str], dataset: Dataset) -> Rows:
     return np.array([*labels, UNKNOWN], np.int64)
 
 
-def _ensure_meeting(where: str, dataset: Dataset, truth: KnownTruth) -> None:
+def _meeting(where: str, dataset: Dataset, truth: KnownTruth) -> KnownTruth:
     """Refuse a truth most of whose boxes lie elsewhere: ids that are numbers agree by chance."""
     objects = np.flatnonzero(~truth.is_spurious & ~dataset.is_ignored)
     do_meet = overlaps(dataset.boxes[objects], truth.boxes[objects]) > 0
@@ -223,3 +271,4 @@ def _ensure_meeting(where: str, dataset: Dataset, truth: KnownTruth) -> None:
             f"{where}: most of its boxes do not even meet those of the dataset, like that of "
             f"annotation {foreign}; it is the truth of another dataset"
         )
+    return truth

@@ -109,8 +109,11 @@ def from_detections(objects: Objects, rivals: Objects, detected: Detected) -> Ev
     A detection speaks for an object as far as it is confident, overlaps it, and does not fit one
     of the `rivals` better; these are the annotations themselves where `objects` are.
     """
-    best = best_overlaps(rivals, detected)
     pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    if rivals is objects:
+        best, _ = largest_by(pairs.second, pairs.iou, len(detected))
+    else:
+        best = best_overlaps(rivals, detected)
     fit = pairs.iou * (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** SHARING
     values = detected.scores[pairs.second] * fit
     support, _ = largest_by(pairs.first, values, len(objects))
@@ -130,8 +133,7 @@ def from_detections(objects: Objects, rivals: Objects, detected: Detected) -> Ev
 def best_overlaps(objects: Objects, detected: Detected) -> Floats:
     """[m] The IoU of each detection with the object that it fits best."""
     pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
-    best = np.zeros(len(detected))
-    np.maximum.at(best, pairs.second, pairs.iou)
+    best, _ = largest_by(pairs.second, pairs.iou, len(detected))
     return best
 
 
@@ -147,9 +149,12 @@ def _by_class(
         place, labels = np.nonzero(vectors > UNSEEN)
         values = vectors[place, labels] * fit[place]
         keys = pairs.first[place] * objects.num_labels + labels
-    order = np.lexsort((values, keys))
-    last = np.flatnonzero(np.diff(keys[order], append=-1) != 0)
-    return keys[order[last]], values[order[last]]
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.diff(keys, prepend=-1) != 0)
+    if not len(starts):
+        return keys, np.zeros(0)
+    return keys[starts], np.maximum.reduceat(values[order], starts).astype(np.float64)
 
 
 def _places(

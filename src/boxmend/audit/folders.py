@@ -30,6 +30,7 @@ from boxmend.errors import DataError
 from boxmend.fingerprint import fingerprint
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.mending.account import open_account
+from boxmend.mending.inputs import finished_run
 from boxmend.runs import Run, create, ensure_new, sole_writer
 
 AUDIT_FILE = "audit.json"
@@ -112,6 +113,12 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     A ledger tells of labels and boxes of annotations, not of objects without one; and it cannot be
     probed, as the detector has learnt from what it judges.
     """
+    opened = finished_run(run)
+    if opened.facts().get("kind") == "audit":
+        raise DataError(
+            f"{opened.path}: is an audit itself, not a training run; audit its dataset again by "
+            "--predictions into a new folder"
+        )
     account = open_account(run, data)
     dataset, rows = account.dataset, judged_rows(account)
     if not len(rows):

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 GAMMA = 0.1  # weight of the extents in the fitness of Eq. 15, as published
 LEAST_OVERLAP = 0.1  # IoU; what overlaps less says nothing about an annotation
-AT_ONCE = 2_000_000  # pairs looked at at a time, which bounds the memory
+AT_ONCE = 200_000  # pairs looked at at a time, so few that a processor has them at hand
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,6 @@ class Pairs:
     first: Rows  # [p] rows of the first list
     second: Rows  # [p] rows of the second list
     iou: Floats  # [p]
-    fitness: Floats  # [p] of the second to the first by their centres (Eq. 15)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -34,7 +33,7 @@ class Pairs:
 def overlapping(
     image_rows: Rows, boxes: Floats, other_rows: Rows, others: Floats, least: float = LEAST_OVERLAP
 ) -> Pairs:
-    """Find all pairs of boxes of the same image whose IoU is at least `least`.
+    """Find all pairs of boxes of the same image whose IoU is at least `least`, which is above 0.
 
     Rows of images below 0 belong to no image. The result does not depend on the order of the
     lists, except that its rows are numbered by them.
@@ -44,14 +43,25 @@ def overlapping(
     starts = np.searchsorted(sorted_rows, image_rows, "left")
     counts = np.searchsorted(sorted_rows, image_rows, "right") - starts
     counts[image_rows < 0] = 0
+    sides, other_sides = _columns(boxes), _columns(others[order])
     parts = []
     for rows in _portions(counts):
         number = counts[rows]
         first = np.repeat(rows, number)
-        within = np.arange(len(first)) - np.repeat(np.cumsum(number) - number, number)
-        second = order[np.repeat(starts[rows], number) + within]
-        parts.append(_near(boxes, others, first, second, least))
+        skipped = starts[rows] - (np.cumsum(number) - number)
+        place = np.arange(len(first)) + np.repeat(skipped, number)
+        for near, far in ((0, 2), (1, 3)):  # most have no width in common, and need no second look
+            low = np.maximum(sides[near][first], other_sides[near][place])
+            high = np.minimum(sides[far][first], other_sides[far][place])
+            meet = np.flatnonzero(high > low)
+            first, place = first[meet], place[meet]
+        parts.append(_near(boxes, others, first, order[place], least))
     return Pairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _columns(boxes: Floats) -> Floats:
+    """The four sides of boxes [n, 4], one after the other, [4, n]."""
+    return np.ascontiguousarray(boxes.T)
 
 
 def _portions(counts: Rows) -> list[Rows]:
@@ -63,26 +73,26 @@ def _portions(counts: Rows) -> list[Rows]:
 
 def _near(
     boxes: Floats, others: Floats, first: Rows, second: Rows, least: float
-) -> tuple[Rows, Rows, Floats, Floats]:
+) -> tuple[Rows, Rows, Floats]:
     iou = overlaps(boxes[first], others[second])
     is_near = iou >= least
-    first, second, iou = first[is_near], second[is_near], iou[is_near]
-    return first, second, iou, fitness(boxes[first], others[second])
+    return first[is_near], second[is_near], iou[is_near]
 
 
 def overlaps(first: Floats, second: Floats) -> Floats:
-    """IoU of boxes [p, 4] row by row; 0 where both are empty."""
-    low = np.maximum(first[:, :2], second[:, :2])
-    high = np.minimum(first[:, 2:], second[:, 2:])
-    shared = np.clip(high - low, 0, None).prod(axis=1)
+    """IoU of boxes [..., 4] one by one; 0 where both are empty."""
+    width = np.minimum(first[..., 2], second[..., 2]) - np.maximum(first[..., 0], second[..., 0])
+    height = np.minimum(first[..., 3], second[..., 3]) - np.maximum(first[..., 1], second[..., 1])
+    shared = np.maximum(width, 0) * np.maximum(height, 0)
     both = areas(first) + areas(second) - shared
-    iou: Floats = np.divide(shared, both, out=np.zeros(len(shared)), where=both > 0)
+    iou: Floats = np.divide(shared, both, out=np.zeros(shared.shape), where=both > 0)
     return iou
 
 
 def areas(boxes: Floats) -> Floats:
-    """Areas of boxes [p, 4]; 0 for those turned inside out."""
-    found: Floats = np.clip(boxes[:, 2:] - boxes[:, :2], 0, None).prod(axis=1)
+    """Areas of boxes [..., 4]; 0 for those turned inside out."""
+    widths = np.maximum(boxes[..., 2] - boxes[..., 0], 0)
+    found: Floats = widths * np.maximum(boxes[..., 3] - boxes[..., 1], 0)
     return found
 
 
@@ -101,10 +111,11 @@ def largest_by(keys: Rows, values: Floats, num_keys: int) -> tuple[Floats, Rows]
 
     Of equal values the first place counts.
     """
-    order = np.lexsort((-np.arange(len(keys)), values, keys))
-    last = np.flatnonzero(np.diff(keys[order], append=-1) != 0)
-    places = np.full(num_keys, -1, np.int64)
-    places[keys[order[last]]] = order[last]
-    largest = np.zeros(num_keys)
-    largest[places >= 0] = values[places[places >= 0]]
+    largest = np.full(num_keys, -np.inf)
+    np.maximum.at(largest, keys, values)
+    tops = np.flatnonzero(values == largest[keys])
+    places = np.full(num_keys, len(keys), np.int64)
+    np.minimum.at(places, keys[tops], tops)
+    is_none = places == len(keys)
+    places[is_none], largest[is_none] = -1, 0.0
     return largest, places

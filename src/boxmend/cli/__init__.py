@@ -14,11 +14,15 @@ COMMANDS = {
     "check": "Find what is wrong with a dataset, and repair what can be.",
     "convert": "Write a dataset in another format, or only a part of it in its own.",
     "diff": "Show which annotations differ between two datasets, in what and by how much.",
+    "folds": "Split a dataset so that any trainer predicts on images that it has not seen.",
     "noise": "Make a noisy copy of a dataset, with the truth beside it.",
     "train": "Train a detector on a noisy dataset, and record what became of every annotation.",
+    "audit": "Find wrong annotations by any detector, with fixes and how sure they are.",
+    "review": "Decide on fixes on a page in your browser: accept, reject, change.",
     "apply": "Write the dataset of a run, mended, with every change listed.",
     "revert": "Take back what `apply` changed, byte for byte.",
     "export": "Hand doubtful annotations to Label Studio, CVAT, FiftyOne or others.",
+    "import": "Read verdicts back from Label Studio or CVAT.",
     "report": "Show what a run found and changed, on one page that opens in any browser.",
     "predict": "Find objects in images by the model of a run.",
     "evaluate": "Score detections of a run or of any detector, and the mending of a run.",
@@ -27,6 +31,8 @@ COMMANDS = {
     "demo": "Draw a dataset, spoil it, train on it, mend it and report: five minutes.",
     "info": "Show versions, devices and formats.",
 }
+
+MODULES = {"import": "import_verdicts"}  # where a command's name is a word of Python
 
 
 def command_line(chosen: str = "") -> App:
@@ -45,7 +51,7 @@ def command_line(chosen: str = "") -> App:
     )
     for name, summary in COMMANDS.items():
         own_words = None if name == chosen else summary
-        app.command(f"boxmend.cli.{name}:app", name=name, help=own_words)
+        app.command(f"boxmend.cli.{MODULES.get(name, name)}:app", name=name, help=own_words)
     return app
 
 

@@ -11,6 +11,7 @@ from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
 from boxmend.mending import CHANGES_FILE, Applied, ApplySettings
 from boxmend.mending import apply as apply_run
+from boxmend.mending.fixing import Taken
 
 
 @Parameter(name="*")
@@ -18,17 +19,31 @@ from boxmend.mending import apply as apply_run
 class Choices:
     """What to mend, and when."""
 
-    only: Annotated[str, Parameter(help="Fields to mend, parted by commas: labels, boxes.")] = (
-        "labels,boxes"
-    )
+    precision: Annotated[
+        float | None,
+        Parameter(
+            help="Take the largest set of an audit's fixes that are right so often, by "
+            "expectation. 0.95 for audits; a training run has to be audited first."
+        ),
+    ] = None
+    only: Annotated[
+        str | None,
+        Parameter(
+            help="What to mend, parted by commas: labels, boxes; of audits also missing, "
+            "spurious, duplicates. All by default."
+        ),
+    ] = None
     min_confidence: Annotated[
-        float, Parameter(help="Least confidence in a new label, or in the object of a moved box.")
+        float,
+        Parameter(
+            help="Trainings: least confidence in a new label, or in the object of a moved box."
+        ),
     ] = 0.0
     discarded: Annotated[
         Literal["keep", "drop", "mark"],
         Parameter(
-            help="Annotations whose label is doubted while no other was found: keep them, drop "
-            "them, or mark them as iscrowd (COCO) or difficult (VOC)."
+            help="Trainings: annotations whose label is doubted while no other was found: keep "
+            "them, drop them, or mark them as iscrowd (COCO) or difficult (VOC)."
         ),
     ] = "keep"
 
@@ -58,7 +73,7 @@ app = App(name="apply", help_format="markdown")
 
 @app.default
 def apply(
-    run: Annotated[Path, Parameter(help="Folder of a finished run of `boxmend train`.")],
+    run: Annotated[Path, Parameter(help="Folder of a finished `boxmend train` or `audit`.")],
     /,
     *,
     places: Places,
@@ -66,11 +81,13 @@ def apply(
     writing: Writing | None = None,
     json: Json = False,
 ) -> int:
-    """Write the dataset of a run with only its mended labels and boxes changed.
+    """Write the dataset of a run with only what is mended changed.
 
-    The visits of an annotation are settled into at most one change. Beside the dataset there are
-    changes.csv, which lists every change with its reason, and patch.json, with which `boxmend
-    revert` takes them back. The input is not modified.
+    Of an audit, or with --precision, fixes are taken as far as they are precise enough, and what
+    people accepted; what they rejected is not. Of a training, the visits of an annotation are
+    settled into at most one change. Beside the dataset there are changes.csv, which lists every
+    change with its reason, and patch.json, with which `boxmend revert` takes them back. The input
+    is not modified.
     """
     settings = (choices or Choices()).settings()
     options = (writing or Writing()).options(allow_lossy=places.allow_lossy)
@@ -85,20 +102,38 @@ def apply(
     if json:
         print_json(saved_summary(applied.saved) | applied.to_json())
     else:
-        _print(applied)
+        _print(applied, run)
     return ExitStatus.FINE
 
 
-def _print(applied: Applied) -> None:
+def _print(applied: Applied, run: Path) -> None:
     saved, facts = applied.saved, applied.to_json()
     print_table(("what", "is"), [(key.replace("_", " "), value) for key, value in facts.items()])
     for loss in saved.losses:
         say(f"lost: {loss}")
     if saved.images_missing:
         say(f"{saved.images_missing:,} images were not found and are not in {saved.out}")
+    if applied.taken is not None:
+        _say_taken(applied.taken, run)
     if applied.is_doubtful:
         say(
             "more than half of the labels changed: either most were wrong, or the detector learnt "
             "too little (few images, few epochs). Look at `boxmend report` before you use this"
         )
     say(f"wrote {saved.out}, with {CHANGES_FILE}; `boxmend revert {saved.out}` takes it back")
+
+
+def _say_taken(taken: Taken, run: Path) -> None:
+    """Both numbers: what was taken, how precise, and what is left to people."""
+    if taken.expected_precision is not None:
+        said = f"with an expected precision of {taken.expected_precision:.3f}"
+        say(f"{len(taken.fixes):,} fixes were taken, {said}")
+    else:
+        say("no fix was taken; a lower --precision takes more")
+    if taken.num_left:
+        say(f"{taken.num_left:,} are left for review: `boxmend review {run}`")
+    if taken.num_stale:
+        say(
+            f"{taken.num_stale:,} verdicts are about fixes that the table does not have any more, "
+            "and were passed over"
+        )

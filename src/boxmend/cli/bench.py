@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from boxmend.atomic import replacing
 from boxmend.bench.speed.choices import SpeedChoices
+from boxmend.cli.bench_audit import app as audit_app
 from boxmend.cli.bench_table import app as table_app
 from boxmend.cli.options import Data, Json, Reading
 from boxmend.cli.output import print_json, print_table, say
@@ -26,6 +27,7 @@ app = App(
     help="Measure on your own hardware and data. Tables for people, or --json.",
 )
 app.command(table_app)
+app.command(audit_app)
 for _name, _words in GRIDS.items():  # imported when they are called
     app.command(f"boxmend.cli.bench_run:{_name}_app", name=_name, help=_words)
 

@@ -35,11 +35,15 @@ class Choices:
 
     changes: Annotated[
         bool,
-        Parameter(help="All changes: relabelled, moved, unsure. The default.", negative=""),
+        Parameter(
+            help="All changes: relabelled, moved, unsure; the default. Of an audit what `apply` "
+            "would make; by default it is what `apply` leaves for review.",
+            negative="",
+        ),
     ] = False
     most: Annotated[
         int | None,
-        Parameter(help="Instead, this many annotations of which the run is most suspicious."),
+        Parameter(help="Instead, this many of which the run is most suspicious."),
     ] = None
     whole_images: Annotated[
         bool,
@@ -70,7 +74,7 @@ app = App(name="export", help_format="markdown")
 
 @app.default
 def export(
-    run: Annotated[Path, Parameter(help="Folder of a finished run of `boxmend train`.")],
+    run: Annotated[Path, Parameter(help="Folder of a finished `boxmend train` or `audit`.")],
     /,
     *,
     places: Places,
@@ -81,7 +85,8 @@ def export(
     """Hand annotations that a run doubts to people, as pre-annotations with scores.
 
     Every image comes with its suspect annotations as the run would mend them, why, and what they
-    were before. README.md in the output says how to import it; handover.json lists all of it.
+    were before. README.md in the output says how to import it; handover.json lists all of it. Of
+    an audited run, its fixes are handed over, and `boxmend import` reads the verdicts back.
     """
     choices, images = choices or Choices(), images or Images()
     if choices.changes and choices.most is not None:
@@ -92,7 +97,9 @@ def export(
         places.to,
         most=choices.most,
         data=places.data or None,
-        options=ExportOptions(choices.whole_images, images.images_as, images.image_prefix),
+        options=ExportOptions(
+            choices.whole_images, images.images_as, images.image_prefix, choices.changes
+        ),
     )
     if json:
         print_json(exported.to_json())

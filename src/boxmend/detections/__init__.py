@@ -1,7 +1,8 @@
-"""Detections of any detector, read from COCO's results into columns.
+"""Detections of any detector, read into columns.
 
-`read_detections` takes a JSON list of `{image_id, category_id, bbox: [x, y, width, height],
-score}`, and knows images and classes also by name. `Catalogue` says what there is to be named.
+`read_detections` takes COCO's results, a JSON list of `{image_id, category_id, bbox: [x, y, width,
+height], score}`, and knows images and classes also by name. `Catalogue` says what there is to be
+named. `read_predictions` takes other files, too, and finds out by the annotations what they mean.
 """
 
 from pathlib import Path
@@ -10,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.detections.entries import Entry, portions, refused, shown
+from boxmend.detections.found import Key
 from boxmend.detections.names import AMBIGUOUS, Catalogue
+from boxmend.detections.predictions import Predictions, read_predictions, seen_in_training
 from boxmend.errors import DataError
 from boxmend.scores import SizedDetections
 
-__all__ = ["Catalogue", "read_detections"]
-
-Key = tuple[int | float | str | None, str | None]
-"""How an entry tells an image, or a class: by id and by name."""
+__all__ = ["Catalogue", "Predictions", "read_detections", "read_predictions", "seen_in_training"]
 
 
 def read_detections(path: str | Path, catalogue: Catalogue) -> SizedDetections:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ LISTS = ("annotations", "predictions")  # keys under which an object may hold th
 EXPECTED = 'expected a JSON list of {"image_id", "category_id", "bbox", "score"}'
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 MOST_DIGITS = 400  # of a whole number; with more it is beyond all floats
+MOST_FOLDS = 10**6
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ABSENT = msgspec.Raw()
 
@@ -34,6 +35,17 @@ class Entry(msgspec.Struct, gc=False):
     category_name: str | None = None
 
 
+class RichEntry(Entry, gc=False):
+    """The same with what an audit can use beyond it."""
+
+    probs: list[float] | None = None
+    scores: list[float] | None = None
+    fold: Annotated[int, msgspec.Meta(ge=0, le=MOST_FOLDS)] | None = None
+
+
+AnyEntry = TypeVar("AnyEntry", bound=Entry)
+
+
 class _Holder(msgspec.Struct):
     """An object around the list."""
 
@@ -42,23 +54,33 @@ class _Holder(msgspec.Struct):
 
 
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
-_entries = msgspec.json.Decoder(list[Entry])
 
 
 def portions(path: Path) -> Iterator[tuple[int, list[Entry]]]:
     """Yield the entries of a file, portion by portion, each with the place of its first one."""
+    return _portions(path, Entry)
+
+
+def rich_portions(path: Path) -> Iterator[tuple[int, list[RichEntry]]]:
+    """Yield the entries with class vectors and folds, where they have any."""
+    return _portions(path, RichEntry)
+
+
+def _portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
+    decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]  # known at run time
     data = _read(path)
     try:
         raws = _raw_list.decode(_list_of(data))
     except UNDECODABLE:
-        yield from _loosely(path, data)  # NaN is no JSON, but may stand where nobody looks
+        yield from _loosely(path, data, kind)  # NaN is no JSON, but may stand where nobody looks
         return
     for first in range(0, len(raws), PORTION):
         portion = raws[first : first + PORTION]
         try:
-            yield first, _entries.decode(b"[" + b",".join(portion) + b"]")
+            yield first, decoder.decode(b"[" + b",".join(portion) + b"]")
         except UNDECODABLE:
-            yield first, [_entry(path, first + k, _loose(raw)) for k, raw in enumerate(portion)]
+            looked_at = enumerate(portion)
+            yield first, [_entry(path, first + k, _loose(raw), kind) for k, raw in looked_at]
 
 
 def refused(path: Path, index: int, why: str) -> DataError:
@@ -97,7 +119,7 @@ def _list_of(data: bytes) -> bytes | msgspec.Raw:
     return next((raw for key in LISTS if (raw := getattr(holder, key)) is not _ABSENT), data)
 
 
-def _loosely(path: Path, data: bytes) -> Iterator[tuple[int, list[Entry]]]:
+def _loosely(path: Path, data: bytes, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
     """The same by a slower decoder that knows NaN; says what is wrong where that fails, too."""
     try:
         values = json.loads(data, parse_int=_whole)
@@ -111,7 +133,7 @@ def _loosely(path: Path, data: bytes) -> Iterator[tuple[int, list[Entry]]]:
         raise DataError(f"{path}: holds {_kind(values)}; {EXPECTED}")
     numbered = enumerate(values)
     while portion := list(islice(numbered, PORTION)):
-        yield portion[0][0], [_entry(path, index, value) for index, value in portion]
+        yield portion[0][0], [_entry(path, index, value, kind) for index, value in portion]
 
 
 def _loose(raw: msgspec.Raw) -> Any:
@@ -126,7 +148,7 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
 
 
-def _entry(path: Path, index: int, value: Any) -> Entry:
+def _entry(path: Path, index: int, value: Any, kind: type[AnyEntry]) -> AnyEntry:
     """One detection, checked key by key."""
     if not isinstance(value, dict):
         raise refused(path, index, f"it is {_kind(value)}; {EXPECTED}")
@@ -142,7 +164,26 @@ def _entry(path: Path, index: int, value: Any) -> Entry:
             raise refused(path, index, f"{key} is {_told(value, key)}, not a name")
     x, y, width, height = map(float, value["bbox"])
     names = {key: value.get(key) for key in Entry.__struct_fields__[2:]}
-    return Entry((x, y, width, height), float(value["score"]), **names)
+    if issubclass(kind, RichEntry):
+        names |= _extras(path, index, value)
+    return kind((x, y, width, height), float(value["score"]), **names)
+
+
+def _extras(path: Path, index: int, value: dict[str, Any]) -> dict[str, Any]:
+    """Class vector and fold of one detection, checked."""
+    found: dict[str, Any] = {}
+    for key in ("probs", "scores"):
+        found[key] = vector = value.get(key)
+        if vector is None:
+            continue
+        if not isinstance(vector, list) or not all(map(_is_finite, vector)):
+            told = _told(value, key)
+            raise refused(path, index, f"{key} is {told}, not a list of finite numbers")
+        found[key] = list(map(float, vector))
+    found["fold"] = fold = value.get("fold")
+    if fold is not None and (type(fold) is not int or not 0 <= fold <= MOST_FOLDS):
+        raise refused(path, index, f"fold is {_told(value, 'fold')}, not a whole number from 0 on")
+    return found
 
 
 def _is_box(value: Any) -> bool:

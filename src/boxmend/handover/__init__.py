@@ -6,7 +6,7 @@ and boxes as pre-annotations, in the format of another tool. Each target is one 
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +16,11 @@ from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.formats.writing import IMAGES_AS, ensure_vacant, place_images, staged
 from boxmend.handover import coco, cvat, fiftyone, label_studio
+from boxmend.handover.audits import audited
 from boxmend.handover.bundle import Bundle, Places, bundle_of, record
 from boxmend.handover.json_text import json_bytes
 from boxmend.handover.selecting import changed, most_doubtful
+from boxmend.mending import inputs
 from boxmend.mending.account import open_account
 
 __all__ = ["TARGETS", "ExportOptions", "Exported", "export"]
@@ -58,6 +60,8 @@ class ExportOptions:
     """Put the images into the output, too: "none", "link" or "copy"."""
     image_prefix: str | None = None
     """For "label-studio": what to put in front of an image's name to get its address."""
+    changes: bool = False
+    """Of an audit: what `apply` would change, instead of what it leaves for review."""
 
     def check(self, to: str) -> None:
         """Raise a UsageError where a target cannot be written so."""
@@ -120,13 +124,11 @@ def export(
     options, target = options or ExportOptions(), Path(out)
     options.check(to)
     ensure_vacant(target)
-    account = open_account(run, data)
-    rows = changed(account) if most is None else most_doubtful(account, most)
-    bundle = bundle_of(account, rows, whole_images=options.whole_images)
+    bundle = _bundle(run, data, most, options)
     places = Places(target, options.images_as, options.image_prefix)
     files = {
         **TARGETS[to].documents(bundle, places),
-        MANIFEST_FILE: _manifest(bundle, to, account.run.facts()),
+        MANIFEST_FILE: _manifest(bundle, to),
         README_FILE: _readme(bundle, to),
     }
     with staged(target) as folder:
@@ -145,21 +147,40 @@ def export(
     )
 
 
+def _bundle(
+    run: str | Path,
+    data: Dataset | str | Sequence[str] | None,
+    most: int | None,
+    options: ExportOptions,
+) -> Bundle:
+    """What to hand over: fixes where the run was audited, else what its ledger says."""
+    source = inputs.finished_run(run)
+    facts = source.facts().get("data")
+    sha256 = facts.get("sha256") if isinstance(facts, dict) else None
+    if inputs.has_fixes(source):
+        dataset = inputs.dataset_of(source, data)
+        bundle = audited(source, dataset, most, options.changes, options.whole_images)
+    else:
+        account = open_account(run, data)
+        rows = changed(account) if most is None else most_doubtful(account, most)
+        bundle = bundle_of(account, rows, whole_images=options.whole_images)
+    return replace(bundle, data_sha256=sha256)
+
+
 def _place_images(folder: Path, bundle: Bundle, images_as: str) -> None:
     rows = np.array([task.row for task in bundle.tasks], np.int64)
     chosen = bundle.dataset.take_images(rows)  # in the same order: tasks are sorted by row
     place_images(folder, chosen, [task.place for task in bundle.tasks], images_as)
 
 
-def _manifest(bundle: Bundle, to: str, facts: dict[str, Any]) -> bytes:
+def _manifest(bundle: Bundle, to: str) -> bytes:
     """What was handed over, whatever the tool makes of it: verdicts are read back against this."""
-    data = facts.get("data")
     names = TARGETS[to].label_names(bundle.label_names)
     return json_bytes(
         {
             "boxmend_handover": MANIFEST_VERSION,
             "to": to,
-            "data_sha256": data.get("sha256") if isinstance(data, dict) else None,
+            "data_sha256": bundle.data_sha256,
             "labels": [
                 {"label": label, "label_name": own, "written_as": written}
                 for label, (own, written) in enumerate(zip(bundle.label_names, names, strict=True))
@@ -169,7 +190,10 @@ def _manifest(bundle: Bundle, to: str, facts: dict[str, Any]) -> bytes:
                     "file_name": task.name,
                     "width": task.width,
                     "height": task.height,
-                    "annotations": [record(item, bundle.label_names) for item in task.items],
+                    "annotations": [
+                        {"region": item.region, **record(item, bundle.label_names)}
+                        for item in task.items
+                    ],
                 }
                 for task in bundle.tasks
             ],

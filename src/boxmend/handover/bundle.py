@@ -3,6 +3,7 @@
 import math
 import os
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -32,8 +33,8 @@ class Item:
     """One annotation: as it is and, for a suspect, as the run suggests it. Boxes are xyxy."""
 
     row: int
-    """Of the dataset."""
-    annotation_id: int | str
+    """Of the dataset; UNKNOWN for an annotation that is missing there."""
+    annotation_id: int | str | None
     status: Status
     """"suspect" if it was selected; else "other", or "ignored" for crowd and difficult objects."""
     old_label: int
@@ -47,6 +48,12 @@ class Item:
     suspicion: float | None = None
     """By which suspects are ranked; see `selecting.suspicions`."""
     reason: str = ""
+    fixes: tuple[str, ...] = ()
+    """Ids of the fixes of an audit that it is about; verdicts on them are read back."""
+    kinds: tuple[str, ...] = ()
+    """Their kinds, in words."""
+    region: str = ""
+    """By which it is known again."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,7 @@ class Bundle:
     label_names: list[str]
     tasks: list[Task]
     left_out: list[str]
+    data_sha256: str | None = None
 
     def count(self, status: Status) -> int:
         """How many annotations have this status."""
@@ -115,10 +123,14 @@ def bundle_of(account: Account, selected: Rows, *, whole_images: bool) -> Bundle
     Images whose size neither the dataset nor the file's header tells are left out; a DataError
     where none is left.
     """
-    dataset, images = account.dataset, account.dataset.images
-    is_suspect = np.zeros(len(dataset), np.bool_)
+    is_suspect = np.zeros(len(account.dataset), np.bool_)
     is_suspect[selected] = True
-    items = _items(account, is_suspect, whole_images=whole_images)
+    return gathered(account.dataset, _items(account, is_suspect, whole_images=whole_images))
+
+
+def gathered(dataset: Dataset, items: Mapping[int, Sequence[Item]]) -> Bundle:
+    """A bundle of items by row of their image; see `bundle_of`."""
+    images = dataset.images
     places = FORMATS["coco"].image_places(dataset)
     tasks, left_out = [], []
     for row in sorted(items):
@@ -138,14 +150,17 @@ def bundle_of(account: Account, selected: Rows, *, whole_images: bool) -> Bundle
 
 def record(item: Item, label_names: list[str]) -> dict[str, Any]:
     """An annotation as plain data, with label names; what does not apply is left out."""
-    told = {
+    is_missing = item.row == UNKNOWN
+    told: dict[str, Any] = {
         "annotation_id": item.annotation_id,
         "status": item.status,
-        "old_label": label_names[item.old_label],
-        "old_box": list(item.old_box),
+        "old_label": None if is_missing else label_names[item.old_label],
+        "old_box": None if is_missing else list(item.old_box),
     }
     if item.status != "suspect":
         return told
+    if item.fixes:
+        told |= {"fixes": list(item.fixes), "kinds": list(item.kinds)}
     new = {
         "label": label_names[item.label],
         "box": list(item.box),
@@ -166,18 +181,21 @@ def _items(account: Account, is_suspect: Mask, *, whole_images: bool) -> dict[in
         is_concerned[dataset.image_rows[is_suspect]] = True
         is_concerned[UNKNOWN] = False
         is_wanted = is_suspect | is_concerned[dataset.image_rows]
-    _ensure_writable(dataset, np.flatnonzero(is_wanted))
+    ensure_writable(dataset, np.flatnonzero(is_wanted))
     found = suspicions(account)
     items = defaultdict(list)
     for row in np.flatnonzero(is_wanted).tolist():
         item = (
-            _suspect(account, row, float(found[row])) if is_suspect[row] else _other(dataset, row)
+            _suspect(account, row, float(found[row]))
+            if is_suspect[row]
+            else other_item(dataset, row)
         )
         items[int(dataset.image_rows[row])].append(item)
     return items
 
 
-def _ensure_writable(dataset: Dataset, rows: Rows) -> None:
+def ensure_writable(dataset: Dataset, rows: Rows) -> None:
+    """Raise a DataError for annotations that no tool could be given."""
     is_fine = np.isfinite(dataset.boxes[rows]).all(axis=1)
     is_fine &= (dataset.labels[rows] != UNKNOWN) & (dataset.image_rows[rows] != UNKNOWN)
     if not is_fine.all():
@@ -188,27 +206,30 @@ def _ensure_writable(dataset: Dataset, rows: Rows) -> None:
         )
 
 
-def _other(dataset: Dataset, row: int) -> Item:
-    label, box = int(dataset.labels[row]), _box(dataset.boxes[row])
+def other_item(dataset: Dataset, row: int) -> Item:
+    """An annotation as it stands."""
+    label, box = int(dataset.labels[row]), box_of(dataset.boxes[row])
     is_ignored = dataset.is_crowd[row] or dataset.is_difficult[row]
     status: Status = "ignored" if is_ignored else "other"
-    return Item(row, _identity(dataset, row), status, label, box, label, box)
+    region = region_of(row)
+    return Item(row, identity_of(dataset, row), status, label, box, label, box, region=region)
 
 
 def _suspect(account: Account, row: int, suspicion: float) -> Item:
     dataset, settlement = account.dataset, account.settlement
     return Item(
         row=row,
-        annotation_id=_identity(dataset, row),
+        annotation_id=identity_of(dataset, row),
         status="suspect",
         old_label=int(dataset.labels[row]),
-        old_box=_box(dataset.boxes[row]),
+        old_box=box_of(dataset.boxes[row]),
         label=int(settlement.labels[row]),
-        box=_box(settlement.boxes[row]),
-        score=_share(account.confidences[row]),
-        doubt=_share(account.doubts[row]),
-        suspicion=_share(suspicion),
+        box=box_of(settlement.boxes[row]),
+        score=share_of(account.confidences[row]),
+        doubt=share_of(account.doubts[row]),
+        suspicion=share_of(suspicion),
         reason=_reason(account, row),
+        region=region_of(row),
     )
 
 
@@ -233,7 +254,7 @@ def _reason(account: Account, row: int) -> str:
     return "; ".join(parts)
 
 
-def _identity(dataset: Dataset, row: int) -> int | str:
+def identity_of(dataset: Dataset, row: int) -> int | str:
     """The id of an annotation, spelt as the ledger does."""
     identity = dataset.annotation_ids[row]
     return unicode_text(identity) if isinstance(identity, str) else int(identity)
@@ -247,10 +268,17 @@ def _size(dataset: Dataset, row: int) -> tuple[int, int] | None:
     return header_size(images.paths[row])
 
 
-def _box(sides: Floats) -> Box:
+def box_of(sides: Floats) -> Box:
+    """A box as people read it."""
     x1, y1, x2, y2 = sides.round(DECIMALS).tolist()  # 0.1 + 0.2 is 0.3 to people
     return x1, y1, x2, y2
 
 
-def _share(value: float) -> float | None:
+def region_of(row: int) -> str:
+    """By which an annotation of the dataset is known again when it comes back."""
+    return f"annotation-{row}"
+
+
+def share_of(value: float) -> float | None:
+    """A share with as many digits as matter; None where it is not known."""
     return round(float(value), _SHARE_DECIMALS) if math.isfinite(value) else None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from boxmend.dataset import Dataset
+from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
 from boxmend.formats.coco.source import CocoSource
 from boxmend.formats.documents import DECIMALS
@@ -30,7 +30,7 @@ def label_names(names: list[str]) -> list[str]:
 def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
     """The file to import."""
     dataset = bundle.dataset
-    categories, ids = category_ids(dataset), annotation_ids(dataset)
+    categories, ids = category_ids(dataset), item_ids(bundle)
     document = {
         "images": [
             {"id": image_id(task, dataset), "file_name": task.name}
@@ -38,7 +38,7 @@ def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
             for task in bundle.tasks
         ],
         "annotations": [
-            {"id": _plain(ids[item.row]), "image_id": image_id(task, dataset)}
+            {"id": ids[item.region], "image_id": image_id(task, dataset)}
             | {"category_id": categories[item.label]}
             | _annotation(item, bundle)
             for task in bundle.tasks
@@ -69,13 +69,26 @@ def image_id(task: Task, dataset: Dataset) -> int:
     return task.row + 1 if own.dtype == object else int(own[task.row])
 
 
+def item_ids(bundle: Bundle) -> dict[str, int | str]:
+    """Ids of the annotations by region: their own, and numbers not in use for missing ones."""
+    own = [_plain(one) for one in annotation_ids(bundle.dataset)]
+    free = max((one for one in own if isinstance(one, int)), default=0) + 1
+    ids: dict[str, int | str] = {}
+    for item in (item for task in bundle.tasks for item in task.items):
+        if item.row != UNKNOWN:
+            ids[item.region] = own[item.row]
+        else:
+            ids[item.region], free = free, free + 1
+    return ids
+
+
 def _annotation(item: Item, bundle: Bundle) -> dict[str, Any]:
     x1, y1, x2, y2 = item.box
     width, height = x2 - x1, y2 - y1
     told: dict[str, Any] = {
         "bbox": [round(side, DECIMALS) for side in (x1, y1, width, height)],
         "area": round(width * height, DECIMALS),
-        "iscrowd": int(bundle.dataset.is_crowd[item.row]),
+        "iscrowd": int(item.row != UNKNOWN and bundle.dataset.is_crowd[item.row]),
     }
     if item.score is not None:
         told["score"] = item.score

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from boxmend.dataset import UNKNOWN
 from boxmend.formats.documents import number
 from boxmend.handover.bundle import STATUSES, Box, Bundle, Item, Places
 from boxmend.handover.json_text import json_bytes
@@ -18,7 +19,8 @@ ANNOTATIONS_FILE, LABELS_FILE = "annotations.xml", "labels.json"
 LONGEST_NAME = 64  # of a label; CVAT refuses longer ones
 LONGEST_VALUE = 4096  # of an attribute; CVAT cuts longer ones
 STATUS = "status"
-TEXTS = ("annotation_id", "score", "doubt", "old_label", "old_box", "reason")
+REGION = "region"  # by which a box is known again
+TEXTS = ("annotation_id", "score", "doubt", "old_label", "old_box", "reason", REGION)
 
 README = f"""\
 1. Create a task. Under Constructor, Raw, paste `{LABELS_FILE}`. CVAT drops attributes that the
@@ -32,7 +34,9 @@ README = f"""\
 
 Attributes: `{STATUS}` is `suspect`, `other` (as annotated) or `ignored` (crowd or difficult);
 `annotation_id`, `score` (confidence in the suggested label), `doubt` (in the old one), `old_label`,
-`old_box` (x1 y1 x2 y2 in pixels) and `reason`. Label names are cut to {LONGEST_NAME} characters.
+`old_box` (x1 y1 x2 y2 in pixels), `reason`, and `{REGION}`, by which verdicts are read back. Where
+the reason says to remove a box, delete it to agree. Label names are cut to {LONGEST_NAME}
+characters.
 """
 
 
@@ -113,15 +117,16 @@ def _box(item: Item, bundle: Bundle, names: list[str]) -> Iterator[str]:
 
 def _attributes(item: Item, bundle: Bundle) -> dict[str, str]:
     """What an annotation's attributes say; those that do not apply are empty."""
-    is_suspect = item.status == "suspect"
+    is_suspect = item.status == "suspect" and item.row != UNKNOWN
     return {
         STATUS: item.status,
-        "annotation_id": str(item.annotation_id),
+        "annotation_id": "" if item.row == UNKNOWN else str(item.annotation_id),
         "score": "" if item.score is None else number(item.score),
         "doubt": "" if item.doubt is None else number(item.doubt),
         "old_label": bundle.label_names[item.old_label] if is_suspect else "",
         "old_box": _spaced(item.old_box) if is_suspect else "",
         "reason": item.reason,
+        REGION: item.region,
     }
 
 

@@ -6,6 +6,7 @@ its own version is. Boxes are x, y, width and height as shares of the image.
 
 from typing import Any
 
+from boxmend.dataset import UNKNOWN
 from boxmend.handover.bundle import Box, Bundle, Item, Places, Task
 from boxmend.handover.json_text import json_bytes
 from boxmend.handover.naming import unicode_text
@@ -57,7 +58,9 @@ def _sample(task: Task, names: list[str], places: Places) -> dict[str, Any]:
         "tags": [],
         "metadata": {"_cls": "ImageMetadata", "width": task.width, "height": task.height},
         "suspicion": task.suspicion,
-        ANNOTATED: _detections([_annotated(task, item, names) for item in task.items]),
+        ANNOTATED: _detections(
+            [_annotated(task, item, names) for item in task.items if item.row != UNKNOWN]
+        ),
         MENDED: _detections([_mended(task, item, names) for item in suspects]),
     }
 
@@ -74,14 +77,16 @@ def _annotated(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
 
 
 def _mended(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
+    is_known = item.row != UNKNOWN
     told = {
         "confidence": item.score,
         "doubt": item.doubt,
         "suspicion": item.suspicion,
         "reason": item.reason,
-        "old_label": names[item.old_label],
-        "old_box": list(item.old_box),
-        "annotation_id": str(item.annotation_id),
+        "old_label": names[item.old_label] if is_known else None,
+        "old_box": list(item.old_box) if is_known else None,
+        "annotation_id": str(item.annotation_id) if is_known else None,
+        "kinds": list(item.kinds) or None,
     }
     known = {key: value for key, value in told.items() if value is not None}
     return _detection(task, names[item.label], item.box) | known

@@ -29,7 +29,8 @@ README = f"""\
 4. In Settings, Annotation, choose predictions to pre-label tasks with, so that annotators start
    from the suggestions.
 
-Each region has its score, and in its details why it is there. Boxes without a score are the other
+Each region has its score, and in its details why it is there. What is suggested to be removed says
+so there: delete the region to agree. Boxes without a score are the other
 annotations of the image. `data.boxmend` of a task has every region's annotation id, old label and
 old box (pixels). Label names are written with a wide \uff04 in place of the dollar sign, which
 Label Studio would take for a variable.
@@ -66,7 +67,7 @@ def _config(names: list[str]) -> bytes:
 
 def _task(task: Task, bundle: Bundle, names: list[str], places: Places) -> dict[str, Any]:
     items = sorted(task.items, key=lambda item: item.status != "suspect")  # suspects on top
-    regions = {f"annotation-{item.row}": item for item in items}
+    regions = {item.region: item for item in items}
     prediction: dict[str, Any] = {
         "model_version": f"boxmend {__version__}",
         "result": [_region(task, identity, item, names) for identity, item in regions.items()],
@@ -84,6 +85,8 @@ def _task(task: Task, bundle: Bundle, names: list[str], places: Places) -> dict[
             for identity, item in regions.items()
         ],
     }
+    if any(item.fixes for item in task.items):
+        data["boxmend_data"] = bundle.data_sha256  # verdicts are read back by it
     return {"data": data, "predictions": [prediction]}
 
 

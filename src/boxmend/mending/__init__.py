@@ -1,7 +1,8 @@
 """Mending: what a run found out, written into a copy of its dataset, and taken back again.
 
-`apply` settles a run's ledger into at most one change per annotation and writes the dataset with
-only those fields changed; `revert` restores the bytes from before, in place.
+`apply` settles a run's ledger into at most one change per annotation, or takes the fixes of an
+audit, and writes the dataset with only that changed; `revert` restores the bytes from before, in
+place.
 """
 
 import shutil
@@ -25,9 +26,11 @@ from boxmend.formats.writing import (
 )
 from boxmend.mending import inputs, patches
 from boxmend.mending.changes import ApplySettings, Changes, decide, mended
-from boxmend.mending.listing import changes_csv
+from boxmend.mending.fixing import Taken, changes_of, fixed, taken_of
+from boxmend.mending.listing import changes_csv, fixes_csv
 from boxmend.mending.reverting import CHANGES_FILE, PATCH_FILE, revert
 from boxmend.mending.settling import Floats, settle
+from boxmend.runs import Run
 
 __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "revert"]
 
@@ -42,6 +45,7 @@ class Applied:
     num_unsure: int  # discarded, whatever was done with them
     discarded: str  # what was done with them
     num_judged: int  # annotations whose label was judged
+    taken: Taken | None = None  # the fixes, where it was an audit's
 
     @property
     def is_doubtful(self) -> bool:
@@ -51,6 +55,13 @@ class Applied:
     def to_json(self) -> dict[str, Any]:
         """Give counts and mean confidences, as plain data; None where there is no mean."""
         changes = self.changes
+        if self.taken is not None:
+            return {
+                "annotations": self.num_annotations,
+                **self.taken.to_json(),
+                "labels_changed": int(changes.is_relabelled.sum()),
+                "boxes_moved": int(changes.is_moved.sum()),
+            }
         return {
             "annotations": self.num_annotations,
             "changed": len(changes),
@@ -74,7 +85,8 @@ def apply(
 ) -> Applied:
     """Write the dataset of a finished run into `out`, a folder that is new or empty, mended.
 
-    Only mended fields differ from the input, which is never modified; `changes.csv` lists them and
+    Of an audit, or with a precision, the fixes in its table are taken; else the ledger is settled.
+    Only what is mended differs from the input, which is never modified; `changes.csv` lists it and
     `patch.json` is what `revert` needs. `data` says where the dataset is now, or is it, where the
     run's own addresses lead nowhere; it is checked. `format` converts, as in `Dataset.save`.
     """
@@ -83,27 +95,73 @@ def apply(
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     ensure_vacant(target)
     source = inputs.finished_run(run)
-    dataset = inputs.dataset_of(source, data)
-    name = format or native_format(dataset)
-    settlement = settle(dataset, inputs.visits_of(source, dataset))
-    changes = decide(dataset, settlement, settings)
-    new = mended(dataset, changes, name, settings.discarded)
-    listing = changes_csv(dataset, changes, is_dropped=settings.discarded == "drop")
+    prepare = _fixes if settings.precision is not None or inputs.is_audit(source) else _settled
+    work = prepare(source, data, settings, format)
     with staged(target) as folder:
-        saved = write_into(folder, new, name, options, out=target)
+        saved = write_into(folder, work.new, work.format, options, out=target)
         _ensure_unused(saved)
-        way_back = _patches(folder, dataset, saved, options)
-        for file, content in ((CHANGES_FILE, listing), (PATCH_FILE, patches.encoded(way_back))):
+        way_back = _patches(folder, work.old, saved, options)
+        for file, content in (
+            (CHANGES_FILE, work.listing),
+            (PATCH_FILE, patches.encoded(way_back)),
+        ):
             with (folder / file).open("xb") as stream:
                 stream.write(content)
     return Applied(
         saved,
-        changes,
-        len(dataset),
-        int(settlement.is_unsure.sum()),
-        settings.discarded,
-        int((settlement.num_judged > 0).sum()),
+        work.changes,
+        len(work.old),
+        work.num_unsure,
+        work.discarded,
+        work.num_judged,
+        work.taken,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """A dataset before and after, and what `Applied` tells of it."""
+
+    old: Dataset
+    new: Dataset
+    format: str
+    listing: bytes
+    changes: Changes
+    num_judged: int
+    num_unsure: int = 0
+    discarded: str = "drop"
+    taken: Taken | None = None
+
+
+def _settled(
+    run: Run, data: Dataset | str | Sequence[str] | None, settings: ApplySettings, to: str | None
+) -> _Work:
+    """Settle the ledger of a training."""
+    settings.check_for_settling()
+    dataset = inputs.dataset_of(run, data)
+    name = to or native_format(dataset)
+    settlement = settle(dataset, inputs.visits_of(run, dataset))
+    changes = decide(dataset, settlement, settings)
+    new = mended(dataset, changes, name, settings.discarded)
+    listing = changes_csv(dataset, changes, is_dropped=settings.discarded == "drop")
+    num_unsure = int(settlement.is_unsure.sum())
+    num_judged = int((settlement.num_judged > 0).sum())
+    return _Work(dataset, new, name, listing, changes, num_judged, num_unsure, settings.discarded)
+
+
+def _fixes(
+    run: Run, data: Dataset | str | Sequence[str] | None, settings: ApplySettings, to: str | None
+) -> _Work:
+    """Take the fixes of an audit."""
+    settings.check_for_fixes()
+    inputs.ensure_fixes(run)
+    dataset = inputs.dataset_of(run, data)
+    name = to or native_format(dataset)
+    taken = taken_of(run, dataset, settings)
+    changes = changes_of(dataset, taken)
+    new = fixed(dataset, taken, changes, name)
+    listing, num_judged = fixes_csv(dataset, taken), int((~dataset.is_ignored).sum())
+    return _Work(dataset, new, name, listing, changes, num_judged, taken=taken)
 
 
 def _ensure_unused(saved: Saved) -> None:
@@ -129,9 +187,12 @@ def _patches(
             plain, dataset, saved.format, replace(options, images_as="none"), out=saved.out
         ).files
         return {
-            name: patches.file_patch((plain / name).read_bytes(), (folder / name).read_bytes())
-            for name, digest in saved.files.items()
-            if files[name] != digest
+            name: patches.file_patch(
+                (plain / name).read_bytes() if name in files else None,
+                (folder / name).read_bytes() if name in saved.files else None,
+            )
+            for name in {**saved.files, **files}
+            if files.get(name) != saved.files.get(name)
         }
     finally:
         shutil.rmtree(plain)

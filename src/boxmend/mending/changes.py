@@ -10,31 +10,33 @@ import numpy as np
 from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import Dataset, Note
 from boxmend.errors import UsageError
+from boxmend.fixes.choosing import KIND_OF_WORD, check_precision
 from boxmend.mending.settling import Floats, Mask, Rows, Settlement
 
-FIELDS = ("labels", "boxes")
+FIELDS = ("labels", "boxes")  # that a settlement knows of; fixes know more
 DISCARDED = ("keep", "drop", "mark")
 MARKS = {"coco": "is_crowd", "voc": "is_difficult"}  # the column that says: do not learn from this
 
 
 @dataclass(frozen=True)
 class ApplySettings:
-    """What of a settlement to write."""
+    """What to write: of a settlement, or, where a precision is wanted, of the fixes of an audit."""
 
-    only: str | Sequence[str] = FIELDS
-    """Which fields are mended: "labels", "boxes", or both, also as "labels,boxes"."""
+    only: str | Sequence[str] | None = None
+    """What is mended: "labels", "boxes", of fixes also "missing", "spurious", "duplicates", or
+    several, also as "labels,boxes". All by default."""
     min_confidence: float = 0.0
     """Least mean confidence in the label: of a new label, or of the object whose box moves."""
     discarded: str = "keep"
     """Annotations whose label is doubted while no other was found: "keep", "drop" or "mark"."""
+    precision: float | None = None
+    """Take the largest set of fixes that are right so often, by expectation; 0.95 for audits."""
 
     def __post_init__(self) -> None:
-        words = self.only.split(",") if isinstance(self.only, str) else self.only
-        object.__setattr__(self, "only", tuple(word.strip() for word in words))
-        unknown = [word for word in self.only if word not in FIELDS]
-        if unknown or not self.only:
-            said = repr(unknown[0]) if unknown else "empty"
-            raise UsageError(f"only is {said}; expected labels, boxes, or labels,boxes")
+        if self.only is not None:
+            words = self.only.split(",") if isinstance(self.only, str) else self.only
+            object.__setattr__(self, "only", tuple(word.strip() for word in words))
+            self._check_only()
         number = self.min_confidence
         if not isinstance(number, int | float) or not 0 <= number <= 1:
             raise UsageError(
@@ -42,6 +44,39 @@ class ApplySettings:
             )
         if self.discarded not in DISCARDED:
             raise UsageError(f"discarded is {self.discarded!r}; expected {' or '.join(DISCARDED)}")
+        check_precision(self.precision)
+        if self.precision is not None:
+            self.check_for_fixes()
+
+    def _check_only(self) -> None:
+        unknown = [word for word in self.only or () if word not in KIND_OF_WORD]
+        if unknown or not self.only:
+            said = repr(unknown[0]) if unknown else "empty"
+            raise UsageError(
+                f"only is {said}; expected labels, boxes, or labels,boxes; of audits also "
+                "missing, spurious, duplicates"
+            )
+
+    def wants(self, word: str) -> bool:
+        """Whether this is to be mended."""
+        return self.only is None or word in self.only
+
+    def check_for_fixes(self) -> None:
+        """Raise a UsageError for what does not apply to fixes."""
+        if self.min_confidence > 0 or self.discarded != "keep":
+            raise UsageError(
+                "--min-confidence and --discarded are about settled visits and do not apply to "
+                "the fixes of an audit; --precision and --only say which of them to take"
+            )
+
+    def check_for_settling(self) -> None:
+        """Raise a UsageError for what visits alone do not tell."""
+        beyond = [word for word in self.only or () if word not in FIELDS]
+        if beyond:
+            raise UsageError(
+                f"only is {beyond[0]!r}, which the visits of a training do not tell; "
+                "`boxmend audit RUN` finds it out, then apply with --precision"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +99,9 @@ class Changes:
 
 def decide(dataset: Dataset, settlement: Settlement, settings: ApplySettings) -> Changes:
     """Choose what changes: fields that are asked for, where the confidence suffices."""
-    is_relabelled = (settlement.labels != dataset.labels) & ("labels" in settings.only)
+    is_relabelled = (settlement.labels != dataset.labels) & settings.wants("labels")
     is_relabelled &= _suffices(settlement.label_confidences, settings.min_confidence)
-    is_moved = (settlement.num_moved > 0) & ("boxes" in settings.only)
+    is_moved = (settlement.num_moved > 0) & settings.wants("boxes")
     is_moved &= _suffices(settlement.box_confidences, settings.min_confidence)
     is_discarded = settlement.is_unsure & (settings.discarded != "keep")
     if settings.discarded == "drop":

@@ -1,6 +1,7 @@
 """What `apply` starts from: a finished run, the dataset it was trained on, and its ledger."""
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.fingerprint import fingerprint
+from boxmend.fixes.table import FIXES_FILE, Fixes, read_fixes
 from boxmend.formats import load
 from boxmend.ledger import Verdict
 from boxmend.mending.settling import Rows, Visits
@@ -25,9 +27,36 @@ _ELSEWHERE = f"if they lie elsewhere now, say where by {_OPTION}"
 def finished_run(path: Any) -> Run:
     """Open a run that came to its end; a DataError tells of one that did not."""
     run = open_run(path)
+    if not run.is_finished and is_audit(run):
+        raise DataError(f"{run.path}: the audit is unfinished; remove the folder and audit again")
     if not run.is_finished:
         raise DataError(f"{run.path}: the run is unfinished; go on with `boxmend train --resume`")
     return run
+
+
+def is_audit(run: Run) -> bool:
+    """Whether a run is an audit of predictions, which has fixes but neither ledger nor model."""
+    return run.facts().get("kind") == "audit"
+
+
+def has_fixes(run: Run) -> bool:
+    """Whether a run is an audit, or was audited since it was trained."""
+    return is_audit(run) or os.path.exists(run.path / FIXES_FILE)
+
+
+def ensure_fixes(run: Run) -> None:
+    """Raise a UsageError where a run was not audited."""
+    if not has_fixes(run):
+        raise UsageError(
+            f"{run.path}: has no table of fixes, which a stated precision is about; "
+            f"`boxmend audit {run.path}` makes one"
+        )
+
+
+def fixes_of(run: Run, dataset: Dataset) -> Fixes:
+    """The table of fixes of a run on this dataset."""
+    ensure_fixes(run)
+    return read_fixes(run.path / FIXES_FILE, dataset, str(run.facts()["data"]["sha256"]))
 
 
 def addresses_of(run: Run) -> list[str]:
@@ -35,8 +64,8 @@ def addresses_of(run: Run) -> list[str]:
     addresses = run.facts().get("addresses")
     if not isinstance(addresses, list) or not addresses:
         raise DataError(
-            f"{run.path}: the run knows no address of its data, as it was trained on a dataset "
-            f"in memory; say where they are by {_OPTION}"
+            f"{run.path}: the run knows no address of its data, as it was made on a dataset in "
+            f"memory; say where they are by {_OPTION}"
         )
     return [str(one) for one in addresses]
 
@@ -67,7 +96,8 @@ def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:
     facts = run.facts().get("data")
     told = facts if isinstance(facts, dict) else {}
     if "sha256" not in told:
-        raise DataError(f"{run.path / 'run.json'}: has no fingerprint of the data; train again")
+        again = "audit again" if is_audit(run) else "train again"
+        raise DataError(f"{run.path / 'run.json'}: has no fingerprint of the data; {again}")
     if told["sha256"] == fingerprint(dataset):
         return
     counts = {"images": len(dataset.images), "annotations": len(dataset)}
@@ -79,9 +109,10 @@ def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:
     if told.get("label_names") not in (None, list(dataset.label_names)):
         differing.append("other label names")
     what = ", ".join(differing) or "other labels, boxes, flags, ids or file names"
+    past, again = ("made of", "audit again") if is_audit(run) else ("trained on", "train again")
     raise DataError(
-        f"{where}: not the data that {run.path} was trained on ({what}); bring back the "
-        "annotations as they were or train again, or name the right ones (with their split) by "
+        f"{where}: not the data that {run.path} was {past} ({what}); bring back the "
+        f"annotations as they were or {again}, or name the right ones (with their split) by "
         f"{_OPTION}"
     )
 

@@ -1,8 +1,8 @@
 """The way back: which bytes of which files a mended dataset has replaced, and what stood there.
 
-`patch.json` tells of each file that differs its SHA-256 before and after and, whichever is shorter,
-ranges of the file after with the bytes that stood there before (as Latin-1 text), or the whole file
-before (deflated, as base 64).
+`patch.json` tells of each file that differs its SHA-256 before and after (null where there is no
+such file) and, whichever is shorter, ranges of the file after with the bytes that stood there
+before (as Latin-1 text), or the whole file before (deflated, as base 64).
 """
 
 import base64
@@ -25,10 +25,13 @@ LOOK_AHEAD = 64  # pieces of a file within which two versions have to meet again
 
 @dataclass(frozen=True)
 class FilePatch:
-    """How to get a file back: hashes of both versions, and edits of the one after or all of it."""
+    """How to get a file back: hashes of both versions, and edits of the one after or all of it.
 
-    before: str
-    after: str
+    A hash is None where there is no such file.
+    """
+
+    before: str | None
+    after: str | None
     edits: tuple[Edit, ...] = ()
     deflated: bytes | None = None  # the file before, where that is shorter than the edits
 
@@ -44,8 +47,11 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def file_patch(before: bytes, after: bytes) -> FilePatch:
-    """The patch that leads from a mended file back to what it was."""
+def file_patch(before: bytes | None, after: bytes | None) -> FilePatch:
+    """The patch that leads from a mended file back to what it was; None is no file."""
+    if before is None or after is None:
+        whole = None if before is None else zlib.compress(before)
+        return FilePatch(_hash(before), _hash(after), deflated=whole)
     hashes = sha256(before), sha256(after)
     try:
         edits = tuple(_edits(before, after))
@@ -57,6 +63,10 @@ def file_patch(before: bytes, after: bytes) -> FilePatch:
         if len(deflated) * 4 // 3 < size:
             return FilePatch(*hashes, deflated=deflated)
     return FilePatch(*hashes, edits)
+
+
+def _hash(data: bytes | None) -> str | None:
+    return None if data is None else sha256(data)
 
 
 def encoded(patches: Mapping[str, FilePatch]) -> bytes:
@@ -93,9 +103,11 @@ def read_patches(path: Path) -> dict[str, FilePatch]:
 def _decoded(name: str, told: Any) -> FilePatch:
     if not is_safe_name(name):
         raise ValueError(f"{name!r} lies outside of the folder")
-    hashes = str(told["before"]), str(told["after"])
+    hashes = _told_hash(told["before"]), _told_hash(told["after"])
     if "deflated" in told:
         return FilePatch(*hashes, deflated=base64.b64decode(told["deflated"], validate=True))
+    if hashes[0] is None:
+        return FilePatch(*hashes)
     edits, position = [], 0
     for start, end, old in told["ranges"]:
         if not (type(start) is int and type(end) is int and position <= start <= end):
@@ -105,10 +117,14 @@ def _decoded(name: str, told: Any) -> FilePatch:
     return FilePatch(*hashes, tuple(edits))
 
 
+def _told_hash(told: Any) -> str | None:
+    return None if told is None else str(told)
+
+
 def restored(path: Path, patch: FilePatch) -> bytes:
     """What a file was before, from what it is now; a DataError where patch.json is damaged."""
     try:
-        before = patch.undone(read_bytes(path))
+        before = patch.undone(b"" if patch.after is None else read_bytes(path))
     except zlib.error as error:
         raise DataError(f"{path}: patch.json holds no way back for it ({error})") from error
     if sha256(before) != patch.before:

@@ -28,22 +28,33 @@ def revert(folder: str | Path) -> list[str]:
             "write this folder, or it has been reverted"
         )
     way_back = patches.read_patches(base / PATCH_FILE)
-    now = {name: patches.sha256(read_bytes(base / name)) for name in way_back}
+    now = {name: _hash_now(base / name, patch) for name, patch in way_back.items()}
     _ensure_unedited(base, way_back, now)
     left = [name for name, patch in way_back.items() if now[name] != patch.before]
-    for name in left:
+    written = [name for name in left if way_back[name].before is not None]
+    for name in written:
         patches.restored(base / name, way_back[name])  # all of it is checked before any is written
-    for name in left:
+    for name in written:
         content = patches.restored(base / name, way_back[name])
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
         with replacing(base / name) as file:
             file.write(content)
+    for name in set(left).difference(written):  # the mending made them
+        _remove(base / name)
     for name in (CHANGES_FILE, PATCH_FILE):  # the way back last: until then it can be repeated
         _remove(base / name)
     return sorted(way_back)
 
 
+def _hash_now(path: Path, patch: patches.FilePatch) -> str | None:
+    """The hash of a file; None where it is not there and need not be."""
+    if None in (patch.before, patch.after) and not os.path.exists(path):
+        return None
+    return patches.sha256(read_bytes(path))
+
+
 def _ensure_unedited(
-    base: Path, way_back: Mapping[str, patches.FilePatch], now: Mapping[str, str]
+    base: Path, way_back: Mapping[str, patches.FilePatch], now: Mapping[str, str | None]
 ) -> None:
     edited = [
         name for name, patch in way_back.items() if now[name] not in (patch.before, patch.after)

@@ -11,34 +11,79 @@ by; written anew here. FiftyOne itself is not needed.
 - With i = (1 - IoU) / (1 - 0.5): mistakenness_loc = (c (2 i - 1) + 1) / 2.
 
 FiftyOne gives an annotation without a match no mistakenness but calls it possibly spurious. To
-rank all annotations, ours gives the label of such a one 0.5, which is what a detection of no
-confidence would give it, and its box 1: no detection agrees with it.
+rank all annotations, `suspicion` gives the label of such a one 0.5, which is what a detection of
+no confidence would give it, and its box 1: no detection agrees with it. `by_kind` leaves them
+without a score.
+
+- An annotation without a match is possibly spurious: a flag, and no score.
+- A detection without a match is possibly a missing object if its confidence is above 0.95. To rank
+  them, all unmatched ones are taken by their confidence.
 """
 
 import numpy as np
 
-from boxmend.assessment.finders.suspicion import Floats, Mask, Rows, Suspicion, by_image
+from boxmend.assessment.finders.suspicion import (
+    Floats,
+    Mask,
+    Offered,
+    Ranked,
+    Rows,
+    Suspects,
+    Suspicion,
+    by_image,
+    proposed_at,
+)
 from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import Dataset
+from boxmend.fixes.table import Kind
 from boxmend.scores import Detections
 
 MIN_IOU = 0.5
+MISSING_SCORE = 0.95  # above it an unmatched detection is possibly a missing object
 PAIRS_AT_ONCE = 2**20  # of a detection and an annotation of one image; bounds the memory
 NO_MATCH = -1
 
 
 def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
     """Compute mistakenness and mistakenness_loc of every annotation; there are no default flags."""
+    labels, boxes = _scores(objects, detections, *_matched(objects, detections))
+    return Suspicion(
+        labels=np.where(np.isnan(labels), 0.5, labels), boxes=np.where(np.isnan(boxes), 1.0, boxes)
+    )
+
+
+def by_kind(objects: Dataset, detections: Detections) -> Suspects:
+    """Compute all four; annotations without a match have no mistakenness."""
     matches, iou = _matched(objects, detections)
+    labels, boxes = _scores(objects, detections, matches, iou)
+    is_alone = matches == NO_MATCH
+    is_unmatched = np.ones(len(detections.scores), np.bool_)
+    is_unmatched[matches[~is_alone]] = False
+    rows = np.flatnonzero(is_unmatched)
+    scores = detections.scores[rows].astype(np.float64)
+    return Suspects(
+        annotations={
+            Kind.WRONG_LABEL: Ranked(labels, None),
+            Kind.BAD_BOX: Ranked(boxes, None),
+            Kind.SPURIOUS: Ranked(is_alone.astype(np.float64), is_alone),
+        },
+        missing=Offered(proposed_at(detections, rows, scores), scores > MISSING_SCORE),
+    )
+
+
+def _scores(
+    objects: Dataset, detections: Detections, matches: Rows, iou: Floats
+) -> tuple[Floats, Floats]:
+    """[n] Mistakenness and mistakenness_loc; NaN without a match."""
     is_matched = matches != NO_MATCH
     found = matches[is_matched]
     confidence = detections.scores[found].astype(np.float64)
     is_same = detections.labels[found] == objects.labels[is_matched]
     badness = (1 - iou[is_matched]) / (1 - MIN_IOU)  # i
-    labels, boxes = np.full(len(objects), 0.5), np.ones(len(objects))
+    labels, boxes = np.full(len(objects), np.nan), np.full(len(objects), np.nan)
     labels[is_matched] = (np.where(is_same, -confidence, confidence) + 1) / 2
     boxes[is_matched] = (confidence * (2 * badness - 1) + 1) / 2
-    return Suspicion(labels=labels, boxes=boxes)
+    return labels, boxes
 
 
 def _matched(objects: Dataset, detections: Detections) -> tuple[Rows, Floats]:

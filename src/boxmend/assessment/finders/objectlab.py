@@ -1,4 +1,4 @@
-"""ObjectLab, by cleanlab: swap scores for labels, badloc scores for boxes.
+"""ObjectLab, by cleanlab: swap scores for labels, badloc for boxes, overlooked for missing objects.
 
 An optional extra. cleanlab compares every annotation with every detection of its image in Python:
 thousands of images with a hundred detections each take minutes.
@@ -10,14 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.assessment.finders.suspicion import Floats, Rows, Suspicion, by_image
+from boxmend.assessment.finders.suspicion import (
+    Floats,
+    Offered,
+    Ranked,
+    Rows,
+    Suspects,
+    Suspicion,
+    by_image,
+    proposed_at,
+)
 from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
+from boxmend.fixes.table import Kind
 from boxmend.scores import Detections, TrueBoxes, average_precision
 
 IOUS = np.linspace(0.5, 0.95, 10)
 AP_SCALE = 0.25  # cleanlab's default limits on a score: a share of the class's AP
-LIMIT_FACTOR = 0.8  # and of that again, for either kind
+LIMIT_FACTOR = 0.8  # and of that again, for every kind
+SURE = 0.95  # score of a detection from which on it may be called overlooked
 
 
 def ensure_installed() -> None:
@@ -50,6 +61,50 @@ def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
         is_label_flagged=swap <= limits,
         is_box_flagged=badloc <= limits,
     )
+
+
+def by_kind(objects: Dataset, detections: Detections) -> Suspects:
+    """Suspect by 1 - cleanlab's scores, and offer detections by 1 - their overlooked score.
+
+    That has only what meets no annotation. To rank them, cleanlab's limit of 0.95 on the scores of
+    detections is lifted here, which serves it; flags are with it, by the limits for single boxes.
+    """
+    rank = _cleanlab_rank()
+    pairs = list(by_image(objects, detections, also_bare=True))
+    if not pairs:
+        pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    told: dict[str, Any] = {
+        "labels": [_annotations(objects, ours) for ours, _ in pairs],
+        "predictions": [_by_label(objects, detections, theirs) for _, theirs in pairs],
+    }
+    order = np.concatenate([ours for ours, _ in pairs])
+    swap, badloc = np.empty(len(objects)), np.empty(len(objects))
+    swap[order] = np.concatenate(rank.compute_swap_box_scores(**told))
+    badloc[order] = np.concatenate(rank.compute_badloc_box_scores(**told))
+    limits = _limits(objects, detections)
+    found = rank.compute_overlooked_box_scores(**told, high_probability_threshold=0.0)
+    rows, overlooked = _overlooked(detections, [theirs for _, theirs in pairs], found)
+    is_sure = detections.scores[rows] >= SURE
+    return Suspects(
+        annotations={
+            Kind.WRONG_LABEL: Ranked(1 - swap, swap <= limits[objects.labels]),
+            Kind.BAD_BOX: Ranked(1 - badloc, badloc <= limits[objects.labels]),
+        },
+        missing=Offered(
+            proposed_at(detections, rows, 1 - overlooked),
+            is_sure & (overlooked <= limits[detections.labels[rows]]),
+        ),
+    )
+
+
+def _overlooked(
+    detections: Detections, rows: list[Rows], found: list[Floats]
+) -> tuple[Rows, Floats]:
+    """Rows of detections that have a score, and the scores; cleanlab goes class by class."""
+    ordered = [one[np.argsort(detections.labels[one], kind="stable")] for one in rows]
+    scores = np.concatenate(found)
+    is_scored = ~np.isnan(scores)
+    return np.concatenate(ordered)[is_scored], scores[is_scored]
 
 
 def _cleanlab_rank() -> ModuleType:

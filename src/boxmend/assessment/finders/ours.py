@@ -1,9 +1,20 @@
-"""boxmend's own suspicion, from the account of a run."""
+"""boxmend's own suspicion, from the account of a run or from the probabilities of an audit."""
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from boxmend.assessment.changes import GOOD_IOU
-from boxmend.assessment.finders.suspicion import Rows, Suspicion
+from boxmend.assessment.finders.suspicion import (
+    Floats,
+    Offered,
+    Ranked,
+    Rows,
+    Suspects,
+    Suspicion,
+)
+from boxmend.assessment.fixes import CALLED_WRONG, proposed_by
+from boxmend.fixes.table import Fixes, Kind
 from boxmend.mending.account import Account
 from boxmend.verdict import Verdict
 
@@ -22,4 +33,19 @@ def suspicion(account: Account, rows: Rows) -> Suspicion:
         boxes=1 - iou if account.is_moved.any() else None,
         is_label_flagged=np.isin(verdicts, (Verdict.RELABELLED, Verdict.DISCARDED)),
         is_box_flagged=iou < GOOD_IOU,
+    )
+
+
+def by_kind(p_wrong: Mapping[Kind, Floats], missing: Fixes, rows: Rows) -> Suspects:
+    """Suspect by the probabilities of an audit, of these rows; flagged are those of 0.5 or more.
+
+    Missing objects are ranked by the probability that they are right, label and all.
+    """
+    return Suspects(
+        annotations={
+            kind: Ranked(told[rows], np.nan_to_num(told[rows], nan=0.0) >= CALLED_WRONG)
+            for kind, told in p_wrong.items()
+            if kind != Kind.MISSING
+        },
+        missing=Offered(proposed_by(missing), missing.p_fix >= CALLED_WRONG),
     )

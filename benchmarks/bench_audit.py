@@ -1,0 +1,222 @@
+"""How long an audit of a dataset as large as COCO takes, and how much memory.
+
+118,000 images with 860,000 annotations of 80 classes and 4 million detections are made up: true
+objects in random places, annotated with 10 % wrong labels, edges off by up to 20 % of the side, 5 %
+missing and 3 % spurious annotations; detections lie near objects, most of them with the true
+label, and a third lies anywhere. A process of its own reads both files and audits; told are the
+time of each part, on the wall and on the processors, and the peak memory so far.
+
+    python benchmarks/bench_audit.py [--images N] [--format json|parquet] [--probe SHARE]
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+IMAGES = 118_000
+ANNOTATIONS_PER_IMAGE = 860 / 118
+DETECTIONS_PER_IMAGE = 4000 / 118
+NUM_LABELS = 80
+WIDTH, HEIGHT = 640, 480
+WRONG, MISSING, SPURIOUS = 0.1, 0.05, 0.03  # shares of the annotations
+NEAR = 2 / 3  # of the detections lie near an object
+MOST_SECONDS, MOST_GIB = 180, 4
+AT_ONCE = 200_000  # entries turned into text together
+GIB = 2**20  # in the unit of ru_maxrss, KiB
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+def make_files(folder: Path, num_images: int, format: str) -> Path:
+    """Write data.json and a file of detections; its place."""
+    rng = np.random.default_rng(0)
+    num = round(num_images * ANNOTATIONS_PER_IMAGE)
+    images = np.sort(rng.integers(0, num_images, num))
+    labels = np.minimum(rng.geometric(0.06, num) - 1, NUM_LABELS - 1)  # few classes are common
+    boxes = _placed(rng, num)
+    _write_dataset(folder / "data.json", num_images, _noisy(rng, images, labels, boxes))
+    out = folder / f"found.{format}"
+    found = _found(rng, round(num_images * DETECTIONS_PER_IMAGE), images, labels, boxes)
+    writer = _write_results if format == "json" else _write_table
+    writer(out, *found)
+    return out
+
+
+def _placed(rng: np.random.Generator, num: int) -> Floats:
+    """Boxes [n, 4] of all sizes within the image, xywh."""
+    sides = np.clip(rng.lognormal(4.2, 0.8, (num, 2)), 8, (WIDTH, HEIGHT))
+    low = rng.random((num, 2)) * ((WIDTH, HEIGHT) - sides)
+    return np.concatenate([low, sides], axis=1)
+
+
+def _shaken(rng: np.random.Generator, boxes: Floats, share: float) -> Floats:
+    """Each edge off by up to a share of its side."""
+    moves = rng.uniform(-share, share, boxes.shape) * np.tile(boxes[:, 2:], 2)
+    return np.concatenate([boxes[:, :2] + moves[:, :2], boxes[:, 2:] + moves[:, 2:]], axis=1)
+
+
+def _noisy(
+    rng: np.random.Generator, images: Rows, labels: Rows, boxes: Floats
+) -> tuple[Rows, Rows, Floats]:
+    num = len(images)
+    is_wrong, is_there = rng.random(num) < WRONG, rng.random(num) >= MISSING
+    noisy = np.where(is_wrong, rng.integers(0, NUM_LABELS, num), labels)
+    extra = round(num * SPURIOUS)
+    return (
+        np.append(images[is_there], rng.integers(0, images.max() + 1, extra)),
+        np.append(noisy[is_there], rng.integers(0, NUM_LABELS, extra)),
+        np.concatenate([_shaken(rng, boxes, 0.2)[is_there], _placed(rng, extra)]),
+    )
+
+
+def _found(
+    rng: np.random.Generator, num: int, images: Rows, labels: Rows, boxes: Floats
+) -> tuple[Rows, Rows, Floats, Floats]:
+    """Detections by image: rows of images, labels, boxes and scores."""
+    near = round(num * NEAR)
+    # The first ones are a good detection of most objects, the next ones repeat some less well.
+    first = np.flatnonzero(rng.random(len(images)) < 0.9)[:near]
+    again = rng.integers(0, len(images), near - len(first))
+    of = np.concatenate([first, again])
+    is_true = rng.random(near) < np.where(np.arange(near) < len(first), 0.9, 0.4)
+    rows = np.concatenate([images[of], rng.integers(0, images.max() + 1, num - near)])
+    told = np.where(is_true, labels[of], rng.integers(0, NUM_LABELS, near))
+    classes = np.concatenate([told, rng.integers(0, NUM_LABELS, num - near)])
+    where = np.concatenate(
+        [
+            _shaken(rng, boxes[first], 0.08),
+            _shaken(rng, boxes[again], 0.3),
+            _placed(rng, num - near),
+        ]
+    )
+    sure = np.concatenate([rng.beta(5, 1.5, len(first)), rng.beta(1, 8, num - len(first))])
+    order = np.argsort(rows, kind="stable")
+    return rows[order], classes[order], where[order], sure[order]
+
+
+def _write_dataset(out: Path, num_images: int, noisy: tuple[Rows, Rows, Floats]) -> None:
+    images, labels, boxes = noisy
+    document = {
+        "images": [
+            {"id": k + 1, "file_name": f"{k + 1:012d}.jpg", "width": WIDTH, "height": HEIGHT}
+            for k in range(num_images)
+        ],
+        "annotations": [
+            {
+                "id": k + 1,
+                "image_id": image + 1,
+                "category_id": label + 1,
+                "bbox": box,
+                "area": box[2] * box[3],
+                "iscrowd": 0,
+            }
+            for k, (image, label, box) in enumerate(
+                zip(images.tolist(), labels.tolist(), boxes.round(2).tolist(), strict=True)
+            )
+        ],
+        "categories": [{"id": k + 1, "name": f"class {k}"} for k in range(NUM_LABELS)],
+    }
+    out.write_bytes(msgspec.json.encode(document))
+
+
+def _write_results(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: Floats) -> None:
+    with out.open("wb") as file:
+        for first in range(0, len(rows), AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            columns = (
+                *(rows[part] + 1, labels[part] + 1),
+                *(boxes[part].round(2), scores[part].round(5)),
+            )
+            entries = [
+                {"image_id": image, "category_id": label, "bbox": box, "score": score}
+                for image, label, box, score in zip(*(one.tolist() for one in columns), strict=True)
+            ]
+            file.write(b"[" if not first else b",")
+            file.write(msgspec.json.encode(entries)[1:-1])
+        file.write(b"]")
+
+
+def _write_table(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: Floats) -> None:
+    columns = {"image_id": rows + 1, "category_id": labels + 1, "score": scores}
+    sides = {name: boxes[:, k].round(2) for k, name in enumerate(("x", "y", "w", "h"))}
+    pq.write_table(pa.table({**columns, **sides}), out, compression="zstd")
+
+
+def audited(folder: Path, found: Path, probe: float) -> dict[str, Any]:
+    """Read both files and audit; seconds and peak memory of each part, and what was found."""
+    from boxmend.audit import AuditSettings, audit
+    from boxmend.detections.predictions import read_predictions
+    from boxmend.formats import load
+
+    told: dict[str, Any] = {"parts": {}}
+    began, worked = time.perf_counter(), time.process_time()
+
+    def done(part: str) -> None:
+        nonlocal began, worked
+        told["parts"][part] = {
+            "seconds": time.perf_counter() - began,
+            "cpu_seconds": time.process_time() - worked,
+            "gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB,
+        }
+        began, worked = time.perf_counter(), time.process_time()
+
+    dataset = load(str(folder / "data.json"))
+    done("read the dataset")
+    predictions = read_predictions([found], dataset)
+    done("read the detections")
+    result = audit(dataset, predictions, AuditSettings(probe=probe))
+    done("audit")
+    counts = {"annotations": len(dataset), "detections": len(predictions)}
+    return {**told, **counts, "fixes": len(result.fixes)}
+
+
+def measure(num_images: int, format: str, probe: float) -> None:
+    """Make the files, audit in a process of its own, and print the table."""
+    with tempfile.TemporaryDirectory() as name:
+        found = make_files(Path(name), num_images, format)
+        print(f"{found.name}: {found.stat().st_size / 2**20:,.0f} MiB", flush=True)
+        asked = ["--found", str(found), "--probe", str(probe)]
+        done = subprocess.run(
+            [sys.executable, __file__, *asked], stdout=subprocess.PIPE, text=True, check=True
+        )
+    told = json.loads(done.stdout)
+    print(f"{num_images:,} images, ", end="")
+    print(f"{told['annotations']:,} annotations, {told['detections']:,} detections")
+    for part, one in told["parts"].items():
+        times = f"{one['seconds']:.1f} s ({one['cpu_seconds']:.1f} s of work)"
+        print(f"{part}: {times}, peak so far {one['gib']:.2f} GiB")
+    seconds = sum(one["seconds"] for one in told["parts"].values())
+    gib = max(one["gib"] for one in told["parts"].values())
+    print(f"in all: {seconds:.1f} s (wanted at most {MOST_SECONDS}), ", end="")
+    print(f"{gib:.2f} GiB (wanted at most {MOST_GIB}); {told['fixes']:,} fixes")
+
+
+def main() -> None:
+    """Measure, or audit for the process that does."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--images", type=int, default=IMAGES)
+    parser.add_argument("--format", choices=("json", "parquet"), default="json")
+    parser.add_argument("--probe", type=float, default=0.02)
+    parser.add_argument("--found", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.found is None:
+        measure(chosen.images, chosen.format, chosen.probe)
+    else:
+        print(json.dumps(audited(chosen.found.parent, chosen.found, chosen.probe)))
+
+
+if __name__ == "__main__":
+    main()

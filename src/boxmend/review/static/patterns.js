@@ -1,0 +1,241 @@
+"use strict";
+
+/* Patterns: fixes that say the same of the same classes, as a list, and each as a grid of pictures
+   with one confirmation for all. */
+
+const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open, go }) => {
+  const SVG = "http://www.w3.org/2000/svg";
+  const CHUNK = 40;  // pictures added at once
+  const CONTEXT = 1.7, ASPECT = 4 / 3, SIDE = 320;
+  const all = rows.patterns(data);
+  const $ = (id) => document.getElementById(id);
+  let key = "";  // of the open pattern
+  let list = [];  // its open fixes, the least sure first
+  let left = new Set();  // those that stay undecided
+  let numCards = 0;
+
+  const meaning = (one) => one.split("_").map(Number);
+  const openRows = (found) => found.filter((row) => rows.isOpen(standing.get(row)));
+  const mean = (found) => found.reduce((sum, row) => sum + data.p_fix[row], 0) / Math.max(found.length, 1);
+
+  /* The list */
+
+  function line([one, found]) {
+    const rest = openRows(found);
+    const item = words.make("tr");
+    const button = words.make("button", "pattern");
+    button.type = "button";
+    button.append(words.title(...meaning(one)));
+    button.addEventListener("click", () => go(one));
+    const cells = [words.make("td"), words.make("td"), words.make("td", "amount"), words.make("td", "amount"), words.make("td", "amount")];
+    cells[0].append(button);
+    cells[1].append(words.make("span", words.kindBadge(found[0]).className, words.kindBadge(found[0]).text));
+    cells[2].textContent = words.many(found.length);
+    cells[3].textContent = rest.length ? words.many(rest.length) : "done";
+    cells[4].textContent = words.share(mean(found));
+    item.append(...cells);
+    return item;
+  }
+
+  function showList() {
+    const table = words.make("table", "pattern-list");
+    const head = words.make("tr");
+    for (const [name, kind] of [["Pattern", ""], ["Kind", ""], ["Fixes", "amount"], ["Open", "amount"], ["Mean sure", "amount"]]) {
+      const cell = words.make("th", kind, name);
+      cell.scope = "col";
+      head.append(cell);
+    }
+    const [top, body] = [words.make("thead"), words.make("tbody")];
+    top.append(head);
+    body.append(...all.slice(0, 500).map(line));
+    table.append(top, body);
+    const more = all.length > 500 ? [words.make("p", "note", `The 500 largest of ${words.many(all.length)} are listed.`)] : [];
+    root.replaceChildren(words.make("h2", "part", "Patterns"),
+      words.make("p", "mode-words", "Fixes that say the same. Open one to see its pictures and to confirm all at once."), table, ...more);
+  }
+
+  /* One pattern */
+
+  const end = new IntersectionObserver((seen) => {
+    if (seen.some((one) => one.isIntersecting)) addCards();
+  }, { rootMargin: "600px" });
+
+  function window(place, row) {
+    const known = [data.old_box[row], data.new_box[row]].filter(Boolean);
+    if (!known.length) return [0, 0, place.width, place.height];
+    const [x1, y1] = [0, 1].map((side) => Math.min(...known.map((one) => one[side])));
+    const [x2, y2] = [2, 3].map((side) => Math.max(...known.map((one) => one[side])));
+    const least = 0.12 * Math.max(place.width, place.height);
+    let [w, h] = [Math.max((x2 - x1) * CONTEXT, least), Math.max((y2 - y1) * CONTEXT, least)];
+    [w, h] = [Math.max(w, h * ASPECT), Math.max(h, w / ASPECT)];
+    const span = (middle, length, limit) => {
+      if (length >= limit) return [0, limit];
+      const low = Math.max(0, Math.min(middle - length / 2, limit - length));
+      return [Math.floor(low), Math.min(Math.ceil(low + length), limit)];
+    };
+    const [across, down] = [span((x1 + x2) / 2, w, place.width), span((y1 + y2) / 2, h, place.height)];
+    return [across[0], down[0], across[1], down[1]];
+  }
+
+  function outline(svg, name, sides, [left0, top]) {
+    if (!sides) return;
+    for (const part of ["under", "over"]) {
+      const rect = document.createElementNS(SVG, "rect");
+      const place = { x: sides[0] - left0, y: sides[1] - top, width: Math.max(sides[2] - sides[0], 0), height: Math.max(sides[3] - sides[1], 0) };
+      for (const [attribute, value] of Object.entries({ class: `${part} ${name}`, ...place })) rect.setAttribute(attribute, value);
+      svg.append(rect);
+    }
+  }
+
+  function fill(frame, row, place) {
+    if (place.problem) {
+      frame.replaceChildren(words.make("span", "no-picture", `No picture: ${place.problem}`));
+      return;
+    }
+    const part = window(place, row);
+    const image = new Image();
+    image.alt = "";
+    image.decoding = "async";
+    image.addEventListener("error", () => frame.replaceChildren(words.make("span", "no-picture", "No picture: it could not be made")));
+    image.src = cutOf(place.image, part, SIDE);
+    const svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("viewBox", `0 0 ${part[2] - part[0]} ${part[3] - part[1]}`);
+    svg.setAttribute("aria-hidden", "true");
+    outline(svg, "annotated", data.old_box[row], part);
+    if (data.kind[row] === 1 || data.kind[row] === 2) outline(svg, "final", data.new_box[row], part);
+    frame.replaceChildren(image, svg);
+  }
+
+  function card(row, number) {
+    const item = words.make("li", "card");
+    item.dataset.row = row;
+    item.setAttribute("aria-setsize", list.length);
+    item.setAttribute("aria-posinset", number + 1);
+    const button = words.make("button", "open");
+    button.type = "button";
+    const frame = words.make("span", "frame");
+    const file = data.files[data.file[row]];
+    button.append(frame, words.make("span", "hidden", `Open ${words.plain(...meaning(key))} in ${file}`));
+    button.addEventListener("click", () => open(row));
+    const choice = words.make("label", "choice");
+    const box = words.make("input");
+    box.type = "checkbox";
+    box.checked = !left.has(row);
+    box.addEventListener("change", () => {
+      left[box.checked ? "delete" : "add"](row);
+      item.classList.toggle("left", !box.checked);
+      showNumbers();
+    });
+    item.classList.toggle("left", !box.checked);
+    choice.append(box, words.make("span", "hidden", "Include "), words.make("span", "piece", words.share(data.p_fix[row])), " ", words.isolated(file));
+    choice.title = file;
+    item.append(button, choice);
+    return [item, frame];
+  }
+
+  async function addCards() {
+    const part = list.slice(numCards, numCards + CHUNK);
+    if (!part.length) return;
+    const made = part.map((row, k) => card(row, numCards + k));
+    numCards += part.length;
+    $("cards").append(...made.map(([item]) => item));
+    $("more").hidden = numCards >= list.length;
+    const [wanted, places] = [key, await placesOf(part.map((row) => data.images[data.file[row]]))];
+    if (wanted !== key) return;
+    made.forEach(([, frame], k) => fill(frame, part[k], places[k]));
+    end.unobserve($("more"));
+    end.observe($("more"));  // it may still be near: then more follow at once
+  }
+
+  function showNumbers() {
+    const number = list.length - left.size;
+    const rest = left.size ? ` of ${words.many(list.length)}` : "";
+    $("accept-all").querySelector("b").textContent = `Accept ${words.many(number)}${rest}`;
+    $("reject-all").querySelector("b").textContent = `Reject ${words.many(number)}${rest}`;
+    for (const id of ["accept-all", "reject-all"]) $(id).disabled = number === 0;
+  }
+
+  function actionButton(id, kind, letter) {
+    const button = words.make("button", kind);
+    button.type = "button";
+    button.id = id;
+    button.append(words.make("kbd", "", letter), " ", words.make("b"));
+    button.addEventListener("click", () => ask(kind));
+    return button;
+  }
+
+  function showOne() {
+    const found = all.find(([one]) => one === key)[1];
+    list = openRows(found).sort((a, b) => data.p_fix[a] - data.p_fix[b] || a - b);
+    left = new Set();
+    numCards = 0;
+    const back = words.make("button", "back", "← All patterns");
+    back.type = "button";
+    back.addEventListener("click", () => go(""));
+    const title = words.make("h2", "part");
+    title.append(`${words.many(found.length)} `, words.title(...meaning(key)));
+    title.tabIndex = -1;
+    const badge = words.make("span", words.kindBadge(found[0]).className, words.kindBadge(found[0]).text);
+    const decided = found.length - list.length;
+    const told = list.length ? `${words.many(list.length)} open${decided ? `, ${words.many(decided)} decided` : ""}; the least sure come first. Untick what is to stay open.`
+      : "All of them are decided.";
+    const actions = words.make("div", "actions both");
+    actions.append(actionButton("accept-all", "accept", "a"), actionButton("reject-all", "reject", "r"));
+    const cards = words.make("ol", "cards");
+    cards.id = "cards";
+    cards.setAttribute("role", "list");
+    cards.setAttribute("aria-label", "Fixes of this pattern");
+    const more = words.make("button", "more", "Show more");
+    more.type = "button";
+    more.id = "more";
+    more.addEventListener("click", addCards);
+    const head = words.make("div", "pattern-head");
+    head.append(back, title, badge);
+    root.replaceChildren(head, words.make("p", "mode-words", told), ...(list.length ? [actions] : []), cards, more);
+    more.hidden = true;
+    if (list.length) showNumbers();
+    addCards();
+    title.focus({ preventScroll: true });
+  }
+
+  function ask(kind) {
+    const taken = list.filter((row) => !left.has(row));
+    if (!taken.length) return;
+    const verb = kind === "accept" ? "Accept" : "Reject";
+    $("confirm-title").textContent = `${verb} ${words.many(taken.length)}: ${words.plain(...meaning(key))}?`;
+    const unseen = taken.length - list.slice(0, numCards).filter((row) => !left.has(row)).length;
+    $("confirm-words").textContent = unseen
+      ? `${words.many(unseen)} of them have not been on the screen. Undo takes all back at once.`
+      : "Undo takes all back at once.";
+    $("confirm-yes").textContent = verb;
+    $("confirm").returnValue = "";
+    $("confirm").showModal();
+    $("confirm-yes").focus();
+    $("confirm").onclose = () => {
+      if ($("confirm").returnValue === "yes") decide(taken, kind);
+    };
+  }
+
+  /** Move the focus through the list or the grid. */
+  function step(by) {
+    const all = [...root.querySelectorAll(".pattern, .card .open")];
+    const now = all.indexOf(document.activeElement.closest?.(".card")?.querySelector(".open") ?? document.activeElement);
+    all[now < 0 ? 0 : Math.max(0, Math.min(all.length - 1, now + by))]?.focus();
+  }
+
+  return {
+    step,
+    toggle() { document.activeElement.closest?.(".card")?.querySelector("input").click(); },
+    show(pattern) {
+      key = all.some(([one]) => one === pattern) ? pattern : "";
+      if (key) showOne();
+      else showList();
+    },
+    refresh() {
+      if (key) showOne();
+      else showList();
+    },
+    ask,
+    isOpen: () => key !== "" && list.length > 0,
+  };
+};

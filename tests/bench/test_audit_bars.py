@@ -1,0 +1,64 @@
+"""What an audit promises, on the embedded dataset with kept predictions."""
+
+import pytest
+
+import audit_data
+from boxmend.assessment.finders.kinds import OTHERS
+from boxmend.assessment.fixes import IN_ALL, called_wrong
+from boxmend.audit import AuditSettings, audit
+from boxmend.bench.audit import OURS, AuditFigures, figures
+
+CALIBRATION_ERROR = 0.05
+PRECISION, LEAST, MOST = 0.95, 0.93, 0.98
+CALLED_WRONG = 0.01
+
+
+@pytest.fixture(scope="module")
+def noisy() -> AuditFigures:
+    pytest.importorskip("cleanlab")
+    told = audit_data.audited(audit_data.NOISY)
+    found = audit(told.dataset, told.predictions, AuditSettings(probe=0))
+    return figures(told.dataset, told.predictions, told.truth, found, PRECISION)
+
+
+@pytest.mark.parametrize("finder", OTHERS)
+def test_the_audit_ranks_errors_better_than_others_in_every_kind_they_know(
+    noisy: AuditFigures, finder: str
+) -> None:
+    table = {(one.finder, one.kind): one.average_precision for one in noisy.comparison.scores}
+    kinds = [kind for name, kind in table if name == finder]
+    assert kinds
+    behind = {
+        kind: (table[OURS, kind], table[finder, kind])
+        for kind in kinds
+        if not (table[OURS, kind] or 0.0) > (table[finder, kind] or 0.0)
+    }
+    assert behind == {}
+
+
+def test_probabilities_of_annotations_are_kept(noisy: AuditFigures) -> None:
+    errors = {kind: one.error for kind, one in noisy.calibration.items()}
+    assert noisy.missing is not None
+    errors["missing"] = noisy.missing.by_kind["missing"].calibration.error
+    assert {kind: one for kind, one in errors.items() if (one or 0.0) > CALIBRATION_ERROR} == {}
+
+
+def test_probabilities_of_fixes_are_kept(noisy: AuditFigures) -> None:
+    error = noisy.fixes.by_kind[IN_ALL].calibration.error
+    assert error is not None
+    assert error <= CALIBRATION_ERROR
+
+
+def test_fixes_chosen_for_a_precision_have_it(noisy: AuditFigures) -> None:
+    chosen = noisy.at_precision.scores.by_kind[IN_ALL]
+    assert chosen.fixes > 500
+    assert chosen.precision is not None
+    assert LEAST <= chosen.precision <= MOST
+
+
+def test_without_noise_hardly_anything_is_called_wrong() -> None:
+    told = audit_data.audited(audit_data.CLEAN)
+    found = audit(told.dataset, told.predictions, AuditSettings(probe=0))
+    share = called_wrong(found.p_wrong)[IN_ALL]
+    assert share is not None
+    assert share < CALLED_WRONG

@@ -1,0 +1,158 @@
+"""`boxmend export`, `import` and `apply` of an audit, as they are called."""
+
+import json
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_answers import answer, coco, hashes
+
+from boxmend import runs
+from boxmend.cli import run
+from boxmend.fingerprint import fingerprint
+from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
+from boxmend.formats import load
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> Path:
+    """A cat at (1, 2, 4, 6), which is spurious (0.99), and one missing at (5, 5, 15, 15) (0.6)."""
+    path = coco(tmp_path)
+    dataset = load(path)
+    facts = {
+        "kind": "audit",
+        "addresses": [str(path)],
+        "data": {"images": 1, "annotations": 1, "sha256": fingerprint(dataset)},
+    }
+    made = runs.create(tmp_path / "run", {}, facts)
+    fixes = Fixes(
+        ids=["s", "m"],
+        kinds=np.array([Kind.SPURIOUS, Kind.MISSING], np.int8),
+        rows=np.array([0, -1]),
+        image_rows=np.zeros(2, np.int64),
+        old_labels=np.array([0, -1]),
+        new_labels=np.array([-1, 0]),
+        old_boxes=np.array([[1, 2, 4, 6], [nan] * 4]),
+        new_boxes=np.array([[nan] * 4, [5, 5, 15, 15]]),
+        kept_rows=np.full(2, -1),
+        p_wrong=np.array([0.99, 0.75]),
+        p_fix=np.array([0.99, 0.6]),
+        iou_gain=np.zeros(2),
+        reasons=["nothing there", "a cat"],
+    )
+    write_fixes(made.path / FIXES_FILE, dataset, fixes, fingerprint(dataset))
+    made.finish({})
+    return made.path
+
+
+def submitted(out: Path, path: Path) -> Path:
+    """What Label Studio gives back when all suggestions are submitted as they are."""
+    tasks = json.loads((out / "tasks.json").read_text())
+    for task in tasks:
+        task["annotations"] = [{"result": task["predictions"][0]["result"], "completed_by": 1}]
+    path.write_text(json.dumps(tasks))
+    return path
+
+
+def test_apply_says_what_was_taken_and_what_is_left(
+    audit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["apply", str(audit), "--out", str(tmp_path / "out"), "--precision", "0.9"]) == 0
+    printed = capsys.readouterr()
+    assert [line.split() for line in printed.out.splitlines()] == [
+        ["what", "is"],
+        ["annotations", "1"],
+        ["fixes", "taken", "1"],
+        ["expected", "precision", "0.99"],
+        ["left", "for", "review", "1"],
+        ["accepted", "by", "people", "0"],
+        ["added", "0"],
+        ["removed", "1"],
+        ["labels", "changed", "0"],
+        ["boxes", "moved", "0"],
+    ]
+    assert "1 fixes were taken, with an expected precision of 0.990" in printed.err
+    assert f"1 are left for review: `boxmend review {audit}`" in printed.err
+    assert run(["revert", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/instances_train.json").read_bytes() == (
+        tmp_path / "instances_train.json"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--precision", "1.5"], 2, "precision is 1.5; expected a number from 0 to 1"),
+        (["--precision", "high"], 2, "high"),
+        (["--only", "labels,names"], 2, "only is 'names'"),
+        (["--min-confidence", "0.5"], 2, "do not apply to the fixes"),
+        (["--precision", "0.9", "--discarded", "drop"], 2, "do not apply to the fixes"),
+    ],
+)
+def test_wrong_options_are_refused(
+    audit: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    status: int,
+    words: str,
+) -> None:
+    assert run(["apply", str(audit), "--out", str(tmp_path / "out"), *options]) == status
+    printed = capsys.readouterr()
+    assert words in printed.out + printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_people_did_elsewhere_is_applied(
+    audit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "to-check"
+    status, told = answer(
+        capsys, "export", audit, "--to", "label-studio", "--out", out, "--most", 9
+    )
+    assert (status, told["suspects"]) == (0, 2)
+    file = submitted(out, tmp_path / "back.json")
+    status, told = answer(capsys, "import", audit, file)
+    assert status == 0
+    assert (told["accepted"], told["rejected"], told["known_already"]) == (1, 1, 0)
+    status, told = answer(capsys, "import", audit, file)
+    assert (told["accepted"], told["rejected"], told["known_already"]) == (0, 0, 2)
+
+    _, told = answer(capsys, "apply", audit, "--out", tmp_path / "mended")
+    counts: dict[str, Any] = {key: told[key] for key in ("added", "removed", "left_for_review")}
+    assert counts == {"added": 1, "removed": 0, "left_for_review": 0}
+
+
+def test_import_says_what_it_did(
+    audit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "to-check"
+    assert run(["export", str(audit), "--to", "cvat", "--out", str(out), "--most", "9"]) == 0
+    text = (out / "annotations.xml").read_text().replace('label="cat"', 'label="dog"', 1)
+    (out / "back.xml").write_text(text)
+    capsys.readouterr()
+    assert run(["import", str(audit), str(out / "back.xml")]) == 0
+    printed = capsys.readouterr()
+    assert [line.split() for line in printed.out.splitlines()][5] == ["accepted", "1"]
+    assert "1 boxes are turned, or have a label that the dataset does not have" in printed.err
+    assert f"1 verdicts added; `boxmend apply {audit}` goes by them" in printed.err
+
+
+def test_import_refuses_foreign_files(
+    audit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = hashes(audit)
+    (tmp_path / "odd.json").write_text("[]")
+    assert run(["import", str(audit), str(tmp_path / "nowhere.json")]) == 2
+    assert run(["import", str(audit), str(tmp_path / "odd.json")]) == 3
+    assert "has no task that" in capsys.readouterr().err
+    assert hashes(audit) == before
+
+
+def test_the_help_tells_of_import(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert "Read verdicts back" in capsys.readouterr().out
+    assert run(["import", "--help"]) == 0
+    assert "--handover" in capsys.readouterr().out
