@@ -27,7 +27,7 @@ def test_a_share_is_what_lies_beyond_over_what_is_planted_beyond() -> None:
     # below by Poisson, (sqrt(40.25) - 0.98)^2 - 0.25; above by three deviations and three more
     assert found.low == pytest.approx(((40.25**0.5 - 0.98) ** 2 - 0.25) / 1000)
     assert found.high == pytest.approx((40 + 3 * 40**0.5 + 3) / 1000)
-    assert found.cautious == pytest.approx((found.value + found.low) / 2)
+    assert found.cautious == pytest.approx(0.75 * found.value + 0.25 * found.low)
 
 
 def test_of_two_samples_the_one_with_the_lower_bound_tells_the_share() -> None:

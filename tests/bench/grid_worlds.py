@@ -36,15 +36,13 @@ def wishes(toys: Path, out: Path, name: str = "table1", **others: object) -> Wis
         "only": ("label40-box40-mend-0",),
         "changes": QUICK,
     }
-    return Wishes(name=name, out=out, **{**told, **others})  # type: ignore[arg-type]
+    return Wishes(names=(name,), out=out, **{**told, **others})  # type: ignore[arg-type]
 
 
 def ready(toys: Path, out: Path, name: str = "table1", **others: object) -> Plan:
     """The same, with a job in the folder of every cell."""
     wanted = wishes(toys, out, name, **others)
-    plan = planned(wanted)
-    prepare(plan, wanted)
-    return plan
+    return prepare(planned(wanted), wanted)
 
 
 def pretended(folder: Path, error: str | None = None) -> Result:

@@ -88,9 +88,9 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         chosen(cells, only=("*-br-0",), methods=("lr",))
     with pytest.raises(UsageError, match=r"no table 'tabel1'; there are table1, "):
-        planned(Wishes(name="tabel1", scale="smoke"))
+        planned(Wishes(names=("tabel1",), scale="smoke"))
     with pytest.raises(UsageError, match="no scale 'big'; there are paper, voc320, smoke"):
-        planned(Wishes(name="table1", scale="big"))
+        planned(Wishes(names=("table1",), scale="big"))
 
 
 def test_only_published_methods_are_told_the_true_rates() -> None:

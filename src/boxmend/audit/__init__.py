@@ -16,7 +16,7 @@ from boxmend.audit import probing
 from boxmend.audit.calibration import Share
 from boxmend.audit.evidence import Detected, from_detections
 from boxmend.audit.judging import Opinion, judge
-from boxmend.audit.ordering import Own, canonical, groups, judgeable
+from boxmend.audit.ordering import Own, canonical, groups, judgeable, surest_first
 from boxmend.audit.tables import LEAST, columns_of, fixes_of, joined, missing_of
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
@@ -107,6 +107,11 @@ def _probed(
     is_fine = ~np.isnan(first.p_wrong[Kind.WRONG_LABEL])
     for kind in (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE):
         is_fine &= ~(first.p_wrong[kind] >= probing.CALLED)
+    images = probing.images_to_probe(dataset, random)
+    if images is not None:
+        is_fine = is_fine[np.isin(dataset.image_rows, images)]
+        predictions = _within(predictions, images, len(dataset.images))
+        dataset = dataset.take_images(images)
     if is_fine.sum() < probing.LEAST:
         return {}
     for _ in range(probing.rounds_of(share, int(is_fine.sum()))):
@@ -115,6 +120,22 @@ def _probed(
         for kind, one in found.items():
             counts[kind] += (one.planted, one.found, one.right)
     return {kind: probing.Findings(*one.tolist()) for kind, one in counts.items()}
+
+
+def _within(predictions: Found, images: Rows, num_images: int) -> Detected:
+    """The detections in these images, ascending, by their places among them."""
+    place = np.full(num_images + 1, UNKNOWN)  # the last is that of UNKNOWN
+    place[images] = np.arange(len(images))
+    places = place[predictions.image_rows]
+    rows = np.flatnonzero(places != UNKNOWN)
+    vectors = getattr(predictions, "class_scores", None)
+    return Detected(
+        places[rows],
+        predictions.labels[rows],
+        predictions.scores[rows],
+        predictions.boxes[rows],
+        None if vectors is None else vectors[rows],
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,17 +201,17 @@ def _detected(predictions: Found, own: Own) -> Detected:
     image_rows = own.image_places[predictions.image_rows]
     labels = own.label_places[predictions.labels]
     known = np.flatnonzero((image_rows != UNKNOWN) & (labels != UNKNOWN))
-    boxes, scores = predictions.boxes[known], predictions.scores[known]
-    image_rows, labels = image_rows[known], labels[known]
-    order = np.lexsort((*boxes.T, labels, -scores, image_rows))
+    scores = predictions.scores[known]
+    order = surest_first(image_rows[known], scores, labels[known], predictions.boxes[known])
+    chosen = known[order]
     vectors = getattr(predictions, "class_scores", None)
     if vectors is not None:
-        vectors = vectors[known[order]][:, own.labels]
+        vectors = vectors[chosen][:, own.labels]
     return Detected(
-        image_rows[order],
-        labels[order],
+        image_rows[chosen],
+        labels[chosen],
         scores[order].astype(np.float64),
-        boxes[order].astype(np.float64),
+        predictions.boxes[chosen].astype(np.float64),
         vectors,
     )
 

@@ -21,6 +21,8 @@ LIMITS = 200  # places at which the share is measured
 LEAST_TAIL = 0.1  # share of the planted that must lie beyond a limit to measure by it
 CELLS = 1000  # of equally many values, into which they are sorted before anything is fitted
 CAUTION = 3.0  # standard deviations added to counts before the lowest share is chosen
+SUREST = 0.99  # probability; something fine may always look as wrong as can be
+MOST_RAISED = 1.3  # times; what is cut off at certainty is made up for elsewhere, within limits
 NORMAL = 1.96  # standard deviations on either side of a 95 % interval
 
 
@@ -34,8 +36,8 @@ class Share:
 
     @property
     def cautious(self) -> float:
-        """Half way to the lower bound: what is fine never dies out, so it is at most the value."""
-        return (self.value + self.low) / 2
+        """A quarter of the way to the lower bound: what is fine never dies out entirely."""
+        return self.value - (self.value - self.low) / 4
 
     def times(self, factor: float) -> "Share":
         """The same of a part, or a multiple."""
@@ -137,8 +139,19 @@ def error_curve(observed: Sample, planted: Sample, share: float) -> Curve:
     ratio = fitted.x / np.maximum(1 - fitted.x, 1e-12)
     is_best = np.arange(len(counts)) >= blocks[-2]
     doubt = 1 + np.where(is_best, np.sqrt(counts) / 2, 0.0)  # of few nothing is certain
-    values = np.minimum(ratio, 1.0) * counts / (counts + doubt)
+    factor = _restoring(ratio, seen / seen.sum(), share)
+    values = SUREST * np.minimum(factor * ratio, 1.0) * counts / (counts + doubt)
     return Curve(places, np.maximum.accumulate(values))
+
+
+def _restoring(ratio: Floats, weights: Floats, share: float) -> float:
+    """By how much to raise ratios that are cut at 1 so that their mean is the share again."""
+    low, high = 1.0, MOST_RAISED
+    for _ in range(30):
+        middle = (low + high) / 2
+        is_less = float(weights @ np.minimum(middle * ratio, 1.0)) < share
+        low, high = (middle, high) if is_less else (low, middle)
+    return low
 
 
 def mean_curve(given: Sample, values: Floats) -> Curve:

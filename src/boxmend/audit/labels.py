@@ -85,10 +85,9 @@ def _excess(observed: Named, planted: Named, share: float) -> Floats:
         num_labels = int(max(observed[0].max(), planted[0].max())) + 1
         num_labels = max(num_labels, int(max(observed[1].max(), planted[1].max())) + 1)
         is_strong = (suspicions.suspicions > 0) & (others != NONE)
-        matrix = np.zeros((num_labels, num_labels))
-        place = (labels[is_strong], others[is_strong])
-        np.add.at(matrix, place, suspicions.weights[is_strong])
-        matrices.append(matrix / max(suspicions.total, 1e-9))
+        place = labels[is_strong] * num_labels + others[is_strong]
+        sums = np.bincount(place, suspicions.weights[is_strong], num_labels**2)
+        matrices.append(sums.reshape(num_labels, num_labels) / max(suspicions.total, 1e-9))
     total = observed[2].total
     seen, expected = matrices[0] * total, matrices[1] * total * share
     excess = np.maximum(np.log((seen + PAIRS) / (expected + PAIRS)), 0.0)

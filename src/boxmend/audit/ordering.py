@@ -12,6 +12,7 @@ from boxmend.fixes.table import Fixes
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +95,22 @@ def canonical(dataset: Dataset, group: int) -> Own:
         findings=(),
     )
     return Own(own, rows, images, labels.astype(np.int64), image_places, label_places)
+
+
+def surest_first(image_rows: Rows, scores: Floats, labels: Rows, boxes: Floats) -> Rows:
+    """The order of detections by image and falling score; of equals by labels and boxes.
+
+    Equals are few as a rule: only these are sorted by all of their numbers.
+    """
+    order = np.lexsort((-scores, image_rows))
+    is_new = np.diff(image_rows[order], prepend=-1) != 0
+    is_new |= np.diff(scores[order], prepend=2) != 0
+    is_tied = ~is_new
+    is_tied[:-1] |= ~is_new[1:]
+    tied = order[is_tied]
+    runs = np.cumsum(is_new)[is_tied]
+    order[is_tied] = tied[np.lexsort((*boxes[tied].T, labels[tied], runs))]
+    return order
 
 
 def judgeable(dataset: Dataset) -> Mask:

@@ -17,7 +17,7 @@ Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LEAST = 0.05  # probability of being wrong below which nothing is listed
-LEAST_BAD = 0.3  # likewise of being a bad box: one that is probably good had better stay
+LEAST_BAD = 0.2  # likewise of being a bad box: one that is probably good had better stay
 SAME_BOX = 0.98  # IoU above which a new box is the old one, rounded
 
 
@@ -106,9 +106,10 @@ def missing_of(dataset: Dataset, detected: Detected, opinion: Opinion) -> Fixes:
     boxes = clipped(dataset, image_rows, detected.boxes[at])
     number = len(at)
     nowhere = np.full(number, UNKNOWN)
+    columns = (dataset.images.ids[image_rows], labels, *boxes.T)
     ids = [
-        f"missing:{dataset.images.ids[image]}:{names[label]}:" + ",".join(f"{x:.0f}" for x in box)
-        for image, label, box in zip(image_rows.tolist(), labels.tolist(), boxes, strict=True)
+        f"missing:{image}:{names[label]}:{x1:.0f},{y1:.0f},{x2:.0f},{y2:.0f}"
+        for image, label, x1, y1, x2, y2 in zip(*(one.tolist() for one in columns), strict=True)
     ]
     return Fixes(
         ids=list(_distinct(ids)),
@@ -138,8 +139,8 @@ def joined(parts: Sequence[Fixes]) -> Fixes:
         is_list = isinstance(pieces[0], list)
         columns[name] = list(chain(*pieces)) if is_list else np.concatenate(pieces)
     fixes = Fixes(**columns)
-    order = sorted(range(len(fixes)), key=lambda k: (-fixes.p_fix[k], fixes.ids[k]))
-    return fixes.take(np.array(order, np.int64))
+    by_name = np.array(sorted(range(len(fixes)), key=fixes.ids.__getitem__), np.int64)
+    return fixes.take(by_name[np.argsort(-fixes.p_fix[by_name], kind="stable")])
 
 
 def clipped(dataset: Dataset, image_rows: Rows, boxes: Floats) -> Floats:

@@ -72,6 +72,8 @@ def summary(glance: Glance) -> str:
     parts += [f"{number} {word}" for word, number in numbers.items() if number]
     if glance.seconds_left is not None and round(glance.seconds_left):
         parts.append(f"about {clock(glance.seconds_left)} to go")
+    if glance.is_closing and not glance.is_stopping:
+        parts.append("the time to start others is over")
     if glance.is_stopping and glance.running:
         parts.append("saving before they leave (asked again, they are killed)")
     return ", ".join(parts)

@@ -1,5 +1,6 @@
 """`boxmend bench run` and `boxmend bench cells`: grids of trainings, cell by cell."""
 
+import math
 import os
 import re
 import sys
@@ -10,12 +11,20 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from boxmend.bench.grids.executors import Executor, Local
-from boxmend.bench.grids.jobs import read_tries, state_of
-from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.planning import Plan, Wishes, planned, prepare
+from boxmend.bench.grids.jobs import State, state_of
+from boxmend.bench.grids.planning import Plan, Wishes, looked_up, planned, prepare
 from boxmend.bench.grids.results import RESULTS_FILE
 from boxmend.bench.grids.running import Ended, run_grid
-from boxmend.bench.grids.scales import SCALES, scale
+from boxmend.bench.grids.scales import scale
+from boxmend.cli.bench_cells import (
+    Names,
+    Part,
+    ScaleName,
+    again_words,
+    cells,
+    list_cells,
+    split,
+)
 from boxmend.cli.bench_progress import watching
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
@@ -23,14 +32,14 @@ from boxmend.cli.panels import Panels
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.report.texts import shown
 
-SCALE_HELP = "; ".join(f"{one.name}: {one.summary}" for one in SCALES.values())
-Name = Annotated[str, Parameter(help=f"Which table: {', '.join(LAYOUTS)}.")]
-ScaleName = Annotated[str, Parameter(help=f"Size of the trainings. {SCALE_HELP}.")]
 Listed = Parameter(consume_multiple=True, negative="")
 PANELS = {
-    "Which cells": ("scale", "seeds", "only", "methods", "out", "retry-failed", "dry-run"),
-    "Data and settings": ("data", "val", "weights", "set", "keep-weights"),
-    "Where they run": ("jobs", "gpus", "executor", "slurm"),
+    "Which cells": (
+        *("scale", "seeds", "only", "methods", "worth", "out", "done", "ignore-differing"),
+        *("retry-failed", "dry-run"),
+    ),
+    "Data and settings": ("data", "val", "weights", "set", "keep-weights", "keep-figures"),
+    "Where they run": ("jobs", "gpus", "executor", "slurm", "stop-after"),
 }
 OF_CELLS = {
     "method": "--methods chooses those of a table",
@@ -41,7 +50,6 @@ OF_CELLS = {
 }
 """Settings that belong to the cells of a table, and where they come from."""
 WITHOUT_FILE = ("default", "none")  # weights that are no file
-SEED_DIGITS = 10  # those of the largest seed
 GPU = re.compile(r"[0-9]{1,4}|(GPU|MIG)-[0-9A-Za-z/-]+")  # as CUDA_VISIBLE_DEVICES takes them
 _LOOKS = Panels(PANELS, is_terminal=sys.stdout.isatty())
 
@@ -51,38 +59,12 @@ one table is done for all of that scale. Ctrl-C and SIGTERM save and leave, and 
 came after the last checkpoint; the same command goes on. A cell that fails is recorded and does \
 not stop the others. `boxmend bench table NAME` shows what came out.
 
-Exit status: 0 all cells are done, 2 wrong usage, 3 some failed or are not done."""
+Exit status: 0 all cells are done, or left by --stop-after, 2 wrong usage, 3 some failed or are \
+not done."""
 
 run_app = App(name="run", help_format="plaintext", help_formatter=_LOOKS, help_epilogue=ABOUT)
 cells_app = App(name="cells", help_format="plaintext", help_formatter=_LOOKS)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Part:
-    """Which cells, and where they lie."""
-
-    out: Annotated[Path, Parameter(help="Folder of all results.")] = Path("bench")
-    seeds: Annotated[str, Parameter(help="Seeds, with commas: each is a cell of its own.")] = "0"
-    only: Annotated[
-        str, Parameter(help="Patterns of cells, with commas, like 'label40-box40-*,*-mend-?'.")
-    ] = ""
-    methods: Annotated[str, Parameter(help="Methods, with commas.")] = ""
-
-    def wishes(self, name: str, scale_name: str, **more: Any) -> Wishes:
-        """Put the choices together; a UsageError tells of seeds that are no numbers."""
-        if not all(one.isdecimal() and len(one) <= SEED_DIGITS for one in _split(self.seeds)):
-            given = shown(self.seeds, 80)
-            raise UsageError(f"--seeds is {given!r}; expected numbers with commas, like 0,1,2")
-        return Wishes(
-            name=name,
-            scale=scale_name,
-            out=self.out,
-            seeds=tuple(int(one) for one in _split(self.seeds)),
-            only=_split(self.only),
-            methods=_split(self.methods),
-            **more,
-        )
+cells_app.default(cells)
 
 
 @Parameter(name="*")
@@ -106,6 +88,19 @@ class Given:
     keep_weights: Annotated[
         bool, Parameter(help="Keep the weights of cells that are done.", negative="")
     ] = False
+    keep_figures: Annotated[
+        bool | None,
+        Parameter(
+            help="Leave figures and a picture of the mending in cells/CELL/keep; by default of "
+            "cells of seed 0."
+        ),
+    ] = None
+    ignore_differing: Annotated[
+        bool,
+        Parameter(
+            help="Run cells anew whose lines in --done are of other settings or data.", negative=""
+        ),
+    ] = False
 
     def more(self) -> dict[str, Any]:
         """The same for `Wishes`."""
@@ -119,6 +114,8 @@ class Given:
             "weights": self.weights if is_file else None,
             "changes": changes,
             "keep_weights": self.keep_weights,
+            "keep_figures": self.keep_figures,
+            "ignore_differing": self.ignore_differing,
         }
 
 
@@ -151,11 +148,20 @@ class Where:
     retry_failed: Annotated[bool, Parameter(help="Try cells again that failed.", negative="")] = (
         False
     )
+    stop_after: Annotated[
+        float | None,
+        Parameter(
+            help="Seconds after which no further cell is started; those that run come to their "
+            "end, and the rest is left."
+        ),
+    ] = None
 
     def build(self, plan: Plan, scale_name: str) -> Executor:
         """Make what starts the cells; a UsageError tells of choices that do not go together."""
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"--jobs is {self.jobs}; expected 1 or more")
+        if self.stop_after is not None and not 0 < self.stop_after < math.inf:
+            raise UsageError(f"--stop-after is {self.stop_after}; expected seconds, like 600")
         if self.executor != "local":
             if self.gpus:
                 raise UsageError("--gpus is for this machine; ask SLURM by --slurm.gpus 1")
@@ -165,7 +171,7 @@ class Where:
             return Submitit(plan.root, self.jobs, self.slurm or {}, is_local=is_local)
         if self.slurm:
             raise UsageError("--slurm is for --executor submitit; give that, too")
-        gpus = _split(self.gpus)
+        gpus = split(self.gpus)
         for one in gpus:
             if not GPU.fullmatch(one):
                 raise UsageError(f"--gpus {shown(one)}: expected numbers of GPUs, like 0,1")
@@ -174,9 +180,8 @@ class Where:
 
 
 @run_app.default
-def run(  # noqa: PLR0913  # groups of options
-    name: Name,
-    *,
+def run(
+    *names: Names,
     scale: ScaleName,
     part: Part | None = None,
     given: Given | None = None,
@@ -186,56 +191,52 @@ def run(  # noqa: PLR0913  # groups of options
     ] = False,
     json: Json = False,
 ) -> int:
-    """Run the trainings of a table, cell by cell; called again, it goes on where it was."""
+    """Run the trainings of tables, cell by cell; called again, it goes on where it was."""
     part, given, where = part or Part(), given or Given(), where or Where()
-    wishes = part.wishes(name, scale, **given.more())
-    plan = planned(wishes)
+    wishes = part.wishes(names, scale, **given.more())
+    whole = planned(wishes)
     if dry_run:
-        return _list(plan, json=json)
-    executor = where.build(plan, scale)
-    prepare(plan, wishes)
+        return list_cells(whole, looked_up(whole, wishes), json=json)
+    executor = where.build(whole, scale)
+    plan = prepare(whole, wishes)
+    if not json:
+        _tell(plan)
     with watching(quiet=json) as show:
-        ended = run_grid(plan, executor, retry_failed=where.retry_failed, show=show)
+        ended = run_grid(
+            plan,
+            executor,
+            retry_failed=where.retry_failed,
+            stop_after=where.stop_after,
+            show=show,
+        )
     if json:
-        print_json({"out": str(plan.root), **_told(ended)})
+        print_json({"out": str(plan.root), **_told(plan, ended)})
     else:
-        _report(plan, ended, name)
+        _report(plan, ended, wishes)
         if ended.was_stopped and executor.outlives:
             say("its jobs go on in the queue, and the same command waits for them")
     return ExitStatus.FINE if _is_fine(ended) else ExitStatus.FAILURE
 
 
-@cells_app.default
-def cells(
-    name: Name,
-    *,
-    scale: ScaleName,
-    part: Part | None = None,
-    json: Json = False,
-) -> int:
-    """List the cells of a table and how far each is: open, running, stopped, done or failed."""
-    return _list(planned((part or Part()).wishes(name, scale)), json=json)
+def _tell(plan: Plan) -> None:
+    """Say what is going to be done, where some of it is done already."""
+    for warning in plan.warnings:
+        say(f"warning: {warning}")
+    if not plan.earlier and not plan.again:
+        return
+    files: dict[Path, int] = {}
+    for line in plan.earlier.values():
+        files[line.path] = files.get(line.path, 0) + 1
+    for path, number in files.items():
+        say(f"{number:,} of the cells {'is' if number == 1 else 'are'} done by {path}")
+    for cell, by in plan.again.items():
+        say(again_words(cell, by))
+    left = sum(state_of(plan.folder(cell)) is not State.DONE for cell in plan.cells)
+    say(f"{left:,} {'is' if left == 1 else 'are'} left to run under {plan.root}")
 
 
-def _list(plan: Plan, *, json: bool) -> int:
-    rows = []
-    for cell in plan.cells:
-        folder = plan.folder(cell)
-        tries = read_tries(folder)
-        rows.append((cell.name, state_of(folder).value, tries.number, round(tries.seconds)))
-    if json:
-        keys = ("cell", "state", "tries", "seconds")
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
-    else:
-        print_table(("cell", "state", "tries", "seconds"), rows)
-        left = sum(row[1] != "done" for row in rows)
-        number = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells"
-        say(f"{number} under {plan.root}, {left:,} not done")
-    return ExitStatus.FINE
-
-
-def _report(plan: Plan, ended: Ended, name: str) -> None:
-    rows = [(state, number) for state, number in _counts(ended).items() if number]
+def _report(plan: Plan, ended: Ended, wishes: Wishes) -> None:
+    rows = [(state, number) for state, number in _counts(plan, ended).items() if number]
     print_table(("cells", "number"), rows)
     for cell, error in ended.failed.items():
         say(f"{cell} failed: {error}")
@@ -243,34 +244,40 @@ def _report(plan: Plan, ended: Ended, name: str) -> None:
         say(f"{cell} was stopped; the same command goes on with it")
     if ended.was_stopped:
         say("stopped before the end; the same command goes on")
-    elif ended.failed:
+    elif ended.left:
+        say(f"left: {', '.join(ended.left)}; the same command goes on")
+    if ended.failed:
         say(f"their logs are {plan.root / 'cells'}/CELL/log.txt; --retry-failed tries them again")
-    say(f"the table: boxmend bench table {name} --results {plan.root / RESULTS_FILE}")
+    here = plan.root / RESULTS_FILE
+    results = " ".join(f"--results {one}" for one in (*wishes.done, here) if one.exists())
+    for name in wishes.names if results else ():
+        say(f"the table: boxmend bench table {name} {results}")
 
 
-def _told(ended: Ended) -> dict[str, Any]:
+def _told(plan: Plan, ended: Ended) -> dict[str, Any]:
     return {
         "done": ended.done,
         "failed": ended.failed,
         "stopped": ended.stopped,
         "was_stopped": ended.was_stopped,
+        "left": ended.left,
+        "earlier": {name: line.place for name, line in plan.earlier.items()},
+        "again": dict(plan.again),
     }
 
 
-def _counts(ended: Ended) -> dict[str, int]:
+def _counts(plan: Plan, ended: Ended) -> dict[str, int]:
     return {
         "done": len(ended.done),
+        "done elsewhere": len(plan.earlier),
         "failed": len(ended.failed),
         "stopped": len(ended.stopped),
+        "left": len(ended.left),
     }
 
 
 def _is_fine(ended: Ended) -> bool:
     return not (ended.failed or ended.stopped or ended.was_stopped)
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(",") if one.strip())
 
 
 def _changed(text: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -95,18 +96,15 @@ def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) ->
 
 def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
     """The fixes as an Arrow table with ids and label names of the dataset."""
-    names = [_text(name) for name in dataset.label_names]
+    names = _texts(dataset.label_names)
     columns: dict[str, Any] = {
-        "fix": pa.array([_text(one) for one in fixes.ids], pa.string()),
-        "kind": pa.array([Kind(one).words for one in fixes.kinds.tolist()], pa.string()),
-        "annotation_id": _ids(dataset.annotation_ids, fixes.rows),
-        "image_id": _ids(dataset.images.ids, fixes.image_rows),
-        "file_name": pa.array(
-            [_text(dataset.images.file_names[row]) for row in fixes.image_rows.tolist()],
-            pa.string(),
-        ),
-        "old_label": _named(names, fixes.old_labels),
-        "new_label": _named(names, fixes.new_labels),
+        "fix": _texts(fixes.ids),
+        "kind": _at(_texts(list(KIND_WORDS)), fixes.kinds),
+        "annotation_id": _at(_values(dataset.annotation_ids), fixes.rows),
+        "image_id": _at(_values(dataset.images.ids), fixes.image_rows),
+        "file_name": _at(_texts(dataset.images.file_names), fixes.image_rows),
+        "old_label": _at(names, fixes.old_labels),
+        "new_label": _at(names, fixes.new_labels),
     }
     for when, boxes in (("old", fixes.old_boxes), ("new", fixes.new_boxes)):
         columns |= {
@@ -114,11 +112,11 @@ def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
             for k, side in enumerate(SIDES)
         }
     columns |= {
-        "kept_annotation_id": _ids(dataset.annotation_ids, fixes.kept_rows),
+        "kept_annotation_id": _at(_values(dataset.annotation_ids), fixes.kept_rows),
         "p_wrong": pa.array(fixes.p_wrong),
         "p_fix": pa.array(fixes.p_fix),
         "iou_gain": pa.array(fixes.iou_gain),
-        "reason": pa.array([_text(one) for one in fixes.reasons], pa.string()),
+        "reason": _texts(fixes.reasons),
     }
     return pa.table(columns)
 
@@ -150,36 +148,30 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
 
 
 def _from_table(table: pa.Table, dataset: Dataset) -> Fixes:
-    labels = {_text(name): label for label, name in enumerate(dataset.label_names)}
-    rows = _row_of(dataset.annotation_ids)
-    if len(rows) != len(dataset):
+    names, ids = _texts(dataset.label_names), _values(dataset.annotation_ids)
+    if pc.count_distinct(ids).as_py() != len(dataset):
         raise ValueError("the dataset has annotations that share an id; see `check`")
-    images = _row_of(dataset.images.ids)
-
-    def column(name: str) -> list[Any]:
-        values: list[Any] = table[name].to_pylist()
-        return values
-
-    def looked_up(name: str, place: dict[Any, int]) -> Rows:
-        return np.array([UNKNOWN if one is None else place[one] for one in column(name)], np.int64)
 
     def boxes(when: str) -> Floats:
         return np.stack([_floats(table[f"{when}_{side}"]) for side in SIDES], axis=1)
 
+    kinds = _places(table["kind"], _texts(list(KIND_WORDS)))
+    if (kinds == UNKNOWN).any():
+        raise ValueError("a fix has no kind")
     return Fixes(
-        ids=column("fix"),
-        kinds=np.array([KIND_WORDS[one] for one in column("kind")], np.int8),
-        rows=looked_up("annotation_id", rows),
-        image_rows=looked_up("image_id", images),
-        old_labels=looked_up("old_label", labels),
-        new_labels=looked_up("new_label", labels),
+        ids=table["fix"].to_numpy().tolist(),
+        kinds=kinds.astype(np.int8),
+        rows=_places(table["annotation_id"], ids),
+        image_rows=_places(table["image_id"], _values(dataset.images.ids)),
+        old_labels=_places(table["old_label"], names),
+        new_labels=_places(table["new_label"], names),
         old_boxes=boxes("old"),
         new_boxes=boxes("new"),
-        kept_rows=looked_up("kept_annotation_id", rows),
+        kept_rows=_places(table["kept_annotation_id"], ids),
         p_wrong=_floats(table["p_wrong"]),
         p_fix=_floats(table["p_fix"]),
         iou_gain=_floats(table["iou_gain"]),
-        reasons=column("reason"),
+        reasons=table["reason"].to_numpy().tolist(),
     )
 
 
@@ -227,24 +219,32 @@ def _floats(column: pa.ChunkedArray) -> Floats:
     return values
 
 
-def _row_of(ids: NDArray[Any]) -> dict[Any, int]:
-    is_texts = ids.dtype == object
-    return {_text(one) if is_texts else one: row for row, one in enumerate(ids.tolist())}
+def _values(ids: NDArray[Any]) -> pa.Array:
+    """Ids as numbers or texts."""
+    return _texts(ids.tolist()) if ids.dtype == object else pa.array(ids)
 
 
-def _ids(ids: NDArray[Any], rows: Rows) -> pa.Array:
-    """Ids at rows, as numbers or texts; null where there is no row."""
-    is_none = rows == UNKNOWN
-    if ids.dtype != object:
-        at = ids[np.where(is_none, 0, rows)] if len(ids) else np.zeros(len(rows), np.int64)
-        return pa.array(at, mask=is_none)
-    return pa.array([None if row < 0 else _text(ids[row]) for row in rows.tolist()], pa.string())
+def _at(values: pa.Array, rows: NDArray[np.signedinteger[Any]]) -> pa.Array:
+    """Values at rows; null where there is no row."""
+    return values.take(pa.array(rows, mask=rows == UNKNOWN))
 
 
-def _named(names: Sequence[str], labels: Rows) -> pa.Array:
-    return pa.array(
-        [None if one == UNKNOWN else names[one] for one in labels.tolist()], pa.string()
-    )
+def _places(column: pa.ChunkedArray, values: pa.Array) -> Rows:
+    """The rows of what is in a column among values; UNKNOWN for null, a KeyError for others."""
+    found = pc.index_in(column, value_set=values, skip_nulls=True)
+    is_strange = pc.and_(found.is_null(), column.is_valid())
+    if pc.any(is_strange).as_py():
+        raise KeyError(column.filter(is_strange)[0].as_py())
+    rows: Rows = found.fill_null(UNKNOWN).to_numpy().astype(np.int64)
+    return rows
+
+
+def _texts(values: Sequence[Any]) -> pa.Array:
+    """Texts in a column."""
+    try:
+        return pa.array(values, pa.string())
+    except (UnicodeEncodeError, pa.ArrowException, TypeError):  # some are no texts, or odd ones
+        return pa.array([_text(one) for one in values], pa.string())
 
 
 def _text(value: Any) -> str:

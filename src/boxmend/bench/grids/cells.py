@@ -111,15 +111,16 @@ def chosen(
             names = ", ".join(cell.name for cell in cells[:SHOWN])
             more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
             raise UsageError(f"--only {pattern}: no cell is called so; there are {names}{more}")
-    kept = [
-        cell
-        for cell in cells
-        if (not methods or cell.method in methods)
-        and (not only or any(fnmatchcase(cell.name, pattern) for pattern in only))
-    ]
+    kept = [cell for cell in cells if is_chosen(cell, only=only, methods=methods)]
     if not kept:
         raise UsageError("--only and --methods leave no cell: they exclude each other")
     return _with_needs(kept)
+
+
+def is_chosen(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str] = ()) -> bool:
+    """Tell whether a cell is asked for, and not only needed by another."""
+    is_named = not only or any(fnmatchcase(cell.name, pattern) for pattern in only)
+    return is_named and (not methods or cell.method in methods)
 
 
 def variant_word(variant: Variant) -> str:

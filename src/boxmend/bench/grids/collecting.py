@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from boxmend.bench.grids.earlier import result_files
 from boxmend.bench.grids.layouts import Layout
 from boxmend.bench.grids.mixing import differences, refuse, where
-from boxmend.bench.grids.results import RESULTS_FILE, Result, counting, read_all
+from boxmend.bench.grids.results import Result, counting, read_all
 from boxmend.bench.grids.scales import SCALES, fitted
 from boxmend.bench.grids.tables import Table, concerned, table
 from boxmend.errors import BoxmendError, DataError, UsageError
@@ -52,17 +53,12 @@ def collected(layout: Layout, choice: Choice) -> tuple[Table, list[str]]:
 
 def _files(layout: Layout, choice: Choice) -> list[Path]:
     """The files to read, each once, in the order given."""
-    found: dict[Path, None] = {}
-    for path in choice.paths or (FOLDER / choice.scale if choice.scale else FOLDER,):
-        if path.is_dir():
-            found |= dict.fromkeys(path.glob(RESULTS_FILE))
-            found |= dict.fromkeys(sorted(path.glob(f"*/{RESULTS_FILE}")))
-        elif choice.paths:
-            found[path] = None  # what is not there is told when it is read
+    usual = FOLDER / choice.scale if choice.scale else FOLDER
+    found = result_files(choice.paths or ([usual] if usual.is_dir() else []))
     if not found:
         places = ", ".join(map(str, choice.paths or (FOLDER,)))
         raise DataError(f"there are no results under {places}; {_make(layout, choice.scale)}")
-    return list(found)
+    return found
 
 
 def _only_scale(layout: Layout, results: Sequence[Result]) -> str:

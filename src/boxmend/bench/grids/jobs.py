@@ -4,6 +4,7 @@ OUT/SCALE/cells/CELL/cell.json    the job: settings resolved, hashes and address
 OUT/SCALE/cells/CELL/run/         the training's run
 OUT/SCALE/cells/CELL/log.txt      what it said, try after try
 OUT/SCALE/cells/CELL/tries.json   how often it was begun, and how long it took in all
+OUT/SCALE/cells/CELL/keep/        figures and a picture, small enough to be brought elsewhere
 OUT/SCALE/cells/CELL/result.json  its line of OUT/SCALE/results.jsonl, when it is over
 OUT/SCALE/cells/CELL/.lock        held by the process that runs it
 """
@@ -72,6 +73,8 @@ class Job(Struct, frozen=True, kw_only=True):
     needs: str | None = None
     """The cell whose mended annotations this one is trained on."""
     keep_weights: bool = False
+    keep_figures: bool = False
+    """Whether figures and a picture are left in `keep/`."""
 
 
 class Tries(Struct, frozen=True):
@@ -185,8 +188,8 @@ def differences(before: Job, now: Job) -> list[str]:
         if getattr(before, name) != getattr(now, name)
     ]
     method = str(now.settings.get("method"))
-    usual = _flat(asdict(TrainSettings()))
-    was, here = (_flat(own_settings(one.settings, method)) for one in (before, now))
+    usual = flat(asdict(TrainSettings()))
+    was, here = (flat(own_settings(one.settings, method)) for one in (before, now))
     for name in {**was, **here}:
         values = [one.get(name, usual.get(name)) for one in (was, here)]
         if values[0] != values[1]:
@@ -203,11 +206,12 @@ def _refuse_other(folder: Path, before: Job, now: Job) -> None:
         )
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Give nested values by their dotted names."""
     leaves: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            leaves |= _flat(value, f"{prefix}{name}.")
+            leaves |= flat(value, f"{prefix}{name}.")
         else:
             leaves[f"{prefix}{name}"] = value
     return leaves

@@ -172,10 +172,10 @@ def _goes_by(one: Result, name: str) -> bool:
     section, dot, _ = name.removeprefix("settings.").partition(".")
     if not dot:
         return section not in (*SHARED, *FREE, *IDLE)
-    return section in ("optimisation", _section(one.method))
+    return section in ("optimisation", section_of(one.method))
 
 
-def _section(method: str) -> str | None:
+def section_of(method: str) -> str | None:
     """Name the part of the settings that a method goes by."""
     if method in SECTIONS:
         return SECTIONS[method]

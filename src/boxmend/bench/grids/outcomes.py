@@ -50,7 +50,7 @@ def finished_result(
     evaluation: Evaluation = scored["evaluation"]
     return _result(
         *(folder, job, tries, started),
-        settings=_named_weights(own_settings(run.settings(), _trained(job)), job),
+        settings=named_weights(own_settings(run.settings(), _trained(job)), job),
         images_per_second=_speed(run),
         scores={
             **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
@@ -67,7 +67,7 @@ def finished_result(
 
 def failed_result(folder: Path, job: Job, tries: Tries, started: str, error: str) -> Result:
     """Put together the result of a cell that failed."""
-    settings = _named_weights(own_settings(job.settings, _trained(job)), job)
+    settings = named_weights(own_settings(job.settings, _trained(job)), job)
     return _result(folder, job, tries, started, settings=settings, scores={}, error=error)
 
 
@@ -113,7 +113,7 @@ def _trained(job: Job) -> str:
     return str(job.settings["method"])
 
 
-def _named_weights(settings: dict[str, Any], job: Job) -> dict[str, Any]:
+def named_weights(settings: dict[str, Any], job: Job) -> dict[str, Any]:
     """The settings with weights known by what they are, not by where they lie."""
     if job.weights_sha256 is None:
         return settings

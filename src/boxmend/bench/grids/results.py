@@ -8,6 +8,7 @@ other line is checked field by field, since files come from anywhere. Of several
 Figures are fractions, and what is not defined is None: a NaN becomes null when it is written.
 """
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -101,6 +102,8 @@ class Read:
 
     results: list[Result]
     warnings: list[str]
+    numbers: list[int] = dataclasses.field(default_factory=list, compare=False)
+    """Of the lines, from 1 on."""
 
 
 _encoder = Encoder()
@@ -136,14 +139,16 @@ def read(path: Path) -> Read:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error
     *lines, rest = content.removeprefix(MARK).split(b"\n")
-    results = [_parsed(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
+    results = [_parsed(path, number, lines[number - 1]) for number in numbers]
     if not rest.strip():
-        return Read(results, [])
+        return Read(results, [], numbers)
+    last = len(lines) + 1
     try:  # a file from an editor may lack its last line end
-        return Read([*results, _decoder.decode(rest)], [])
+        return Read([*results, _decoder.decode(rest)], [], [*numbers, last])
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        torn = f"{path}: line {len(lines) + 1} was cut off and is left out: its cell counts as open"
-        return Read(results, [torn])
+        torn = f"{path}: line {last} was cut off and is left out: its cell counts as open"
+        return Read(results, [torn], numbers)
 
 
 def read_all(paths: Sequence[Path]) -> Read:
@@ -152,6 +157,7 @@ def read_all(paths: Sequence[Path]) -> Read:
     return Read(
         [result for one in found for result in one.results],
         [warning for one in found for warning in one.warnings],
+        [number for one in found for number in one.numbers],
     )
 
 

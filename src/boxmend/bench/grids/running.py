@@ -1,6 +1,7 @@
 """Running a grid: cells are started as room and their needs allow, watched, and told of."""
 
 import json
+import math
 import signal
 import threading
 import time
@@ -64,6 +65,8 @@ class Glance:
     """By cells that are done and passes of those that run; None while nothing tells."""
     is_stopping: bool = False
     """Whether cells were asked to save and leave."""
+    is_closing: bool = False
+    """Whether the time to start cells is over."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Ended:
     stopped: list[str] = field(default_factory=list)
     was_stopped: bool = False
     """Whether the grid was told to stop before its end."""
+    left: list[str] = field(default_factory=list)
+    """Not begun, or begun elsewhere, when the grid was told to stop or its time was over."""
 
 
 def run_grid(
@@ -83,16 +88,21 @@ def run_grid(
     executor: Executor,
     *,
     retry_failed: bool = False,
+    stop_after: float | None = None,
     show: Callable[[Glance], None] = lambda glance: None,
 ) -> Ended:
     """Run all cells that are not done; returns when each is over, or when told to stop.
 
     SIGTERM and Ctrl-C are passed on, and cells save before they leave; a second one kills them.
-    Cells that others run are waited for, and taken up if those leave them.
+    Cells that others run are waited for, and taken up if those leave them. When `stop_after`
+    seconds are over no further cell is started, those that run come to their end, and the rest is
+    left.
     """
+    until = math.inf if stop_after is None else time.monotonic() + stop_after
     with _stop_requests() as requests:
         grid = _Grid(plan, executor, retry_failed)
         while not grid.is_over and not requests:
+            grid.is_closing = time.monotonic() >= until
             grid.step()
             show(grid.glance())
             if not grid.is_over:
@@ -125,6 +135,7 @@ class _Grid:
         self.done: list[Cell] = []
         self.failed: dict[Cell, str] = {}
         self.stopped: list[Cell] = []
+        self.is_closing = False
         self._elsewhere: list[Cell] = []
         self._retry_failed = retry_failed
         self._since: dict[Cell, float] = {}
@@ -136,17 +147,17 @@ class _Grid:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to wait for."""
-        return not self.waiting and not self.running
+        return not self.running and (not self.waiting or self.is_closing)
 
     def step(self) -> None:
         """See what ended, and start what can be."""
         self.gather()
         ready, self._elsewhere = list[Cell](), list[Cell]()
+        room = 0 if self.is_closing else max(self.executor.capacity - len(self.running), 0)
         for cell in list(self.waiting):
-            if len(ready) + len(self.running) >= self.executor.capacity and not self._is_old(cell):
-                continue
-            self._sort(cell, ready)
-        ready = ready[: max(self.executor.capacity - len(self.running), 0)]
+            if len(ready) < room or self._is_old(cell):
+                self._sort(cell, ready)
+        ready = ready[:room]
         folders = [self.plan.folder(cell) for cell in ready]
         self._before |= {cell: read_tries(self.plan.folder(cell)).seconds for cell in ready}
         for cell, process in zip(ready, self.executor.start(folders) if ready else (), strict=True):
@@ -175,6 +186,7 @@ class _Grid:
             left=len(self.waiting) - len(self._elsewhere),
             seconds_left=None if is_stopping else self._seconds_left(running),
             is_stopping=is_stopping,
+            is_closing=self.is_closing,
         )
 
     def ended(self, *, was_stopped: bool) -> Ended:
@@ -184,6 +196,7 @@ class _Grid:
             {cell.name: error for cell, error in self.failed.items()},
             [cell.name for cell in self.stopped],
             was_stopped,
+            [cell.name for cell in self.waiting],
         )
 
     def _is_old(self, cell: Cell) -> bool:
@@ -232,7 +245,7 @@ class _Grid:
                 result = read_result(self.plan.folder(cell))
                 self._took[cell] = (result.seconds if result else 0.0) / self._epochs[cell]
         paces = [self._pace(*both) for both in zip(self.running, running, strict=True)]
-        waiting = [self._epochs[cell] for cell in self.waiting]
+        waiting = [] if self.is_closing else [self._epochs[cell] for cell in self.waiting]
         slots = max(min(self.executor.capacity, len(running) + len(waiting)), 1)
         return seconds_left(list(self._took.values()), paces, waiting, slots)
 

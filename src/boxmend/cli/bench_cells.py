@@ -1,0 +1,123 @@
+"""`boxmend bench cells`: which cells tables have, how far each is, and where its result is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from boxmend.bench.grids.jobs import State, read_tries, state_of
+from boxmend.bench.grids.layouts import LAYOUTS
+from boxmend.bench.grids.planning import Plan, Wishes, by_name, planned
+from boxmend.bench.grids.results import RESULTS_FILE
+from boxmend.bench.grids.scales import SCALES
+from boxmend.bench.grids.worth import WORTHS, worth
+from boxmend.cli.options import Json
+from boxmend.cli.output import print_json, print_table, say
+from boxmend.errors import ExitStatus, UsageError
+from boxmend.report.texts import shown
+
+SCALE_HELP = "; ".join(f"{one.name}: {one.summary}" for one in SCALES.values())
+Names = Annotated[str, Parameter(help=f"Which tables: {', '.join(LAYOUTS)}.")]
+ScaleName = Annotated[str, Parameter(help=f"Size of the trainings. {SCALE_HELP}.")]
+SEED_DIGITS = 10  # those of the largest seed
+COLUMNS = ("cell", "worth", "state", "tries", "seconds", "from")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Part:
+    """Which cells, and where they lie."""
+
+    out: Annotated[Path, Parameter(help="Folder of all results.")] = Path("bench")
+    seeds: Annotated[str, Parameter(help="Seeds, with commas: each is a cell of its own.")] = "0"
+    only: Annotated[
+        str, Parameter(help="Patterns of cells, with commas, like 'label40-box40-*,*-mend-?'.")
+    ] = ""
+    methods: Annotated[str, Parameter(help="Methods, with commas.")] = ""
+    worth: Annotated[
+        str,
+        Parameter(
+            help=f"What cells are worth to the comparison on photographs: {', '.join(WORTHS)}, or "
+            "several, with commas. They are run in this order anyway."
+        ),
+    ] = ""
+    done: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            help="File of results from elsewhere, or folder with some: cells that have a line "
+            "there are not run again. May be repeated.",
+            negative="",
+        ),
+    ] = ()
+
+    def wishes(self, names: tuple[str, ...], scale_name: str, **more: Any) -> Wishes:
+        """Put the choices together; a UsageError tells of seeds that are no numbers."""
+        if not all(one.isdecimal() and len(one) <= SEED_DIGITS for one in split(self.seeds)):
+            given = shown(self.seeds, 80)
+            raise UsageError(f"--seeds is {given!r}; expected numbers with commas, like 0,1,2")
+        return Wishes(
+            names=names,
+            scale=scale_name,
+            out=self.out,
+            seeds=tuple(int(one) for one in split(self.seeds)),
+            only=split(self.only),
+            methods=split(self.methods),
+            worth=split(self.worth),
+            done=self.done,
+            **more,
+        )
+
+
+def cells(
+    *names: Names,
+    scale: ScaleName,
+    part: Part | None = None,
+    json: Json = False,
+) -> int:
+    """List the cells of tables, how far each is and where its result is.
+
+    A cell is open, running, stopped, done or failed. Lines of --done are found by the names of
+    cells alone here; `bench run --dry-run` compares their settings, and their data where it is
+    given any.
+    """
+    wishes = (part or Part()).wishes(names, scale)
+    plan = planned(wishes)
+    return list_cells(plan, by_name(plan, wishes), json=json)
+
+
+def list_cells(whole: Plan, left: Plan, *, json: bool) -> int:
+    """Print all cells of a plan; `left` knows which of them have a line elsewhere."""
+    for warning in left.warnings:
+        say(f"warning: {warning}")
+    rows = [_row(left, cell.name, worth(cell)) for cell in whole.cells]
+    if json:
+        print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
+    else:
+        print_table(COLUMNS, [[*row[:-1], row[-1] or ""] for row in rows])
+        for cell, by in left.again.items():
+            say(again_words(cell, by))
+        number = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells"
+        say(f"{number} under {whole.root}, {sum(row[2] != 'done' for row in rows):,} not done")
+    return ExitStatus.FINE
+
+
+def again_words(cell: str, by: str) -> str:
+    """Say why a cell is trained again."""
+    return f"{cell} is trained again: {by} needs its run, and of that there is only a line"
+
+
+def _row(plan: Plan, name: str, worth_word: str) -> tuple[object, ...]:
+    folder = plan.root / "cells" / name
+    state, tries = state_of(folder), read_tries(folder)
+    line = plan.earlier.get(name)
+    if line is not None and state is not State.DONE:
+        told = line.result.attempt, round(line.result.seconds), line.place
+        return name, worth_word, State.DONE.value, *told
+    place = str(plan.root / RESULTS_FILE) if state in (State.DONE, State.FAILED) else None
+    return name, worth_word, state.value, tries.number, round(tries.seconds), place
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Part a list with commas."""
+    return tuple(one.strip() for one in text.split(",") if one.strip())
