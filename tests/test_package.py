@@ -30,6 +30,8 @@ def test_the_wheel_holds_the_types_and_nothing_of_the_tests(wheel: Path) -> None
     assert not [name for name in names if "tests/" in name or "/test_" in name]
     for part in ("page.html.j2", "page.css", "page.js", "pictures.js", "rows.js", "theme.js"):
         assert f"boxmend/report/static/{part}" in names
+    for part in ("index.html", "review.css", "review.js", "stage.js"):
+        assert f"boxmend/review/static/{part}" in names
 
 
 def test_the_version_is_the_same_everywhere(wheel: Path) -> None:

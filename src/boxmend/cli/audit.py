@@ -39,6 +39,10 @@ class Evidence:
     out: Annotated[
         Path | None, Parameter(help="Folder to write to; new, or empty. Not for a training run.")
     ] = None
+    training_data: Annotated[
+        tuple[str, ...],
+        Parameter(help="Where the dataset of a training run lies now, if moved.", negative=""),
+    ] = ()
     unseen: Annotated[
         bool,
         Parameter(help="The detector was not trained on these images.", negative=""),
@@ -79,7 +83,9 @@ def audit(
         raise UsageError("name a dataset and its --predictions, or the folder of a training run")
     run = _training_run(data, evidence)
     if run is not None:
-        audited = audit_run(run)
+        audited = audit_run(run, evidence.training_data or None)
+    elif evidence.training_data:
+        raise UsageError("--training-data is for a training run; name the dataset by itself")
     elif not evidence.predictions:
         raise UsageError(
             f"{data[0]}: give the detections of a detector by --predictions, or the folder of a "
