@@ -49,7 +49,7 @@ MAY_IMPORT = {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
         *("atomic", *GROUND),
     },
-    "audit": {
+    "auditing": {
         *("dataset", "detections", "fingerprint", "fixes", "mending", "runs", *GROUND),
     },
     "review": {  # the report, for its style and its way with texts

@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boxmend.audit import AuditSettings
-    from boxmend.audit.folders import audit_predictions, audit_run
+    from boxmend.auditing import AuditSettings, audit
+    from boxmend.auditing.folders import audit_predictions, audit_run
     from boxmend.checks import check
     from boxmend.comparison import compare
     from boxmend.dataset import Dataset
-    from boxmend.errors import BoxmendError
     from boxmend.detections import read_predictions
+    from boxmend.errors import BoxmendError
     from boxmend.evaluation import evaluate
     from boxmend.formats import load
     from boxmend.handover import ExportOptions, export
@@ -40,6 +40,7 @@ __all__ = [
     "ReportSettings",
     "TrainSettings",
     "apply",
+    "audit",
     "audit_predictions",
     "audit_run",
     "check",
@@ -59,7 +60,7 @@ __all__ = [
 
 _HOMES = {
     "ApplySettings": "boxmend.mending",
-    "AuditSettings": "boxmend.audit",
+    "AuditSettings": "boxmend.auditing",
     "BoxmendError": "boxmend.errors",
     "Dataset": "boxmend.dataset",
     "ExportOptions": "boxmend.handover",
@@ -68,8 +69,9 @@ _HOMES = {
     "ReportSettings": "boxmend.report.making",
     "TrainSettings": "boxmend.settings",
     "apply": "boxmend.mending",
-    "audit_predictions": "boxmend.audit.folders",
-    "audit_run": "boxmend.audit.folders",
+    "audit": "boxmend.auditing",
+    "audit_predictions": "boxmend.auditing.folders",
+    "audit_run": "boxmend.auditing.folders",
     "check": "boxmend.checks",
     "compare": "boxmend.comparison",
     "disturb": "boxmend.noise",

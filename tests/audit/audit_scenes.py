@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.evidence import Detected
+from boxmend.auditing.evidence import Detected
 from boxmend.dataset import Dataset, Images, Source
 
 Rows = NDArray[np.int64]

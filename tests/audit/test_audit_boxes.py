@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from boxmend.audit import boxes as model
-from boxmend.audit.pairs import overlaps
+from boxmend.auditing import boxes as model
+from boxmend.auditing.pairs import overlaps
 
 
 def drawn(noise: float, error: float, number: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from boxmend.audit.calibration import (
+from boxmend.auditing.calibration import (
     Share,
     error_curve,
     lowest_share,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from boxmend.audit.evidence import NONE, UNSEEN, Detected, Objects, from_detections, suspicion
+from boxmend.auditing.evidence import NONE, UNSEEN, Detected, Objects, from_detections, suspicion
 
 SQUARE = (0.0, 0.0, 10.0, 10.0)
 
@@ -24,7 +24,9 @@ def test_a_detection_speaks_by_its_score_and_its_overlap() -> None:
     one = objects(SQUARE)
     found = from_detections(one, one, seen((1, 0.9, (0, 0, 10, 5))))  # IoU 0.5
     rows = np.array([0])
-    assert found.of(rows, np.array([1])) == pytest.approx([0.45 + UNSEEN])
+    # for the class by centres: they are 2.5 apart, over 15; the extents are 20 over 15
+    fit = 1 - (2.5 / 15 + 0.1 * (20 / 15 - 1))
+    assert found.of(rows, np.array([1])) == pytest.approx([0.9 * fit + UNSEEN])
     assert found.of(rows, np.array([0])) == pytest.approx([UNSEEN])
     assert found.support == pytest.approx([0.45])
 

@@ -9,8 +9,8 @@ from audit_scenes import LABELS, Noise, calibration_error, scene
 from fabricated import KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
 
 from boxmend import runs
-from boxmend.audit.folders import AUDIT_FILE, audit_run
-from boxmend.audit.ledgers import evidence_of, judge_by_losses, judged_rows, kept_share
+from boxmend.auditing.folders import AUDIT_FILE, audit_run
+from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows, kept_share
 from boxmend.errors import DataError
 from boxmend.fixes.table import FIXES_FILE, Kind
 from boxmend.mending.account import open_account

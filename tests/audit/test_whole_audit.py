@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from audit_scenes import LABELS, Noise, Scene, calibration_error, scene
 
-from boxmend.audit import Audit, AuditSettings, audit, look
-from boxmend.audit.evidence import Detected
-from boxmend.audit.pairs import overlaps
-from boxmend.dataset import Dataset, join
+from boxmend.auditing import Audit, AuditSettings, audit, look
+from boxmend.auditing.evidence import Detected
+from boxmend.auditing.pairs import overlaps
+from boxmend.dataset import Dataset, Source, join
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import Kind
 
@@ -163,7 +163,7 @@ def test_what_else_is_audited_in_the_same_call_does_not_matter() -> None:
         assert together.p_wrong[kind][: len(one.dataset)].tolist() == column.tolist(), kind
 
 
-def replace_group(source):  # type: ignore[no-untyped-def]
+def replace_group(source: Source) -> Source:
     return replace(source, group=1, boxes=source.boxes.copy(), labels=source.labels.copy())
 
 

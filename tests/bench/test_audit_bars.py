@@ -5,7 +5,7 @@ import pytest
 import audit_data
 from boxmend.assessment.finders.kinds import OTHERS
 from boxmend.assessment.fixes import IN_ALL, called_wrong
-from boxmend.audit import AuditSettings, audit
+from boxmend.auditing import AuditSettings, audit
 from boxmend.bench.audit import OURS, AuditFigures, figures
 
 CALIBRATION_ERROR = 0.05

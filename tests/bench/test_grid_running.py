@@ -199,6 +199,43 @@ def test_sigterm_is_passed_on_and_a_second_one_kills(toys: Path, tmp_path: Path)
     assert all("kill" in one.asked for one in endings)
 
 
+def test_no_cell_is_started_when_the_time_is_over_and_those_that_run_end(
+    toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ready(toys, tmp_path, only=FOUR)
+    pretended(plan.folder(plan.cells[-1]))
+    now = [0.0]
+    monkeypatch.setattr(running.time, "monotonic", lambda: now[0])
+
+    class Slow(Pretending):
+        def _started(self, folder: Path) -> Process:
+            now[0] += 3.0
+            return super()._started(folder)
+
+    executor, glances = Slow(1), list[Glance]()
+    ended = run_grid(plan, executor, stop_after=4.0, show=glances.append)
+    names = [cell.name for cell in plan.cells]
+    assert executor.started == names[:2]  # at 0 and 3 seconds; at 6 it is too late
+    assert sorted(ended.done) == sorted([*names[:2], names[3]])
+    assert ended.left == [names[2]]
+    assert (ended.failed, ended.stopped, ended.was_stopped) == ({}, [], False)
+    assert glances[-1].is_closing
+    assert not glances[0].is_closing
+    again = Pretending(1)
+    assert run_grid(plan, again).left == []
+    assert again.started == [names[2]]
+
+
+def test_a_cell_that_another_process_runs_is_left_when_the_time_is_over(
+    toys: Path, tmp_path: Path
+) -> None:
+    plan = ready(toys, tmp_path)
+    folder = plan.folder(plan.cells[0])
+    with sole(folder / LOCK_FILE):
+        ended = run_grid(plan, Pretending(1), stop_after=0.05)
+    assert ended.left == [folder.name]
+
+
 def test_time_left_is_told_by_cells_that_are_done(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, only=FOUR)
     glances = list[Glance]()

@@ -37,7 +37,14 @@ def test_a_dry_run_lists_the_cells_and_makes_nothing(
     out = ["--out", str(tmp_path / "bench")]
     rows = listed(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
     assert len(rows) == 2 * 9
-    assert rows[0] == {"cell": "label0-box0-baseline-0", "state": "open", "tries": 0, "seconds": 0}
+    assert rows[0] == {
+        "cell": "label40-box40-mend-0",
+        "worth": "must",
+        "state": "open",
+        "tries": 0,
+        "seconds": 0,
+        "from": None,
+    }
     assert not (tmp_path / "bench").exists()
     assert listed(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
 
@@ -48,10 +55,11 @@ def test_cells_are_listed_for_people_too(
     told = ["bench", "cells", "table1", *SMOKE, "--out", str(tmp_path), "--methods", "br,mend"]
     assert run(told) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[0].split() == ["cell", "state", "tries", "seconds"]
+    head = ["cell", "worth", "state", "tries", "seconds", "from"]
+    assert said.out.splitlines()[0].split() == head
     assert [line.split()[0] for line in said.out.splitlines()[1:]] == [
-        "label40-box40-br-0",
         "label40-box40-mend-0",
+        "label40-box40-br-0",
     ]
     assert "2 cells under" in said.err
 
@@ -76,6 +84,11 @@ def test_cells_are_listed_for_people_too(
         (["table1", *SMOKE, "--set", "weights=w.pt"], "give --weights w.pt"),
         (["table1", *SMOKE, "--gpus", "0,x"], "--gpus x: expected numbers of GPUs, like 0,1"),
         (["table1", *SMOKE, "--jobs", "0"], "--jobs is 0; expected 1 or more"),
+        (["table1", *SMOKE, "--stop-after", "0"], "--stop-after is 0.0; expected seconds"),
+        (["table1", *SMOKE, "--stop-after", "nan"], "--stop-after is nan; expected seconds"),
+        (["table1", *SMOKE, "--worth", "may"], "--worth 'may': expected must, should, could"),
+        (["table1", "corr", *SMOKE], "there is no table 'corr'; there are table1, coco, core"),
+        (SMOKE, "name a table to run: table1, coco, core"),
         (["table1", *SMOKE, "--slurm.partition", "x"], "--slurm is for --executor submitit"),
         (["table1", *SMOKE, "--executor", "submitit", "--gpus", "0"], "--gpus is for this machine"),
     ],
@@ -122,6 +135,12 @@ def test_who_asks_to_stop_is_told_that_cells_save() -> None:
     stopping = replace(FULL, seconds_left=None, is_stopping=True)
     assert summary(stopping).endswith("saving before they leave (asked again, they are killed)")
     assert "saving" not in summary(replace(stopping, running=[]))
+
+
+def test_who_watches_is_told_that_the_time_to_start_is_over() -> None:
+    closing = replace(FULL, is_closing=True)
+    assert summary(closing).endswith("the time to start others is over")
+    assert "to start" not in summary(FULL)
 
 
 def test_progress_is_put_into_words() -> None:

@@ -114,6 +114,20 @@ def test_a_removal_wins_if_it_is_more_probable_than_all_changes(
     assert choose(fixes, {}, 0.0).num_left == (0 if taken == "s" else 1)
 
 
+def test_what_was_accepted_wins_and_of_both_the_later(dataset: Dataset) -> None:
+    made = [Fix("label", LABEL, 0, 1.0), Fix("box", BOX, 0, 1.0), Fix("gone", SPURIOUS, 0, 0.1)]
+    fixes = table_of(dataset, made)
+
+    def taken(*words: str) -> list[str]:
+        return [fixes.ids[row] for row in choose(fixes, said(*words), 0.95).rows]
+
+    assert taken() == ["label", "box"]
+    assert taken("gone accept") == ["gone"]
+    assert taken("gone accept", "label accept") == ["label", "box"]
+    assert taken("label accept", "gone accept") == ["gone"]
+    assert taken("label reject", "gone accept") == ["gone"]
+
+
 def test_a_rejected_removal_does_not_stand_in_the_way(dataset: Dataset) -> None:
     fixes = table_of(dataset, [Fix("s", SPURIOUS, 0, 0.9), Fix("l", LABEL, 0, 0.5, label=1)])
     assert ids(fixes, said("s reject"), 0.5) == "l"
@@ -171,11 +185,21 @@ def test_verdicts_shift_the_others_of_their_kind(dataset: Dataset) -> None:
 
 def test_one_verdict_that_was_to_be_expected_changes_little(dataset: Dataset) -> None:
     made = [Fix("a", LABEL, 0, 0.9), Fix("b", LABEL, 1, 0.9), Fix("c", LABEL, 2, 0.1)]
-    # The gradient is 0.1 for the shift and 0.1 log 9 for the slope, whose spreads are 1 and 1/2:
-    # shift and slope end a little below 0.1 and 1 + 0.22 / 4, log odds at most 2.42 and -2.22.
+    # The gradient is 0.1 for the shift and 0.1 log 9 for the slope, whose spreads are 1 and 1/5:
+    # shift and slope end a little below 0.1 and 1 + 0.22 / 25, log odds at most 2.32 and -2.10.
     found = adjusted(table_of(dataset, made), said("a accept"))
-    assert 0.9 < found[1] < 0.919
-    assert 0.095 < found[2] < 0.1
+    assert 0.9 < found[1] < 0.911
+    assert 0.1 < found[2] < 0.11
+
+
+def test_one_rejected_fix_that_was_sure_does_not_undo_the_others(dataset: Dataset) -> None:
+    shares = [0.9991] * 4 + [0.95]
+    made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(shares)]
+    fixes = table_of(dataset, made)
+    # Log odds of 7 fall by at most 1 + 7 * 7 / 25 = 2.96, to 4.04.
+    found = adjusted(fixes, said("0 reject"))
+    assert 0.98 < found[1] < 0.985
+    assert adjusted(fixes, said("0 reject", "1 reject", "2 reject"))[3] < 0.75
 
 
 def test_a_fix_accepted_with_another_label_was_not_right(dataset: Dataset) -> None:

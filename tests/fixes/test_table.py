@@ -129,7 +129,15 @@ def spoilt(path: Path, name: str, values: list[Any] | None) -> None:
         ("new_x1", [0.0, 9.0, 5.0, None, None]),
         ("new_x1", [0.0, float("inf"), 5.0, None, None]),
         ("new_x1", [0.0, 1.0, None, None, None]),
+        ("new_x1", [0.0, 1.0, 5.0, float("inf"), None]),  # where none belongs
         ("new_x1", ["a", "b", "c", "d", "e"]),
+        ("old_x1", [0.0, 11.0, None, 20.0, 30.0]),  # 10 is annotated
+        ("old_x1", [float("inf"), 10.0, None, 20.0, 30.0]),
+        ("old_x1", [None, 10.0, None, 20.0, 30.0]),
+        ("old_x1", [0.0, 10.0, 5.0, 20.0, 30.0]),  # of a missing one
+        ("old_label", ["truck", "truck", None, "bus", "van"]),  # a van is annotated
+        ("old_label", [None, "truck", None, "bus", "van"]),
+        ("iou_gain", [0.0, float("inf"), 0.0, 0.0, 0.0]),
         ("kept_annotation_id", [None] * 5),
         ("kept_annotation_id", [None] * 4 + [13]),
         ("p_fix", [0.5, 0.5, 1.5, 0.5, 0.5]),
@@ -137,6 +145,7 @@ def spoilt(path: Path, name: str, values: list[Any] | None) -> None:
         ("p_wrong", [0.5, -0.1, 0.5, 0.5, 0.5]),
         ("p_wrong", ["high"] * 5),
         ("reason", ["a", None, "b", "c", "d"]),
+        ("reason", [b"a", b"b", b"c", b"d", b"e"]),
         ("reason", None),
     ],
 )

@@ -159,6 +159,12 @@ def test_the_later_verdict_stands() -> None:
     assert answers("a accept", "b reject", "a reject") == {"a": "reject", "b": "reject"}
 
 
+def test_what_stands_is_in_the_order_in_which_it_was_given() -> None:
+    told = ["a accept", "b accept", "c accept", "a reject", "b skip", "c reject", "c undo"]
+    given = [Verdict(fix, answer) for fix, answer in map(str.split, told)]
+    assert list(standing(given)) == ["b", "c", "a"]
+
+
 def test_an_undo_takes_back_the_last_one_of_its_fix() -> None:
     assert answers("a accept", "b accept", "a undo") == {"b": "accept"}
     assert answers("a accept", "a reject", "a undo") == {"a": "accept"}

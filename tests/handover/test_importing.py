@@ -12,7 +12,7 @@ import pytest
 from handed_audits import audit_run, handed_over, submitted
 from handover_runs import Drawn
 
-from boxmend.fixes.verdicts import Verdict, append_verdicts, read_verdicts
+from boxmend.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
 from boxmend.handover import export
 from boxmend.handover.importing import Imported, import_verdicts
 
@@ -282,6 +282,39 @@ def test_boxes_at_the_border_are_as_suggested(tmp_path: Path) -> None:
     out = export(run, tmp_path / "out", "label-studio", most=99).out
     import_verdicts(run, submitted(out, tmp_path / "back.json"))
     assert {one.fix: one.answer for one in read_verdicts(run)}["spurious 14"] == "reject"
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    for to, name in (("label-studio", "project-1.json"), ("cvat", "out/annotations.xml")):
+        run, out = handed_over(tmp_path / to, to)
+        TOOLS[to](out).exported()
+        path = tmp_path / to / name
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert len(import_verdicts(run, path, out).verdicts) == len(SUGGESTED), to
+
+
+def test_a_copy_that_people_made_of_a_box_is_another_box(tmp_path: Path) -> None:
+    run, out = handed_over(tmp_path, "cvat")
+    tool = Cvat(out)
+    image, box = tool._find("annotation-1")
+    copy = ElementTree.SubElement(image, "box", box.attrib | {"label": "bus", "xtl": "5.00"})
+    copy.extend(box)  # CVAT copies attributes, too
+    told = import_verdicts(run, tool.exported(), out)
+    assert {one.fix: (one.answer, one.label, one.box) for one in told.verdicts} == SUGGESTED
+    assert told.num_beyond == 1
+
+
+def test_of_an_image_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> None:
+    run, out = handed_over(tmp_path, "label-studio")
+    tool = LabelStudio(out)
+    first = json.loads(tool.exported().read_text())
+    tool.delete("missing-0")
+    path = tool.exported()
+    path.write_text(json.dumps(first + json.loads(path.read_text())))
+    append_verdicts(run, [Verdict("missing a", "reject")])
+    told = import_verdicts(run, path)
+    assert (len(told.verdicts), told.num_known) == (len(SUGGESTED) - 1, 1)
+    assert standing(read_verdicts(run))["missing a"].answer == "reject"
 
 
 def test_odd_label_names_are_known_again(tmp_path: Path) -> None:

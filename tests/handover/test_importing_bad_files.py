@@ -104,6 +104,9 @@ def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
         {"value": {"x": 1, "y": 1, "width": 5, "height": 5, "rectanglelabels": ["van", "bus"]}},
         {"value": {"x": 1, "y": 1, "width": 5, "height": 5, "rectanglelabels": [["van"]]}},
         {"value": {"x": 1, "y": 1, "width": 5, "height": 5, "rectanglelabels": "van"}},
+        {"value": {"x": 10**400, "y": 1, "width": 5, "height": 5, "rectanglelabels": ["van"]}},
+        {"value": {"x": -40, "y": 1, "width": 5, "height": 5, "rectanglelabels": ["van"]}},
+        {"value": {"x": 10, "y": 100, "width": 5, "height": 5, "rectanglelabels": ["van"]}},
         {"original_width": None},
     ],
 )
@@ -145,6 +148,18 @@ def test_a_zip_file_is_read_or_told(tmp_path: Path) -> None:
     whole = (tmp_path / "full.zip").read_bytes()
     (tmp_path / "torn.zip").write_bytes(whole[: len(whole) // 2])
     refused(run, tmp_path / "torn.zip", "is no zip file that can be read", out)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_file_whose_content_is_spoilt_is_told(tmp_path: Path, method: int) -> None:
+    run, out = handed_over(tmp_path, "cvat")
+    path = tmp_path / "spoilt.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("annotations.xml", (out / "annotations.xml").read_bytes())
+    data = bytearray(path.read_bytes())
+    data[60:90] = bytes(one ^ 0x5A for one in data[60:90])
+    path.write_bytes(data)
+    refused(run, path, "is no zip file that can be read", out)
 
 
 def test_files_of_another_dataset_are_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from fabricated import facts_of
@@ -71,11 +72,13 @@ def audit_run(
     addresses: str | Sequence[str],
     made: Sequence[Fix],
     verdicts: Sequence[Verdict] = (),
+    **reading: Any,
 ) -> Path:
-    """The folder of a finished audit with these fixes."""
+    """The folder of a finished audit with these fixes, of data that were read in this way."""
     addresses = [addresses] if isinstance(addresses, str) else addresses
-    dataset = load(*addresses)
-    run = runs.create(out, {}, facts_of(dataset, addresses) | {"kind": "audit"})
+    dataset = load(*addresses, **reading)
+    facts = facts_of(dataset, addresses) | {"kind": "audit", "images_folder": reading.get("images")}
+    run = runs.create(out, {}, facts)
     write_fixes(out / FIXES_FILE, dataset, table_of(dataset, made), fingerprint(dataset))
     append_verdicts(out, verdicts)
     run.finish({})

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from audited import audit_run
 from fabricated import (
     BOXES,
     DISCARDED,
@@ -16,7 +17,7 @@ from fabricated import (
     finished_run,
 )
 
-from boxmend.errors import DataError
+from boxmend.errors import DataError, UsageError
 from boxmend.formats import load
 from boxmend.mending import ApplySettings
 from boxmend.mending.account import Account, open_account
@@ -143,4 +144,10 @@ def test_an_unfinished_run_has_no_account(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run", drawn(tmp_path, "coco"), [Visit(0, 0)])
     (run / "finished").unlink()
     with pytest.raises(DataError, match="unfinished"):
+        open_account(run)
+
+
+def test_an_audit_of_predictions_has_no_account_and_is_shown_otherwise(tmp_path: Path) -> None:
+    run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), [])
+    with pytest.raises(UsageError, match=r"has no ledger.*`boxmend review .*run` shows its fixes"):
         open_account(run)

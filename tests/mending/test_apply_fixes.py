@@ -236,6 +236,46 @@ def ensure_refused(run: Path, words: str) -> None:
     assert not (run.parent / "out").exists()
 
 
+def test_polygons_that_an_audit_took_for_boxes_are_no_hindrance(tmp_path: Path) -> None:
+    address = drawn(tmp_path, "yolo")
+    path = tmp_path / "data" / "labels" / "train" / "a.txt"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[0] = b"0 0.1 0.1 0.3 0.1 0.3 0.5 0.1 0.5\n"  # around van (10, 10, 30, 50)
+    path.write_bytes(b"".join(lines))
+    before = bytes_of(tmp_path / "data")
+    run = audit_run(tmp_path / "run", address, [LABEL, BOX], polygons="box")
+    boxmend.apply(run, tmp_path / "label", ApplySettings(precision=1.0))
+    made = (tmp_path / "label" / "labels" / "train" / "a.txt").read_bytes()
+    assert made.splitlines(keepends=True) == [lines[0].replace(b"0 ", b"1 ", 1), *lines[1:]]
+    boxmend.apply(run, tmp_path / "box", ApplySettings(precision=0.9))
+    made = (tmp_path / "box" / "labels" / "train" / "a.txt").read_bytes()
+    assert made.splitlines(keepends=True) == [b"1 0.21 0.3 0.18 0.4\n", *lines[1:]]
+    boxmend.revert(tmp_path / "box")
+    assert bytes_of(tmp_path / "box") == before
+
+
+def test_images_that_an_audit_found_elsewhere_are_found_again(tmp_path: Path) -> None:
+    drawn(tmp_path, "coco")
+    (tmp_path / "alone").mkdir()
+    address = tmp_path / "alone" / "instances_train.json"
+    (tmp_path / "data" / "instances_train.json").rename(address)
+    images = str(tmp_path / "pictures")
+    run = audit_run(tmp_path / "run", str(address), [LABEL], images=images)
+    result = boxmend.apply(run, tmp_path / "out", ApplySettings(precision=1.0))
+    assert result.saved.images_missing == 0
+    other = audit_run(tmp_path / "other", str(address), [LABEL])
+    result = boxmend.apply(other, tmp_path / "bare", ApplySettings(precision=1.0))
+    assert result.saved.images_missing == 2
+
+
+def test_a_box_without_area_that_only_gets_a_label_is_no_hindrance(tmp_path: Path) -> None:
+    address = drawn(tmp_path, "coco", [(10, 10, 10, 50), (40, 20, 60, 40)])
+    run = audit_run(tmp_path / "run", address, [LABEL])
+    boxmend.apply(run, tmp_path / "out", ApplySettings(precision=1.0))
+    made = objects(boxmend.load(tmp_path / "out"))
+    assert made[0] == ("a.png", "truck", [10, 10, 10, 50])
+
+
 def test_an_edited_dataset_is_noticed(tmp_path: Path) -> None:
     address = drawn(tmp_path, "coco")
     run = audit_run(tmp_path / "run", address, ALL)

@@ -61,6 +61,9 @@ def test_who_brings_the_time_along_and_without_neither_is_written(run: Path) -> 
         (Answer(0, "accept", box=(5, 5, 5, 9)), "no area"),
         (Answer(0, "accept", box=(5, 5, 202, 9)), "not in the image"),
         (Answer(0, "accept", box=(5, 5, 9, 1e300)), "not in the image"),
+        (Answer(0, "accept", box=(5, 5, 5.004, 9)), "no area"),  # once it is rounded
+        (Answer(0, "accept", box=(-0.9, 5, 0, 9)), "no area"),  # once it is cut
+        (Answer(0, "accept", box=(5, 150, 9, 151)), "no area"),
         (Answer(0, "reject", label=1), "only accept may"),
     ],
 )
@@ -106,6 +109,20 @@ def test_what_others_write_meanwhile_is_taken_up_and_kept(run: Path) -> None:
     desk.decide([Answer(1, "accept")])
     assert [line["fix"] for line in lines(run)] == ["f0", "f5", "gone", "f6", "f1"]
     assert desk.figures()["decided"] == 4  # a fix of another audit does not count
+
+
+def test_what_others_write_at_the_same_moment_is_taken_up(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = open_desk(run)
+
+    def after_another(path: Path, verdicts: list[Verdict]) -> int:
+        append_verdicts(path, [Verdict("f5", "reject", mode="import")])
+        return append_verdicts(path, verdicts)
+
+    monkeypatch.setattr("boxmend.review.desk.append_verdicts", after_another)
+    desk.decide([Answer(0, "accept")])
+    assert [one["row"] for one in desk.news(0)["verdicts"]] == [5, 0]
 
 
 def test_a_file_that_was_taken_away_is_forgotten(run: Path) -> None:

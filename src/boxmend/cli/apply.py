@@ -64,7 +64,10 @@ class Places:
     ] = False
     data: Annotated[
         tuple[str, ...],
-        Parameter(help="Where the dataset lies now, if it was moved since.", negative=""),
+        Parameter(
+            help="Where the dataset lies now, if it was moved since; once for every address.",
+            negative="",
+        ),
     ] = ()
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.audit import AuditSettings
-from boxmend.audit.folders import Audited, audit_predictions, audit_run
+from boxmend.auditing import AuditSettings
+from boxmend.auditing.folders import Audited, audit_predictions, audit_run
 from boxmend.cli.options import Json, Reading
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError

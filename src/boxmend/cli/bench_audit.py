@@ -97,8 +97,8 @@ def _measured(
     from importlib.metadata import version
 
     from boxmend.assessment import known_truth
-    from boxmend.audit import AuditSettings
-    from boxmend.audit import audit as audited
+    from boxmend.auditing import AuditSettings
+    from boxmend.auditing import audit as audited
     from boxmend.bench.audit import figures
     from boxmend.detections.predictions import read_predictions
 

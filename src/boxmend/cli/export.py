@@ -24,7 +24,10 @@ class Places:
     out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")]
     data: Annotated[
         tuple[str, ...],
-        Parameter(help="Where the dataset lies now, if it was moved since.", negative=""),
+        Parameter(
+            help="Where the dataset lies now, if it was moved since; once for every address.",
+            negative="",
+        ),
     ] = ()
 
 

@@ -31,7 +31,10 @@ def read_back(
     ] = None,
     data: Annotated[
         tuple[str, ...],
-        Parameter(help="Where the dataset lies now, if it was moved since.", negative=""),
+        Parameter(
+            help="Where the dataset lies now, if it was moved since; once for every address.",
+            negative="",
+        ),
     ] = (),
     json: Json = False,
 ) -> int:

@@ -30,7 +30,10 @@ def review(
     ] = None,
     data: Annotated[
         tuple[str, ...],
-        Parameter(help="Where the dataset lies now, if it was moved since.", negative=""),
+        Parameter(
+            help="Where the dataset lies now, if it was moved since; once for every address.",
+            negative="",
+        ),
     ] = (),
     json: Json = False,
 ) -> int:

@@ -24,6 +24,7 @@ ENOUGH = 50  # detections that tell when no format fits
 FITS = 0.3  # mean best IoU of boxes that are read as they are meant
 FITS_NOT = 0.1  # and of boxes that have nothing to do with the annotations
 AHEAD, TIMES = 0.1, 1.3  # by how much another format has to fit better
+BEYOND_CHANCE = 0.1  # of the way from chance to a perfect fit that boxes of these images go
 
 
 def words(format: BoxFormat) -> str:
@@ -81,6 +82,34 @@ def chosen(found: Found, fit: dict[BoxFormat, float], num: int) -> tuple[BoxForm
         f"{found.kind}: so they overlap the annotations by {fit[best]:.2f} instead of "
         f"{fit[expected]:.2f} in the mean. They were read as {words(best)}"
     ]
+
+
+def by_chance(image_rows: Rows, boxes: Floats, known: Annotated) -> float:
+    """How well boxes overlap the annotations of other images than theirs: the mean best IoU."""
+    images = np.unique(image_rows)
+    if len(images) < 2:
+        return 0.0
+    others = np.roll(images, len(images) // 2)  # far away, since neighbours may be one video
+    return _mean(best_annotations(others[np.searchsorted(images, image_rows)], boxes, known)[1])
+
+
+def ensure_images(found: Found, fit: float, chance: float, num: int) -> list[str]:
+    """Refuse boxes that fit other images as well; say so where all images are alike.
+
+    `num` detections were asked.
+    """
+    if num < ENOUGH or fit >= chance + BEYOND_CHANCE * (1 - chance):
+        return []
+    told = (
+        "overlap the annotations of other images as well as those of their own (mean best IoU "
+        f"{chance:.2f} and {fit:.2f})"
+    )
+    if fit < FITS:
+        raise DataError(
+            f"{found.told_files}: the boxes {told}; are they of these images, under their right "
+            "names?"
+        )
+    return [f"the boxes in {found.told_files} {told}: nothing tells whether the images are right"]
 
 
 def ensure_boxes(found: Found, boxes: Floats, format: BoxFormat) -> None:

@@ -23,6 +23,8 @@ AGREES = 0.3  # share of equal labels by which another numbering may be taken
 AHEAD = 0.2  # by how much it has to be better than the expected one
 AGREES_NOT = 0.2  # share below which numbers mean other classes
 MOST_UNKNOWN = 0.5  # share of detections of other classes that may be passed over
+FEW_OF_CLASS = 20  # pairs of one class that tell nothing about it yet
+EXCHANGED = 1.5  # how many times as often another class is seen as the own one
 NUM_COCO = 80
 COCO_GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # of 1 to 90, those that COCO does not use
 NAMES = "give the names of classes, which are never mistaken: the key category_name, or a column"
@@ -76,6 +78,7 @@ def labels_of(
         numbering, notes = _chosen(found, dataset, numbers, (rows, true_labels))
         for key, number in numbers.items():
             labels[key] = numbering.labels.get(number, UNKNOWN)
+    notes += _exchanged(labels[found.classes[rows]], true_labels, dataset.label_names)
     return labels, notes + _unknown(found, dataset, labels)
 
 
@@ -173,6 +176,32 @@ def _agreement(
     told = labels[found.classes[pairs[0]]]
     is_number = told > UNKNOWN - 1
     return float((told == pairs[1])[is_number].mean()) if is_number.any() else 0.0
+
+
+def _exchanged(labels: Rows, true_labels: Rows, names: Sequence[str]) -> list[str]:
+    """What is said where classes are seen in each other's place, as if names were exchanged.
+
+    A class that a detector does not know is taken for one that it does. Here the other one is taken
+    for yet another itself.
+    """
+    taken: dict[int, tuple[int, float]] = {}
+    for label in range(len(names)):
+        own = labels[(true_labels == label) & (labels != UNKNOWN)]
+        if len(own) < FEW_OF_CLASS:
+            continue
+        counts = np.bincount(own, minlength=len(names))
+        most = int(counts.argmax())
+        if most != label and counts[most] >= EXCHANGED * counts[label]:
+            taken[label] = most, counts[most] / len(own)
+    strange = [(one, most, share) for one, (most, share) in taken.items() if most in taken]
+    if not strange:
+        return []
+    some = _some(f"{names[one]} as {names[most]} ({share:.0%})" for one, most, share in strange)
+    return [
+        f"WARNING: classes look exchanged, since the detector sees {some}. Compare the names of "
+        "the classes and their order in the data with those of the detector; if they differ, label "
+        "fixes are wrong"
+    ]
 
 
 def _unknown(found: Found, dataset: Dataset, labels: Rows) -> list[str]:

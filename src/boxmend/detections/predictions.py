@@ -26,6 +26,8 @@ from boxmend.formats.coco.sizes import contested_images
 OVERLAPS = 0.5  # IoU from which a detection and an annotation are of one object
 ROUNDING = 1e-6  # by which a score may leave 0..1
 PERCENT = 100
+FAINT = 0.075  # score that some detections of an uncut list do not reach
+MANY = 200  # detections that tell where a list was cut
 SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
 
@@ -47,6 +49,14 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def cut(self) -> float:
+        """The score below which there is no detection, in the fold that has the highest such."""
+        return max(
+            (float(self.scores[self.folds == fold].min()) for fold in np.unique(self.folds)),
+            default=0.0,
+        )
 
     def take(self, rows: Rows | Mask) -> Predictions:
         """The detections at `rows` (indices, or a mask), in that order."""
@@ -84,7 +94,9 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
         raise DataError(f"{told}: no detection at all; an audit needs what a detector found")
     result = _sorted(_together(settled, notes))
     result = replace(result, manifest=manifest)
-    return replace(result, notes=result.notes + _about_images(result, dataset))
+    return replace(
+        result, notes=result.notes + _about_scores(result) + _about_images(result, dataset)
+    )
 
 
 def seen_in_training(predictions: Predictions, manifest: Manifest) -> Mask:
@@ -127,6 +139,8 @@ def _settled(found: Found, dataset: Dataset, catalogue: Catalogue, known: Annota
         _ensure_sizes(found, dataset, image_rows, sizes)
     boxes[~kept] = 0
     box_formats.ensure_boxes(found, boxes, format)
+    chance = box_formats.by_chance(image_rows[best.rows], boxes[best.rows], known)
+    said += box_formats.ensure_images(found, best.fit[format], chance, len(best.rows))
     true_labels, iou = best_annotations(image_rows[best.rows], boxes[best.rows], known)
     is_pair = iou >= OVERLAPS
     label_of, about_classes = labels_of(found, dataset, best.rows[is_pair], true_labels[is_pair])
@@ -223,6 +237,17 @@ def _sorted(found: Predictions) -> Predictions:
     )
     order[tied] = rows[np.lexsort(columns)]
     return found.take(order)
+
+
+def _about_scores(found: Predictions) -> list[str]:
+    """What is said where faint detections were left out, as predicting tools do by default."""
+    if len(found) < MANY or found.cut < FAINT:
+        return []
+    return [
+        f"WARNING: no detection has a score below {found.cut:.2g}, as if the others had been left "
+        "out. What was seen faintly then seems not to be seen at all, and good annotations may be "
+        "called spurious: predict again with a low limit, like conf=0.01"
+    ]
 
 
 def _about_images(found: Predictions, dataset: Dataset) -> list[str]:

@@ -27,7 +27,7 @@ PRECISION = 0.95  # what is wanted where nobody says otherwise
 ALL = "all"  # of `measured_precision`: all kinds together
 UNLIKELY = 1e-4  # nothing is nearer to impossible or certain than this, verdicts aside
 SHIFT_SPREAD = 1.0  # how far off the log odds of a table may be, before any verdict: about e-fold
-SLOPE_SPREAD = 0.5  # likewise how far their slope may be off 1
+SLOPE_SPREAD = 0.2  # likewise their slope off 1; more lets one slip of a hand undo a sure table
 LEAST_SLOPE = 0.1  # more probable stays more probable, whatever a few verdicts say
 NEWTON_STEPS = 50
 Z = 1.959964  # of 95 %
@@ -114,7 +114,8 @@ def choose(
 
     That is the largest set whose mean probability reaches `precision`: what people accepted does
     not make up for others. None takes nothing but what they accepted. An annotation is removed, or
-    changed, whichever is more probable, and never removed as the double of one that goes, too.
+    changed, whichever is more probable, or was accepted last; and never removed as the double of
+    one that goes, too.
     """
     is_wanted = np.isin(fixes.kinds, _kinds(only))
     check_precision(precision)
@@ -124,7 +125,8 @@ def choose(
     is_edited = np.array([one is not None and not one.is_plain for one in answers], np.bool_)
     is_removal = np.isin(fixes.kinds, (Kind.SPURIOUS, Kind.DUPLICATE)) & ~is_edited
     is_candidate = is_wanted & ~is_rejected
-    is_candidate &= ~_outdone(fixes, p_fix, is_candidate, is_removal)
+    weights = _weights(fixes, p_fix, standing)
+    is_candidate &= ~_outdone(fixes, weights, is_candidate, is_removal)
 
     order = np.lexsort((ranks(fixes.ids), -p_fix, ~is_accepted))
     order = order[is_candidate[order]]
@@ -170,16 +172,25 @@ def _kinds(only: Sequence[str]) -> list[Kind]:
     return [KIND_OF_WORD[word] for word in only]
 
 
-def _outdone(fixes: Fixes, p_fix: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
+def _weights(fixes: Fixes, p_fix: Floats, standing: Mapping[str, Verdict]) -> Floats:
+    """[f] By which a fix wins against others: by its probability, or as it was accepted later."""
+    accepted = [fix for fix, one in standing.items() if one.answer == ACCEPT]
+    place_of = {fix: float(place) for place, fix in enumerate(accepted, 2)}  # beyond probabilities
+    told = [place_of.get(one, np.nan) for one in fixes.ids]
+    weights: Floats = np.where(np.isnan(told), p_fix, told)
+    return weights
+
+
+def _outdone(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
     """[f] Fixes of an annotation that something else is rather done with.
 
-    A removal wins against changes if it is more probable than each of them.
+    A removal wins against changes if it weighs more than each of them.
     """
     is_known = is_candidate & (fixes.kinds != Kind.MISSING)
     size = int(fixes.rows.max(initial=-1)) + 1
     best_change, best_removal = np.full(size, -1.0), np.full(size, -1.0)
     for best, of in ((best_change, is_known & ~is_removal), (best_removal, is_known & is_removal)):
-        np.maximum.at(best, fixes.rows[of], p_fix[of])
+        np.maximum.at(best, fixes.rows[of], weights[of])
     outdone = np.zeros(len(fixes), np.bool_)
     rows = fixes.rows[is_known]
     is_removed = best_removal[rows] > best_change[rows]

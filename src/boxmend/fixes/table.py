@@ -184,16 +184,20 @@ def _ensure_sound(fixes: Fixes, dataset: Dataset) -> None:
     faults: dict[str, Mask] = {
         "has no annotation, or one that is missing has one": (fixes.rows >= 0) == is_missing,
         "has no image": fixes.image_rows < 0,
-        "has a box that is none": has_box & ~_is_box(fixes.new_boxes),
+        "has a box that is none": (has_box & ~_is_box(fixes.new_boxes))
+        | np.isinf(fixes.new_boxes).any(axis=1),
+        "has a label or box before that is not the annotation's": ~_is_as_annotated(fixes, dataset),
         "has no new label": has_label & (fixes.new_labels < 0),
         "has a probability that is none": ~(_is_share(fixes.p_wrong) & _is_share(fixes.p_fix)),
+        "has a gain that is none": np.isinf(fixes.iou_gain),
         "is a double of itself or of nothing": np.isin(fixes.kinds, (Kind.DUPLICATE,))
         & ((fixes.kept_rows < 0) | (fixes.kept_rows == fixes.rows)),
     }
     for what, is_faulty in faults.items():
         if is_faulty.any():
             raise ValueError(f"fix {fixes.ids[int(np.argmax(is_faulty))]!r} {what}")
-    if not all(isinstance(one, str) and one for one in fixes.ids) or None in fixes.reasons:
+    is_text = all(isinstance(one, str) for one in (*fixes.ids, *fixes.reasons))
+    if not is_text or not all(fixes.ids):
         raise ValueError("a fix has no id or no reason")
     if len(set(fixes.ids)) != len(fixes):
         raise ValueError("two fixes share an id")
@@ -207,6 +211,16 @@ def _is_box(boxes: Floats) -> Mask:
     x1, y1, x2, y2 = boxes.T
     is_box: Mask = np.isfinite(boxes).all(axis=1) & (x1 < x2) & (y1 < y2)
     return is_box
+
+
+def _is_as_annotated(fixes: Fixes, dataset: Dataset) -> Mask:
+    """[f] Whether what a fix says of the annotation before is so; nothing of a missing one."""
+    labels, boxes = np.full(len(fixes), UNKNOWN), np.full((len(fixes), 4), np.nan)
+    at = fixes.rows >= 0
+    labels[at], boxes[at] = dataset.labels[fixes.rows[at]], dataset.boxes[fixes.rows[at]]
+    is_same = np.isclose(fixes.old_boxes, boxes, atol=10.0**-BOX_DECIMALS, equal_nan=True)
+    is_as_annotated: Mask = is_same.all(axis=1) & (fixes.old_labels == labels)
+    return is_as_annotated
 
 
 def _is_share(values: Floats) -> Mask:

@@ -78,10 +78,10 @@ def verdict_of(told: Any) -> Verdict:
     )
 
 
-def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> None:
-    """Add verdicts at the end of the file of a run, all by one write."""
+def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
+    """Add verdicts at the end of the file of a run, all by one write; the bytes that it took."""
     if not verdicts:
-        return
+        return 0
     path = run_path / VERDICTS_FILE
     lines = b"".join(json.dumps(one.to_json()).encode() + b"\n" for one in verdicts)
     try:
@@ -96,6 +96,7 @@ def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> None:
         raise OutputError(f"{path}: could not be written ({reason})") from error
     if written != len(data):
         raise OutputError(f"{path}: could not be written (the disk is full)")
+    return len(data)
 
 
 def read_verdicts(run_path: Path) -> list[Verdict]:
@@ -114,17 +115,18 @@ def read_verdicts(run_path: Path) -> list[Verdict]:
 def standing(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
     """The verdict that counts of each fix that has one: the last, as far as it was not undone.
 
-    To skip a fix says nothing about it, and leaves what was said before.
+    To skip a fix says nothing about it, and leaves what was said before. They are in the order in
+    which they were given.
     """
-    answers: dict[str, list[Verdict]] = {}
-    for one in verdicts:
+    answers: dict[str, list[int]] = {}  # by fix: the numbers of the verdicts that were not undone
+    for number, one in enumerate(verdicts):
         of_fix = answers.setdefault(one.fix, [])
         if one.answer != UNDO:
-            of_fix.append(one)
+            of_fix.append(number)
         elif of_fix:
             of_fix.pop()
-    said = ((fix, [one for one in of if one.answer != SKIP]) for fix, of in answers.items())
-    return {fix: of[-1] for fix, of in said if of}
+    said = ([k for k in of if verdicts[k].answer != SKIP] for of in answers.values())
+    return {verdicts[k].fix: verdicts[k] for k in sorted(of[-1] for of in said if of)}
 
 
 def _parsed(path: Path, lines: Sequence[bytes]) -> Iterator[Verdict]:

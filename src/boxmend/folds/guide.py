@@ -10,9 +10,9 @@ With Ultralytics:
 ```sh
 for k in {numbers}; do
   yolo detect train data="$PWD/fold-$k/train/data.yaml" model=yolo11s.pt \\
-    project="$PWD/fold-$k" name=training
+    project="$PWD/fold-$k" name=training exist_ok=True
   yolo detect val data="$PWD/fold-$k/test/data.yaml" model="fold-$k/training/weights/last.pt" \\
-    split=val conf=0.01 save_json=True project="$PWD/fold-$k" name=found
+    split=val conf=0.01 save_json=True project="$PWD/fold-$k" name=found exist_ok=True
   cp "fold-$k/found/predictions.json" "fold-$k/predictions.json"
 done
 ```

@@ -48,7 +48,10 @@ def desk_of(fixes: Fixes, label_names: list[str], written: list[str]) -> Desk:
 
 def verdicts_of(desk: Desk, seen: Seen) -> Iterator[Verdict]:
     """The verdicts on the fixes of one image."""
-    back = {region.key: region for region in seen.regions if region.key}
+    back = dict[str, Region]()
+    for one in seen.regions:
+        if one.key:
+            back.setdefault(one.key, one)  # a copy that people made of it comes behind it
     desk.counts["drawn"] += len(seen.regions) - sum(one.region in back for one in seen.handed)
     for handed in seen.handed:
         region = back.get(handed.region)
@@ -73,7 +76,7 @@ def _answers(desk: Desk, seen: Seen, ks: list[int], region: Region | None) -> It
         yield from _of_deleted(desk, ks)
         return
     label = desk.of_label.get(region.label)
-    if label is None or region.box is None:
+    if label is None or region.box is None or not _is_inside(region.box, seen.size):
         desk.counts["unreadable"] += 1
         return
     box = region.box
@@ -152,8 +155,18 @@ def _count_other(desk: Desk, seen: Seen, handed: Handed, region: Region | None) 
 
 def _is_same(box: Box, other: Box, size: tuple[float, float]) -> bool:
     """Whether two boxes are the same to people; tools cut them at the border of the image."""
+    return bool(np.abs(_cut(box, size) - _cut(other, size)).max() <= SAME_SIDE)
+
+
+def _is_inside(box: Box, size: tuple[float, float]) -> bool:
+    """Whether some of a box lies on its image; of one beside it nothing could be written."""
+    x1, y1, x2, y2 = _cut(box, size).tolist()
+    return bool(x1 < x2 and y1 < y2)
+
+
+def _cut(box: Box, size: tuple[float, float]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     limits = [one if one > 0 else np.inf for one in size] * 2
-    return bool(np.abs(np.clip(box, 0, limits) - np.clip(other, 0, limits)).max() <= SAME_SIDE)
+    return np.clip(np.array(box, np.float64), 0, limits)
 
 
 def _box(sides: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Box:

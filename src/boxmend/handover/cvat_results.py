@@ -7,8 +7,10 @@ there any more. CVAT does not tell which images somebody looked at: all that are
 from __future__ import annotations
 
 import io
+import lzma
 import math
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
@@ -32,6 +34,10 @@ VERSION = "1.1"
 MAX_DEPTH = 20  # CVAT's own needs seven
 CORNERS = ("xtl", "ytl", "xbr", "ybr")
 DOCUMENT = "annotations.xml"
+_BAD_ZIP = (  # what reading an archive that lies can raise
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError),
+    *(RuntimeError, NotImplementedError, ValueError, OverflowError),
+)
 
 
 def unzipped(path: Path, data: bytes) -> bytes:
@@ -46,7 +52,7 @@ def unzipped(path: Path, data: bytes) -> bytes:
         raise DataError(
             f'{path}: there is no {DOCUMENT} in it; export as "CVAT for images 1.1"'
         ) from error
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError) as error:
+    except _BAD_ZIP as error:
         raise DataError(f"{path}: is no zip file that can be read ({error})") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,8 @@ def import_verdicts(
     fixes = inputs.fixes_of(source, dataset)
     names = [unicode_text(name) for name in dataset.label_names]
     desk = desk_of(fixes, names, NAMES[returned.to](names))
-    told = [one for seen in returned.seen for one in verdicts_of(desk, seen)]
+    found = (one for seen in returned.seen for one in verdicts_of(desk, seen))
+    told = list({one.fix: one for one in found}.values())  # an image may be there twice
     if not told and desk.counts["stale"]:
         raise DataError(f"{path}: is about fixes that {source.path} does not have; export again")
     new = _new(told, read_verdicts(source.path))
@@ -87,7 +89,8 @@ def _returned(path: Path, handover: Path | None) -> Returned:
     data = read_limited(path)
     if data[:2] == b"PK":
         data = cvat_results.unzipped(path, data)
-    start = data[:1000].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    data = data.removeprefix(codecs.BOM_UTF8)
+    start = data[:1000].lstrip(b" \t\r\n")[:1]
     if start == b"<":
         return cvat_results.read(path, data, read_manifest(path, handover, "cvat"))
     if start in (b"[", b"{"):

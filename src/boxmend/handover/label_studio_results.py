@@ -8,11 +8,12 @@ that was skipped or not annotated is not seen.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from boxmend.errors import DataError
+from boxmend.fixes.verdicts import FARTHEST
 from boxmend.handover.label_studio import CONTROL
 from boxmend.handover.returned import Box, Handed, Region, Returned, Seen, box_back, decoded
 
@@ -94,7 +95,7 @@ def _box(result: _Result) -> Box | None:
     """Pixels from percents; None for what is turned, or no rectangle."""
     told = [result.value.get(name) for name in ("x", "y", "width", "height")]
     sizes = result.original_width or 0, result.original_height or 0
-    numbers = [float(one) for one in (*told, *sizes) if isinstance(one, int | float)]
+    numbers = [float(one) for one in (*told, *sizes) if _is_number(one)]
     is_turned = result.value.get("rotation") not in (None, 0)
     if len(numbers) < 6 or is_turned:
         return None
@@ -102,6 +103,11 @@ def _box(result: _Result) -> Box | None:
     x1, x2 = (one / 100 * size[0] for one in (x, x + width))
     y1, y2 = (one / 100 * size[1] for one in (y, y + height))
     return box_back(x1, y1, x2, y2)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    """Whether this is a number that a box can have; JSON has whole ones too large for a float."""
+    return isinstance(value, int | float) and abs(value) <= FARTHEST
 
 
 def _size(boxes: list[_Result]) -> tuple[float, float]:

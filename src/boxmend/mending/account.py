@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import Dataset
+from boxmend.errors import UsageError
 from boxmend.mending import inputs
 from boxmend.mending.changes import ApplySettings, Changes, decide
 from boxmend.mending.history import History, history_of
@@ -69,6 +70,11 @@ def open_account(run: str | Path, data: Dataset | str | Sequence[str] | None = N
     `data` says where the dataset is now, or is it; it is checked as by `apply`.
     """
     source = inputs.finished_run(run)
+    if inputs.is_audit(source):
+        raise UsageError(
+            f"{source.path}: is an audit of predictions and has no ledger, which this is about; "
+            f"`boxmend review {source.path}` shows its fixes"
+        )
     dataset = inputs.dataset_of(source, data)
     return account_of(source, dataset, history_of(source, dataset))
 

@@ -155,7 +155,9 @@ def _as_answered(
         if answer.box is not None:
             boxes[k] = answer.box
     boxes = _tidied(dataset, taken, boxes)
-    is_empty = ~np.isnan(boxes).any(axis=1) & ~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+    is_new = np.isin(taken.kinds, (Kind.BAD_BOX, Kind.MISSING))
+    is_new |= np.array([_given(answers.get(one))[1] for one in taken.ids], np.bool_)
+    is_empty = is_new & ~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)
     if is_empty.any():
         raise DataError(
             f"{path.parent}: the box of fix {taken.ids[int(np.argmax(is_empty))]} lies outside of "

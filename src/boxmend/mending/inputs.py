@@ -82,7 +82,7 @@ def dataset_of(run: Run, data: Dataset | str | Sequence[str] | None) -> Dataset:
         addresses = given or addresses_of(run)
         where = " ".join(addresses)
         try:
-            dataset = load(*addresses)
+            dataset = load(*addresses, **_reading(run))
         except UsageError as error:
             if given:
                 raise
@@ -90,6 +90,17 @@ def dataset_of(run: Run, data: Dataset | str | Sequence[str] | None) -> Dataset:
             raise DataError(message) from error
     _ensure_same(run, dataset, where)
     return dataset
+
+
+def _reading(run: Run) -> dict[str, Any]:
+    """How an audit may have read its data; what that gives is known again by its fingerprint.
+
+    Trainings read without options.
+    """
+    if not is_audit(run):
+        return {}
+    images = run.facts().get("images_folder")
+    return {"polygons": "box", "images": images if isinstance(images, str) else None}
 
 
 def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import UsageError
 from boxmend.fixes.choosing import PRECISION, Chosen, choose, measured_precision
-from boxmend.fixes.table import Fixes, Floats, Kind, Rows
+from boxmend.fixes.table import BOX_DECIMALS, Fixes, Floats, Kind, Rows
 from boxmend.fixes.verdicts import (
     SKIP,
     VERDICTS_FILE,
@@ -74,8 +74,8 @@ class Desk:
         verdicts = [self._verdict(one) for one in answers]
         with self._lock:
             self._catch_up()
-            append_verdicts(self.run_path, verdicts)
-            self._size = self._size_now()
+            # What others wrote in between makes the file longer, and is taken up next time.
+            self._size += append_verdicts(self.run_path, verdicts)
             self._add(verdicts)
             self.num_given += len(verdicts)
 
@@ -168,8 +168,9 @@ class Desk:
         is_inside = all(
             -OUTSIDE <= side <= limit + OUTSIDE for side, limit in zip(box, limits, strict=True)
         )
-        if not is_inside:
-            raise UsageError(f"the box {list(box)} is not in the image")
+        x1, y1, x2, y2 = np.clip(box, 0, limits).round(BOX_DECIMALS).tolist()  # as it is written
+        if not (is_inside and x1 < x2 and y1 < y2):
+            raise UsageError(f"the box {list(box)} is not in the image, or has no area")
 
     def _told(self, fix: str) -> dict[str, Any]:
         """What stands of a fix; a skip is told while nothing else was said."""
@@ -199,11 +200,11 @@ class Desk:
 
     def _add(self, verdicts: Iterable[Verdict]) -> None:
         self._chosen = self._figures = None
-        changed = set()
+        changed = dict[str, None]()  # in the order in which they were given
         for one in verdicts:
             self._verdicts.append(one)
             self._of_fix.setdefault(one.fix, []).append(one)
-            changed.add(one.fix)
+            changed[one.fix] = None
         for fix in changed:
             self._standing.pop(fix, None)
             self._standing |= standing(self._of_fix[fix])

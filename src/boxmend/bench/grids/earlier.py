@@ -26,7 +26,7 @@ from boxmend.bench.grids.outcomes import named_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
 from boxmend.report.texts import shown
-from boxmend.settings import TrainSettings
+from boxmend.settings import TrainSettings, resolved
 
 HASH = "sha256:"  # before that of weights
 LISTED_CELLS, LISTED_DIFFERENCES = 8, 5  # in a message
@@ -144,7 +144,7 @@ def _settings_pairs(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
     One that was not written down in its day was what it is by default.
     """
     method = str(job.settings["method"])
-    usual = flat(to_builtins(asdict(TrainSettings())))
+    usual = flat(to_builtins(asdict(resolved(TrainSettings()))))
     was = flat(line.settings)
     now = flat(to_builtins(named_weights(own_settings(job.settings, method), job)))
     pairs = []

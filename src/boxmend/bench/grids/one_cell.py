@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from boxmend.bench.grids.jobs import (
     LOCK_FILE,
@@ -35,6 +35,10 @@ from boxmend.bench.grids.noisy_data import clean_data, mended_data, noisy_data, 
 from boxmend.bench.grids.outcomes import failed_result, finished_result, record
 from boxmend.errors import BoxmendError
 from boxmend.runs import Run
+
+if TYPE_CHECKING:
+    from boxmend.assessment import KnownTruth
+    from boxmend.mending.account import Account
 
 FOLLOWS_STDIN = "--follow-stdin"  # the process ends when whoever started it does
 COUNTED_EVERY = 5.0  # seconds between notes of how long a try lasts
@@ -109,7 +113,23 @@ def _trained_and_scored(
     evaluation = evaluate(run.path, data=val, progress=lambda done, total: clock.tick())
     account = open_account(run.path, data)
     truth = known_truth(truth_of(root, job), account.dataset)
+    if job.keep_figures:
+        _keep(folder, job, account, truth)
     return {"evaluation": evaluation, "mending": assess(account, truth).to_json()}
+
+
+def _keep(folder: Path, job: Job, account: "Account", truth: "KnownTruth") -> None:
+    """Leave figures and a picture; what goes wrong with them costs no result."""
+    from boxmend.bench.grids.keepsakes import KEEP_FOLDER, write_keepsakes
+    from boxmend.report.record import RunRecord
+
+    record = RunRecord(job.cell, account, account.run.metrics(), truth)
+    try:
+        written = write_keepsakes(folder / KEEP_FOLDER, record)
+    except Exception as error:
+        _say(f"{job.cell}: nothing kept ({type(error).__name__}: {error})")
+    else:
+        _say(f"{job.cell}: kept {', '.join(path.name for path in written) or 'nothing'}")
 
 
 def _usual_train() -> Train:

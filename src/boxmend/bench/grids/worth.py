@@ -2,8 +2,8 @@
 
     must    the table `core`: 40/40 with every method first, then its other settings, then further
             seeds of the clean reference, `baseline` and `mend`
-    should  the second stage, the parts at 40 %, rates told, 60 % labels, other kinds of noise, and
-            the methods that `core` leaves out of its other settings
+    should  in this order: the second stage, the parts at 40 %, rates told, 60 % labels, pair and
+            gaussian noise, and the methods that `core` leaves out of its other settings
     could   all else
 
 What others are compared with goes before them, and a long training before a short one, so that
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from boxmend.bench.grids.cells import Cell, cells_of
-from boxmend.bench.grids.layouts import LAYOUTS, TWICE, Layout
+from boxmend.bench.grids.layouts import LAYOUTS, TWICE
 from boxmend.errors import UsageError
 
 WORTHS = ("must", "should", "could")
@@ -23,8 +23,7 @@ COMPARED = ("baseline", "mend")
 CLEAN = "baseline"
 """The method of the clean reference."""
 FIRST_NOISE = "label40-box40"
-SHOULD = ("two-stage", "auto", "pair", "gaussian")
-"""Tables of which the first seed should be run."""
+LAST_MUST = 2  # steps: 40/40, the other settings, further seeds
 PARTS = ("ablation-boxes", "ablation-labels")
 PARTS_AT = ("label0-box40", "label40-box0")
 HEAVY_LABELS = "label60-box0"
@@ -43,7 +42,8 @@ USUAL_COST = 1.09  # of mend, the published method and its parts
 
 def worth(cell: Cell) -> str:
     """Say what a cell is worth: must, should or could."""
-    return WORTHS[min(max(_step(cell) - 2, 0), 2)]
+    step = _step(cell)
+    return "must" if step <= LAST_MUST else "could" if step == _could() else "should"
 
 
 def by_worth(cells: Sequence[Cell]) -> list[Cell]:
@@ -76,35 +76,48 @@ def of_worth(cells: Sequence[Cell], worths: Iterable[str]) -> list[Cell]:
 
 
 def _step(cell: Cell) -> int:
-    """0 to 2: must; 3: should; 4: could."""
+    """When its turn is: up to LAST_MUST a must, `_could()` at the end, and between them should."""
     first = Cell(cell.labels, cell.boxes, cell.method, cell.variant)
     if first in _core():
-        if cell.seed == 0:
-            is_first = cell.noise_name == FIRST_NOISE or (cell.is_clean and first.method == CLEAN)
-            return 0 if is_first else 1
-        return 2 if cell.method in COMPARED else 4
-    return 3 if cell.seed == 0 and first in _should() else 4
+        if cell.seed > 0:
+            return LAST_MUST if cell.method in COMPARED else _could()
+        is_first = cell.noise_name == FIRST_NOISE or (cell.is_clean and cell.method == CLEAN)
+        return 0 if is_first else 1
+    if cell.seed == 0:
+        for number, group in enumerate(_should(), LAST_MUST + 1):
+            if first in group:
+                return number
+    return _could()
+
+
+def _could() -> int:
+    return LAST_MUST + 1 + len(_should())
 
 
 @cache
 def _core() -> frozenset[Cell]:
-    return _of_seed_0(LAYOUTS["core"])
+    return _of_seed_0("core")
 
 
 @cache
-def _should() -> frozenset[Cell]:
-    found = {cell for name in SHOULD for cell in _of_seed_0(LAYOUTS[name])}
-    parts = {cell for name in PARTS for cell in _of_seed_0(LAYOUTS[name])}
-    found |= {cell for cell in parts if cell.noise_name in PARTS_AT}
-    found |= {cell for cell in _of_seed_0(LAYOUTS["table1"]) if cell.noise_name == HEAVY_LABELS}
+def _should() -> tuple[frozenset[Cell], ...]:
+    """Groups of cells, the first of them first."""
+    parts = frozenset[Cell]().union(*(_of_seed_0(name) for name in PARTS))
     noises = {(cell.labels, cell.boxes) for cell in _core() if not cell.is_clean}
     methods = {cell.method for cell in _core()}
-    found |= {Cell(*noise, method) for noise in noises for method in methods}
-    return frozenset(found)
+    return (
+        _of_seed_0("two-stage"),
+        frozenset(cell for cell in parts if cell.noise_name in PARTS_AT),
+        _of_seed_0("auto"),
+        frozenset(cell for cell in _of_seed_0("table1") if cell.noise_name == HEAVY_LABELS),
+        _of_seed_0("pair"),
+        _of_seed_0("gaussian"),
+        frozenset(Cell(*noise, method) for noise in noises for method in methods),
+    )
 
 
-def _of_seed_0(layout: Layout) -> frozenset[Cell]:
-    return frozenset(cells_of(layout, (0,)))
+def _of_seed_0(name: str) -> frozenset[Cell]:
+    return frozenset(cells_of(LAYOUTS[name], (0,)))
 
 
 def _cost(cell: Cell) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.calibration import (
+from boxmend.auditing.calibration import (
     CAUTION,
     Share,
     error_curve,
@@ -18,8 +18,8 @@ from boxmend.audit.calibration import (
     sample,
     share_of_errors,
 )
-from boxmend.audit.evidence import Detected, Objects, from_detections
-from boxmend.audit.pairs import Pairs, areas, largest_by, overlapping, overlaps
+from boxmend.auditing.evidence import Detected, Objects, from_detections
+from boxmend.auditing.pairs import Pairs, areas, largest_by, overlapping, overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

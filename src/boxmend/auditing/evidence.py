@@ -1,7 +1,7 @@
 """What a detector saw of each annotation: for which classes, how well, and where.
 
 `Evidence` is the same whoever it comes from: detections of any detector (`from_detections`), or
-the visits of a training run (`boxmend.audit.ledgers`). Everything after it is one path.
+the visits of a training run (`boxmend.auditing.ledgers`). Everything after it is one path.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.pairs import Pairs, largest_by, overlapping, overlaps
+from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping, overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -106,18 +106,21 @@ def suspicion(evidence: Evidence, rows: Rows, labels: Rows) -> tuple[Floats, Row
 def from_detections(objects: Objects, rivals: Objects, detected: Detected) -> Evidence:
     """Gather what detections say of objects.
 
-    A detection speaks for an object as far as it is confident, overlaps it, and does not fit one
-    of the `rivals` better; these are the annotations themselves where `objects` are.
+    A detection speaks for an object as far as it is confident, lies on it, and does not fit one of
+    the `rivals` better; these are the annotations themselves where `objects` are. For a class it
+    speaks by the fitness of centre matching (Eq. 15), as a badly placed box may have a right label;
+    for presence and place by its overlap.
     """
     pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
     if rivals is objects:
         best, _ = largest_by(pairs.second, pairs.iou, len(detected))
     else:
         best = best_overlaps(rivals, detected)
-    fit = pairs.iou * (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** SHARING
-    values = detected.scores[pairs.second] * fit
+    share = (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** SHARING
+    values = detected.scores[pairs.second] * pairs.iou * share
     support, _ = largest_by(pairs.first, values, len(objects))
-    keys, strongest = _by_class(objects, detected, pairs, fit)
+    matched = fitness(objects.boxes[pairs.first], detected.boxes[pairs.second])
+    keys, strongest = _by_class(objects, detected, pairs, np.clip(matched, 0, 1) * share)
     boxes, confidences = _places(objects, detected, pairs, values)
     return Evidence(
         num_labels=objects.num_labels,

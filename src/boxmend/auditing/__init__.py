@@ -12,12 +12,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit import probing
-from boxmend.audit.calibration import Share
-from boxmend.audit.evidence import Detected, from_detections
-from boxmend.audit.judging import Opinion, judge
-from boxmend.audit.ordering import Own, canonical, groups, judgeable, surest_first
-from boxmend.audit.tables import LEAST, columns_of, fixes_of, joined, missing_of
+from boxmend.auditing import probing
+from boxmend.auditing.calibration import Share
+from boxmend.auditing.evidence import Detected, from_detections
+from boxmend.auditing.judging import Opinion, judge
+from boxmend.auditing.ordering import Own, canonical, groups, judgeable, surest_first
+from boxmend.auditing.tables import LEAST, columns_of, fixes_of, joined, missing_of
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import Fixes, Kind

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from boxmend import __version__
-from boxmend.audit import SEED, Audit, AuditSettings, Part, assembled, audit
-from boxmend.audit.calibration import Share
-from boxmend.audit.evidence import Objects
-from boxmend.audit.judging import Scene, judge
-from boxmend.audit.ledgers import evidence_of, judge_by_losses, judged_rows
-from boxmend.audit.provenance import said_of
-from boxmend.audit.tables import fixes_of
+from boxmend.auditing import SEED, Audit, AuditSettings, Part, assembled, audit
+from boxmend.auditing.calibration import Share
+from boxmend.auditing.evidence import Objects
+from boxmend.auditing.judging import Scene, judge
+from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows
+from boxmend.auditing.provenance import said_of
+from boxmend.auditing.tables import fixes_of
 from boxmend.dataset import Dataset
 from boxmend.detections import read_predictions
 from boxmend.errors import DataError

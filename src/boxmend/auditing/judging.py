@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit import boxes as box_model
-from boxmend.audit.boxes import BoxModel, BoxOpinion
-from boxmend.audit.calibration import Share
-from boxmend.audit.evidence import Detected, Evidence, Objects, from_detections
-from boxmend.audit.labels import LabelOpinion, judge_labels
-from boxmend.audit.presence import (
+from boxmend.auditing import boxes as box_model
+from boxmend.auditing.boxes import BoxModel, BoxOpinion
+from boxmend.auditing.calibration import Share
+from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
+from boxmend.auditing.labels import LabelOpinion, judge_labels
+from boxmend.auditing.presence import (
     Missing,
     Presence,
     Repeats,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from boxmend.audit.pairs import overlaps
+from boxmend.auditing.pairs import overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

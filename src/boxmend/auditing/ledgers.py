@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from boxmend.audit import boxes as box_model
-from boxmend.audit.calibration import Share
-from boxmend.audit.evidence import Evidence
-from boxmend.audit.labels import LabelOpinion
-from boxmend.audit.pairs import largest_by
+from boxmend.auditing import boxes as box_model
+from boxmend.auditing.calibration import Share
+from boxmend.auditing.evidence import Evidence
+from boxmend.auditing.labels import LabelOpinion
+from boxmend.auditing.pairs import largest_by
 from boxmend.mending.account import Account
 from boxmend.runs import Run
 

@@ -7,10 +7,10 @@ what is wrong with their annotations.
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit import Audit
-from boxmend.audit.evidence import Detected, Objects, from_detections
-from boxmend.audit.ordering import judgeable
-from boxmend.audit.pairs import overlaps
+from boxmend.auditing import Audit
+from boxmend.auditing.evidence import Detected, Objects, from_detections
+from boxmend.auditing.ordering import judgeable
+from boxmend.auditing.pairs import overlaps
 from boxmend.dataset import Dataset
 from boxmend.detections import Predictions, seen_in_training
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.pairs import overlaps
-from boxmend.audit.presence import FOUND
+from boxmend.auditing.pairs import overlaps
+from boxmend.auditing.presence import FOUND
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.choosing import wilson
 from boxmend.fixes.table import KINDS, Fixes, Kind

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.evidence import Detected, Objects
-from boxmend.audit.judging import Scene
+from boxmend.auditing.evidence import Detected, Objects
+from boxmend.auditing.judging import Scene
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import Fixes
 

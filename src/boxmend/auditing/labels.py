@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.calibration import (
+from boxmend.auditing.calibration import (
     Sample,
     Share,
     error_curve,
@@ -17,7 +17,7 @@ from boxmend.audit.calibration import (
     sample,
     share_of_errors,
 )
-from boxmend.audit.evidence import NONE, Evidence, Objects, suspicion
+from boxmend.auditing.evidence import NONE, Evidence, Objects, suspicion
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.audit.evidence import NONE, Detected, Evidence
-from boxmend.audit.judging import Opinion
-from boxmend.audit.pairs import overlaps
+from boxmend.auditing.evidence import NONE, Detected, Evidence
+from boxmend.auditing.judging import Opinion
+from boxmend.auditing.pairs import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind
 
@@ -112,7 +112,7 @@ def missing_of(dataset: Dataset, detected: Detected, opinion: Opinion) -> Fixes:
         for image, label, x1, y1, x2, y2 in zip(*(one.tolist() for one in columns), strict=True)
     ]
     return Fixes(
-        ids=list(_distinct(ids)),
+        ids=ids if len(set(ids)) == number else list(_distinct(ids)),
         kinds=np.full(number, Kind.MISSING, np.int8),
         rows=nowhere.copy(),
         image_rows=image_rows.copy(),

@@ -1,0 +1,184 @@
+"""What `mend` has to reach on photographs, and what the results say of it so far.
+
+By AP50 (area rule), as means over the seeds that all sides have. A bar counts as reached or missed
+for good only with three seeds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from boxmend.bench.grids.layouts import LAYOUTS, amount
+from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.statistics import Gain, difference
+from boxmend.bench.grids.tables import Square, Table, figure, table
+
+CLEAN = "label0-box0"
+SEEDS = 3  # that a mean needs
+SHARES = {
+    "label40-box40": 0.6,
+    "label40-box0": 0.6,
+    "label0-box40": 0.6,
+    "label20-box20": 0.4,
+}
+"""Least share of the loss that `mend` wins back, by noise."""
+HARM = 0.007  # AP50 that it may cost on clean data, or its standard error
+LEAD = 0.015  # AP50 that a rival may be ahead
+RATE = 0.05  # by which an estimated label-noise rate may be off
+AFRESH = 0.65  # share after training afresh: a goal beyond the bars
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One thing to reach."""
+
+    what: str
+    needed: str
+    measured: str = ""
+    """Nothing where it was not run."""
+    cells: tuple[str, ...] = ()
+    """Whose results it is measured by."""
+    is_reached: bool | None = None
+    """None where it was not run."""
+    is_final: bool = False
+    """Whether there is as much as it takes to say so."""
+    is_goal: bool = False
+    """Beyond the bars."""
+
+    @property
+    def verdict(self) -> str:
+        """Say in a word or two how it stands."""
+        if self.is_reached is None:
+            return "not run"
+        return ("reached" if self.is_reached else "missed") + ("" if self.is_final else ", so far")
+
+
+def bars(results: Sequence[Result]) -> list[Bar]:
+    """Hold results, one of each cell and all of one scale, against every bar and goal."""
+    core = table(LAYOUTS["core"], results)
+    afresh = table(LAYOUTS["two-stage"], results)
+    return [
+        *(_share(core, noise, least) for noise, least in SHARES.items()),
+        *(_harm(core), _rivals(core), _rates(core)),
+        _share(afresh, "label40-box40", AFRESH, "two-stage"),
+        *_published(core),
+    ]
+
+
+def _share(made: Table, noise: str, least: float, method: str = "mend") -> Bar:
+    gain = _square(made, method, noise).gain
+    what = f"wins back what {_noise_words(noise)} costs"
+    if method == "mend":
+        bar = Bar(f"`mend` {what}", f"{100 * least:.0f} % or more")
+    else:
+        bar = Bar(f"training afresh {what}", f"{100 * least:.0f} % or more", is_goal=True)
+    if gain is None or gain.value is None:
+        return bar
+    return replace(
+        bar,
+        measured=_measured(gain, "%", "{:.1f}"),
+        cells=_cells(made, noise, method, "baseline", "clean"),
+        is_reached=gain.value >= least,
+        is_final=len(gain.seeds) >= SEEDS,
+    )
+
+
+def _published(made: Table) -> Iterator[Bar]:
+    """The paper's own shares, as goals."""
+    for noise in SHARES:
+        theirs = _square(made, "mend-paper", noise).paper_gain
+        if theirs is not None:
+            bar = _share(made, noise, round(theirs, 2))
+            what = f"`mend` wins back what the paper's method does at {_noise_words(noise)}"
+            yield replace(bar, what=what, is_goal=True)
+
+
+def _harm(made: Table) -> Bar:
+    bar = Bar(
+        "`mend` loses next to nothing on clean data",
+        f"less than its standard error, or than {100 * HARM:.1f} AP50",
+    )
+    clean, mend = (_square(made, name, CLEAN) for name in ("clean", "mend"))
+    gain = difference(mend.values, clean.values)
+    if gain.value is None:
+        return bar
+    return replace(
+        bar,
+        measured=_measured(gain, "AP50", "{:+.1f}"),
+        cells=_cells(made, CLEAN, "mend", "clean"),
+        is_reached=-gain.value < max(HARM, gain.error or 0.0),
+        is_final=len(gain.seeds) >= SEEDS,
+    )
+
+
+def _rivals(made: Table) -> Bar:
+    """The rival that is furthest ahead, over all noises."""
+    bar = Bar("no rival is ahead of `mend`", f"ahead by {100 * LEAD:.1f} AP50 at most")
+    leads = [
+        (gain.value, gain, row.name, column.name)
+        for row, line in made.lines()
+        if row.name not in ("clean", "mend")
+        for column, square in zip(made.layout.columns, line, strict=True)
+        for gain in [difference(square.values, _square(made, "mend", column.name).values)]
+        if gain.value is not None
+    ]
+    if not leads:
+        return bar
+    value, gain, method, noise = max(leads, key=lambda one: one[0])
+    squares = sum(
+        made.layout.is_run(row, column)
+        for row in made.layout.rows
+        for column in made.layout.columns
+        if row.name not in ("clean", "mend")
+    )
+    return replace(
+        bar,
+        measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; nearest of "
+        f"{len(leads)}, of {squares} in the table",
+        cells=_cells(made, noise, method, "mend"),
+        is_reached=value <= LEAD,
+        is_final=len(leads) == squares,
+    )
+
+
+def _rates(made: Table) -> Bar:
+    """The label-noise rate that `mend` estimated worst."""
+    bar = Bar("`auto` estimates the label-noise rate", f"within {100 * RATE:.0f} points")
+    found = [
+        (told, amount(one.noise.labels), one.cell)
+        for one in made.results
+        if one.method == "mend" and one.error is None
+        for told in [figure(one, "estimates.label_noise")]
+        if told is not None
+    ]
+    if not found:
+        return bar
+    told, true, _ = max(found, key=lambda one: abs(one[0] - one[1]))
+    return replace(
+        bar,
+        measured=f"{100 * told:.1f} % where it is {100 * true:g} %: worst of {len(found)}",
+        cells=tuple(cell for _, _, cell in found),
+        is_reached=abs(told - true) <= RATE,
+        is_final=len(found) >= SEEDS * len(made.layout.columns),
+    )
+
+
+def _measured(gain: Gain, unit: str, written: str) -> str:
+    assert gain.value is not None
+    error = "" if gain.error is None else f" ± {100 * gain.error:.1f}"
+    return f"{written.format(100 * gain.value)}{error} {unit} ({len(gain.seeds)})"
+
+
+def _cells(made: Table, noise: str, *rows: str) -> tuple[str, ...]:
+    return tuple(cell for row in rows for cell in _square(made, row, noise).cells)
+
+
+def _square(made: Table, row: str, column: str) -> Square:
+    names = [one.name for one in made.layout.columns]
+    lines = {one.name: line for one, line in made.lines()}
+    return lines[row][names.index(column)]
+
+
+def _noise_words(noise: str) -> str:
+    """label40-box20 as 40/20."""
+    labels, _, boxes = noise.partition("-")
+    return f"{labels.removeprefix('label')}/{boxes.removeprefix('box')}"

@@ -1,0 +1,148 @@
+"""What a cell leaves that is worth bringing elsewhere: OUT/SCALE/cells/CELL/keep/
+
+losses.svg, losses.csv    losses of right and wrong labels in the last epoch, and where they part
+iou.svg, changes.svg, ... figures of the report that hold no photograph, with their numbers
+before-after.jpg          images with their annotations as given, and below as mended
+
+The pictures show the same images for all methods under one noise, chosen by what was given and
+never by what came out.
+"""
+
+import io
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.assessment.truth import KnownTruth
+from boxmend.errors import BoxmendError
+from boxmend.mending.account import Account
+from boxmend.pictures import GREEN, RED, WHITE, Color, Outline, Panel, sheet
+from boxmend.report.figure_files import write_figures
+from boxmend.report.figures import FIGURES
+from boxmend.report.record import Figure, RunRecord
+from boxmend.report.texts import shown
+
+KEEP_FOLDER = "keep"
+PICTURE_FILE = "before-after.jpg"
+DRAWN = ("losses", "iou", "changes", "threshold", "verdicts")
+MOST_BYTES = 300_000  # of the folder
+PICTURE_BYTES = 180_000
+LARGEST_FIGURE = 60_000  # bytes of one figure with its numbers
+QUALITIES = (85, 75, 60, 45, 30)  # of a JPEG, until it is small enough
+SHOWN = 5  # images, before and after
+FEWEST, MOST = 2, 6  # annotations of an image that is shown: more cannot be read
+SIDE = 288  # pixels of an image's long side
+LONGEST = 20  # signs of a caption
+
+
+def write_keepsakes(folder: Path, record: RunRecord) -> list[Path]:
+    """Write the keepsakes of a cell into `folder`, whole or not at all; returns their paths.
+
+    The truth must be known. Where nothing was changed there is no picture. An OutputError says
+    that it could not be written.
+    """
+    assert record.truth is not None
+    beside = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
+    try:
+        for figure in _figures(record):
+            write_figures([figure], beside)
+        picture = before_and_after(record.account, record.truth)
+        if picture is not None:
+            beside.mkdir(parents=True, exist_ok=True)
+            (beside / PICTURE_FILE).write_bytes(picture)
+        if not beside.is_dir():
+            return []
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return sorted(folder.iterdir())
+
+
+def before_and_after(account: Account, truth: KnownTruth) -> bytes | None:
+    """Draw the contact sheet as JPEG; None where nothing was changed or no image is fit for it.
+
+    White is the true box, red an annotation with a wrong label, green one with the right one.
+    """
+    rows = telling_images(account, truth)
+    if not rows or not len(account.changes):
+        return None
+    given, changes = account.dataset, account.changes
+    labels, boxes = given.labels.copy(), given.boxes.copy()
+    labels[changes.rows], boxes[changes.rows] = changes.labels, changes.boxes
+    panels = [
+        _panel(account, truth, image, said)
+        for said in ((given.labels, given.boxes), (labels, boxes))
+        for image in rows
+    ]
+    picture = sheet(panels, columns=len(rows), side=SIDE)
+    content = b""
+    for quality in QUALITIES:
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=quality, optimize=True)
+        content = file.getvalue()
+        if len(content) <= PICTURE_BYTES:
+            return content
+    return None
+
+
+def telling_images(account: Account, truth: KnownTruth) -> list[int]:
+    """Choose the first images with few annotations, one of them with a wrong label if there are.
+
+    What became of them does not count.
+    """
+    dataset = account.dataset
+    number = len(dataset.images)
+    counts = np.bincount(dataset.image_rows, minlength=number)
+    is_wrong = (dataset.labels != truth.labels) & ~truth.is_spurious
+    wrong = np.bincount(dataset.image_rows[is_wrong], minlength=number)
+    is_few = (counts >= FEWEST) & (counts <= MOST)
+    chosen = np.flatnonzero(is_few & (wrong > 0))
+    if len(chosen) < SHOWN:
+        chosen = np.flatnonzero(is_few)
+    rows: list[int] = chosen[:SHOWN].tolist()
+    return rows
+
+
+def _figures(record: RunRecord) -> list[Figure]:
+    """The figures that apply to the run, but for those that are too large to carry around."""
+    found, room = [], MOST_BYTES - PICTURE_BYTES
+    for name in DRAWN:
+        figure = FIGURES[name](record)
+        if figure is None:
+            continue
+        size = 2 * len(figure.svg) + 40 * len(figure.rows)  # with its styles, and the numbers
+        if size <= min(LARGEST_FIGURE, room):
+            found.append(figure)
+            room -= size
+    return found
+
+
+def _panel(
+    account: Account,
+    truth: KnownTruth,
+    image: int,
+    said: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> Panel:
+    dataset, (labels, boxes) = account.dataset, said
+    outlines: list[Outline] = []
+    for row in np.flatnonzero(dataset.image_rows == image).tolist():
+        label = int(labels[row])
+        if not truth.is_spurious[row]:
+            outlines.append(_outline(truth.boxes[row].tolist(), WHITE))
+        color = GREEN if label == int(truth.labels[row]) else RED
+        name = shown(dataset.label_names[label], LONGEST)
+        outlines.append(_outline(boxes[row].tolist(), color, name))
+    path = dataset.images.paths[image]
+    if not path:
+        raise BoxmendError(f"image {image} has no file")
+    return Panel(Path(path), outlines)
+
+
+def _outline(box: Sequence[float], color: Color, caption: str = "") -> Outline:
+    x1, y1, x2, y2 = box
+    return Outline((x1, y1, x2, y2), color, caption)

@@ -1,0 +1,102 @@
+"""The bars of the comparison on photographs: hand-made results, and what is said of them."""
+
+from typing import Any
+
+import pytest
+from grid_results import result
+
+from boxmend.bench.grids.bars import SHARES, Bar, bars
+from boxmend.bench.grids.results import Result
+
+FORTY = ("symmetric:0.4", "uniform:0.4")
+CLEAN = (None, None)
+
+
+def cell(method: str, ap50: float, noise: tuple[str | None, str | None], seed: int) -> Result:
+    """A result under the name that a grid gives its cell."""
+    word = "label0-box0" if noise == CLEAN else "label40-box40"
+    estimates: Any = {"label_noise": 0.37} if method == "mend" and noise == FORTY else None
+    name = f"{word}-{method}-{seed}"
+    return result(method, ap50, noise=noise, seed=seed, cell=name, estimates=estimates)
+
+
+def at_forty(mend: float, seeds: int = 3) -> list[Result]:
+    """Clean 0.7 and baseline 0.3, so that a share of 60 % takes 0.54."""
+    return [
+        one
+        for seed in range(seeds)
+        for one in (
+            cell("baseline", 0.7, CLEAN, seed),
+            cell("baseline", 0.3, FORTY, seed),
+            cell("mend", mend, FORTY, seed),
+        )
+    ]
+
+
+def first(results: list[Result]) -> Bar:
+    return bars(results)[0]
+
+
+def test_without_results_nothing_is_run() -> None:
+    every = bars([])
+    assert {one.verdict for one in every} == {"not run"}
+    assert len([one for one in every if not one.is_goal]) == len(SHARES) + 3
+    assert [one.needed for one in every if one.is_goal] == [
+        *("65 % or more", "64 % or more", "98 % or more", "70 % or more", "64 % or more"),
+    ]
+
+
+@pytest.mark.parametrize(("mend", "verdict"), [(0.54, "reached"), (0.538, "missed")])
+def test_a_share_is_held_against_its_bar_unrounded(mend: float, verdict: str) -> None:
+    bar = first(at_forty(mend + 1e-9))
+    assert bar.verdict == verdict
+    assert bar.measured == ("60.0 ± 0.0 % (3)" if verdict == "reached" else "59.5 ± 0.0 % (3)")
+    assert set(bar.cells) == {
+        *(f"label40-box40-{name}-{seed}" for name in ("mend", "baseline") for seed in range(3)),
+        *(f"label0-box0-baseline-{seed}" for seed in range(3)),
+    }
+
+
+def test_fewer_than_three_seeds_are_no_verdict() -> None:
+    bar = first(at_forty(0.6, seeds=1))
+    assert (bar.verdict, bar.measured) == ("reached, so far", "75.0 % (1)")
+    assert first(at_forty(0.6)[1:]).verdict == "reached, so far"  # clean lacks a seed
+
+
+def of(results: list[Result], word: str) -> Bar:
+    (bar,) = (one for one in bars(results) if word in one.what and not one.is_goal)
+    return bar
+
+
+def test_harm_is_measured_beside_the_clean_reference() -> None:
+    def harm(*aps: float) -> Bar:
+        cells = [cell("baseline", 0.7, CLEAN, seed) for seed in range(3)]
+        cells += [cell("mend", ap50, CLEAN, seed) for seed, ap50 in enumerate(aps)]
+        return of(cells, "clean data")
+
+    assert harm(0.694, 0.694, 0.694).verdict == "reached"
+    assert harm(0.692, 0.692, 0.692).verdict == "missed"
+    # A mean loss of 1.0 with a standard error of 1.7 / sqrt(3) = 1.0 is nearly as much noise.
+    assert harm(0.71, 0.69, 0.672).verdict == "reached"
+    assert harm(0.694, 0.694).verdict == "reached, so far"
+
+
+def test_the_nearest_rival_is_named() -> None:
+    cells = [*at_forty(0.5), cell("disco", 0.52, FORTY, 0), cell("oa-mil", 0.4, FORTY, 0)]
+    bar = of(cells, "rival")
+    assert bar.verdict == "missed, so far"
+    assert bar.measured.startswith("disco at label40-box40: +2.0 AP50 (1); nearest of 3, of ")
+    assert bar.cells[0] == "label40-box40-disco-0"
+    assert of(at_forty(0.5), "rival").verdict == "reached, so far"
+
+
+def test_the_worst_estimate_counts() -> None:
+    bar = of(at_forty(0.5), "auto")
+    assert (bar.verdict, bar.measured) == ("reached, so far", "37.0 % where it is 40 %: worst of 3")
+
+
+def test_training_afresh_is_a_goal() -> None:
+    cells = [*at_forty(0.5), *(cell("two-stage", 0.58, FORTY, seed) for seed in range(3))]
+    (goal,) = (one for one in bars(cells) if "afresh" in one.what)
+    assert goal.is_goal
+    assert (goal.verdict, goal.measured) == ("reached", "70.0 ± 0.0 % (3)")

@@ -1,0 +1,259 @@
+"""Results from elsewhere: which line counts as a cell, which is refused, and what is then run."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from grid_worlds import QUICK, Pretending, pretended, ready, wishes
+
+from boxmend.bench.grids.earlier import differences, lines_in, result_files
+from boxmend.bench.grids.jobs import Tries, read_job
+from boxmend.bench.grids.outcomes import failed_result
+from boxmend.bench.grids.planning import Plan, by_name, looked_up, planned, prepare
+from boxmend.bench.grids.results import RESULTS_FILE, Result, append, read
+from boxmend.bench.grids.running import run_grid
+from boxmend.errors import DataError, UsageError
+
+MEND, BR = "label40-box40-mend-0", "label40-box40-br-0"
+BOTH = (MEND, BR)
+STAGES = (MEND, "label40-box40-two-stage-0")
+
+
+def changed(one: Result, **fields: Any) -> Result:
+    return msgspec.structs.replace(one, **fields)
+
+
+def names(plan: Plan) -> list[str]:
+    return [cell.name for cell in plan.cells]
+
+
+@pytest.fixture
+def line(toys: Path, tmp_path: Path) -> Result:
+    """A line of the mend cell, as another machine would have left it."""
+    plan = ready(toys, tmp_path / "there", only=(MEND,))
+    return pretended(plan.folder(plan.cells[0]))
+
+
+def with_lines(path: Path, *lines: Result) -> tuple[Path, ...]:
+    for one in lines:
+        append(path, one)
+    return (path,)
+
+
+def test_a_cell_that_has_a_line_is_not_run_again(toys: Path, tmp_path: Path, line: Result) -> None:
+    done = with_lines(tmp_path / "brought.jsonl", line)
+    plan = ready(toys, tmp_path / "here", only=BOTH, done=done)
+    assert names(plan) == [BR]
+    assert plan.earlier[MEND].place == f"{tmp_path / 'brought.jsonl'}:1"
+    executor = Pretending(2)
+    run_grid(plan, executor)
+    assert executor.started == [BR]
+    here = read(tmp_path / "here" / "voc320" / RESULTS_FILE).results
+    assert [one.cell for one in here] == [BR]  # lines are not copied
+    assert not (tmp_path / "here" / "voc320" / "cells" / MEND).exists()
+
+
+def test_where_data_and_weights_lay_and_versions_do_not_count(
+    toys: Path, tmp_path: Path, line: Result
+) -> None:
+    elsewhere = changed(
+        line,
+        data=msgspec.structs.replace(line.data, addresses={"train": ["VOC:trainval"]}),
+        versions={"boxmend": "0.0.9"},
+        hardware="a toaster",
+        settings={**line.settings, "log_every": 77, "checkpoint_every": 9},
+    )
+    done = with_lines(tmp_path / "brought.jsonl", elsewhere)
+    assert MEND in ready(toys, tmp_path / "here", only=BOTH, done=done).earlier
+
+
+def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "w.safetensors"
+    weights.write_bytes(b"weights")
+    changes = {name: value for name, value in QUICK.items() if name != "weights"}
+    told: dict[str, Any] = {"only": (MEND,), "weights": weights, "changes": changes}
+    plan = ready(toys, tmp_path / "there", **told)
+    line = pretended(plan.folder(plan.cells[0]))
+    job = read_job(plan.folder(plan.cells[0]))
+    assert "w.safetensors sha256:" in line.settings["weights"]
+    renamed = line.settings["weights"].replace("w.safetensors", "other.safetensors")
+    assert differences(changed(line, settings={**line.settings, "weights": renamed}), job) == []
+    weights.write_bytes(b"others")
+    done = with_lines(tmp_path / "brought.jsonl", line)
+    with pytest.raises(UsageError, match=r"settings.weights: 'sha256:\w+', now 'sha256:\w+'"):
+        ready(toys, tmp_path / "here", done=done, **told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"seed": 4}, "seed: 4, now 0"),
+        ({"method": "br"}, "method: 'br', now 'mend'"),
+        ({"variant": {"mend.keep": 0.4}}, "variant: {'mend.keep': 0.4}, now {}"),
+    ],
+)
+def test_what_makes_another_cell_is_told(
+    fields: dict[str, Any], told: str, toys: Path, tmp_path: Path, line: Result
+) -> None:
+    done = with_lines(tmp_path / "brought.jsonl", changed(line, **fields))
+    with pytest.raises(UsageError, match="--done has results of these cells") as refused:
+        ready(toys, tmp_path / "here", only=BOTH, done=done)
+    assert told in str(refused.value)
+    assert not (tmp_path / "here" / "voc320" / "cells").exists()
+
+
+def test_a_line_of_other_settings_or_data_is_refused_or_run_anew(
+    toys: Path, tmp_path: Path, line: Result
+) -> None:
+    settings = {**line.settings, "epochs": 7, "mend": {**line.settings["mend"], "least_keep": 0.9}}
+    data = msgspec.structs.replace(line.data, val_sha256="0" * 64)
+    done = with_lines(tmp_path / "brought.jsonl", changed(line, settings=settings, data=data))
+    with pytest.raises(UsageError) as refused:
+        ready(toys, tmp_path / "here", only=BOTH, done=done)
+    for text in (
+        f"{MEND} ({done[0]}:1)",
+        "data.val_sha256: '0000",
+        "settings.epochs: 7, now 1",
+        "settings.mend.least_keep: 0.9, now 0.4",
+        "--ignore-differing",
+    ):
+        assert text in str(refused.value)
+    plan = ready(toys, tmp_path / "here", only=BOTH, done=done, ignore_differing=True)
+    assert sorted(names(plan)) == sorted(BOTH)
+    assert dict(plan.earlier) == {}
+
+
+def test_settings_of_other_methods_and_ones_not_written_down_do_not_count(
+    toys: Path, tmp_path: Path, line: Result
+) -> None:
+    folder = tmp_path / "there" / "voc320" / "cells" / MEND
+    job = read_job(folder)
+    other = {**line.settings, "published": {"queue_length": 7}}
+    assert differences(changed(line, settings=other), job) == []
+    older = {name: value for name, value in line.settings.items() if name != "difficult"}
+    assert differences(changed(line, settings=older), job) == []
+
+
+def test_of_several_lines_the_last_that_fits_counts(
+    toys: Path, tmp_path: Path, line: Result
+) -> None:
+    other = changed(line, settings={**line.settings, "epochs": 7})
+    failed = changed(line, error="out of luck", scores={})
+    done = with_lines(tmp_path / "brought.jsonl", line, line, other, failed)
+    plan = ready(toys, tmp_path / "here", only=BOTH, done=done)
+    assert plan.earlier[MEND].number == 2
+
+
+def test_a_failed_line_is_no_result(toys: Path, tmp_path: Path, line: Result) -> None:
+    done = with_lines(tmp_path / "brought.jsonl", changed(line, error="no", scores={}))
+    assert sorted(names(ready(toys, tmp_path / "here", only=BOTH, done=done))) == sorted(BOTH)
+
+
+def test_lines_of_another_scale_are_passed_over(toys: Path, tmp_path: Path, line: Result) -> None:
+    done = with_lines(tmp_path / "brought.jsonl", changed(line, scale="paper"))
+    assert MEND in names(ready(toys, tmp_path / "here", only=BOTH, done=done))
+
+
+def test_what_was_done_here_counts_before_lines(toys: Path, tmp_path: Path, line: Result) -> None:
+    other = changed(line, settings={**line.settings, "epochs": 7})
+    done = with_lines(tmp_path / "brought.jsonl", other)
+    plan = ready(toys, tmp_path / "there", only=BOTH, done=done)  # where the line was made
+    assert dict(plan.earlier) == {}
+    executor = Pretending()
+    run_grid(plan, executor)
+    assert executor.started == [BR]
+
+
+def stages(toys: Path, out: Path) -> tuple[Result, Result]:
+    """Lines of a first and a second stage that belong together."""
+    plan = ready(toys, out, "two-stage", only=STAGES)
+    first, second = (pretended(plan.folder(cell)) for cell in plan.cells)
+    return first, changed(second, started="2026-11-16T01:00:00+00:00")
+
+
+def test_a_first_stage_of_which_there_is_a_line_alone_is_trained_again(
+    toys: Path, tmp_path: Path
+) -> None:
+    first, second = stages(toys, tmp_path / "there")
+    done = with_lines(tmp_path / "first.jsonl", first)
+    plan = ready(toys, tmp_path / "here", "two-stage", only=STAGES, done=done)
+    assert names(plan) == list(STAGES)
+    assert plan.again == {STAGES[0]: STAGES[1]}
+    assert dict(plan.earlier) == {}
+    assert run_grid(plan, Pretending(2)).done == list(STAGES)
+
+    both = with_lines(tmp_path / "both.jsonl", first, second)
+    plan = ready(toys, tmp_path / "other", "two-stage", only=STAGES, done=both)
+    assert names(plan) == []
+    assert set(plan.earlier) == set(STAGES)
+
+
+def test_a_first_stage_that_nothing_is_left_for_is_not_run(toys: Path, tmp_path: Path) -> None:
+    _, second = stages(toys, tmp_path / "there")
+    done = with_lines(tmp_path / "second.jsonl", second)
+    plan = ready(toys, tmp_path / "here", "two-stage", only=STAGES[1:], done=done)
+    assert names(plan) == []
+
+
+def test_a_second_stage_of_an_older_first_one_is_stale(toys: Path, tmp_path: Path) -> None:
+    first, second = stages(toys, tmp_path / "there")
+    older = changed(first, settings={**first.settings, "epochs": 7})
+    anew = changed(first, started="2026-11-16T02:00:00+00:00")
+    done = with_lines(tmp_path / "done.jsonl", older, second, anew)
+    with pytest.raises(UsageError, match=f"needs {STAGES[0]}, which was run anew since"):
+        ready(toys, tmp_path / "here", "two-stage", only=STAGES, done=done)
+    told: dict[str, Any] = {"only": STAGES, "done": done, "ignore_differing": True}
+    plan = ready(toys, tmp_path / "here", "two-stage", **told)
+    assert names(plan) == list(STAGES)
+    assert plan.again == {STAGES[0]: STAGES[1]}
+
+
+def test_a_dry_look_writes_nothing_and_compares_what_it_can(
+    toys: Path, tmp_path: Path, line: Result
+) -> None:
+    done = with_lines(tmp_path / "brought.jsonl", line)
+    wanted = wishes(toys, tmp_path / "here", only=BOTH, done=done)
+    plan = looked_up(planned(wanted), wanted)
+    assert (names(plan), set(plan.earlier)) == ([BR], {MEND})
+    assert not (tmp_path / "here").exists()
+    other = wishes(toys, tmp_path / "here", only=BOTH, done=done, data=(f"{toys}:val",))
+    with pytest.raises(UsageError, match=r"data\.train_sha256"):
+        looked_up(planned(other), other)
+    longer = {**QUICK, "epochs": 3}
+    other = wishes(toys, tmp_path, only=BOTH, done=done, data=(), val=(), changes=longer)
+    with pytest.raises(UsageError, match=r"settings\.epochs: 1, now 3"):
+        looked_up(planned(other), other)
+    assert set(by_name(planned(other), other).earlier) == {MEND}
+
+
+def test_files_that_are_none_are_named_and_torn_lines_warned_of(
+    toys: Path, tmp_path: Path, line: Result
+) -> None:
+    wanted = wishes(toys, tmp_path / "here", only=BOTH, done=(tmp_path / "no.jsonl",))
+    with pytest.raises(DataError, match=r"no\.jsonl: cannot be read"):
+        prepare(planned(wanted), wanted)
+    path = with_lines(tmp_path / "torn" / RESULTS_FILE, line)[0]
+    path.write_bytes(path.read_bytes() + b'{"cell":')
+    plan = ready(toys, tmp_path / "here", only=BOTH, done=(tmp_path / "torn",))
+    assert set(plan.earlier) == {MEND}
+    assert "line 2 was cut off" in plan.warnings[0]
+
+
+def test_folders_stand_for_the_files_in_them(tmp_path: Path, line: Result) -> None:
+    for place in (RESULTS_FILE, f"voc320/{RESULTS_FILE}"):
+        append(tmp_path / "grid" / place, line)
+    files = result_files([tmp_path / "grid", tmp_path / "grid" / RESULTS_FILE])
+    assert [str(one.relative_to(tmp_path)) for one in files] == [
+        f"grid/{RESULTS_FILE}",
+        f"grid/voc320/{RESULTS_FILE}",
+    ]
+    lines, _ = lines_in([tmp_path / "grid"], "voc320")
+    assert len(lines[MEND]) == 2
+
+
+def test_a_killed_cell_leaves_no_line_that_counts(toys: Path, tmp_path: Path) -> None:
+    plan = ready(toys, tmp_path / "there", only=(MEND,))
+    folder = plan.folder(plan.cells[0])
+    killed = failed_result(folder, read_job(folder), Tries(), "2026-11-16T00:00:00+00:00", "killed")
+    assert lines_in(with_lines(tmp_path / "x.jsonl", killed), "voc320")[0] == {}

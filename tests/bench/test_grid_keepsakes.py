@@ -1,0 +1,152 @@
+"""What a cell leaves to be brought elsewhere: figures and a picture, small, for better or worse."""
+
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from grid_worlds import ready
+from PIL import Image
+
+from boxmend.assessment import known_truth
+from boxmend.bench.grids import keepsakes
+from boxmend.bench.grids.jobs import read_job, read_result
+from boxmend.bench.grids.keepsakes import (
+    MOST_BYTES,
+    SHOWN,
+    before_and_after,
+    telling_images,
+    write_keepsakes,
+)
+from boxmend.bench.grids.one_cell import CellStatus, run_cell
+from boxmend.bench.grids.planning import Plan
+from boxmend.mending.account import Account, open_account
+from boxmend.report.record import RunRecord
+
+
+@pytest.fixture(scope="module")
+def lived(toys: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """A grid of one cell that was run to its end in this process."""
+    plan = ready(toys, tmp_path_factory.mktemp("grid"), keep_weights=True)
+    assert run_cell(plan.folder(plan.cells[0])) is CellStatus.DONE
+    return plan
+
+
+@pytest.fixture
+def record(lived: Plan) -> RunRecord:
+    """The same, as figures are drawn from it."""
+    folder = lived.folder(lived.cells[0])
+    account = open_account(folder / "run")
+    truth = known_truth(lived.root / "noise" / "label40-box40-0", account.dataset)
+    return RunRecord(folder.name, account, account.run.metrics(), truth)
+
+
+def test_a_scored_cell_leaves_figures_and_is_small(lived: Plan) -> None:
+    keep = lived.folder(lived.cells[0]) / "keep"
+    files = {path.name: path.stat().st_size for path in keep.iterdir()}
+    assert {"losses.svg", "losses.csv"} <= set(files)
+    assert sum(files.values()) <= MOST_BYTES
+    text = (keep / "losses.csv").read_text()
+    assert "right" in text
+    assert "wrong" in text
+    assert (keep / "losses.svg").read_text().endswith("</svg>\n")
+    assert not (keep.parent / ".keep.new").exists()
+
+
+def moved(account: Account, rows: list[int]) -> Account:
+    """The account with the boxes of some annotations moved by ten pixels, and no other change."""
+    at, boxes = np.asarray(rows, np.int64), account.dataset.boxes
+    changes = replace(
+        account.changes, rows=at, labels=account.dataset.labels[at], boxes=boxes[at] + 10
+    )
+    return replace(account, changes=changes)
+
+
+def test_the_picture_has_two_rows_of_the_same_images(record: RunRecord) -> None:
+    assert record.truth is not None
+    rows = telling_images(record.account, record.truth)
+    assert 0 < len(rows) <= SHOWN
+    first = int(np.flatnonzero(record.account.dataset.image_rows == rows[0])[0])
+    content = before_and_after(moved(record.account, [first]), record.truth)
+    assert content is not None
+    with Image.open(io.BytesIO(content)) as picture:
+        assert picture.format == "JPEG"
+        width, height = picture.size
+        pixels = np.asarray(picture.convert("RGB"), np.int16)
+    side = keepsakes.SIDE + 6
+    assert (width, height) == (len(rows) * side + 6, 2 * side + 6)
+    apart = np.abs(pixels[6:side] - pixels[side + 6 : 2 * side]).mean(axis=(0, 2))
+    by_image = [float(apart[6 + at * side : (at + 1) * side].mean()) for at in range(len(rows))]
+    assert by_image[0] > 1.3 * max(by_image[1:], default=0)  # the moved box; the rest is JPEG's
+
+
+def test_images_are_chosen_by_what_was_given(record: RunRecord) -> None:
+    assert record.truth is not None
+    dataset, truth = record.account.dataset, record.truth
+    rows = telling_images(record.account, truth)
+    assert rows == telling_images(moved(record.account, [0, 1]), truth)
+    for row in rows:
+        of_image = dataset.image_rows == row
+        assert 2 <= of_image.sum() <= 6
+        assert (dataset.labels[of_image] != truth.labels[of_image]).any()
+
+
+def test_where_nothing_was_changed_there_is_no_picture(record: RunRecord) -> None:
+    assert record.truth is not None
+    assert before_and_after(moved(record.account, []), record.truth) is None
+
+
+def test_a_picture_that_is_too_large_is_made_coarser_or_left_out(
+    record: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert record.truth is not None
+    account = moved(record.account, [0])
+    whole = before_and_after(account, record.truth)
+    assert whole is not None
+    monkeypatch.setattr(keepsakes, "PICTURE_BYTES", len(whole) - 1)
+    smaller = before_and_after(account, record.truth)
+    assert smaller is not None
+    assert len(smaller) < len(whole)
+    monkeypatch.setattr(keepsakes, "PICTURE_BYTES", 10)
+    assert before_and_after(account, record.truth) is None
+
+
+def test_an_earlier_keep_is_replaced_whole(record: RunRecord, tmp_path: Path) -> None:
+    keep = tmp_path / "keep"
+    keep.mkdir()
+    (keep / "old.txt").write_text("old")
+    written = write_keepsakes(keep, record)
+    assert "old.txt" not in {path.name for path in keep.iterdir()}
+    assert set(written) == set(keep.iterdir())
+
+
+def broken(*told: Any, **more: Any) -> bytes:
+    raise OSError("no such image")
+
+
+def test_what_goes_wrong_with_a_picture_costs_no_result(
+    lived: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = lived.folder(lived.cells[0])
+    shutil.rmtree(folder / "keep")
+    (folder / "result.json").unlink()
+    monkeypatch.setattr(keepsakes, "before_and_after", broken)
+    assert run_cell(folder) is CellStatus.DONE
+    assert "nothing kept (OSError: no such image)" in capsys.readouterr().err
+    assert not (folder / "keep").exists()
+    assert not (folder / ".keep.new").exists()
+    assert read_result(folder) is not None
+
+
+def test_cells_of_seed_0_keep_by_default(toys: Path, tmp_path: Path) -> None:
+    def kept(**told: Any) -> list[bool]:
+        only = ("label40-box40-mend-?",)
+        plan = ready(toys, tmp_path / str(told), only=only, seeds=(0, 1), **told)
+        return [read_job(plan.folder(cell)).keep_figures for cell in plan.cells]
+
+    assert kept() == [True, False]
+    assert kept(keep_figures=True) == [True, True]
+    assert kept(keep_figures=False) == [False, False]

@@ -1,0 +1,131 @@
+"""docs/results.md is what its tool writes from results/, and names a line for every figure."""
+
+import re
+import runpy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from grid_results import result
+
+from boxmend.bench.grids.results import Data, Result, append, read
+
+PROJECT = Path(__file__).parent.parent.parent
+TOOLS = PROJECT / "tools"
+ADDRESSES = {"train": ["VOC:trainval"], "val": ["VOC:test"]}
+FORTY = ("symmetric:0.4", "uniform:0.4")
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The tool as it is when it is called."""
+    monkeypatch.syspath_prepend(str(TOOLS))
+    return runpy.run_path(str(TOOLS / "results_page.py"))
+
+
+def cell(method: str, ap50: float, noise: tuple[str | None, str | None], seed: int) -> Result:
+    one = result(method, ap50, noise=noise, seed=seed, mending=None)
+    word = "label40-box40" if noise == FORTY else "label0-box0"
+    data = Data(one.data.train_sha256, one.data.noisy_sha256, one.data.val_sha256, ADDRESSES)
+    estimates = {"label_noise": 0.37, "label_noise_low": 0.35, "label_noise_high": 0.4}
+    told = estimates if method == "mend" else None
+    return msgspec.structs.replace(one, cell=f"{word}-{method}-{seed}", data=data, estimates=told)
+
+
+def world(folder: Path, *lines: Result) -> Path:
+    """A project with these lines."""
+    for one in lines:
+        append(folder / "results" / "voc320.jsonl", one)
+    (folder / "docs").mkdir()
+    return folder
+
+
+def test_the_page_is_what_the_tool_writes(tool: dict[str, Any]) -> None:
+    page = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert tool["page"](PROJECT) == page  # if not: python tools/results_page.py
+
+
+def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Path) -> None:
+    lines = [
+        one
+        for seed, mend in enumerate((0.50, 0.52, 0.54))
+        for one in (
+            cell("baseline", 0.7, (None, None), seed),
+            cell("baseline", 0.3, FORTY, seed),
+            cell("mend", mend, FORTY, seed),
+        )
+    ]
+    text = tool["page"](world(tmp_path, *lines))
+    # The deviation is 2.0, so the standard error 2 / sqrt(3) = 1.15.
+    assert "| `mend` | **52.0** ± 1.2 (3) |" in text
+    assert "voc320:3, voc320:6, voc320:9 |" in text
+    assert re.search(r"\| `mend` \| 55 ± 3 \(3\) \|.*voc320:1, voc320:2, voc320:3, voc320:4", text)
+    assert (
+        "| missed | `mend` wins back what 40/40 costs | 60 % or more | 55.0 ± 2.9 % (3) |" in text
+    )
+    assert "| `label40-box40-mend-0` | 40 | 37.0 (35.0 to 40.0) | 40 | ? | voc320:3 |" in text
+    assert "9 of 44 that must" in text
+    assert "51.0" in text.partition("by 11 points, which")[2]
+    assert "None yet" in text
+
+
+def test_a_line_that_was_replaced_or_failed_is_told(tool: dict[str, Any], tmp_path: Path) -> None:
+    failed = msgspec.structs.replace(cell("br", 0.1, FORTY, 0), error="no", scores={})
+    lines = cell("br", 0.4, FORTY, 0), cell("br", 0.45, FORTY, 0), failed
+    text = tool["page"](world(tmp_path, *lines))
+    assert "| `br` | 45.0 (1) [65.9] |" in text
+    rows = text.partition("## Lines")[2].splitlines()
+    assert rows[4].endswith("| replaced by a later one |")
+    assert rows[6].endswith("| failed |")
+
+
+def test_lines_on_other_data_are_in_no_table(tool: dict[str, Any], tmp_path: Path) -> None:
+    one = cell("mend", 0.6, FORTY, 0)
+    tuned = msgspec.structs.replace(
+        one,
+        data=msgspec.structs.replace(
+            one.data, addresses={"train": ["VOC:train"], "val": ["VOC:val"]}
+        ),
+    )
+    text = tool["page"](world(tmp_path, tuned))
+    assert "0 of 44 that must" in text
+    assert "| voc320:1 | `label40-box40-mend-0` | voc320 | VOC:train to VOC:val | 60.0 |" in text
+
+
+def test_differences_between_lines_are_told(tool: dict[str, Any], tmp_path: Path) -> None:
+    other = msgspec.structs.replace(cell("br", 0.4, FORTY, 0), hardware="a <b>toaster</b>")
+    text = tool["page"](world(tmp_path, cell("mend", 0.5, FORTY, 0), other))
+    assert "- The lines differ in hardware: " in text
+    assert "<b>" not in text
+
+
+def test_pictures_and_notes_that_are_there_are_shown(tool: dict[str, Any], tmp_path: Path) -> None:
+    project = world(tmp_path, cell("mend", 0.5, FORTY, 0))
+    folder = project / "docs" / "images" / "results" / "label40-box40-mend-0"
+    folder.mkdir(parents=True)
+    (folder / "losses.svg").write_text("<svg/>")
+    (project / "results" / "tried.md").write_text("## What was tried\n\nA longer warm-up.\n")
+    text = tool["page"](project)
+    assert "](images/results/label40-box40-mend-0/losses.svg)" in text
+    assert "A longer warm-up." in text
+
+
+def test_lines_are_added_once_and_without_places(tmp_path: Path) -> None:
+    tool = runpy.run_path(str(TOOLS / "add_results.py"))
+    one, other = cell("mend", 0.5, FORTY, 0), cell("br", 0.4, FORTY, 0)
+    placed = msgspec.structs.replace(
+        one, data=msgspec.structs.replace(one.data, addresses={"train": ["/home/me/VOC:trainval"]})
+    )
+    source, target = tmp_path / "results.jsonl", tmp_path / "voc320.jsonl"
+    append(source, placed)
+    append(source, msgspec.structs.replace(other, error="no", scores={}))
+    assert tool["added"]([source], target) == (1, 1)
+    shutil.copy(target, tmp_path / "before.jsonl")
+    append(source, other)
+    assert tool["added"]([source], target) == (1, 2)
+    assert target.read_bytes().startswith((tmp_path / "before.jsonl").read_bytes())
+    found = read(target).results
+    assert [each.cell for each in found] == [one.cell, other.cell]
+    assert found[0].data.addresses == {"train": ["VOC:trainval"]}

@@ -1,0 +1,289 @@
+"""Write docs/results.md from the lines in results/.
+
+    python tools/results_page.py
+
+The same lines give the same page. Tables are those of `boxmend bench table`, with standard errors;
+every row names the lines that it is made of. `results/tried.md`, if there is one, is taken over as
+it stands, and pictures are shown that lie under docs/images/results/CELL/, where what a cell left
+in its folder `keep` belongs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from boxmend.bench.grids.bars import bars
+from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.layouts import LAYOUTS
+from boxmend.bench.grids.mixing import differences
+from boxmend.bench.grids.results import Result, counting, read
+from boxmend.bench.grids.tables import Square, Table, concerned, table
+from boxmend.bench.grids.wording import gain_words, percent
+from boxmend.bench.grids.worth import COMPARED, WORTHS, worth
+from results_sections import (
+    OF_MENDING,
+    Lines,
+    cost,
+    escaped,
+    index,
+    markdown_table,
+    mending,
+    others,
+    pictures,
+    rates,
+)
+
+PROJECT = Path(__file__).parent.parent
+PAGE = PROJECT / "docs" / "results.md"
+SCALE = "voc320"
+SPLITS = ("trainval", "test")  # of the final comparison; all else is tuning
+SEEDS = (0, 1, 2)
+MAIN = "core"
+OTHERS = [name for name in LAYOUTS if name not in (MAIN, "coco", *OF_MENDING)]
+PAPER = {
+    "trained on": "VOC 2007+2012 trainval, 16,551 images",
+    "scored on": "VOC 2007 test, 4,952 images",
+    "images": "600/1000 pixels",
+    "schedule": "mmdetection's, batches of 2, learning rate 0.01",
+    "runs": "one of each cell",
+    "rule of AP50": "11 points",
+    "clean reference": "none; 79.5 is mmdetection's published model",
+}
+
+
+def page(project: Path) -> str:
+    """Give the page for the lines under a folder."""
+    every = _every(project / "results")
+    final = [(place, one) for place, one in every if _is_final(one)]
+    lines = _counting(final)
+    rest = [(place, one) for place, one in every if not _is_final(one)]
+    tried = project / "results" / "tried.md"
+    parts = [
+        _opening(lines),
+        _bars(lines),
+        _missing(lines),
+        _differs(lines),
+        _accuracy(lines),
+        *_further(lines),
+        mending(lines),
+        rates(lines),
+        cost(lines),
+        pictures(project),
+        tried.read_text(encoding="utf-8").strip() if tried.is_file() else "",
+        index(final, lines),
+        others(rest),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _every(folder: Path) -> list[tuple[str, Result]]:
+    found = []
+    for path in sorted(folder.glob("*.jsonl")):
+        told = read(path)
+        if told.warnings:
+            raise SystemExit("\n".join(told.warnings))
+        pairs = zip(told.numbers, told.results, strict=True)
+        found += [(f"{path.stem}:{number}", one) for number, one in pairs]
+    return found
+
+
+def _is_final(one: Result) -> bool:
+    told = [address for name in ("train", "val") for address in one.data.addresses.get(name, [])]
+    ends = tuple(address.rpartition(":")[2] for address in told)
+    return one.scale == SCALE and ends == SPLITS
+
+
+def _counting(final: Sequence[tuple[str, Result]]) -> Lines:
+    kept = [one for one in counting(one for _, one in final) if one.error is None]
+    places = {one.cell: place for place, one in final if any(one is each for each in kept)}
+    return Lines(tuple(kept), places)
+
+
+def _opening(lines: Lines) -> str:
+    told = [f"{done} of {number} that {word}" for word, (done, number) in _counts(lines).items()]
+    return f"""<!-- written by tools/results_page.py from results/; change those instead -->
+
+# Results on photographs
+
+VOC 2007 at 320 pixels, trainval to test, one GPU: the paper's comparison, run by
+[`boxmend bench run`](tables.md#on-photographs). Every figure is made of lines of the files in
+`results/`, which each row names as FILE:LINE and which are [listed below](#lines). Figures are in
+percent: mean ± standard error over seeds (number of seeds) [as published]. One seed has no error,
+and a difference under 1.5 says nothing then.
+
+Cells run so far: {", ".join(told)} be.
+Empty squares were not run. COCO is not run at all. Figures of
+[single trainings](training.md#figures) that were made before have no lines and are not in here."""
+
+
+def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
+    counts = dict.fromkeys(WORTHS, (0, 0))
+    for cell in _all_cells():
+        done, number = counts[worth(cell)]
+        counts[worth(cell)] = done + (cell.name in lines.places), number + 1
+    return counts
+
+
+def _all_cells() -> list[Cell]:
+    """Cells of all tables but COCO's: three seeds of what is compared most, one of all else."""
+    found: dict[Cell, None] = {}
+    for name in LAYOUTS:
+        if name != "coco":
+            found |= dict.fromkeys(cells_of(LAYOUTS[name], (0,)))
+    further = [one for one in cells_of(LAYOUTS[MAIN], SEEDS) if one.seed]
+    found |= dict.fromkeys(one for one in further if one.method in COMPARED)
+    return list(found)
+
+
+def _bars(lines: Lines) -> str:
+    rows = {True: list[list[str]](), False: list[list[str]]()}
+    for bar in bars(lines.results):
+        told = [bar.verdict, bar.what, bar.needed, bar.measured]
+        rows[bar.is_goal].append([*told, lines.named(bar.cells)])
+    head = ["", "what", "needed", "measured", "lines"]
+    return f"""## What it has to reach
+
+By AP50 (area rule), mean over three seeds; with fewer it is said so.
+
+{markdown_table(head, rows[False])}
+
+Goals beyond these:
+
+{markdown_table(head, rows[True])}"""
+
+
+def _missing(lines: Lines) -> str:
+    found: dict[str, dict[str, list[int]]] = {}
+    for one in _all_cells():
+        if worth(one) == "must" and one.name not in lines.places:
+            found.setdefault(one.noise_name, {}).setdefault(one.method, []).append(one.seed)
+    if not found:
+        return "## What is missing\n\nNothing of what must be run."
+    rows = []
+    for noise, methods in sorted(found.items()):
+        told = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]
+        rows.append([noise, "; ".join(told)])
+    table_text = markdown_table(["noise", "methods, with the seeds that are not run"], rows)
+    return f"## What is missing\n\nOf what must be run:\n\n{table_text}"
+
+
+def _differs(lines: Lines) -> str:
+    told = {one: _several(lines, getter) for one, getter in _OURS.items()}
+    rows = [[name, told[name], theirs] for name, theirs in PAPER.items()]
+    notes = [f"- The lines differ in {escaped(one.told())}." for one in differences(lines.results)]
+    return "\n\n".join(
+        [
+            "## What differs from the paper",
+            markdown_table(["", "here", "in the paper"], rows),
+            "Methods that take the noise rates as known are told the true ones, as there; `mend` "
+            "is told nothing.",
+            *(["\n".join(notes)] if notes else []),
+        ]
+    )
+
+
+_OURS: dict[str, Callable[[Result], str]] = {
+    "trained on": lambda one: "VOC 2007 trainval, 5,011 images",
+    "scored on": lambda one: "VOC 2007 test, 4,952 images",
+    "images": lambda one: f"{one.settings.get('image_size')} pixels",
+    "schedule": lambda one: (
+        f"{one.settings.get('epochs')} passes, batches of {one.settings.get('batch_size')}, "
+        f"learning rate {one.settings.get('optimisation', {}).get('lr')}"
+    ),
+    "runs": lambda one: "as many as stand in parentheses",
+    "rule of AP50": lambda one: "both, in tables of their own",
+    "clean reference": lambda one: "`baseline` on clean annotations",
+}
+
+
+def _several(lines: Lines, getter: Callable[[Result], str]) -> str:
+    plain = [one for one in lines.results if not one.variant]
+    return " or ".join(sorted({getter(one) for one in plain})) or "nothing run yet"
+
+
+def _accuracy(lines: Lines) -> str:
+    area = table(LAYOUTS[MAIN], lines.results)
+    points = table(LAYOUTS[MAIN], lines.results, "voc_ap50_11point" if area.results else None)
+    return f"""## Accuracy
+
+AP50 by the area under the curve; the paper's figures are by 11 points.
+
+{_squares(area, lines, _figure)}
+
+AP50 by 11 points, which is the paper's rule:
+
+{_squares(points, lines, _figure)}
+
+The share of the lost accuracy that is won back, by area: (method - baseline) / (clean - baseline)
+over the seeds that all three have. The paper's share in brackets.
+
+{_squares(area, lines, _share, is_share=True)}"""
+
+
+def _further(lines: Lines) -> list[str]:
+    """Tables with lines that the main one does not have, and the names of the rest."""
+    own = {one.cell for one in concerned(LAYOUTS[MAIN], lines.results)}
+    parts, empty = [], []
+    for name in OTHERS:
+        used = concerned(LAYOUTS[name], lines.results)
+        if not any(one.cell not in own for one in used):
+            empty.append(name)
+            continue
+        made = table(LAYOUTS[name], lines.results)
+        parts.append(f"### {LAYOUTS[name].title}\n\n{_squares(made, lines, _figure)}")
+        if LAYOUTS[name].compare == "share":
+            parts.append(f"Won back:\n\n{_squares(made, lines, _share, is_share=True)}")
+    if parts:
+        parts.insert(0, "## Further tables")
+    if empty:
+        parts.append(f"Not run beyond what stands above: {', '.join(empty)}.")
+    return parts
+
+
+def _squares(
+    made: Table, lines: Lines, words: Callable[[Square], str], *, is_share: bool = False
+) -> str:
+    rows = []
+    for row, line in made.lines():
+        told = [words(square) for square in line]
+        if is_share and not any(told):
+            continue
+        cells = _compared(made, line) if is_share else [one for each in line for one in each.cells]
+        rows.append([f"`{row.name}`", *told, lines.named(cells)])
+    if not rows:
+        return "Nothing to compare yet."
+    titles = [one.title for one in made.layout.columns]
+    return markdown_table(["", *titles, "lines"], rows)
+
+
+def _compared(made: Table, line: Sequence[Square]) -> list[str]:
+    """The cells that shares are made of: those of the row, of baseline and of clean."""
+    sides = [other for row, other in made.lines() if row.name in ("baseline", "clean")]
+    return [
+        cell
+        for number, square in enumerate(line)
+        if square.gain is not None
+        for one in (square, *(side[number] for side in sides))
+        for cell in one.cells
+    ]
+
+
+def _figure(square: Square) -> str:
+    paper = "" if square.paper is None else f"[{100 * square.paper:.1f}]"
+    if square.ours is None:
+        return paper
+    ours = square.ours
+    text = percent(ours.mean)
+    text = f"**{text}**" if square.is_best else text
+    number = len(ours.seeds)
+    if ours.deviation is not None:
+        text += f" ± {percent(ours.deviation / math.sqrt(number))}"
+    return f"{text} ({number}) {paper}".rstrip()
+
+
+def _share(square: Square) -> str:
+    return gain_words(square, "share").plain()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PROJECT), encoding="utf-8")

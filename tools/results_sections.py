@@ -1,0 +1,200 @@
+"""Sections of docs/results.md that go line by line; tools/results_page.py puts them together."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from boxmend.bench.grids.layouts import amount
+from boxmend.bench.grids.published_tables import published
+from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.statistics import summary
+from boxmend.bench.grids.tables import figure
+from boxmend.bench.grids.wording import percent
+
+OF_MENDING = ("refined-boxes", "refined-labels")
+"""Published tables about the mending."""
+PICTURES = {
+    "losses.svg": "Losses of right and wrong labels in the last pass",
+    "before-after.jpg": "Above the annotations as given, below as mended; white is the truth, red "
+    "a wrong label",
+}
+PICTURED = ("label40-box40-mend-0", "label40-box40-mend-paper-0")
+MENDING = {
+    "CorLoc raw": "mending.boxes.noisy.corloc",
+    "matched": "mending.boxes.matched.corloc",
+    "final": "mending.boxes.final.corloc",
+    "IoU before": "mending.changes.boxes.mean_iou_before",
+    "after": "mending.changes.boxes.mean_iou_after",
+    "TP": "mending.labels.judgment.tp",
+    "TN": "mending.labels.judgment.tn",
+    "FP": "mending.labels.judgment.fp",
+    "FN": "mending.labels.judgment.fn",
+    "N before": "mending.labels.noise_before",
+    "N*": "mending.labels.noise_after",
+    "discarded": "mending.labels.discarded",
+    "wrong as written": "mending.changes.labels.noise_after",
+}
+"""Columns of the mending, and where their figures stand in a line."""
+PUBLISHED_MENDING = {"CorLoc raw": "raw", "matched": "matched", "final": "final"} | {
+    name: name for name in ("TP", "TN", "FP", "FN", "N*")
+}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines that count, by cell, and where they stand."""
+
+    results: tuple[Result, ...]
+    places: Mapping[str, str]
+    """By cell: FILE:LINE."""
+
+    def named(self, cells: Iterable[str]) -> str:
+        """Name the lines of cells, in their order in the files."""
+        return ", ".join(sorted({self.places[one] for one in cells}, key=_in_file))
+
+
+def mending(lines: Lines) -> str:
+    """How well annotations were mended, by noise and method."""
+    groups = _groups(one for one in lines.results if one.mending is not None)
+    rows = []
+    for (noise, method), here in groups.items():
+        told = [_mean(here, place) + _paper(noise, method, name) for name, place in MENDING.items()]
+        rows.append([noise, f"`{method}`", *told, lines.named(one.cell for one in here)])
+    text = """## The mending
+
+Held against the truth. CorLoc is the share of boxes that overlap a true one by 0.7 or more: as
+given, matched by centre, and in the end. TP is the share of wrong labels that are judged wrong in
+the last pass, TN that of right ones judged right, FN and FP are the rests; N is the share of wrong
+labels, N* that afterwards, of those not discarded. All this as the paper defines it. IoU with the
+true box and "wrong as written" are of what `boxmend apply` writes. Means over seeds; the paper's
+figures in brackets."""
+    return f"{text}\n\n{markdown_table(['noise', 'method', *MENDING, 'lines'], rows)}"
+
+
+def _groups(results: Iterable[Result]) -> dict[tuple[str, str], list[Result]]:
+    """Results by noise and method, with the variant, in the order of their lines."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for one in results:
+        stem = one.cell.rpartition("-")[0]
+        at = stem.index(f"-{one.method}")
+        groups.setdefault((stem[:at], stem[at + 1 :]), []).append(one)
+    return groups
+
+
+def _mean(results: Sequence[Result], place: str) -> str:
+    told = {one.seed: value for one in results if (value := figure(one, place)) is not None}
+    found = summary(told)
+    return "" if found is None else percent(found.mean)
+
+
+def _paper(noise: str, method: str, name: str) -> str:
+    if name not in PUBLISHED_MENDING:
+        return ""
+    for table_name in OF_MENDING:
+        records = published(table_name)
+        told = records and records.fraction(f"{method}: {PUBLISHED_MENDING[name]}", noise)
+        if told:
+            return f" [{100 * told:.1f}]"
+    return ""
+
+
+def rates(lines: Lines) -> str:
+    """What `mend` took the noise for, line by line."""
+    rows = []
+    for one in lines.results:
+        if one.method == "mend" and one.estimates:
+            true = amount(one.noise.labels), amount(one.noise.boxes)
+            told = [_interval(one, name) for name in ("label_noise", "box_noise")]
+            given = [f"{100 * rate:g}" for rate in true]
+            cells = [f"`{one.cell}`", given[0], told[0], given[1], told[1]]
+            rows.append([*cells, lines.named([one.cell])])
+    head = ["cell", "labels, true", "estimated", "boxes, true", "estimated", "lines"]
+    body = markdown_table(head, rows) if rows else "`mend` was not run yet."
+    return f"## Noise rates that `mend` estimates\n\nWith 95 % intervals, in percent.\n\n{body}"
+
+
+def _interval(one: Result, name: str) -> str:
+    ends = (figure(one, f"estimates.{name}{end}") for end in ("", "_low", "_high"))
+    told = ["?" if end is None else percent(end) for end in ends]
+    return told[0] if told[1] == "?" else f"{told[0]} ({told[1]} to {told[2]})"
+
+
+def cost(lines: Lines) -> str:
+    """Seconds and speed, by method."""
+    by_method: dict[str, list[Result]] = {}
+    for one in lines.results:
+        by_method.setdefault(one.cell.split("-", 2)[2].rpartition("-")[0], []).append(one)
+    rows = []
+    for method, here in sorted(by_method.items()):
+        speeds = [one.images_per_second for one in here if one.images_per_second]
+        speed = f"{sum(speeds) / len(speeds):.0f}" if speeds else ""
+        seconds = f"{sum(one.seconds for one in here) / len(here):.0f}"
+        hardware = ", ".join(sorted({one.hardware for one in here}))
+        cells = lines.named(one.cell for one in here)
+        rows.append([f"`{method}`", str(len(here)), seconds, speed, hardware, cells])
+    head = ["method", "cells", "seconds a cell", "images/s", "hardware", "lines"]
+    return f"""## What it cost
+
+With several trainings side by side on one GPU, so that these are no measure of a method's speed
+([that is](methods/index.md#what-they-cost)); training, scoring and all.
+
+{markdown_table(head, rows)}"""
+
+
+def pictures(project: Path) -> str:
+    """Figures and pictures that were brought back."""
+    parts = ["## Pictures"]
+    for cell in PICTURED:
+        for name, words in PICTURES.items():
+            if (project / "docs" / "images" / "results" / cell / name).is_file():
+                parts.append(f"`{cell}`. {words}:\n\n![{words}](images/results/{cell}/{name})")
+    if len(parts) == 1:
+        parts.append("None yet: no cell was run that leaves them.")
+    return "\n\n".join(parts)
+
+
+def index(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
+    """Every line of the comparison, with its scores."""
+    rows = []
+    for place, one in final:
+        scores = [figure(one, f"voc_ap50_{rule}") for rule in ("area", "11point")]
+        told = ["" if value is None else f"{100 * value:.2f}" for value in scores]
+        counts = lines.places.get(one.cell) == place
+        state = "" if counts else "failed" if one.error is not None else "replaced by a later one"
+        versions = f"torch {one.versions.get('torch', '?')}"
+        started = one.started[:16].replace("T", " ")
+        rows.append([place, f"`{one.cell}`", *told, started, one.hardware, versions, state])
+    head = ["line", "cell", "by area", "by 11 points", "begun", "hardware", "versions", ""]
+    return f"## Lines\n\n{markdown_table(head, rows)}"
+
+
+def others(others: Sequence[tuple[str, Result]]) -> str:
+    """Lines on other data, as those by which settings were chosen."""
+    if not others:
+        return ""
+    rows = []
+    for place, one in others:
+        told = [figure(one, "voc_ap50_area")]
+        data = " to ".join(" ".join(one.data.addresses.get(name, [])) for name in ("train", "val"))
+        score = "" if told[0] is None else percent(told[0])
+        rows.append([place, f"`{one.cell}`", one.scale, data, score])
+    head = ["line", "cell", "scale", "data", "by area"]
+    return f"## Lines on other data\n\nIn none of the tables above.\n\n{markdown_table(head, rows)}"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(escaped(one) for one in line) + " |" for line in lines)
+
+
+def escaped(text: str) -> str:
+    """A text that breaks no table and opens no tag."""
+    for sign, written in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("\n", " ")):
+        text = text.replace(sign, written)
+    return text
+
+
+def _in_file(place: str) -> tuple[str, int]:
+    name, _, number = place.rpartition(":")
+    return name, int(number)
