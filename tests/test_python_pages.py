@@ -56,7 +56,9 @@ def write_coco(folder: Path) -> None:
 
 def test_the_page_about_python_runs_from_loading_to_predicting(tmp_path: Path) -> None:
     write_coco(tmp_path)
-    first, saving, others, whole_way, _ = blocks("python.md")
+    first, saving, others, auditing, whole_way, _ = blocks("python.md")
+    told = {"image_id": 2, "category_id": 1, "bbox": [3, 4, 20, 28], "score": 0.9}
+    (tmp_path / "predictions.json").write_text(json.dumps([told]))
     saving = with_changes(saving, {'format="yolo"': 'format="yolo", allow_lossy=True'})
     others = with_changes(others, {"images=100": "images=2"})
     whole_way = with_changes(
@@ -64,10 +66,11 @@ def test_the_page_about_python_runs_from_loading_to_predicting(tmp_path: Path) -
         {"images=400": "images=10", "epochs=14": "epochs=2", "0.5)": "0.0)"},
     )
     names: dict[str, Any] = {}
-    for block in (first, saving, others, whole_way):
+    for block in (first, saving, others, auditing, whole_way):
         exec(block, names)
     assert len(names["dataset"]) == 1
     assert names["comparison"] is not None
+    assert names["audited"].num_judged == 1
     run = names["run"]
     assert run.is_finished
     noisy = boxmend.load("noisy")

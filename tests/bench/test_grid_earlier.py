@@ -135,6 +135,16 @@ def test_settings_of_other_methods_and_ones_not_written_down_do_not_count(
     assert differences(changed(line, settings=older), job) == []
 
 
+def test_numbers_that_are_left_to_the_detector_are_as_it_has_them(
+    toys: Path, tmp_path: Path, line: Result
+) -> None:
+    job = read_job(tmp_path / "there" / "voc320" / "cells" / MEND)
+    told = changed(line, settings={**line.settings, "proposals": 150})
+    assert differences(told, job) == ["settings.proposals: 150, now 300"]
+    left = msgspec.structs.replace(job, settings={**job.settings, "proposals": None})
+    assert differences(told, left) == []
+
+
 def test_of_several_lines_the_last_that_fits_counts(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:

@@ -29,6 +29,8 @@ from boxmend.report.texts import shown
 from boxmend.settings import TrainSettings, resolved
 
 HASH = "sha256:"  # before that of weights
+LEFT_TO_DETECTOR = ("proposals", "pre_nms", "rois")
+"""Settings that a run writes down as its detector has them, where nothing else is said."""
 LISTED_CELLS, LISTED_DIFFERENCES = 8, 5  # in a message
 
 
@@ -151,7 +153,8 @@ def _settings_pairs(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
     for name in {**now, **was}:
         section, dot, _ = name.partition(".")
         is_own = section in ("optimisation", section_of(method)) if dot else name not in IDLE
-        if is_own:
+        is_open = name in LEFT_TO_DETECTOR and now.get(name) is None
+        if is_own and not is_open:
             values = [one.get(name, usual.get(name)) for one in (was, now)]
             if name == "weights":
                 values = [_hash_of(one) for one in values]
