@@ -18,7 +18,7 @@ from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.results import Result, counting, read
 from boxmend.bench.grids.tables import Square, Table, concerned, table
-from boxmend.bench.grids.wording import gain_words, percent
+from boxmend.bench.grids.wording import percent
 from boxmend.bench.grids.worth import COMPARED, WORTHS, worth
 from results_sections import (
     OF_MENDING,
@@ -107,7 +107,7 @@ def _opening(lines: Lines) -> str:
 
 VOC 2007 at 320 pixels, trainval to test, one GPU: the paper's comparison, run by
 [`boxmend bench run`](tables.md#on-photographs). Every figure is made of lines of the files in
-`results/`, which each row names as FILE:LINE and which are [listed below](#lines). Figures are in
+`results/`, which each row names as FILE:LINES and which are [listed below](#lines). Figures are in
 percent: mean ± standard error over seeds (number of seeds) [as published]. One seed has no error,
 and a difference under 1.5 says nothing then.
 
@@ -265,6 +265,7 @@ def _compared(made: Table, line: Sequence[Square]) -> list[str]:
         if square.gain is not None
         for one in (square, *(side[number] for side in sides))
         for cell in one.cells
+        if int(cell.rpartition("-")[2]) in square.gain.seeds
     ]
 
 
@@ -282,7 +283,11 @@ def _figure(square: Square) -> str:
 
 
 def _share(square: Square) -> str:
-    return gain_words(square, "share").plain()
+    paper = "" if square.paper_gain is None else f"[{100 * square.paper_gain:.0f}]"
+    if square.gain is None or square.gain.value is None:
+        return paper
+    error = "" if square.gain.error is None else f" ± {percent(square.gain.error)}"
+    return f"{percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
 
 
 if __name__ == "__main__":

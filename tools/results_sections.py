@@ -35,6 +35,8 @@ MENDING = {
     "wrong as written": "mending.changes.labels.noise_after",
 }
 """Columns of the mending, and where their figures stand in a line."""
+MENDLESS = ("baseline", "two-stage")
+"""Methods that believe what they are given."""
 PUBLISHED_MENDING = {"CorLoc raw": "raw", "matched": "matched", "final": "final"} | {
     name: name for name in ("TP", "TN", "FP", "FN", "N*")
 }
@@ -49,15 +51,34 @@ class Lines:
     """By cell: FILE:LINE."""
 
     def named(self, cells: Iterable[str]) -> str:
-        """Name the lines of cells, in their order in the files."""
-        return ", ".join(sorted({self.places[one] for one in cells}, key=_in_file))
+        """Name the lines of cells by file, like voc320:1, 4-6."""
+        by_file: dict[str, list[int]] = {}
+        for file, number in sorted({_parted(self.places[one]) for one in cells}):
+            by_file.setdefault(file, []).append(number)
+        return "; ".join(f"{file}:{_ranges(numbers)}" for file, numbers in by_file.items())
+
+
+def _parted(place: str) -> tuple[str, int]:
+    name, _, number = place.rpartition(":")
+    return name, int(number)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in their order, neighbours joined."""
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in groups)
 
 
 def mending(lines: Lines) -> str:
     """How well annotations were mended, by noise and method."""
-    groups = _groups(one for one in lines.results if one.mending is not None)
+    groups = _groups(one for one in lines.results if one.mending and one.method not in MENDLESS)
     rows = []
-    for (noise, method), here in groups.items():
+    for (noise, method), here in sorted(groups.items(), key=lambda item: item[0][0]):
         told = [_mean(here, place) + _paper(noise, method, name) for name, place in MENDING.items()]
         rows.append([noise, f"`{method}`", *told, lines.named(one.cell for one in here)])
     text = """## The mending
@@ -102,7 +123,7 @@ def rates(lines: Lines) -> str:
     """What `mend` took the noise for, line by line."""
     rows = []
     for one in lines.results:
-        if one.method == "mend" and one.estimates:
+        if one.method == "mend" and one.estimates and not one.variant:
             true = amount(one.noise.labels), amount(one.noise.boxes)
             told = [_interval(one, name) for name in ("label_noise", "box_noise")]
             given = [f"{100 * rate:g}" for rate in true]
@@ -193,8 +214,3 @@ def escaped(text: str) -> str:
     for sign, written in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("\n", " ")):
         text = text.replace(sign, written)
     return text
-
-
-def _in_file(place: str) -> tuple[str, int]:
-    name, _, number = place.rpartition(":")
-    return name, int(number)

@@ -79,7 +79,7 @@ def test_a_person_reads_rates_kinds_and_what_to_do_next(
         assert words in said.out
     assert "boxmend review" in said.err
     assert "--precision 0.95" in said.err
-    assert "nothing says that the detector has not seen these images" in said.err
+    assert "WARNING: nothing says that the detector has not seen these images" in said.err
 
 
 def test_predictions_said_to_be_unseen_are_not_warned_of(

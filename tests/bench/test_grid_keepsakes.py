@@ -4,6 +4,7 @@ import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,20 @@ def test_images_are_chosen_by_what_was_given(record: RunRecord) -> None:
         of_image = dataset.image_rows == row
         assert 2 <= of_image.sum() <= 6
         assert (dataset.labels[of_image] != truth.labels[of_image]).any()
+
+
+def test_the_first_images_with_a_wrong_label_and_few_annotations_are_taken() -> None:
+    counts = [2, 2, 1, 7, *[3] * 6]  # annotations of ten images
+    image_rows = np.repeat(np.arange(10), counts)
+    true = np.zeros(len(image_rows), np.int64)
+    labels = np.where(image_rows > 0, 1, 0)  # wrong in all images but the first
+    told: Any = SimpleNamespace(
+        dataset=SimpleNamespace(images=range(10), image_rows=image_rows, labels=labels)
+    )
+    truth: Any = SimpleNamespace(labels=true, is_spurious=np.zeros(len(true), np.bool_))
+    assert telling_images(told, truth) == [1, 4, 5, 6, 7]
+    told.dataset.labels = true  # clean labels: the first images with few annotations
+    assert telling_images(told, truth) == [0, 1, 4, 5, 6]
 
 
 def test_where_nothing_was_changed_there_is_no_picture(record: RunRecord) -> None:

@@ -205,7 +205,7 @@ def test_no_cell_is_started_when_the_time_is_over_and_those_that_run_end(
     plan = ready(toys, tmp_path, only=FOUR)
     pretended(plan.folder(plan.cells[-1]))
     now = [0.0]
-    monkeypatch.setattr(running.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     class Slow(Pretending):
         def _started(self, folder: Path) -> Process:

@@ -136,7 +136,7 @@ def test_import_says_what_it_did(
     assert run(["import", str(audit), str(out / "back.xml")]) == 0
     printed = capsys.readouterr()
     assert [line.split() for line in printed.out.splitlines()][5] == ["accepted", "1"]
-    assert "1 boxes are turned, or have a label that the dataset does not have" in printed.err
+    assert "1 boxes are turned, lie beside the image, or have a label that" in printed.err
     assert f"1 verdicts added; `boxmend apply {audit}` goes by them" in printed.err
 
 

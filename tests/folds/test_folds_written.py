@@ -128,7 +128,8 @@ def test_predictions_on_training_images_are_counted(toys: Path, tmp_path: Path) 
     seen = seen_in_training(predictions, manifest)
     assert seen.sum() == len(dataset)  # each annotation was found twice, once by who had seen it
     assert (predictions.folds[seen] != manifest.folds[predictions.image_rows[seen]]).all()
-    told = f"{len(dataset):,} of {2 * len(dataset):,} detections are in images that their detector"
+    number = f"{len(dataset):,} of {2 * len(dataset):,} detections"
+    told = f"WARNING: {number} are in images that their detector was trained on"
     assert any(note.startswith(told) for note in predictions.notes)
 
 

@@ -219,6 +219,18 @@ def test_a_training_run_needs_an_audit_for_a_precision(tmp_path: Path) -> None:
     assert (settled["labels_changed"], settled["discarded"]) == (1, "keep")
 
 
+def test_verdicts_on_the_fixes_of_a_training_run_are_gone_by(tmp_path: Path) -> None:
+    address = drawn(tmp_path, "coco")
+    run = finished_run(tmp_path / "run", address, [Visit(0, 1, Judgment.RELABELLED, 0, 0.75)])
+    dataset = boxmend.load(address)
+    write_fixes(run / FIXES_FILE, dataset, table_of(dataset, ALL), fingerprint(dataset))
+    append_verdicts(run, [Verdict("l", "reject"), Verdict("d", "accept")])
+    told = boxmend.apply(run, tmp_path / "a").to_json()
+    assert (told["fixes_taken"], told["accepted_by_people"], told["removed"]) == (1, 1, 1)
+    visits = ApplySettings(min_confidence=0.5)  # asks for visits in so many words
+    assert boxmend.apply(run, tmp_path / "b", visits).to_json()["labels_changed"] == 1
+
+
 @pytest.mark.parametrize("choices", [{"min_confidence": 0.5}, {"discarded": "drop"}])
 def test_what_is_about_visits_does_not_apply_to_fixes(
     tmp_path: Path, choices: dict[str, Any]

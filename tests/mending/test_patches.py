@@ -205,3 +205,18 @@ def test_a_patch_that_does_not_lead_back_touches_nothing(mended: Path, damage: A
     with pytest.raises(DataError, match=r"b\.xml: patch\.json (does not lead|holds no way) back"):
         boxmend.revert(mended)
     assert bytes_of(mended) == before
+
+
+def test_a_link_out_of_the_folder_is_not_followed(mended: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (mended / "Annotations").rename(elsewhere)
+    (mended / "Annotations").symlink_to(elsewhere)
+    before = bytes_of(elsewhere)
+    with pytest.raises(DataError, match=r"xml: is a link out of the folder.* nothing was reverted"):
+        boxmend.revert(mended)
+    assert bytes_of(elsewhere) == before
+    (mended / "Annotations").unlink()
+    elsewhere.rename(mended / "Annotations")
+    mended.rename(elsewhere)
+    mended.symlink_to(elsewhere)  # the folder itself may be one
+    assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]

@@ -1,5 +1,6 @@
 """The ways through the fixes in a real browser: queue, sample, doubts, patterns, two windows."""
 
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,9 +164,10 @@ def test_a_pattern_is_gone_through_by_keys(visit: Visit) -> None:
 
 
 def test_a_long_queue_is_quick(context: "BrowserContext", tmp_path: Path) -> None:
+    vans = (0, 2, 5, 7, 14)
     many = [
-        Fix(Kind.WRONG_LABEL, number % 16, number % 16 // 2, 0, 2, BOX, BOX, p_fix=number / 5000)
-        for number in range(5000)
+        Fix(Kind.WRONG_LABEL, row, row // 2, 0, 2, BOX, BOX, p_fix=number / 5000)
+        for number, row in zip(range(5000), cycle(vans), strict=False)
     ]
     with served(plain_run(tmp_path, many)) as server:
         visit = opened(context, server)

@@ -61,15 +61,17 @@ class Opinion:
 
     def bad_boxes(self) -> Share:
         """The share of bad boxes; its bounds are those of their count and of the box noise."""
-        p_bad = self.boxes.p_bad
+        p_bad, model = self.boxes.p_bad, self.box_model
         if not len(p_bad):
             return Share(0.0, 0.0, 1.0)
-        mean, model = float(p_bad.mean()), self.box_model
+        mean = float(p_bad.mean())
         spread = 1.96 * float(np.sqrt((p_bad * (1 - p_bad)).sum())) / len(p_bad)
-        below, above = model.noise - model.low, model.high - model.noise
-        slope = mean / model.noise if model.noise > 0 else 0.0  # bad boxes grow with the noise
-        low, high = mean - spread - slope * below, mean + spread + slope * above
-        return Share(mean, max(low, 0.0), min(high, 1.0))
+        low, middle, high = map(box_model.spoilt_share, (model.low, model.noise, model.high))
+        return Share(
+            mean,
+            max(min(mean - spread, mean + low - middle), 0.0),
+            min(max(mean + spread, mean + high - middle), 1.0),
+        )
 
 
 def judge(
@@ -85,7 +87,7 @@ def judge(
     objects, detected = scene.objects, scene.detected
     presence = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
     if detected is not None:
-        presence = judge_presence(objects, evidence.support, detected, scene.sizes, random)
+        presence = judge_presence(objects, evidence, detected, scene.sizes, random)
     p_real = 1 - presence.p_spurious
     if labels is None:
         labels = judge_labels(objects, evidence, p_real, random)

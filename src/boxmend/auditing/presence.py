@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.calibration import (
-    CAUTION,
     Share,
     error_curve,
-    lowest_share,
     mean_curve,
     sample,
     share_of_errors,
 )
-from boxmend.auditing.evidence import Detected, Objects, from_detections
+from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
 from boxmend.auditing.pairs import Pairs, areas, largest_by, overlapping, overlaps
 
 Rows = NDArray[np.int64]
@@ -74,7 +72,7 @@ class Repeats:
 
 def judge_presence(
     objects: Objects,
-    support: Floats,
+    evidence: Evidence,
     detected: Detected,
     sizes: Floats,
     random: np.random.Generator,
@@ -102,15 +100,21 @@ def judge_presence(
         objects.num_labels,
     )
     found = from_detections(planted, objects, detected).support
-    return _by_size(objects, support, planted, found)
+    cut = float(detected.scores.min())
+    is_nearly_cut = (evidence.confidences > 0) & (evidence.confidences < 2 * cut)
+    return _by_size(objects, (evidence.support, is_nearly_cut), planted, found)
 
 
-def _by_size(objects: Objects, support: Floats, planted: Objects, found: Floats) -> Presence:
+def _by_size(
+    objects: Objects, seen: tuple[Floats, Mask], planted: Objects, found: Floats
+) -> Presence:
     """Small objects are missed more often: those of like size are held against each other.
 
     The share of spurious ones is taken to be the same for all, and told by all together or, where
-    it is lower, by large objects.
+    it is lower, by large objects. Where a list of detections is cut at a score, about as many
+    objects lie below it as within its double: they are overlooked, and not spurious.
     """
+    support, is_nearly_cut = seen
     number = int(np.clip(len(objects) // STRATUM, 1, MOST_STRATA))
     limits = np.quantile(areas(objects.boxes), np.arange(1, number) / number)
     strata = np.searchsorted(limits, areas(objects.boxes), side="right")
@@ -123,9 +127,11 @@ def _by_size(objects: Objects, support: Floats, planted: Objects, found: Floats)
         for k in range(number)
     ]
     whole = sample(-np.log(support + FAINT)), sample(-np.log(found + FAINT))
-    large = pairs[-LARGE:] if number > LARGE else []
-    rate = lowest_share([(*whole, CAUTION), *((*pair, STRATUM_CAUTION) for pair in large)])
-    rate = _less_overlooked(rate)
+    told = [(share_of_errors(*whole), float(is_nearly_cut.mean()))]
+    for k in range(max(number - LARGE, 1), number):
+        overlooked = float(is_nearly_cut[strata == k].mean())
+        told.append((share_of_errors(*pairs[k], STRATUM_CAUTION), overlooked))
+    rate = _less_overlooked(*min(told, key=lambda one: one[0].high))
     p_spurious = np.zeros(len(objects))
     for k, (observed, known) in enumerate(pairs):
         p_spurious[strata == k] = error_curve(observed, known, rate.cautious).at(
@@ -134,9 +140,10 @@ def _by_size(objects: Objects, support: Floats, planted: Objects, found: Floats)
     return Presence(p_spurious, rate)
 
 
-def _less_overlooked(rate: Share) -> Share:
-    """A share without what even a good detector overlooks; a part of it always stays."""
-    low, value = (max(one - OVERLOOKED, one / 4) for one in (rate.low, rate.value))
+def _less_overlooked(rate: Share, overlooked: float) -> Share:
+    """A share without what a detector overlooks; a small part of it always stays."""
+    less = max(overlooked, OVERLOOKED)
+    low, value = (max(one - less, one / 20) for one in (rate.low, rate.value))
     return Share(value, low, rate.high)
 
 

@@ -12,7 +12,7 @@ from boxmend.auditing.evidence import Detected, Objects, from_detections
 from boxmend.auditing.ordering import judgeable
 from boxmend.auditing.pairs import overlaps
 from boxmend.dataset import Dataset
-from boxmend.detections import Predictions, seen_in_training
+from boxmend.detections import Predictions
 
 Mask = NDArray[np.bool_]
 
@@ -24,17 +24,8 @@ REMEDY = "`boxmend folds` makes splits to get predictions on images that the det
 
 def said_of(dataset: Dataset, predictions: Predictions, found: Audit, *, unseen: bool) -> list[str]:
     """What is to be said of where predictions come from; nothing where all is well."""
-    manifest = predictions.manifest
-    if manifest is not None:
-        seen = seen_in_training(predictions, manifest)
-        if seen.any():
-            images = len(np.unique(predictions.image_rows[seen]))
-            return [
-                f"WARNING: {int(seen.sum()):,} detections in {images:,} images are by a detector "
-                "that was trained on those images, by folds.json; they hide errors. Predict the "
-                "test part of each fold, and audit again"
-            ]
-        return []
+    if predictions.manifest is not None:
+        return []  # whoever read them knows, and has said so
     if unseen or _has_folds(predictions):
         return []
     if is_too_good(dataset, predictions):
@@ -43,8 +34,8 @@ def said_of(dataset: Dataset, predictions: Predictions, found: Audit, *, unseen:
             f"trained on these images, which hides errors. {REMEDY}; --unseen if it was not"
         ]
     return [
-        "nothing says that the detector has not seen these images. If it was trained on them, "
-        f"errors are hidden: {REMEDY}. Pass --unseen if it was not"
+        "WARNING: nothing says that the detector has not seen these images. If it was trained on "
+        f"them, errors are hidden: {REMEDY}. Pass --unseen if it was not"
     ]
 
 

@@ -17,7 +17,7 @@ Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LEAST = 0.05  # probability of being wrong below which nothing is listed
-LEAST_BAD = 0.2  # likewise of being a bad box: one that is probably good had better stay
+LEAST_BAD = 0.5  # likewise of being a bad box: one that is probably good had better stay
 SAME_BOX = 0.98  # IoU above which a new box is the old one, rounded
 
 

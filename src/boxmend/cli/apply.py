@@ -86,7 +86,7 @@ def apply(
 ) -> int:
     """Write the dataset of a run with only what is mended changed.
 
-    Of an audit, or with --precision, fixes are taken as far as they are precise enough, and what
+    Of an audit, with --precision, or after a review, fixes are taken if precise enough, and what
     people accepted; what they rejected is not. Of a training, the visits of an annotation are
     settled into at most one change. Beside the dataset there are changes.csv, which lists every
     change with its reason, and patch.json, with which `boxmend revert` takes them back. The input

@@ -141,7 +141,13 @@ def _print(audited: Audited) -> None:
     print_table(("estimated", "share (95 % interval)"), rows)
     print()
     print_table(
-        ("fixes", "listed", "more likely wrong than not", "planted errors found", "fixed rightly"),
+        (
+            "fixes",
+            "listed",
+            "more likely wrong than not",
+            "planted errors found",
+            "of those fixed rightly",
+        ),
         [
             (kind, one["listed"], one["called_wrong"], *_probed(told["probe"], kind))
             for kind, one in told["fixes"].items()

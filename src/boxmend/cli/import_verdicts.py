@@ -62,7 +62,7 @@ def _print(imported: Imported, run: Path) -> None:
         )
     if imported.num_unreadable:
         say(
-            f"{imported.num_unreadable:,} boxes are turned, or have a label that the dataset does "
-            "not have, and say nothing"
+            f"{imported.num_unreadable:,} boxes are turned, lie beside the image, or have a label "
+            "that the dataset does not have, and say nothing"
         )
     say(f"{len(imported.verdicts):,} verdicts added; `boxmend apply {run}` goes by them")

@@ -262,7 +262,7 @@ def _about_images(found: Predictions, dataset: Dataset) -> list[str]:
         notes.append(f"{lost:,} of {every:,} images are in no fold")
     if seen := int(seen_in_training(found, found.manifest).sum()):
         notes.append(
-            f"{seen:,} of {len(found):,} detections are in images that their detector was trained "
-            "on; predict on the test part of each fold alone"
+            f"WARNING: {seen:,} of {len(found):,} detections are in images that their detector was "
+            "trained on, which hides errors; predict on the test part of each fold alone"
         )
     return notes

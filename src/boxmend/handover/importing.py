@@ -33,7 +33,7 @@ class Imported:
     verdicts: tuple[Verdict, ...]  # new ones, as they were added
     num_known: int  # verdicts that were there already
     num_stale: int  # fixes that the table does not have any more
-    num_unreadable: int  # boxes that are turned, or have another label than the dataset's
+    num_unreadable: int  # boxes that are turned, beside the image, or of no label of the dataset
     num_beyond: int  # boxes drawn, changed or deleted for which there is no fix
 
     def to_json(self) -> dict[str, Any]:

@@ -85,7 +85,8 @@ def apply(
 ) -> Applied:
     """Write the dataset of a finished run into `out`, a folder that is new or empty, mended.
 
-    Of an audit, or with a precision, the fixes in its table are taken; else the ledger is settled.
+    Of an audit, with a precision, or where people gave verdicts on fixes, these are taken; else
+    the ledger is settled.
     Only what is mended differs from the input, which is never modified; `changes.csv` lists it and
     `patch.json` is what `revert` needs. `data` says where the dataset is now, or is it, where the
     run's own addresses lead nowhere; it is checked. `format` converts, as in `Dataset.save`.
@@ -95,7 +96,7 @@ def apply(
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     ensure_vacant(target)
     source = inputs.finished_run(run)
-    prepare = _fixes if settings.precision is not None or inputs.is_audit(source) else _settled
+    prepare = _fixes if _is_of_fixes(source, settings) else _settled
     work = prepare(source, data, settings, format)
     with staged(target) as folder:
         saved = write_into(folder, work.new, work.format, options, out=target)
@@ -131,6 +132,13 @@ class _Work:
     num_unsure: int = 0
     discarded: str = "drop"
     taken: Taken | None = None
+
+
+def _is_of_fixes(run: Run, settings: ApplySettings) -> bool:
+    """Whether fixes are meant; people's verdicts on a training's are never passed over unsaid."""
+    if settings.precision is not None or inputs.is_audit(run):
+        return True
+    return not settings.is_about_visits and inputs.has_verdicts(run)
 
 
 def _settled(

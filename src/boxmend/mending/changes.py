@@ -61,9 +61,14 @@ class ApplySettings:
         """Whether this is to be mended."""
         return self.only is None or word in self.only
 
+    @property
+    def is_about_visits(self) -> bool:
+        """Whether something is asked for that only settled visits have."""
+        return self.min_confidence > 0 or self.discarded != "keep"
+
     def check_for_fixes(self) -> None:
         """Raise a UsageError for what does not apply to fixes."""
-        if self.min_confidence > 0 or self.discarded != "keep":
+        if self.is_about_visits:
             raise UsageError(
                 "--min-confidence and --discarded are about settled visits and do not apply to "
                 "the fixes of an audit; --precision and --only say which of them to take"

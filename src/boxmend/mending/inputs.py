@@ -14,6 +14,7 @@ from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.fixes.table import FIXES_FILE, Fixes, read_fixes
+from boxmend.fixes.verdicts import VERDICTS_FILE
 from boxmend.formats import load
 from boxmend.ledger import Verdict
 from boxmend.mending.settling import Rows, Visits
@@ -42,6 +43,11 @@ def is_audit(run: Run) -> bool:
 def has_fixes(run: Run) -> bool:
     """Whether a run is an audit, or was audited since it was trained."""
     return is_audit(run) or os.path.exists(run.path / FIXES_FILE)
+
+
+def has_verdicts(run: Run) -> bool:
+    """Whether people said something of the fixes of a run."""
+    return has_fixes(run) and os.path.exists(run.path / VERDICTS_FILE)
 
 
 def ensure_fixes(run: Run) -> None:

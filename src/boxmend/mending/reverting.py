@@ -1,7 +1,7 @@
 """Taking back what `apply` changed: all files are checked first, then restored one by one."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from boxmend.atomic import replacing
@@ -28,6 +28,7 @@ def revert(folder: str | Path) -> list[str]:
             "write this folder, or it has been reverted"
         )
     way_back = patches.read_patches(base / PATCH_FILE)
+    _ensure_own(base, way_back)
     now = {name: _hash_now(base / name, patch) for name, patch in way_back.items()}
     _ensure_unedited(base, way_back, now)
     left = [name for name, patch in way_back.items() if now[name] != patch.before]
@@ -44,6 +45,17 @@ def revert(folder: str | Path) -> list[str]:
     for name in (CHANGES_FILE, PATCH_FILE):  # the way back last: until then it can be repeated
         _remove(base / name)
     return sorted(way_back)
+
+
+def _ensure_own(base: Path, names: Iterable[str]) -> None:
+    """Refuse files that links put elsewhere: what others hand on could lead to any file."""
+    root = os.path.realpath(base)
+    for name in names:
+        if not Path(os.path.realpath(base / name)).is_relative_to(root):
+            raise DataError(
+                f"{base / name}: is a link out of the folder, which `boxmend apply` does not "
+                "write; nothing was reverted. Put the file itself there"
+            )
 
 
 def _hash_now(path: Path, patch: patches.FilePatch) -> str | None:

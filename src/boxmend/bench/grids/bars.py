@@ -76,7 +76,7 @@ def _share(made: Table, noise: str, least: float, method: str = "mend") -> Bar:
     return replace(
         bar,
         measured=_measured(gain, "%", "{:.1f}"),
-        cells=_cells(made, noise, method, "baseline", "clean"),
+        cells=_cells(made, noise, gain, method, "baseline", "clean"),
         is_reached=gain.value >= least,
         is_final=len(gain.seeds) >= SEEDS,
     )
@@ -104,7 +104,7 @@ def _harm(made: Table) -> Bar:
     return replace(
         bar,
         measured=_measured(gain, "AP50", "{:+.1f}"),
-        cells=_cells(made, CLEAN, "mend", "clean"),
+        cells=_cells(made, CLEAN, gain, "mend", "clean"),
         is_reached=-gain.value < max(HARM, gain.error or 0.0),
         is_final=len(gain.seeds) >= SEEDS,
     )
@@ -134,7 +134,7 @@ def _rivals(made: Table) -> Bar:
         bar,
         measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; nearest of "
         f"{len(leads)}, of {squares} in the table",
-        cells=_cells(made, noise, method, "mend"),
+        cells=_cells(made, noise, gain, method, "mend"),
         is_reached=value <= LEAD,
         is_final=len(leads) == squares,
     )
@@ -168,8 +168,10 @@ def _measured(gain: Gain, unit: str, written: str) -> str:
     return f"{written.format(100 * gain.value)}{error} {unit} ({len(gain.seeds)})"
 
 
-def _cells(made: Table, noise: str, *rows: str) -> tuple[str, ...]:
-    return tuple(cell for row in rows for cell in _square(made, row, noise).cells)
+def _cells(made: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
+    """The cells that a comparison is made of."""
+    found = [cell for row in rows for cell in _square(made, row, noise).cells]
+    return tuple(cell for cell in found if int(cell.rpartition("-")[2]) in gain.seeds)
 
 
 def _square(made: Table, row: str, column: str) -> Square:
