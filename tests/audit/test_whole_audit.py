@@ -126,7 +126,7 @@ def shuffled(dataset: Dataset, random: np.random.Generator) -> tuple[Dataset, np
 
 def test_the_order_of_annotations_images_labels_and_detections_does_not_matter() -> None:
     one = scene(ALL, images=60)
-    first = look(one.dataset, one.detected)
+    first = audit(one.dataset, one.detected)
     random = np.random.default_rng(5)
     dataset, rows = shuffled(one.dataset, random)
     row_of_image = {name: row for row, name in enumerate(dataset.images.file_names)}
@@ -139,7 +139,8 @@ def test_the_order_of_annotations_images_labels_and_detections_does_not_matter()
         one.detected.scores[order],
         one.detected.boxes[order],
     )
-    second = look(dataset, detected)
+    second = audit(dataset, detected)
+    assert second.probe == first.probe
     for kind, column in first.p_wrong.items():
         assert second.p_wrong[kind].tolist() == column[rows].tolist(), kind
     assert second.rates == first.rates

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.errors import DataError, OutputError
@@ -57,6 +57,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
     return Verdict(fix, answer, mode=draw(st.sampled_from(MODES)), **extras)
 
 
+@settings(deadline=None)
 @given(batches=st.lists(st.lists(verdicts(), max_size=4), max_size=4))
 def test_what_was_appended_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Verdict]]

@@ -22,7 +22,6 @@ from boxmend.auditing.presence import (
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-
 ASKED = 20_000  # annotations whose boxes are shifted to see what follows
 SHIFT = 0.2  # by up to this share of the side
 

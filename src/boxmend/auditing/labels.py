@@ -58,7 +58,8 @@ def judge_labels(
         if number == 0:
             rate = share_of_errors(observed, planted)
         else:
-            excess = _excess((objects.labels, best, observed), (labels, fixes, planted), rate.value)
+            named = (objects.labels, best, observed), (labels, fixes, planted)
+            excess = _excess(*named, rate.value, num_labels)
             observed = sample(seen - excess[objects.labels, best], p_real)
             planted = sample(suspicions - excess[labels, fixes], planted.weights)
         p_wrong = error_curve(observed, planted, rate.cautious).at(observed.suspicions)
@@ -73,7 +74,7 @@ Named = tuple[Rows, Rows, Sample]
 """Labels, the best other ones, and how suspicious that is."""
 
 
-def _excess(observed: Named, planted: Named, share: float) -> Floats:
+def _excess(observed: Named, planted: Named, share: float, num_labels: int) -> Floats:
     """How much oftener a class is seen in the place of a label than wrong labels explain.
 
     In logarithms, [C, C + 1] by label and by class seen, the last one for NONE. Two classes that
@@ -82,8 +83,6 @@ def _excess(observed: Named, planted: Named, share: float) -> Floats:
     """
     matrices = []
     for labels, others, suspicions in (observed, planted):
-        num_labels = int(max(observed[0].max(), planted[0].max())) + 1
-        num_labels = max(num_labels, int(max(observed[1].max(), planted[1].max())) + 1)
         is_strong = (suspicions.suspicions > 0) & (others != NONE)
         place = labels[is_strong] * num_labels + others[is_strong]
         sums = np.bincount(place, suspicions.weights[is_strong], num_labels**2)

@@ -5,6 +5,7 @@ audited like any other. Small datasets are probed several times, each time elsew
 a part of the images is enough. Nothing of it is written.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,7 +73,7 @@ def images_to_probe(dataset: Dataset, random: np.random.Generator) -> Rows | Non
         return None
     known = dataset.image_rows[dataset.image_rows != UNKNOWN]
     numbers = np.bincount(known, minlength=len(dataset.images))
-    order = random.permutation(len(numbers))
+    order = by_name(dataset.images.file_names)[random.permutation(len(numbers))]
     enough = int(np.searchsorted(np.cumsum(numbers[order]), MOST, side="right"))
     found: Rows = np.sort(order[: max(enough, 1)])
     return found
@@ -83,13 +84,14 @@ def plant(dataset: Dataset, is_fine: Mask, share: float, random: np.random.Gener
 
     Only those that seem to be fine, [n], are disturbed: of others the answer is not known.
     """
-    eligible = random.permutation(np.flatnonzero(is_fine))
+    eligible = random.permutation(_by_place(dataset, np.flatnonzero(is_fine)))
     number = max(round(share * len(eligible) / len(KINDS)), 1)
     parts = np.split(eligible[: number * len(KINDS)], range(number, number * len(KINDS), number))
     wrong, bad, gone, models, doubled = parts
     labels, boxes = dataset.labels.copy(), dataset.boxes.copy()
     others = random.integers(1, max(len(dataset.label_names), 2), size=len(wrong))
-    labels[wrong] = (labels[wrong] + others) % len(dataset.label_names)
+    names = by_name(dataset.label_names)
+    labels[wrong] = names[(np.argsort(names)[labels[wrong]] + others) % len(names)]
     boxes[bad] = _bad(dataset.boxes[bad], random)
     images, spurious = _elsewhere(dataset, models, random)
     again = _off(dataset.boxes[doubled], AGAIN, random)
@@ -114,6 +116,17 @@ def plant(dataset: Dataset, is_fine: Mask, share: float, random: np.random.Gener
         },
         dataset,
     )
+
+
+def by_name(names: Sequence[str]) -> Rows:
+    """Rows in the order of their names, which documents do not decide."""
+    return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+
+
+def _by_place(dataset: Dataset, rows: Rows) -> Rows:
+    """Rows in the order of their images' names and of their boxes."""
+    place = np.argsort(by_name(dataset.images.file_names))[dataset.image_rows[rows]]
+    return rows[np.lexsort((*dataset.boxes[rows].T, place))]
 
 
 def checked(planted: Planted, fixes: Fixes) -> dict[Kind, Findings]:
