@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reviewed_runs import BOX, FIXES, Fix, fixes_of, plain_run
+from reviewed_runs import BOX, FIXES, MOVED, Fix, fixes_of, plain_run
 
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.choosing import PRECISION, choose
@@ -40,6 +40,18 @@ def test_another_class_is_written_by_its_name_and_a_box_in_pixels(run: Path) -> 
     (line,) = lines(run)
     assert line["label"] == "</script><img src=x onerror=alert(1)>"
     assert line["box"] == [1, 2, 30.5, 40]
+
+
+def test_the_proposed_class_and_box_given_again_are_a_plain_yes(run: Path) -> None:
+    desk = open_desk(run)
+    desk.decide([Answer(0, "accept", label=2, box=BOX), Answer(2, "accept", label=1, box=BOX)])
+    desk.decide([Answer(3, "accept", label=0, box=BOX), Answer(4, "accept", box=MOVED)])
+    assert [(line.get("label"), line.get("box")) for line in lines(run)] == [
+        (None, None),
+        (None, None),
+        ("van", None),
+        (None, list(MOVED)),  # it was to go, and stays where it is
+    ]
 
 
 def test_who_brings_the_time_along_and_without_neither_is_written(run: Path) -> None:

@@ -29,6 +29,7 @@ from boxmend.fixes.verdicts import (
 
 NUM_DOUBTFUL = 200  # that the page is given at once; they are chosen anew as verdicts come in
 FULL_GAIN = 0.5  # of the IoU: so much is worth as much as a right label
+SAME = 0.001  # pixels
 OUTSIDE = 1.0  # pixels that a box may lie outside of its image, by rounding
 
 
@@ -148,18 +149,25 @@ class Desk:
             raise UsageError(f"there is no class {label}")
         if answer.box is not None:
             self._check_box(answer.row, answer.box)
+        if label == self.fixes.new_labels[answer.row]:
+            label = None  # as proposed: no other class was meant
         try:
             return Verdict(
                 fix=self.fixes.ids[answer.row],
                 answer=answer.answer,
                 label=None if label is None else self.dataset.label_names[label],
-                box=answer.box,
+                box=None if self._is_proposed(answer.row, answer.box) else answer.box,
                 who=self._who,
                 when=datetime.now(UTC).isoformat(timespec="seconds") if self._who else None,
                 mode=answer.mode,
             )
         except ValueError as error:
             raise UsageError(str(error)) from error
+
+    def _is_proposed(self, row: int, box: Sequence[float] | None) -> bool:
+        """Whether a box is the proposed one, as by an edge that was moved and moved back."""
+        proposed = self.fixes.new_boxes[row].round(BOX_DECIMALS)  # so the page has it
+        return box is not None and bool(np.abs(proposed - box).max() < SAME)
 
     def _check_box(self, row: int, box: Sequence[float]) -> None:
         image = int(self.fixes.image_rows[row])
