@@ -63,6 +63,16 @@ def test_an_audit_leaves_a_finished_run_with_its_table(
     assert facts["predictions"] == [str((data / "predictions.json").absolute())]
 
 
+def test_the_folder_of_the_images_is_kept_for_those_who_load_the_data_again(
+    data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "photos").mkdir()
+    more = ("--probe", "0", "--images", str(tmp_path / "photos"))
+    assert run(command(data, tmp_path / "run", *more)) == 0
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())["facts"]
+    assert facts["images_folder"] == str(tmp_path / "photos")
+
+
 def test_two_equal_audits_have_equal_tables(data: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         assert run(command(data, tmp_path / name, "--probe", "0.02")) == 0

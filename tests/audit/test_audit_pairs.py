@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.auditing.pairs import areas, fitness, largest_by, overlapping, overlaps
@@ -51,6 +51,7 @@ def test_nothing_pairs_with_nothing() -> None:
     assert len(overlapping(none, boxes(), none, boxes())) == 0
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 999), few=st.integers(0, 12), many=st.integers(0, 15))
 def test_pairs_are_those_of_the_double_loop(seed: int, few: int, many: int) -> None:
     random = np.random.default_rng(seed)

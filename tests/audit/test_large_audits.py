@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from audit_scenes import Noise, scene
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.auditing import AuditSettings, audit, boxes, look, probing, provenance
@@ -25,6 +25,7 @@ def test_detections_come_by_image_and_score_and_equals_by_label_and_box() -> Non
     assert surest_first(images, scores, labels, places).tolist() == [3, 2, 1, 0]
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 999), number=st.integers(0, 30), kinds=st.integers(1, 4))
 def test_sorting_equals_by_themselves_is_sorting_all(seed: int, number: int, kinds: int) -> None:
     random = np.random.default_rng(seed)
@@ -40,6 +41,7 @@ def test_sorting_equals_by_themselves_is_sorting_all(seed: int, number: int, kin
     assert sorted(order.tolist()) == list(range(number))
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 999), number=st.integers(0, 30))
 def test_the_largest_of_each_key_is_that_of_a_plain_loop(seed: int, number: int) -> None:
     random = np.random.default_rng(seed)

@@ -65,10 +65,12 @@ def test_another_class_is_found_by_typing(visit: Visit) -> None:
     visit.press("Enter")
     (line,) = visit.written(1)
     assert (line["verdict"], line["label"]) == ("accept", HOSTILE)
+    visit.becomes("#place", "2 of 8")
     visit.press("k")
     visit.becomes("#standing", f"accepted as {HOSTILE}")
     visit.press("c", "ArrowDown", "ArrowDown", "Enter")  # bus, which was proposed
     assert "label" not in visit.written(2)[1]
+    visit.becomes("#place", "2 of 8")
     visit.press("c")
     visit.page.keyboard.type("nothing like it")
     assert visit.text("#class-list") == "No class has this in its name"

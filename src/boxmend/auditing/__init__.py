@@ -51,6 +51,8 @@ class AuditSettings:
 
     probe: float = 0.02
     """Share of annotations that is disturbed in memory to measure how many are found; or 0."""
+    unseen: bool = False
+    """Whether the detector is known not to have trained on these images; folds say it, too."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.probe <= 0.2:

@@ -72,17 +72,17 @@ def audit_predictions(
     out: str | Path,
     settings: AuditSettings | None = None,
     *,
-    unseen: bool = False,
+    images: str | Path | None = None,
 ) -> Audited:
     """Audit a dataset by files of predictions, and write RUN, a folder that is new or empty.
 
-    `unseen` says that the detector was not trained on these images; folds say it by themselves.
+    `images` is the folder that the dataset was loaded with, if any, for whoever loads it again.
     """
     settings = settings or AuditSettings()
     ensure_new(out)
     found = read_predictions(predictions, dataset)
     result = audit(dataset, found, settings)
-    notes = (*found.notes, *said_of(dataset, found, result, unseen=unseen))
+    notes = (*found.notes, *said_of(dataset, found, unseen=settings.unseen))
     facts = {
         "kind": "audit",
         "versions": {
@@ -97,10 +97,11 @@ def audit_predictions(
             "sha256": fingerprint(dataset),
         },
         "addresses": [str(Path(one).absolute()) for one in addresses],
+        "images_folder": None if images is None else str(Path(images).absolute()),
         "predictions": [str(Path(one).absolute()) for one in predictions],
     }
     with sole_writer(out):
-        run = create(out, {**asdict(settings), "unseen": unseen}, facts)
+        run = create(out, asdict(settings), facts)
         audited = Audited(run, dataset, result, "predictions", notes)
         _write(audited)
         run.finish({"fixes": len(result.fixes)})

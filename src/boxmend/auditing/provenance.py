@@ -7,7 +7,6 @@ what is wrong with their annotations.
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing import Audit
 from boxmend.auditing.evidence import Detected, Objects, from_detections
 from boxmend.auditing.ordering import judgeable
 from boxmend.auditing.pairs import overlaps
@@ -22,7 +21,7 @@ ENOUGH = 50_000  # annotations to tell by; more add time
 REMEDY = "`boxmend folds` makes splits to get predictions on images that the detector has not seen"
 
 
-def said_of(dataset: Dataset, predictions: Predictions, found: Audit, *, unseen: bool) -> list[str]:
+def said_of(dataset: Dataset, predictions: Predictions, *, unseen: bool) -> list[str]:
     """What is to be said of where predictions come from; nothing where all is well."""
     if predictions.manifest is not None:
         return []  # whoever read them knows, and has said so

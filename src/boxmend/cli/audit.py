@@ -94,14 +94,15 @@ def audit(
     elif evidence.out is None:
         raise UsageError("name the folder to write to by --out")
     else:
-        dataset = (reading or Reading()).load(data)
+        reading = reading or Reading()
+        dataset = reading.load(data)
         audited = audit_predictions(
             dataset,
             data,
             evidence.predictions,
             evidence.out,
-            AuditSettings(probe=evidence.probe),
-            unseen=evidence.unseen,
+            AuditSettings(probe=evidence.probe, unseen=evidence.unseen),
+            images=reading.images,
         )
     if json:
         print_json({"out": str(audited.run.path), **audited.to_json(), **_automatic(audited)})
