@@ -39,6 +39,12 @@ def test_an_unfinished_run_has_no_model(tmp_path: Path) -> None:
         open_model(run)
 
 
+def test_an_audit_has_no_model(tmp_path: Path) -> None:
+    runs.create(tmp_path / "audit", {}, {"kind": "audit"}).finish()
+    with pytest.raises(DataError, match=r"audit: is an audit, which has no model"):
+        open_model(tmp_path / "audit")
+
+
 def test_what_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere: no such run, and no such model file"):
         open_model(tmp_path / "nowhere")

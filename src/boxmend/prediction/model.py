@@ -24,6 +24,8 @@ def open_model(path: Path) -> tuple[Detector, Card]:
                 f"{path}: the run is not finished, so there is no model; go on with it by "
                 "boxmend train --resume"
             )
+        if run.facts().get("kind") == "audit":
+            raise DataError(f"{path}: is an audit, which has no model; name a run of boxmend train")
         file, told = path / MODEL_FILE, _told_by(run)
     card = read_card(told | read_metadata(file), str(file))
     return build(card.detector, len(card.label_names), file, frozen_stages=0), card
