@@ -50,7 +50,8 @@ MAY_IMPORT = {
         *("atomic", *GROUND),
     },
     "auditing": {
-        *("dataset", "detections", "fingerprint", "fixes", "mending", "runs", *GROUND),
+        *("dataset", "comparison", "detections", "fingerprint", "fixes", "mending", "runs"),
+        *GROUND,
     },
     "review": {  # the report, for its style and its way with texts
         *("dataset", "photos", "fingerprint", "fixes", "mending", "report", *GROUND),

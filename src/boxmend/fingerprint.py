@@ -1,10 +1,21 @@
 """A hash by which a run knows its annotations again."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
 from boxmend.dataset import Dataset
+
+
+def data_facts(dataset: Dataset) -> dict[str, Any]:
+    """What the folder of a run says of its data, and by which it knows them again."""
+    return {
+        "images": len(dataset.images),
+        "annotations": len(dataset),
+        "label_names": list(dataset.label_names),
+        "sha256": fingerprint(dataset),
+    }
 
 
 def fingerprint(dataset: Dataset) -> str:

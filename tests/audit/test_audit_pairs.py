@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.auditing.pairs import areas, fitness, largest_by, overlapping, overlaps
+from boxmend.auditing.pairs import fitness, largest_by, overlapping
+from boxmend.comparison.annotations import areas, overlaps
 
 
 def boxes(*rows: tuple[float, float, float, float]) -> np.ndarray:
@@ -17,8 +18,9 @@ def test_two_boxes_that_share_a_third_of_their_union() -> None:
     assert overlaps(boxes((0, 0, 10, 10)), boxes((5, 0, 15, 10))) == pytest.approx([1 / 3])
 
 
-def test_empty_boxes_overlap_by_nothing() -> None:
-    assert overlaps(boxes((1, 1, 1, 1)), boxes((1, 1, 1, 1))).tolist() == [0.0]
+def test_an_empty_box_overlaps_only_itself() -> None:
+    assert overlaps(boxes((1, 1, 1, 1)), boxes((1, 1, 1, 1))).tolist() == [1.0]
+    assert overlaps(boxes((1, 1, 1, 1)), boxes((0, 0, 9, 9), (2, 2, 2, 2))).tolist() == [0.0, 0.0]
     assert areas(boxes((5, 5, 3, 9))).tolist() == [0.0]
 
 

@@ -8,7 +8,7 @@ import pytest
 from audit_scenes import LABELS, Noise, calibration_error, scene
 from fabricated import KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
 
-from boxmend import runs
+from boxmend import cli, runs
 from boxmend.auditing.folders import AUDIT_FILE, audit_run
 from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows, kept_share
 from boxmend.errors import DataError
@@ -138,6 +138,17 @@ def test_wrong_labels_of_a_run_are_listed_with_probabilities_that_hold(
     assert told["probe"] is None
     assert any("--predictions" in note for note in told["notes"])
     assert set(LABELS) == set(audited.dataset.label_names)
+
+
+def test_people_are_told_only_of_what_a_run_looks_for(
+    large: tuple[Path, np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["audit", str(large[0])]) == 0
+    said = capsys.readouterr()
+    assert "wrong label " in said.out
+    assert "duplicate " in said.out
+    assert "missing" not in said.out
+    assert "spurious" not in said.out
 
 
 def test_a_second_audit_of_a_run_gives_the_same_table(

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
 from boxmend.comparison.annotations import overlaps
+from boxmend.fixes.table import GOOD_IOU
 from boxmend.mending.account import Account
 
-GOOD_IOU = 0.7  # with its own truth; a box with less is bad
 SAME_IOU = 0.01  # a box whose IoU with its truth changes by no more is as good as before
 
 Mask = NDArray[np.bool_]

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.calibration import Calibration, calibration
-from boxmend.assessment.changes import GOOD_IOU
 from boxmend.assessment.missing import Proposed, are_found, are_on_ignored
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
 from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.fixes.table import Fixes, Kind
+from boxmend.fixes.table import GOOD_IOU, Fixes, Kind
 
 CALLED_WRONG = 0.5  # least probability at which an annotation is called wrong
 IN_ALL = "in all"

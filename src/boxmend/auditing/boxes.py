@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from boxmend.auditing.pairs import overlaps
+from boxmend.comparison.annotations import overlaps
+from boxmend.fixes.table import GOOD_IOU
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-GOOD_IOU = 0.7  # a box is bad below
 BORDER = 0.1  # sides; edges nearer to the image's border show little noise, as they are clipped
 BINS, BIN_WIDTH = 100, 0.01  # of residuals, in shares of a side
 NOISES: Floats = np.linspace(0, 0.6, 31)  # N

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping, overlaps
+from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping
+from boxmend.comparison.annotations import overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -17,24 +17,24 @@ from typing import Any
 import numpy as np
 
 from boxmend import __version__
-from boxmend.auditing import SEED, Audit, AuditSettings, Part, assembled, audit
+from boxmend.auditing import SEED, Audit, AuditSettings, Part, assembled, audit, probing
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Objects
 from boxmend.auditing.judging import Scene, judge
 from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows
+from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.provenance import said_of
 from boxmend.auditing.tables import fixes_of
 from boxmend.dataset import Dataset
 from boxmend.detections import read_predictions
 from boxmend.errors import DataError
-from boxmend.fingerprint import fingerprint
+from boxmend.fingerprint import data_facts
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.mending.account import open_account
 from boxmend.mending.inputs import finished_run
 from boxmend.runs import Run, create, ensure_new, sole_writer
 
 AUDIT_FILE = "audit.json"
-CALLED = 0.5  # probability from which on an annotation is called wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +90,7 @@ def audit_predictions(
             "python": platform.python_version(),
             **{package: version(package) for package in ("numpy", "scipy")},
         },
-        "data": {
-            "images": len(dataset.images),
-            "annotations": len(dataset),
-            "label_names": list(dataset.label_names),
-            "sha256": fingerprint(dataset),
-        },
+        "data": data_facts(dataset),
         "addresses": [str(Path(one).absolute()) for one in addresses],
         "images_folder": None if images is None else str(Path(images).absolute()),
         "predictions": [str(Path(one).absolute()) for one in predictions],
@@ -128,13 +123,12 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
             "with --method mend, or give --predictions of a detector"
         )
     evidence = evidence_of(account, rows)
-    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
     num_labels = len(dataset.label_names)
     none = np.zeros(0, np.int64)
     scene = Scene(
         Objects(dataset.image_rows[rows], dataset.labels[rows], dataset.boxes[rows], num_labels),
         Objects(none, none, np.zeros((0, 4)), num_labels),
-        sizes.astype(np.float64),
+        image_sizes(dataset),
         detected=None,
     )
     labels = judge_by_losses(account, rows, evidence)
@@ -155,9 +149,8 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
 
 def _write(audited: Audited) -> None:
     path = audited.run.path
-    write_fixes(
-        path / FIXES_FILE, audited.dataset, audited.audit.fixes, fingerprint(audited.dataset)
-    )
+    data = audited.run.facts()["data"]  # whose hash was held against the dataset, or made of it
+    write_fixes(path / FIXES_FILE, audited.dataset, audited.audit.fixes, data["sha256"])
     audited.run.write_json(AUDIT_FILE, audited.to_json())
 
 
@@ -165,7 +158,7 @@ def _counts(fixes: Fixes, kind: Kind) -> dict[str, int]:
     is_kind = fixes.kinds == kind
     return {
         "listed": int(is_kind.sum()),
-        "called_wrong": int((is_kind & (fixes.p_wrong >= CALLED)).sum()),
+        "called_wrong": int((is_kind & (fixes.p_wrong >= probing.CALLED)).sum()),
     }
 
 

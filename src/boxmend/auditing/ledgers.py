@@ -22,6 +22,7 @@ from boxmend.auditing import boxes as box_model
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Evidence
 from boxmend.auditing.labels import LabelOpinion
+from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.pairs import largest_by
 from boxmend.mending.account import Account
 from boxmend.runs import Run
@@ -150,8 +151,7 @@ def _pull(account: Account, rows: Rows, seen: Floats) -> float:
     if not noise or not len(known):
         return 0.0
     dataset = account.dataset
-    all_sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
-    sizes = all_sizes[dataset.image_rows[rows[known]]].astype(np.float64)
+    sizes = image_sizes(dataset)[dataset.image_rows[rows[known]]]
     confidences = np.nan_to_num(account.confidences[rows[known]])
     model, _ = box_model.fitted(
         dataset.boxes[rows[known]], seen[known], sizes, confidences, pull=0.0

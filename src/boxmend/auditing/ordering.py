@@ -34,11 +34,10 @@ class Own:
         """The annotations at `rows` to be judged, with all that explains detections."""
         dataset = self.dataset
         is_box = np.isfinite(dataset.boxes).all(axis=1) & (dataset.image_rows != UNKNOWN)
-        sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
         return Scene(
             objects=self._objects(rows),
             ignored=self._objects(np.flatnonzero(dataset.is_ignored & is_box)),
-            sizes=sizes.astype(np.float64),
+            sizes=image_sizes(dataset),
             detected=detected,
         )
 
@@ -62,6 +61,12 @@ class Own:
             dataset.boxes[rows],
             len(dataset.label_names),
         )
+
+
+def image_sizes(dataset: Dataset) -> NDArray[np.float64]:
+    """[images, 2] Width and height of images; 0 where unknown."""
+    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+    return sizes.astype(np.float64)
 
 
 def groups(dataset: Dataset) -> list[int]:

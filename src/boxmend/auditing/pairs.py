@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.comparison.annotations import overlaps
+
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -77,23 +79,6 @@ def _near(
     iou = overlaps(boxes[first], others[second])
     is_near = iou >= least
     return first[is_near], second[is_near], iou[is_near]
-
-
-def overlaps(first: Floats, second: Floats) -> Floats:
-    """IoU of boxes [..., 4] one by one; 0 where both are empty."""
-    width = np.minimum(first[..., 2], second[..., 2]) - np.maximum(first[..., 0], second[..., 0])
-    height = np.minimum(first[..., 3], second[..., 3]) - np.maximum(first[..., 1], second[..., 1])
-    shared = np.maximum(width, 0) * np.maximum(height, 0)
-    both = areas(first) + areas(second) - shared
-    iou: Floats = np.divide(shared, both, out=np.zeros(shared.shape), where=both > 0)
-    return iou
-
-
-def areas(boxes: Floats) -> Floats:
-    """Areas of boxes [..., 4]; 0 for those turned inside out."""
-    widths = np.maximum(boxes[..., 2] - boxes[..., 0], 0)
-    found: Floats = widths * np.maximum(boxes[..., 3] - boxes[..., 1], 0)
-    return found
 
 
 def fitness(boxes: Floats, others: Floats) -> Floats:

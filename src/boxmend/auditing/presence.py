@@ -17,7 +17,8 @@ from boxmend.auditing.calibration import (
     share_of_errors,
 )
 from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
-from boxmend.auditing.pairs import Pairs, areas, largest_by, overlapping, overlaps
+from boxmend.auditing.pairs import Pairs, largest_by, overlapping
+from boxmend.comparison.annotations import areas, overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

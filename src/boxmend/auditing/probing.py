@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing.pairs import overlaps
+from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.presence import FOUND
+from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.choosing import wilson
-from boxmend.fixes.table import KINDS, Fixes, Kind
+from boxmend.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -27,7 +28,6 @@ ENOUGH = 200  # planted errors of a kind; more add time, not precision
 MOST_ROUNDS = 10
 MOST = 100_000  # annotations; of larger datasets so many are probed
 CALLED = 0.5  # probability from which on an annotation is called wrong
-GOOD_IOU = 0.7
 OFF = 0.4  # how far, in shares of the side, an edge of a planted bad box lies off at most
 AGAIN = 0.05  # likewise of a planted duplicate
 TRIES = 10  # at a box that is bad enough
@@ -204,7 +204,7 @@ def _off(boxes: Floats, reach: float, random: np.random.Generator) -> Floats:
 
 def _elsewhere(dataset: Dataset, rows: Rows, random: np.random.Generator) -> tuple[Rows, Floats]:
     """Boxes of the same sizes at random places of images that have annotations."""
-    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+    sizes = image_sizes(dataset)
     images = random.permutation(dataset.image_rows[rows])
     sides = dataset.boxes[rows, 2:] - dataset.boxes[rows, :2]
     room = np.maximum(sizes[images] - sides, 0)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import NONE, Detected, Evidence
 from boxmend.auditing.judging import Opinion
-from boxmend.auditing.pairs import overlaps
+from boxmend.auditing.ordering import image_sizes
+from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind
 
@@ -145,7 +146,7 @@ def joined(parts: Sequence[Fixes]) -> Fixes:
 
 def clipped(dataset: Dataset, image_rows: Rows, boxes: Floats) -> Floats:
     """Boxes within their images, with as many digits as are written."""
-    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)[image_rows]
+    sizes = image_sizes(dataset)[image_rows]
     limits = np.where(sizes > 0, sizes, np.inf)
     inside = np.clip(boxes, 0, np.concatenate([limits, limits], axis=1))
     found: Floats = np.round(inside, BOX_DECIMALS)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import FormatName, Json, Writing, saved_summary
+from boxmend.cli.options import FormatName, Json, MovedData, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
 from boxmend.mending import CHANGES_FILE, Applied, ApplySettings
@@ -62,13 +62,7 @@ class Places:
     allow_lossy: Annotated[
         bool, Parameter(help="Go on where the format cannot hold all.", negative="")
     ] = False
-    data: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Where the dataset lies now, if it was moved since; once for every address.",
-            negative="",
-        ),
-    ] = ()
+    data: MovedData = ()
 
 
 app = App(name="apply", help_format="markdown")

@@ -12,6 +12,7 @@ from boxmend.cli.options import Json, Reading
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.fixes.choosing import PRECISION, choose
+from boxmend.fixes.table import Kind
 
 RATES = {
     "wrong_labels": "wrong labels",
@@ -20,6 +21,7 @@ RATES = {
     "spurious": "spurious",
     "duplicates": "duplicates",
 }
+RATE_OF = dict(zip((kind.words for kind in Kind), RATES, strict=True))
 
 
 @Parameter(name="*")
@@ -152,6 +154,7 @@ def _print(audited: Audited) -> None:
         [
             (kind, one["listed"], one["called_wrong"], *_probed(told["probe"], kind))
             for kind, one in told["fixes"].items()
+            if RATE_OF[kind] in told["rates"]  # a training run does not look for all of them
         ],
     )
     found = _automatic(audited)

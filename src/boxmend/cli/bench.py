@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.atomic import replacing
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.cli.bench_audit import app as audit_app
 from boxmend.cli.bench_table import app as table_app
 from boxmend.cli.options import Data, Json, Reading
-from boxmend.cli.output import print_json, print_table, say
+from boxmend.cli.output import print_json, print_table, say, write_json
 from boxmend.errors import ExitStatus, UsageError
 
 MEASURES = {"milliseconds": "time", "images_per_second": "images/s", "peak_bytes": "GPU memory"}
@@ -63,7 +62,7 @@ def speed(
     dataset = (reading or Reading()).load(data)
     answer = measure(dataset, choices or SpeedChoices(), data, _silent if json else say)
     if out is not None:
-        _write(out, answer)
+        write_json(out, answer)
     if json:
         print_json(answer)
     else:
@@ -75,14 +74,6 @@ def speed(
 
 def _silent(text: str) -> None:
     """Say nothing: only figures are wanted."""
-
-
-def _write(out: Path, answer: dict[str, Any]) -> None:
-    import json
-
-    with replacing(out) as file:
-        file.write(json.dumps(answer, indent=2, allow_nan=False).encode() + b"\n")
-    say(f"wrote {out}")
 
 
 def _print(answer: dict[str, Any]) -> None:

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.atomic import replacing
 from boxmend.cli.options import Data, Json, Reading
-from boxmend.cli.output import print_json, print_table, say
+from boxmend.cli.output import print_json, print_table, say, write_json
 from boxmend.errors import ExitStatus, UsageError
 
 PRECISION = 0.95
@@ -64,7 +63,7 @@ def audit(
     truth = _checked(data, compared, out)
     answer = _measured(data, reading or Reading(), compared, truth)
     if out is not None:
-        _write(out, answer)
+        write_json(out, answer)
     if json:
         print_json(answer)
     else:
@@ -121,14 +120,6 @@ def _measured(
         **measured.to_json(),
         "notes": notes,
     }
-
-
-def _write(out: Path, answer: Mapping[str, Any]) -> None:
-    import json
-
-    with replacing(out) as file:
-        file.write(json.dumps(answer, indent=2, allow_nan=False).encode() + b"\n")
-    say(f"wrote {out}")
 
 
 def _print(answer: Mapping[str, Any]) -> None:

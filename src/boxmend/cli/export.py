@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Json
+from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.handover import README_FILE, Exported, ExportOptions
@@ -22,13 +22,7 @@ class Places:
         Literal["label-studio", "cvat", "fiftyone", "coco"], Parameter(help="Tool to write for.")
     ]
     out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")]
-    data: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Where the dataset lies now, if it was moved since; once for every address.",
-            negative="",
-        ),
-    ] = ()
+    data: MovedData = ()
 
 
 @Parameter(name="*")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Json
+from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
 from boxmend.handover.importing import Imported, import_verdicts
@@ -29,13 +29,7 @@ def read_back(
             "beside FILE by default."
         ),
     ] = None,
-    data: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Where the dataset lies now, if it was moved since; once for every address.",
-            negative="",
-        ),
-    ] = (),
+    data: MovedData = (),
     json: Json = False,
 ) -> int:
     """Read verdicts back from what people did with fixes in Label Studio or CVAT.

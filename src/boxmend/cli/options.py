@@ -12,6 +12,13 @@ from boxmend.formats.writing import Saved, WriteOptions
 
 FormatName = Literal["coco", "voc", "yolo"]
 Data = Annotated[str, Parameter(help="Dataset: PATH or PATH:SPLIT; several are joined into one.")]
+MovedData = Annotated[
+    tuple[str, ...],
+    Parameter(
+        help="Where the dataset lies now, if it was moved since; once for every address.",
+        negative="",
+    ),
+]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
 
 

@@ -5,7 +5,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from boxmend.atomic import replacing
 
 Progress = Callable[[int, int], None]
 
@@ -14,6 +17,13 @@ def print_json(value: Any) -> None:
     """A result as JSON, with what only columns have (NumPy numbers, paths) made plain."""
     json.dump(value, sys.stdout, indent=2, default=_plain, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def write_json(out: Path, value: Any) -> None:
+    """A result as a file of JSON, whole or not at all, in the place of one from before."""
+    with replacing(out) as file:
+        file.write(json.dumps(value, indent=2, allow_nan=False).encode() + b"\n")
+    say(f"wrote {out}")
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Json
+from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus
 from boxmend.report.making import Reported, ReportSettings, write_report
@@ -28,10 +28,7 @@ class Knowledge:
         tuple[Path, ...],
         Parameter(help="Folders of further runs, for figures side by side.", negative=""),
     ] = ()
-    data: Annotated[
-        tuple[str, ...],
-        Parameter(help="Where the dataset lies now, if it was moved since.", negative=""),
-    ] = ()
+    data: MovedData = ()
     embed: Annotated[
         bool | None,
         Parameter(

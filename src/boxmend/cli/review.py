@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Json
+from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.fixes.verdicts import VERDICTS_FILE
@@ -28,13 +28,7 @@ def review(
     who: Annotated[
         str | None, Parameter(help="Your name, written into every verdict together with the time.")
     ] = None,
-    data: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="Where the dataset lies now, if it was moved since; once for every address.",
-            negative="",
-        ),
-    ] = (),
+    data: MovedData = (),
     json: Json = False,
 ) -> int:
     """Decide on fixes in a browser: accept, reject, another class, another box.

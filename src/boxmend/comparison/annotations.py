@@ -180,13 +180,21 @@ def is_close(a: Boxes, b: Boxes, tolerance: float) -> NDArray[np.bool_]:
 def overlaps(a: Boxes, b: Boxes) -> NDArray[np.float64]:
     """Intersection over union of boxes that broadcast; 1 for equal ones, even without area."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        low, high = np.maximum(a[..., :2], b[..., :2]), np.minimum(a[..., 2:], b[..., 2:])
-        shared = _area(low, high)
-        iou = shared / (_area(a[..., :2], a[..., 2:]) + _area(b[..., :2], b[..., 2:]) - shared)
-    is_equal = np.logical_and.reduce(a == b, axis=-1)
-    return np.where(is_equal, 1.0, np.nan_to_num(iou, nan=0.0, posinf=0.0, neginf=0.0))
+        width = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
+        height = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])
+        shared = np.maximum(width, 0) * np.maximum(height, 0)
+        union = areas(a) + areas(b) - shared
+        iou: NDArray[np.float64] = shared / union
+    is_odd = ~(np.isfinite(union) & (union > 0))  # without area, beyond measure, or no box at all
+    if is_odd.any():
+        is_equal = np.logical_and.reduce(a == b, axis=-1)
+        iou = np.where(is_odd, np.where(is_equal, 1.0, 0.0), iou)
+    return iou
 
 
-def _area(low: Boxes, high: Boxes) -> NDArray[np.float64]:
-    sides = np.maximum(high - low, 0)  # a NaN stays one
-    return np.asarray(sides[..., 0] * sides[..., 1])
+def areas(boxes: Boxes) -> NDArray[np.float64]:
+    """Areas of boxes [..., 4]; 0 for those turned inside out."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        widths = np.maximum(boxes[..., 2] - boxes[..., 0], 0)
+        found: NDArray[np.float64] = widths * np.maximum(boxes[..., 3] - boxes[..., 1], 0)
+    return found

@@ -28,6 +28,7 @@ SIDES = ("x1", "y1", "x2", "y2")
 FORMAT_KEY = b"boxmend_fixes"
 FORMAT_VERSION = b"1"
 BOX_DECIMALS = 2
+GOOD_IOU = 0.7  # with the true box; a box with less is bad
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -11,7 +11,7 @@ import torch
 
 from boxmend import __version__
 from boxmend.dataset import Dataset
-from boxmend.fingerprint import fingerprint
+from boxmend.fingerprint import data_facts, fingerprint
 from boxmend.training.processes import Processes
 
 __all__ = ["digest", "fingerprint", "gather"]
@@ -30,12 +30,7 @@ def gather(addresses: Sequence[str], dataset: Dataset, processes: Processes) -> 
         "device": str(device),
         "processes": processes.number,
         "hardware": name or platform.machine(),
-        "data": {
-            "images": len(dataset.images),
-            "annotations": len(dataset),
-            "label_names": list(dataset.label_names),
-            "sha256": fingerprint(dataset),
-        },
+        "data": data_facts(dataset),
         "addresses": [str(Path(one).absolute()) for one in addresses],  # PATH or PATH:SPLIT
     }
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.assessment.changes import GOOD_IOU
 from boxmend.assessment.finders import hotcoco, mistakenness, objectlab, ours
 from boxmend.assessment.finders.suspicion import Floats, Mask, Rows, Suspicion
 from boxmend.assessment.ranking import area_under_roc, average_precision, share
 from boxmend.assessment.truth import KnownTruth
 from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import UNKNOWN
+from boxmend.fixes.table import GOOD_IOU
 from boxmend.mending.account import Account
 from boxmend.scores import Detections
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from boxmend.assessment.changes import GOOD_IOU
 from boxmend.assessment.finders.suspicion import (
     Floats,
     Offered,
@@ -14,7 +13,7 @@ from boxmend.assessment.finders.suspicion import (
     Suspicion,
 )
 from boxmend.assessment.fixes import CALLED_WRONG, proposed_by
-from boxmend.fixes.table import Fixes, Kind
+from boxmend.fixes.table import GOOD_IOU, Fixes, Kind
 from boxmend.mending.account import Account
 from boxmend.verdict import Verdict
 
