@@ -54,12 +54,12 @@ class Visit:
 
     def written(self, number: int) -> list[dict[str, Any]]:
         """The lines in the file of verdicts, once there are so many."""
-        for _ in range(200):
+        for _ in range(PATIENCE // 25):
             if len(self.server.lines()) >= number:
                 break
             self.page.wait_for_timeout(25)
         lines = self.server.lines()
-        assert len(lines) == number
+        assert len(lines) == number, f"{len(lines)} lines, not {number}"
         return lines
 
     def drawn(self) -> None:

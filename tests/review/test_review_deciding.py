@@ -79,6 +79,18 @@ def test_another_class_is_found_by_typing(visit: Visit) -> None:
     visit.written(2)
 
 
+def test_the_next_key_after_the_list_of_classes_is_not_lost(visit: Visit) -> None:
+    visit.press("c")
+    is_held = visit.do(
+        """(() => {
+            const field = document.getElementById('class-query');
+            field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+            return document.activeElement === field;
+        })()"""
+    )
+    assert not is_held
+
+
 def test_the_old_class_is_a_rejection(visit: Visit) -> None:
     visit.press("c")
     visit.page.keyboard.type("van")

@@ -105,7 +105,7 @@ def test_a_finger_drags_an_edge(browser: "Browser", server: Served) -> None:
         points = [] if way is None else [{"x": x + way, "y": y}]
         session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     visit.becomes("#accept-words", "the edited box")
-    visit.page.tap("#accept")
+    visit.press("a")  # not by a tap: so soon after a moving finger, browsers ignore it
     box = visit.written(1)[0]["box"]
     assert box[0] > 42
     assert box[1:] == [30, 120, 100]

@@ -41,9 +41,15 @@ const classesOf = (labels, words, chosen) => {
     if (found.length) mark();
   }
 
+  /** The field lets go at once: left to the browser it would take the next keys until a frame is drawn. */
+  function close() {
+    $("class-query").blur();
+    $("classes").close();
+  }
+
   function take(number) {
     if (number < 0 || number >= found.length) return;
-    $("classes").close();
+    close();
     chosen(found[number]);
   }
 
@@ -55,7 +61,7 @@ const classesOf = (labels, words, chosen) => {
     } else if (event.key === "Enter") {
       take(place);
     } else if (event.key === "Escape") {  // at once: the browser would only empty the field
-      $("classes").close();
+      close();
     } else {
       return;
     }
