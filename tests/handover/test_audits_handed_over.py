@@ -51,7 +51,9 @@ def test_an_annotation_is_handed_over_once_as_it_should_be(tmp_path: Path) -> No
 
 def test_what_is_left_for_review_is_the_default(tmp_path: Path) -> None:
     run = audit_run(tmp_path)  # 0.97 is precise enough, with 0.9 the mean is below 0.95
-    left = suspects(export(run, tmp_path / "left", "coco").out)
+    exported = export(run, tmp_path / "left", "coco")
+    assert exported.num_unasked == 1  # "spurious 13", of a probability of 0.25
+    left = suspects(exported.out)
     assert set(left) == {
         *("label 10+box 10", "box 11", "missing a", "label 13", "spurious 14"),
     }
@@ -59,7 +61,9 @@ def test_what_is_left_for_review_is_the_default(tmp_path: Path) -> None:
     assert set(suspects(export(run, tmp_path / "made", "coco", options=options).out)) == {
         "double 15",
     }
-    most = suspects(export(run, tmp_path / "most", "coco", most=3).out)
+    most_likely = export(run, tmp_path / "most", "coco", most=3)
+    assert most_likely.num_unasked == 0  # it is what was asked for
+    most = suspects(most_likely.out)
     assert set(most) == {"double 15", "spurious 14", "label 10"}
 
 

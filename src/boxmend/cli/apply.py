@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
@@ -117,7 +118,8 @@ def _print(applied: Applied, run: Path) -> None:
             "more than half of the labels changed: either most were wrong, or the detector learnt "
             "too little (few images, few epochs). Look at `boxmend report` before you use this"
         )
-    say(f"wrote {saved.out}, with {CHANGES_FILE}; `boxmend revert {saved.out}` takes it back")
+    back = f"`boxmend revert {quote(str(saved.out))}` takes it back"
+    say(f"wrote {saved.out}, with {CHANGES_FILE}; {back}")
 
 
 def _say_taken(taken: Taken, run: Path) -> None:
@@ -128,7 +130,7 @@ def _say_taken(taken: Taken, run: Path) -> None:
     else:
         say("no fix was taken; a lower --precision takes more")
     if taken.num_left:
-        say(f"{taken.num_left:,} are left for review: `boxmend review {run}`")
+        say(f"{taken.num_left:,} are left for review: `boxmend review {quote(str(run))}`")
     if taken.num_stale:
         say(
             f"{taken.num_stale:,} verdicts are about fixes that the table does not have any more, "

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -170,7 +171,8 @@ def _print(audited: Audited) -> None:
         f"wrote {path}: at precision {PRECISION}, {found['automatic']:,} fixes are automatic and "
         f"{found['for_review']:,} for review"
     )
-    say(f"next: boxmend review {path}, or boxmend apply {path} --precision {PRECISION} --out DIR")
+    said = quote(str(path))
+    say(f"next: boxmend review {said}, or boxmend apply {said} --precision {PRECISION} --out DIR")
 
 
 def _probed(probe: dict[str, Any] | None, kind: str) -> tuple[str, str]:

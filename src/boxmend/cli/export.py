@@ -111,6 +111,11 @@ def _print(exported: Exported, most: int | None) -> None:
     print_table(("what", "is"), list(facts.items()))
     if most is not None and exported.num_suspects < most and not exported.left_out:
         say(f"{most:,} were asked for; the run knows something about {exported.num_suspects:,}")
+    if exported.num_unasked:
+        say(
+            f"not handed over, as they are improbable: {exported.num_unasked:,} of the fixes left "
+            "for review; --most N hands over the N likeliest of all"
+        )
     if exported.missing:
         say(f"image files not found: {len(exported.missing):,}, the first {exported.missing[0]}")
     if exported.left_out:

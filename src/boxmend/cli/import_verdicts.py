@@ -1,6 +1,7 @@
 """`boxmend import`: verdicts that people gave in other tools."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -59,4 +60,6 @@ def _print(imported: Imported, run: Path) -> None:
             f"{imported.num_unreadable:,} boxes are turned, lie beside the image, or have a label "
             "that the dataset does not have, and say nothing"
         )
-    say(f"{len(imported.verdicts):,} verdicts added; `boxmend apply {run}` goes by them")
+    say(
+        f"{len(imported.verdicts):,} verdicts added; `boxmend apply {quote(str(run))}` goes by them"
+    )

@@ -3,6 +3,7 @@
 import json as json_lines
 import webbrowser
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -73,4 +74,5 @@ def _sum_up(figures: dict[str, object], num_given: int, run: Path) -> None:
         f"box, {figures['rejected']:,} rejected"
     )
     if num_given:
-        say(f"all is in {run / VERDICTS_FILE}; `boxmend apply {run} --out DIR` goes by it")
+        said = quote(str(run))
+        say(f"all is in {run / VERDICTS_FILE}; `boxmend apply {said} --out DIR` goes by it")

@@ -88,6 +88,7 @@ class Exported:
     num_others: int  # crowd and difficult objects included
     missing: tuple[str, ...]  # image files that are not there
     left_out: tuple[str, ...]  # images whose size is not known, and all suspects on them
+    num_unasked: int = 0  # fixes left for review that are too improbable
 
     def to_json(self) -> dict[str, Any]:
         """Give the facts as plain data."""
@@ -100,6 +101,7 @@ class Exported:
             "others": self.num_others,
             "images_missing": len(self.missing),
             "images_left_out": len(self.left_out),
+            "fixes_not_handed_over": self.num_unasked,
         }
 
 
@@ -144,6 +146,7 @@ def export(
         num_others=bundle.count("other") + bundle.count("ignored"),
         missing=tuple(task.path for task in bundle.tasks if not os.path.isfile(task.path)),
         left_out=tuple(bundle.left_out),
+        num_unasked=bundle.num_unasked,
     )
 
 

@@ -7,6 +7,7 @@ that should go stays as it is, and the reason says so. One that is missing is a 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 
@@ -57,16 +58,19 @@ def audited(
             f"{run.path}: there is nothing to hand over: {why}; --most N gives the N most probable "
             "fixes that nobody has judged, --changes those that `boxmend apply` would make"
         )
-    return gathered(dataset, _items(dataset, fixes, chosen.p_fix, at, whole_images))
+    bundle = gathered(dataset, _items(dataset, fixes, chosen.p_fix, at, whole_images))
+    if most is not None or changes:
+        return bundle
+    return replace(bundle, num_unasked=chosen.num_left - len(at))
 
 
 def _selected(fixes: Fixes, chosen: Chosen, is_open: Mask, most: int | None, changes: bool) -> Rows:
-    is_taken = np.zeros(len(fixes), np.bool_)
-    is_taken[chosen.rows] = True
     if most is not None:
         at = np.flatnonzero(is_open)
         order = np.lexsort((ranks(fixes.ids)[at], -fixes.p_wrong[at]))
         return np.sort(at[order[:most]])
+    is_taken = np.zeros(len(fixes), np.bool_)
+    is_taken[chosen.rows] = True
     if changes:
         return np.flatnonzero(is_open & is_taken)
     return np.flatnonzero(is_open & ~is_taken & (fixes.p_wrong >= LIKELY))

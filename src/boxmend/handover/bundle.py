@@ -111,6 +111,8 @@ class Bundle:
     tasks: list[Task]
     left_out: list[str]
     data_sha256: str | None = None
+    num_unasked: int = 0
+    """Fixes of an audit that are left for review, but too improbable to be handed over."""
 
     def count(self, status: Status) -> int:
         """How many annotations have this status."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,7 @@ def open_account(run: str | Path, data: Dataset | str | Sequence[str] | None = N
     if inputs.is_audit(source):
         raise UsageError(
             f"{source.path}: is an audit of predictions and has no ledger, which this is about; "
-            f"`boxmend review {source.path}` shows its fixes"
+            f"`boxmend review {quote(str(source.path))}` shows its fixes"
         )
     dataset = inputs.dataset_of(source, data)
     return account_of(source, dataset, history_of(source, dataset))

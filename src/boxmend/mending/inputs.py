@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def ensure_fixes(run: Run) -> None:
     if not has_fixes(run):
         raise UsageError(
             f"{run.path}: has no table of fixes, which a stated precision is about; "
-            f"`boxmend audit {run.path}` makes one"
+            f"`boxmend audit {quote(str(run.path))}` makes one"
         )
 
 

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 
 import uvicorn
 
@@ -28,8 +29,9 @@ def open_desk(
     opened = finished_run(run)
     if not (opened.path / FIXES_FILE).exists():
         raise UsageError(
-            f"{opened.path}: has no fixes to review; `boxmend audit {opened.path}` finds some in a "
-            "training run, `boxmend audit DATA --predictions FILE --out RUN` from predictions"
+            f"{opened.path}: has no fixes to review; `boxmend audit {quote(str(opened.path))}` "
+            "finds some in a training run, `boxmend audit DATA --predictions FILE --out RUN` from "
+            "predictions"
         )
     dataset = dataset_of(opened, data)
     fixes = read_fixes(opened.path / FIXES_FILE, dataset, fingerprint(dataset))
