@@ -92,6 +92,7 @@ def test_the_summary_as_json(
         "others": 0,
         "images_missing": 1,
         "images_left_out": 0,
+        "fixes_not_handed_over": 0,
     }
 
 

@@ -36,6 +36,7 @@ def test_a_folder_holds_the_files_a_readme_and_a_manifest(tmp_path: Path, to: st
         "others": 3,
         "images_missing": 0,
         "images_left_out": 0,
+        "fixes_not_handed_over": 0,
     }
 
 
