@@ -4,9 +4,10 @@ from math import e, log
 
 import numpy as np
 import pytest
+from audited import Fix, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_tables import Fix, dataset_in, table_of
+from tabled_data import dataset_in
 
 from boxmend.dataset import Dataset
 from boxmend.errors import UsageError

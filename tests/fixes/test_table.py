@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_tables import Fix, dataset_in, table_of
+from audited import Fix, table_of
+from tabled_data import dataset_in
 
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError

@@ -27,11 +27,12 @@ class Fix:
     kind: Kind
     row: int = -1
     p_fix: float = 1.0
-    label: str | None = None
+    label: str | int | None = None
     box: Box | None = None
     image: int = 0
     kept: int = -1
     reason: str = "why"
+    p_wrong: float = 0.875
 
 
 def table_of(dataset: Dataset, made: Sequence[Fix]) -> Fixes:
@@ -48,7 +49,8 @@ def table_of(dataset: Dataset, made: Sequence[Fix]) -> Fixes:
         if one.kind in (Kind.SPURIOUS, Kind.DUPLICATE):
             labels[k], boxes[k] = -1, nan
         if one.label is not None:
-            labels[k] = dataset.label_names.index(one.label)
+            is_name = isinstance(one.label, str)
+            labels[k] = dataset.label_names.index(one.label) if is_name else one.label
         boxes[k] = boxes[k] if one.box is None else one.box
     return Fixes(
         ids=[one.id for one in made],
@@ -60,7 +62,7 @@ def table_of(dataset: Dataset, made: Sequence[Fix]) -> Fixes:
         old_boxes=old_boxes,
         new_boxes=boxes,
         kept_rows=np.array([one.kept for one in made], np.int64),
-        p_wrong=np.full(n, 0.875),
+        p_wrong=np.array([one.p_wrong for one in made], np.float64),
         p_fix=np.array([one.p_fix for one in made], np.float64),
         iou_gain=np.zeros(n),
         reasons=[one.reason for one in made],

@@ -51,7 +51,7 @@ def expected(dataset: Dataset, made: list[Fix]) -> list[Object]:
     if 0 in removals and any(one.kind == Kind.DUPLICATE for one in made):
         # The first in the order of ids is taken: "d.." before "s..", and then annotation 0 stays.
         removals.remove(0)
-    labels = {one.row: one.label for one in made if one.kind == Kind.WRONG_LABEL}
+    labels = {one.row: str(one.label) for one in made if one.kind == Kind.WRONG_LABEL}
     boxes = {one.row: one.box for one in made if one.kind == Kind.BAD_BOX}
     found = []
     for row, image in enumerate(dataset.image_rows.tolist()):

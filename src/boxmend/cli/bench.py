@@ -10,7 +10,7 @@ from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.cli.bench_audit import app as audit_app
 from boxmend.cli.bench_table import app as table_app
 from boxmend.cli.options import Data, Json, Reading
-from boxmend.cli.output import print_json, print_table, say, write_json
+from boxmend.cli.output import print_measured, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 
 MEASURES = {"milliseconds": "time", "images_per_second": "images/s", "peak_bytes": "GPU memory"}
@@ -61,14 +61,7 @@ def speed(
 
     dataset = (reading or Reading()).load(data)
     answer = measure(dataset, choices or SpeedChoices(), data, _silent if json else say)
-    if out is not None:
-        write_json(out, answer)
-    if json:
-        print_json(answer)
-    else:
-        _print(answer)
-    for note in answer["notes"]:
-        say(f"note: {note}")
+    print_measured(answer, out, None if json else _print)
     return ExitStatus.FINE
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from boxmend.cli.options import Data, Json, Reading
-from boxmend.cli.output import print_json, print_table, say, write_json
+from boxmend.cli.output import print_measured, print_table
 from boxmend.errors import ExitStatus, UsageError
 
 PRECISION = 0.95
@@ -62,14 +62,7 @@ def audit(
     compared = compared or Compared()
     truth = _checked(data, compared, out)
     answer = _measured(data, reading or Reading(), compared, truth)
-    if out is not None:
-        write_json(out, answer)
-    if json:
-        print_json(answer)
-    else:
-        _print(answer)
-    for note in answer["notes"]:
-        say(f"note: {note}")
+    print_measured(answer, out, None if json else _print)
     return ExitStatus.FINE
 
 

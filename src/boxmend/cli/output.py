@@ -26,6 +26,17 @@ def write_json(out: Path, value: Any) -> None:
     say(f"wrote {out}")
 
 
+def print_measured(
+    answer: dict[str, Any], out: Path | None, show: Callable[[dict[str, Any]], None] | None
+) -> None:
+    """What a benchmark measured: into a file if wanted, by `show` or as JSON, and its notes."""
+    if out is not None:
+        write_json(out, answer)
+    (show or print_json)(answer)
+    for note in answer["notes"]:
+        say(f"note: {note}")
+
+
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 

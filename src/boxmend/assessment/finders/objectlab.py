@@ -46,14 +46,8 @@ def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
     pairs = list(by_image(objects, detections))
     if not pairs:
         return Suspicion(labels=np.zeros(0), boxes=np.zeros(0))
-    told: dict[str, Any] = {
-        "labels": [_annotations(objects, ours) for ours, _ in pairs],
-        "predictions": [_by_label(objects, detections, theirs) for _, theirs in pairs],
-    }
-    order = np.concatenate([ours for ours, _ in pairs])
-    swap, badloc = np.empty(len(objects)), np.empty(len(objects))
-    swap[order] = np.concatenate(rank.compute_swap_box_scores(**told))
-    badloc[order] = np.concatenate(rank.compute_badloc_box_scores(**told))
+    told = _told(objects, detections, pairs)
+    swap, badloc = _scores(rank, told, np.concatenate([ours for ours, _ in pairs]))
     limits = _limits(objects, detections)[objects.labels]
     return Suspicion(
         labels=1 - swap,
@@ -73,14 +67,8 @@ def by_kind(objects: Dataset, detections: Detections) -> Suspects:
     pairs = list(by_image(objects, detections, also_bare=True))
     if not pairs:
         pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    told: dict[str, Any] = {
-        "labels": [_annotations(objects, ours) for ours, _ in pairs],
-        "predictions": [_by_label(objects, detections, theirs) for _, theirs in pairs],
-    }
-    order = np.concatenate([ours for ours, _ in pairs])
-    swap, badloc = np.empty(len(objects)), np.empty(len(objects))
-    swap[order] = np.concatenate(rank.compute_swap_box_scores(**told))
-    badloc[order] = np.concatenate(rank.compute_badloc_box_scores(**told))
+    told = _told(objects, detections, pairs)
+    swap, badloc = _scores(rank, told, np.concatenate([ours for ours, _ in pairs]))
     limits = _limits(objects, detections)
     found = rank.compute_overlooked_box_scores(**told, high_probability_threshold=0.0)
     rows, overlooked = _overlooked(detections, [theirs for _, theirs in pairs], found)
@@ -95,6 +83,24 @@ def by_kind(objects: Dataset, detections: Detections) -> Suspects:
             is_sure & (overlooked <= limits[detections.labels[rows]]),
         ),
     )
+
+
+def _told(
+    objects: Dataset, detections: Detections, pairs: list[tuple[Rows, Rows]]
+) -> dict[str, Any]:
+    """What cleanlab is to see: by image its annotations, and its detections by class."""
+    return {
+        "labels": [_annotations(objects, ours) for ours, _ in pairs],
+        "predictions": [_by_label(objects, detections, theirs) for _, theirs in pairs],
+    }
+
+
+def _scores(rank: ModuleType, told: dict[str, Any], order: Rows) -> tuple[Floats, Floats]:
+    """cleanlab's swap and badloc scores of all annotations; `order` are the rows as told."""
+    swap, badloc = np.empty(len(order)), np.empty(len(order))
+    swap[order] = np.concatenate(rank.compute_swap_box_scores(**told))
+    badloc[order] = np.concatenate(rank.compute_badloc_box_scores(**told))
+    return swap, badloc
 
 
 def _overlooked(
