@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 from boxmend.errors import OutputError
 from boxmend.photos import (
@@ -39,6 +39,7 @@ VERSION = b"1"  # of how pictures are made: another one makes them all anew
 NAME = re.compile(r"[0-9a-f]{32}\.jpg")  # of a picture; no other file is ever touched
 
 Box = tuple[float, float, float, float]
+Size = tuple[int, int]  # width, height
 Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels of an image
 Cut = tuple[Window, int]  # what is cut out, and the long side of its picture
 Progress = Callable[[int, int], None]
@@ -58,7 +59,7 @@ class Pictures(NamedTuple):
     names: list[str]
     problem: str = ""
     whole: str = ""  # name of a picture of all of the image, where one was wanted
-    size: tuple[int, int] = (0, 0)  # of the image
+    size: Size = (0, 0)  # of the image
 
 
 def make_pictures(
@@ -102,18 +103,18 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
     todo = {name: cut for name, cut in wanted.items() if not _is_complete(folder / name)}
     if todo:
         try:
-            scale = max(_scale(*cut) for cut in todo.values())
-            image = _decoded(request.path, size, scale)
+            scale = max(scale_of(*cut) for cut in todo.values())
+            image = decoded(request.path, scale, lambda found: found == size)
         except Exception as error:  # decoders raise nearly anything on bytes that lie
             reason = getattr(error, "strerror", None) or error or type(error).__name__
             return Pictures([], [], str(reason))
         for name, cut in todo.items():
-            _write(folder / name, _jpeg(image, cut, size))
+            _write(folder / name, jpeg_of(image, cut, size))
     whole = names[len(windows)] if whole_side else ""
     return Pictures(windows, names[: len(windows)], whole=whole, size=size)
 
 
-def window(box: Box, size: tuple[int, int]) -> Window:
+def window(box: Box, size: Size) -> Window:
     """What is cut out of an image to show a box: CONTEXT times as large, of ASPECT, inside of it.
 
     All of the image for a box that is none.
@@ -172,34 +173,31 @@ def _is_complete(path: Path) -> bool:
         return False
 
 
-def _scale(one: Window, side: int) -> float:
+def scale_of(one: Window, side: int) -> float:
     """By how much a window shrinks to become a picture; pictures are never enlarged."""
     return min(1.0, side / max(one[2] - one[0], one[3] - one[1]))
 
 
-def _decoded(path: str, size: tuple[int, int], scale: float) -> Image.Image:
-    """Decode an image, a JPEG not larger than `scale` needs it, in RGB."""
+def decoded(
+    path: str, scale: float, is_expected: Callable[[Size], bool], *, is_turned: bool = False
+) -> Image.Image:
+    """Decode an image, a JPEG not larger than `scale` needs it, in RGB; turned by EXIF if wanted.
+
+    An OSError where its size as stored is not what was expected.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pillow, about odd but readable files
         with Image.open(io.BytesIO(read_image(path)), formats=known_formats()) as image:
-            if image.size != size:
+            if not is_expected(image.size):
                 raise OSError("it changed while it was read")
-            image.draft("RGB", (math.ceil(size[0] * scale), math.ceil(size[1] * scale)))
+            image.draft("RGB", (math.ceil(image.width * scale), math.ceil(image.height * scale)))
             image.load()
-            return _rgb(image)
+            return _rgb(ImageOps.exif_transpose(image) if is_turned else image)
 
 
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip and not scale
-        return image.point(lambda value: value / 256).convert("L").convert("RGB")
-    if image.mode in ("P", "PA"):  # their transparency survives only a detour over RGBA
-        image = image.convert("RGBA")
-    return image.convert("RGB")
-
-
-def _jpeg(image: Image.Image, what: Cut, size: tuple[int, int]) -> bytes:
+def jpeg_of(image: Image.Image, what: Cut, size: Size, quality: int = QUALITY) -> bytes:
     """Cut a window, given in pixels of the image of `size`, out of the decoded image."""
-    one, scale = what[0], _scale(*what)
+    one, scale = what[0], scale_of(*what)
     width, height = (max(round((one[k + 2] - one[k]) * scale), 1) for k in (0, 1))
     across, down = image.width / size[0], image.height / size[1]
     box = (one[0] * across, one[1] * down, one[2] * across, one[3] * down)
@@ -209,8 +207,16 @@ def _jpeg(image: Image.Image, what: Cut, size: tuple[int, int]) -> bytes:
         cut = image.resize((width, height), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
     cut.info = {}  # nothing that the file said of itself: comments, profiles, EXIF
     file = io.BytesIO()
-    cut.save(file, "JPEG", quality=QUALITY)
+    cut.save(file, "JPEG", quality=quality)
     return file.getvalue()
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip and not scale
+        return image.point(lambda value: value / 256).convert("L").convert("RGB")
+    if image.mode in ("P", "PA"):  # their transparency survives only a detour over RGBA
+        image = image.convert("RGBA")
+    return image.convert("RGB")
 
 
 def _write(path: Path, content: bytes) -> None:

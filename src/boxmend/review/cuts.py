@@ -4,25 +4,20 @@ Images are named by their row in the dataset, never by a path. Boxes are in pixe
 the dataset records the size of the image as viewers turn it by EXIF: then it is turned.
 """
 
-import io
-import math
 import threading
-import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from PIL import Image, ImageOps
+from PIL import Image
 
 from boxmend.dataset import Images
-from boxmend.photos import MAX_PIXELS, header_size, inspect, known_formats, read_image
+from boxmend.photos import MAX_PIXELS, header_size, inspect
+from boxmend.report.thumbnails import Size, Window, decoded, jpeg_of, scale_of
 
 QUALITY = 85
 TURNED = range(5, 9)  # EXIF orientations that exchange width and height
 MOST_BYTES = 96 * 2**20  # of pictures that are remembered
 MOST_PIXELS = 40_000_000  # of decoded images that are remembered: 120 MB
-
-Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels as annotated
-Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,7 @@ class Cutter:
         stored = header_size(path)
         if stored is None or min(stored) < 1:
             return Place(recorded, problem=inspect(path).detail or "cannot be read")
-        if stored[0] * stored[1] > MAX_PIXELS:
+        if not _is_bearable(stored):
             problem = f"{stored[0]} x {stored[1]} pixels are too many"
             return Place(recorded, problem=problem)
         if recorded == stored[::-1] != stored and inspect(path).orientation in TURNED:
@@ -101,17 +96,8 @@ class Cutter:
         return Place(stored)
 
     def _cut(self, row: int, place: Place, window: Window, side: int) -> bytes:
-        long_side = max(window[2] - window[0], window[3] - window[1])
-        scale = min(1.0, side / long_side)
-        image = self._image(row, place, scale)
-        width, height = (max(round((window[k + 2] - window[k]) * scale), 1) for k in (0, 1))
-        across, down = image.width / place.size[0], image.height / place.size[1]
-        box = (window[0] * across, window[1] * down, window[2] * across, window[3] * down)
-        cut = image.resize((width, height), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
-        cut.info = {}  # nothing that the file said of itself: comments, profiles, EXIF
-        file = io.BytesIO()
-        cut.save(file, "JPEG", quality=QUALITY)
-        return file.getvalue()
+        image = self._image(row, place, scale_of(window, side))
+        return jpeg_of(image, (window, side), place.size, QUALITY)
 
     def _image(self, row: int, place: Place, scale: float) -> Image.Image:
         """The decoded image, not smaller than `scale` needs it."""
@@ -119,7 +105,7 @@ class Cutter:
             self._decoded.move_to_end(row)
             return self._decoded[row].image
         self._decoded.pop(row, None)
-        image = _decoded(self._images.paths[row], place, scale)
+        image = decoded(self._images.paths[row], scale, _is_bearable, is_turned=place.is_turned)
         self._decoded[row] = _Decoded(image, image.width / place.size[0])
         while sum(one.image.width * one.image.height for one in self._decoded.values()) > (
             MOST_PIXELS
@@ -134,22 +120,5 @@ class Cutter:
             self._num_bytes -= len(self._made.popitem(last=False)[1])
 
 
-def _decoded(path: str, place: Place, scale: float) -> Image.Image:
-    """Decode an image, a JPEG not larger than `scale` needs it, in RGB and as annotated."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about odd but readable files
-        with Image.open(io.BytesIO(read_image(path)), formats=known_formats()) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise OSError("it changed while it was read")
-            image.draft("RGB", (math.ceil(image.width * scale), math.ceil(image.height * scale)))
-            image.load()
-            upright = ImageOps.exif_transpose(image) if place.is_turned else image
-            return _rgb(upright)
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip and not scale
-        return image.point(lambda value: value / 256).convert("L").convert("RGB")
-    if image.mode in ("P", "PA"):  # their transparency survives only a detour over RGBA
-        image = image.convert("RGBA")
-    return image.convert("RGB")
+def _is_bearable(size: Size) -> bool:
+    return size[0] * size[1] <= MAX_PIXELS

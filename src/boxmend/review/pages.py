@@ -14,8 +14,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from boxmend.errors import BoxmendError, UsageError
+from boxmend.report.thumbnails import Window
 from boxmend.review.columns import columns_json, least_size, places_json
-from boxmend.review.cuts import Cutter, NoPictureError, Window
+from boxmend.review.cuts import Cutter, NoPictureError
 from boxmend.review.desk import Desk, Posted, sample_order
 
 OWN_FILES = (
