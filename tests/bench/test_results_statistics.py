@@ -55,10 +55,15 @@ def test_only_seeds_that_all_three_have_count() -> None:
     assert (found.seeds, found.left_out) == ((0,), (1, 2))
 
 
-@pytest.mark.parametrize("clean", [0.4, 0.3])
+@pytest.mark.parametrize("clean", [0.4, 0.3, 0.4 + 1e-9])
 def test_no_share_where_noise_cost_nothing(clean: float) -> None:
     found = won_back({0: 0.5}, {0: 0.4}, {0: clean})
     assert (found.value, found.error, found.seeds) == (None, None, (0,))
+
+
+def test_no_share_of_a_loss_too_small_to_divide_by() -> None:
+    found = won_back(by_seed([0.0] * 3), by_seed([1.0, 0, 0]), by_seed([0.0, 1.0, 1e-313]))
+    assert (found.value, found.error) == (None, None)
 
 
 def test_no_share_without_a_common_seed() -> None:

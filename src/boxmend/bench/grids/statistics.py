@@ -11,6 +11,8 @@ from dataclasses import dataclass
 Values = Mapping[int, float]
 """A figure by seed."""
 
+NEXT_TO_NOTHING = 1e-6  # a share of so small a loss says nothing, and may not even be finite
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -47,14 +49,15 @@ def summary(values: Values) -> Summary | None:
 def won_back(method: Values, baseline: Values, clean: Values) -> Gain:
     """Give (method - baseline) / (clean - baseline) by the means over common seeds.
 
-    Not defined where noise cost nothing, which is clean <= baseline. The error is that of a ratio
-    of two means (its first-order expansion): the deviation of gain - ratio x loss over seeds.
+    Not defined where noise cost next to nothing, let alone where it helped. The error is that of
+    a ratio of two means (its first-order expansion): the deviation of gain - ratio x loss over
+    seeds.
     """
     seeds, left_out = _common(method, baseline, clean)
     gains = [method[seed] - baseline[seed] for seed in seeds]
     losses = [clean[seed] - baseline[seed] for seed in seeds]
     loss = _mean(losses) if seeds else 0.0
-    if loss <= 0:
+    if loss < NEXT_TO_NOTHING:
         return Gain(None, None, seeds, left_out)
     ratio = _mean(gains) / loss
     rests = [gain - ratio * lost for gain, lost in zip(gains, losses, strict=True)]
