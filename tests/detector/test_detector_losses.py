@@ -65,9 +65,13 @@ def test_weights_scale_a_rois_part_and_leave_the_divisor() -> None:
         ("l1", [0.05, 1 / 9, 2, 0]),
         # below 1/9: 0.05^2 * 9 / 2; at 1/9: 1/18; above: 2 - 1/18
         ("smooth_l1", [0.05**2 * 4.5, 1 / 18, 2 - 1 / 18, 0]),
+        # of beta 4 all are below: d^2 / 8
+        (4.0, [0.05**2 / 8, 1 / 648, 0.5, 0]),
     ],
 )
-def test_box_loss_sums_positives_over_the_number_of_sampled(kind: str, parts: list[float]) -> None:
+def test_box_loss_sums_positives_over_the_number_of_sampled(
+    kind: str | float, parts: list[float]
+) -> None:
     deltas = torch.tensor([[[0.05, -1 / 9, 2, 1], [9.0, 9, 9, 9], [NAN] * 4]], requires_grad=True)
     wanted = torch.tensor([[[0.0, 0, 0, 1], [NAN] * 4, [NAN] * 4]])
     loss = box_loss(deltas, wanted, torch.tensor([[True, False, True]]), SAMPLED, kind)

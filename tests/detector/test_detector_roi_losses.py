@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.detector import DETECTORS, Detector, Targets, build
+from boxmend.detector import DETECTORS, Detector, Proposals, Targets, build
 from boxmend.detector.faster_rcnn import RoiOutput, RoiSample
 
 NAN = float("nan")
+NO = torch.tensor([False])
 LN2, LN4, LN5 = math.log(2), math.log(4), math.log(5)
 
 # Two classes, three RoIs: an object of annotation 1 (label 0, column 1), background, padding.
@@ -101,3 +102,27 @@ def test_without_any_annotation_class_targets_still_teach(detector: Detector) ->
     expected = (0.25 * LN2 + 0.75 * LN4 + 0.5 * math.log(5 / 3) + 0.5 * LN5) / 2
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
     assert losses.boxes == 0
+
+
+def test_regression_ends_where_the_annotation_says_so(detector: Detector) -> None:
+    """RoIs are chosen by the boxes, and learn to go on from there to the aims."""
+    given = targets()
+    nothing = Proposals(torch.zeros(1, 0, 4), torch.zeros(1, 0), torch.zeros(1, 0).bool(), NO)
+    keys = torch.rand(1, 2, generator=torch.Generator())
+    plain = detector.sample_rois(nothing, given, keys)
+    aims = given.boxes + torch.tensor([-2.0, 0, 2, 0])  # wider by 4, the centre stays
+    aimed = detector.sample_rois(nothing, given._replace(aims=aims), keys)
+    assert torch.equal(plain.boxes, aimed.boxes)
+    assert not plain.deltas.any()
+    side = aimed.boxes[..., 2] - aimed.boxes[..., 0]
+    weight = detector.numbers.delta_weights[2]
+    wanted = torch.where(aimed.is_positive, weight * ((side + 4) / side).log(), 0)
+    torch.testing.assert_close(aimed.deltas[..., 2], wanted)
+    assert not aimed.deltas[..., [0, 1, 3]].any()
+
+
+def test_annotations_may_ask_for_another_box_loss(detector: Detector) -> None:
+    # differences of .5 and .25, over two RoIs: l1, and d^2 / 4 of beta 2
+    for beta, expected in ((None, 0.375), (2.0, 0.0390625)):
+        losses = detector.losses_of_rois(output(), ROIS, targets()._replace(beta=beta))
+        torch.testing.assert_close(losses.boxes, torch.tensor(expected))

@@ -19,7 +19,7 @@ from method_batches import (
 
 from boxmend.errors import UsageError
 from boxmend.ledger import Verdict
-from boxmend.methods import Mend, MendSettings, Rates
+from boxmend.methods import Mend, MendSettings, Outcome, Rates
 from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
 
 BOX = [10.0, 10, 30, 30]
@@ -290,6 +290,44 @@ def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
     outcome = method.refine(given, proposals_of([[12.0, 10, 132, 30]], [0.9]), scorer, LATER)
     assert torch.equal(outcome.boxes, given.boxes)
     assert torch.equal(outcome.matched, given.boxes)
+
+
+def noisy_boxes(is_warm_up: bool, **settings: Any) -> Outcome:
+    """A box on the left border, of which nobody says anything; keep is .5 at a noise of .2."""
+    method = made(Rates(label=0.0, box=0.2), num_proposals=1, **settings)
+    scorer = TableScorer(table([FIRST] * 2, [[60.0, 60, 70, 70]] * 2))
+    given = one_image([[0.0, 10, 40, 30]], [1])
+    return method.refine(given, NOTHING, scorer, WARM_UP if is_warm_up else LATER)
+
+
+@pytest.mark.parametrize(("is_warm_up", "outside"), [(True, 4.0), (False, 2.0)])
+def test_regression_ends_outside_where_the_border_cut_an_edge(
+    is_warm_up: bool, outside: float
+) -> None:
+    # half the noise of .2 on a side of 40: 4 px, of which the raw box's share
+    outcome = noisy_boxes(is_warm_up)
+    expected = torch.tensor([[[-outside, 10, 40, 30]]])
+    torch.testing.assert_close(outcome.roi.ends, expected)
+    assert torch.equal(outcome.roi.boxes, outcome.boxes)
+    assert outcome.rpn.aims is None
+    assert noisy_boxes(is_warm_up, uncut=False).roi.aims is None
+
+
+def test_where_boxes_are_mended_the_box_loss_is_quadratic_for_longer() -> None:
+    assert noisy_boxes(is_warm_up=False).roi.beta == 2.0
+    assert noisy_boxes(is_warm_up=True, box_beta=0.5).roi.beta == 0.5
+    assert noisy_boxes(is_warm_up=False).rpn.beta is None
+    unknown = made(Rates(), num_proposals=1)
+    scorer = TableScorer(table([FIRST] * 2, [OTHER] * 2))
+    assert unknown.refine(one_image([BOX], [1]), NOTHING, scorer, LATER).roi.beta is None
+
+
+def test_the_box_loss_of_a_resumed_run_is_that_of_the_run() -> None:
+    old, new = made(Rates(label=0.0, box=0.2), box_beta=0.5), made(Rates(label=0.0))
+    state = old.state_dict()
+    assert state["beta"] == 0.5
+    new.load_state_dict(state)
+    assert new.state_dict()["beta"] == 0.5
 
 
 def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:

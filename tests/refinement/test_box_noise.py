@@ -15,6 +15,7 @@ from boxmend.refinement import (
     keep_share,
     overlaps,
     pull_sums,
+    uncut_boxes,
 )
 from boxmend.refinement.box_noise import BINS
 
@@ -191,3 +192,28 @@ def test_the_bounds_hold_the_noise_about_nineteen_times_of_twenty(noise: float) 
         assert found.low <= found.noise <= found.high
         assert found.high - found.low < 0.1  # and they say something
     assert held >= 18
+
+
+def test_edges_on_the_border_are_put_outside_by_a_share_of_the_side() -> None:
+    # the image is 100 high and 200 wide; a quarter of the sides 40 and 60
+    sizes = torch.tensor([[100, 200]])
+    annotated = torch.tensor([[[0.0, 10, 40, 70], [160, 40, 199.5, 100], [60.0, 20, 100, 80]]])
+    aims = uncut_boxes(annotated + 1, annotated, sizes, 0.25)
+    expected = torch.tensor(
+        [[[1 - 10.0, 11, 41, 71], [161, 41, 200.5 + 9.875, 101 + 15], [61, 21, 101, 81]]]
+    )
+    torch.testing.assert_close(aims, expected)
+
+
+def test_cut_edges_are_in_the_mean_where_they_were() -> None:
+    """The true box ends at the border; a quarter of the noise is what cutting costs."""
+    true, noise, side = torch.tensor([0.0, 40, 100, 80]), 0.4, 100
+    moves = noise * side * (2 * torch.rand(1, 20_000, generator=torch.Generator()) - 1)
+    annotated = true.repeat(1, 20_000, 1)
+    annotated[..., 0] = (annotated[..., 0] + moves).clamp(min=0)
+    sizes = torch.tensor([[300, 300]])
+    mean = float(annotated[..., 0].mean())
+    assert mean == pytest.approx(noise / 4 * side, abs=0.5)
+    aims = uncut_boxes(annotated, annotated, sizes, noise / 2)
+    assert float(aims[..., 0].mean()) == pytest.approx(0, abs=0.5)
+    assert torch.equal(aims[..., 1:], annotated[..., 1:])

@@ -18,11 +18,18 @@ class Targets(NamedTuple):
     is_ignored: Tensor  # [B, A], rows whose surroundings teach nothing
     soft: Tensor | None = None  # [B, A, 1 + C] class targets in place of the labels
     weights: Tensor | None = None  # [B, A] of the classification loss of an annotation's RoIs
+    aims: Tensor | None = None  # [B, A, 4] where the second stage's regression is to end
+    beta: float | None = None  # of the second stage's box loss, where not the detector's own
 
     @property
     def is_real(self) -> Tensor:
         """Mark the rows that are annotations to learn from, [B, A]."""
         return self.is_box & ~self.is_ignored
+
+    @property
+    def ends(self) -> Tensor:
+        """Where the second stage's regression is to end, [B, A, 4]: in the boxes, or in `aims`."""
+        return self.boxes if self.aims is None else self.aims
 
 
 class Assignment(NamedTuple):

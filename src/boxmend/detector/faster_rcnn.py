@@ -238,7 +238,7 @@ class Detector:
         boxes = candidates.take_along_dim(chosen.rows[..., None], dim=1)  # [B, S, 4]
         boxes = torch.where(chosen.is_sampled[..., None], boxes, 0)
         matched = assigned.matched.gather(1, chosen.rows)
-        wanted = encode(_rows(targets.boxes, matched), boxes, numbers.delta_weights)
+        wanted = encode(_rows(targets.ends.float(), matched), boxes, numbers.delta_weights)
         is_positive = chosen.is_positive
         return RoiSample(
             boxes=boxes,
@@ -283,7 +283,8 @@ class Detector:
         if targets.weights is not None:
             weights = torch.where(rois.is_positive, _rows(targets.weights, rois.matched), 1)
         deltas = output.deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]  # [B, S, 4]
-        is_sampled, kind = rois.is_sampled, self.numbers.box_loss
+        is_sampled = rois.is_sampled
+        kind = self.numbers.box_loss if targets.beta is None else targets.beta
         number = count(is_sampled, self.total)
         return RoiLosses(
             classification_loss(output.logits, wanted, is_sampled, weights, number),

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from boxmend.errors import UsageError
 
 SMOOTH_L1_BETA = 1 / 9  # where torchvision's loss passes from quadratic to linear
-BOX_LOSSES = ("smooth_l1", "l1")
+BOX_BETAS = {"smooth_l1": SMOOTH_L1_BETA, "l1": 0.0}
 
 
 Total = Callable[[Tensor], Tensor]
@@ -57,23 +57,21 @@ def box_loss(
     targets: Tensor,
     is_positive: Tensor,
     is_sampled: Tensor,
-    kind: str,
+    kind: str | float,
     number: Tensor | None = None,
 ) -> Tensor:
     """Sum the regression loss of the positives, divided by the number of all that were sampled.
 
     Takes deltas and targets [..., 4]. With d the difference of a coordinate, "l1" is |d| and
-    "smooth_l1" is d^2 / (2 beta) below beta = 1/9, |d| - beta / 2 above.
+    "smooth_l1" is d^2 / (2 beta) below beta = 1/9, |d| - beta / 2 above; a number is another beta.
     """
-    if kind not in BOX_LOSSES:
-        raise UsageError(f"unknown box loss {kind!r}; known: {', '.join(BOX_LOSSES)}")
+    if kind not in BOX_BETAS and not isinstance(kind, float):
+        raise UsageError(f"unknown box loss {kind!r}; known: {', '.join(BOX_BETAS)}")
+    beta = kind if isinstance(kind, float) else BOX_BETAS[kind]
     is_counted = (is_positive & is_sampled)[..., None]
     predicted = torch.where(is_counted, deltas.float(), 0)
     wanted = torch.where(is_counted, targets.float(), 0)
-    if kind == "l1":
-        total = F.l1_loss(predicted, wanted, reduction="sum")
-    else:
-        total = F.smooth_l1_loss(predicted, wanted, beta=SMOOTH_L1_BETA, reduction="sum")
+    total = F.smooth_l1_loss(predicted, wanted, beta=beta, reduction="sum")  # of beta 0: l1
     return total / _divisor(is_sampled, number)
 
 

@@ -35,14 +35,18 @@ class TinyBackbone(nn.Module):
         )
         self.neck = nn.ModuleList(nn.Conv2d(here, NECK_CHANNELS, 1) for here in STAGE_CHANNELS)
 
+    def stage_maps(self, images: Tensor) -> dict[str, Tensor]:
+        """Compute the maps of the stages alone, strides 4, 8 and 16."""
+        maps, below = {}, self.stem(images)
+        for number, stage in enumerate(self.stages):
+            below = stage(below)
+            maps[str(number)] = below
+        return maps
+
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """Compute the two maps, each the sum of its own stage and all coarser ones."""
-        below = self.stem(images)
-        sides = []
-        for stage, side in zip(self.stages, self.neck, strict=True):
-            below = stage(below)
-            sides.append(side(below))
-        fine, middle, coarse = sides  # strides 4, 8, 16
+        maps = self.stage_maps(images).values()
+        fine, middle, coarse = (side(here) for side, here in zip(self.neck, maps, strict=True))
         middle = middle + F.interpolate(coarse, size=middle.shape[-2:], mode="nearest")
         fine = fine + F.interpolate(middle, size=fine.shape[-2:], mode="nearest")
         return {"0": fine, "1": middle}

@@ -20,7 +20,7 @@ from boxmend.methods.disco import Disco
 from boxmend.methods.mend import Mend
 from boxmend.methods.note_rcnn import NoteRcnn
 from boxmend.methods.oa_mil import OaMil
-from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome
+from boxmend.methods.protocol import BoxScorer, Described, Given, Method, Moment, Outcome
 from boxmend.methods.published import Published, wants_estimates
 from boxmend.methods.rates import Rates
 from boxmend.methods.watch import NoiseWatch
@@ -39,6 +39,7 @@ __all__ = [
     "ASKED_OF_DETECTOR",
     "METHODS",
     "BoxScorer",
+    "Described",
     "Given",
     "Mend",
     "MendSettings",

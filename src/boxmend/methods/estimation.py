@@ -43,11 +43,14 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
-    def told(self, name: str) -> dict[str, float]:
+    def told(self, name: str, *, is_learnt: bool = True) -> dict[str, float]:
         """Figures for the log: what is learnt by heart made up for, and the bounds widened by it.
 
-        What a detector has learnt by heart it does not see as an error any more.
+        What a detector has learnt by heart it does not see as an error any more. Who has not
+        learnt from what is measured tells it as it is.
         """
+        if not is_learnt:
+            return {name: self.rate, f"{name}_low": self.low, f"{name}_high": self.high}
         most = 1 - LEARNT
         return {
             name: min(self.rate / most, 1.0),

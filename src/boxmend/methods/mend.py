@@ -17,11 +17,20 @@ from boxmend.detector import Proposals, RoiSample, Scores, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import estimation, verdicts, votes
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
-from boxmend.methods.protocol import BoxScorer, Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BoxScorer,
+    Described,
+    Given,
+    Losses,
+    Method,
+    Moment,
+    Outcome,
+    Work,
+)
 from boxmend.methods.rates import Rates
 from boxmend.methods.steps import ordinary_losses
 from boxmend.methods.watch import NoiseWatch
-from boxmend.refinement import Roles
+from boxmend.refinement import Belief, Roles
 from boxmend.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
@@ -49,8 +58,24 @@ class Mend(Method):
             "queue": refinement.empty_queue(settings.queue_length, device),
             "keep": torch.full((), UNFITTED_KEEP, device=device),
             "alpha": torch.zeros((), device=device),
+            "noise": torch.zeros((), device=device),
         }
+        self._beta: float | None = None
         self._set_shares(UNFITTED_KEEP)
+
+    @property
+    def wants_look(self) -> bool:
+        """Whether labels are to be mended, and a first look is wanted for it."""
+        return self.mends_labels and self.settings.first_look > 0
+
+    def look(self, described: Described) -> Mapping[str, Any]:
+        """Judge the labels before the first step, by what the backbone makes of their boxes."""
+        settings, labels = self.settings, described.labels
+        belief = Belief(self.rates.label, settings.full_matrix, settings.first_rate)
+        seen = refinement.first_look(
+            described.features, labels, described.folds, self.watch.num_labels, belief
+        )
+        return self.watch.look(described.rows, labels, seen)
 
     def losses(self, work: Work) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN on the mended batch."""
@@ -75,7 +100,9 @@ class Mend(Method):
             metrics = shares(given, num_candidates=num_candidates)
             counted = torch.where(given.is_box, num_candidates, 0)
             outcome = untouched(given, opinion.loss)
-            return outcome._replace(num_candidates=counted, metrics=metrics)
+            outcome = outcome._replace(num_candidates=counted, metrics=metrics)
+            outcome = outcome._replace(roi=outcome.roi._replace(soft=self._first_soft(given)))
+            return self._for_noisy_boxes(outcome, given, UNFITTED_KEEP)
         judged = Judged(
             boxes=boxes,
             labels=opinion.labels,
@@ -87,7 +114,8 @@ class Mend(Method):
             matched=matches.matched,
         )
         roles = self._roles(opinion.verdict, given)
-        return merged(given, judged, roles, self._soft(opinion.posteriors))
+        outcome = merged(given, judged, roles, self._soft(opinion.posteriors))
+        return self._for_noisy_boxes(outcome, given, self._state["keep"])
 
     def phase(self, moment: Moment) -> Hashable:
         """Tell warm-up from what follows."""
@@ -98,9 +126,10 @@ class Mend(Method):
         """Correct the loss of warm-up: r(c) = s(c) T[c, y] / sum_c s(c) T[c, y].
 
         Cross-entropy against r has the gradient of -log sum_c s(c) T[c, y]; s is the current
-        prediction, and background has no part in r. RoIs of no object are background.
+        prediction, and background has no part in r. RoIs of no object are background. After a
+        first look nothing needs correcting: warm-up is trained on what that says.
         """
-        if not (self._is_warm_up and self.mends_labels and self.settings.forward_warm_up):
+        if not self._corrects_warm_up or self.watch.prior is not None:
             return None
         is_object = rois.is_positive[..., None]
         foreground = torch.where(is_object, logits[..., 1:].float(), 0).softmax(-1)
@@ -130,7 +159,8 @@ class Mend(Method):
     def state_dict(self) -> dict[str, Any]:
         """Give memory, counts and estimates."""
         own = {name: tensor.clone() for name, tensor in self._state.items()}
-        return {**self.watch.state_dict(), **own, "is_warm_up": self._is_warm_up}
+        others = {"is_warm_up": self._is_warm_up, "beta": self._beta}
+        return {**self.watch.state_dict(), **own, **others}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes."""
@@ -141,6 +171,7 @@ class Mend(Method):
         for name, tensor in self._state.items():
             tensor.copy_(state[name])
         self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
+        self._beta = state["beta"]
 
     def _set_shares(self, estimated: float) -> None:
         """Choose keep and alpha: from the settings, a known box noise, or the estimate."""
@@ -150,8 +181,33 @@ class Mend(Method):
             keep = estimated if known is None else estimation.keep_at_rate(known)
         if alpha is None:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.watch.box.noise)
-        self._state["keep"].fill_(keep)
-        self._state["alpha"].fill_(alpha)
+        for name, value in (("keep", keep), ("alpha", alpha), ("noise", self.watch.box.noise)):
+            self._state[name].fill_(value)
+        self._beta = self.settings.box_beta if keep < 1 else None
+
+    def _for_noisy_boxes(self, outcome: Outcome, given: Given, keep: Tensor | float) -> Outcome:
+        """Regress to where noisy edges are in the mean, also where the border cut them off."""
+        if not self.mends_boxes:
+            return outcome
+        roi = outcome.roi._replace(beta=self._beta)
+        if self.settings.uncut:
+            outside = keep * self._state["noise"] / 2
+            aims = refinement.uncut_boxes(roi.boxes, given.boxes, given.sizes, outside)
+            roi = roi._replace(aims=torch.where(given.is_box[..., None], aims, roi.boxes))
+        return outcome._replace(roi=roi)
+
+    @property
+    def _corrects_warm_up(self) -> bool:
+        return self._is_warm_up and self.mends_labels and self.settings.forward_warm_up
+
+    def _first_soft(self, given: Given) -> Tensor | None:
+        """What warm-up is trained on after a first look: q(c) ~ p(c) T[c, y] by that alone."""
+        prior = self.watch.prior_of(given)
+        if prior is None or not self._corrects_warm_up:
+            return None
+        first = refinement.posterior(prior, given.labels, self.watch.state["transition"])
+        floors = self.watch.floors(given.labels)
+        return refinement.soft_targets(refinement.raised_to(first, given.labels, floors))
 
     def _matches(self, given: Given, proposals: Proposals) -> votes.Matches:
         """Centre matching as published (Eq. 15 to 19); in warm-up b* is b."""

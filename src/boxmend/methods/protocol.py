@@ -70,6 +70,15 @@ class Outcome(NamedTuple):
     metrics: dict[str, Tensor]  # scalars for the log, on the device
 
 
+class Described(NamedTuple):
+    """All annotations to learn from, as the backbone sees them before training."""
+
+    features: Tensor  # [n, D]
+    labels: Tensor  # [n]
+    folds: Tensor  # [n], the same for all annotations of an image
+    rows: Tensor  # [n] of the annotations in the dataset
+
+
 class Exchange(Protocol):
     """How a method's state stays one where several processes refine a part of each batch."""
 
@@ -133,6 +142,18 @@ class Method(Protocol):
     def prepare(self, detector: Detector) -> None:
         """Arrange the detector once, before an optimiser sees its parameters."""
         return
+
+    @property
+    def wants_look(self) -> bool:
+        """Whether `look` is to be called before the first step."""
+        return False
+
+    def look(self, described: Described) -> Mapping[str, Any]:
+        """Take a first look at all annotations; returns figures of what it says.
+
+        In process 0 alone; the others take up the state that comes of it.
+        """
+        return {}
 
     def begin_epoch(self, epoch: int, detector: Detector) -> None:
         """Do what belongs between two passes, the same in all processes, before the first step."""

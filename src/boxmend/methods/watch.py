@@ -12,7 +12,7 @@ from boxmend.errors import UsageError
 from boxmend.methods import estimation, votes
 from boxmend.methods.protocol import BoxScorer, Exchange, Given
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.refinement import BoxNoise, NoiseModel
+from boxmend.refinement import BoxNoise, FirstLook, NoiseModel
 from boxmend.refinement.box_noise import BINS
 from boxmend.settings import MendSettings
 
@@ -20,6 +20,8 @@ UNKNOWN_BOUNDS = (0.0, 1.0)
 NEXT_TO_NONE = 0.02  # an estimate below it counts as no noise
 FIRST_LOST_PASS = 1  # after the first pass no class is found for certain
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
+WIDE_BOUNDS = 0.1  # of the rate by a first look: wider ones say that it has seen little
+MOST_DOUBT = 0.6  # of the wrong labels may be left by a first look that is heard
 
 
 class NoiseWatch:
@@ -40,6 +42,9 @@ class NoiseWatch:
         self.rates = check_rates(rates)
         self.rate = settings.first_rate if rates.label is None else rates.label
         self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
+        self.num_labels = num_labels
+        self.prior: Tensor | None = None
+        """What a first look says of the annotations, if there was one; like the memory."""
         # The last row takes the padding. All is changed in place: a captured step has addresses.
         self.state: dict[str, Tensor] = {
             "memory": torch.zeros(num_annotations + 1, num_labels, device=device),
@@ -63,6 +68,33 @@ class NoiseWatch:
                 known[name] = estimate if estimate >= NEXT_TO_NONE else 0.0
         return Rates(**known)
 
+    def look(self, rows: Tensor, labels: Tensor, seen: FirstLook) -> dict[str, float]:
+        """Hear a first look at the annotations `rows` [n] with labels [n], if it says enough.
+
+        No label had a part in what is said of it, so nothing is learnt by heart, and the noise
+        found is the noise from then on; only tau is fitted anew. Returns the figures.
+        """
+        model, chances = seen.model, seen.probabilities.cpu()
+        low, high = estimation.bounds(chances, labels.cpu(), model._replace(tau=1.0))
+        found = refinement.posterior(chances, labels.cpu(), model.transition.cpu())  # [n, C]
+        doubt = 1 - float(found.amax(-1).mean())  # errors to expect after mending by this alone
+        is_enough = doubt <= MOST_DOUBT * model.rate or model.rate < NEXT_TO_NONE
+        if high - low > WIDE_BOUNDS or not is_enough:
+            return {}
+        state = self.state
+        self.prior = torch.full_like(state["memory"], 1 / self.num_labels)
+        self.prior[rows.to(self.prior.device)] = chances.to(self.prior)
+        if self.rates.label is None:
+            self.rate = model.rate
+            state["label_bounds"].copy_(torch.tensor([low, high]))
+        state["transition"].copy_(model.transition)
+        state["lost"].copy_(estimation.lost_classes(found, labels.cpu(), self.rate))
+        return self.figures()
+
+    def prior_of(self, given: Given) -> Tensor | None:
+        """Look up what a first look says of the annotations of a batch, [B, A, C]."""
+        return None if self.prior is None else self.prior[self._places(given)]
+
     def remember(self, given: Given, probabilities: Tensor, exchange: Exchange) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
@@ -70,8 +102,7 @@ class NoiseWatch:
             evidence = refinement.foreground_probabilities(probabilities)
         else:
             evidence = probabilities[..., 1:].float()
-        is_seen = (given.is_box & (given.rows >= 0)).reshape(-1)
-        rows = torch.where(is_seen, given.rows.reshape(-1).long(), len(state["visits"]) - 1)
+        is_seen, rows = self._is_seen(given).reshape(-1), self._places(given).reshape(-1)
         mean, visits = refinement.remember(
             state["memory"][rows],
             state["visits"][rows],
@@ -83,7 +114,8 @@ class NoiseWatch:
         rows, *seen = exchange.gathered(rows, mean, visits, labels)
         for name, values in zip(("memory", "visits", "labels"), seen, strict=True):
             state[name].index_copy_(0, rows, values)
-        return mean.view_as(evidence)
+        mean, prior = mean.view_as(evidence), self.prior_of(given)
+        return mean if prior is None else self._weighed(mean, prior)
 
     def compare(self, given: Given, heard: votes.Voters, exchange: Exchange) -> None:
         """Count how annotated boxes and the vote agree, where the box noise is not told."""
@@ -138,8 +170,9 @@ class NoiseWatch:
         figures: dict[str, float] = {}
         for name, rate in (("label", self.rate), ("box", self.box.noise)):
             if self.is_estimated(name):
-                low, high = self.state[f"{name}_bounds"].tolist()
-                figures |= estimation.Estimate(rate, low, high).told(f"{name}_noise")
+                estimate = estimation.Estimate(rate, *self.state[f"{name}_bounds"].tolist())
+                is_learnt = name != "label" or self.prior is None
+                figures |= estimate.told(f"{name}_noise", is_learnt=is_learnt)
             else:
                 figures[f"{name}_noise"] = rate
         return figures
@@ -148,35 +181,39 @@ class NoiseWatch:
         """Tell the noise that was found, and which labels stand for which others."""
         state, found = self.state, dict[str, Any](self.figures())
         if self.rates.label != 0:
-            seen = estimation.visited(state["memory"], state["visits"], state["labels"])
             found["confusions"] = estimation.confusions(
-                *seen, state["transition"].cpu(), float(state["tau"])
+                *self._seen(), state["transition"].cpu(), float(state["tau"])
             )
         return found
 
     def state_dict(self) -> dict[str, Any]:
         """Give memory, counts and estimates."""
         tensors = {name: tensor.clone() for name, tensor in self.state.items()}
-        return {**tensors, "rate": self.rate, "box_noise": self.box.noise, "error": self.box.error}
+        looked = {} if self.prior is None else {"prior": self.prior.clone()}
+        numbers = {"rate": self.rate, "box_noise": self.box.noise, "error": self.box.error}
+        return {**tensors, **looked, **numbers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes."""
-        for name, tensor in self.state.items():
+        if "prior" in state and self.prior is None:
+            self.prior = torch.empty_like(self.state["memory"])
+        looked = {} if self.prior is None else {"prior": self.prior}
+        for name, tensor in (self.state | looked).items():
             if state[name].shape != tensor.shape:
                 was, now = list(state[name].shape), list(tensor.shape)
                 raise UsageError(f"{name} of the state has shape {was}, this dataset needs {now}")
-        for name, tensor in self.state.items():
+        for name, tensor in (self.state | looked).items():
             tensor.copy_(state[name])
         self.rate = float(state["rate"])
         self.box = BoxNoise(float(state["box_noise"]), float(state["error"]))
 
     def _estimate_labels(self, epoch: int, is_firm: bool) -> None:
         state, settings = self.state, self.settings
-        evidence, labels = estimation.visited(state["memory"], state["visits"], state["labels"])
+        evidence, labels = self._seen()
         if not len(labels):
             return
         known = NoiseModel(self.rate, float(state["tau"]), state["transition"].cpu(), False)
-        if self.rates.label is None:
+        if self.rates.label is None and self.prior is None:
             model = estimation.estimated_labels(
                 evidence, labels, self.rate, full=settings.full_matrix
             )
@@ -194,6 +231,24 @@ class NoiseWatch:
         found = refinement.posterior(evidence, labels, model.transition, float(state["tau"]))
         lost = estimation.lost_classes(found, labels, model.rate)
         state["lost"].copy_(lost & (epoch >= FIRST_LOST_PASS))
+
+    def _seen(self) -> tuple[Tensor, Tensor]:
+        """The evidence [n, C] about all that was visited, with its labels [n], on the CPU."""
+        state, evidence = self.state, self.state["memory"]
+        if self.prior is not None:
+            evidence = self._weighed(evidence, self.prior)
+        return estimation.visited(evidence, state["visits"], state["labels"])
+
+    def _weighed(self, evidence: Tensor, prior: Tensor) -> Tensor:
+        return refinement.weighed(evidence, prior, self.settings.first_look)
+
+    @staticmethod
+    def _is_seen(given: Given) -> Tensor:
+        return given.is_box & (given.rows >= 0)
+
+    def _places(self, given: Given) -> Tensor:
+        """Rows of the memory, [B, A]; of padding the last one."""
+        return torch.where(self._is_seen(given), given.rows.long(), len(self.state["visits"]) - 1)
 
     def _estimate_boxes(self, is_firm: bool) -> None:
         estimate = refinement.fit_box_noise(self.state["residuals"], self.state["pull"].cpu())

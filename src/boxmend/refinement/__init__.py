@@ -26,6 +26,7 @@ from boxmend.refinement.box_noise import (
     fit_box_noise,
     keep_share,
     pull_sums,
+    uncut_boxes,
 )
 from boxmend.refinement.correction import (
     Roles,
@@ -42,7 +43,9 @@ from boxmend.refinement.evidence import (
     posterior_verdicts,
     raised_to,
     remember,
+    weighed,
 )
+from boxmend.refinement.first_look import Belief, FirstLook, first_look
 from boxmend.refinement.judgment import (
     acceptance_from_rate,
     empty_queue,
@@ -84,9 +87,11 @@ from boxmend.verdict import Verdict
 __all__ = [
     "VARIANTS",
     "Annotations",
+    "Belief",
     "BoxNoise",
     "BoxScorer",
     "Constants",
+    "FirstLook",
     "NoiseModel",
     "Proposals",
     "Refined",
@@ -105,6 +110,7 @@ __all__ = [
     "edge_residuals",
     "empty_queue",
     "extent_mismatch",
+    "first_look",
     "fit_box_noise",
     "fit_noise_model",
     "fit_rate_and_temperature",
@@ -138,6 +144,8 @@ __all__ = [
     "top_candidates",
     "top_proposals",
     "training_roles",
+    "uncut_boxes",
     "vote_weights",
     "voted_boxes",
+    "weighed",
 ]

@@ -126,6 +126,26 @@ def keep_share(estimate: BoxNoise, least: float = 0.4, off_above: float = 0.8) -
     return 1.0 if share > off_above else max(least, share)
 
 
+def uncut_boxes(
+    boxes: Tensor, annotated: Tensor, image_sizes: Tensor, outside: float | Tensor
+) -> Tensor:
+    """Put edges that the image's border cut off where they were in the mean.
+
+    Noise moves edges of an object at the border in and out alike, but annotations end at the
+    border. So the mean of such edges lies inside, and who learns it draws boxes too small. An
+    edge annotated within a pixel of the border is taken to have been `outside` of it, in shares
+    of the annotated side: N / 2 for noise within N, times the share of the annotated box.
+
+    Takes boxes and annotated [B, A, 4], image_sizes [B, 2] as (height, width). Returns [B, A, 4].
+    """
+    limits = image_sizes.flip(-1)[:, None].to(annotated.dtype)  # (width, height), [B, 1, 2]
+    low, high = annotated[..., :2], annotated[..., 2:]
+    away = _sides(annotated) * outside
+    return boxes + torch.cat(
+        [torch.where(low <= 1, -away, 0), torch.where(high >= limits - 1, away, 0)], dim=-1
+    )
+
+
 def _sides(boxes: Tensor) -> Tensor:
     return boxes[..., 2:] - boxes[..., :2]
 

@@ -40,6 +40,17 @@ def remember(
     return torch.where(is_new[:, None], mean, old), visits + is_new.to(visits.dtype)
 
 
+def weighed(probabilities: Tensor, others: Tensor, weight: float) -> Tensor:
+    """Add other evidence: p(c) o(c)^weight, with the sum that p had.
+
+    Takes p and o [..., C], as of two witnesses; a weight below 1 allows for what both get wrong
+    alike. Where they leave no class in common, p stays.
+    """
+    joint = probabilities * others.clamp(min=TINY) ** weight
+    total, kept = probabilities.sum(-1, keepdim=True), joint.sum(-1, keepdim=True)
+    return torch.where(kept > TINY, joint * (total / kept.clamp(min=TINY)), probabilities)
+
+
 def posterior(
     probabilities: Tensor, labels: Tensor, transition: Tensor, tau: float | Tensor = 1.0
 ) -> Tensor:

@@ -11,6 +11,9 @@ from boxmend.settings.ranges import check_amount, check_choice, check_count, che
 class MendSettings:
     """What `mend` does, one switch or number for each part."""
 
+    first_look: float = 0.5
+    """Weight of a first look before training in the evidence, 0 to 1; 0 is none. A classifier of
+    the backbone's features tells each label's odds by the labels of the other images."""
     first_rate: float = 0.3
     """Label noise believed before the first estimate; a trial started there for 20 to 60 %."""
     full_matrix: bool = True
@@ -51,6 +54,12 @@ class MendSettings:
     """Least share by the estimate: targets of the model's own output confirm themselves."""
     off_above: float = 0.8
     """Estimated share above which boxes are left alone: nothing to gain on clean ones."""
+    uncut: bool = True
+    """Let regression end outside of the image where its border cut off noisy edges; off: boxes at
+    the border are learnt too small."""
+    box_beta: float = 2.0
+    """Difference up to which the second stage's box loss is quadratic where boxes are mended: the
+    mean of noisy edges is nearer to the truth than their median."""
     near: float = 0.3
     """IoU with the raw box above which a proposal's regression votes: others mean other objects."""
     alike: float = 0.6
@@ -61,13 +70,13 @@ class MendSettings:
     def __post_init__(self) -> None:
         for name in (
             *("first_rate", "least_new", "alpha", "keep", "least_keep", "off_above"),
-            *("near", "alike", "residual_score"),
+            *("near", "alike", "residual_score", "first_look"),
         ):
             check_share(f"mend.{name}", getattr(self, name))
         check_choice("mend.discarded", self.discarded, ("background", "ignore", "rpn_only"))
         check_choice("mend.boxes", self.boxes, ("vote", "average"))
         check_choice("mend.judgment", self.judgment, ("posterior", "queue"))
-        for name, like in (("gamma", "0.1"), ("fit_threshold", "0.9")):
+        for name, like in (("gamma", "0.1"), ("fit_threshold", "0.9"), ("box_beta", "2.0")):
             check_amount(f"mend.{name}", getattr(self, name), like)
         if self.temperature is not None and not 0 < self.temperature < float("inf"):
             told = repr(self.temperature)

@@ -28,6 +28,7 @@ from boxmend.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import Best
 from boxmend.training.facts import digest
+from boxmend.training.first_look import describe
 from boxmend.training.optimisation import (
     average_of,
     build_optimizer,
@@ -190,6 +191,8 @@ def train(training: Training, log: Listener) -> None:
     clock = _Clock(time.monotonic(), training.step)
     with _stop_requests() as stop, _stream_of(training):
         log({"plan": {"first_step": training.step, "steps": training.num_steps}})
+        if training.step == 0 and training.method.wants_look:
+            _take_look(training, log, stop)
         while training.passes < training.settings.epochs:
             _finish_steps(training, log, clock, stop)
             _end_pass(training, log, clock, stop)
@@ -213,6 +216,29 @@ class _Clock(NamedTuple):
 
     started: float
     first: int
+
+
+def _take_look(training: Training, log: Listener, stop: threading.Event) -> None:
+    """Look at all annotations before the first step."""
+
+    def note(text: str) -> None:
+        log({"note": text})
+
+    def look() -> dict[str, Any]:
+        note("a first look at the annotations, before training")
+        described = describe(
+            *(training.detector, training.loader, training.settings.seed, note),
+            partial(_leave_if_asked, stop, training),
+        )
+        return dict(training.method.look(described))
+
+    figures = training.processes.by_first(look)
+    _take_up_estimates(training)
+    if "label_noise" in figures:
+        rate, low, high = (figures[f"label_noise{end}"] for end in ("", "_low", "_high"))
+        note(f"first look: {rate:.1%} of the labels seem wrong ({low:.1%} to {high:.1%})")
+    else:
+        note("the first look says little about these labels; they are judged in training alone")
 
 
 def _finish_steps(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
@@ -253,10 +279,16 @@ def _estimated(training: Training, epoch: int) -> dict[str, Any]:
     """Estimate once for all processes, which take up the state that comes of it."""
     method, processes = training.method, training.processes
     figures = processes.by_first(lambda: dict(method.end_epoch(epoch)))
+    _take_up_estimates(training)
+    return figures
+
+
+def _take_up_estimates(training: Training) -> None:
+    """Give the state of the method in process 0 to all others."""
+    method, processes = training.method, training.processes
     if not processes.is_alone:
         method.load_state_dict(processes.by_first(lambda: _on_cpu(method.state_dict())))
         ensure_alike(training)
-    return figures
 
 
 def ensure_alike(training: Training) -> None:

@@ -1,0 +1,56 @@
+"""The first look at a dataset: its annotated boxes as the backbone sees them before training."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from boxmend.detector import Detector
+from boxmend.detector.describing import described
+from boxmend.loader import Loader
+from boxmend.methods import Described
+
+FOLDS = 5
+PATIENCE = 20.0  # seconds between two words about how far it is
+BATCH = 16  # images at a time
+
+
+def describe(
+    detector: Detector,
+    loader: Loader,
+    seed: int,
+    note: Callable[[str], None],
+    check: Callable[[], None] = lambda: None,
+) -> Described:
+    """Describe every annotation to learn from; `check` is called as it goes on.
+
+    Images are dealt to the folds at random, by the seed alone. Features are kept on the host in
+    half precision.
+    """
+    device = next(detector.network.parameters()).device
+    was_training = detector.network.training
+    detector.network.eval()
+    deal = np.random.default_rng([seed, FOLDS]).permutation(len(loader.image_rows)) % FOLDS
+    columns: list[tuple[torch.Tensor, ...]] = []
+    total, done, told = len(loader.image_rows), 0, time.monotonic()
+    for batch in loader.in_order(min(BATCH, total)):
+        is_real = batch.is_box & (batch.rows >= 0)
+        owners, places = is_real.nonzero(as_tuple=True)
+        folds = torch.from_numpy(deal[done : done + len(batch.image_rows)]).to(device)
+        if len(owners):
+            boxes = batch.boxes[owners, places]
+            features = described(detector, batch.images, batch.sizes, boxes, owners)
+            labels, rows = batch.labels[owners, places], batch.rows[owners, places]
+            found = (features.half(), labels, folds[owners], rows)
+            columns.append(tuple(column.cpu() for column in found))
+        done += len(batch.image_rows)
+        if time.monotonic() - told > PATIENCE:
+            told = time.monotonic()
+            note(f"first look: {done:,} of {total:,} images")
+        check()
+    detector.network.train(was_training)
+    if not columns:
+        nothing = torch.zeros(0, dtype=torch.int64)
+        return Described(torch.zeros(0, 1), nothing, nothing, nothing)
+    return Described(*(torch.cat(column) for column in zip(*columns, strict=True)))

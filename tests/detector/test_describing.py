@@ -1,0 +1,77 @@
+"""Boxes described by the backbone alone."""
+
+import pytest
+import torch
+
+from boxmend.detector import Detector, build
+from boxmend.detector.describing import described, stride
+
+SIZES = torch.tensor([[96, 96], [64, 96]])
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    made = build("tiny", 3, "default")
+    made.network.eval()
+    return made
+
+
+@pytest.fixture(scope="module")
+def images() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    cells = torch.randint(256, (2, 3, 12, 12), generator=generator).float()
+    large = torch.nn.functional.interpolate(cells, size=(96, 96), mode="bilinear")
+    return large.to(torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "pixels", "width"),
+    [("tiny", 16, 96), ("resnet18", 32, 512), ("mobilenet_v2", 32, 1280)],
+)
+def test_every_backbone_describes_by_its_deepest_map(name: str, pixels: int, width: int) -> None:
+    made = build(name, 2)
+    made.network.eval()
+    assert stride(made.network.backbone) == pixels
+    whole, box = torch.zeros(1, 3, 64, 64), torch.tensor([[0.0, 0, 64, 64]])
+    found = described(made, whole, torch.tensor([[64, 64]]), box, torch.tensor([0]))
+    assert found.shape == (1, width)
+    assert not found.requires_grad
+
+
+def test_a_box_is_described_by_what_it_holds(detector: Detector, images: torch.Tensor) -> None:
+    """The same pixels in another place and in another image give the same numbers."""
+    moved = torch.zeros_like(images)
+    moved[1, :, 18:54, 28:64] = images[0, :, 6:42, 6:42]
+    box, there = torch.tensor([[10.0, 10, 36, 36]]), torch.tensor([[32.0, 22, 58, 48]])
+    first = described(detector, images, SIZES, box, torch.tensor([0]))
+    second = described(detector, moved, SIZES, there, torch.tensor([1]))
+    torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
+    other = described(detector, images, SIZES, box, torch.tensor([1]))
+    assert (other - first).abs().max() > 0.05
+
+
+def test_size_does_not_matter(detector: Detector, images: torch.Tensor) -> None:
+    half = torch.nn.functional.interpolate(images.float(), scale_factor=0.5, mode="area")
+    small = torch.zeros_like(images)
+    small[:, :, :48, :48] = half.to(torch.uint8)
+    box, owner = torch.tensor([[20.0, 20, 70, 70]]), torch.tensor([0])
+    first = described(detector, images, SIZES, box, owner)
+    second = described(detector, small, SIZES, box / 2, owner)
+    spread = described(detector, images, SIZES, box, torch.tensor([1])) - first
+    assert (second - first).norm() < 0.35 * spread.norm()
+
+
+def test_nothing_beyond_the_image_is_seen(detector: Detector, images: torch.Tensor) -> None:
+    """Image 1 ends at row 64: what the canvas holds below makes no difference."""
+    box, owner = torch.tensor([[30.0, 40, 80, 64]]), torch.tensor([1])
+    other = images.clone()
+    other[1, :, 64:] = 255
+    first, second = (described(detector, one, SIZES, box, owner) for one in (images, other))
+    assert torch.equal(first, second)
+
+
+def test_more_boxes_than_go_through_at_once(detector: Detector, images: torch.Tensor) -> None:
+    boxes = torch.tensor([[5.0, 5, 40, 40], [30, 10, 90, 60]]).repeat(40, 1)
+    owners = torch.tensor([0, 1]).repeat(40)
+    found = described(detector, images, SIZES, boxes, owners)
+    torch.testing.assert_close(found, found[:2].repeat(40, 1), atol=1e-5, rtol=1e-4)

@@ -1,0 +1,148 @@
+"""What `mend` makes of a first look, against numbers worked out by hand; C = 3."""
+
+import pytest
+import torch
+from method_batches import LATER, NOTHING, WARM_UP, TableScorer, one_image, rois_of, table
+from torch import Tensor
+
+from boxmend.methods import Described, Mend, MendSettings, Rates
+from boxmend.refinement import FirstLook, NoiseModel, symmetric_transition
+
+NUMBER = 4000
+BOX = [10.0, 10, 30, 30]
+FIRST = [0.5, 0.3, 0.1, 0.1]  # over the foreground .6 .2 .2
+LABELS_ONLY = Rates(box=0.0)
+
+
+def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, FirstLook]:
+    """Labels of which three of ten are wrong, and a look that is right as often as it says.
+
+    Of every fourth row it is `surest`, of the others `sure`; what is left is shared by the other
+    classes.
+    """
+    rows, generator = torch.arange(NUMBER), torch.Generator().manual_seed(0)
+    right, shift = rows % 3, 1 + rows // 3 % 2
+    labels = torch.where(torch.rand(NUMBER, generator=generator) < 0.3, right + shift, right) % 3
+    chance = torch.where(rows % 4 == 1, surest, sure)
+    is_missed = torch.rand(NUMBER, generator=generator) > chance
+    is_missed[0] = False
+    told = torch.where(is_missed, right + 1 + rows // 7 % 2, right) % 3
+    p = ((1 - chance) / 2)[:, None].repeat(1, 3).scatter(1, told[:, None], chance[:, None])
+    model = NoiseModel(0.3, 1.0, symmetric_transition(0.3, 3), is_full=False)
+    return labels, FirstLook(p, model, 0.01)
+
+
+def looked(rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.99) -> Mend:
+    method = Mend(NUMBER, 3, MendSettings(), rates)
+    labels, look = seen(sure, surest)
+    method.watch.look(torch.arange(NUMBER), labels, look)
+    return method
+
+
+def test_warm_up_is_trained_on_what_the_look_says() -> None:
+    # p = .9 .05 .05 of row 0, y = 1: .9 * .15, .05 * .7, .05 * .15 over .1775
+    method = looked()
+    outcome = method.refine(
+        one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
+    )
+    expected = torch.tensor([0, 0.135, 0.035, 0.0075]) / 0.1775
+    assert outcome.roi.soft is not None
+    torch.testing.assert_close(outcome.roi.soft[0, 0], expected)
+    assert method.class_targets(torch.zeros(1, 1, 4), rois_of([1], [True]), outcome.roi) is None
+
+
+def test_later_both_witnesses_are_heard() -> None:
+    # .6 * sqrt(.9) = .5692, .2 * sqrt(.05) = .04472 twice; over .65864: .8642 .0679 .0679
+    # y = 1: .8642 * .15, .0679 * .7, .0679 * .15 over .187345
+    outcome = looked().refine(
+        one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), LATER
+    )
+    assert outcome.roi.soft is not None
+    expected = torch.tensor([0, 0.69193, 0.25370, 0.05437])
+    torch.testing.assert_close(outcome.roi.soft[0, 0], expected, atol=2e-5, rtol=0)
+    torch.testing.assert_close(outcome.loss[0, 0], -torch.tensor(0.0679).log(), atol=1e-3, rtol=0)
+
+
+def test_the_noise_of_the_look_stays_and_is_told_as_it_is() -> None:
+    method = looked()
+    assert method.watch.rate == 0.3
+    given = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
+    method.refine(given, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
+    figures = method.end_epoch(0)
+    assert figures["label_noise"] == 0.3  # nothing is added for what is learnt by heart
+    assert figures["label_noise_low"] < 0.3 < figures["label_noise_high"]
+    torch.testing.assert_close(method.watch.state["transition"], symmetric_transition(0.3, 3))
+
+
+def test_a_rate_that_was_told_is_kept() -> None:
+    method = looked(Rates(label=0.2, box=0.0))
+    assert method.watch.rate == 0.2
+    assert "label_noise_low" not in method.watch.figures()
+
+
+@pytest.mark.parametrize(
+    ("sure", "surest", "is_heard"),
+    [
+        (0.9, 0.99, True),
+        (0.5, 0.6, False),  # the rate could be anything
+        (0.34, 0.999, False),  # the rate is known, but not which labels are wrong
+    ],
+)
+def test_a_look_that_says_little_is_not_heard(sure: float, surest: float, is_heard: bool) -> None:
+    method = looked(sure=sure, surest=surest)
+    assert (method.watch.prior is not None) == is_heard
+    outcome = method.refine(
+        one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
+    )
+    assert (outcome.roi.soft is not None) == is_heard
+
+
+def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
+    """Row 0 was looked at, row 1 not: of that the detector's p alone is the evidence."""
+    method = Mend(2, 3, MendSettings(), LABELS_ONLY)
+    labels, look = seen()
+    method.watch.look(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
+    prior = method.watch.prior_of(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
+    assert prior is not None
+    torch.testing.assert_close(prior, torch.full((1, 2, 3), 1 / 3))
+
+
+def test_the_look_is_part_of_the_state() -> None:
+    old, new = looked(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
+    new.load_state_dict(old.state_dict())
+    assert new.watch.prior is not None
+    assert old.watch.prior is not None
+    assert torch.equal(new.watch.prior, old.watch.prior)
+    assert new.watch.rate == 0.3
+    kept = new.watch.prior
+    new.load_state_dict(old.state_dict())
+    assert new.watch.prior is kept  # a recorded step has addresses
+
+
+@pytest.mark.parametrize(
+    ("rates", "first_look", "wants"),
+    [
+        (Rates(), 0.5, True),
+        (Rates(label=0.4), 0.5, True),
+        (Rates(label=0.0), 0.5, False),
+        (Rates(), 0.0, False),
+    ],
+)
+def test_who_mends_labels_wants_a_look(rates: Rates, first_look: float, wants: bool) -> None:
+    assert Mend(4, 3, MendSettings(first_look=first_look), rates).wants_look == wants
+
+
+def test_a_look_at_features_finds_the_wrong_labels() -> None:
+    """Three clusters, three of ten labels wrong: told in the figures, and seen in the prior."""
+    generator = torch.Generator().manual_seed(1)
+    truth = torch.randint(3, (NUMBER,), generator=generator)
+    is_wrong = torch.rand(NUMBER, generator=generator) < 0.3
+    shift = torch.randint(1, 3, (NUMBER,), generator=generator)
+    labels = torch.where(is_wrong, (truth + shift) % 3, truth)
+    features = torch.eye(3)[truth] + 0.3 * torch.rand(NUMBER, 3, generator=generator)
+    method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
+    rows = torch.arange(NUMBER).flip(0)
+    found = method.look(Described(features, labels, torch.arange(NUMBER) % 5, rows))
+    assert found["label_noise"] == pytest.approx(0.3, abs=0.04)
+    assert method.watch.prior is not None
+    assert torch.equal(method.watch.prior[:-1].argmax(1).flip(0), truth)

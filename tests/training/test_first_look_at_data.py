@@ -1,0 +1,164 @@
+"""The first look at a dataset, before training and as part of it."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_runs import QUICK, Box, drawn, trained
+
+from boxmend.dataset import Dataset
+from boxmend.methods import Described
+from boxmend.settings import MendSettings, resolved
+from boxmend.training import Interrupted, train
+from boxmend.training.assembly import make_detector, make_loader
+from boxmend.training.first_look import describe
+from boxmend.training.processes import Processes
+
+BOXES: list[tuple[int, Box]] = [
+    *((row, (10.0, 20.0, 60.0 + row, 70.0)) for row in range(4)),
+    (2, (0.0, 0.0, 30.0, 30.0)),
+    (3, (40.0, 40.0, 90.0, 90.0)),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return drawn(tmp_path / "data", BOXES)
+
+
+def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> Described:
+    settings = resolved(replace(QUICK, seed=seed))
+    loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
+    detector = make_detector(replace(settings, seed=0), len(dataset.label_names))
+    return describe(detector, loader, seed, (told if told is not None else []).append)
+
+
+def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
+    dataset.is_difficult[4] = True
+    found = looked_at(dataset)
+    assert found.rows.tolist() == [0, 1, 2, 3, 5]
+    assert found.labels.tolist() == dataset.labels[found.rows.numpy()].tolist()
+    assert found.features.shape == (5, 96)
+    assert found.features.dtype == torch.float16
+    assert found.features.isfinite().all()
+
+
+def test_annotations_of_an_image_are_in_one_fold(dataset: Dataset) -> None:
+    found = looked_at(dataset)
+    assert found.folds[found.rows == 3] == found.folds[found.rows == 5]
+    assert len(found.folds.unique()) == 4  # as many as there are images
+
+
+def test_the_seed_deals_the_images(dataset: Dataset) -> None:
+    first, again, other = (looked_at(dataset, seed) for seed in (0, 0, 3))
+    assert torch.equal(first.folds, again.folds)
+    assert torch.equal(first.features, again.features)
+    assert torch.equal(first.features, other.features)
+    assert not torch.equal(first.folds, other.folds)
+
+
+def test_without_annotations_there_is_nothing_to_describe(tmp_path: Path) -> None:
+    found = looked_at(drawn(tmp_path / "data", []))
+    assert [len(column) for column in found] == [0] * 4
+
+
+def test_it_tells_how_far_it_is(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boxmend.training.first_look.PATIENCE", -1.0)
+    told: list[str] = []
+    looked_at(dataset, told=told)
+    assert told == ["first look: 4 of 4 images"]
+
+
+def notes(told: list[dict[str, Any]]) -> list[str]:
+    return [line["note"] for line in told if "note" in line]
+
+
+def test_a_look_that_says_little_is_said_to_and_training_goes_on(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    run, told = trained(dataset, tmp_path / "run", method="mend")
+    assert run.is_finished
+    assert any("judged in training alone" in text for text in notes(told))
+
+
+@pytest.mark.parametrize("changes", [{"method": "baseline"}, {"mend": MendSettings(first_look=0)}])
+def test_who_wants_no_look_is_not_kept_waiting(
+    changes: dict[str, Any], dataset: Dataset, tmp_path: Path
+) -> None:
+    _, told = trained(dataset, tmp_path / "run", **({"method": "mend"} | changes))
+    assert not any("look" in text for text in notes(told))
+
+
+def informative(tmp_path: Path) -> Dataset:
+    """Red, green and blue boxes on 60 images; one label in five is wrong."""
+    from PIL import Image
+
+    boxes: list[tuple[int, Box]] = [
+        (row, (4.0 + 46 * place, 30.0, 42.0 + 46 * place, 70.0))
+        for row in range(60)
+        for place in (0, 1)
+    ]
+    dataset = drawn(tmp_path / "data", boxes, sizes=((96, 96),) * 60)
+    rng = np.random.default_rng(0)
+    for row, path in enumerate(dataset.images.paths):
+        pixels = rng.integers(0, 60, (96, 96, 3), np.uint8)
+        for place in (0, 1):
+            true = dataset.labels[2 * row + place]
+            pixels[30:70, 4 + 46 * place : 42 + 46 * place, true] += 180
+        Image.fromarray(pixels).save(path)
+    is_wrong = rng.permutation(len(dataset.labels)) < len(dataset.labels) // 5
+    shifts = rng.integers(1, 3, is_wrong.sum())
+    dataset.labels[is_wrong] = (dataset.labels[is_wrong] + shifts) % 3
+    return dataset
+
+
+def test_what_it_says_is_told_trained_on_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after a step and resumed, a run has the look that it took before, and takes none."""
+    monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 0.5)  # there are few annotations
+    dataset = informative(tmp_path)
+    changes = {"method": "mend", "weights": "default", "epochs": 1, "batch_size": 20}
+    whole, told = trained(dataset, tmp_path / "whole", **changes)
+    said = [text for text in notes(told) if "of the labels seem wrong" in text]
+    assert len(said) == 1
+    estimate = float(said[0].split(" ")[2].rstrip("%"))
+    assert 12 < estimate < 28
+
+    def stop(line: dict[str, Any]) -> None:
+        if line.get("step") == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        train(dataset, tmp_path / "run", replace(QUICK, **changes), log=stop)
+    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)
+    prior = state["method"]["prior"]
+    assert prior.shape == (len(dataset.labels) + 1, 3)
+    again, told = trained(dataset, tmp_path / "run", resume=True, **changes)
+    assert not any("look" in text for text in notes(told))
+    lines = [
+        [line for line in one.metrics() if "label_noise" in line][-1] for one in (whole, again)
+    ]
+    assert lines[0]["label_noise"] == lines[1]["label_noise"]
+
+
+def test_a_request_to_stop_is_heard_while_looking(dataset: Dataset, tmp_path: Path) -> None:
+    def stop(line: dict[str, Any]) -> None:
+        if "first look" in line.get("note", ""):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = replace(QUICK, method="mend")
+    with pytest.raises(Interrupted, match="step 0"):
+        train(dataset, tmp_path / "run", settings, log=stop)
+    run, _ = trained(dataset, tmp_path / "run", resume=True, method="mend")
+    assert run.is_finished
