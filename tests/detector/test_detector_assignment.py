@@ -132,7 +132,8 @@ def test_a_batch_is_assigned_like_its_images_one_by_one() -> None:
     candidates = torch.stack([random_boxes(50, (90, 120), seed) for seed in range(3)])
     together = assign(candidates, given, thresholds=(0.3, 0.7), low_quality=0.0)
     for image in range(3):
-        one = Targets(*(column[image : image + 1] for column in given[:4]))
+        boxes, labels, *masks = (column[image : image + 1] for column in given[:4])
+        one = Targets(boxes, labels, masks[0], masks[1])
         alone = assign(candidates[image : image + 1], one, thresholds=(0.3, 0.7), low_quality=0.0)
         for ours, single in zip(together, alone, strict=True):
             assert torch.equal(ours[image : image + 1], single)

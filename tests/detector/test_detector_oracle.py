@@ -367,7 +367,8 @@ def test_a_training_step_never_waits_for_the_device() -> None:
     made = detector("tiny")
     network = made.network.cuda()
     learning = list(network.parameters())
-    targets = Targets(*(column.cuda() for column in annotations((2, 0, 3))[:4]))
+    boxes, labels, *masks = (column.cuda() for column in annotations((2, 0, 3))[:4])
+    targets = Targets(boxes, labels, masks[0], masks[1])
     batch, sizes = images().cuda(), SIZES.cuda()
     number = 12 * 16 * 9
     anchor_keys, roi_keys = uniform_keys(3, number).cuda(), uniform_keys(3, 156).cuda()

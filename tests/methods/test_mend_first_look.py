@@ -132,7 +132,8 @@ def test_who_mends_labels_wants_a_look(rates: Rates, first_look: float, wants: b
     assert Mend(4, 3, MendSettings(first_look=first_look), rates).wants_look == wants
 
 
-def test_a_look_at_features_finds_the_wrong_labels() -> None:
+@pytest.mark.parametrize("number", [NUMBER, 499])
+def test_a_look_at_features_finds_the_wrong_labels_of_many(number: int) -> None:
     """Three clusters, three of ten labels wrong: told in the figures, and seen in the prior."""
     generator = torch.Generator().manual_seed(1)
     truth = torch.randint(3, (NUMBER,), generator=generator)
@@ -142,7 +143,12 @@ def test_a_look_at_features_finds_the_wrong_labels() -> None:
     features = torch.eye(3)[truth] + 0.3 * torch.rand(NUMBER, 3, generator=generator)
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     rows = torch.arange(NUMBER).flip(0)
-    found = method.look(Described(features, labels, torch.arange(NUMBER) % 5, rows))
+    columns = (features, labels, torch.arange(NUMBER) % 5, rows)
+    found = method.look(Described(*(column[:number] for column in columns)))
+    if number < NUMBER:
+        assert not found
+        assert method.watch.prior is None
+        return
     assert found["label_noise"] == pytest.approx(0.3, abs=0.04)
     assert method.watch.prior is not None
     assert torch.equal(method.watch.prior[:-1].argmax(1).flip(0), truth)

@@ -56,7 +56,7 @@ def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
 def test_annotations_of_an_image_are_in_one_fold(dataset: Dataset) -> None:
     found = looked_at(dataset)
     assert found.folds[found.rows == 3] == found.folds[found.rows == 5]
-    assert len(found.folds.unique()) == 4  # as many as there are images
+    assert len(set(found.folds.tolist())) == 4  # as many as there are images
 
 
 def test_the_seed_deals_the_images(dataset: Dataset) -> None:
@@ -126,9 +126,13 @@ def test_what_it_says_is_told_trained_on_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped after a step and resumed, a run has the look that it took before, and takes none."""
-    monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 0.5)  # there are few annotations
+    monkeypatch.setattr("boxmend.methods.mend.FEW_TO_LOOK_AT", 100)
+    monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 0.5)  # of so few they are wide
     dataset = informative(tmp_path)
-    changes = {"method": "mend", "weights": "default", "epochs": 1, "batch_size": 20}
+    changes: dict[str, Any] = {
+        **{"method": "mend", "weights": "default"},
+        **{"epochs": 1, "batch_size": 20},
+    }
     whole, told = trained(dataset, tmp_path / "whole", **changes)
     said = [text for text in notes(told) if "of the labels seem wrong" in text]
     assert len(said) == 1

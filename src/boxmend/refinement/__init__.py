@@ -45,7 +45,6 @@ from boxmend.refinement.evidence import (
     remember,
     weighed,
 )
-from boxmend.refinement.first_look import Belief, FirstLook, first_look
 from boxmend.refinement.judgment import (
     acceptance_from_rate,
     empty_queue,
@@ -64,6 +63,7 @@ from boxmend.refinement.label_noise import (
     rate_interval,
     symmetric_transition,
 )
+from boxmend.refinement.looking import Belief, FirstLook, first_look
 from boxmend.refinement.losses import (
     forward_corrected_loss,
     soft_cross_entropy,

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from boxmend.refinement.evidence import TINY
 from boxmend.refinement.label_noise import (
-    INTERVAL_DROP,
     TAU_RANGE,
     NoiseModel,
     fit_noise_model,
@@ -31,8 +30,10 @@ MOST_ROWS = 30_000  # to train on: more add time and memory
 MOST_STEPS = 60
 CHUNK = 8192  # rows that are described in single precision at a time
 NORM = 10.0  # of a row, by the mean of squares: the same decays then suit all features
+LEAST_GAIN = 10.0  # in log-likelihood, by the features: below, chance gives any rate
 ANCHOR_SHARE = 0.1  # of a label's annotations are surest of their class
 FEWEST_ANCHORS = 5
+LEAST_RIGHT = 0.4  # of a class's labels, by a full matrix: with fewer it has mixed up classes
 ANCHOR_PRIOR = 2.0  # imagined anchors a class, labelled as the symmetric noise has it
 
 
@@ -101,7 +102,7 @@ def first_look(
         return _nothing_learnt(len(labels), num_labels, features.device, belief)
     starts = torch.zeros(num_folds, 1 + features.shape[1], num_labels, device=features.device)
     fit = _best_decay(rows, starts, belief)
-    if fit.value < _value_of_shares(rows.labels, num_labels) + INTERVAL_DROP:
+    if fit.value < _value_of_shares(rows.labels, num_labels) + LEAST_GAIN:
         return _nothing_learnt(len(labels), num_labels, features.device, belief)
     if belief.known_rate is None:
         fit = _estimated(rows, fit, belief)
@@ -126,17 +127,20 @@ def anchored_transition(probabilities: Tensor, labels: Tensor, model: NoiseModel
 
     A classifier trained through a symmetric matrix explains other noise away: where 4 of 10 cats
     are labelled as dogs, it finds all cats to be 0.4 dog, and the labels right. But the annotations
-    with the highest p(cat) are cats, and their labels tell what cats are annotated as. Takes raw p
-    [n, C], labels [n] and a model, which says how p is tempered and to which each row is smoothed.
-    Returns [C, C], each row adding up to 1.
+    of which "cat" leads the other labels by most are cats, and what they are annotated as is what
+    cats are. Takes raw p [n, C], labels [n] and a model, which says how p is tempered and to which
+    each row is smoothed. Returns [C, C], each row adding up to 1.
     """
     num_labels = probabilities.shape[1]
-    sure = _tempered(probabilities, model.tau) @ model.transition.double()  # of each label, [n, C]
+    chances = _tempered(probabilities, model.tau) @ model.transition.double()  # of labels, [n, C]
+    best, second = chances.topk(2).values.T
+    is_best = chances == best[:, None]
+    leads = chances - torch.where(is_best, second[:, None], best[:, None])  # over any other label
     counts = torch.bincount(labels, minlength=num_labels).tolist()
     matrix = ANCHOR_PRIOR * model.transition.double()
     for label, count in enumerate(counts):
         number = min(max(int(ANCHOR_SHARE * count), FEWEST_ANCHORS), len(labels))
-        anchors = sure[:, label].topk(number).indices
+        anchors = leads[:, label].topk(number).indices
         matrix[label] += torch.bincount(labels[anchors], minlength=num_labels)
     return (matrix / matrix.sum(1, keepdim=True)).float()
 
@@ -159,14 +163,18 @@ def _best_decay(rows: _Rows, starts: Tensor, belief: Belief) -> _Fit:
 
 
 def _estimated(rows: _Rows, fit: _Fit, belief: Belief) -> _Fit:
-    """Train and estimate in turns while the labels become likelier; with the full matrix where there is evidence for it."""
+    """Train and estimate in turns, as long as the labels become likelier.
+
+    The full matrix is taken where there is evidence for it.
+    """
     num_labels = fit.probabilities.shape[1]
     num_entries = num_labels * (num_labels - 1)
     cost = (num_entries - 1) / 2 * math.log(len(rows.labels))  # as `fit_noise_model` has it
     if belief.full and num_labels > 2 and cost < -fit.value:  # else no matrix could pay for it
         transition = anchored_transition(fit.probabilities, rows.labels.cpu(), fit.model)
         full = _refitted(rows, fit, transition, belief)
-        if full.model.is_full and full.value - fit.value > num_entries:
+        is_likelier = full.value - fit.value > num_entries
+        if full.model.is_full and is_likelier and _is_right_enough(full.model.transition):
             fit = full
     for _ in range(ROUNDS):
         is_full = fit.model.is_full
@@ -175,6 +183,11 @@ def _estimated(rows: _Rows, fit: _Fit, belief: Belief) -> _Fit:
             break
         fit = new
     return fit
+
+
+def _is_right_enough(transition: Tensor) -> bool:
+    """Whether classes are called by their names often enough to be taken for what they are."""
+    return bool(transition.diagonal().min() >= LEAST_RIGHT)
 
 
 def _refitted(rows: _Rows, fit: _Fit, transition: Tensor, belief: Belief) -> _Fit:
