@@ -130,8 +130,8 @@ def test_what_it_says_is_told_trained_on_and_resumed(
     monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 0.5)  # of so few they are wide
     dataset = informative(tmp_path)
     changes: dict[str, Any] = {
-        **{"method": "mend", "weights": "default"},
-        **{"epochs": 1, "batch_size": 20},
+        "method": "mend", "weights": "default",
+        "epochs": 1, "batch_size": 20,
     }
     whole, told = trained(dataset, tmp_path / "whole", **changes)
     said = [text for text in notes(told) if "of the labels seem wrong" in text]
