@@ -188,9 +188,11 @@ class Mend(Method):
             keep = estimated if known is None else estimation.keep_at_rate(known)
         if alpha is None:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.watch.box.noise)
-        for name, value in (("keep", keep), ("alpha", alpha), ("noise", self.watch.box.noise)):
+        is_repaired = keep < 1
+        noise = self.watch.box.noise if is_repaired else 0.0
+        for name, value in (("keep", keep), ("alpha", alpha), ("noise", noise)):
             self._state[name].fill_(value)
-        self._beta = self.settings.box_beta if keep < 1 else None
+        self._beta = self.settings.box_beta if is_repaired else None
 
     def _for_noisy_boxes(self, outcome: Outcome, given: Given, keep: Tensor | float) -> Outcome:
         """Regress to where noisy edges are in the mean, also where the border cut them off."""
