@@ -67,7 +67,7 @@ def tensors(outcome: Outcome) -> dict[str, Tensor]:
     found = {key: value for key, value in outcome._asdict().items() if isinstance(value, Tensor)}
     for stage in ("rpn", "roi"):
         parts = getattr(outcome, stage)._asdict().items()
-        found |= {f"{stage}.{key}": value for key, value in parts if value is not None}
+        found |= {f"{stage}.{key}": value for key, value in parts if isinstance(value, Tensor)}
     return found
 
 
