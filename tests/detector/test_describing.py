@@ -75,3 +75,11 @@ def test_more_boxes_than_go_through_at_once(detector: Detector, images: torch.Te
     owners = torch.tensor([0, 1]).repeat(40)
     found = described(detector, images, SIZES, boxes, owners)
     torch.testing.assert_close(found, found[:2].repeat(40, 1), atol=1e-5, rtol=1e-4)
+
+
+def test_a_network_of_another_precision_describes_alike(images: torch.Tensor) -> None:
+    box, owner = torch.tensor([[20.0, 20, 70, 70]]), torch.tensor([0])
+    single, double = build("tiny", 3, "default"), build("tiny", 3, "default")
+    double.network.double()
+    first, second = (described(one, images, SIZES, box, owner) for one in (single, double))
+    torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)

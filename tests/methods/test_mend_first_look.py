@@ -120,16 +120,19 @@ def test_the_look_is_part_of_the_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rates", "first_look", "wants"),
+    ("number", "rates", "first_look", "wants"),
     [
-        (Rates(), 0.5, True),
-        (Rates(label=0.4), 0.5, True),
-        (Rates(label=0.0), 0.5, False),
-        (Rates(), 0.0, False),
+        (500, Rates(), 0.5, True),
+        (500, Rates(label=0.4), 0.5, True),
+        (500, Rates(label=0.0), 0.5, False),
+        (500, Rates(), 0.0, False),
+        (499, Rates(), 0.5, False),
     ],
 )
-def test_who_mends_labels_wants_a_look(rates: Rates, first_look: float, wants: bool) -> None:
-    assert Mend(4, 3, MendSettings(first_look=first_look), rates).wants_look == wants
+def test_who_mends_many_labels_wants_a_look(
+    number: int, rates: Rates, first_look: float, wants: bool
+) -> None:
+    assert Mend(number, 3, MendSettings(first_look=first_look), rates).wants_look == wants
 
 
 @pytest.mark.parametrize("number", [NUMBER, 499])

@@ -323,11 +323,11 @@ def test_where_boxes_are_mended_the_box_loss_is_quadratic_for_longer() -> None:
 
 
 def test_the_box_loss_of_a_resumed_run_is_that_of_the_run() -> None:
-    old, new = made(Rates(label=0.0, box=0.2), box_beta=0.5), made(Rates(label=0.0))
-    state = old.state_dict()
-    assert state["beta"] == 0.5
-    new.load_state_dict(state)
-    assert new.state_dict()["beta"] == 0.5
+    old = made(Rates(label=0.0, box=0.2))
+    new = made(Rates(label=0.0), num_proposals=1)
+    new.load_state_dict(old.state_dict())
+    scorer = TableScorer(table([FIRST] * 2, [OTHER] * 2))
+    assert new.refine(one_image([BOX], [1]), NOTHING, scorer, LATER).roi.beta == 2.0
 
 
 def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:

@@ -36,6 +36,12 @@ def dataset(tmp_path: Path) -> Dataset:
     return drawn(tmp_path / "data", BOXES)
 
 
+@pytest.fixture
+def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look is taken at a handful of annotations."""
+    monkeypatch.setattr("boxmend.methods.mend.FEW_TO_LOOK_AT", 5)
+
+
 def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> Described:
     settings = resolved(replace(QUICK, seed=seed))
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
@@ -83,6 +89,7 @@ def notes(told: list[dict[str, Any]]) -> list[str]:
     return [line["note"] for line in told if "note" in line]
 
 
+@pytest.mark.usefixtures("few_are_enough")
 def test_a_look_that_says_little_is_said_to_and_training_goes_on(
     dataset: Dataset, tmp_path: Path
 ) -> None:
@@ -91,6 +98,7 @@ def test_a_look_that_says_little_is_said_to_and_training_goes_on(
     assert any("judged in training alone" in text for text in notes(told))
 
 
+@pytest.mark.usefixtures("few_are_enough")
 @pytest.mark.parametrize("changes", [{"method": "baseline"}, {"mend": MendSettings(first_look=0)}])
 def test_who_wants_no_look_is_not_kept_waiting(
     changes: dict[str, Any], dataset: Dataset, tmp_path: Path
@@ -122,16 +130,18 @@ def informative(tmp_path: Path) -> Dataset:
     return dataset
 
 
+@pytest.mark.usefixtures("few_are_enough")
 def test_what_it_says_is_told_trained_on_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped after a step and resumed, a run has the look that it took before, and takes none."""
-    monkeypatch.setattr("boxmend.methods.mend.FEW_TO_LOOK_AT", 100)
     monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 0.5)  # of so few they are wide
     dataset = informative(tmp_path)
     changes: dict[str, Any] = {
-        "method": "mend", "weights": "default",
-        "epochs": 1, "batch_size": 20,
+        "method": "mend",
+        "weights": "default",
+        "epochs": 1,
+        "batch_size": 20,
     }
     whole, told = trained(dataset, tmp_path / "whole", **changes)
     said = [text for text in notes(told) if "of the labels seem wrong" in text]
@@ -156,6 +166,7 @@ def test_what_it_says_is_told_trained_on_and_resumed(
     assert lines[0]["label_noise"] == lines[1]["label_noise"]
 
 
+@pytest.mark.usefixtures("few_are_enough")
 def test_a_request_to_stop_is_heard_while_looking(dataset: Dataset, tmp_path: Path) -> None:
     def stop(line: dict[str, Any]) -> None:
         if "first look" in line.get("note", ""):

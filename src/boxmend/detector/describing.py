@@ -27,13 +27,13 @@ def described(
     Returns [n, D], float32.
     """
     backbone: Any = detector.network.backbone
-    side = CELLS * stride(backbone)
+    side, kind = CELLS * stride(backbone), next(backbone.parameters()).dtype
     whole = normalised(images, sizes)
     cuts = torch.cat([owners[:, None].to(boxes), _around(boxes, sizes[owners])], dim=1)
     found = []
     for some in torch.split(cuts, AT_ONCE):
         pixels = roi_align(whole, some, (side, side), sampling_ratio=SAMPLES, aligned=True)
-        pixels = pixels.contiguous(memory_format=torch.channels_last)  # a quarter faster
+        pixels = pixels.to(kind, memory_format=torch.channels_last)  # a quarter faster
         found.append(_deepest(backbone, pixels).float().mean((2, 3)))
     return torch.cat(found)
 

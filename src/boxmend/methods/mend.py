@@ -67,8 +67,9 @@ class Mend(Method):
 
     @property
     def wants_look(self) -> bool:
-        """Whether labels are to be mended, and a first look is wanted for it."""
-        return self.mends_labels and self.settings.first_look > 0
+        """Whether labels are to be mended, and there are enough of them to look at."""
+        is_wanted = self.mends_labels and self.settings.first_look > 0
+        return is_wanted and self.watch.num_annotations >= FEW_TO_LOOK_AT
 
     def look(self, described: Described) -> Mapping[str, Any]:
         """Judge the labels before the first step, by what the backbone makes of their boxes."""
@@ -166,8 +167,7 @@ class Mend(Method):
     def state_dict(self) -> dict[str, Any]:
         """Give memory, counts and estimates."""
         own = {name: tensor.clone() for name, tensor in self._state.items()}
-        others = {"is_warm_up": self._is_warm_up, "beta": self._beta}
-        return {**self.watch.state_dict(), **own, **others}
+        return {**self.watch.state_dict(), **own, "is_warm_up": self._is_warm_up}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes."""
@@ -178,7 +178,7 @@ class Mend(Method):
         for name, tensor in self._state.items():
             tensor.copy_(state[name])
         self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
-        self._beta = state["beta"]
+        self._beta = self._beta_at(float(state["keep"]))
 
     def _set_shares(self, estimated: float) -> None:
         """Choose keep and alpha: from the settings, a known box noise, or the estimate."""
@@ -188,11 +188,14 @@ class Mend(Method):
             keep = estimated if known is None else estimation.keep_at_rate(known)
         if alpha is None:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.watch.box.noise)
-        is_repaired = keep < 1
-        noise = self.watch.box.noise if is_repaired else 0.0
+        noise = self.watch.box.noise if keep < 1 else 0.0
         for name, value in (("keep", keep), ("alpha", alpha), ("noise", noise)):
             self._state[name].fill_(value)
-        self._beta = self.settings.box_beta if is_repaired else None
+        self._beta = self._beta_at(keep)
+
+    def _beta_at(self, keep: float) -> float | None:
+        """Choose the box loss: the detector's own where boxes are not repaired."""
+        return self.settings.box_beta if keep < 1 else None
 
     def _for_noisy_boxes(self, outcome: Outcome, given: Given, keep: Tensor | float) -> Outcome:
         """Regress to where noisy edges are in the mean, also where the border cut them off."""

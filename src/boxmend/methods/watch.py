@@ -42,7 +42,7 @@ class NoiseWatch:
         self.rates = check_rates(rates)
         self.rate = settings.first_rate if rates.label is None else rates.label
         self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
-        self.num_labels = num_labels
+        self.num_annotations, self.num_labels = num_annotations, num_labels
         self.prior: Tensor | None = None
         """What a first look says of the annotations, if there was one; like the memory."""
         # The last row takes the padding. All is changed in place: a captured step has addresses.
