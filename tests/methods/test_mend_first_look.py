@@ -97,6 +97,27 @@ def test_a_look_that_says_little_is_not_heard(sure: float, surest: float, is_hea
     assert (outcome.roi.soft is not None) == is_heard
 
 
+def test_classes_that_the_look_has_lost_are_believed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
+    monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 1.0)
+    labels, look = seen()
+    blind = look.probabilities + look.probabilities[:, 2:] * torch.tensor([1.0, 0, -1])
+    method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
+    method.watch.look(torch.arange(NUMBER), labels, look._replace(probabilities=blind))
+    lost = [False, False, True]
+    assert method.watch.state["lost"].tolist() == lost
+    rows = list(range(60))
+    given = one_image([BOX] * 60, [int(labels[row]) for row in rows], rows)
+    outcome = method.refine(given, NOTHING, TableScorer(table([FIRST] * 60)), WARM_UP)
+    assert outcome.roi.soft is not None
+    raised = outcome.roi.soft[0, given.labels[0] == 2, 3]
+    torch.testing.assert_close(raised, torch.full_like(raised, 0.7))
+    method.end_epoch(0)
+    assert method.watch.state["lost"].tolist() == lost  # also after a pass, which is early else
+
+
 def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
     """Row 0 was looked at, row 1 not: of that the detector's p alone is the evidence."""
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)

@@ -16,12 +16,11 @@ from boxmend.methods.estimation import (
     at_least,
     confusions,
     estimated_labels,
-    fitted_tau,
     keep_at_rate,
     lost_classes,
     visited,
 )
-from boxmend.refinement import NoiseModel, symmetric_transition
+from boxmend.refinement import NoiseModel, fit_temperature, symmetric_transition
 
 
 def noisy_evidence(rate: float, count: int = 3000, tau: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -44,13 +43,13 @@ def test_the_rate_is_found_again(full: bool) -> None:
 
 @pytest.mark.parametrize("tau", [0.5, 1.0, 2.0])
 def test_a_known_rate_leaves_only_tau_to_be_fitted(tau: float) -> None:
-    found = fitted_tau(*noisy_evidence(0.4, tau=tau), symmetric_transition(0.4, 4))
+    found = fit_temperature(*noisy_evidence(0.4, tau=tau), symmetric_transition(0.4, 4))
     assert found == pytest.approx(tau, rel=0.15)
 
 
 def test_of_evidence_that_says_nothing_tau_stays_one() -> None:
     evidence, labels = torch.full((5, 4), 0.25), torch.tensor([0, 1, 2, 3, 0])
-    assert fitted_tau(evidence, labels, symmetric_transition(0.4, 4)) == pytest.approx(1)
+    assert fit_temperature(evidence, labels, symmetric_transition(0.4, 4)) == pytest.approx(1)
 
 
 def test_an_estimate_is_told_with_what_is_learnt_by_heart_made_up_for() -> None:
@@ -59,6 +58,11 @@ def test_an_estimate_is_told_with_what_is_learnt_by_heart_made_up_for() -> None:
     assert told["label_noise_low"] == 0.3
     assert told["label_noise_high"] == pytest.approx(0.36 / (1 - MOST_LEARNT))
     assert Estimate(0.95, 0.9, 0.95).told("x") == {"x": 1.0, "x_low": 0.9, "x_high": 1.0}
+
+
+def test_who_has_not_learnt_from_the_labels_tells_the_rate_as_it_is() -> None:
+    told = Estimate(0.33, 0.3, 0.36).told("x", is_learnt=False)
+    assert told == {"x": 0.33, "x_low": 0.3, "x_high": 0.36}
     assert Estimate(0.0, 0.0, 0.0).told("x") == {"x": 0.0, "x_low": 0.0, "x_high": 0.0}
 
 

@@ -78,6 +78,16 @@ def test_without_annotations_there_is_nothing_to_describe(tmp_path: Path) -> Non
     assert [len(column) for column in found] == [0] * 4
 
 
+def test_whatever_a_network_says_is_kept_as_numbers(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def strange(detector: Any, images: Any, sizes: Any, boxes: Any, owners: Any) -> torch.Tensor:
+        return torch.tensor([[float("nan"), float("inf"), -1e30, 2.5]]).repeat(len(boxes), 1)
+
+    monkeypatch.setattr("boxmend.training.first_look.described", strange)
+    assert looked_at(dataset).features[0].tolist() == [0, 65504, -65504, 2.5]
+
+
 def test_it_tells_how_far_it_is(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boxmend.training.first_look.PATIENCE", -1.0)
     told: list[str] = []
@@ -148,6 +158,9 @@ def test_what_it_says_is_told_trained_on_and_resumed(
     assert len(said) == 1
     estimate = float(said[0].split(" ")[2].rstrip("%"))
     assert 12 < estimate < 28
+
+    _, told = trained(dataset, tmp_path / "told", label_noise=0.2, **changes)
+    assert notes(told) == ["a first look at the annotations, before training"]
 
     def stop(line: dict[str, Any]) -> None:
         if line.get("step") == 1:

@@ -238,7 +238,7 @@ class Detector:
         boxes = candidates.take_along_dim(chosen.rows[..., None], dim=1)  # [B, S, 4]
         boxes = torch.where(chosen.is_sampled[..., None], boxes, 0)
         matched = assigned.matched.gather(1, chosen.rows)
-        wanted = encode(_rows(targets.ends.float(), matched), boxes, numbers.delta_weights)
+        wanted = encode(_rows(targets.ends, matched), boxes, numbers.delta_weights)
         is_positive = chosen.is_positive
         return RoiSample(
             boxes=boxes,

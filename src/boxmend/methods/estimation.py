@@ -1,6 +1,5 @@
 """What the noise is, estimated once a pass; everything here may wait for the device."""
 
-import math
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,12 +10,11 @@ from boxmend.refinement import (
     NoiseModel,
     fit_noise_model,
     fit_rate_and_temperature,
-    log_likelihood,
+    fit_temperature,
     posterior,
     rate_interval,
     symmetric_transition,
 )
-from boxmend.refinement.label_noise import MOST_ROWS, TAU_RANGE
 
 LEARNT = 0.12  # of the errors are learnt by heart before they are measured: .05 to .17 of them
 MOST_LEARNT = 0.2  # in runs with known noise; see docs/method.md
@@ -108,27 +106,6 @@ def bounds(evidence: Tensor, labels: Tensor, model: NoiseModel) -> tuple[float, 
     return max(model.rate + low - rate, 0.0), min(model.rate + high - rate, 1.0)
 
 
-def fitted_tau(evidence: Tensor, labels: Tensor, transition: Tensor) -> float:
-    """Fit tau alone, for a known matrix [C, C], to p [n, C] and labels [n].
-
-    It maximises the likelihood of the labels with the weak prior log tau ~ N(0, 1).
-    """
-    step = -(-len(labels) // MOST_ROWS) or 1
-    rows, given = evidence[::step], labels[::step]
-
-    def value(log_tau: float) -> float:
-        fit = log_likelihood(rows, given, transition, math.exp(log_tau))
-        return float(fit) - log_tau**2 / 2
-
-    low, high = map(math.log, TAU_RANGE)
-    center, reach = (low + high) / 2, (high - low) / 2
-    for _ in range(4):  # 9 places each time, in a range a quarter as wide: to a hundredth
-        places = [center + reach * number / 4 for number in range(-4, 5)]
-        center = max((p for p in places if low - 1e-9 <= p <= high + 1e-9), key=value)
-        reach /= 4
-    return math.exp(center)
-
-
 def at_least(model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseModel) -> NoiseModel:
     """Take a new model, but no lower rate than before: then the known one with a new tau.
 
@@ -137,7 +114,7 @@ def at_least(model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseMo
     """
     if model.rate >= known.rate:
         return model
-    return known._replace(tau=fitted_tau(evidence, labels, known.transition))
+    return known._replace(tau=fit_temperature(evidence, labels, known.transition))
 
 
 def keep_at_rate(box_rate: float) -> float:

@@ -223,14 +223,15 @@ class NoiseWatch:
             if is_firm:
                 model = estimation.at_least(model, evidence, labels, known)
         else:
-            tau = estimation.fitted_tau(evidence, labels, known.transition)
+            tau = refinement.fit_temperature(evidence, labels, known.transition)
             model = known._replace(tau=tau)
         self.rate = model.rate
         state["tau"].fill_(model.tau if settings.temperature is None else settings.temperature)
         state["transition"].copy_(model.transition)
         found = refinement.posterior(evidence, labels, model.transition, float(state["tau"]))
         lost = estimation.lost_classes(found, labels, model.rate)
-        state["lost"].copy_(lost & (epoch >= FIRST_LOST_PASS))
+        is_early = epoch < FIRST_LOST_PASS and self.prior is None
+        state["lost"].copy_(lost & (not is_early))
 
     def _seen(self) -> tuple[Tensor, Tensor]:
         """The evidence [n, C] about all that was visited, with its labels [n], on the CPU."""

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from boxmend.refinement.evidence import TINY
 from boxmend.refinement.label_noise import (
-    TAU_RANGE,
     NoiseModel,
     fit_noise_model,
     fit_rate_and_temperature,
+    fit_temperature,
     log_likelihood,
     symmetric_transition,
 )
@@ -207,21 +207,10 @@ def _simple_model(probabilities: Tensor, labels: Tensor, belief: Belief) -> Nois
     if belief.known_rate is None:
         rate, tau = fit_rate_and_temperature(probabilities, labels, belief.previous)
         return NoiseModel(rate, tau, symmetric_transition(rate, num_labels), is_full=False)
-    transition = symmetric_transition(belief.known_rate, num_labels)
-
-    def value(log_tau: float) -> float:
-        """The likelihood, with tau near 1 as everywhere."""
-        fit = log_likelihood(probabilities, labels, transition, math.exp(log_tau))
-        return float(fit) - log_tau**2 / 2
-
-    low, high = map(math.log, TAU_RANGE)
-    center, reach = (low + high) / 2, (high - low) / 2
-    for _ in range(4):  # 9 places each time, in a range a quarter as wide: to a hundredth
-        places = [center + reach * number / 4 for number in range(-4, 5)]
-        center = max((place for place in places if low <= place <= high), key=value)
-        reach /= 4
     rate = belief.known_rate if num_labels > 1 else 0.0
-    return NoiseModel(rate, math.exp(center), transition, is_full=False)
+    transition = symmetric_transition(belief.known_rate, num_labels)
+    tau = fit_temperature(probabilities, labels, transition)
+    return NoiseModel(rate, tau, transition, is_full=False)
 
 
 def _value(probabilities: Tensor, rows: _Rows, model: NoiseModel) -> float:

@@ -42,7 +42,7 @@ def describe(
             boxes = batch.boxes[owners, places]
             features = described(detector, batch.images, batch.sizes, boxes, owners)
             labels, rows = batch.labels[owners, places], batch.rows[owners, places]
-            found = (features.half(), labels, folds[owners], rows)
+            found = (_halved(features), labels, folds[owners], rows)
             columns.append(tuple(column.cpu() for column in found))
         done += len(batch.image_rows)
         if time.monotonic() - told > PATIENCE:
@@ -54,3 +54,9 @@ def describe(
         nothing = torch.zeros(0, dtype=torch.int64)
         return Described(torch.zeros(0, 1), nothing, nothing, nothing)
     return Described(*(torch.cat(column) for column in zip(*columns, strict=True)))
+
+
+def _halved(features: torch.Tensor) -> torch.Tensor:
+    """In half precision, whatever a strange network makes of its images."""
+    most = torch.finfo(torch.float16).max
+    return features.nan_to_num(0.0, most, -most).clamp(-most, most).half()

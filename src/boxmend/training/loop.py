@@ -234,11 +234,11 @@ def _take_look(training: Training, log: Listener, stop: threading.Event) -> None
 
     figures = training.processes.by_first(look)
     _take_up_estimates(training)
-    if "label_noise" in figures:
+    if not figures:
+        note("the first look says little about these labels; they are judged in training alone")
+    elif "label_noise_low" in figures:  # the rate was not told
         rate, low, high = (figures[f"label_noise{end}"] for end in ("", "_low", "_high"))
         note(f"first look: {rate:.1%} of the labels seem wrong ({low:.1%} to {high:.1%})")
-    else:
-        note("the first look says little about these labels; they are judged in training alone")
 
 
 def _finish_steps(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
