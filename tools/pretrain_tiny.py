@@ -89,7 +89,8 @@ def batches(images: Tensor, targets: Targets, epochs: int) -> Iterator[tuple[Ten
     for _ in range(epochs):
         order = torch.randperm(len(images))
         for rows in order[: len(order) // BATCH_SIZE * BATCH_SIZE].view(-1, BATCH_SIZE):
-            chosen = Targets(*(column[rows] for column in targets[:4]))
+            boxes, labels, *masks = (column[rows] for column in targets[:4])
+            chosen = Targets(boxes, labels, masks[0], masks[1])
             yield mirrored(images[rows], chosen, torch.rand(2, BATCH_SIZE) < 0.5)
 
 
