@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -129,7 +130,8 @@ def test_a_full_disk_leaves_nothing(toys: Path, tmp_path: Path) -> None:
 
 
 def test_a_pipe_that_closes_early_is_no_failure(toys: Path) -> None:
-    command = f"{sys.executable} -m boxmend diff {toys}:train {toys}:val --all --json | head -c 10"
+    asked = [sys.executable, "-m", "boxmend", "diff", f"{toys}:train", f"{toys}:val"]
+    command = f"{shlex.join(asked)} --all --json | head -c 10"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert len(done.stdout) == 10
