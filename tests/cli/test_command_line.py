@@ -3,8 +3,8 @@
 import json
 import os
 import resource
-import signal
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
