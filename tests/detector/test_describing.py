@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from boxmend.detector import Detector, build
-from boxmend.detector.describing import described, stride
+from boxmend.detector.describing import deepest_map, described, stride
 
 SIZES = torch.tensor([[96, 96], [64, 96]])
 
@@ -32,6 +32,8 @@ def test_every_backbone_describes_by_its_deepest_map(name: str, pixels: int, wid
     made = build(name, 2)
     made.network.eval()
     assert stride(made.network.backbone) == pixels
+    cells = deepest_map(made.network.backbone, torch.zeros(1, 3, 64, 128)).shape[-2:]
+    assert [64 // pixels, 128 // pixels] == list(cells)
     whole, box = torch.zeros(1, 3, 64, 64), torch.tensor([[0.0, 0, 64, 64]])
     found = described(made, whole, torch.tensor([[64, 64]]), box, torch.tensor([0]))
     assert found.shape == (1, width)

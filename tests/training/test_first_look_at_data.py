@@ -46,7 +46,7 @@ def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) ->
     settings = resolved(replace(QUICK, seed=seed))
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(replace(settings, seed=0), len(dataset.label_names))
-    return describe(detector, loader, seed, (told if told is not None else []).append)
+    return describe(detector, loader, dataset, seed, (told if told is not None else []).append)
 
 
 def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
@@ -63,6 +63,11 @@ def test_annotations_of_an_image_are_in_one_fold(dataset: Dataset) -> None:
     found = looked_at(dataset)
     assert found.folds[found.rows == 3] == found.folds[found.rows == 5]
     assert len(set(found.folds.tolist())) == 4  # as many as there are images
+
+
+def test_a_single_image_is_not_split(tmp_path: Path) -> None:
+    alone = drawn(tmp_path / "data", [(0, box) for _, box in BOXES], sizes=((96, 96),))
+    assert looked_at(alone).folds.tolist() == [0] * len(BOXES)
 
 
 def test_the_seed_deals_the_images(dataset: Dataset) -> None:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from boxmend.detector.faster_rcnn import Detector, normalised
-from boxmend.detector.tiny import TinyBackbone
+from boxmend.detector.faster_rcnn import CANVAS_MULTIPLE, Detector, normalised
+from boxmend.detector.tiny import TINY_STRIDE, TinyBackbone
 
 CONTEXT = 1.15  # times the box is cut out, so that its edges are seen
 CELLS = 5  # of the deepest map, along a side of what is cut out
@@ -34,17 +34,17 @@ def described(
     for some in torch.split(cuts, AT_ONCE):
         pixels = roi_align(whole, some, (side, side), sampling_ratio=SAMPLES, aligned=True)
         pixels = pixels.to(kind, memory_format=torch.channels_last)  # a quarter faster
-        found.append(_deepest(backbone, pixels).float().mean((2, 3)))
+        found.append(deepest_map(backbone, pixels).float().mean((2, 3)))
     return torch.cat(found)
 
 
 def stride(backbone: Any) -> int:
     """Tell how many pixels of an image a cell of the deepest map stands for, along a side."""
-    image = next(backbone.parameters()).new_zeros(1, 3, 64, 64)
-    return 64 // _deepest(backbone, image).shape[-1]
+    return TINY_STRIDE if isinstance(backbone, TinyBackbone) else CANVAS_MULTIPLE
 
 
-def _deepest(backbone: Any, images: Tensor) -> Tensor:
+def deepest_map(backbone: Any, images: Tensor) -> Tensor:
+    """Compute the last map of images [n, 3, H, W] before any neck or pyramid."""
     is_tiny = isinstance(backbone, TinyBackbone)
     maps = backbone.stage_maps(images) if is_tiny else backbone.body(images)
     deepest: Tensor = list(maps.values())[-1]

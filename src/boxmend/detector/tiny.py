@@ -18,6 +18,7 @@ Norm = Callable[[int], nn.Module]
 STEM_CHANNELS = 24
 STAGE_CHANNELS = (40, 64, 96)
 NECK_CHANNELS = 64
+TINY_STRIDE = 16  # of the last stage
 
 
 class TinyBackbone(nn.Module):

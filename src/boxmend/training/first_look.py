@@ -5,9 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from boxmend.dataset import Dataset
 from boxmend.detector import Detector
 from boxmend.detector.describing import described
+from boxmend.folds import FoldSettings, split
 from boxmend.loader import Loader
 from boxmend.methods import Described
 
@@ -19,25 +22,26 @@ BATCH = 16  # images at a time
 def describe(
     detector: Detector,
     loader: Loader,
+    dataset: Dataset,
     seed: int,
     note: Callable[[str], None],
     check: Callable[[], None] = lambda: None,
 ) -> Described:
     """Describe every annotation to learn from; `check` is called as it goes on.
 
-    Images are dealt to the folds at random, by the seed alone. Features are kept on the host in
-    half precision.
+    Images are dealt to the folds as `boxmend folds` does it, rare classes evenly. Features are kept
+    on the host in half precision.
     """
     device = next(detector.network.parameters()).device
     was_training = detector.network.training
     detector.network.eval()
-    deal = np.random.default_rng([seed, FOLDS]).permutation(len(loader.image_rows)) % FOLDS
+    dealt = _dealt(dataset, seed)
     columns: list[tuple[torch.Tensor, ...]] = []
     total, done, told = len(loader.image_rows), 0, time.monotonic()
     for batch in loader.in_order(min(BATCH, total)):
         is_real = batch.is_box & (batch.rows >= 0)
         owners, places = is_real.nonzero(as_tuple=True)
-        folds = torch.from_numpy(deal[done : done + len(batch.image_rows)]).to(device)
+        folds = torch.from_numpy(dealt[batch.image_rows]).to(device)
         if len(owners):
             boxes = batch.boxes[owners, places]
             features = described(detector, batch.images, batch.sizes, boxes, owners)
@@ -54,6 +58,14 @@ def describe(
         nothing = torch.zeros(0, dtype=torch.int64)
         return Described(torch.zeros(0, 1), nothing, nothing, nothing)
     return Described(*(torch.cat(column) for column in zip(*columns, strict=True)))
+
+
+def _dealt(dataset: Dataset, seed: int) -> NDArray[np.int64]:
+    """The fold [images] of every image, of as many as there can be; a single image is in none."""
+    number = min(FOLDS, len(set(dataset.images.file_names)))
+    if number < 2:
+        return np.zeros(len(dataset.images), np.int64)
+    return split(dataset, FoldSettings(k=number, seed=seed))
 
 
 def _halved(features: torch.Tensor) -> torch.Tensor:

@@ -227,7 +227,7 @@ def _take_look(training: Training, log: Listener, stop: threading.Event) -> None
     def look() -> dict[str, Any]:
         note("a first look at the annotations, before training")
         described = describe(
-            *(training.detector, training.loader, training.settings.seed, note),
+            *(training.detector, training.loader, training.dataset, training.settings.seed, note),
             partial(_leave_if_asked, stop, training),
         )
         return dict(training.method.look(described))
