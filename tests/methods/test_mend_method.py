@@ -17,6 +17,7 @@ from method_batches import (
     table,
 )
 
+from boxmend import refinement
 from boxmend.errors import UsageError
 from boxmend.ledger import Verdict
 from boxmend.methods import Mend, MendSettings, Outcome, Rates
@@ -238,7 +239,7 @@ def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
     scorer = TableScorer(
         table([own, far, far], [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]])
     )
-    method = made(Rates(label=0.0, box=0.2), num_proposals=2)
+    method = made(Rates(label=0.0, box=0.2), num_proposals=2, boxes="vote")
     given = one_image([BOX], [1])
     outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, LATER)
     torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
@@ -261,12 +262,27 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
     scores = table([SECOND, SECOND], [BOX] * 2)
     regressed = scores.boxes.clone()
     regressed[:, :, 0] = torch.tensor([14.0, 10, 34, 30])
-    method = made(Rates(box=0.2), num_proposals=1)
+    method = made(Rates(box=0.2), num_proposals=1, boxes="vote")
     scorer = TableScorer(scores._replace(boxes=regressed))
     given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
     outcome = method.refine(given, proposals, scorer, LATER)
     assert outcome.verdict.tolist() == [[Verdict.RELABELLED]]
     torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.0, 10, 32, 30]]]))
+
+
+@pytest.mark.parametrize("told", [0.2, 0.4])
+def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
+    vote = torch.tensor([14.0, 10, 34, 30])  # all agree on it
+    scores = table([FIRST, FIRST], [vote.tolist()] * 2)
+    scorer = TableScorer(scores, scores)
+    given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
+    outcome = made(Rates(box=told), num_proposals=1).refine(given, proposals, scorer, LATER)
+    expected = refinement.expected_boxes(torch.tensor(BOX), vote, told, refinement.TYPICAL_ERROR)
+    torch.testing.assert_close(outcome.boxes, expected[None, None])
+    assert 10 < float(outcome.boxes[0, 0, 0]) < 14
+    shares = made(Rates(box=told), num_proposals=1, keep=0.25)  # a share that is told goes before
+    blended = shares.refine(given, proposals, scorer, LATER)
+    torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
 
 def test_the_published_average_may_replace_the_vote() -> None:
@@ -358,7 +374,7 @@ def test_a_state_of_another_dataset_is_refused() -> None:
         ({"keep": 1.5}, "keep is 1.5; expected a share from 0 to 1"),
         ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0"),
         ({"judgment": "mine"}, "judgment is 'mine'"),
-        ({"boxes": "median"}, "boxes is 'median'; expected 'vote' or 'average'"),
+        ({"boxes": "median"}, "boxes is 'median'; expected 'edges' or 'vote' or 'average'"),
         ({"discarded": "lost"}, "discarded is 'lost'"),
         ({"gamma": -1.0}, "gamma is -1.0"),
         ({"num_proposals": 0}, "num_proposals is 0; expected 1 or more"),

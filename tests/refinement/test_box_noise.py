@@ -11,13 +11,14 @@ from boxmend.refinement import (
     BoxNoise,
     count_residuals,
     edge_residuals,
+    expected_boxes,
     fit_box_noise,
     keep_share,
     overlaps,
     pull_sums,
     uncut_boxes,
 )
-from boxmend.refinement.box_noise import BINS
+from boxmend.refinement.box_noise import BINS, NARROW, STRAY_DENSITY, WIDE
 
 SIZES = torch.tensor([[1000, 1000]])
 NAN = math.nan
@@ -192,6 +193,75 @@ def test_the_bounds_hold_the_noise_about_nineteen_times_of_twenty(noise: float) 
         assert found.low <= found.noise <= found.high
         assert found.high - found.low < 0.1  # and they say something
     assert held >= 18
+
+
+def moved_by(apart: float, noise: float, error: float) -> float:
+    """How far a left edge of a box of sides 100 goes to one whose edges are all `apart` away."""
+    box = torch.tensor([200.0, 200, 300, 300], dtype=torch.float64)
+    moved = expected_boxes(box, box + 100 * apart, noise, error) - box
+    torch.testing.assert_close(moved, moved[:1].expand(4))
+    return float(moved[0]) / 100
+
+
+def mean_by_summing(apart: float, noise: float, error: float) -> float:
+    """The mean of u in -N .. N under the density of d at `apart` - u, by the midpoint rule."""
+    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
+    steps = 4000
+    total = weighted = 0.0
+    for step in range(steps):
+        u = noise * (2 * (step + 0.5) / steps - 1)
+        density = STRAY_DENSITY
+        for share, scale in ((NARROW, narrow), (1 - NARROW, WIDE * narrow)):
+            place = (apart - u) / scale
+            density += share * math.exp(-(place**2) / 2) / scale / math.sqrt(2 * math.pi)
+        total, weighted = total + density, weighted + u * density
+    return weighted / total
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.05, -0.2, 0.35, -0.6, 1.1, 2.5])
+@pytest.mark.parametrize(("noise", "error"), [(0.4, 0.13), (0.2, 0.1), (0.2, 0.3), (0.05, 0.06)])
+def test_edges_are_where_the_noise_lets_them_be_expected(
+    apart: float, noise: float, error: float
+) -> None:
+    expected = mean_by_summing(apart, noise, error)
+    assert moved_by(apart, noise, error) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_vote_that_is_never_wrong_is_followed_as_far_as_the_noise_reaches() -> None:
+    assert moved_by(0.15, 0.4, 0.001) == pytest.approx(0.15, abs=1e-3)
+    assert moved_by(-0.41, 0.4, 0.01) == pytest.approx(-0.4, abs=0.01)
+
+
+def test_a_vote_that_tells_nothing_changes_nothing() -> None:
+    assert abs(moved_by(0.3, 0.1, 5.0)) < 1e-3
+    assert moved_by(1.5, 0.4, 0.05) == pytest.approx(0, abs=1e-3)  # of another object
+    assert moved_by(0.3, 0.0, 0.1) == pytest.approx(0, abs=1e-3)  # there is no noise to undo
+
+
+def test_shares_are_of_the_mean_of_both_sides() -> None:
+    # sides 100 and 400, mean 200: edges apart by 150 of it are .75, and 0 and 150 px to move
+    raw, vote = torch.tensor([0.0, 0, 100, 100]), torch.tensor([-150.0, 0, 250, 100])
+    moved = expected_boxes(raw, vote, 0.4, 0.13) - raw
+    far = 200 * mean_by_summing(0.75, 0.4, 0.13)
+    torch.testing.assert_close(moved, torch.tensor([-far, 0, far, 0]), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize(("noise", "error"), [(0.4, 0.13), (0.2, 0.1)])
+def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, error: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    off = noise * (2 * torch.rand(20_000, 4, generator=generator) - 1)
+    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
+    is_wide = torch.rand(20_000, 4, generator=generator) > NARROW
+    scale = torch.where(is_wide, WIDE * narrow, narrow)
+    truth = torch.tensor([400.0, 400, 500, 500])
+    annotated = truth + 100 * off
+    voted = truth + 100 * scale * torch.randn(20_000, 4, generator=generator)
+
+    def wrong(boxes: Tensor) -> float:
+        return float(((boxes - truth) / 100).square().mean())
+
+    blends = [wrong(torch.lerp(voted, annotated, share / 20)) for share in range(21)]
+    assert wrong(expected_boxes(annotated, voted, noise, error)) < 0.96 * min(blends)
 
 
 def test_edges_on_the_border_are_put_outside_by_a_share_of_the_side() -> None:

@@ -2,7 +2,7 @@
 
 Beyond the paper. Per annotation, p is the detector's distribution over the foreground classes at
 b*, averaged over visits; q(c) ~ p(c)^tau T[c, y] is what is trained on, T and tau are estimated
-once a pass; boxes are blended with a vote by a share that follows from the estimated box noise.
+once a pass; edges are put where box and vote let them be expected under the estimated box noise.
 """
 
 from collections.abc import Hashable, Mapping
@@ -61,6 +61,7 @@ class Mend(Method):
             "keep": torch.full((), UNFITTED_KEEP, device=device),
             "alpha": torch.zeros((), device=device),
             "noise": torch.zeros((), device=device),
+            "vote_error": torch.zeros((), device=device),
         }
         self._beta: float | None = None
         self._set_shares(UNFITTED_KEEP)
@@ -189,7 +190,9 @@ class Mend(Method):
         if alpha is None:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.watch.box.noise)
         noise = self.watch.box.noise if keep < 1 else 0.0
-        for name, value in (("keep", keep), ("alpha", alpha), ("noise", noise)):
+        error = self.watch.box.error or refinement.TYPICAL_ERROR
+        values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
+        for name, value in values.items():
             self._state[name].fill_(value)
         self._beta = self._beta_at(keep)
 
@@ -276,7 +279,10 @@ class Mend(Method):
         self.watch.compare(given, heard, self.exchange)
         if settings.boxes == "average":
             return votes.averaged(given, matches, heard, keep)
-        return votes.voted(given, heard, keep, settings.alike)
+        if settings.boxes == "vote" or settings.keep is not None:
+            return votes.voted(given, heard, keep, settings.alike)
+        noise = self._state["noise"], self._state["vote_error"]
+        return votes.expected(given, heard, noise, keep, settings.alike)
 
     @property
     def _is_soft(self) -> bool:

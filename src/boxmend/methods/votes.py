@@ -76,6 +76,20 @@ def voted(given: Given, votes: Voters, keep: Tensor, alike: float) -> Tensor:
     return _where_mended(given, (votes.weights > 0).any(-1), keep, blend)
 
 
+def expected(
+    given: Given, votes: Voters, noise: tuple[Tensor, Tensor], keep: Tensor, alike: float
+) -> Tensor:
+    """Put each edge where b and the vote let it be expected, as `voted` does otherwise.
+
+    Takes N and the error of a vote, scalars, see `refinement.expected_boxes`. Returns [B, A, 4].
+    """
+    vote = refinement.voted_boxes(
+        given.boxes, votes.boxes, votes.weights, votes.is_voter, 0.0, alike
+    )
+    boxes = refinement.expected_boxes(given.boxes, vote, *noise)
+    return _where_mended(given, (votes.weights > 0).any(-1), keep, boxes)
+
+
 def averaged(given: Given, matches: Matches, votes: Voters, keep: Tensor) -> Tensor:
     """Take the published mean of b* and two regressions (Eq. 14) instead; b where keep is 1.
 

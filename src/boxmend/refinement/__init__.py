@@ -3,8 +3,8 @@
 Tensors in, tensors out: nothing here knows of detectors, datasets or settings. `algorithm1`
 composes the published method of `matching` (Eq. 15 to 19), `judgment` (Eq. 11 and the queue of
 losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `losses`, `voting` and
-`box_noise` go beyond it: soft verdicts with memory under an estimated noise model, and boxes by a
-vote in which the raw box keeps a share that follows from the estimated box noise. Classes are
+`box_noise` go beyond it: soft verdicts with memory under an estimated noise model, and boxes whose
+edges lie where raw box and vote let them be expected under the estimated box noise. Classes are
 0 .. C - 1, probabilities have background first, shapes are fixed, masks are true for real rows,
 and no function changes its arguments.
 """
@@ -20,9 +20,11 @@ from boxmend.refinement.algorithm1 import (
     refine_as_published,
 )
 from boxmend.refinement.box_noise import (
+    TYPICAL_ERROR,
     BoxNoise,
     count_residuals,
     edge_residuals,
+    expected_boxes,
     fit_box_noise,
     keep_share,
     pull_sums,
@@ -86,6 +88,7 @@ from boxmend.refinement.voting import overlaps, scores_under, vote_weights, vote
 from boxmend.verdict import Verdict
 
 __all__ = [
+    "TYPICAL_ERROR",
     "VARIANTS",
     "Annotations",
     "Belief",
@@ -110,6 +113,7 @@ __all__ = [
     "count_residuals",
     "edge_residuals",
     "empty_queue",
+    "expected_boxes",
     "extent_mismatch",
     "first_look",
     "fit_box_noise",

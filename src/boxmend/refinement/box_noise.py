@@ -33,6 +33,10 @@ STRAYS = [0.0, 0.01, 0.03, 0.08]  # shares of residuals of any size
 MOST_PULL = 0.5  # what follows the annotated box more than that measures nothing
 FEW_EDGES = 400  # of fewer nothing is concluded
 
+NARROW = 0.65  # of d has the narrow scale where that is not fitted
+TYPICAL_ERROR = 0.13  # standard deviation of d where it was not measured
+STRAY_DENSITY = 1e-6  # of d at any distance: who is that far away speaks of another object
+
 _SPIKE = 6.0  # log odds in favour of no noise at all: repair has to be asked for
 _EDGES_PER_BOX = 4  # whose errors go together, so that they count as one observation
 
@@ -126,6 +130,25 @@ def keep_share(estimate: BoxNoise, least: float = 0.4, off_above: float = 0.8) -
     return 1.0 if share > off_above else max(least, share)
 
 
+def expected_boxes(
+    boxes: Tensor, voted: Tensor, noise: float | Tensor, error: float | Tensor
+) -> Tensor:
+    """Put each edge where the annotated and the voted one together let it be expected.
+
+    The annotated edge is off by e, uniform within -N .. N, so t = a - e; the vote p = t + d is
+    off by d, normal, a part of it WIDE times as wide. Given x = p - a, u = t - a has the density
+    of d at x - u within -N .. N, and its mean is what a moves by. Where the two nearly agree the
+    edge goes a part of the way; where they differ by more than N can explain, the vote is wrong
+    too, and the edge ends at N or, farther out, stays. Shares of the mean side.
+
+    Takes boxes and voted [..., 4], N and the standard deviation of d. Returns [..., 4].
+    """
+    sides = (_sides(boxes).clamp(min=1) * _sides(voted).clamp(min=1)).sqrt()
+    sides = torch.cat([sides, sides], dim=-1)
+    apart = (voted - boxes) / sides
+    return boxes + sides * _expected_shift(apart.double(), noise, error).to(boxes.dtype)
+
+
 def uncut_boxes(
     boxes: Tensor, annotated: Tensor, image_sizes: Tensor, outside: float | Tensor
 ) -> Tensor:
@@ -144,6 +167,21 @@ def uncut_boxes(
     return boxes + torch.cat(
         [torch.where(low <= 1, -away, 0), torch.where(high >= limits - 1, away, 0)], dim=-1
     )
+
+
+def _expected_shift(apart: Tensor, noise: float | Tensor, error: float | Tensor) -> Tensor:
+    """The mean of u under the normal parts of d at `apart` - u, u within -N .. N; same shape."""
+    width = torch.as_tensor(noise, dtype=torch.float64, device=apart.device).clamp(min=1e-3)
+    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
+    size = apart.abs()  # tails of the normal distribution are exact on one side alone
+    chance = 2 * width * STRAY_DENSITY
+    moved = torch.zeros_like(size)
+    for share, scale in ((NARROW, narrow), (1 - NARROW, WIDE * narrow)):
+        near, far = (size - width) / scale, (size + width) / scale
+        part = torch.special.ndtr(-near) - torch.special.ndtr(-far)
+        chance = chance + share * part
+        moved = moved + share * (size * part - scale * (_bell(near) - _bell(far)))
+    return apart.sign() * (moved / chance).clamp(min=0)
 
 
 def _sides(boxes: Tensor) -> Tensor:
@@ -192,6 +230,10 @@ def _distribution(edges: Tensor, noises: Tensor, scales: Tensor) -> Tensor:
 
 def _ramp(places: Tensor) -> Tensor:
     """The integral of the standard normal distribution function: z Phi(z) + phi(z)."""
-    bell = torch.exp(-(places**2) / 2) / math.sqrt(2 * math.pi)
-    ramp: Tensor = places * torch.special.ndtr(places) + bell
+    ramp: Tensor = places * torch.special.ndtr(places) + _bell(places)
     return ramp
+
+
+def _bell(places: Tensor) -> Tensor:
+    """The density of the standard normal distribution."""
+    return torch.exp(-(places**2) / 2) / math.sqrt(2 * math.pi)

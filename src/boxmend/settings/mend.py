@@ -45,11 +45,12 @@ class MendSettings:
     alpha: float | None = None
     """Weight of p* in b*, 0 to 1; by default the box noise within 0.2 to 0.4 as published, 0
     without repair."""
-    boxes: Literal["vote", "average"] = "vote"
-    """Final boxes by the vote, or by Eq. 14: in a trial 54.1 and 51.9 AP50 at 40/40."""
+    boxes: Literal["edges", "vote", "average"] = "edges"
+    """Final boxes: each edge where vote and raw box let it be expected under the box noise; the
+    two blended by `keep`; or Eq. 14."""
     keep: float | None = None
-    """Share of the raw box in the vote, 0 to 1; by default from the box noise, 1 before the first
-    estimate."""
+    """Share of the raw box, 0 to 1; told, it blends raw box and vote instead of `edges`. By default
+    from the box noise, 1 before the first estimate: boxes stay as they are."""
     least_keep: float = 0.4
     """Least share by the estimate: targets of the model's own output confirm themselves."""
     off_above: float = 0.8
@@ -74,7 +75,7 @@ class MendSettings:
         ):
             check_share(f"mend.{name}", getattr(self, name))
         check_choice("mend.discarded", self.discarded, ("background", "ignore", "rpn_only"))
-        check_choice("mend.boxes", self.boxes, ("vote", "average"))
+        check_choice("mend.boxes", self.boxes, ("edges", "vote", "average"))
         check_choice("mend.judgment", self.judgment, ("posterior", "queue"))
         for name, like in (("gamma", "0.1"), ("fit_threshold", "0.9"), ("box_beta", "2.0")):
             check_amount(f"mend.{name}", getattr(self, name), like)
