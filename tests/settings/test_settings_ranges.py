@@ -74,7 +74,7 @@ def test_the_optimisation_refuses(wrong: dict[str, Any], message: str) -> None:
     [
         ({"keep": 1.5}, "is 1.5; expected a share from 0 to 1"),
         ({"first_rate": NAN}, "is nan"),
-        ({"boxes": "median"}, "is 'median'; expected 'vote' or 'average'"),
+        ({"boxes": "median"}, "is 'median'; expected 'edges' or 'vote' or 'average'"),
         ({"discarded": "lost"}, "is 'lost'"),
         ({"gamma": -1.0}, "is -1.0; expected a number from 0 on, like 0.1"),
         ({"num_candidates": 0}, "is 0; expected 1 or more"),
