@@ -1,5 +1,6 @@
-"""What several tests of a folder read and none changes: made once."""
+"""What tests of several files ask for by name."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from prediction_runs import finished_run  # lies beside the tests that use it
 
     return finished_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """One thread for torch: on small tensors more would only wait for each other."""
+    import torch  # not at the top: most tests do without it
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

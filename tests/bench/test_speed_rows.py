@@ -1,6 +1,5 @@
 """The trainings that are timed: the plain recipe sees the same data, and ours stays where it is."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
@@ -14,13 +13,7 @@ from boxmend.bench.speed.growth import remembering, with_objects
 from boxmend.bench.speed.plain import AnnotatedImages, decoded, plain_steps
 from boxmend.bench.speed.side_by_side import Job, side_by_side, train_for
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # more would wait for one another on so small images
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_the_plain_recipe_has_the_annotations_that_are_learnt_from(tmp_path: Path) -> None:

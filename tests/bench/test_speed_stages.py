@@ -1,25 +1,17 @@
 """Which stage the work of a step belongs to."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from speed_shops import shop_in
 
 from boxmend.bench.speed.stages import STAGES, Span, attributed, by_launch, stage_shares
 from boxmend.errors import BoxmendError
 from boxmend.settings import TrainSettings
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # more would wait for one another on so small images
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_work_belongs_to_the_stage_in_which_it_starts() -> None:

@@ -1,6 +1,5 @@
 """Steps of co-teaching on the tiny detector: who trains on what, and what the ledger is told."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -18,19 +17,13 @@ from boxmend.methods.protocol import Losses, Work
 from boxmend.settings import CoTeachingSettings
 from boxmend.verdict import Verdict
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CANVAS = 128
 FIRST = Moment(epoch=0, step=0, num_steps=30, warm_up_left=0, num_epochs=3)
 LAST = Moment(epoch=2, step=25, num_steps=30, warm_up_left=0, num_epochs=3)
 OF_A = {"rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes"}
 OF_B = {f"{name}_b" for name in OF_A}
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache

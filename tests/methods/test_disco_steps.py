@@ -1,7 +1,7 @@
 """Steps of DISCO: against plain loops over bags, and what they teach and what they do not."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -31,18 +31,12 @@ from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
 from boxmend.settings import DiscoSettings
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags", "roi_spread"]
 LATER = DiscoSettings(start=0.25)  # so that there is a time before
 MOMENTS = pytest.mark.parametrize("moment", [START, MIDDLE], ids=["before", "correcting"])
 KEEN = DiscoSettings(exponent=0.5, most=0.9)  # moves boxes although scores are low
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

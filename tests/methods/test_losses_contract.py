@@ -1,6 +1,5 @@
 """What every method promises a training step, for all that `METHODS` names, on a tiny detector."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -15,18 +14,12 @@ from boxmend.methods import ASKED_OF_DETECTOR, METHODS, Given, Method, Moment, R
 from boxmend.methods import build as build_method
 from boxmend.methods.protocol import Alone, Losses, Outcome, Work
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NUM_LABELS, ROWS, STEPS, PASSES = 3, 7, 120, 12
 TOLD = Rates(label=0.4, box=0.4)
 LEDGER = ("verdict", "loss", "threshold", "confidence", "labels", "matched", "boxes", "is_kept")
 MOMENTS = (0, 15, 29, 30, 60, 100, 119)  # steps: all phases of all methods are among them
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=sorted(METHODS))

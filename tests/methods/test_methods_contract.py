@@ -1,7 +1,5 @@
 """What every method that only changes targets promises, on random batches."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from method_batches import (
@@ -32,16 +30,10 @@ from boxmend.methods import (
 )
 from boxmend.settings.presets import LITERAL_METHODS
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 RATES = Rates(label=0.4, box=0.4)
 ROWS = 15  # annotations in a random batch
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(params=sorted({*LITERAL_METHODS, "baseline", "mend"}))

@@ -1,7 +1,6 @@
 """Steps of NOTE-RCNN on the tiny detector: what each classifier learns from, and what does not."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,17 +32,11 @@ from boxmend.methods.protocol import Alone, Losses
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
 from boxmend.settings import NoteRcnnSettings
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ALL = tuple(range(ROWS))
 STAGES = pytest.mark.parametrize("moment", [PLAIN, APART], ids=["plain", "apart"])
 NOTHING_MASKED = NoteRcnnSettings(masked_overlap=1.0, masked_background=0.0)
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """OA-MIL: a whole step by numbers worked out by hand, and steps of the tiny detector."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +29,8 @@ from boxmend.methods import Given, Moment, build
 from boxmend.methods.oa_mil import OaMil
 from boxmend.methods.steps import first_stage, sampled_rois
 from boxmend.settings import MendSettings, OaMilSettings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags"]
 MOMENTS = pytest.mark.parametrize(
@@ -62,14 +63,6 @@ SECOND = [
     ([0.1, 0.1, 0.8], [-1.0, 0, 0, 0]),
     ([0.4, 0.5, 0.1], STILL),
 ]
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,16 +1,16 @@
 """Every peer learns the drawn images."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import boxmend
 from boxmend.settings import CoTeachingSettings, Optimisation, TrainSettings
 from boxmend.training import train
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # two tests at a time, on two cores
 
 SETTINGS = TrainSettings(
     detector="tiny",
@@ -26,15 +26,6 @@ TOLD: dict[str, dict[str, Any]] = {  # wrongly, so that right annotations have t
     "note-rcnn": {},
     "oa-mil": {},
 }
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    """Two tests at a time, on two cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

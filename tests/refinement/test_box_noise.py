@@ -1,7 +1,6 @@
 """Box noise told apart from the detector's own error, and the share of the raw box."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -20,19 +19,12 @@ from boxmend.refinement import (
 )
 from boxmend.refinement.box_noise import BINS, NARROW, STRAY_DENSITY, WIDE
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SIZES = torch.tensor([[1000, 1000]])
 NAN = math.nan
 TRUE = torch.tensor([300.0, 200, 500, 600])  # sides 200 and 400
 SIDES = torch.tensor([200.0, 400, 200, 400])
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    """Small tensors: threads only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def pairs(

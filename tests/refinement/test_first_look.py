@@ -1,7 +1,6 @@
 """A first look at drawn features with known classes, and its parts by hand-computed numbers."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -10,17 +9,10 @@ from torch import Tensor
 from boxmend.refinement import Belief, FirstLook, NoiseModel, first_look, posterior
 from boxmend.refinement.looking import MOST_ROWS, anchored_transition, corrected_loss
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NUM_LABELS = 6
 FIXED = Belief(known_rate=0.2, decays=(0.03,))  # neither T nor the decay follow the labels
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    """Small tensors: threads only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def drawn(

@@ -1,7 +1,6 @@
 """Rate, temperature and transition matrix from evidence that was drawn with known ones."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,16 +15,9 @@ from boxmend.refinement import (
     symmetric_transition,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NUM_LABELS = 20
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    """Small tensors: threads only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def evidence(

@@ -1,131 +1,43 @@
-"""The page in a real browser: what a person does with it, and that nothing leaves it."""
+"""The page in a real browser: what a person does with its gallery."""
 
-import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from drawn_records import DISCARDED, KEPT, RELABELLED, Box, Seen
-from drawn_runs import drawn_run
-
-from boxmend.report.gathering import ReportSettings
-from boxmend.report.making import write_report
+from browsed_pages import (
+    NAMES,
+    NEEDS_CHROMIUM,
+    NUM_ROWS,
+    Visit,
+    browsed_page,
+    browsed_run,
+    started_browser,
+    watched,
+)
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-else:
-    pytest.importorskip("playwright", reason="playwright is not installed: no browser to drive")
+    from playwright.sync_api import Browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed to open pages")
-
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-    *("--disable-component-update", "--no-first-run", "--disable-sync"),
-]
-NAMES = ("van", "</script><img src=x onerror=alert(1)>", "bus")
-HOSTILE = NAMES[1]
-NUM_ROWS = 120  # more than one helping of cards
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
-    """One browser for all tests."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    """One browser for all tests of a file."""
+    with started_browser() as started:
         yield started
-        started.close()
-
-
-def visits() -> list[Seen]:
-    """Rows in turn: a van that is a bus; a hostile one, moved; a bus that is unsure; a moved van.
-
-    The loss of a row is its number in hundredths, the confidence falls with it.
-    """
-    seen = []
-    for row in range(NUM_ROWS):
-        verdict = (RELABELLED, KEPT, DISCARDED, KEPT)[row % 4]
-        final = (10.0, 10.0, 30.0 + row / 10, 50.0) if row % 4 in (1, 3) else None
-        seen.append(
-            Seen(
-                *(0, row, verdict, (row + 2) % 3 if verdict == RELABELLED else None),
-                *(row / 100, 0.5, 1 - row / 200),
-                final=final,
-            )
-        )
-    return seen
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with 120 annotations on 60 images."""
-    boxes: list[Box] = [(10, 10, 30, 50)] * NUM_ROWS
-    files = [f"{number}.png" if number != 7 else "Lake.png" for number in range(NUM_ROWS // 2)]
-    folder = tmp_path_factory.mktemp("browsed")
-    return drawn_run(folder, visits(), boxes=boxes, names=NAMES, files=files)
-
-
-@pytest.fixture(scope="module")
-def page_path(run: Path) -> Path:
-    """The report with its pictures in it, and the truth: the data themselves."""
-    truth = str(run.parent / "data")
-    return write_report(run, settings=ReportSettings(truth=truth, embed=True)).path
-
-
-class Visit:
-    """A page that is open, and all that it complained of or asked for."""
-
-    def __init__(self, page: "Page", path: Path, fragment: str = "") -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        page.on(
-            "requestfailed",
-            lambda request: self.complaints.append(f"{request.url} failed: {request.failure}"),
-        )
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.set_default_timeout(5000)
-        page.goto(path.as_uri() + fragment)
-
-    def texts(self, selector: str) -> list[str]:
-        """What elements say."""
-        return [text.strip() for text in self.page.locator(selector).all_text_contents()]
-
-    def files(self) -> list[str]:
-        """The file and id of each card."""
-        return self.texts(".card .file")
-
-    def count(self) -> str:
-        """What is said of how many are shown."""
-        return self.texts("#count")[0]
-
-    def address(self) -> str:
-        """The fragment of the page's address, once it is written."""
-        self.page.wait_for_timeout(300)
-        return str(self.do("location.hash"))
-
-    def do(self, script: str) -> Any:
-        """Run a script on the page, as a test may and the page's policy forbids others."""
-        return self.page.evaluate(script)
+def page_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return browsed_page(browsed_run(tmp_path_factory.mktemp("browsed")))
 
 
 @pytest.fixture
 def visit(browser: "Browser", page_path: Path) -> Iterator[Visit]:
-    """The page, wide and light; when all is done nothing may have gone wrong."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    made = Visit(context.new_page(), page_path)
-    yield made
-    assert made.complaints == []
-    asked = [url for url in made.requests if not url.startswith("data:image/jpeg;base64,")]
-    assert asked == [page_path.as_uri()]
-    context.close()
+    with watched(browser, page_path) as made:
+        yield made
 
 
 def test_the_gallery_shows_all_most_doubtful_first(visit: Visit) -> None:
@@ -330,125 +242,3 @@ def test_a_pattern_of_the_summary_leads_to_its_annotations(visit: Visit) -> None
     visit.page.locator("#reset").wait_for()
     assert visit.page.input_value("#pair") == "0-2"
     assert visit.count() == "10 of 120 annotations"
-
-
-def test_the_theme_follows_the_system_and_the_button(visit: Visit) -> None:
-    page = visit.page
-    color = "getComputedStyle(document.body).backgroundColor"
-    light = visit.do(color)
-    page.emulate_media(color_scheme="dark")
-    dark = visit.do(color)
-    assert light != dark
-    page.click("#theme")
-    assert visit.texts("#theme") == ["Theme: light"]
-    assert visit.do(color) == light
-    page.emulate_media(color_scheme="light")
-    page.click("#theme")
-    assert visit.texts("#theme") == ["Theme: dark"]
-    assert visit.do(color) == dark
-    page.click("#theme")
-    assert visit.do(color) == light
-
-
-def test_paper_is_light_in_every_theme(visit: Visit) -> None:
-    inks = """() => ['h1', '.tile dt', '.chart .ink', 'figcaption']
-        .map((one) => getComputedStyle(document.querySelector(one)).color)"""
-    light = visit.do(inks)
-    for _ in range(2):
-        visit.page.click("#theme")
-    assert visit.texts("#theme") == ["Theme: dark"]
-    assert visit.do(inks) != light
-    visit.page.emulate_media(media="print", color_scheme="dark")
-    assert visit.do(inks) == light
-
-
-def test_hostile_names_stay_text(visit: Visit) -> None:
-    assert HOSTILE in visit.page.locator("#from").inner_text()
-    visit.page.select_option("#from", "1")
-    assert visit.texts(".card .labels bdi")[0] == HOSTILE
-    assert visit.do("document.querySelectorAll('img:not([src^=\"data:\"])').length") == 0
-
-
-def test_what_the_policy_forbids_does_not_happen(browser: "Browser", page_path: Path) -> None:
-    page = browser.new_page()
-    made = Visit(page, page_path)
-    assert made.complaints == []
-    made.do(
-        """() => {
-            const script = document.createElement('script');
-            script.textContent = 'window.broken = 1';
-            document.body.append(script);
-            const place = document.createElement('div');
-            place.innerHTML = '<img src="data:," onerror="window.broken = 2"><p style="color:red">';
-            document.body.append(place);
-            const image = new Image();
-            image.src = 'https://example.invalid/seen.png';
-            document.body.append(image);
-        }"""
-    )
-    page.wait_for_timeout(200)
-    assert made.do("window.broken") is None
-    refused = [text for text in made.complaints if "Content Security Policy" in text]
-    assert len(refused) >= 4
-    assert "https://example.invalid/seen.png failed: csp" in made.complaints
-    page.close()
-
-
-@pytest.mark.parametrize("width", [360, 768, 1920])
-def test_no_width_scrolls_sideways(browser: "Browser", page_path: Path, width: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 740})
-    made = Visit(page, page_path)
-    assert made.do("document.documentElement.scrollWidth") == width
-    assert page.locator("#filter-box").get_attribute("open") == (None if width == 360 else "")
-    page.locator(".card .open").first.click()
-    assert made.do("document.getElementById('detail').scrollWidth") <= width
-    cut = made.do(
-        """() => [...document.querySelectorAll('.patterns th, .patterns td, .tile')]
-            .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
-    )
-    assert cut == []
-    page.close()
-
-
-def test_pictures_in_a_folder_are_shown_from_disk(
-    browser: "Browser", run: Path, tmp_path: Path
-) -> None:
-    made = write_report(run, tmp_path / "beside.html", ReportSettings(embed=False))
-    visit = Visit(browser.new_page(), made.path)
-    image = visit.page.locator(".card img").first
-    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 20
-    assert str(image.get_attribute("src")).startswith("beside-images/")
-    assert visit.complaints == []
-    assert {url.rpartition("/")[0] for url in visit.requests} == {
-        tmp_path.as_uri(),
-        (tmp_path / "beside-images").as_uri(),
-    }
-    visit.page.close()
-
-
-def test_a_page_without_changes_has_no_gallery_and_no_error(
-    browser: "Browser", tmp_path: Path
-) -> None:
-    made = write_report(drawn_run(tmp_path, [Seen(0, 0)]))
-    visit = Visit(browser.new_page(), made.path)
-    visit.page.click("#theme")
-    visit.page.keyboard.press("j")
-    assert visit.complaints == []
-    assert visit.page.locator(".card").count() == 0
-    visit.page.close()
-
-
-def test_everything_has_a_name_for_those_who_listen(visit: Visit) -> None:
-    nameless = visit.do(
-        """() => [...document.querySelectorAll('button, a, select, input, img, svg')]
-            .filter((one) => !one.closest('[aria-hidden="true"]') && one.checkVisibility())
-            .filter((one) => !(one.textContent.trim() || one.ariaLabel || one.labels?.length
-                || one.hasAttribute('alt') || one.getAttribute('role') === 'img'))
-            .map((one) => one.outerHTML.slice(0, 80))"""
-    )
-    assert nameless == []
-    assert json.loads(visit.do("JSON.stringify([...document.querySelectorAll('h1')].length)")) == 1
-    landmarks = visit.do(
-        "['header', 'nav', 'main', 'footer'].filter((one) => document.querySelector(one))"
-    )
-    assert landmarks == ["header", "nav", "main", "footer"]
