@@ -4,18 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 import boxmend
 from boxmend.cli import run
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 QUICK = ["--detector", "tiny", "--weights", "none", "--image-size", "96", "--epochs", "1"]
 QUICK += ["--method", "baseline"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

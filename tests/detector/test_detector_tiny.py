@@ -11,10 +11,7 @@ from boxmend.detector.backbones import SHIPPED_TINY
 from boxmend.detector.weights import read_file
 from boxmend.synth import draw_scene
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def toys(count: int) -> Tensor:

@@ -14,6 +14,8 @@ from boxmend import ledger
 from boxmend.settings import DiscoSettings, OaMilSettings, Optimisation, TrainSettings
 from boxmend.training import train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FEW = TrainSettings(
     detector="tiny",
     epochs=3,
@@ -27,11 +29,6 @@ FEW = TrainSettings(
     optimisation=Optimisation(optimizer="adamw", lr=1e-3),
 )
 BOTH = pytest.mark.parametrize("method", ["oa-mil", "disco"])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

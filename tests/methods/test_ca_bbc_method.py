@@ -27,10 +27,7 @@ from boxmend.refinement import dual_heads
 from boxmend.settings import CaBbcSettings
 from boxmend.verdict import Verdict
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def ramp_image(*boxes: list[float]) -> Given:

@@ -25,10 +25,7 @@ from boxmend.methods.protocol import Alone
 from boxmend.methods.steps import FirstStage, detached, first_stage
 from boxmend.settings import CaBbcSettings
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def mended(method: Method, detector: Detector, given: Given, moment: Moment = LATER) -> Outcome:

@@ -13,6 +13,8 @@ from boxmend.runs import Run
 from boxmend.settings import CoTeachingSettings, Optimisation, TrainSettings
 from boxmend.training import train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FEW = TrainSettings(
     method="co-teaching",
     detector="tiny",
@@ -25,11 +27,6 @@ FEW = TrainSettings(
     co_teaching=CoTeachingSettings(queue_length=12),
     optimisation=Optimisation(optimizer="adamw", lr=1e-3),
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 from small_runs import SIDES, Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
@@ -14,17 +13,14 @@ from boxmend.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import CaBbcSettings
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CA_BBC: dict[str, Any] = {"method": "ca-bbc", "ca_bbc": CaBbcSettings(queue_length=4)}
 BOXES: list[tuple[int, Box]] = [
     (row, (10.0 + 30 * part, 20.0, 38.0 + 30 * part + row, 70.0))
     for row in range(4)
     for part in range(2)
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -19,16 +19,13 @@ from boxmend.training.assembly import make_detector, make_loader
 from boxmend.training.first_look import describe
 from boxmend.training.processes import Processes
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BOXES: list[tuple[int, Box]] = [
     *((row, (10.0, 20.0, 60.0 + row, 70.0)) for row in range(4)),
     (2, (0.0, 0.0, 30.0, 30.0)),
     (3, (40.0, 40.0, 90.0, 90.0)),
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

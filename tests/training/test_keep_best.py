@@ -19,6 +19,8 @@ from boxmend.detector import Detector, save
 from boxmend.errors import DataError, UsageError
 from boxmend.training import Interrupted, train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 1, 2, 3, 3)]
 THREE = replace(  # passes of two steps each, with an average of the weights
     QUICK,
@@ -27,11 +29,6 @@ THREE = replace(  # passes of two steps each, with an average of the weights
     keep_best=True,
     optimisation=replace(QUICK.optimisation, average=0.9),
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 from small_runs import Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
@@ -12,6 +11,8 @@ from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import Optimisation
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SETTINGS: dict[str, Any] = {
     "method": "note-rcnn",
@@ -23,11 +24,6 @@ BOXES: list[tuple[int, Box]] = [
     for row in range(4)
     for part in range(2)
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

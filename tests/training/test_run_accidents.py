@@ -19,12 +19,9 @@ from boxmend.errors import BoxmendError, OutputError
 from boxmend.training import Interrupted, train
 from boxmend.training.loop import Training
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 1, 2, 3, 3)]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

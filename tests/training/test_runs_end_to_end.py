@@ -21,6 +21,8 @@ from boxmend.methods import METHODS
 from boxmend.settings import Optimisation, TrainSettings
 from boxmend.training import Interrupted, train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FEW = TrainSettings(
     detector="tiny",
     weights="none",
@@ -39,11 +41,6 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("toys") / "toys"
     boxmend.synthesize(out, images=20, seed=4)
     return out
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))

@@ -3,17 +3,13 @@
 from pathlib import Path
 
 import pytest
-import torch
 from small_runs import SIDE, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 import boxmend
 from boxmend import ledger
 from boxmend.methods import METHODS
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("method", ["baseline", "mend", "mend-paper"])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from small_runs import QUICK, SIDES, drawn, ensure_sound, ids_in_ledger, trained, with_files
 
@@ -15,13 +14,10 @@ from boxmend.dataset import Dataset
 from boxmend.errors import DataError
 from boxmend.training import train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 1, 2, 3, 3)]
 OF_IMAGE_1 = [101, 102]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def become_a_folder(path: Path) -> None:

@@ -20,13 +20,10 @@ from boxmend.detector import build, save
 from boxmend.errors import DataError, UsageError
 from boxmend.training import Interrupted, train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BOXES: list[tuple[int, Box]] = [(row, (10.0, 20.0, 60.0, 70.0)) for row in range(4)]
 FEW: dict[str, Any] = {"epochs": 1, "batch_size": 2, "method": "baseline"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from small_runs import SIDE, SIDES, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 from boxmend import ledger
@@ -13,6 +12,8 @@ from boxmend.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
 from boxmend.methods import METHODS
 from boxmend.settings import MendSettings, PublishedSettings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 USUAL: list[tuple[int, Box]] = [
     (0, (10, 10, 50, 60)),
@@ -24,11 +25,6 @@ USUAL: list[tuple[int, Box]] = [
 MATCHING = ("br", "cm", "mend", "mend-paper")  # methods that look for candidates
 
 every_method = pytest.mark.parametrize("method", sorted(METHODS))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def column(run_path: Path, name: str, epoch: int = 1) -> np.ndarray[Any, Any]:

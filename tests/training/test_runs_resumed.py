@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 from small_runs import QUICK, Box, drawn, trained
 
@@ -21,12 +20,9 @@ from boxmend.ledger import Ledger
 from boxmend.runs import Run, open_run
 from boxmend.training import Interrupted, train
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 BOXES: list[tuple[int, Box]] = [(row, (10.0, 20.0, 60.0 + row, 70.0)) for row in range(4)]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture
