@@ -173,6 +173,17 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     assert not state["residuals"].any()  # the next pass starts anew
 
 
+@pytest.mark.parametrize("told", [None, 0.2])
+def test_how_boxes_are_mended_follows_from_a_state_with_fewer_numbers(told: float | None) -> None:
+    method, other = (Mend(600, 3, MendSettings(num_proposals=1), Rates(box=told)) for _ in range(2))
+    one_pass(method, noise=0.4, error=0.04)
+    method.end_epoch(0)
+    state = method.state_dict()
+    other.load_state_dict({k: v for k, v in state.items() if k not in ("noise", "vote_error")})
+    for name, value in other.state_dict().items():
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(state[name])), name
+
+
 def test_later_passes_may_find_more_box_noise_but_not_less() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     noises = []

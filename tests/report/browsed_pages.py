@@ -1,6 +1,5 @@
 """The page of a drawn run in a real browser: what it shows, asks for and complains of."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,29 +17,9 @@ if TYPE_CHECKING:
 else:
     pytest.importorskip("playwright", reason="playwright is not installed: no browser to drive")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-NEEDS_CHROMIUM = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium is installed to open pages"
-)
-
-ARGUMENTS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-    *("--disable-component-update", "--no-first-run", "--disable-sync"),
-]
 NAMES = ("van", "</script><img src=x onerror=alert(1)>", "bus")
 HOSTILE = NAMES[1]
 NUM_ROWS = 120  # more than one helping of cards
-
-
-@contextmanager
-def started_browser() -> Iterator["Browser"]:
-    """A browser while the block lasts."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield started
-        started.close()
 
 
 def visits() -> list[Seen]:

@@ -7,26 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from browsed_pages import (
     NAMES,
-    NEEDS_CHROMIUM,
     NUM_ROWS,
     Visit,
     browsed_page,
     browsed_run,
-    started_browser,
     watched,
 )
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-pytestmark = NEEDS_CHROMIUM
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    """One browser for all tests of a file."""
-    with started_browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from browsed_pages import (
     HOSTILE,
-    NEEDS_CHROMIUM,
     Visit,
     browsed_page,
     browsed_run,
-    started_browser,
     watched,
 )
 from drawn_records import Seen
@@ -23,15 +21,6 @@ from boxmend.report.making import write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-pytestmark = NEEDS_CHROMIUM
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    """One browser for all tests of a file."""
-    with started_browser() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -176,13 +176,12 @@ class Mend(Method):
             was, now = len(state["queue"]), len(self._state["queue"])
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.watch.load_state_dict(state)
-        for name, tensor in self._state.items():
-            tensor.copy_(state[name])
+        self._state["queue"].copy_(state["queue"])
+        self._set_shares(float(state["keep"]))  # from which all others follow
         self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
-        self._beta = self._beta_at(float(state["keep"]))
 
     def _set_shares(self, estimated: float) -> None:
-        """Choose keep and alpha: from the settings, a known box noise, or the estimate."""
+        """Choose how boxes are mended: by the settings, a known box noise, or the estimate."""
         keep, alpha = self.settings.keep, self.settings.alpha
         if keep is None:
             known = self.rates.box
@@ -194,11 +193,7 @@ class Mend(Method):
         values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
         for name, value in values.items():
             self._state[name].fill_(value)
-        self._beta = self._beta_at(keep)
-
-    def _beta_at(self, keep: float) -> float | None:
-        """Choose the box loss: the detector's own where boxes are not repaired."""
-        return self.settings.box_beta if keep < 1 else None
+        self._beta = self.settings.box_beta if keep < 1 else None  # None: the detector's own
 
     def _for_noisy_boxes(self, outcome: Outcome, given: Given, keep: Tensor | float) -> Outcome:
         """Regress to where noisy edges are in the mean, also where the border cut them off."""
