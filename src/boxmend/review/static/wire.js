@@ -64,9 +64,9 @@ const wireOf = (told, failed) => {
       try {
         const news = await get(`news-${seen}`);
         if (!sending && news.seen >= seen) take(news);
-        failed("");
+        if (!waiting.length) failed("");  // else it is told by whoever sends that
       } catch (error) {
-        failed(error.isAnswer ? error.message : "The server does not answer. What was decided until now is saved.");
+        if (!waiting.length) failed(error.isAnswer ? error.message : "The server does not answer. What was decided until now is saved.");
       }
     }
     timer = setTimeout(ask, EVERY);
