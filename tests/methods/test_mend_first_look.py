@@ -74,6 +74,27 @@ def test_the_noise_of_the_look_stays_and_is_told_as_it_is() -> None:
     torch.testing.assert_close(method.watch.state["transition"], symmetric_transition(0.3, 3))
 
 
+def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -> None:
+    # eight of ten are persons, and 40 % of each class are called by the name of the next
+    rows, generator = torch.arange(NUMBER), torch.Generator().manual_seed(0)
+    right = torch.tensor([0] * 8 + [1, 2])[rows % 10]
+    labels = torch.where(torch.rand(NUMBER, generator=generator) < 0.4, right + 1, right) % 3
+    p = torch.full((NUMBER, 3), 0.02).scatter(1, right[:, None], 0.96)
+    to_the_next = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]])
+    look = FirstLook(p, NoiseModel(0.4, 1.0, to_the_next, is_full=True), 0.01)
+    is_lost = []
+    for is_looked_at in (True, False):
+        method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
+        if is_looked_at:
+            method.watch.look(rows, labels, look)
+        state = method.state_dict()
+        state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = p, 3, labels
+        method.load_state_dict(state)
+        method.end_epoch(1)
+        is_lost.append(method.watch.state["lost"].tolist())
+    assert is_lost == [[False] * 3, [False, True, False]]  # alone, the detector is not believed
+
+
 def test_a_rate_that_was_told_is_kept() -> None:
     method = looked(Rates(label=0.2, box=0.0))
     assert method.watch.rate == 0.2

@@ -242,20 +242,33 @@ def test_a_known_rate_of_zero_is_not_touched_by_the_evidence() -> None:
 
 def test_a_class_that_the_detector_takes_for_another_is_lost() -> None:
     # a third each of three classes, 40 % noise: labels are a third each, whatever the detector says
-    labels = torch.arange(300) % 3
+    labels, noise = torch.arange(300) % 3, symmetric_transition(0.4, 3)
     right = torch.full((300, 3), 1 / 3)
-    assert lost_classes(right, labels, 0.4).tolist() == [False] * 3
+    assert lost_classes(right, labels, noise).tolist() == [False] * 3
     swallowed = torch.tensor([0.1, 0.57, 0.33]).expand(300, 3)
-    assert lost_classes(swallowed, labels, 0.4).tolist() == [True, False, False]
-    assert not lost_classes(swallowed[:12], labels[:12], 0.4).any()  # four annotations: too few
-    assert not lost_classes(swallowed, labels, 0.65).any()  # labels tell next to nothing
+    assert lost_classes(swallowed, labels, noise).tolist() == [True, False, False]
+    assert not lost_classes(swallowed[:12], labels[:12], noise).any()  # four annotations: too few
+    for most in (0.65, 0.9):  # labels tell next to nothing, or more often lie than not
+        assert not lost_classes(swallowed, labels, symmetric_transition(most, 3)).any()
 
 
 def test_a_class_that_is_truly_rare_is_not_lost() -> None:
     # a tenth of class 0; at 40 % noise its label has .1 * .6 + .9 * .2 = .24 of all
     labels = torch.tensor([0] * 24 + [1] * 38 + [2] * 38)
     posteriors = torch.tensor([0.09, 0.455, 0.455]).expand(100, 3)
-    assert not lost_classes(posteriors, labels, 0.4).any()
+    assert not lost_classes(posteriors, labels, symmetric_transition(0.4, 3)).any()
+
+
+def test_a_class_whose_name_many_others_are_called_by_is_not_lost() -> None:
+    # .8 persons, .1 plants and .1 chairs; 40 % of each are called by the next one's name, so that
+    # of 100 labels .8 * .6 + .1 * .4 = 52 are person, .1 * .6 + .8 * .4 = 38 plant and 10 chair
+    labels = torch.tensor([0] * 52 + [1] * 38 + [2] * 10)
+    found = torch.tensor([0.8, 0.1, 0.1]).expand(100, 3)
+    to_the_next = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]])
+    assert lost_classes(found, labels, symmetric_transition(0.4, 3)).tolist() == [False, True, False]
+    assert not lost_classes(found, labels, to_the_next).any()
+    without_plants = torch.tensor([0.86, 0.04, 0.1]).expand(100, 3)
+    assert lost_classes(without_plants, labels, to_the_next).tolist() == [False, True, False]
 
 
 def test_labels_of_a_lost_class_are_believed_again() -> None:

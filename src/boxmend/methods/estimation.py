@@ -19,7 +19,7 @@ from boxmend.refinement import (
 LEARNT = 0.12  # of the errors are learnt by heart before they are measured: .05 to .17 of them
 MOST_LEARNT = 0.2  # in runs with known noise; see docs/method.md
 LOST_BELOW = 0.5
-LEAST_SLOPE = 0.1  # so much noise that labels tell next to nothing
+LEAST_SLOPE = 0.1  # eigenvalue of T: so much noise that labels tell next to nothing
 FEW_ANNOTATIONS = 10
 KEEP_AT = ((0.0, 1.0), (0.2, 0.5), (0.4, 0.375))  # box noise, share of the raw box
 
@@ -78,21 +78,20 @@ def confusions(
     return sorted(pairs, key=lambda pair: -pair[3])
 
 
-def lost_classes(posteriors: Tensor, labels: Tensor, rate: float) -> Tensor:
+def lost_classes(posteriors: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
     """Mark the classes that the detector has lost to others; [C].
 
-    Takes q [n, C] and labels [n]. Symmetric noise at the rate R leaves of a class of share t the
-    label's share f = t (1 - R) + (1 - t) R / (C - 1), so f tells t. A class of which q finds less
-    than half of that was not mislabelled: a detector that takes all arrows for crosses relabels
-    them, learns from it, and never finds back.
+    Takes q [n, C], labels [n] and T [C, C]. Classes of shares t are annotated as t T, so the
+    shares of the labels tell t. A class of which q finds less than half of that was not
+    mislabelled: a detector that takes all arrows for crosses relabels them, learns from it, and
+    never finds back. For the same reason T must not be fitted to what that detector says.
     """
     n, num_labels = posteriors.shape
-    chance = rate / max(num_labels - 1, 1)
-    slope = 1 - rate - chance
-    if not n or slope < LEAST_SLOPE:
+    transition = transition.double()
+    if not n or torch.linalg.eigvals(transition).real.min() < LEAST_SLOPE:
         return torch.zeros(num_labels, dtype=torch.bool)
-    told = torch.bincount(labels, minlength=num_labels) / n
-    implied = (told - chance) / slope
+    told = torch.bincount(labels, minlength=num_labels).double() / n
+    implied = torch.linalg.solve(transition.T, told)
     found = posteriors.mean(0)
     return (found < LOST_BELOW * implied) & (implied * n >= FEW_ANNOTATIONS)
 

@@ -88,7 +88,7 @@ class NoiseWatch:
             self.rate = model.rate
             state["label_bounds"].copy_(torch.tensor([low, high]))
         state["transition"].copy_(model.transition)
-        state["lost"].copy_(estimation.lost_classes(found, labels.cpu(), self.rate))
+        state["lost"].copy_(estimation.lost_classes(found, labels.cpu(), model.transition.cpu()))
         return self.figures()
 
     def prior_of(self, given: Given) -> Tensor | None:
@@ -229,7 +229,10 @@ class NoiseWatch:
         state["tau"].fill_(model.tau if settings.temperature is None else settings.temperature)
         state["transition"].copy_(model.transition)
         found = refinement.posterior(evidence, labels, model.transition, float(state["tau"]))
-        lost = estimation.lost_classes(found, labels, model.rate)
+        noise = model.transition  # by a first look, or believed to be
+        if self.prior is None:  # else the detector would be asked about itself
+            noise = refinement.symmetric_transition(model.rate, self.num_labels)
+        lost = estimation.lost_classes(found, labels, noise)
         is_early = epoch < FIRST_LOST_PASS and self.prior is None
         state["lost"].copy_(lost & (not is_early))
 

@@ -290,7 +290,12 @@ _ALL = (
         "ablation-labels",
         "Parts of label repair",
         LABELS,
-        (CLEAN, *_rows("baseline", "cinj", "pseudo", "lr")),
+        (
+            CLEAN,
+            *_rows("baseline", "cinj", "pseudo"),
+            Row("pseudo, unsure kept", "pseudo", {"published.unreliable": "keep"}),
+            Row("lr", "lr"),
+        ),
     ),
     Layout(
         "pair",
