@@ -131,7 +131,12 @@ def rates(lines: Lines) -> str:
             rows.append([*cells, lines.named([one.cell])])
     head = ["cell", "labels, true", "estimated", "boxes, true", "estimated", "lines"]
     body = markdown_table(head, rows) if rows else "`mend` was not run yet."
-    return f"## Noise rates that `mend` estimates\n\nWith 95 % intervals, in percent.\n\n{body}"
+    return f"""## Noise rates that `mend` estimates
+
+With 95 % intervals, in percent. Of boxes it is N of noise within ± N; Gaussian noise, whose true figure
+is its standard deviation, spreads as noise within 1.73 times that does.
+
+{body}"""
 
 
 def _interval(one: Result, name: str) -> str:

@@ -43,6 +43,9 @@ def test_other_tables_have_no_must_of_their_own() -> None:
         (Cell("symmetric:0.6", "uniform:0.2", "mend"), "could"),
         (Cell("pair:0.3", None, "lr"), "should"),
         (Cell("symmetric:0.4", None, "disco"), "should"),
+        (Cell("symmetric:0.4", None, "br"), "could"),  # which has no boxes to mend there
+        (Cell(None, "uniform:0.4", "lr"), "could"),
+        (Cell(None, "uniform:0.4", "br"), "should"),
         (Cell("symmetric:0.4", None, "mend-paper", (("published.queue_length", 64),)), "could"),
         (Cell(None, "jitter:0.4", "mend"), "could"),
     ],
