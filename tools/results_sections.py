@@ -133,8 +133,8 @@ def rates(lines: Lines) -> str:
     body = markdown_table(head, rows) if rows else "`mend` was not run yet."
     return f"""## Noise rates that `mend` estimates
 
-With 95 % intervals, in percent. Of boxes it is N of noise within ± N; Gaussian noise, whose true figure
-is its standard deviation, spreads as noise within 1.73 times that does.
+With 95 % intervals, in percent. Of boxes it is N of noise within ± N; Gaussian noise, whose true
+figure is its standard deviation, spreads as noise within 1.73 times that does.
 
 {body}"""
 
@@ -187,11 +187,15 @@ def index(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
         told = ["" if value is None else f"{100 * value:.2f}" for value in scores]
         counts = lines.places.get(one.cell) == place
         state = "" if counts else "failed" if one.error is not None else "replaced by a later one"
-        versions = f"torch {one.versions.get('torch', '?')}"
+        made_by = [one.hardware, f"torch {one.versions.get('torch', '?')}", one.code]
         started = one.started[:16].replace("T", " ")
-        rows.append([place, f"`{one.cell}`", *told, started, one.hardware, versions, state])
-    head = ["line", "cell", "by area", "by 11 points", "begun", "hardware", "versions", ""]
-    return f"## Lines\n\n{markdown_table(head, rows)}"
+        rows.append([place, f"`{one.cell}`", *told, started, *made_by, state])
+    head = ["line", "cell", "by area", "by 11 points", "begun", "hardware", "versions", "code", ""]
+    return f"""## Lines
+
+Code is a hash of boxmend's own source, which earlier lines do not have.
+
+{markdown_table(head, rows)}"""
 
 
 def others(others: Sequence[tuple[str, Result]]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from boxmend.bench.grids.executors import Local
 from boxmend.bench.grids.jobs import LOCK_FILE, State, read_result, read_tries, state_of
 from boxmend.bench.grids.locks import sole
 from boxmend.bench.grids.one_cell import CellStatus, run_cell
+from boxmend.bench.grids.outcomes import source_hash
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.bench.grids.running import run_grid
@@ -52,6 +54,7 @@ def test_a_cell_that_is_done_has_scores_hashes_and_a_line(lived: Plan, toys: Pat
     assert result.mending is not None
     assert result.mending["labels"]["noise_before"] == pytest.approx(0.4, abs=0.01)
     assert {"boxmend", "torch", "numpy"} <= set(result.versions)
+    assert result.code == source_hash()
     assert (result.attempt, result.settings["epochs"], result.settings["mend"]["near"]) == (
         1,
         1,
@@ -59,6 +62,25 @@ def test_a_cell_that_is_done_has_scores_hashes_and_a_line(lived: Plan, toys: Pat
     )
     assert "published" not in result.settings
     assert result.seconds > 0
+
+
+def test_the_hash_of_the_source_changes_with_its_lines_alone(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    sources = {"a.py": b"one = 1\n", "parts/b.py": b"two = 2\n"}
+    for name, text in sources.items():
+        (tmp_path / name).write_bytes(text)
+
+    before = source_hash(tmp_path)
+    assert re.fullmatch("[0-9a-f]{12}", before)
+    (tmp_path / "a.pyc").write_bytes(b"compiled")
+    (tmp_path / "a.py").write_bytes(b"one = 1\r\n")
+    assert source_hash(tmp_path) == before
+    (tmp_path / "parts/b.py").write_bytes(b"two = 3\n")
+    assert source_hash(tmp_path) != before
+    (tmp_path / "parts/b.py").write_bytes(sources["parts/b.py"])
+    assert source_hash(tmp_path) == before
+    (tmp_path / "parts/b.py").rename(tmp_path / "parts/c.py")
+    assert source_hash(tmp_path) != before
 
 
 def test_weights_go_when_all_is_scored_and_the_rest_stays(lived: Plan) -> None:

@@ -73,12 +73,15 @@ def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Pa
 
 def test_a_line_that_was_replaced_or_failed_is_told(tool: dict[str, Any], tmp_path: Path) -> None:
     failed = msgspec.structs.replace(cell("br", 0.1, FORTY, 0), error="no", scores={})
-    lines = cell("br", 0.4, FORTY, 0), cell("br", 0.45, FORTY, 0), failed
+    later = msgspec.structs.replace(cell("br", 0.45, FORTY, 0), code="0123456789ab")
+    lines = cell("br", 0.4, FORTY, 0), later, failed
     text = tool["page"](world(tmp_path, *lines))
     assert "| `br` | 45.0 (1) [65.9] |" in text
-    rows = text.partition("## Lines")[2].splitlines()
-    assert rows[4].endswith("| replaced by a later one |")
-    assert rows[6].endswith("| failed |")
+    table = text.partition("## Lines")[2].partition("\n| line")[2]
+    rows = table.splitlines()[2:]
+    assert rows[0].endswith("| replaced by a later one |")
+    assert rows[1].endswith("| 0123456789ab |  |")
+    assert rows[2].endswith("| failed |")
 
 
 def test_lines_on_other_data_are_in_no_table(tool: dict[str, Any], tmp_path: Path) -> None:

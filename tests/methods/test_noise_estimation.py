@@ -265,7 +265,8 @@ def test_a_class_whose_name_many_others_are_called_by_is_not_lost() -> None:
     labels = torch.tensor([0] * 52 + [1] * 38 + [2] * 10)
     found = torch.tensor([0.8, 0.1, 0.1]).expand(100, 3)
     to_the_next = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]])
-    assert lost_classes(found, labels, symmetric_transition(0.4, 3)).tolist() == [False, True, False]
+    alike = symmetric_transition(0.4, 3)
+    assert lost_classes(found, labels, alike).tolist() == [False, True, False]
     assert not lost_classes(found, labels, to_the_next).any()
     without_plants = torch.tensor([0.86, 0.04, 0.1]).expand(100, 3)
     assert lost_classes(without_plants, labels, to_the_next).tolist() == [False, True, False]

@@ -1,5 +1,6 @@
 """What a cell leaves for the tables: its line of results, whether it was finished or failed."""
 
+import hashlib
 import os
 import platform
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import boxmend
 from boxmend import __version__
 from boxmend.bench.grids.jobs import (
     RESULT_FILE,
@@ -87,6 +89,7 @@ def _result(folder: Path, job: Job, tries: Tries, started: str, **found: Any) ->
             {"train": job.train, "val": job.val},
         ),
         versions=facts.get("versions") or _versions(),
+        code=source_hash(),
         hardware=str(facts.get("hardware") or platform.processor() or platform.machine()),
         started=started,
         seconds=round(tries.seconds, 1),
@@ -126,6 +129,15 @@ def _facts(folder: Path) -> dict[str, Any]:
         return Run(folder / RUN_FOLDER).facts()
     except BoxmendError:
         return {}
+
+
+def source_hash(package: Path = Path(boxmend.__file__).parent) -> str:
+    """Give twelve digits that change with any line of a package, and with nothing else of it."""
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        lines = path.read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{path.relative_to(package).as_posix()}\0{len(lines)}\0".encode() + lines)
+    return digest.hexdigest()[:12]
 
 
 def _versions() -> dict[str, str]:

@@ -76,6 +76,8 @@ class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Resolved, nested as `settings.json` of a run has them."""
     data: Data
     versions: dict[str, str]
+    code: str = ""
+    """The first digits of a hash of boxmend's own source; empty in lines before there was one."""
     hardware: str
     started: str
     """ISO 8601, with its zone."""
