@@ -91,7 +91,7 @@ def lost_classes(posteriors: Tensor, labels: Tensor, transition: Tensor) -> Tens
     if not n or torch.linalg.eigvals(transition).real.min() < LEAST_SLOPE:
         return torch.zeros(num_labels, dtype=torch.bool)
     told = torch.bincount(labels, minlength=num_labels).double() / n
-    implied = torch.linalg.solve(transition.T, told)
+    implied: Tensor = torch.linalg.solve(transition.T, told)
     found = posteriors.mean(0)
     return (found < LOST_BELOW * implied) & (implied * n >= FEW_ANNOTATIONS)
 
