@@ -229,8 +229,8 @@ class NoiseWatch:
         state["tau"].fill_(model.tau if settings.temperature is None else settings.temperature)
         state["transition"].copy_(model.transition)
         found = refinement.posterior(evidence, labels, model.transition, float(state["tau"]))
-        noise = model.transition  # by a first look, or believed to be
-        if self.prior is None:  # else the detector would be asked about itself
+        noise = model.transition
+        if self.prior is None:  # it may be the detector's own, which explains all that it lost
             noise = refinement.symmetric_transition(model.rate, self.num_labels)
         lost = estimation.lost_classes(found, labels, noise)
         is_early = epoch < FIRST_LOST_PASS and self.prior is None
