@@ -151,6 +151,7 @@ def test_what_a_variant_sets_is_not_chosen_by() -> None:
     [
         ("versions.torch", "expected PLACE=VALUE"),
         ("versions.torch=1", "at versions.torch they have 2.15.0"),
+        ("code=0123456789ab", "at code they have nothing"),
         ("versions.tensor=1", "there is no such place; there are versions.torch"),
         ("zzz=1", "there is no such place; there are method, hardware"),
     ],

@@ -115,7 +115,8 @@ def _there(leaves: Sequence[Mapping[str, str]], place: str) -> str:
     values = sorted({one[place] for one in leaves if place in one})
     if values:
         more = f" and {len(values) - LISTED} more" if len(values) > LISTED else ""
-        return f"at {place} they have {', '.join(values[:LISTED])}{more}"
+        listed = ", ".join(value or "nothing" for value in values[:LISTED])
+        return f"at {place} they have {listed}{more}"
     known = sorted({name for one in leaves for name in one})
     near = get_close_matches(place, known, n=3, cutoff=0.5)
     usual = [name for name in ("method", "hardware", "versions.torch") if name in known]
