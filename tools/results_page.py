@@ -171,8 +171,7 @@ def _not_run(lines: Lines, needed: str) -> list[list[str]]:
     found: dict[str, dict[str, list[int]]] = {}
     for one in _all_cells():
         if worth(one) == needed and one.name not in lines.places:
-            method = one.name.removeprefix(f"{one.noise_name}-").rpartition("-")[0]
-            found.setdefault(one.noise_name, {}).setdefault(method, []).append(one.seed)
+            found.setdefault(one.noise_name, {}).setdefault(one.method_name, []).append(one.seed)
     rows = []
     for noise, methods in sorted(found.items()):
         told = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]

@@ -46,14 +46,18 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of the cell, of its folder and of its lines in the results."""
-        variant = variant_word(dict(self.variant))
-        method = f"{self.method}~{variant}" if variant else self.method
-        return f"{self.noise_name}-{method}-{self.seed}"
+        return f"{self.noise_name}-{self.method_name}-{self.seed}"
 
     @property
     def noise_name(self) -> str:
         """The part of the name that tells the noise."""
         return f"{_word(self.labels, LABEL_WORDS, 'label')}-{_word(self.boxes, BOX_WORDS, 'box')}"
+
+    @property
+    def method_name(self) -> str:
+        """The part of the name that tells method and variant."""
+        variant = variant_word(dict(self.variant))
+        return f"{self.method}~{variant}" if variant else self.method
 
     @property
     def is_clean(self) -> bool:
