@@ -181,14 +181,18 @@ class Mend(Method):
         self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
 
     def _set_shares(self, estimated: float) -> None:
-        """Choose how boxes are mended: by the settings, a known box noise, or the estimate."""
+        """Choose how boxes are mended: by the settings, a known box noise, or the estimate.
+
+        Annotated edges are off by the whole noise, also by what is learnt by heart of it.
+        """
+        found = self.watch.figures()["box_noise"]
         keep, alpha = self.settings.keep, self.settings.alpha
         if keep is None:
             known = self.rates.box
             keep = estimated if known is None else estimation.keep_at_rate(known)
         if alpha is None:
-            alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(self.watch.box.noise)
-        noise = self.watch.box.noise if keep < 1 else 0.0
+            alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(found)
+        noise = found if keep < 1 else 0.0
         error = self.watch.box.error or refinement.TYPICAL_ERROR
         values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
         for name, value in values.items():

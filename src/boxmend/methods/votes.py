@@ -87,6 +87,7 @@ def expected(
         given.boxes, votes.boxes, votes.weights, votes.is_voter, 0.0, alike
     )
     boxes = refinement.expected_boxes(given.boxes, vote, *noise)
+    boxes = refinement.held_at_border(boxes, given.boxes, given.sizes)
     return _where_mended(given, (votes.weights > 0).any(-1), keep, boxes)
 
 

@@ -35,6 +35,7 @@ FEW_EDGES = 400  # of fewer nothing is concluded
 
 NARROW = 0.65  # of d has the narrow scale where that is not fitted
 TYPICAL_ERROR = 0.13  # standard deviation of d where it was not measured
+TRULY_AT_BORDER = 0.5  # of the edges annotated there: .51 on VOC at 40 % noise
 STRAY_DENSITY = 1e-6  # of d at any distance: who is that far away speaks of another object
 
 _SPIKE = 6.0  # log odds in favour of no noise at all: repair has to be asked for
@@ -139,14 +140,29 @@ def expected_boxes(
     off by d, normal, a part of it WIDE times as wide. Given x = p - a, u = t - a has the density
     of d at x - u within -N .. N, and its mean is what a moves by. Where the two nearly agree the
     edge goes a part of the way; where they differ by more than N can explain, the vote is wrong
-    too, and the edge ends at N or, farther out, stays. Shares of the mean side.
+    too, and the edge ends at N or, farther out, stays. Shares of the voted side, as they were
+    measured: the vote errs less than the annotation.
 
     Takes boxes and voted [..., 4], N and the standard deviation of d. Returns [..., 4].
     """
-    sides = (_sides(boxes).clamp(min=1) * _sides(voted).clamp(min=1)).sqrt()
+    sides = _sides(voted).clamp(min=1)
     sides = torch.cat([sides, sides], dim=-1)
     apart = (voted - boxes) / sides
     return boxes + sides * _expected_shift(apart.double(), noise, error).to(boxes.dtype)
+
+
+def held_at_border(boxes: Tensor, annotated: Tensor, image_sizes: Tensor) -> Tensor:
+    """Let edges that are annotated at the image's border go but half of their way from it.
+
+    An edge is annotated there because the object ends there, or because noise moved it out and
+    the border cut it off: one as often as the other, and the vote, which sees borders too far
+    inside, hardly tells them apart. So the mean of both is halfway.
+
+    Takes mended boxes and annotated ones [B, A, 4], image_sizes [B, 2] as (height, width).
+    Returns [B, A, 4].
+    """
+    halfway = torch.lerp(boxes, annotated.to(boxes.dtype), TRULY_AT_BORDER)
+    return torch.where(_at_border(annotated, image_sizes), halfway, boxes)
 
 
 def uncut_boxes(
@@ -161,12 +177,15 @@ def uncut_boxes(
 
     Takes boxes and annotated [B, A, 4], image_sizes [B, 2] as (height, width). Returns [B, A, 4].
     """
-    limits = image_sizes.flip(-1)[:, None].to(annotated.dtype)  # (width, height), [B, 1, 2]
-    low, high = annotated[..., :2], annotated[..., 2:]
     away = _sides(annotated) * outside
-    return boxes + torch.cat(
-        [torch.where(low <= 1, -away, 0), torch.where(high >= limits - 1, away, 0)], dim=-1
-    )
+    away = torch.cat([-away, away], dim=-1)
+    return boxes + torch.where(_at_border(annotated, image_sizes), away, 0)
+
+
+def _at_border(annotated: Tensor, image_sizes: Tensor) -> Tensor:
+    """Whether edges lie within a pixel of the border; [B, A, 4]."""
+    limits = image_sizes.flip(-1)[:, None].to(annotated.dtype)  # (width, height), [B, 1, 2]
+    return torch.cat([annotated[..., :2] <= 1, annotated[..., 2:] >= limits - 1], dim=-1)
 
 
 def _expected_shift(apart: Tensor, noise: float | Tensor, error: float | Tensor) -> Tensor:
