@@ -285,6 +285,19 @@ def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
 
+def test_edges_annotated_at_the_border_move_half_as_far() -> None:
+    # the same box in the middle of the image and at its left border; the vote is 4 px inside
+    moves = []
+    for left in (20.0, 0.0):
+        box, vote = [left, 10, left + 20, 30], [left + 4, 10, left + 20, 30]
+        scorer = TableScorer(table([FIRST, FIRST], [vote] * 2))
+        method = made(Rates(box=0.4), num_proposals=1)
+        outcome = method.refine(one_image([box], [1]), proposals_of([box], [0.9]), scorer, LATER)
+        moves.append(outcome.boxes - torch.tensor(box))
+    assert float(moves[0][0, 0, 0]) > 2
+    torch.testing.assert_close(moves[1], moves[0] / 2)
+
+
 def test_the_published_average_may_replace_the_vote() -> None:
     # b* = (10.4, ..), the one candidate regressed to (14, ..): their mean
     method = made(Rates(label=0.0, box=0.2), num_proposals=2, boxes="average")

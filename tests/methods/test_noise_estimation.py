@@ -169,7 +169,8 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
     assert figures["keep"] == pytest.approx(0.4)  # the least
     state = method.state_dict()
-    assert float(state["alpha"]) == pytest.approx(min(method.watch.box.noise, 0.4))
+    assert float(state["noise"]) == pytest.approx(figures["box_noise"])  # as told, not measured
+    assert float(state["alpha"]) == pytest.approx(min(figures["box_noise"], 0.4))
     assert not state["residuals"].any()  # the next pass starts anew
 
 

@@ -12,6 +12,7 @@ from boxmend.refinement import (
     edge_residuals,
     expected_boxes,
     fit_box_noise,
+    held_at_border,
     keep_share,
     overlaps,
     pull_sums,
@@ -230,12 +231,18 @@ def test_a_vote_that_tells_nothing_changes_nothing() -> None:
     assert moved_by(0.3, 0.0, 0.1) == pytest.approx(0, abs=1e-3)  # there is no noise to undo
 
 
-def test_shares_are_of_the_mean_of_both_sides() -> None:
-    # sides 100 and 400, mean 200: edges apart by 150 of it are .75, and 0 and 150 px to move
-    raw, vote = torch.tensor([0.0, 0, 100, 100]), torch.tensor([-150.0, 0, 250, 100])
+@pytest.mark.parametrize(
+    ("left", "right", "shares"),
+    [(-150.0, 250.0, (-0.375, 0.375)), (20.0, 70.0, (0.4, -0.6))],
+)
+def test_shares_are_of_the_voted_side(
+    left: float, right: float, shares: tuple[float, float]
+) -> None:
+    # the annotated side is 100; edges go out by 150 of 400, or in by 20 and 30 of 50
+    raw, vote = torch.tensor([0.0, 0, 100, 100]), torch.tensor([left, 0, right, 100])
     moved = expected_boxes(raw, vote, 0.4, 0.13) - raw
-    far = 200 * mean_by_summing(0.75, 0.4, 0.13)
-    torch.testing.assert_close(moved, torch.tensor([-far, 0, far, 0]), atol=0.01, rtol=0)
+    first, second = ((right - left) * mean_by_summing(share, 0.4, 0.13) for share in shares)
+    torch.testing.assert_close(moved, torch.tensor([first, 0, second, 0]), atol=0.01, rtol=0)
 
 
 @pytest.mark.parametrize(("noise", "error"), [(0.4, 0.13), (0.2, 0.1)])
@@ -254,6 +261,37 @@ def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, err
 
     blends = [wrong(torch.lerp(voted, annotated, share / 20)) for share in range(21)]
     assert wrong(expected_boxes(annotated, voted, noise, error)) < 0.96 * min(blends)
+
+
+def test_edges_annotated_at_the_border_go_half_of_their_way() -> None:
+    # the image is 100 high and 200 wide; a pixel from the border is still at it
+    sizes = torch.tensor([[100, 200], [200, 100]])
+    annotated = torch.tensor([[[1.0, 10, 40, 99], [160, 0, 200, 50]]] * 2)
+    mended = annotated + torch.tensor([8.0, 4, -6, -2])
+    held = held_at_border(mended, annotated, sizes)
+    across = [[[5.0, 14, 34, 98], [168, 2, 197, 48]]]  # half of 8, -2; of 4, -6
+    upright = [[[5.0, 14, 34, 97], [168, 2, 197, 48]]]  # 99 of 200 is not at the border
+    torch.testing.assert_close(held, torch.tensor(across + upright))
+
+
+def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None:
+    """As on VOC: votes see borders .13 too far inside, and half of what is cut ends there."""
+    generator = torch.Generator().manual_seed(5)
+    true = 40 * torch.rand(40_000, generator=generator)
+    true[::3] = 0  # of which half are moved outside, of the others a quarter
+    moved = true + 40 * (2 * torch.rand(40_000, generator=generator) - 1)
+    true = true[moved <= 0]
+    assert float((true == 0).float().mean()) == pytest.approx(0.5, abs=0.02)
+    annotated = torch.tensor([0.0, 40, 100, 80]).repeat(1, len(true), 1)
+    voted = annotated.clone()
+    voted[..., 0] = true + 13 + 13 * torch.randn(len(true), generator=generator)
+    mended = expected_boxes(annotated, voted, 0.4, 0.13)
+
+    def wrong(boxes: Tensor) -> float:
+        return float((boxes[..., 0] - true).square().mean())
+
+    held = held_at_border(mended, annotated, torch.tensor([[300, 300]]))
+    assert wrong(held) < 0.8 * min(wrong(mended), wrong(annotated), wrong(voted))
 
 
 def test_edges_on_the_border_are_put_outside_by_a_share_of_the_side() -> None:
