@@ -16,6 +16,7 @@ from method_batches import (
     rois_of,
     table,
 )
+from torch import Tensor
 
 from boxmend import refinement
 from boxmend.errors import UsageError
@@ -285,17 +286,28 @@ def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
 
-def test_edges_annotated_at_the_border_move_half_as_far() -> None:
+def test_edges_annotated_at_the_border_move_half_as_far_once_many_are_seen_there() -> None:
     # the same box in the middle of the image and at its left border; the vote is 4 px inside
-    moves = []
-    for left in (20.0, 0.0):
+    def moved(method: Mend, left: float) -> Tensor:
         box, vote = [left, 10, left + 20, 30], [left + 4, 10, left + 20, 30]
         scorer = TableScorer(table([FIRST, FIRST], [vote] * 2))
-        method = made(Rates(box=0.4), num_proposals=1)
-        outcome = method.refine(one_image([box], [1]), proposals_of([box], [0.9]), scorer, LATER)
-        moves.append(outcome.boxes - torch.tensor(box))
-    assert float(moves[0][0, 0, 0]) > 2
-    torch.testing.assert_close(moves[1], moves[0] / 2)
+        proposals = proposals_of([box], [0.9])
+        outcome = method.refine(one_image([box], [1]), proposals, scorer, LATER)
+        return outcome.boxes - torch.tensor(box)
+
+    method, other = made(Rates(box=0.4), num_proposals=1), made(Rates(box=0.4), num_proposals=1)
+    free = moved(method, 20.0)
+    assert float(free[0, 0, 0]) > 2
+    torch.testing.assert_close(moved(method, 0.0), free)  # nothing is known yet
+    assert method.end_epoch(0)["held_at_border"] == 0.5  # one edge at the border, none near it
+    torch.testing.assert_close(moved(method, 20.0), free)
+    torch.testing.assert_close(moved(method, 0.0), free / 2)
+    other.load_state_dict(method.state_dict())
+    torch.testing.assert_close(moved(other, 0.0), free / 2)
+    for _ in range(9):
+        moved(other, 5.0)  # .25 of the side away from it
+    assert other.end_epoch(1)["held_at_border"] == 0.0
+    torch.testing.assert_close(moved(other, 0.0), free)
 
 
 def test_the_published_average_may_replace_the_vote() -> None:
@@ -373,6 +385,7 @@ def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
     figures = made(Rates()).end_epoch(0)
     beliefs = {"label_noise": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0, "lost_classes": 0}
     nothing = {"box_noise_low": 0.0, "box_noise_high": pytest.approx(0.75)}  # known of boxes
+    nothing |= {"held_at_border": 0.0}
     assert figures == beliefs | nothing
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from boxmend.refinement import (
     BoxNoise,
+    count_at_border,
     count_residuals,
     edge_residuals,
     expected_boxes,
@@ -16,9 +17,17 @@ from boxmend.refinement import (
     keep_share,
     overlaps,
     pull_sums,
+    share_held,
     uncut_boxes,
 )
-from boxmend.refinement.box_noise import BINS, NARROW, STRAY_DENSITY, WIDE
+from boxmend.refinement.box_noise import (
+    BINS,
+    NARROW,
+    STRAY_DENSITY,
+    TRULY_AT_BORDER,
+    WIDE,
+    border_share,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -268,10 +277,56 @@ def test_edges_annotated_at_the_border_go_half_of_their_way() -> None:
     sizes = torch.tensor([[100, 200], [200, 100]])
     annotated = torch.tensor([[[1.0, 10, 40, 99], [160, 0, 200, 50]]] * 2)
     mended = annotated + torch.tensor([8.0, 4, -6, -2])
-    held = held_at_border(mended, annotated, sizes)
+    held = held_at_border(mended, annotated, sizes, 0.5)
+    assert torch.equal(held_at_border(mended, annotated, sizes, 0.0), mended)
     across = [[[5.0, 14, 34, 98], [168, 2, 197, 48]]]  # half of 8, -2; of 4, -6
     upright = [[[5.0, 14, 34, 97], [168, 2, 197, 48]]]  # 99 of 200 is not at the border
     torch.testing.assert_close(held, torch.tensor(across + upright))
+
+
+def test_edges_at_the_border_and_near_it_are_counted_by_their_distance() -> None:
+    # the image is 100 high and 200 wide; sides are 40 and 50, of padding nothing counts
+    sizes = torch.tensor([[100, 200]])
+    boxes = torch.tensor([[[1.0, 10, 41, 60], [158.1, 50, 198.1, 100], [0.0, 0, 200, 100]]])
+    counts = count_at_border(boxes, sizes, torch.tensor([[True, True, False]]))
+    assert counts[0] == 2  # left of the first, bottom of the second
+    inside = {place: int(count) for place, count in enumerate(counts[1:].tolist()) if count}
+    # 10 and 40 of 50 are .2 and .8; 1.9 of 40 is .0475; what is a side away or more is far
+    assert inside == {20: 1, 80: 1, 4: 1}
+
+
+@pytest.mark.parametrize(
+    ("at_border", "within", "share"),
+    [(100, 300, 0.0), (100, 200, 0.5), (100, 100, 1.0), (100, 500, 0.0), (0, 50, 0.0)],
+)
+def test_the_share_that_ends_at_the_border_equals_the_hand_computed_one(
+    at_border: int, within: int, share: float
+) -> None:
+    counts = torch.zeros(1 + BINS)
+    counts[0] = at_border
+    counts[1 + 39] = within  # the last bin within .4
+    counts[1 + 40] = 70  # and the first beyond
+    assert border_share(counts, 0.4) == pytest.approx(share)
+    assert border_share(counts, 0.39) == (1.0 if at_border else 0.0)  # none within
+
+
+@pytest.mark.parametrize(("truly", "held"), [(0.0, 0.0), (0.5, 0.5)])
+def test_edges_are_held_where_many_truly_end_at_the_border(truly: float, held: float) -> None:
+    """Sides are 100 in images of 300; half of the boxes are at the left border, or none."""
+    generator = torch.Generator().manual_seed(9)
+    left = 200 * torch.rand(20_000, generator=generator, dtype=torch.float64)
+    left[torch.rand(20_000, generator=generator) < truly] = 0
+    edges = torch.stack([left, torch.full_like(left, 100), left + 100, left * 0 + 200], dim=-1)
+    moves = 40 * (2 * torch.rand(20_000, 4, generator=generator, dtype=torch.float64) - 1)
+    annotated = (edges + moves).clamp(0, 300)
+    counts = count_at_border(
+        annotated[None], torch.tensor([[300, 300]]), torch.ones(1, 20_000).bool()
+    )
+    # right edges are spread evenly up to the border in both cases
+    cut = annotated[:, 0] <= 1
+    shared = float((left[cut] == 0).double().mean()) * float(cut.sum()) / float(counts[0])
+    assert border_share(counts, 0.4) == pytest.approx(shared, abs=0.15)
+    assert share_held(counts, 0.4) == held
 
 
 def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None:
@@ -290,7 +345,7 @@ def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None
     def wrong(boxes: Tensor) -> float:
         return float((boxes[..., 0] - true).square().mean())
 
-    held = held_at_border(mended, annotated, torch.tensor([[300, 300]]))
+    held = held_at_border(mended, annotated, torch.tensor([[300, 300]]), TRULY_AT_BORDER)
     assert wrong(held) < 0.8 * min(wrong(mended), wrong(annotated), wrong(voted))
 
 

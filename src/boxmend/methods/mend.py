@@ -31,6 +31,7 @@ from boxmend.methods.rates import Rates
 from boxmend.methods.steps import ordinary_losses
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import Belief, Roles
+from boxmend.refinement.box_noise import BINS
 from boxmend.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
@@ -62,6 +63,8 @@ class Mend(Method):
             "alpha": torch.zeros((), device=device),
             "noise": torch.zeros((), device=device),
             "vote_error": torch.zeros((), device=device),
+            "held": torch.zeros((), device=device),
+            "border": torch.zeros(1 + BINS, dtype=torch.float64, device=device),
         }
         self._beta: float | None = None
         self._set_shares(UNFITTED_KEEP)
@@ -156,10 +159,13 @@ class Mend(Method):
             self._set_shares(
                 refinement.keep_share(self.watch.box, settings.least_keep, settings.off_above)
             )
+        found = self.watch.figures()
+        held = refinement.share_held(self._state["border"], found["box_noise"])
+        self._state["held"].fill_(held)
         tau = float(self.watch.state["tau"])
         lost = int(self.watch.state["lost"].sum())
         figures = {"tau": tau, "keep": float(self._state["keep"]), "lost_classes": lost}
-        return {**self.watch.figures(), **figures}
+        return {**found, **figures, "held_at_border": held}
 
     def report(self) -> Mapping[str, Any]:
         """Tell the noise that was found, and which labels stand for which others."""
@@ -176,7 +182,8 @@ class Mend(Method):
             was, now = len(state["queue"]), len(self._state["queue"])
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.watch.load_state_dict(state)
-        self._state["queue"].copy_(state["queue"])
+        for name in ("queue", "border", "held"):
+            self._state[name].copy_(state[name])
         self._set_shares(float(state["keep"]))  # from which all others follow
         self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
 
@@ -276,12 +283,15 @@ class Mend(Method):
         settings, keep = self.settings, self._state["keep"]
         heard = votes.voters(given, matches, scores, posteriors, settings.near)
         self.watch.compare(given, heard, self.exchange)
+        at_border = refinement.count_at_border(given.boxes, given.sizes, given.is_box)
+        self._state["border"] += self.exchange.total(at_border)
         if settings.boxes == "average":
             return votes.averaged(given, matches, heard, keep)
         if settings.boxes == "vote" or settings.keep is not None:
             return votes.voted(given, heard, keep, settings.alike)
-        noise = self._state["noise"], self._state["vote_error"]
-        return votes.expected(given, heard, noise, keep, settings.alike)
+        state = self._state
+        edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
+        return votes.expected(given, heard, edges, keep, settings.alike)
 
     @property
     def _is_soft(self) -> bool:

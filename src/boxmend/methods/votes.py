@@ -76,18 +76,24 @@ def voted(given: Given, votes: Voters, keep: Tensor, alike: float) -> Tensor:
     return _where_mended(given, (votes.weights > 0).any(-1), keep, blend)
 
 
-def expected(
-    given: Given, votes: Voters, noise: tuple[Tensor, Tensor], keep: Tensor, alike: float
-) -> Tensor:
+class EdgeNoise(NamedTuple):
+    """What edges are expected by; scalars."""
+
+    noise: Tensor  # N, see `refinement.expected_boxes`
+    error: Tensor  # of a vote
+    held: Tensor  # see `refinement.held_at_border`
+
+
+def expected(given: Given, votes: Voters, edges: EdgeNoise, keep: Tensor, alike: float) -> Tensor:
     """Put each edge where b and the vote let it be expected, as `voted` does otherwise.
 
-    Takes N and the error of a vote, scalars, see `refinement.expected_boxes`. Returns [B, A, 4].
+    Returns [B, A, 4].
     """
     vote = refinement.voted_boxes(
         given.boxes, votes.boxes, votes.weights, votes.is_voter, 0.0, alike
     )
-    boxes = refinement.expected_boxes(given.boxes, vote, *noise)
-    boxes = refinement.held_at_border(boxes, given.boxes, given.sizes)
+    boxes = refinement.expected_boxes(given.boxes, vote, edges.noise, edges.error)
+    boxes = refinement.held_at_border(boxes, given.boxes, given.sizes, edges.held)
     return _where_mended(given, (votes.weights > 0).any(-1), keep, boxes)
 
 

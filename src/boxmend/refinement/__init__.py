@@ -22,6 +22,7 @@ from boxmend.refinement.algorithm1 import (
 from boxmend.refinement.box_noise import (
     TYPICAL_ERROR,
     BoxNoise,
+    count_at_border,
     count_residuals,
     edge_residuals,
     expected_boxes,
@@ -29,6 +30,7 @@ from boxmend.refinement.box_noise import (
     held_at_border,
     keep_share,
     pull_sums,
+    share_held,
     uncut_boxes,
 )
 from boxmend.refinement.correction import (
@@ -111,6 +113,7 @@ __all__ = [
     "center_distance",
     "center_fitness",
     "clipped_boxes",
+    "count_at_border",
     "count_residuals",
     "edge_residuals",
     "empty_queue",
@@ -145,6 +148,7 @@ __all__ = [
     "regressed_for",
     "remember",
     "scores_under",
+    "share_held",
     "soft_cross_entropy",
     "soft_targets",
     "symmetric_transition",
