@@ -308,6 +308,9 @@ def test_edges_annotated_at_the_border_move_half_as_far_once_many_are_seen_there
         moved(other, 5.0)  # .25 of the side away from it
     assert other.end_epoch(1)["held_at_border"] == 0.0
     torch.testing.assert_close(moved(other, 0.0), free)
+    untold = made(Rates(), num_proposals=1)
+    moved(untold, 0.0)
+    assert untold.end_epoch(0)["held_at_border"] == 0.0  # where no box is mended, none is held
 
 
 def test_the_published_average_may_replace_the_vote() -> None:

@@ -159,13 +159,14 @@ class Mend(Method):
             self._set_shares(
                 refinement.keep_share(self.watch.box, settings.least_keep, settings.off_above)
             )
-        found = self.watch.figures()
-        held = refinement.share_held(self._state["border"], found["box_noise"])
+        found, keep = self.watch.figures(), float(self._state["keep"])
+        held = 0.0
+        if keep < 1:
+            held = refinement.share_held(self._state["border"], found["box_noise"])
         self._state["held"].fill_(held)
         tau = float(self.watch.state["tau"])
         lost = int(self.watch.state["lost"].sum())
-        figures = {"tau": tau, "keep": float(self._state["keep"]), "lost_classes": lost}
-        return {**found, **figures, "held_at_border": held}
+        return {**found, "tau": tau, "keep": keep, "lost_classes": lost, "held_at_border": held}
 
     def report(self) -> Mapping[str, Any]:
         """Tell the noise that was found, and which labels stand for which others."""

@@ -63,9 +63,7 @@ def edge_residuals(
     """
     sides = _sides(predicted)  # [B, A, 2]
     sides = torch.cat([sides, sides], dim=-1).clamp(min=1e-6)
-    limits = image_sizes.flip(-1)[:, None].to(predicted.dtype)  # (width, height), [B, 1, 2]
-    room = torch.cat([predicted[..., :2], limits - predicted[..., 2:]], dim=-1)
-    return (annotated - predicted) / sides, room > border * sides
+    return (annotated - predicted) / sides, _room(predicted, image_sizes) > border * sides
 
 
 def count_residuals(residuals: Tensor, is_counted: Tensor) -> Tensor:
@@ -158,13 +156,11 @@ def count_at_border(annotated: Tensor, image_sizes: Tensor, is_box: Tensor) -> T
     Takes annotated [B, A, 4], image_sizes [B, 2] and is_box [B, A]. Distances are in bins, in
     shares of the annotated side. Returns [1 + BINS], to be summed.
     """
-    limits = image_sizes.flip(-1)[:, None].to(annotated.dtype)  # (width, height), [B, 1, 2]
-    room = torch.cat([annotated[..., :2], limits - annotated[..., 2:]], dim=-1)
     sides = _sides(annotated).clamp(min=1)
-    shares = room / torch.cat([sides, sides], dim=-1)
-    is_there = _at_border(annotated, image_sizes) & is_box[..., None]
-    is_inside = ~is_there & is_box[..., None]
-    return torch.cat([is_there.sum().double()[None], count_residuals(shares, is_inside)])
+    shares = _room(annotated, image_sizes) / torch.cat([sides, sides], dim=-1)
+    is_there = _at_border(annotated, image_sizes)
+    number = (is_there & is_box[..., None]).sum().double()
+    return torch.cat([number[None], count_residuals(shares, ~is_there & is_box[..., None])])
 
 
 def border_share(counts: Tensor, noise: float) -> float:
@@ -226,8 +222,13 @@ def uncut_boxes(
 
 def _at_border(annotated: Tensor, image_sizes: Tensor) -> Tensor:
     """Whether edges lie within a pixel of the border; [B, A, 4]."""
-    limits = image_sizes.flip(-1)[:, None].to(annotated.dtype)  # (width, height), [B, 1, 2]
-    return torch.cat([annotated[..., :2] <= 1, annotated[..., 2:] >= limits - 1], dim=-1)
+    return _room(annotated, image_sizes) <= 1
+
+
+def _room(boxes: Tensor, image_sizes: Tensor) -> Tensor:
+    """How far edges lie inside of the border; [B, A, 4]."""
+    limits = image_sizes.flip(-1)[:, None].to(boxes.dtype)  # (width, height), [B, 1, 2]
+    return torch.cat([boxes[..., :2], limits - boxes[..., 2:]], dim=-1)
 
 
 def _expected_shift(apart: Tensor, noise: float | Tensor, error: float | Tensor) -> Tensor:
