@@ -230,6 +230,23 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
     ensure_sound(trained(dataset, tmp_path / "run", resume=True, **FEW)[0])
 
 
+def test_a_checkpoint_of_another_version_is_refused_with_what_it_lacks(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    few = FEW | {"method": "mend"}
+    checkpoint = interrupted(dataset, tmp_path / "run", method="mend")
+    whole = checkpoint.read_bytes()
+    method = torch.load(checkpoint, weights_only=True)["method"]
+    changed(checkpoint, method={name: held for name, held in method.items() if name != "border"})
+    with pytest.raises(
+        DataError, match=r"has no border: another version.*begin the run anew"
+    ) as why:
+        trained(dataset, tmp_path / "run", resume=True, **few)
+    assert str(checkpoint) in str(why.value)
+    checkpoint.write_bytes(whole)
+    ensure_sound(trained(dataset, tmp_path / "run", resume=True, **few)[0])
+
+
 def test_resuming_with_another_detector_or_dataset_is_refused_with_what_differs(
     dataset: Dataset, tmp_path: Path
 ) -> None:
