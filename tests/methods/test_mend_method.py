@@ -16,12 +16,10 @@ from method_batches import (
     rois_of,
     table,
 )
-from torch import Tensor
 
-from boxmend import refinement
 from boxmend.errors import UsageError
 from boxmend.ledger import Verdict
-from boxmend.methods import Mend, MendSettings, Outcome, Rates
+from boxmend.methods import Mend, MendSettings, Rates
 from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
 
 BOX = [10.0, 10, 30, 30]
@@ -229,149 +227,6 @@ def test_other_moments_have_no_targets_of_their_own(method: Mend, is_warm_up: bo
     method.refine(one_image([BOX], [0]), NOTHING, scorer, WARM_UP if is_warm_up else LATER)
     logits, rois = torch.zeros(1, 1, 4), rois_of([0], [True])
     assert method.class_targets(logits, rois, roi=None) is None  # type: ignore[arg-type]
-
-
-def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
-    # b* = .2 * p* + .8 * b; the proposal lies 2 px to the right: D = 2 / 40, fit .95.
-    # voter               IoU with b     score   weight
-    # (14, 10, 34, 30)    16 / 24        .8      .8 * sqrt(2 / 3)
-    # (12, 10, 32, 30)    18 / 22        .4      .4 * sqrt(9 / 11)   b*'s own; IoU of both 18 / 22
-    own, far = [0.5, 0.1, 0.4, 0.0], [0.1, 0.0, 0.8, 0.1]
-    scorer = TableScorer(
-        table([own, far, far], [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]])
-    )
-    method = made(Rates(label=0.0, box=0.2), num_proposals=2, boxes="vote")
-    given = one_image([BOX], [1])
-    outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, LATER)
-    torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
-    first, second = 0.8 * math.sqrt(2 / 3), 0.4 * math.sqrt(9 / 11)
-    mean = (14 * first + 12 * second) / (first + second)
-    x = 0.5 * 10 + 0.5 * mean  # keep is .5 at a box noise of .2
-    expected = torch.tensor([[[x, 10, x + 20, 30]]])
-    torch.testing.assert_close(outcome.boxes, expected)
-    assert torch.equal(outcome.roi.boxes, outcome.boxes)
-    assert torch.equal(outcome.rpn.boxes, outcome.boxes)
-    asked = torch.tensor([[[10.4, 10, 30.4, 30], [12, 10, 32, 30], [0, 0, 1, 1]]])
-    torch.testing.assert_close(scorer.asked[0], asked)
-    assert outcome.roi.soft is None  # labels are left alone
-    assert outcome.labels.tolist() == [[1]]
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
-
-
-def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
-    # relabelled from 1 to 0; only class 0 regresses, to (14, ..), and so half of b moves by 4
-    scores = table([SECOND, SECOND], [BOX] * 2)
-    regressed = scores.boxes.clone()
-    regressed[:, :, 0] = torch.tensor([14.0, 10, 34, 30])
-    method = made(Rates(box=0.2), num_proposals=1, boxes="vote")
-    scorer = TableScorer(scores._replace(boxes=regressed))
-    given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
-    outcome = method.refine(given, proposals, scorer, LATER)
-    assert outcome.verdict.tolist() == [[Verdict.RELABELLED]]
-    torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.0, 10, 32, 30]]]))
-
-
-@pytest.mark.parametrize("told", [0.2, 0.4])
-def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
-    vote = torch.tensor([14.0, 10, 34, 30])  # all agree on it
-    scores = table([FIRST, FIRST], [vote.tolist()] * 2)
-    scorer = TableScorer(scores, scores)
-    given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
-    outcome = made(Rates(box=told), num_proposals=1).refine(given, proposals, scorer, LATER)
-    expected = refinement.expected_boxes(torch.tensor(BOX), vote, told, refinement.TYPICAL_ERROR)
-    torch.testing.assert_close(outcome.boxes, expected[None, None])
-    assert 10 < float(outcome.boxes[0, 0, 0]) < 14
-    shares = made(Rates(box=told), num_proposals=1, keep=0.25)  # a share that is told goes before
-    blended = shares.refine(given, proposals, scorer, LATER)
-    torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
-
-
-def test_edges_annotated_at_the_border_move_half_as_far_once_many_are_seen_there() -> None:
-    # the same box in the middle of the image and at its left border; the vote is 4 px inside
-    def moved(method: Mend, left: float) -> Tensor:
-        box, vote = [left, 10, left + 20, 30], [left + 4, 10, left + 20, 30]
-        scorer = TableScorer(table([FIRST, FIRST], [vote] * 2))
-        proposals = proposals_of([box], [0.9])
-        outcome = method.refine(one_image([box], [1]), proposals, scorer, LATER)
-        return outcome.boxes - torch.tensor(box)
-
-    method, other = made(Rates(box=0.4), num_proposals=1), made(Rates(box=0.4), num_proposals=1)
-    free = moved(method, 20.0)
-    assert float(free[0, 0, 0]) > 2
-    torch.testing.assert_close(moved(method, 0.0), free)  # nothing is known yet
-    assert method.end_epoch(0)["held_at_border"] == 0.5  # one edge at the border, none near it
-    torch.testing.assert_close(moved(method, 20.0), free)
-    torch.testing.assert_close(moved(method, 0.0), free / 2)
-    other.load_state_dict(method.state_dict())
-    torch.testing.assert_close(moved(other, 0.0), free / 2)
-    for _ in range(9):
-        moved(other, 5.0)  # .25 of the side away from it
-    assert other.end_epoch(1)["held_at_border"] == 0.0
-    torch.testing.assert_close(moved(other, 0.0), free)
-    untold = made(Rates(), num_proposals=1)
-    moved(untold, 0.0)
-    assert untold.end_epoch(0)["held_at_border"] == 0.0  # where no box is mended, none is held
-
-
-def test_the_published_average_may_replace_the_vote() -> None:
-    # b* = (10.4, ..), the one candidate regressed to (14, ..): their mean
-    method = made(Rates(label=0.0, box=0.2), num_proposals=2, boxes="average")
-    chances = [0.5, 0.1, 0.4, 0.0]
-    regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]]
-    outcome = method.refine(
-        one_image([BOX], [1]),
-        proposals_of([[12.0, 10, 32, 30]], [0.9]),
-        TableScorer(table([chances] * 3, regressed)),
-        LATER,
-    )
-    torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.2, 10, 32.2, 30]]]))
-
-
-def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
-    method = made(Rates(), num_proposals=1)
-    given = one_image([[10.0, 10, 130, 30.5]], [1])  # not even clipped to the image
-    scorer = TableScorer(table([FIRST, FIRST], [[12.0, 10, 122, 30]] * 2))
-    outcome = method.refine(given, proposals_of([[12.0, 10, 132, 30]], [0.9]), scorer, LATER)
-    assert torch.equal(outcome.boxes, given.boxes)
-    assert torch.equal(outcome.matched, given.boxes)
-
-
-def noisy_boxes(is_warm_up: bool, **settings: Any) -> Outcome:
-    """A box on the left border, of which nobody says anything; keep is .5 at a noise of .2."""
-    method = made(Rates(label=0.0, box=0.2), num_proposals=1, **settings)
-    scorer = TableScorer(table([FIRST] * 2, [[60.0, 60, 70, 70]] * 2))
-    given = one_image([[0.0, 10, 40, 30]], [1])
-    return method.refine(given, NOTHING, scorer, WARM_UP if is_warm_up else LATER)
-
-
-@pytest.mark.parametrize(("is_warm_up", "outside"), [(True, 4.0), (False, 2.0)])
-def test_regression_ends_outside_where_the_border_cut_an_edge(
-    is_warm_up: bool, outside: float
-) -> None:
-    # half the noise of .2 on a side of 40: 4 px, of which the raw box's share
-    outcome = noisy_boxes(is_warm_up)
-    expected = torch.tensor([[[-outside, 10, 40, 30]]])
-    torch.testing.assert_close(outcome.roi.ends, expected)
-    assert torch.equal(outcome.roi.boxes, outcome.boxes)
-    assert outcome.rpn.aims is None
-    assert noisy_boxes(is_warm_up, uncut=False).roi.aims is None
-
-
-def test_where_boxes_are_mended_the_box_loss_is_quadratic_for_longer() -> None:
-    assert noisy_boxes(is_warm_up=False).roi.beta == 2.0
-    assert noisy_boxes(is_warm_up=True, box_beta=0.5).roi.beta == 0.5
-    assert noisy_boxes(is_warm_up=False).rpn.beta is None
-    unknown = made(Rates(), num_proposals=1)
-    scorer = TableScorer(table([FIRST] * 2, [OTHER] * 2))
-    assert unknown.refine(one_image([BOX], [1]), NOTHING, scorer, LATER).roi.beta is None
-
-
-def test_the_box_loss_of_a_resumed_run_is_that_of_the_run() -> None:
-    old = made(Rates(label=0.0, box=0.2))
-    new = made(Rates(label=0.0), num_proposals=1)
-    new.load_state_dict(old.state_dict())
-    scorer = TableScorer(table([FIRST] * 2, [OTHER] * 2))
-    assert new.refine(one_image([BOX], [1]), NOTHING, scorer, LATER).roi.beta == 2.0
 
 
 def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:

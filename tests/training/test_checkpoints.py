@@ -24,15 +24,15 @@ def state_of(network: nn.Module) -> dict[str, Any]:
 
 def test_there_is_none_until_one_is_saved_and_none_after_it_is_removed(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
-    assert checkpoint.load(tmp_path, CPU, network) is None
+    assert checkpoint.load(tmp_path, CPU, network, ()) is None
     checkpoint.save(tmp_path, state_of(network))
-    found = checkpoint.load(tmp_path, CPU, nn.Linear(2, 3))
+    found = checkpoint.load(tmp_path, CPU, nn.Linear(2, 3), ())
     assert found is not None
     assert (found["step"], found["ledger"]) == (7, {"num_rows": 3})
     assert found["network"]["weight"].equal(network.weight)
     checkpoint.remove(tmp_path)
     checkpoint.remove(tmp_path)  # twice does no harm
-    assert checkpoint.load(tmp_path, CPU, network) is None
+    assert checkpoint.load(tmp_path, CPU, network, ()) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -49,7 +49,15 @@ def test_another_network_is_refused_with_what_differs(
 ) -> None:
     checkpoint.save(tmp_path, state_of(nn.Linear(2, 3)))
     with pytest.raises(DataError, match=message):
-        checkpoint.load(tmp_path, CPU, other)
+        checkpoint.load(tmp_path, CPU, other, ())
+
+
+def test_what_the_method_remembers_has_to_be_there(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network) | {"method": {"queue": 1, "old": 2}})
+    assert checkpoint.load(tmp_path, CPU, network, ["queue"]) is not None
+    with pytest.raises(DataError, match=r"its method has no memory, .*another version"):
+        checkpoint.load(tmp_path, CPU, network, ["queue", "memory"])
 
 
 def test_any_damage_is_a_data_error_or_harmless(tmp_path: Path) -> None:
@@ -64,7 +72,7 @@ def test_any_damage_is_a_data_error_or_harmless(tmp_path: Path) -> None:
             spoilt[place : place + 1] = rng.bytes(1)
         path.write_bytes(spoilt)
         with suppress(DataError):
-            found = checkpoint.load(tmp_path, CPU, network)
+            found = checkpoint.load(tmp_path, CPU, network, ())
             assert found is not None
             assert found["network"].keys() == {"weight", "bias"}
             continue

@@ -208,6 +208,7 @@ FOREIGN: dict[str, Callable[[Path, Path], object]] = {
     "without a network": lambda path, folder: changed(path, network=()),
     "with a number for a network": lambda path, folder: changed(path, network=5),
     "with a number for weights": lambda path, folder: changed(path, network={"a": 5}),
+    "with a number for a method": lambda path, folder: changed(path, method=5),
     "without a ledger": lambda path, folder: changed(path, ledger=()),
     "a mere tensor": lambda path, folder: torch.save(torch.zeros(3), path),
     "weights alone": lambda path, folder: torch.save(build("tiny", 3).network.state_dict(), path),
@@ -239,7 +240,7 @@ def test_a_checkpoint_of_another_version_is_refused_with_what_it_lacks(
     method = torch.load(checkpoint, weights_only=True)["method"]
     changed(checkpoint, method={name: held for name, held in method.items() if name != "border"})
     with pytest.raises(
-        DataError, match=r"has no border: another version.*begin the run anew"
+        DataError, match=r"method has no border.*another version.*begin the run anew"
     ) as why:
         trained(dataset, tmp_path / "run", resume=True, **few)
     assert str(checkpoint) in str(why.value)

@@ -284,13 +284,13 @@ class Mend(Method):
         settings, keep = self.settings, self._state["keep"]
         heard = votes.voters(given, matches, scores, posteriors, settings.near)
         self.watch.compare(given, heard, self.exchange)
-        at_border = refinement.count_at_border(given.boxes, given.sizes, given.is_box)
-        self._state["border"] += self.exchange.total(at_border)
         if settings.boxes == "average":
             return votes.averaged(given, matches, heard, keep)
         if settings.boxes == "vote" or settings.keep is not None:
             return votes.voted(given, heard, keep, settings.alike)
         state = self._state
+        at_border = refinement.count_at_border(given.boxes, given.sizes, given.is_box)
+        state["border"] += self.exchange.total(at_border)
         edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
         return votes.expected(given, heard, edges, keep, settings.alike)
 

@@ -35,7 +35,7 @@ FEW_EDGES = 400  # of fewer nothing is concluded
 
 NARROW = 0.65  # of d has the narrow scale where that is not fitted
 TYPICAL_ERROR = 0.13  # standard deviation of d where it was not measured
-TRULY_AT_BORDER = 0.5  # of the edges annotated there: .51 on VOC at 40 % noise
+TRULY_AT_BORDER = 0.5  # of the edges annotated there, on VOC at 40 % noise: .45 to .51
 MANY_AT_BORDER = 0.6  # by `border_share`: .77 to .94 on VOC, .31 to .48 where no edge ends there
 STRAY_DENSITY = 1e-6  # of d at any distance: who is that far away speaks of another object
 

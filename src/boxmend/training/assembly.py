@@ -96,7 +96,9 @@ def make_training(
     method.exchange = processes
     method.prepare(detector)
     where = device if processes.is_alone else torch.device("cpu")
-    state = processes.by_first(lambda: checkpoint.load(run, where, detector.network))
+    state = processes.by_first(
+        lambda: checkpoint.load(run, where, detector.network, method.state_dict())
+    )
     ledgers: list[Ledger] = []
     processes.by_first(lambda: ledgers.append(_ledger(run, state)))
     training = Training(

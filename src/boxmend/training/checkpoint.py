@@ -7,7 +7,7 @@ values only, so that loading runs no code.
 import io
 import pickle
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,13 @@ def save(run: Path, state: dict[str, Any]) -> None:
         file.write(buffer.getbuffer())
 
 
-def load(run: Path, device: torch.device, network: nn.Module) -> dict[str, Any] | None:
+def load(
+    run: Path, device: torch.device, network: nn.Module, method: Collection[str]
+) -> dict[str, Any] | None:
     """The last checkpoint of a run, or None where there is none yet.
 
-    A DataError tells of one that cannot be read, or that is of another network than `network`.
+    A DataError tells of one that cannot be read, that is of another network than `network`, or
+    that lacks something of what the method remembers, whose names are `method`.
     """
     path = run / FILE
     if not path.exists():
@@ -46,7 +49,7 @@ def load(run: Path, device: torch.device, network: nn.Module) -> dict[str, Any] 
         raise  # not the file's fault
     except Exception as error:  # bytes that lie make it raise nearly anything
         raise DataError(f"{path}: not a readable checkpoint: {_reason(error)}; {REMEDY}") from error
-    trouble = _difference(state, network.state_dict())
+    trouble = _difference(state, network.state_dict(), method)
     if trouble:
         raise DataError(f"{path}: not a checkpoint of this run: {trouble}; {REMEDY}")
     fitting: dict[str, Any] = state
@@ -60,24 +63,34 @@ def _reason(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-def _difference(state: Any, wanted: Mapping[str, torch.Tensor]) -> str | None:
+def _difference(
+    state: Any, wanted: Mapping[str, torch.Tensor], method: Collection[str]
+) -> str | None:
     """What is missing in a checkpoint, or where its weights are those of another network."""
     if not isinstance(state, dict):
         return f"it holds a {type(state).__name__}"
     for part in PARTS:
         if part not in state:
             return f"it has no {part}"
-    for part in ("network", "average"):
+    for part in ("network", "average", "method"):
         if not isinstance(state[part], dict):
             return f"its {part} is a {type(state[part]).__name__}"
-        shapes = {key: tuple(getattr(value, "shape", ())) for key, value in state[part].items()}
-        for key, tensor in wanted.items():
-            found, shape = shapes.pop(key, None), tuple(tensor.shape)
-            if found != shape:
-                return f"{key} of its {part} is {found} instead of {shape}"
-        if shapes:
-            return f"its {part} has the unknown {next(iter(shapes))}"
-    return None
+    for name in method:
+        if name not in state["method"]:
+            return f"its method has no {name}, as one that another version of boxmend wrote"
+    told = (_other_weights(part, state[part], wanted) for part in ("network", "average"))
+    return next(filter(None, told), None)
+
+
+def _other_weights(
+    part: str, weights: Mapping[str, Any], wanted: Mapping[str, torch.Tensor]
+) -> str | None:
+    shapes = {key: tuple(getattr(value, "shape", ())) for key, value in weights.items()}
+    for key, tensor in wanted.items():
+        found, shape = shapes.pop(key, None), tuple(tensor.shape)
+        if found != shape:
+            return f"{key} of its {part} is {found} instead of {shape}"
+    return f"its {part} has the unknown {next(iter(shapes))}" if shapes else None
 
 
 def remove(run: Path) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from boxmend.dataset import Dataset
 from boxmend.detector import Detector, Features
-from boxmend.errors import BoxmendError, DataError
+from boxmend.errors import BoxmendError
 from boxmend.ledger import Ledger
 from boxmend.loader import Batch, Loader
 from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome, Work
@@ -110,23 +110,14 @@ class Training:
         }
 
     def take_up(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave; the ledger has been resumed by the caller.
-
-        A DataError tells what a method of another version of boxmend did not write.
-        """
+        """Go on from what `state` gave; the ledger has been resumed by the caller."""
         self.step, self.passes = state["step"], state["passes"]
         if self.best is not None and state["best"] is not None:
             self.best.take_up(state["best"])
         self.detector.network.load_state_dict(state["network"])
         self.teacher.network.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
-        try:
-            self.method.load_state_dict(state["method"])
-        except KeyError as error:
-            raise DataError(
-                f"{self.run / checkpoint.FILE}: its method has no {error.args[0]}: another version "
-                f"of boxmend wrote it; go on with that one, or remove it to begin the run anew"
-            ) from error
+        self.method.load_state_dict(state["method"])
 
     def moment(self) -> Moment:
         """Where training stands."""
