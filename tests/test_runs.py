@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from boxmend import runs
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.runs import Run, create, open_run
+from boxmend.runs import Run, create, ensure_open, open_run
 
 SETTINGS = {"method": "mend", "epochs": 12, "judgment": {"length": 128, "rate": 0.6}}
 FACTS = {"versions": {"numpy": "2.0"}, "seed": 3, "data": [{"address": "voc:train", "sha": "ab"}]}
@@ -60,6 +60,8 @@ def test_a_finished_run_is_never_overwritten(run: Run, resume: bool) -> None:
     before = content(run.path)
     with pytest.raises(OutputError, match="holds a finished run, which is never overwritten"):
         create(run.path, SETTINGS, FACTS, resume=resume)
+    with pytest.raises(OutputError, match="holds a finished run"):
+        ensure_open(run.path, resume=resume)
     assert content(run.path) == before
     assert open_run(run.path).is_finished
     assert run.summary() == {"ap50": 0.7}
@@ -69,6 +71,9 @@ def test_an_unfinished_run_is_taken_up_only_when_asked(run: Run) -> None:
     before = content(run.path)
     with pytest.raises(OutputError, match="holds an unfinished run; go on with --resume"):
         create(run.path, SETTINGS, FACTS)
+    with pytest.raises(OutputError, match="holds an unfinished run; go on with --resume"):
+        ensure_open(run.path)
+    ensure_open(run.path, resume=True)
     assert create(run.path, SETTINGS, FACTS, resume=True) == run
     assert content(run.path) == before
 
@@ -78,6 +83,8 @@ def test_a_folder_with_anything_else_is_refused(tmp_path: Path, resume: bool) ->
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"not empty and holds no run \(thesis\.txt\)"):
         create(tmp_path, SETTINGS, FACTS, resume=resume)
+    with pytest.raises(OutputError, match="not empty and holds no run"):
+        ensure_open(tmp_path, resume=resume)
     assert content(tmp_path) == {"thesis.txt": b"mine"}
 
 
@@ -95,6 +102,8 @@ def test_a_file_is_refused(tmp_path: Path, resume: bool) -> None:
 
 
 def test_resuming_where_nothing_was_begun_begins(tmp_path: Path) -> None:
+    ensure_open(tmp_path / "new", resume=True)
+    assert not (tmp_path / "new").exists()
     run = create(tmp_path / "new", SETTINGS, FACTS, resume=True)
     assert run.settings() == SETTINGS
 

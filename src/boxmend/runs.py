@@ -133,12 +133,20 @@ def create(
         _write_object(run.path / "settings.json", told[0])
         return run
     document = _run_document(run.path)
-    if run.is_finished:
-        raise OutputError(f"{run.path}: holds a finished run, which is never overwritten")
-    if not resume:
-        raise OutputError(f"{run.path}: holds an unfinished run; go on with --resume")
+    ensure_open(run.path, resume=resume)
     _take_up(run, document, *told)
     return run
+
+
+def ensure_open(out: str | Path, *, resume: bool = False) -> None:
+    """Refuse a folder that `create` would refuse for what is in it, before anything is made."""
+    run = Run(Path(out))
+    if not os.path.exists(run.path / "run.json"):
+        ensure_new(run.path)
+    elif run.is_finished:
+        raise OutputError(f"{run.path}: holds a finished run, which is never overwritten")
+    elif not resume:
+        raise OutputError(f"{run.path}: holds an unfinished run; go on with --resume")
 
 
 def ensure_new(out: str | Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from boxmend.detector import DETECTORS, Detector, build, describe, read_metadata, save
-from boxmend.detector.heads import averaged
+from boxmend.detector.heads import SeveralClassifiers, averaged, dampened
 from boxmend.detector.weights import own_tensors, read_file
 from boxmend.errors import DataError
 
@@ -24,6 +24,18 @@ def made(**asked: Any) -> Detector:
     return build("tiny", 2, numbers=replace(DETECTORS["tiny"].numbers, **asked))
 
 
+class Predictor(torch.nn.Module):
+    """Two logits of slope 1 and one delta of slope 5."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = torch.nn.Linear(2, 2)
+        torch.nn.init.constant_(self.scores.weight, 1.0)
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.scores(features), 5 * features.sum(-1, keepdim=True)
+
+
 def test_the_mean_of_two_heads_by_hand() -> None:
     # Softmax of (0, ln 3) is (1/4, 3/4), of (0, 0) it is (1/2, 1/2): the mean is (3/8, 5/8).
     one = (torch.tensor([[0.0, math.log(3)]]), torch.tensor([[1.0, 2.0]]))
@@ -31,6 +43,39 @@ def test_the_mean_of_two_heads_by_hand() -> None:
     logits, deltas = averaged([one, other])
     torch.testing.assert_close(logits.exp(), torch.tensor([[0.375, 0.625]]))
     torch.testing.assert_close(deltas, torch.tensor([[2.0, 0.0]]))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_dampened_tensor_is_the_same_and_passes_on_a_share_of_the_gradient(
+    kind: torch.dtype,
+) -> None:
+    tensor = torch.tensor([0.1, -7.3, 0.0, 1e-20, 3e4], dtype=kind, requires_grad=True)
+    found = dampened(tensor, 0.25)
+    assert torch.equal(found, tensor)
+    total = (found * torch.tensor([4.0, 2, 8, 1, 0], dtype=kind)).sum()
+    assert torch.autograd.grad(total, tensor)[0].tolist() == [1.0, 0.5, 2.0, 0.25, 0.0]
+
+
+def test_shares_of_the_classifiers_gradients_by_hand() -> None:
+    predictor = Predictor()
+    made = SeveralClassifiers(predictor, 2, 2, 3)
+    weights = [predictor.scores.weight]
+    for one, slope in zip(made.more, (10.0, 100.0), strict=True):
+        assert isinstance(one, torch.nn.Linear)
+        weights.append(torch.nn.init.constant_(one.weight, slope))
+    features = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    whole, damped = made.each(features), made.each(features, (0.5, 1.0, 0.0))
+    for (logits, deltas), (same, too) in zip(whole, damped, strict=True):
+        assert torch.equal(logits, same)
+        assert torch.equal(deltas, too)
+    # Each of the two logits has the slope 1, 10 or 100 to a feature, the one delta 5.
+    for outputs, slope in ((whole, 2 * (1 + 10 + 100) + 5), (damped, 2 * (0.5 + 10) + 5)):
+        total = torch.cat([logits for logits, _ in outputs]).sum() + outputs[0][1].sum()
+        (found,) = torch.autograd.grad(total, features, retain_graph=True)
+        assert found.tolist() == [[slope, slope]]
+    total = torch.cat([logits for logits, _ in damped]).sum()
+    for found in torch.autograd.grad(total, weights):  # the classifiers' own are whole
+        assert found.tolist() == [[1.0, 2.0], [1.0, 2.0]]
 
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}])

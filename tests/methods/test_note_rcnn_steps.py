@@ -205,6 +205,31 @@ def test_where_all_are_seeds_and_nothing_is_masked_the_losses_are_the_usual_ones
         torch.testing.assert_close(apart[name], plain[name])
 
 
+def test_below_the_classifiers_their_mean_is_followed(given: Given) -> None:
+    detector = detector_of_three()
+    predictor = detector.network.roi_heads.box_predictor
+    predictor.more[0].load_state_dict(predictor.first.cls_score.state_dict())
+    below = list(detector.network.roi_heads.box_head.parameters())
+    made = with_seeds(*ALL, settings=NOTHING_MASKED)
+
+    def gradients(moment: Moment, of: list[torch.nn.Parameter], *names: str) -> list[Tensor]:
+        _, losses = made.losses(work_on(detector, given, moment))
+        return list(torch.autograd.grad(torch.stack([losses[name] for name in names]).sum(), of))
+
+    usual = gradients(PLAIN, below, "roi_classes")
+    together = gradients(APART, below, "roi_classes", "roi_seed")  # two that learn the same
+    for one, both in zip(usual, together, strict=True):
+        assert one.abs().max() > 0
+        torch.testing.assert_close(both, one * 2 / 3)
+    boxes = gradients(PLAIN, below, "roi_boxes")
+    for one, later in zip(boxes, gradients(APART, below, "roi_boxes"), strict=True):
+        torch.testing.assert_close(later, one)
+    own = [*predictor.first.cls_score.parameters()]
+    usual = gradients(PLAIN, own, "roi_classes")
+    for one, later in zip(usual, gradients(APART, own, "roi_classes"), strict=True):
+        torch.testing.assert_close(later, one)
+
+
 def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(given: Given) -> None:
     detector = detector_of_three()
     two = Given(*(part[:2] for part in given))  # an image without annotations teaches background

@@ -159,6 +159,8 @@ def test_a_finished_run_is_not_overwritten(toys: Path, tmp_path: Path) -> None:
     for resume in (False, True):
         with pytest.raises(OutputError, match="finished"):
             train([f"{toys}:train"], tmp_path / "run", quick, resume=resume)
+        with pytest.raises(OutputError, match="finished"):  # before data and weights are looked at
+            train(["nowhere"], tmp_path / "run", replace(quick, weights="no.file"), resume=resume)
 
 
 def test_a_run_that_was_told_to_stop_saves_and_goes_on(toys: Path, tmp_path: Path) -> None:

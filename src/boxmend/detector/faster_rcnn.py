@@ -3,6 +3,7 @@
 Everything has a fixed shape and a mask; nothing waits for the device or loops over images.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -149,17 +150,17 @@ class Detector:
         return self._as_output(found, boxes)
 
     def outputs_of_heads(
-        self, features: Features, boxes: Tensor, *, is_led: bool = False
+        self, features: Features, boxes: Tensor, shares: Sequence[float] = ()
     ) -> list[RoiOutput]:
         """Do the same with each of several heads by itself.
 
-        Where `is_led`, gradients of the first alone go on into the layers that all share.
+        Of classifiers `shares` tell how much of each one's gradient goes on into the layers that
+        all share; all of it, where none are given.
         """
         heads = self.network.roi_heads
         shared = heads.box_head(self.pooled(features, boxes))
-        every = heads.box_predictor.each(shared)
-        if is_led:
-            every = [every[0], *heads.box_predictor.each(shared.detach())[1:]]
+        predictor = heads.box_predictor
+        every = predictor.each(shared, shares) if shares else predictor.each(shared)
         return [self._as_output(found, boxes) for found in every]
 
     def pooled(self, features: Features, boxes: Tensor) -> Tensor:

@@ -39,10 +39,18 @@ class SeveralClassifiers(nn.Module):
         self.first = predictor
         self.more = nn.ModuleList(nn.Linear(in_channels, num_columns) for _ in range(number - 1))
 
-    def each(self, features: Tensor) -> list[Output]:
-        """Compute the logits of every classifier, each with the deltas of the one regression."""
+    def each(self, features: Tensor, shares: Sequence[float] = ()) -> list[Output]:
+        """Compute the logits of every classifier, each with the deltas of the one regression.
+
+        `shares` tell how much of each classifier's gradient goes on into the features, where that
+        is not all of it; that of the regression does.
+        """
         logits, deltas = self.first(features)
-        return [(logits, deltas), *((one(features), deltas) for one in self.more)]
+        if not shares:
+            return [(logits, deltas), *((one(features), deltas) for one in self.more)]
+        first, *others = (dampened(features, share) for share in shares)
+        pairs = zip(self.more, others, strict=True)
+        return [(self.first(first)[0], deltas), *((one(given), deltas) for one, given in pairs)]
 
     def forward(self, features: Tensor) -> Output:
         """Compute the mean of all classifiers, and the regression."""
@@ -65,6 +73,12 @@ class Spread(nn.Module):
     def with_spread(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Compute logits, deltas and the raw spread [n, 4]."""
         return (*self.forward(features), self.spread(features))
+
+
+def dampened(tensor: Tensor, share: float) -> Tensor:
+    """Give a tensor, to the last bit, through which only a share of the gradient goes back."""
+    still = tensor.detach()
+    return still + share * (tensor - still)
 
 
 def averaged(outputs: Sequence[Output]) -> Output:

@@ -42,6 +42,8 @@ MOST_SEEDS = 0.5
 MIXED, SEED, DISTILLED = range(3)  # the classifiers, in the detector's order
 NAMES = ("roi_classes", "roi_seed", "roi_distilled")
 """Of their losses; the mixed one has the name that other methods' only one has."""
+EVENLY, BY_THE_FIRST = (1 / 3, 1 / 3, 1 / 3), (1.0, 0.0, 0.0)
+"""Shares of the classifiers in what moves the layers below them: as much as one would in all."""
 ROUNDING = 1e-9  # a share of 0.4 of 5 is 2, whatever the product rounds to
 
 
@@ -184,6 +186,8 @@ class NoteRcnn(Method):
         """Teach each classifier what is its own, and the regression the seeds.
 
         All are divided by the number of sampled RoIs: one that counts weighs as in plain training.
+        The layers below follow the mean of the three: by their sum they would be trained at three
+        times the rate, at which a detector can collapse.
         """
         detector, settings = work.detector, self.settings
         taught = _frozen_opinion(work, rois)  # [B, S, 1 + C]
@@ -191,7 +195,7 @@ class NoteRcnn(Method):
         is_sure = taught.softmax(-1)[..., 0] > settings.masked_background
         is_far = ~is_near(rois.boxes, given, settings.masked_overlap)
         is_mixed = rois.is_sampled & (rois.is_positive | is_from_seed | (is_sure & is_far))
-        outputs = detector.outputs_of_heads(seen.features, rois.boxes)
+        outputs = detector.outputs_of_heads(seen.features, rois.boxes, EVENLY)
         number = count(rois.is_sampled, detector.total)
         columns = _columns(rois)
         deltas = outputs[MIXED].deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]
@@ -270,7 +274,7 @@ def _plain_losses(work: Work, seen: FirstStage, rois: RoiSample) -> Losses:
     with one classifier; the others read from it what they can.
     """
     detector = work.detector
-    outputs = detector.outputs_of_heads(seen.features, rois.boxes, is_led=True)
+    outputs = detector.outputs_of_heads(seen.features, rois.boxes, BY_THE_FIRST)
     number, columns = count(rois.is_sampled, detector.total), _columns(rois)
     found = [
         classification_loss(one.logits, columns, rois.is_sampled, number=number) for one in outputs

@@ -58,6 +58,7 @@ def train(
     settings = resolved(settings or TrainSettings())
     with joined() as processes:
         _ensure_shareable(settings, processes)
+        processes.by_first(lambda: runs.ensure_open(out, resume=resume))  # before any work
         dataset, addresses = _dataset(data)
         truth = _truth(val, dataset.label_names)
         if settings.keep_best and truth is None:

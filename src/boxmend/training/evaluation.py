@@ -11,7 +11,7 @@ from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detections as Found
 from boxmend.detector import Detector
 from boxmend.errors import DataError
-from boxmend.loader import Frame, Loader
+from boxmend.loader import Batch, Frame, Loader
 from boxmend.scores import Detections, TrueBoxes, VocScores, average_precision
 
 SHOWN = 5  # classes that an error lists
@@ -39,6 +39,23 @@ def detect(
         if progress is not None:
             progress(done, len(loader.image_rows))
     return joined(columns)
+
+
+@torch.no_grad()
+def finds_nothing(detector: Detector, batch: Batch, precision: torch.dtype) -> bool:
+    """Tell whether a detector finds no object at all in images that have annotated ones.
+
+    A network whose features have died, or that calls everything background, has finite losses.
+    """
+    if not bool(batch.is_box.any()):
+        return False
+    network = detector.network
+    was_training = network.training
+    network.eval()
+    with torch.autocast(batch.images.device.type, precision, enabled=precision != torch.float32):
+        found = detector.detect(batch.images, batch.sizes)
+    network.train(was_training)
+    return not bool(found.is_detection.any())
 
 
 def in_image_pixels(

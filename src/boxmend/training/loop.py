@@ -27,6 +27,7 @@ from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome, 
 from boxmend.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import Best
+from boxmend.training.evaluation import finds_nothing
 from boxmend.training.facts import digest
 from boxmend.training.first_look import describe
 from boxmend.training.optimisation import (
@@ -40,6 +41,9 @@ from boxmend.training.optimisation import (
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Listener, Recorder
 from boxmend.training.replay import Keys, Replay
+
+SIGHTED_BY, STEPS_TO_SEE = 0.25, 200
+"""Share of the passes, and steps, after which a detector finds something, if it ever will."""
 
 
 class Interrupted(BoxmendError):
@@ -194,7 +198,8 @@ def train(training: Training, log: Listener) -> None:
         if training.step == 0 and training.method.wants_look:
             _take_look(training, log, stop)
         while training.passes < training.settings.epochs:
-            _finish_steps(training, log, clock, stop)
+            last = _finish_steps(training, log, clock, stop)
+            _tell_of_blindness(training, last, log)
             _end_pass(training, log, clock, stop)
             _save(training, log, clock)
             _leave_if(training.processes.any(stop.is_set()), training)
@@ -241,12 +246,15 @@ def _take_look(training: Training, log: Listener, stop: threading.Event) -> None
         note(f"first look: {rate:.1%} of the labels seem wrong ({low:.1%} to {high:.1%})")
 
 
-def _finish_steps(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
-    """Train on what is left of the pass."""
+def _finish_steps(
+    training: Training, log: Listener, clock: _Clock, stop: threading.Event
+) -> Batch | None:
+    """Train on what is left of the pass; returns the last batch of that."""
     settings, saved = training.settings, training.step
     done = training.step - training.passes * training.loader.num_batches
     if not done:
         training.method.begin_epoch(training.passes, training.detector)
+    batch = None
     for batch in training.loader.epoch(training.passes, done):
         training.train_on(batch)
         if training.step % settings.log_every == 0:
@@ -255,6 +263,22 @@ def _finish_steps(training: Training, log: Listener, clock: _Clock, stop: thread
         if training.step - saved >= settings.checkpoint_every or is_over:
             saved = _save(training, log, clock)
         _leave_if(is_over, training)
+    return batch
+
+
+def _tell_of_blindness(training: Training, batch: Batch | None, log: Listener) -> None:
+    """Say so where a detector that should have learnt something finds nothing at all."""
+    due = max(SIGHTED_BY * training.num_steps, STEPS_TO_SEE)
+    if batch is None or training.step < due:
+        return
+    teacher, precision = training.teacher, training.precision
+    if training.processes.by_first(lambda: finds_nothing(teacher, batch, precision)):
+        note = (
+            f"after pass {training.passes + 1} the detector finds nothing in the images that it "
+            "was trained on last; if that stays so it has collapsed, and a new run needs a lower "
+            f"--optimisation.lr than {training.settings.learning_rate:g}"
+        )
+        log({"note": note})
 
 
 def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:

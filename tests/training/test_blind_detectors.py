@@ -1,0 +1,83 @@
+"""Detectors that find nothing any more, though their losses are finite: it is told."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import QUICK, drawn
+
+from boxmend.settings import resolved
+from boxmend.training import train
+from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.evaluation import finds_nothing
+from boxmend.training.loop import Training
+from boxmend.training.processes import Processes
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BOXES = [(row, (10.0, 10.0, 60.0, 60.0)) for row in range(4)]
+
+
+def made(folder: Path, boxes: list[Any] = BOXES) -> Training:
+    settings = resolved(replace(QUICK, method="baseline", batch_size=4))
+    detector = make_detector(settings, 3)
+    data, alone = drawn(folder / "data", boxes), Processes(torch.device("cpu"))
+    return make_training(settings, data, detector, folder / "run", alone, lambda text: None)[0]
+
+
+def blinded(training: Training) -> None:
+    """Let the second stage say background to everything, with dead features."""
+    predictor = training.detector.network.roi_heads.box_predictor
+    with torch.no_grad():
+        predictor.cls_score.weight.zero_()
+        predictor.cls_score.bias.copy_(torch.tensor([6.0, 0, 0, 0]))
+
+
+def test_a_network_that_says_background_to_everything_is_blind(tmp_path: Path) -> None:
+    training = made(tmp_path)
+    (batch,) = training.loader.in_order(4)
+    network = training.detector.network.train()
+    assert not finds_nothing(training.detector, batch, torch.float32)
+    blinded(training)
+    assert finds_nothing(training.detector, batch, torch.float32)
+    assert finds_nothing(training.detector, batch, torch.bfloat16)
+    assert network.training  # as it was
+
+
+def test_images_without_objects_make_nobody_blind(tmp_path: Path) -> None:
+    training = made(tmp_path, [])
+    (batch,) = training.loader.in_order(4)
+    blinded(training)
+    assert not finds_nothing(training.detector, batch, torch.float32)
+
+
+def notes(tmp_path: Path, epochs: int) -> list[str]:
+    lines: list[dict[str, Any]] = []
+    settings = replace(QUICK, method="baseline", epochs=epochs)
+    train(drawn(tmp_path / "data", BOXES), tmp_path / "run", settings, log=lines.append)
+    return [line["note"] for line in lines if "finds nothing" in line.get("note", "")]
+
+
+@pytest.mark.parametrize(("steps", "first"), [(0, 2), (11, 6)])
+def test_a_blind_detector_is_told_of_from_a_quarter_of_the_passes_on(
+    steps: int, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boxmend.training.loop.finds_nothing", lambda *given: True)
+    monkeypatch.setattr("boxmend.training.loop.STEPS_TO_SEE", steps)
+    found = notes(tmp_path, 8)
+    assert [note.split(" the ")[0] for note in found] == [
+        f"after pass {number}" for number in range(first, 9)
+    ]
+    assert "a lower --optimisation.lr than 0.001" in found[0]
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_of_short_trainings_and_of_detectors_that_find_something_nothing_is_told(
+    is_short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boxmend.training.loop.finds_nothing", lambda *given: is_short)
+    if not is_short:
+        monkeypatch.setattr("boxmend.training.loop.STEPS_TO_SEE", 0)
+    assert notes(tmp_path, 2) == []
