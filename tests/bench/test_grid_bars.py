@@ -10,11 +10,12 @@ from boxmend.bench.grids.results import Result
 
 FORTY = ("symmetric:0.4", "uniform:0.4")
 CLEAN = (None, None)
+PAIR = ("pair:0.3", None)
 
 
 def cell(method: str, ap50: float, noise: tuple[str | None, str | None], seed: int) -> Result:
     """A result under the name that a grid gives its cell."""
-    word = "label0-box0" if noise == CLEAN else "label40-box40"
+    word = {CLEAN: "label0-box0", FORTY: "label40-box40", PAIR: "pair30-box0"}[noise]
     estimates: Any = {"label_noise": 0.37} if method == "mend" and noise == FORTY else None
     name = f"{word}-{method}-{seed}"
     return result(method, ap50, noise=noise, seed=seed, cell=name, estimates=estimates)
@@ -85,14 +86,48 @@ def test_the_nearest_rival_is_named() -> None:
     cells = [*at_forty(0.5), cell("disco", 0.52, FORTY, 0), cell("oa-mil", 0.4, FORTY, 0)]
     bar = of(cells, "rival")
     assert bar.verdict == "missed, so far"
-    assert bar.measured.startswith("disco at label40-box40: +2.0 AP50 (1); nearest of 3, of ")
-    assert bar.cells[0] == "label40-box40-disco-0"
+    assert bar.measured == "disco at label40-box40: +2.0 AP50 (1); nearest of 3"
+    assert bar.cells == ("label40-box40-disco-0", "label40-box40-mend-0")
     assert of(at_forty(0.5), "rival").verdict == "reached, so far"
+
+
+def test_rivals_outside_of_the_core_count_and_ours_in_other_forms_do_not() -> None:
+    cells = [*at_forty(0.5), cell("mend", 0.6, PAIR, 0), cell("lr", 0.63, PAIR, 0)]
+    told = result(
+        *("mend", 0.9), noise=FORTY, cell="label40-box40-mend~told-0", variant={"label_noise": 0.4}
+    )
+    cells += [told, cell("two-stage", 0.9, FORTY, 0), cell("lr", 0.9, CLEAN, 0)]
+    cells += [cell("ca-bbc", 0.9, PAIR, 1)]  # of a seed that mend lacks
+    bar = of(cells, "rival")
+    assert bar.measured == "lr at pair30-box0: +3.0 AP50 (1); nearest of 2"
+    assert bar.verdict == "missed, so far"
+
+
+def test_the_verdict_on_rivals_is_final_with_all_of_the_core() -> None:
+    fours = [(None, "uniform:0.4"), ("symmetric:0.4", None), ("symmetric:0.2", "uniform:0.2")]
+    words = ["label0-box40", "label40-box0", "label20-box20"]
+    few = ("baseline", "ca-bbc", "mend-paper", "mend")
+    every = ("co-teaching", "note-rcnn", "oa-mil", "disco", "br", "lr", *few)
+    cells = [cell(method, 0.5, FORTY, 0) for method in every]
+    cells += [
+        result(method, 0.5, noise=noise, cell=f"{word}-{method}-0")
+        for noise, word in zip(fours, words, strict=True)
+        for method in few
+    ]
+    assert of(cells, "rival").verdict == "reached"
+    assert of(cells, "rival").measured.endswith("nearest of 18")
+    for one in cells:
+        rest = [other for other in cells if other is not one]
+        assert of(rest, "rival").verdict == "reached, so far"
 
 
 def test_the_worst_estimate_counts() -> None:
     bar = of(at_forty(0.5), "auto")
     assert (bar.verdict, bar.measured) == ("reached, so far", "37.0 % where it is 40 %: worst of 3")
+    far = result("mend", 0.5, noise=PAIR, cell="pair30-box0-mend-0", estimates={"label_noise": 0.2})
+    bar = of([*at_forty(0.5), far], "auto")
+    assert (bar.verdict, bar.measured) == ("missed, so far", "20.0 % where it is 30 %: worst of 4")
+    assert bar.cells[-1] == "pair30-box0-mend-0"
 
 
 def test_training_afresh_is_a_goal() -> None:
