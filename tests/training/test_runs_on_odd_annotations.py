@@ -208,4 +208,4 @@ def test_a_dataset_without_images_or_without_labels_is_refused(tmp_path: Path) -
     with pytest.raises(DataError, match="no images"):
         trained(dataset.take_images(np.array([], np.int64)), tmp_path / "run")
     with pytest.raises(BoxmendError, match="at least one class"):
-        trained(drawn(tmp_path / "data", [], labels=()), tmp_path / "run")
+        trained(drawn(tmp_path / "data", [], labels=()), tmp_path / "other")
