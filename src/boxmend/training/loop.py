@@ -199,8 +199,8 @@ def train(training: Training, log: Listener) -> None:
             _take_look(training, log, stop)
         while training.passes < training.settings.epochs:
             last = _finish_steps(training, log, clock, stop)
-            _tell_of_blindness(training, last, log)
             _end_pass(training, log, clock, stop)
+            _tell_of_blindness(training, last, log)
             _save(training, log, clock)
             _leave_if(training.processes.any(stop.is_set()), training)
     if training.ledger is not None:
@@ -274,7 +274,7 @@ def _tell_of_blindness(training: Training, batch: Batch | None, log: Listener) -
     teacher, precision = training.teacher, training.precision
     if training.processes.by_first(lambda: finds_nothing(teacher, batch, precision)):
         note = (
-            f"after pass {training.passes + 1} the detector finds nothing in the images that it "
+            f"after pass {training.passes} the detector finds nothing in the images that it "
             "was trained on last; if that stays so it has collapsed, and a new run needs a lower "
             f"--optimisation.lr than {training.settings.learning_rate:g}"
         )
