@@ -31,9 +31,7 @@ def detect(
     done = 0
     detector.network.eval()
     for batch in loader.in_order(batch_size):
-        device = batch.images.device.type
-        with torch.autocast(device, precision, enabled=precision != torch.float32):
-            found = detector.detect(batch.images, batch.sizes)
+        found = _found(detector, batch, precision)
         columns.append(in_image_pixels(found, batch.frame, batch.image_rows))
         done += len(batch.image_rows)
         if progress is not None:
@@ -52,10 +50,14 @@ def finds_nothing(detector: Detector, batch: Batch, precision: torch.dtype) -> b
     network = detector.network
     was_training = network.training
     network.eval()
-    with torch.autocast(batch.images.device.type, precision, enabled=precision != torch.float32):
-        found = detector.detect(batch.images, batch.sizes)
+    found = _found(detector, batch, precision)
     network.train(was_training)
     return not bool(found.is_detection.any())
+
+
+def _found(detector: Detector, batch: Batch, precision: torch.dtype) -> Found:
+    with torch.autocast(batch.images.device.type, precision, enabled=precision != torch.float32):
+        return detector.detect(batch.images, batch.sizes)
 
 
 def in_image_pixels(

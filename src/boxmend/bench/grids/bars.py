@@ -7,6 +7,7 @@ for good only with three seeds.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.layouts import LAYOUTS, TWO_STAGE, amount
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, difference
@@ -149,9 +150,8 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
         is_ours = one.method == TWO_STAGE or (one.method == "mend" and one.variant)
         if one.error is not None or is_ours or value is None:
             continue
-        name = one.cell.rpartition("-")[0]
-        noise = name.partition(f"-{one.method}")[0]
-        method = name.removeprefix(f"{noise}-")
+        noise = Cell(one.noise.labels, one.noise.boxes, one.method).noise_name
+        method = one.cell.removeprefix(f"{noise}-").removesuffix(f"-{one.seed}")
         found.setdefault(noise, {}).setdefault(method, {})[one.seed] = value
     return found
 
