@@ -96,10 +96,15 @@ def _groups(results: Iterable[Result]) -> dict[tuple[str, str], list[Result]]:
     """Results by noise and method, with the variant, in the order of their lines."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for one in results:
-        stem = one.cell.rpartition("-")[0]
-        at = stem.index(f"-{one.method}")
-        groups.setdefault((stem[:at], stem[at + 1 :]), []).append(one)
+        groups.setdefault(_parts(one), []).append(one)
     return groups
+
+
+def _parts(one: Result) -> tuple[str, str]:
+    """The noise, and the method with its variant, by the name of the cell."""
+    stem = one.cell.rpartition("-")[0]
+    at = stem.index(f"-{one.method}")
+    return stem[:at], stem[at + 1 :]
 
 
 def _mean(results: Sequence[Result], place: str) -> str:
@@ -149,7 +154,7 @@ def cost(lines: Lines) -> str:
     """Seconds and speed, by method."""
     by_method: dict[str, list[Result]] = {}
     for one in lines.results:
-        by_method.setdefault(one.cell.split("-", 2)[2].rpartition("-")[0], []).append(one)
+        by_method.setdefault(_parts(one)[1], []).append(one)
     rows = []
     for method, here in sorted(by_method.items()):
         speeds = [one.images_per_second for one in here if one.images_per_second]

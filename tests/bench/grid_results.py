@@ -28,22 +28,22 @@ def result(
     method: str = "baseline",
     ap50: float | None = 0.5,
     *,
-    noise: tuple[str | None, str | None] = (None, None),
+    noise: tuple[str | None, ...] = (None, None),
     seed: int = 0,
     **others: Any,
 ) -> Result:
     """A finished cell with one score; `others` are fields of `Result`."""
-    labels, boxes = noise
+    labels, boxes, presence = (*noise, None)[:3]
     variant = others.get("variant", {})
     name = "~".join([method, *(f"{key}.{value}" for key, value in variant.items())])
     told: dict[str, Any] = {
-        "cell": f"{labels}-{boxes}-{name}-{seed}".replace(":", ""),
+        "cell": f"{'-'.join(map(str, noise))}-{name}-{seed}".replace(":", ""),
         "scale": "voc320",
-        "noise": Noise(labels, boxes, 0 if noise == (None, None) else seed),
+        "noise": Noise(labels, boxes, seed if any(noise) else 0, presence),
         "method": method,
         "seed": seed,
         "settings": SETTINGS | {"method": method, "seed": seed},
-        "data": Data("a" * 64, noisy_hash(labels, boxes, seed), "c" * 64),
+        "data": Data("a" * 64, noisy_hash(noise, seed), "c" * 64),
         "versions": {"boxmend": "0.1.0", "torch": "2.15.0"},
         "hardware": "one GPU",
         "started": "2026-01-01T00:00:00+00:00",
@@ -53,14 +53,12 @@ def result(
     return Result(**(told | others))
 
 
-def noisy_hash(labels: str | None, boxes: str | None, seed: int) -> str:
+def noisy_hash(noise: tuple[str | None, ...], seed: int) -> str:
     """A hash as the noise and its seed would give it."""
-    if labels is None and boxes is None:
-        return "a" * 64
-    return sha256(repr((labels, boxes, seed)).encode()).hexdigest()
+    return sha256(repr((*noise, seed)).encode()).hexdigest() if any(noise) else "a" * 64
 
 
 def result_of(asked: Asked, ap50: float, seed: int = 0, **others: Any) -> Result:
     """The result of a square of a layout."""
-    noise = (asked.labels, asked.boxes)
+    noise = (asked.labels, asked.boxes, asked.presence)
     return result(asked.method, ap50, noise=noise, seed=seed, variant=dict(asked.variant), **others)

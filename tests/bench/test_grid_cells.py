@@ -9,6 +9,7 @@ from boxmend.bench.grids.layouts import LAYOUTS, TRUE, TWICE, layout
 from boxmend.bench.grids.planning import Wishes, planned
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of, sources
 from boxmend.errors import UsageError
+from boxmend.noise import NoiseSettings
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,10 @@ from boxmend.errors import UsageError
         (Cell("pair:0.4", None, "lr", (), 0), "pair40-box0-lr-0"),
         (Cell(None, "gaussian:0.2", "br", (), 1), "label0-gaussian20-br-1"),
         (Cell(None, "jitter:0.4", "oa-mil", (), 0), "label0-oamil40-oa-mil-0"),
+        (
+            Cell("pair:0.4", None, "mend", (), 1, presence="missing:0.2"),
+            "pair40-box0-missing20-mend-1",
+        ),
         (
             Cell("symmetric:0.4", None, "mend-paper", (("published.queue_length", 64),), 0),
             "label40-box0-mend-paper~N64-0",
@@ -43,6 +48,12 @@ def test_noise_is_shared_by_methods_and_variants_and_clean_data_by_seeds() -> No
         "pair:0.3",
         "uniform:0.2",
         2,
+    )
+    fewer = Cell(None, None, "mend", (), 2, "missing:0.3")
+    assert fewer.noise_folder == "label0-box0-missing30-2"
+    assert fewer.noise == NoiseSettings(missing=0.3, seed=2)
+    assert Cell(None, None, "br", (), 2, "spurious:0.3").noise == NoiseSettings(
+        spurious=0.3, seed=2
     )
     assert Cell(None, None, "br", (), 2).noise_folder == "label0-box0"
     assert Cell(None, None, "br", (), 2).noise == Cell(None, None, "mend", (), 1).noise

@@ -90,6 +90,22 @@ def test_clean_cells_share_a_folder_with_its_truth(toys: Path, tmp_path: Path) -
     assert noisy.boxes.tolist() == load(f"{toys}:train").boxes.tolist()
 
 
+def test_annotations_are_missing_and_spurious_where_cells_say_so(
+    toys: Path, tmp_path: Path
+) -> None:
+    plan = ready(toys, tmp_path, "presence", only=("*missing20-mend-0", "*spurious40-mend-0"))
+    clean, changed = len(load(f"{toys}:train")), {}
+    for cell in plan.cells:
+        job = read_job(plan.folder(cell))
+        noisy = load(*noisy_data.noisy_data(plan.root, job))
+        known_truth(noisy_data.truth_of(plan.root, job), noisy)  # belongs to it
+        changed[job.noise_folder] = len(noisy) - clean
+    assert changed == {
+        "label0-box0-missing20-0": -round(0.2 * clean),
+        "label0-box0-spurious40-0": round(0.4 * clean),
+    }
+
+
 def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_path: Path) -> None:
     toys = tmp_path / "toys"
     assert run(["synth", "--images", "10", "--out", str(toys)]) == 0

@@ -48,6 +48,7 @@ def test_other_tables_have_no_must_of_their_own() -> None:
         (Cell(None, "uniform:0.4", "br"), "should"),
         (Cell("symmetric:0.4", None, "mend-paper", (("published.queue_length", 64),)), "could"),
         (Cell(None, "jitter:0.4", "mend"), "could"),
+        (Cell(None, None, "mend", presence="missing:0.4"), "could"),
     ],
 )
 def test_a_cell_is_worth_what_the_comparison_says(cell: Cell, told: str) -> None:
@@ -65,6 +66,22 @@ def test_what_others_are_compared_with_goes_first_and_then_the_longest() -> None
     ]
     assert ordered.index("label20-box20-ca-bbc-0") < ordered.index("label40-box40-mend-1")
     assert ordered.index("label0-box40-mend-1") < ordered.index("label40-box40-co-teaching-1")
+
+
+def test_of_what_could_be_run_box_noise_and_missing_annotations_go_first() -> None:
+    every = (*cells_of(layout("presence"), (0, 1)), *cells_of(layout("box-noise"), (0,)))
+    last = cells_of(layout("sensitivity-n"), (0,))
+    ordered = names(of_worth(by_worth([*last, *every]), ["could"]))
+    firsts = [
+        ordered.index(name)
+        for name in (
+            "label0-oamil10-mend-paper-0",
+            "label0-box0-missing40-mend-0",
+            "label20-box0-mend-paper~N64-0",
+        )
+    ]
+    assert firsts == sorted(firsts)
+    assert ordered.index("label0-box0-missing20-mend-1") > firsts[1]
 
 
 def test_worth_falls_from_the_first_cell_to_the_last() -> None:

@@ -151,6 +151,18 @@ def test_noise_is_known_however_its_rate_is_spelt() -> None:
     assert at(table(layout("core"), [one]), "mend", "label0-box0").values == {0: 0.6}
 
 
+def test_missing_and_spurious_annotations_have_columns_of_their_own() -> None:
+    every = [result("mend", 0.7), result("baseline", 0.65, seed=1)]
+    every += [result("mend", 0.6, noise=(None, None, "missing:0.40"))]
+    every += [result("mend", 0.5, noise=(None, None, "spurious:0.4"))]
+    made = table(layout("presence"), every)
+    assert at(made, "mend", "label0-box0-missing40").values == {0: 0.6}
+    assert at(made, "mend", "label0-box0-spurious40").values == {0: 0.5}
+    assert at(made, "mend", "label0-box0-missing20").values == {}
+    assert at(made, "clean", "label0-box0-missing40").values == {1: 0.65}
+    assert at(table(layout("core"), every), "mend", "label0-box0").values == {0: 0.7}
+
+
 def test_one_cell_by_two_names_is_refused() -> None:
     one = result("mend", 0.5, noise=BOTH)
     other = msgspec.structs.replace(one, cell="another")

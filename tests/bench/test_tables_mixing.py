@@ -103,6 +103,14 @@ def test_the_noisy_data_of_one_noise_and_seed_are_the_same_in_all_methods() -> N
     assert places(BASE, changed(other, method="two-stage")) == []  # trained on the mended ones
 
 
+def test_missing_annotations_are_a_noise_of_their_own() -> None:
+    fewer = result("mend", noise=(None, None, "missing:0.4"))
+    assert places(result(), fewer) == []
+    other = changed(fewer, data=Data("a" * 64, "e" * 64, "c" * 64), method="br")
+    told = "labels None, boxes None, missing:0.4, seed 0"
+    assert places(fewer, other) == [f"data.noisy_sha256 with {told}"]
+
+
 def test_clean_data_are_the_same_for_every_seed() -> None:
     other = changed(result(seed=1), data=Data("a" * 64, "e" * 64, "c" * 64))
     assert places(result(), other) == ["data.noisy_sha256 with no noise"]

@@ -17,11 +17,12 @@ from boxmend.bench.grids.tables import table
 def result_of_cell(cell: Cell, scale: str) -> Result:
     """The result that a cell would leave."""
     settings = asdict(settings_of(cell, SCALES[scale], None, {}))
-    noisy = "f" * 64 if cell.method == TWO_STAGE else noisy_hash(cell.labels, cell.boxes, cell.seed)
+    noise = (cell.labels, cell.boxes, cell.presence)
+    noisy = "f" * 64 if cell.method == TWO_STAGE else noisy_hash(noise, cell.seed)
     return result(
         cell.method,
         0.5,
-        noise=(cell.labels, cell.boxes),
+        noise=noise,
         seed=cell.seed,
         cell=cell.name,
         scale=scale,

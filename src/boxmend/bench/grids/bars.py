@@ -150,7 +150,10 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
         is_ours = one.method == TWO_STAGE or (one.method == "mend" and one.variant)
         if one.error is not None or is_ours or value is None:
             continue
-        noise = Cell(one.noise.labels, one.noise.boxes, one.method).noise_name
+        spoilt = one.noise
+        noise = Cell(
+            spoilt.labels, spoilt.boxes, one.method, presence=spoilt.presence
+        ).noise_name
         method = one.cell.removeprefix(f"{noise}-").removesuffix(f"-{one.seed}")
         found.setdefault(noise, {}).setdefault(method, {})[one.seed] = value
     return found

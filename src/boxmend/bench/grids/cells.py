@@ -4,6 +4,7 @@ label40-box40-mend-0            symmetric label noise 0.4, uniform box noise 0.4
 pair40-box0-lr-0                pair label noise
 label0-gaussian20-br-1          a standard deviation of 0.2
 label0-oamil40-disco-0          OA-MIL's box noise, `jitter` of `boxmend noise`
+label0-box0-missing20-mend-0    one annotation in five is missing
 label40-box40-mend-paper~N64-0  a variant, after the method
 label0-box0-baseline-0          the clean reference
 """
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from boxmend.bench.grids.layouts import TRUE, TWICE, TWO_STAGE, Layout, Variant, asked
+from boxmend.bench.grids.layouts import TRUE, TWICE, TWO_STAGE, Layout, Variant, amount, asked
 from boxmend.errors import UsageError
 from boxmend.noise import NoiseSettings
 
@@ -42,6 +43,8 @@ class Cell:
     variant: tuple[tuple[str, bool | int | float | str], ...] = ()
     """Settings by their dotted names, as the layout has them."""
     seed: int = 0
+    presence: str | None = None
+    """missing:RATE or spurious:RATE; None: neither."""
 
     @property
     def name(self) -> str:
@@ -51,7 +54,10 @@ class Cell:
     @property
     def noise_name(self) -> str:
         """The part of the name that tells the noise."""
-        return f"{_word(self.labels, LABEL_WORDS, 'label')}-{_word(self.boxes, BOX_WORDS, 'box')}"
+        told = [_word(self.labels, LABEL_WORDS, "label"), _word(self.boxes, BOX_WORDS, "box")]
+        if self.presence is not None:
+            told.append(_word(self.presence, {}, ""))
+        return "-".join(told)
 
     @property
     def method_name(self) -> str:
@@ -62,12 +68,13 @@ class Cell:
     @property
     def is_clean(self) -> bool:
         """Whether nothing is spoilt."""
-        return self.labels is None and self.boxes is None
+        return self.labels is None and self.boxes is None and self.presence is None
 
     @property
     def noise(self) -> NoiseSettings:
         """What `boxmend noise` is told; clean data are the same whatever the seed."""
-        return NoiseSettings(self.labels, self.boxes, seed=0 if self.is_clean else self.seed)
+        seed = 0 if self.is_clean else self.seed
+        return noise_settings(self.labels, self.boxes, self.presence, seed)
 
     @property
     def noise_folder(self) -> str:
@@ -79,7 +86,18 @@ class Cell:
         """The cell that must be done before: whose mended annotations this one is trained on."""
         if self.method != TWO_STAGE:
             return None
-        return Cell(self.labels, self.boxes, "mend", (), self.seed)
+        return Cell(self.labels, self.boxes, "mend", (), self.seed, self.presence)
+
+
+def noise_settings(
+    labels: str | None, boxes: str | None, presence: str | None, seed: int
+) -> NoiseSettings:
+    """Give what `boxmend noise` is told of a cell's noise."""
+    missing, spurious = (
+        amount(presence) if presence and presence.startswith(f"{kind}:") else 0.0
+        for kind in ("missing", "spurious")
+    )
+    return NoiseSettings(labels, boxes, missing, spurious, seed=seed)
 
 
 def cells_of(layout: Layout, seeds: Sequence[int]) -> list[Cell]:
@@ -91,7 +109,7 @@ def cells_of(layout: Layout, seeds: Sequence[int]) -> list[Cell]:
     for seed in seeds:
         for one in asked(layout):
             variant = tuple(sorted(one.variant.items()))
-            cell = Cell(one.labels, one.boxes, one.method, variant, seed)
+            cell = Cell(one.labels, one.boxes, one.method, variant, seed, one.presence)
             if cell.needs is not None:
                 found.setdefault(cell.needs)
             found.setdefault(cell)

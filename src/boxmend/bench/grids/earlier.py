@@ -128,6 +128,7 @@ def differences(line: Result, job: Job) -> list[str]:
     pairs = [
         ("noise.labels", line.noise.labels, job.labels),
         ("noise.boxes", line.noise.boxes, job.boxes),
+        ("noise.presence", line.noise.presence, job.presence),
         ("noise.seed", line.noise.seed, job.noise_seed),
         ("method", line.method, job.method),
         ("variant", line.variant, job.variant),

@@ -70,6 +70,8 @@ class Job(Struct, frozen=True, kw_only=True):
     val_sha256: str
     weights_sha256: str | None = None
     """Of the file of weights, where there is one."""
+    presence: str | None = None
+    """missing:RATE or spurious:RATE."""
     needs: str | None = None
     """The cell whose mended annotations this one is trained on."""
     keep_weights: bool = False
@@ -180,7 +182,7 @@ def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
 
 def differences(before: Job, now: Job) -> list[str]:
     """List what differs between two jobs of one name, of what a result depends on."""
-    facts = ("labels", "boxes", "noise_seed", "method", "seed", "needs")
+    facts = ("labels", "boxes", "presence", "noise_seed", "method", "seed", "needs")
     data = ("train_sha256", "val_sha256", "weights_sha256")
     found = [
         f"{name}: {getattr(before, name)!r}, now {getattr(now, name)!r}"

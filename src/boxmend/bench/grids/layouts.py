@@ -12,7 +12,8 @@ settings by their dotted names. Two of its values stand for something that depen
 TRUE for the rate of the noise that was made, TWICE for twice what the scale says. What a method
 does anyway (N of 128 in the paper's method) is no variant: the square shares the plain cell.
 
-Columns are named like the first part of a cell's name, label noise before box noise.
+Columns are named like the first part of a cell's name: label noise, box noise, and where there is
+any, what is missing or spurious.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,13 +44,15 @@ class Column:
     """One noise setting."""
 
     name: str
-    """Unique in its table: label40-box40, pair40-box0, label0-gaussian20, label0-oamil40."""
+    """Unique in its table: label40-box40, pair40-box0, label0-oamil40, label0-box0-missing20."""
     title: str
     labels: str | None = None
     """KIND:RATE as `boxmend noise` takes it; None: clean labels."""
     boxes: str | None = None
     metric: str | None = None
     """A score that this column shows whatever is asked for; None: the table's."""
+    presence: str | None = None
+    """missing:RATE or spurious:RATE; None: every object is annotated, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Asked(NamedTuple):
     boxes: str | None
     method: str
     variant: Variant
+    presence: str | None = None
 
 
 def layout(name: str) -> Layout:
@@ -118,14 +122,16 @@ def asked(table: Layout) -> Iterator[Asked]:
 def square(row: Row, column: Column) -> Asked:
     """Give what a row means in a column; the row must have a method."""
     assert row.method is not None
-    labels, boxes = (None, None) if row.is_clean else (column.labels, column.boxes)
+    labels, boxes, presence = (
+        (None, None, None) if row.is_clean else (column.labels, column.boxes, column.presence)
+    )
     implied = _implied(row.method, labels, boxes)
     variant = {
         name: value
         for name, value in row.variant.items()
         if name not in implied or implied[name] != value
     }
-    return Asked(row, column, labels, boxes, row.method, variant)
+    return Asked(row, column, labels, boxes, row.method, variant, presence)
 
 
 def amount(noise: str | None) -> float:
@@ -164,6 +170,15 @@ def _rates(label: int, box: int, kind: str = "uniform") -> Column:
 
 def _pair(label: int) -> Column:
     return Column(f"pair{label}-box0", f"pair {label}, box 0", f"pair:{label / 100:g}", None)
+
+
+def _presence(kind: str, share: int) -> Column:
+    """Annotations missing, or put in where nothing is, in percent of all."""
+    return Column(
+        name=f"label0-box0-{kind}{share}",
+        title=f"{kind} {share}",
+        presence=f"{kind}:{share / 100:g}",
+    )
 
 
 def _coco(label: int, box: int) -> tuple[Column, Column]:
@@ -368,6 +383,12 @@ _ALL = (
             *(Row(name, None) for name in ("KL loss", "SD-LocNet", "SSD-Det")),
             *(Row(name, None, is_apart=True) for name in ("FreeAnchor", "Noisy RetinaNet")),
         ),
+    ),
+    Layout(
+        "presence",
+        "Accuracy under missing and spurious annotations",
+        tuple(_presence(kind, share) for kind in ("missing", "spurious") for share in (20, 40)),
+        (CLEAN, *_rows("baseline", "mend-paper", "mend")),
     ),
     Layout(
         "refined-boxes",

@@ -157,9 +157,11 @@ def _grouped(
 
 def _noise_and_seed(one: Result) -> str:
     """Results that have to be trained on the same noisy data."""
-    if one.noise.labels is None and one.noise.boxes is None:
+    noise = one.noise
+    if noise.labels is None and noise.boxes is None and noise.presence is None:
         return "no noise"
-    return f"labels {one.noise.labels}, boxes {one.noise.boxes}, seed {one.seed}"
+    presence = f", {noise.presence}" if noise.presence else ""
+    return f"labels {noise.labels}, boxes {noise.boxes}{presence}, seed {one.seed}"
 
 
 def _is_version(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from boxmend.bench.grids.cells import noise_settings
 from boxmend.bench.grids.jobs import RUN_FOLDER, Job, State, state_of
 from boxmend.bench.grids.locks import waiting_for
 from boxmend.dataset import Dataset
@@ -16,7 +17,7 @@ from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.formats.writing import WriteOptions
 from boxmend.mending import apply
-from boxmend.noise import RECORD_FILE, NoiseSettings, disturb, write_noisy
+from boxmend.noise import RECORD_FILE, disturb, write_noisy
 
 
 def noisy_data(root: Path, job: Job) -> list[str]:
@@ -90,7 +91,7 @@ def _has_images(addresses: list[str]) -> bool:
 
 
 def _make(folder: Path, job: Job) -> None:
-    settings = NoiseSettings(job.labels, job.boxes, seed=job.noise_seed)
+    settings = noise_settings(job.labels, job.boxes, job.presence, job.noise_seed)
     clean = clean_data(job.train, job.train_sha256, "training data")
     beside = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed

@@ -78,7 +78,7 @@ def _result(folder: Path, job: Job, tries: Tries, started: str, **found: Any) ->
     return Result(
         cell=job.cell,
         scale=job.scale,
-        noise=Noise(job.labels, job.boxes, job.noise_seed),
+        noise=Noise(job.labels, job.boxes, job.noise_seed, job.presence),
         method=job.method,
         variant=job.variant,
         seed=job.seed,

@@ -176,6 +176,7 @@ def _job(cell: Cell, which: Scale, wishes: Wishes, given: Sources) -> Job:
         scale=which.name,
         labels=cell.labels,
         boxes=cell.boxes,
+        presence=cell.presence,
         noise_seed=cell.noise.seed,
         noise_folder=cell.noise_folder,
         method=cell.method,

@@ -30,7 +30,7 @@ _MARKDOWN = str.maketrans(
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 CSV_COLUMNS = (
-    *("table", "scale", "row", "column", "labels", "boxes", "metric"),
+    *("table", "scale", "row", "column", "labels", "boxes", "presence", "metric"),
     *("mean", "deviation", "seeds", "failed", "best", "published"),
     *("compared", "gain", "gain_error", "gain_seeds", "published_gain", "cells"),
 )
@@ -76,7 +76,13 @@ def plain(table: Table) -> dict[str, Any]:
         "published_source": table.published.source if table.published else None,
         "published_metric": table.published.metric if table.published else None,
         "columns": [
-            {"name": one.name, "title": one.title, "labels": one.labels, "boxes": one.boxes}
+            {
+                "name": one.name,
+                "title": one.title,
+                "labels": one.labels,
+                "boxes": one.boxes,
+                "presence": one.presence,
+            }
             for one in table.layout.columns
         ],
         "rows": [
@@ -207,6 +213,7 @@ def _flat(table: Table, row: Row, column: Column, square: Square) -> dict[str, A
         "column": column.name,
         "labels": column.labels if is_noisy else None,
         "boxes": column.boxes if is_noisy else None,
+        "presence": column.presence if is_noisy else None,
         "metric": table.metric_of(row, column),
         "mean": ours.mean if ours else None,
         "deviation": ours.deviation if ours else None,

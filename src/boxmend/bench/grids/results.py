@@ -38,7 +38,7 @@ Setting = bool | int | float | str | None
 
 
 class Noise(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the training annotations were spoilt; clean data have neither."""
+    """How the training annotations were spoilt; clean data have none of it."""
 
     labels: Rate | None = None
     """KIND:RATE as `boxmend noise --labels` takes it: symmetric:0.4, pair:0.2."""
@@ -46,6 +46,8 @@ class Noise(Struct, frozen=True, forbid_unknown_fields=True):
     """KIND:AMOUNT as `boxmend noise --boxes` takes it: uniform:0.4, gaussian:0.25, jitter:0.4."""
     seed: Count = 0
     """Of the draws."""
+    presence: Rate | None = None
+    """missing:RATE or spurious:RATE, as `boxmend noise --missing` and `--spurious` take them."""
 
 
 class Data(Struct, frozen=True, forbid_unknown_fields=True):

@@ -129,7 +129,7 @@ def fitted(which: Scale, layout: Layout) -> Layout:
     """
     if not which.is_embedded:
         return layout
-    clean = [one for one in layout.columns if one.labels is None and one.boxes is None]
+    clean = [one for one in layout.columns if not (one.labels or one.boxes or one.presence)]
     noisy = [one for one in layout.columns if one not in clean]
     named = [one for one in noisy if one.name.startswith(SMOKE_NOISE)]
     run = [one for one in noisy if layout.only.get(one.name) != ()]

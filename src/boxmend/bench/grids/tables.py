@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from boxmend.bench.grids.layouts import Column, Layout, Row, square
+from boxmend.bench.grids.layouts import Asked, Column, Layout, Row, square
 from boxmend.bench.grids.mixing import Difference
 from boxmend.bench.grids.published_tables import Published, published
 from boxmend.bench.grids.results import Result
@@ -15,8 +15,8 @@ BASELINE = "baseline"
 MENDING = "mending"
 DIGITS = 3  # of a fraction: figures are shown in percent with one decimal
 
-Key = tuple[str, str | None, str | None, str]
-"""Method, label noise, box noise and variant: what a square finds its results by."""
+Key = tuple[str, tuple[str | None, ...], str]
+"""Method, noise of labels, boxes and presence, and variant: what a square finds its results by."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Table:
 def concerned(layout: Layout, results: Iterable[Result]) -> list[Result]:
     """Keep the results that some square of a layout asks for."""
     keys = {
-        _key(asked.method, asked.labels, asked.boxes, asked.variant)
+        _key_of_square(asked)
         for row in layout.rows
         for column in layout.columns
         if layout.is_run(row, column)
@@ -136,7 +136,7 @@ def _square(
     if not layout.is_run(row, column):
         return Square(paper=paper)
     asked = square(row, column)
-    here = found.get(_key(asked.method, asked.labels, asked.boxes, asked.variant), [])
+    here = found.get(_key_of_square(asked), [])
     done = [one for one in here if one.error is None]
     values = {one.seed: value for one in done if (value := figure(one, place)) is not None}
     return Square(
@@ -215,18 +215,23 @@ def _ensure_once(one: Result, others: Sequence[Result]) -> None:
         if one.seed == other.seed:
             raise DataError(
                 f"{other.cell} and {one.cell} are the same cell by another name: {one.method} with "
-                f"labels {one.noise.labels}, boxes {one.noise.boxes}, seed {one.seed}; choose by "
-                f"--where, like --where cell={one.cell}, or remove one from the results"
+                f"labels {one.noise.labels}, boxes {one.noise.boxes}, presence "
+                f"{one.noise.presence}, seed {one.seed}; choose by --where, like --where cell={one.cell}, or remove one from the results"
             )
 
 
 def _key_of(one: Result) -> Key:
-    return _key(one.method, one.noise.labels, one.noise.boxes, one.variant)
+    noise = one.noise
+    return _key(one.method, (noise.labels, noise.boxes, noise.presence), one.variant)
 
 
-def _key(method: str, labels: str | None, boxes: str | None, variant: Mapping[str, Any]) -> Key:
+def _key_of_square(asked: Asked) -> Key:
+    return _key(asked.method, (asked.labels, asked.boxes, asked.presence), asked.variant)
+
+
+def _key(method: str, noises: tuple[str | None, ...], variant: Mapping[str, Any]) -> Key:
     told = sorted((name, _plain(value)) for name, value in variant.items())
-    return method, _canonical(labels), _canonical(boxes), repr(told)
+    return method, tuple(_canonical(one) for one in noises), repr(told)
 
 
 def _plain(value: Any) -> str:

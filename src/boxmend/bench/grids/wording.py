@@ -87,7 +87,8 @@ def row_title(table: Table, number: int) -> str:
 
 def column_note(table: Table) -> str:
     """Tell what the columns are."""
-    kinds = {(one.labels or "", one.boxes or "") for one in table.layout.columns}
+    columns = table.layout.columns
+    kinds = {(one.labels or "", one.boxes or "") for one in columns}
     words = ["Columns: noise of labels and boxes in %"]
     if any(labels.startswith("pair") for labels, _ in kinds):
         words.append("pair: each wrong label is that of the next class")
@@ -95,6 +96,8 @@ def column_note(table: Table) -> str:
         words.append("gaussian: standard deviation in % of the side")
     if any(boxes.startswith("jitter") for _, boxes in kinds):
         words.append("OA-MIL: centre and size off by up to so much")
+    if any(one.presence for one in columns):
+        words.append("missing: annotations left out; spurious: put in where nothing is")
     return "; ".join(words) + "."
 
 
@@ -147,7 +150,7 @@ def _planned(table: Table) -> int:
     """How many cells the table has for the seeds that are there."""
     seeds = {one.seed for one in table.results}
     asked_for = {
-        (one.method, one.labels, one.boxes, tuple(sorted(one.variant.items())))
+        (one.method, one.labels, one.boxes, one.presence, tuple(sorted(one.variant.items())))
         for one in asked(table.layout)
     }
     return len(asked_for) * len(seeds)

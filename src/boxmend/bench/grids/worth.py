@@ -4,13 +4,15 @@
             seeds of the clean reference, `baseline` and `mend`
     should  in this order: the second stage, the parts at 40 %, rates told, 60 % labels, pair and
             gaussian noise, and the methods that `core` leaves out of its other settings
-    could   all else, also `br` without box noise and `lr` without label noise, which do nothing
+    could   all else: first OA-MIL's box noise, then missing and spurious annotations; also `br`
+            without box noise and `lr` without label noise, which do nothing
 
 What others are compared with goes before them, and a long training before a short one, so that
 none is begun last; a cell counts as long as all that waits for it.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from boxmend.bench.grids.cells import Cell, cells_of
@@ -43,7 +45,7 @@ USUAL_COST = 1.09  # of mend, the published method and its parts
 def worth(cell: Cell) -> str:
     """Say what a cell is worth: must, should or could."""
     step = _step(cell)
-    return "must" if step <= LAST_MUST else "could" if step == _could() else "should"
+    return "must" if step <= LAST_MUST else "should" if step < _could() else "could"
 
 
 def by_worth(cells: Sequence[Cell]) -> list[Cell]:
@@ -76,18 +78,18 @@ def of_worth(cells: Sequence[Cell], worths: Iterable[str]) -> list[Cell]:
 
 
 def _step(cell: Cell) -> int:
-    """When its turn is: up to LAST_MUST a must, `_could()` at the end, and between them should."""
-    first = Cell(cell.labels, cell.boxes, cell.method, cell.variant)
+    """When its turn is: up to LAST_MUST a must, from `_could()` on could, between them should."""
+    first = replace(cell, seed=0)
     if first in _core():
         if cell.seed > 0:
-            return LAST_MUST if cell.method in COMPARED else _could()
+            return LAST_MUST if cell.method in COMPARED else _last()
         is_first = cell.noise_name == FIRST_NOISE or (cell.is_clean and cell.method == CLEAN)
         return 0 if is_first else 1
     if cell.seed == 0 and not _does_nothing(cell):
-        for number, group in enumerate(_should(), LAST_MUST + 1):
+        for number, group in enumerate((*_should(), *_first_could()), LAST_MUST + 1):
             if first in group:
                 return number
-    return _could()
+    return _last()
 
 
 def _does_nothing(cell: Cell) -> bool:
@@ -97,6 +99,10 @@ def _does_nothing(cell: Cell) -> bool:
 
 def _could() -> int:
     return LAST_MUST + 1 + len(_should())
+
+
+def _last() -> int:
+    return _could() + len(_first_could())
 
 
 @cache
@@ -119,6 +125,12 @@ def _should() -> tuple[frozenset[Cell], ...]:
         _of_seed_0("gaussian"),
         frozenset(Cell(*noise, method) for noise in noises for method in methods),
     )
+
+
+@cache
+def _first_could() -> tuple[frozenset[Cell], ...]:
+    """Groups of cells that go before all others that could be run."""
+    return _of_seed_0("box-noise"), _of_seed_0("presence")
 
 
 def _of_seed_0(name: str) -> frozenset[Cell]:
