@@ -132,6 +132,23 @@ def test_other_data_are_refused_and_other_hardware_is_noted(run: Run) -> None:
     assert document["resumed_on"] == [elsewhere, FACTS]
 
 
+def test_a_run_that_never_began_is_withdrawn_whole(run: Run) -> None:
+    (run.path / "ledger").mkdir()
+    (run.path / runs.LOCK_FILE).touch()
+    runs.withdraw(run)
+    assert not run.path.exists()
+    runs.withdraw(run)  # which is no error where there is none
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "ledger/part-0.parquet", "notes.txt"])
+def test_a_run_with_anything_in_it_is_not_withdrawn(run: Run, name: str) -> None:
+    (run.path / "ledger").mkdir()
+    (run.path / name).write_text("something")
+    before = content(run.path)
+    runs.withdraw(run)
+    assert content(run.path) == before
+
+
 def test_no_run_is_opened_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         open_run(tmp_path / "none")

@@ -19,7 +19,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,6 +32,7 @@ from boxmend.errors import DataError, OutputError, UsageError
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
+UNBEGUN = {"run.json", "settings.json", LOCK_FILE}  # what a run has before its first step
 EVALUATION_FILE = "evaluation.json"
 MENDING_FILE = "mending.json"
 DATA_KEY = "data"  # of the facts: addresses and hashes, which must not differ on resuming
@@ -182,6 +183,21 @@ def sole_writer(out: str | Path) -> Iterator[None]:
         yield
         if Run(path).is_finished:  # nobody will write into it again
             (path / LOCK_FILE).unlink(missing_ok=True)
+
+
+def withdraw(run: Run) -> None:
+    """Remove the folder of a run that came to nothing before its first step.
+
+    It stays where there is more in it than what `create` and an empty ledger put there.
+    """
+    ledger = run.path / "ledger"
+    with suppress(OSError):
+        if {entry.name for entry in run.path.iterdir()} <= UNBEGUN | {ledger.name}:
+            if ledger.exists():
+                ledger.rmdir()  # fails where there is something in it
+            for name in UNBEGUN:
+                (run.path / name).unlink(missing_ok=True)
+            run.path.rmdir()
 
 
 def open_run(out: str | Path) -> Run:

@@ -78,6 +78,9 @@ def test_nothing_is_trained_where_no_image_can_be_read(tmp_path: Path) -> None:
         Path(path).unlink()
     with pytest.raises(DataError, match=r"none of the 4 images can be read.*0\.png"):
         trained(dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()  # the same command goes when the images are there
+    drawn(tmp_path / "data", BOXES)
+    ensure_sound(trained(dataset, tmp_path / "run")[0])
 
 
 def noise(width: int, height: int) -> Image.Image:

@@ -75,9 +75,11 @@ def train(
                 lambda: runs.create(out, asdict(settings), told, resume=resume)
             )
             say = _teller(run, log) if processes.is_first else _silent
-            training, state = make_training(
-                settings, dataset, detector, run.path, processes, lambda text: say({"note": text})
-            )
+            with _withdrawn_if_refused(run, processes):
+                training, state = make_training(
+                    *(settings, dataset, detector, run.path, processes),
+                    note=lambda text: say({"note": text}),
+                )
             _run_to_the_end(training, state, truth, say)
         return run
 
@@ -237,6 +239,17 @@ def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset 
     truth = _dataset(val)[0]
     ensure_scorable(truth, label_names, "the data to score on (--val)", "the training data")
     return truth
+
+
+@contextmanager
+def _withdrawn_if_refused(run: runs.Run, processes: Processes) -> Iterator[None]:
+    """Leave no folder of a run that cannot begin, as where no image can be read."""
+    try:
+        yield
+    except BoxmendError:
+        if processes.is_first:
+            runs.withdraw(run)
+        raise
 
 
 @contextmanager
