@@ -19,7 +19,7 @@ from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.results import Result, counting, read
 from boxmend.bench.grids.tables import Square, Table, concerned, table
-from boxmend.bench.grids.wording import percent
+from boxmend.bench.grids.wording import DASH, percent
 from boxmend.bench.grids.worth import COMPARED, WORTHS, worth
 from results_sections import (
     OF_MENDING,
@@ -165,7 +165,23 @@ def _missing(lines: Lines) -> str:
             parts.append(f"Of what {one} be run:\n\n{body}")
         else:
             parts.append(f"Nothing of what {one} be run.")
+    left = _left_of_tables(lines)
+    if left:
+        body = markdown_table(["table", "could be run", "is run"], left)
+        parts.append(f"Of what could be run, by table:\n\n{body}")
     return "\n\n".join(["## What is missing", *parts])
+
+
+def _left_of_tables(lines: Lines) -> list[list[str]]:
+    """Tables that have cells left which could be run, with their numbers."""
+    rows = []
+    for name in OTHERS:
+        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if worth(one) == "could"]
+        done = [one for one in cells if one.name in lines.places]
+        if len(done) < len(cells):
+            told = f"{LAYOUTS[name].title} (`{name}`)"
+            rows.append([told, str(len(cells)), str(len(done))])
+    return rows
 
 
 def _not_run(lines: Lines, needed: str) -> list[list[str]]:
@@ -230,7 +246,8 @@ AP50 by 11 points, which is the paper's rule:
 {_squares(points, lines, _figure)}
 
 The share of the lost accuracy that is won back, by area: (method - baseline) / (clean - baseline)
-over the seeds that all three have. The paper's share in brackets.
+over the seeds that all three have. The paper's share in brackets. A dash stands where the noise
+cost less than a point, here and in further tables.
 
 {_squares(area, lines, _share, is_share=True)}"""
 
@@ -299,8 +316,10 @@ def _figure(square: Square) -> str:
 
 def _share(square: Square) -> str:
     paper = "" if square.paper_gain is None else f"[{100 * square.paper_gain:.0f}]"
-    if square.gain is None or square.gain.value is None:
+    if square.gain is None or not square.gain.seeds:
         return paper
+    if square.gain.value is None:
+        return f"{DASH} {paper}".rstrip()
     error = "" if square.gain.error is None else f" ± {percent(square.gain.error)}"
     return f"{percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
 

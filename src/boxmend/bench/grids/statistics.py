@@ -11,7 +11,7 @@ from dataclasses import dataclass
 Values = Mapping[int, float]
 """A figure by seed."""
 
-NEXT_TO_NOTHING = 1e-6  # a share of so small a loss says nothing, and may not even be finite
+LEAST_LOSS = 0.01  # of a figure in 0..1: by less than a point trainings differ from each other
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def summary(values: Values) -> Summary | None:
 def won_back(method: Values, baseline: Values, clean: Values) -> Gain:
     """Give (method - baseline) / (clean - baseline) by the means over common seeds.
 
-    Not defined where noise cost next to nothing, let alone where it helped. The error is that of
+    Not defined where noise cost less than a point, let alone where it helped. The error is that of
     a ratio of two means (its first-order expansion): the deviation of gain - ratio x loss over
     seeds.
     """
@@ -57,7 +57,7 @@ def won_back(method: Values, baseline: Values, clean: Values) -> Gain:
     gains = [method[seed] - baseline[seed] for seed in seeds]
     losses = [clean[seed] - baseline[seed] for seed in seeds]
     loss = _mean(losses) if seeds else 0.0
-    if loss < NEXT_TO_NOTHING:
+    if loss < LEAST_LOSS:
         return Gain(None, None, seeds, left_out)
     ratio = _mean(gains) / loss
     rests = [gain - ratio * lost for gain, lost in zip(gains, losses, strict=True)]

@@ -120,7 +120,7 @@ def legend(table: Table) -> list[str]:
     if table.layout.compare != "none":
         lines.append(
             "± of shares and differences is their standard error by paired seeds; "
-            f"{DASH}: not defined, noise cost nothing or no seed is common."
+            f"{DASH}: not defined, noise cost less than a point or no seed is common."
         )
     lines.append(column_note(table))
     told = dict.fromkeys(row.method for row in table.layout.rows if row.method in TOLD)
