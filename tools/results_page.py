@@ -5,7 +5,7 @@
 The same lines give the same page. Tables are those of `boxmend bench table`, with standard errors;
 every row names the lines that it is made of. `results/tried.md`, if there is one, is taken over as
 it stands, and pictures are shown that lie under docs/images/results/CELL/, where what a cell left
-in its folder `keep` belongs.
+in its folder `keep` belongs. Two tables are drawn, too, as docs/images/results/*.svg.
 """
 
 import math
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from boxmend.bench.grids.bars import bars
 from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.chart import svg
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.results import Result, counting, read
@@ -42,6 +43,8 @@ SPLITS = ("trainval", "test")  # of the final comparison; all else is tuning
 SEEDS = (0, 1, 2)
 MAIN = replace(LAYOUTS["core"], only={"label0-box0": ("clean", "mend")})
 """The core, with all that was run in its settings."""
+DRAWN = {"core": MAIN, "box-noise": LAYOUTS["box-noise"]}
+"""Tables that are shown as pictures, too."""
 OTHERS = [name for name in LAYOUTS if name not in ("core", "coco", *OF_MENDING)]
 PAPER = {
     "trained on": "VOC 2007+2012 trainval, 16,551 images",
@@ -55,10 +58,16 @@ PAPER = {
 }
 
 
+def charts(project: Path) -> dict[str, bytes]:
+    """Give the pictures of the page by their places under docs/."""
+    lines = _counting(_final(_every(project / "results")))
+    return {_chart(name): svg(table(one, lines.results)) for name, one in DRAWN.items()}
+
+
 def page(project: Path) -> str:
     """Give the page for the lines under a folder."""
     every = _every(project / "results")
-    final = [(place, one) for place, one in every if _is_final(one)]
+    final = _final(every)
     lines = _counting(final)
     rest = [(place, one) for place, one in every if not _is_final(one)]
     tried = project / "results" / "tried.md"
@@ -89,6 +98,10 @@ def _every(folder: Path) -> list[tuple[str, Result]]:
         pairs = zip(told.numbers, told.results, strict=True)
         found += [(f"{path.stem}:{number}", one) for number, one in pairs]
     return found
+
+
+def _final(every: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]:
+    return [(place, one) for place, one in every if _is_final(one)]
 
 
 def _is_final(one: Result) -> bool:
@@ -237,6 +250,8 @@ def _accuracy(lines: Lines) -> str:
     points = table(MAIN, lines.results, "voc_ap50_11point" if area.results else None)
     return f"""## Accuracy
 
+{_picture("core")}
+
 AP50 by the area under the curve; the paper's figures are by 11 points.
 
 {_squares(area, lines, _figure)}
@@ -262,7 +277,8 @@ def _further(lines: Lines) -> list[str]:
             empty.append(name)
             continue
         made = table(LAYOUTS[name], lines.results)
-        parts.append(f"### {LAYOUTS[name].title}\n\n{_squares(made, lines, _figure)}")
+        picture = f"{_picture(name)}\n\n" if name in DRAWN else ""
+        parts.append(f"### {LAYOUTS[name].title}\n\n{picture}{_squares(made, lines, _figure)}")
         if LAYOUTS[name].compare == "share":
             parts.append(f"Won back:\n\n{_squares(made, lines, _share, is_share=True)}")
     if parts:
@@ -324,5 +340,16 @@ def _share(square: Square) -> str:
     return f"{percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
 
 
+def _picture(name: str) -> str:
+    words = "What each method wins back of the accuracy that noise costs, here and as published"
+    return f"![{words}]({_chart(name)})"
+
+
+def _chart(name: str) -> str:
+    return f"images/results/{name}.svg"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(PROJECT), encoding="utf-8")
+    for place, content in charts(PROJECT).items():
+        (PROJECT / "docs" / place).write_bytes(content)

@@ -45,6 +45,9 @@ def world(folder: Path, *lines: Result) -> Path:
 def test_the_page_is_what_the_tool_writes(tool: dict[str, Any]) -> None:
     page = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
     assert tool["page"](PROJECT) == page  # if not: python tools/results_page.py
+    for place, content in tool["charts"](PROJECT).items():
+        assert (PROJECT / "docs" / place).read_bytes() == content
+        assert f"]({place})" in page
 
 
 def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Path) -> None:

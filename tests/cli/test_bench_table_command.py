@@ -142,7 +142,7 @@ def test_an_older_try_can_be_chosen(here: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_files_are_written_by_their_ending(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    outs = [f"core.{kind}" for kind in ("csv", "html", "json", "md")]
+    outs = [f"core.{kind}" for kind in ("csv", "html", "json", "md", "svg")]
     tokens = ["bench", "table", "core", *(part for out in outs for part in ("--out", out))]
     assert run(tokens) == 0
     shown = capsys.readouterr()
@@ -150,6 +150,7 @@ def test_files_are_written_by_their_ending(here: Path, capsys: pytest.CaptureFix
     assert json.loads(Path("core.json").read_text())["table"] == "core"
     assert Path("core.csv").read_text().startswith("table,scale,row")
     assert Path("core.html").read_text().startswith("<!DOCTYPE html>")
+    assert "won back" in Path("core.svg").read_text()
     assert shown.err.splitlines() == [f"wrote {out}" for out in outs]
 
 
@@ -166,7 +167,7 @@ def test_nothing_is_overwritten_unasked(here: Path, capsys: pytest.CaptureFixtur
 
 def test_an_unknown_ending_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "table", "core", "--out", "core.xlsx"]) == 2
-    assert ".csv, .html, .json, .md" in capsys.readouterr().err
+    assert ".csv, .html, .json, .md, .svg" in capsys.readouterr().err
 
 
 def test_a_metric_is_shown_as_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,8 +67,8 @@ class Shown:
     out: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="File to write the table to, besides: .csv, .html, .json or .md; may be given "
-            "several times.",
+            help="File to write the table to, besides: .csv, .html, .json, .md, or .svg for a "
+            "picture; may be given several times.",
             negative="",
         ),
     ] = ()
@@ -122,6 +122,7 @@ def table(
 
 def _writers(shown: Shown) -> "dict[Path, Callable[[Table], bytes]]":
     """What writes each file of --out; what cannot be written is told before anything is read."""
+    from boxmend.bench.grids.chart import svg
     from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown
 
     kinds: dict[str, Callable[[Table], bytes]] = {
@@ -129,6 +130,7 @@ def _writers(shown: Shown) -> "dict[Path, Callable[[Table], bytes]]":
         ".html": html,
         ".json": json_bytes,
         ".md": lambda made: markdown(made).encode("utf-8", "backslashreplace"),
+        ".svg": svg,
     }
     for path in shown.out:
         if path.suffix not in kinds:
