@@ -216,7 +216,8 @@ def _ensure_once(one: Result, others: Sequence[Result]) -> None:
             raise DataError(
                 f"{other.cell} and {one.cell} are the same cell by another name: {one.method} with "
                 f"labels {one.noise.labels}, boxes {one.noise.boxes}, presence "
-                f"{one.noise.presence}, seed {one.seed}; choose by --where, like --where cell={one.cell}, or remove one from the results"
+                f"{one.noise.presence}, seed {one.seed}; choose by --where, like --where "
+                f"cell={one.cell}, or remove one from the results"
             )
 
 
