@@ -46,7 +46,7 @@ def test_shares_lie_between_baseline_and_clean_with_the_published_ones_beside() 
     assert mend_x == pytest.approx(ticks["50 %"], abs=0.01)
     assert paper_x == pytest.approx((ticks["0 %"] + ticks["50 %"]) / 2, abs=0.01)  # 25 %
     assert mend_y == paper_y + 24
-    rings = dict((y, x) for x, y in dots(picture, "series-2"))
+    rings = {y: x for x, y in dots(picture, "series-2")}
     width = ticks["100 %"] - ticks["0 %"]
     published = (70.3 - 53.7) / (79.5 - 53.7)  # of the paper's method, and mend has none
     assert rings[paper_y] == pytest.approx(ticks["0 %"] + published * width, abs=0.01)
@@ -73,9 +73,7 @@ def test_an_error_is_a_bar_around_the_mean() -> None:
     (x, _), *_ = dots(picture, "series-1")
     ends = [float(bar.attrib[name]) for name in ("x1", "x2")]
     assert sum(ends) / 2 == pytest.approx(x, abs=0.01)
-    zero = next(
-        float(one.attrib["x"]) for one in picture.iter(f"{SPACE}text") if one.text == "0"
-    )
+    zero = next(float(one.attrib["x"]) for one in picture.iter(f"{SPACE}text") if one.text == "0")
     assert ends[0] == pytest.approx(zero, abs=0.01)  # half a point, give or take half a point
     assert "0.5" in words(picture)
 

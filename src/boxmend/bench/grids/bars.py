@@ -151,9 +151,7 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
         if one.error is not None or is_ours or value is None:
             continue
         spoilt = one.noise
-        noise = Cell(
-            spoilt.labels, spoilt.boxes, one.method, presence=spoilt.presence
-        ).noise_name
+        noise = Cell(spoilt.labels, spoilt.boxes, one.method, presence=spoilt.presence).noise_name
         method = one.cell.removeprefix(f"{noise}-").removesuffix(f"-{one.seed}")
         found.setdefault(noise, {}).setdefault(method, {})[one.seed] = value
     return found
