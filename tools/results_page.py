@@ -4,8 +4,9 @@
 
 The same lines give the same page. Tables are those of `boxmend bench table`, with standard errors;
 every row names the lines that it is made of. `results/tried.md`, if there is one, is taken over as
-it stands, and pictures are shown that lie under docs/images/results/CELL/, where what a cell left
-in its folder `keep` belongs. Two tables are drawn, too, as docs/images/results/*.svg.
+it stands, and so is what `results/README.md` says of data and weights. Pictures are shown that lie
+under docs/images/results/CELL/, where what a cell left in its folder `keep` belongs; two tables are
+drawn, too, as docs/images/results/*.svg.
 """
 
 import math
@@ -38,7 +39,8 @@ from results_sections import (
 PROJECT = Path(__file__).parent.parent
 PAGE = PROJECT / "docs" / "results.md"
 SCALE = "voc320"
-WEIGHTS = "../results/README.md#data-and-weights"
+WEIGHTS = "#data-and-weights"
+ABOUT_DATA = "## Data and weights"
 SPLITS = ("trainval", "test")  # of the final comparison; all else is tuning
 SEEDS = (0, 1, 2)
 MAIN = replace(LAYOUTS["core"], only={"label0-box0": ("clean", "mend")})
@@ -83,6 +85,7 @@ def page(project: Path) -> str:
         cost(lines),
         pictures(project),
         tried.read_text(encoding="utf-8").strip() if tried.is_file() else "",
+        _about_data(project / "results" / "README.md"),
         index(final, lines),
         others(rest),
     ]
@@ -238,6 +241,13 @@ _OURS: dict[str, Callable[[Result], str]] = {
     "rule of AP50": lambda one: "both, in tables of their own",
     "clean reference": lambda one: "`baseline` on clean annotations",
 }
+
+
+def _about_data(path: Path) -> str:
+    """What the file beside the lines says of data and weights; nothing where there is none."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    _, heading, body = text.partition(ABOUT_DATA)
+    return (heading + body).strip()
 
 
 def _several(lines: Lines, getter: Callable[[Result], str]) -> str:

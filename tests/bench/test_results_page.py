@@ -48,6 +48,8 @@ def test_the_page_is_what_the_tool_writes(tool: dict[str, Any]) -> None:
     for place, content in tool["charts"](PROJECT).items():
         assert (PROJECT / "docs" / place).read_bytes() == content
         assert f"]({place})" in page
+    for anchor in re.findall(r"\]\(#([a-z-]+)\)", page):
+        assert f"\n## {anchor.replace('-', ' ').capitalize()}\n" in page
 
 
 def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Path) -> None:
