@@ -32,7 +32,8 @@ from boxmend.errors import DataError, OutputError, UsageError
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
-UNBEGUN = {"run.json", "settings.json", LOCK_FILE}  # what a run has before its first step
+UNBEGUN = ("settings.json", "run.json", LOCK_FILE)
+"""What a run has before its first step; removed in this order, it is at any time a run or none."""
 EVALUATION_FILE = "evaluation.json"
 MENDING_FILE = "mending.json"
 DATA_KEY = "data"  # of the facts: addresses and hashes, which must not differ on resuming
@@ -192,7 +193,7 @@ def withdraw(run: Run) -> None:
     """
     ledger = run.path / "ledger"
     with suppress(OSError):
-        if {entry.name for entry in run.path.iterdir()} <= UNBEGUN | {ledger.name}:
+        if {entry.name for entry in run.path.iterdir()} <= {*UNBEGUN, ledger.name}:
             if ledger.exists():
                 ledger.rmdir()  # fails where there is something in it
             for name in UNBEGUN:
