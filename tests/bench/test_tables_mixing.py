@@ -76,6 +76,13 @@ def test_a_setting_that_one_result_lacks_is_a_difference() -> None:
     assert set(found.cells) == {"0.4", "(not there)"}
 
 
+def test_a_setting_that_is_not_set_is_as_before_there_was_one() -> None:
+    newer = with_settings(result("mend", seed=1), mend=SETTINGS["mend"] | {"missing": None})
+    assert places(MEND, newer) == []
+    newer = with_settings(newer, mend=SETTINGS["mend"] | {"missing": 0.3})
+    assert places(MEND, newer) == ["settings.mend.missing of mend"]
+
+
 def test_what_a_variant_sets_may_differ() -> None:
     longer = with_settings(result("baseline", variant={"epochs": "twice"}, noise=BOTH), epochs=24)
     assert places(BASE, longer) == []

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from boxmend.errors import UsageError
 from boxmend.refiner import Refiner
-from boxmend.settings import TrainSettings
+from boxmend.settings import MendSettings, TrainSettings
 
 MAPS = {"0": torch.zeros(2, 1, 1, 1)}
 
@@ -73,6 +73,12 @@ def test_lists_of_different_lengths_are_told_apart() -> None:
         refiner_of()(blank(), MAPS, (boxes, scores[:1]), targets())
     with pytest.raises(UsageError, match="0 proposals for 0 images"):
         refiner_of()(blank([]), MAPS, no_proposals(0), [])
+
+
+def test_missing_objects_cannot_be_left_out_of_losses_that_are_not_ours() -> None:
+    settings = TrainSettings(mend=MendSettings(missing=0.3))
+    with pytest.raises(UsageError, match=r"mend\.missing .* torchvision's losses cannot; leave"):
+        refiner_of(settings=settings)
 
 
 def test_a_model_without_a_second_stage_is_refused() -> None:

@@ -7,7 +7,7 @@ from small_runs import SIDE, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 import boxmend
 from boxmend import ledger
-from boxmend.methods import METHODS
+from boxmend.methods import METHODS, MendSettings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -47,6 +47,21 @@ def test_half_the_precision_trains(method: str, tmp_path: Path) -> None:
     run, _ = trained(dataset, tmp_path / "run", method=method, precision="bfloat16", batch_size=4)
     ensure_sound(run)
     assert ids_in_ledger(run, 1) == dataset.annotation_ids.tolist()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_missing_annotations_may_be_left_out_of_the_background(
+    precision: str, tmp_path: Path
+) -> None:
+    boxes: list[tuple[int, Box]] = [(row, (10.0, 20.0 + row, 60.0, 70.0)) for row in range(4)]
+    dataset = drawn(tmp_path / "data", boxes)
+    settings = MendSettings(missing=0.0)  # every proposal beside the annotations
+    run, _ = trained(dataset, tmp_path / "run", mend=settings, precision=precision, batch_size=4)
+    ensure_sound(run)
+    assert ids_in_ledger(run, 1) == dataset.annotation_ids.tolist()
+    told = [line["missing"] for line in run.metrics() if "missing" in line]
+    assert told
+    assert max(told) > 1
 
 
 def test_two_datasets_joined_train_as_one(tmp_path: Path) -> None:

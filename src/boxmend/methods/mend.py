@@ -15,7 +15,7 @@ from torch.nn import functional
 from boxmend import refinement
 from boxmend.detector import Proposals, RoiSample, Scores, Targets
 from boxmend.errors import UsageError
-from boxmend.methods import estimation, verdicts, votes
+from boxmend.methods import estimation, missing, verdicts, votes
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
 from boxmend.methods.protocol import (
     BoxScorer,
@@ -100,7 +100,7 @@ class Mend(Method):
         """Gather evidence about a batch and, after warm-up, mend it."""
         given = without_padding(given)
         self._is_warm_up = moment.is_warm_up
-        if not (self.mends_labels or self.mends_boxes):
+        if not (self.mends_labels or self._needs_proposals):
             return untouched(given)
         matches = self._matches(given, proposals)
         scores = self._scores(matches, scorer)
@@ -127,7 +127,8 @@ class Mend(Method):
         )
         roles = self._roles(opinion.verdict, given)
         outcome = merged(given, judged, roles, self._soft(opinion.posteriors))
-        return self._for_noisy_boxes(outcome, given, self._state["keep"])
+        outcome = self._for_noisy_boxes(outcome, given, self._state["keep"])
+        return self._without_missing(outcome, given, matches, scores[1])
 
     def phase(self, moment: Moment) -> Hashable:
         """Tell warm-up from what follows."""
@@ -219,6 +220,25 @@ class Mend(Method):
         return outcome._replace(roi=roi)
 
     @property
+    def _needs_proposals(self) -> bool:
+        """Whether anything is asked of the proposals: boxes, or objects that nobody annotated."""
+        return self.mends_boxes or self.settings.missing is not None
+
+    def _without_missing(
+        self, outcome: Outcome, given: Given, matches: votes.Matches, scores: Scores
+    ) -> Outcome:
+        """Leave objects out that nobody annotated, where that is asked for."""
+        if self.settings.missing is None:
+            return outcome
+        found = missing.missing_objects(given, matches, scores, self.settings.missing)
+        share = found.is_object.sum() / given.is_box.sum().clamp(min=1)
+        return outcome._replace(
+            rpn=missing.left_out(outcome.rpn, found),
+            roi=missing.left_out(outcome.roi, found),
+            metrics={**outcome.metrics, "missing": share},
+        )
+
+    @property
     def _corrects_warm_up(self) -> bool:
         return self._is_warm_up and self.mends_labels and self.settings.forward_warm_up
 
@@ -250,9 +270,9 @@ class Mend(Method):
         return votes.Matches(matched, top, is_top, places, is_candidate)
 
     def _scores(self, matches: votes.Matches, scorer: BoxScorer) -> tuple[Scores, Scores]:
-        """Score b* and, where boxes are mended, the proposals, in one call."""
+        """Score b* and, where anything is asked of them, the proposals, in one call."""
         count = matches.matched.shape[1]
-        if not self.mends_boxes:
+        if not self._needs_proposals:
             return votes.split(scorer(matches.matched), count)
         return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
 

@@ -65,13 +65,16 @@ class MendSettings:
     """IoU with the raw box above which a proposal's regression votes: others mean other objects."""
     alike: float = 0.6
     """IoU with the leading voter above which the votes are averaged: one object, one cluster."""
+    missing: float | None = None
+    """Score from which a proposal beside all annotations is held to be an object whose annotation
+    is missing, and left out of the background; by default none is. 0.3 where many are missing."""
     residual_score: float = 0.1
     """Least score of some voter for the box noise to be measured: below, nothing was seen."""
 
     def __post_init__(self) -> None:
         for name in (
             *("first_rate", "least_new", "alpha", "keep", "least_keep", "off_above"),
-            *("near", "alike", "residual_score", "first_look"),
+            *("near", "alike", "residual_score", "first_look", "missing"),
         ):
             check_share(f"mend.{name}", getattr(self, name))
         check_choice("mend.discarded", self.discarded, ("background", "ignore", "rpn_only"))

@@ -388,7 +388,10 @@ _ALL = (
         "presence",
         "Accuracy under missing and spurious annotations",
         tuple(_presence(kind, share) for kind in ("missing", "spurious") for share in (20, 40)),
-        (CLEAN, *_rows("baseline", "mend-paper", "mend")),
+        (
+            *(CLEAN, *_rows("baseline", "mend-paper", "mend")),
+            Row("mend, missing left out", "mend", {"mend.missing": 0.3}),
+        ),
     ),
     Layout(
         "refined-boxes",

@@ -38,6 +38,7 @@ PEERS = ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
 NAMED = 3  # cells that a message names
 LISTED = 12  # values that a message lists
 ABSENT = "(not there)"
+UNSET = "None"  # a setting that is not set is as if it were not there, as before there was one
 
 Place = tuple[Result, dict[str, str]]
 """A result, and its values by their dotted places."""
@@ -147,7 +148,8 @@ def _grouped(
     for one, leaves in places:
         if setting not in one.variant:
             values = groups.setdefault(group(one), {})
-            values.setdefault(leaves.get(name, ABSENT), []).append(one.cell)
+            told = leaves.get(name, UNSET)
+            values.setdefault(ABSENT if told == UNSET else told, []).append(one.cell)
     for key, values in groups.items():
         if len(values) > 1:
             by_number = sorted(values.items(), key=lambda item: -len(item[1]))

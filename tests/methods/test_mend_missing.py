@@ -1,0 +1,177 @@
+"""Objects that nobody annotated: which proposals are taken for some; they teach nothing."""
+
+import pytest
+import torch
+from method_batches import (
+    LATER,
+    WAITS,
+    WARM_UP,
+    TableScorer,
+    Watch,
+    WaveScorer,
+    one_image,
+    padded,
+    proposals_of,
+    random_batch,
+    table,
+)
+
+from boxmend.detector import Scores, Targets
+from boxmend.detector.assignment import assign
+from boxmend.errors import UsageError
+from boxmend.methods import Given, Mend, MendSettings, Moment, Outcome, Rates
+from boxmend.methods.missing import BESIDE, missing_objects
+from boxmend.methods.votes import Matches
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BOX = [10.0, 10, 30, 30]
+# background, then the classes
+SURE = [0.4, 0.1, 0.5, 0.0]
+LESS_SURE = [0.5, 0.1, 0.4, 0.0]
+UNSURE = [0.7, 0.1, 0.2, 0.0]
+# proposal                   likeliest class, and what it is regressed to
+OFFERED = [
+    (SURE, [12.0, 10, 32, 30]),  # the annotated object itself
+    (LESS_SURE, [52.0, 50, 82, 80]),  # another one, IoU .875 with the next
+    (SURE, [50.0, 50, 80, 80]),  # the same, surer
+    (UNSURE, [0.0, 60, 20, 90]),  # perhaps nothing
+    (LESS_SURE, [60.0, 0, 90, 30]),  # a third object
+]
+
+
+def scorer(own: list[float] = SURE) -> TableScorer:
+    """The annotation's own scores, and those of the proposals."""
+    chances, boxes = [own, *(one for one, _ in OFFERED)], [BOX, *(one for _, one in OFFERED)]
+    return TableScorer(table(chances, boxes))
+
+
+def refined(moment: Moment = LATER, rates: Rates | None = None, **settings: float) -> Outcome:
+    told = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
+    method = Mend(4, 3, told, rates or Rates(label=0.2, box=0.2))
+    proposals = proposals_of([box for _, box in OFFERED], [0.9] * len(OFFERED))
+    return method.refine(one_image([BOX], [1]), proposals, scorer(), moment)
+
+
+def left_out(targets: Targets) -> list[list[float]]:
+    """The boxes of the rows that teach nothing."""
+    found: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
+    return found
+
+
+def test_the_surest_proposal_of_each_object_beside_the_annotations_is_left_out() -> None:
+    outcome = refined(missing=0.3)
+    for targets in (outcome.rpn, outcome.roi):
+        assert left_out(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
+        assert int(targets.is_real.sum()) == 1  # the annotation
+        assert int(targets.is_box.sum()) == 3
+    assert float(outcome.metrics["missing"]) == 2  # for each annotation
+    assert outcome.boxes.shape == (1, 1, 4)  # the ledger is about annotations alone
+    soft, aims = outcome.roi.soft, outcome.roi.aims
+    assert soft is not None
+    assert aims is not None
+    assert soft.shape[:2] == aims.shape[:2] == outcome.roi.labels.shape
+
+
+def test_what_is_trained_on_besides_is_the_same() -> None:
+    with_it, without = refined(missing=0.3), refined()
+    assert "missing" not in without.metrics
+    assert without.roi.boxes.shape == (1, 1, 4)
+    for name in ("boxes", "labels", "soft", "aims"):
+        ours, theirs = getattr(with_it.roi, name), getattr(without.roi, name)
+        torch.testing.assert_close(ours[:, :1], theirs)
+    assert without.verdict.tolist() == with_it.verdict.tolist()
+
+
+def test_proposals_near_them_are_no_background() -> None:
+    near, elsewhere = [51.0, 50, 81, 80], [0.0, 60, 20, 90]
+    boxes = torch.tensor([[BOX, near, elsewhere]])
+    for missing, negative in ((None, [False, True, True]), (0.3, [False, False, True])):
+        targets = (refined() if missing is None else refined(missing=missing)).roi
+        assigned = assign(boxes, targets, thresholds=(0.5, 0.5))
+        assert assigned.is_positive.tolist() == [[True, False, False]]
+        assert assigned.is_negative.tolist() == [negative]
+
+
+def test_nothing_is_left_out_in_warm_up() -> None:
+    outcome = refined(WARM_UP, missing=0.3)
+    assert outcome.roi.boxes.shape == (1, 1, 4)
+    assert "missing" not in outcome.metrics
+
+
+def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
+    outcome = refined(rates=Rates(label=0.0, box=0.0), missing=0.45)
+    assert left_out(outcome.roi) == [[50.0, 50, 80, 80]]
+    assert outcome.roi.boxes[0, 0].tolist() == BOX
+    assert outcome.roi.labels[0, 0] == 1
+    assert outcome.roi.soft is None
+
+
+@pytest.mark.parametrize(
+    ("score", "height", "number"),
+    [(0.3, 2.9, 1), (0.299, 2.9, 0), (0.3, 3.0, 0)],  # the annotation is 10 high
+)
+def test_the_score_and_the_overlap_are_held_against_their_bounds(
+    score: float, height: float, number: int
+) -> None:
+    assert BESIDE == 0.3
+    given = one_image([[0.0, 0, 10, 10]], [0])
+    scores = table([[1 - score, 0, score, 0]], [[0.0, 0, 10, height]])
+    found = missing_objects(given, _matches(1), scores, least=0.3)
+    assert int(found.is_object.sum()) == number
+
+
+def test_ignored_annotations_are_annotations() -> None:
+    given = one_image([[50.0, 50, 80, 80]], [0])
+    scores = table([SURE], [[50.0, 50, 80, 80]])
+    ignored = given._replace(is_box=given.is_box & False, is_ignored=~given.is_ignored)
+    nobody = given._replace(is_box=given.is_box & False)
+    for batch, number in ((given, 0), (ignored, 0), (nobody, 1)):
+        found = missing_objects(batch, _matches(1), scores, least=0.3)
+        assert int(found.is_object.sum()) == number
+
+
+def test_twenty_of_an_image_are_left_out_at_most() -> None:
+    boxes = [[4.0 * k, 0, 4.0 * k + 3, 3] for k in range(24)]
+    chances = [[0.5 - k / 100, 0, 0.5 + k / 100, 0] for k in range(24)]
+    found = missing_objects(
+        one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), least=0.3
+    )
+    assert found.is_object.tolist() == [[True] * 20]
+    assert found.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
+
+
+@pytest.mark.parametrize("annotations", [1, 5])
+def test_padding_is_inert_and_nothing_waits_for_the_device(annotations: int) -> None:
+    given, proposals = random_batch(3, annotations=annotations)
+    settings = MendSettings(missing=0.3)
+
+    def rows(batch: Given) -> list[list[float]]:
+        method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
+        outcome = method.refine(batch, proposals, WaveScorer(), LATER)
+        assert outcome.roi.boxes.isfinite().all()
+        return left_out(outcome.roi)
+
+    assert rows(given) == rows(padded(given, by=3))
+    scores = WaveScorer()(torch.zeros(3, 500, 4))
+    method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
+    with Watch() as watch:
+        method.refine(
+            given,
+            proposals,
+            lambda boxes: Scores(*(one[:, : boxes.shape[1]] for one in scores)),
+            LATER,
+        )
+    assert watch.seen.isdisjoint(WAITS)
+
+
+def test_a_score_out_of_range_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"missing is 1\.2; expected a share from 0 to 1"):
+        MendSettings(missing=1.2)
+
+
+def _matches(proposals: int) -> Matches:
+    nothing = torch.zeros(1, 1, 1, dtype=torch.int64)
+    boxes = torch.zeros(1, proposals, 4)
+    is_proposal = torch.ones(1, proposals, dtype=torch.bool)
+    return Matches(boxes[:, :1], boxes, is_proposal, nothing, nothing.bool())
