@@ -10,6 +10,7 @@ from boxmend.bench.grids.chart import svg
 from boxmend.bench.grids.layouts import LAYOUTS, asked, layout
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.tables import Table, table
+from boxmend.report.charts.rows import ROW
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -45,7 +46,7 @@ def test_shares_lie_between_baseline_and_clean_with_the_published_ones_beside() 
     (paper_x, paper_y), (mend_x, mend_y) = dots(picture, "series-1")
     assert mend_x == pytest.approx(ticks["50 %"], abs=0.01)
     assert paper_x == pytest.approx((ticks["0 %"] + ticks["50 %"]) / 2, abs=0.01)  # 25 %
-    assert mend_y == paper_y + 24
+    assert mend_y == paper_y + ROW
     rings = {y: x for x, y in dots(picture, "series-2")}
     width = ticks["100 %"] - ticks["0 %"]
     published = (70.3 - 53.7) / (79.5 - 53.7)  # of the paper's method, and mend has none

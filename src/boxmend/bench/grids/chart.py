@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from boxmend.bench.grids.layouts import Column
-from boxmend.bench.grids.tables import Square, Table, is_rival
+from boxmend.bench.grids.tables import Square, Table
 from boxmend.report.charts import axes, drawing, legend, marks, standalone
+from boxmend.report.charts.rows import ROW, row_middle, row_names
 from boxmend.report.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.report.charts.ticks import nice_ticks, percent_texts, tick_texts
-from boxmend.report.charts.words import breadth, shortened
+from boxmend.report.charts.words import breadth
 
 IN_A_LINE = 4  # panels at most
-ROW = 24.0
 _PANEL = 158.0  # wide
 _NUMBERS = 58.0  # room for the numbers on a panel's right
 _LONGEST = 200.0  # of a row's name
@@ -67,10 +67,10 @@ def svg(table: Table) -> bytes:
     parts, top = [keys], top + 8
     for first in range(0, len(columns), max(number, 1)):
         top += _HEAD
-        parts.append(_names(names, beside - 10, top))
         for place, column in enumerate(columns[first : first + number]):
             left = beside + place * (_PANEL + _NUMBERS)
             plot = axes.Plot(left, top, _PANEL, ROW * len(names), x=ruler.ends)
+            parts.append("" if place else row_names(plot, names))
             parts.append(_panel(plot, column, ruler, [line[first + place] for line in points]))
         top += ROW * len(names) + _FOOT
     if not columns:
@@ -90,7 +90,6 @@ def _shown(table: Table) -> tuple[list[Column], list[str], list[list[Point]]]:
         (row.name, [_point(table, square) for square in line])
         for row, line in table.lines()
         if not row.is_clean and not (is_compared and (row.name == "baseline" or row.figure))
-        if is_rival(row) or row.figure or row.method is None
     ]
     kept = [
         number
@@ -133,17 +132,6 @@ def _ruler(table: Table, points: Sequence[Point]) -> Ruler:
     return Ruler("Difference to baseline, in points", (-end, end), marked, texts, lines=(0.0,))
 
 
-def _names(names: Sequence[str], right: float, top: float) -> str:
-    return "".join(
-        marks.text(
-            (right, top + ROW * (k + 0.5) + SIZE * 0.35),
-            shortened(name, _LONGEST, SIZE),
-            anchor="end",
-        )
-        for k, name in enumerate(names)
-    )
-
-
 def _panel(plot: axes.Plot, column: Column, ruler: Ruler, points: Sequence[Point]) -> str:
     parts = [marks.text((plot.left, plot.top - 10), column.title)]
     parts.append(axes.vertical_grid(plot, ruler.ticks))
@@ -156,7 +144,7 @@ def _panel(plot: axes.Plot, column: Column, ruler: Ruler, points: Sequence[Point
 
 
 def _row(plot: axes.Plot, row: int, point: Point) -> str:
-    y = plot.top + ROW * (row + 0.5)
+    y = row_middle(plot, row)
     parts = [marks.line((plot.left, y), (plot.right, y), "grid")]
     if point.ours is not None:
         if point.error is not None:
