@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.bench.grids.layouts import amount
 from boxmend.bench.grids.published_tables import published
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.squares import amount
 from boxmend.bench.grids.statistics import summary
 from boxmend.bench.grids.tables import figure
 from boxmend.bench.grids.wording import percent

@@ -3,8 +3,8 @@
 from hashlib import sha256
 from typing import Any
 
-from boxmend.bench.grids.layouts import Asked
 from boxmend.bench.grids.results import Data, Noise, Result
+from boxmend.bench.grids.squares import Asked
 
 SETTINGS: dict[str, Any] = {
     "method": "baseline",

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from boxmend.bench.grids.cells import Cell, cells_of, chosen, variant_word
-from boxmend.bench.grids.layouts import LAYOUTS, TRUE, TWICE, layout
+from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.planning import Wishes, planned
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of, sources
+from boxmend.bench.grids.squares import TRUE, TWICE
 from boxmend.errors import UsageError
 from boxmend.noise import NoiseSettings
 

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 from grid_results import result, result_of
 
-from boxmend.bench.grids.layouts import LAYOUTS, TOLD, TRUE, TWICE, asked, layout, square
+from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.published_tables import all_published, published
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.squares import TOLD, TRUE, TWICE, asked, square
 from boxmend.bench.grids.tables import Square, Table, figure, table
 from boxmend.errors import DataError, UsageError
 

@@ -7,8 +7,9 @@ import pytest
 from grid_results import result, result_of
 
 from boxmend.bench.grids.chart import svg
-from boxmend.bench.grids.layouts import LAYOUTS, asked, layout
+from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.squares import asked
 from boxmend.bench.grids.tables import Table, table
 from boxmend.report.charts.rows import ROW
 

@@ -7,10 +7,11 @@ from grid_results import noisy_hash, result
 
 from boxmend.bench.grids.cells import Cell, cells_of
 from boxmend.bench.grids.jobs import own_settings
-from boxmend.bench.grids.layouts import LAYOUTS, TWO_STAGE
+from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.results import Data, Result
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of
+from boxmend.bench.grids.squares import TWO_STAGE
 from boxmend.bench.grids.tables import table
 
 

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from grid_results import result, result_of
 
-from boxmend.bench.grids.layouts import LAYOUTS, asked, layout
+from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown, plain
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.squares import asked
 from boxmend.bench.grids.statistics import Gain, Summary
 from boxmend.bench.grids.tables import Square, Table, table
 from boxmend.bench.grids.wording import figure_words, gain_words

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from boxmend.bench.grids.cells import Cell
-from boxmend.bench.grids.layouts import LAYOUTS, TWO_STAGE, amount
+from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.squares import TWO_STAGE, amount
 from boxmend.bench.grids.statistics import Gain, difference
 from boxmend.bench.grids.tables import Square, Table, figure, table
 

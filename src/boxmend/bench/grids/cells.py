@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from boxmend.bench.grids.layouts import TRUE, TWICE, TWO_STAGE, Layout, Variant, amount, asked
+from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, Layout, Variant, amount, asked
 from boxmend.errors import UsageError
 from boxmend.noise import NoiseSettings
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from boxmend.bench.grids.layouts import Column
+from boxmend.bench.grids.squares import Column
 from boxmend.bench.grids.tables import Square, Table
 from boxmend.report.charts import axes, drawing, legend, marks, standalone
 from boxmend.report.charts.rows import ROW, row_middle, row_names
@@ -148,9 +148,9 @@ def _row(plot: axes.Plot, row: int, point: Point) -> str:
     parts = [marks.line((plot.left, y), (plot.right, y), "grid")]
     if point.ours is not None:
         if point.error is not None:
-            ends = [min(max(one, plot.x[0]), plot.x[1]) for one in _around(point)]
-            low, high = (plot.at_x(one) for one in ends)
-            parts.append(marks.line((low, y), (high, y), "series-1", width=3))
+            low, high = max(point.ours - point.error, plot.x[0]), point.ours + point.error
+            ends = plot.at_x(low), plot.at_x(min(high, plot.x[1]))
+            parts.append(marks.line((ends[0], y), (ends[1], y), "series-1", width=3))
         parts.append(_mark(plot, point.ours, y, "series-1"))
         at = (plot.right + 6, y + SMALL * 0.35)
         css = "ink" if point.is_best else "muted"
@@ -158,12 +158,6 @@ def _row(plot: axes.Plot, row: int, point: Point) -> str:
     if point.paper is not None:  # last, so that ours does not hide it
         parts.append(_mark(plot, point.paper, y, "series-2", is_hollow=True))
     return "".join(parts)
-
-
-def _around(point: Point) -> tuple[float, float]:
-    assert point.ours is not None
-    assert point.error is not None
-    return point.ours - point.error, point.ours + point.error
 
 
 def _mark(plot: axes.Plot, value: float, y: float, css: str, *, is_hollow: bool = False) -> str:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boxmend.bench.grids.earlier import result_files
-from boxmend.bench.grids.layouts import Layout
 from boxmend.bench.grids.mixing import differences, refuse, where
 from boxmend.bench.grids.results import Result, counting, read_all
 from boxmend.bench.grids.scales import SCALES, fitted
+from boxmend.bench.grids.squares import Layout
 from boxmend.bench.grids.tables import Table, concerned, table
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.report.texts import shown

@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from boxmend.atomic import replacing
-from boxmend.bench.grids.layouts import TOLD
 from boxmend.bench.grids.locks import is_held
 from boxmend.bench.grids.results import Result, Setting
+from boxmend.bench.grids.squares import TOLD
 from boxmend.errors import DataError, UsageError
 from boxmend.settings import TrainSettings
 

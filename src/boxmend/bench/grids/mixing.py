@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from boxmend.bench.grids.layouts import TWO_STAGE
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.squares import TWO_STAGE
 from boxmend.errors import DataError, UsageError
 from boxmend.report.texts import shown
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.bench.grids.cells import Cell, resolved_variant
-from boxmend.bench.grids.layouts import TOLD, TWO_STAGE, Layout, amount
 from boxmend.bench.grids.locks import waiting_for
+from boxmend.bench.grids.squares import TOLD, TWO_STAGE, Layout, amount
 from boxmend.errors import UsageError
 from boxmend.settings import TrainSettings, resolved
 from boxmend.settings.files import converted

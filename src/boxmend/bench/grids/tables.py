@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from boxmend.bench.grids.layouts import Asked, Column, Layout, Row, square
 from boxmend.bench.grids.mixing import Difference
 from boxmend.bench.grids.published_tables import Published, published
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.squares import Asked, Column, Layout, Row, square
 from boxmend.bench.grids.statistics import Gain, Summary, difference, summary, won_back
 from boxmend.errors import DataError, UsageError
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from boxmend.bench.grids.layouts import TOLD, Row, asked
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
+from boxmend.bench.grids.squares import TOLD, Row, asked
 from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable, is_rival
 from boxmend.report.texts import shown
 

@@ -16,7 +16,8 @@ from dataclasses import replace
 from functools import cache
 
 from boxmend.bench.grids.cells import Cell, cells_of
-from boxmend.bench.grids.layouts import LAYOUTS, TWICE
+from boxmend.bench.grids.layouts import LAYOUTS
+from boxmend.bench.grids.squares import TWICE
 from boxmend.errors import UsageError
 
 WORTHS = ("must", "should", "could")

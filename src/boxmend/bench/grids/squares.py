@@ -1,0 +1,145 @@
+"""Squares of tables: a row in a column, and so what a cell has to be trained on and with.
+
+    asked(layout)        -> one Asked for each square that is run: noise, method, variant
+    Asked.variant        is written into `Result.variant` as it stands; that is how a square finds
+                         its results, together with noise, method and scale
+
+Several squares may ask for the same cell (`clean` does so in every column). A variant names
+settings by their dotted names. Two of its values stand for something that depends on the cell:
+TRUE for the rate of the noise that was made, TWICE for twice what the scale says. What a method
+does anyway (N of 128 in the paper's method) is no variant: the square shares the plain cell.
+
+Columns are named like the first part of a cell's name: label noise, box noise, and where there is
+any, what is missing or spurious.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal, NamedTuple
+
+from boxmend.settings import PublishedSettings
+
+TRUE = "true"
+"""As the value of label_noise or box_noise: the rate that the noise was made with, 0 for none."""
+TWICE = "twice"
+"""As the value of epochs: twice the passes of the scale."""
+TWO_STAGE = "two-stage"
+"""As a method: `mend`, then `baseline` trained afresh on the mended annotations."""
+
+TOLD = frozenset(
+    {"co-teaching", "note-rcnn", "ca-bbc", "br", "lr", "cm", "cinj", "pseudo", "mend-paper"}
+)
+"""Methods whose cells are told both true rates, as their papers assume; others go by defaults."""
+
+Variant = Mapping[str, bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One noise setting."""
+
+    name: str
+    """Unique in its table: label40-box40, pair40-box0, label0-oamil40, label0-box0-missing20."""
+    title: str
+    labels: str | None = None
+    """KIND:RATE as `boxmend noise` takes it; None: clean labels."""
+    boxes: str | None = None
+    metric: str | None = None
+    """A score that this column shows whatever is asked for; None: the table's."""
+    presence: str | None = None
+    """missing:RATE or spurious:RATE; None: every object is annotated, and nothing else."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method, or one of its variants; without a method it is a published record alone."""
+
+    name: str
+    method: str | None
+    variant: Variant = field(default_factory=dict)
+    is_clean: bool = False
+    """The reference: trained without noise, whatever the column says."""
+    figure: str | None = None
+    """A dotted place in `Result` shown instead of a score: mending.labels.noise_after."""
+    is_apart: bool = False
+    """A published record of another detector: its share of baseline's loss means nothing."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One table."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By column: the rows that are run there; in a column not named here all are."""
+    compare: Literal["share", "difference", "none"] = "share"
+    """Shown besides: the share of the lost accuracy won back, or the difference to baseline."""
+    metric: str = "voc_ap50_area"
+    """The score that is shown unless another is asked for."""
+    records: str = ""
+    """The table of published.toml with the figures to show beside, where its name is another."""
+
+    def is_run(self, row: Row, column: Column) -> bool:
+        """Whether the square is to be run; others hold what was published, if anything."""
+        rows = self.only.get(column.name)
+        return row.method is not None and (rows is None or row.name in rows)
+
+
+class Asked(NamedTuple):
+    """One square that is run: what to make, whatever the seed."""
+
+    row: Row
+    column: Column
+    labels: str | None
+    boxes: str | None
+    method: str
+    variant: Variant
+    presence: str | None = None
+
+
+def asked(table: Layout) -> Iterator[Asked]:
+    """Go through the squares that are run, row by row."""
+    for row, column in product(table.rows, table.columns):
+        if table.is_run(row, column):
+            yield square(row, column)
+
+
+def square(row: Row, column: Column) -> Asked:
+    """Give what a row means in a column; the row must have a method."""
+    assert row.method is not None
+    labels, boxes, presence = (
+        (None, None, None) if row.is_clean else (column.labels, column.boxes, column.presence)
+    )
+    implied = _implied(row.method, labels, boxes)
+    variant = {
+        name: value
+        for name, value in row.variant.items()
+        if name not in implied or implied[name] != value
+    }
+    return Asked(row, column, labels, boxes, row.method, variant, presence)
+
+
+def amount(noise: str | None) -> float:
+    """Give the rate in KIND:RATE; 0 where there is no noise."""
+    return float(noise.partition(":")[2]) if noise else 0.0
+
+
+def _implied(method: str, labels: str | None, boxes: str | None) -> Variant:
+    """What the plain cell of a method does anyway."""
+    if method not in TOLD:
+        return {}
+    paper = PublishedSettings()
+    implied: dict[str, bool | int | float | str] = {
+        "label_noise": amount(labels),
+        "box_noise": amount(boxes),
+        "published.queue_length": paper.queue_length,
+        "published.fit_threshold": paper.fit_threshold,
+        "published.confidence": paper.confidence,
+    }
+    if boxes:
+        implied["published.alpha"] = min(max(amount(boxes), 0.2), 0.4)  # as published
+    return implied
