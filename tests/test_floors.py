@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "errors": set[str](),
     "findings": set[str](),
     "verdict": set[str](),
-    "atomic": {"errors"},
+    "files": {"errors"},
     "dataset": {"errors", "findings", "formats"},  # formats only when `save` is called
     "formats": {"dataset", "photos", *GROUND},
     "photos": GROUND,
@@ -25,17 +25,17 @@ MAY_IMPORT = {
     "noise": {"dataset", "formats", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
-    "ledger": {"dataset", "atomic", "verdict", *GROUND},
-    "runs": {"atomic", *GROUND},
+    "ledger": {"dataset", "files", "verdict", *GROUND},
+    "runs": {"files", *GROUND},
     "fingerprint": {"dataset"},
-    "fixes": {"dataset", "atomic", *GROUND},
+    "fixes": {"dataset", "files", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
-        *("atomic", *GROUND),
+        *("files", *GROUND),
     },
     "folds": {"dataset", "formats", "fingerprint", *GROUND},
     "detections": {
-        *("dataset", "scores", "atomic", "formats", "photos", "comparison", "folds", *GROUND),
+        *("dataset", "scores", "files", "formats", "photos", "comparison", "folds", *GROUND),
     },
     "assessment": {
         *("dataset", "formats", "comparison", "noise", "scores", "detections", "mending"),
@@ -43,11 +43,11 @@ MAY_IMPORT = {
     },
     "report": {
         *("dataset", "photos", "pictures", "comparison", "assessment", "mending", "runs"),
-        *("verdict", "atomic", *GROUND),
+        *("verdict", "files", *GROUND),
     },
     "handover": {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
-        *("atomic", *GROUND),
+        *("files", *GROUND),
     },
     "auditing": {
         *("dataset", "comparison", "detections", "fingerprint", "fixes", "mending", "runs"),
@@ -57,7 +57,7 @@ MAY_IMPORT = {
         *("dataset", "photos", "fingerprint", "fixes", "mending", "report", *GROUND),
     },
     # torch begins here; these two are neighbours and do not know each other
-    "detector": {"atomic", *GROUND},
+    "detector": {"files", *GROUND},
     "refinement": {"verdict", *GROUND},
     "loader": {"dataset", "photos", *GROUND},
     "methods": {"detector", "refinement", "verdict", "settings", *GROUND},

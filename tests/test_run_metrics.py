@@ -156,7 +156,7 @@ def test_any_bytes_as_metrics_end_in_a_data_error_or_in_records(
 
 TRAINING = """
 import json, sys
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.runs import create
 run = create(sys.argv[1], {"a": 1}, {"seed": 2}, resume=True)
 saved = run.path / "checkpoint.json"

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from boxmend.atomic import partial, replacing
+from boxmend.files.atomic import partial, replacing
 from boxmend.errors import DataError, OutputError, UsageError
 
 FORMAT_KEY = "boxmend_run"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 
 Progress = Callable[[int, int], None]
 

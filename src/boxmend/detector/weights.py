@@ -18,7 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torchvision.models import WeightsEnum
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.detector.faster_rcnn import Detector
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import DataError

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from boxmend.atomic import partial, replacing
+from boxmend.files.atomic import partial, replacing
 from boxmend.errors import DataError, OutputError
 from boxmend.ledger.entries import (
     ID_COLUMNS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.dataset import Images
 from boxmend.errors import OutputError
 from boxmend.scores import Detections

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.errors import OutputError
 from boxmend.report.charts import standalone
 from boxmend.report.record import Figure

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.errors import OutputError, UsageError
 from boxmend.report.charts import STYLES
 from boxmend.report.figure_files import write_figures

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.detector import Detector, save
 
 CHOSEN_BY = "voc_ap50_area"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.errors import DataError
 
 FILE = "checkpoint.pt"

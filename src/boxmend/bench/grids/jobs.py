@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.bench.grids.locks import is_held
 from boxmend.bench.grids.results import Result, Setting
 from boxmend.bench.grids.squares import TOLD

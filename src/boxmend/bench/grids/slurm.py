@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxmend.atomic import replacing
+from boxmend.files.atomic import replacing
 from boxmend.bench.grids.executors import LocalProcess, Process
 from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.errors import BoxmendError, UsageError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from boxmend.atomic import partial, replacing
+from boxmend.files.atomic import partial, replacing
 from boxmend.errors import OutputError
 
 
