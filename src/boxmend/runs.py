@@ -26,8 +26,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from boxmend.files.atomic import partial, replacing
 from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.files.atomic import partial, replacing
 
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1

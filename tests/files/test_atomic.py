@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from boxmend.files.atomic import partial, replacing
 from boxmend.errors import OutputError
+from boxmend.files.atomic import partial, replacing
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:

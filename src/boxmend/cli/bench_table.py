@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.files.atomic import replacing
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
+from boxmend.files.atomic import replacing
 
 if TYPE_CHECKING:
     from boxmend.bench.grids.tables import Table

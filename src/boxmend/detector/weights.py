@@ -18,10 +18,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torchvision.models import WeightsEnum
 
-from boxmend.files.atomic import replacing
 from boxmend.detector.faster_rcnn import Detector
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import DataError
+from boxmend.files.atomic import replacing
 
 STRIDE_KEY = "stride_in_1x1"
 CLASS_SCORES = "cls_score.weight"  # of whichever head

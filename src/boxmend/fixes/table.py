@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from boxmend.files.atomic import replacing
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
+from boxmend.files.atomic import replacing
 
 FIXES_FILE = "fixes.parquet"
 SIDES = ("x1", "y1", "x2", "y2")

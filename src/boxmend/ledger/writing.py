@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from boxmend.files.atomic import partial, replacing
 from boxmend.errors import DataError, OutputError
+from boxmend.files.atomic import partial, replacing
 from boxmend.ledger.entries import (
     ID_COLUMNS,
     Columns,

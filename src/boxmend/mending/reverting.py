@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from boxmend.files.atomic import replacing
 from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.files.atomic import replacing
 from boxmend.formats.reading import read_bytes
 from boxmend.mending import patches
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from boxmend.files.atomic import replacing
 from boxmend.dataset import Images
 from boxmend.errors import OutputError
+from boxmend.files.atomic import replacing
 from boxmend.scores import Detections
 from boxmend.training.card import Card
 

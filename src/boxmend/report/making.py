@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.files.atomic import replacing
 from boxmend.errors import OutputError, UsageError
+from boxmend.files.atomic import replacing
 from boxmend.report.charts import STYLES
 from boxmend.report.figure_files import write_figures
 from boxmend.report.figures import FIGURES

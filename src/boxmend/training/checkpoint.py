@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from boxmend.files.atomic import replacing
 from boxmend.errors import DataError
+from boxmend.files.atomic import replacing
 
 FILE = "checkpoint.pt"
 PARTS = ("step", "passes", "best", "network", "average", "optimizer", "method", "ledger")

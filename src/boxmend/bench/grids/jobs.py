@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from boxmend.files.atomic import replacing
 from boxmend.bench.grids.locks import is_held
 from boxmend.bench.grids.results import Result, Setting
 from boxmend.bench.grids.squares import TOLD
 from boxmend.errors import DataError, UsageError
+from boxmend.files.atomic import replacing
 from boxmend.settings import TrainSettings
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"

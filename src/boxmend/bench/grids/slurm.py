@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxmend.files.atomic import replacing
 from boxmend.bench.grids.executors import LocalProcess, Process
 from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.errors import BoxmendError, UsageError
+from boxmend.files.atomic import replacing
 
 if TYPE_CHECKING:
     from submitit import Executor
