@@ -22,12 +22,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.files.atomic import partial, replacing
+from boxmend.files.atomic import replacing
+from boxmend.files.locks import only_writer
+from boxmend.files.temporary import is_temporary, remove_leftovers
 
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
@@ -175,15 +177,12 @@ def sole_writer(out: str | Path) -> Iterator[None]:
     _make_folder(path)
     if not os.path.exists(path / "run.json"):
         _ensure_vacant(path)  # leave no lock in a folder that is none of ours
-    try:
-        file = (path / LOCK_FILE).open("ab")
-    except OSError as error:
-        raise _not_written(path, error) from error
-    with file:
-        _lock(file, path)
+    lock = path / LOCK_FILE
+    with only_writer(_touched(lock), f"{path}: another process is writing into this run"):
+        remove_leftovers(path)
         yield
-        if Run(path).is_finished:  # nobody will write into it again
-            (path / LOCK_FILE).unlink(missing_ok=True)
+        if Run(path).is_finished:  # no process will write into it again
+            lock.unlink(missing_ok=True)
 
 
 def withdraw(run: Run) -> None:
@@ -256,25 +255,20 @@ def _make_folder(path: Path) -> None:
         raise _not_written(path, error) from error
 
 
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Lock a file until it is closed; where the system has no such locks, go without."""
+def _touched(path: Path) -> Path:
+    """Make an empty file unless it exists."""
     try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise OutputError(f"{path}: another process is writing into this run") from error
-    except OSError:  # a file system without locks
-        return
+        path.touch()
+    except OSError as error:
+        raise _not_written(path.parent, error) from error
+    return path
 
 
 def _ensure_vacant(path: Path) -> None:
     """Refuse a folder with anything in it but the remains of a run killed as it began."""
-    remains = (partial(path / "run.json"), path / LOCK_FILE)
     try:
-        found = sorted(one.name for one in path.iterdir() if one not in remains)
+        names = sorted(one.name for one in path.iterdir())
+        found = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
     except OSError as error:
         raise _not_written(path, error) from error
     if found:

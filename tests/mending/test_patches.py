@@ -105,16 +105,15 @@ def test_a_revert_that_was_interrupted_can_be_repeated(
     mended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = bytes_of(tmp_path / "data")
-    real, calls = os.fsync, list[int]()
+    real = Path.replace
 
-    def dies_at_the_second_file(handle: int) -> None:
-        calls.append(handle)
-        if len(calls) == 3:  # a file and its folder went before
+    def dies_at_the_second_file(self: Path, target: Path) -> Path:
+        if target.name == "b.xml":
             raise KeyboardInterrupt
-        real(handle)
+        return real(self, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", dies_at_the_second_file)
+        patch.setattr(Path, "replace", dies_at_the_second_file)
         with pytest.raises(KeyboardInterrupt):
             boxmend.revert(mended)
     half = bytes_of(mended)

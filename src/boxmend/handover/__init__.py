@@ -14,7 +14,8 @@ import numpy as np
 
 from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
-from boxmend.formats.writing import IMAGES_AS, ensure_vacant, place_images, staged
+from boxmend.files.staging import ensure_vacant, staged
+from boxmend.formats.writing import IMAGES_AS, place_images
 from boxmend.handover import coco, cvat, fiftyone, label_studio
 from boxmend.handover.audits import audited
 from boxmend.handover.bundle import Bundle, Places, bundle_of, record
