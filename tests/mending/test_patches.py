@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import boxmend
 from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.files.locks import locking
 from boxmend.mending import patches
 from boxmend.mending.patches import encoded, file_patch, read_patches
 
@@ -122,6 +123,17 @@ def test_a_revert_that_was_interrupted_can_be_repeated(
     assert {"patch.json", "changes.csv"} <= half.keys()
     assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
     assert bytes_of(mended) == original
+
+
+def test_of_two_reverts_at_once_one_gets_a_clear_message(mended: Path) -> None:
+    before = bytes_of(mended)
+    with (
+        locking(mended),
+        pytest.raises(OutputError, match="out: another process is writing there; run revert again"),
+    ):
+        boxmend.revert(mended)
+    assert bytes_of(mended) == before
+    assert boxmend.revert(mended)
 
 
 def test_a_full_disk_leaves_what_can_be_reverted_later(

@@ -48,6 +48,7 @@ def command_line(chosen: str = "") -> App:
         help_format="plaintext",
         help_formatter="default" if sys.stdout.isatty() else "plain",
         result_action="return_value",
+        suppress_keyboard_interrupt=False,  # `run` ends with a message and its own exit status
     )
     for name, summary in COMMANDS.items():
         own_words = None if name == chosen else summary
@@ -78,7 +79,7 @@ def run(tokens: Sequence[str]) -> int:
         sys.stdout = None  # nothing is left to flush it into
         return ExitStatus.FINE
     except KeyboardInterrupt:
-        print("boxmend: interrupted; nothing was left behind", file=sys.stderr)
+        print("boxmend: interrupted", file=sys.stderr)
         return ExitStatus.FAILURE
     except MemoryError:
         print("boxmend: out of memory", file=sys.stderr)
