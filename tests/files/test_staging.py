@@ -1,5 +1,6 @@
 """An output folder is complete or absent, whether it was new or empty."""
 
+import ctypes
 import errno
 import os
 import signal
@@ -147,9 +148,12 @@ def test_a_tree_is_synced_file_by_file_or_by_file_system(
     synced = set[str]()
     monkeypatch.setattr(syncing, "_sync", lambda path: synced.add(path.name))
     calls: list[Path] = []
-    monkeypatch.setattr(
-        syncing, "_sync_file_system", lambda path: bool(calls.append(path)) or has_syncfs
-    )
+
+    def sync_file_system(path: Path) -> bool:
+        calls.append(path)
+        return has_syncfs
+
+    monkeypatch.setattr(syncing, "_sync_file_system", sync_file_system)
     sync_tree(tmp_path)
     folders = {tmp_path.name, "0", "1", "2"}
     files = {str(k) for k in range(number)}
@@ -173,9 +177,9 @@ def test_the_file_system_is_really_synced_and_errors_are_raised(
             pass
 
         def syncfs(self, _: int) -> int:
-            syncing.ctypes.set_errno(errno.EIO)
+            ctypes.set_errno(errno.EIO)
             return -1
 
-    monkeypatch.setattr(syncing.ctypes, "CDLL", Failing)
+    monkeypatch.setattr(ctypes, "CDLL", Failing)
     with pytest.raises(OSError, match="Input/output error"):
         sync_files(paths)
