@@ -42,8 +42,8 @@ def command_line(chosen: str = "") -> App:
         help="Train object detectors on annotations that nobody vouches for, and get the "
         "annotations back, mended: COCO, VOC and YOLO, without losing a byte.",
         help_epilogue="DATA is PATH or PATH:SPLIT: a COCO .json or a folder with "
-        "instances_*.json, a VOC folder, or a YOLO data.yaml. Exit status: 0 success, 1 errors found "
-        "by `check` or differences by `diff`, 2 wrong usage, 3 failure.",
+        "instances_*.json, a VOC folder, or a YOLO data.yaml. Exit status: 0 success, 1 errors "
+        "found by `check` or differences by `diff`, 2 wrong usage, 3 failure.",
         version=lambda: f"boxmend {boxmend.__version__}",
         help_format="plaintext",
         help_formatter="default" if sys.stdout.isatty() else "plain",
