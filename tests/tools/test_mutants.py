@@ -1,4 +1,4 @@
-"""The runner of mutants, on a tiny package; and the committed lists, which have to fit the source."""
+"""The runner of mutants, on a tiny package; and the committed lists, which fit the source."""
 
 import os
 import runpy
@@ -54,7 +54,7 @@ def project(folder: Path, *mutants: tuple[str, str, str], test: str = "test_sums
 
 
 def run(root: Path, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, str(TOOL), "--root", str(root), "--preload", "", *arguments]
+    command = [sys.executable, str(TOOL), "--root", str(root), "--preload", "pytest,xdist", *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     return done.returncode, done.stdout + done.stderr
