@@ -54,8 +54,9 @@ def project(folder: Path, *mutants: tuple[str, str, str], test: str = "test_sums
 
 
 def run(root: Path, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, str(TOOL), "--root", str(root), "--preload", "pytest,xdist", *arguments]
+    options = ["--root", str(root), "--preload", "pytest,xdist", *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, str(TOOL), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     return done.returncode, done.stdout + done.stderr
 
