@@ -211,10 +211,10 @@ def run_tasks(tasks: Iterable[Task], workers: list[Worker]) -> Iterator[Result]:
             for worker in list(busy):
                 if (result := worker.finished()) is None:
                     continue
-                if (task := next(waiting, None)) is None:
+                if (following := next(waiting, None)) is None:
                     busy.remove(worker)
                 else:
-                    worker.start(task)
+                    worker.start(following)
                 yield result
     finally:
         for worker in busy:

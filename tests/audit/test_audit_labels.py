@@ -107,6 +107,18 @@ def test_a_pattern_is_for_people_to_confirm() -> None:
     assert found.p_wrong[~is_wrong].mean() < 0.002
 
 
+def test_planted_labels_that_happen_to_be_right_do_not_count_as_errors() -> None:
+    # Of two classes, the other label of a wrong annotation is the right one. 400 of 1000 are wrong:
+    # without weights, as many planted labels would look right, and right annotations wrong.
+    random = np.random.default_rng(0)
+    true, values = random.integers(2, size=1000), random.uniform(0.7, 0.95, 1000)
+    is_wrong = np.arange(1000) < 400
+    seen = [{int(label): float(value)} for label, value in zip(true, values, strict=True)]
+    found = judged(np.where(is_wrong, 1 - true, true), seen, 2)
+    assert found.p_wrong[is_wrong].mean() > 0.9
+    assert found.p_wrong[~is_wrong].mean() < 0.05
+
+
 def test_annotations_of_nothing_say_nothing_about_labels() -> None:
     found, _ = drawn(is_pattern=False, p_real=0.0)
     assert found.rate.value == pytest.approx(0.0, abs=0.001)

@@ -205,7 +205,9 @@ def test_a_fix_is_as_probable_as_the_label_and_the_box_of_known_objects_are_righ
 
 def test_annotations_whose_label_is_wrong_say_nothing_about_labels() -> None:
     is_other = np.arange(200) % 2
-    found = missing(free(SCORES[::2]), own_labels=is_other, p_right=1.0 - is_other)
+    found = missing(
+        free(SCORES[::2]), own_labels=is_other, p_right=(is_other == 0).astype(np.float64)
+    )
     assert found.p_fix == pytest.approx(found.p_missing)
 
 
