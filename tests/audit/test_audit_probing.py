@@ -64,7 +64,7 @@ def test_a_wrong_label_is_right_if_it_is_the_one_from_before() -> None:
         planted(WRONG_LABEL=[1, 2, 3]),
         table(
             fix(Kind.WRONG_LABEL, 1, label=2),
-            fix(Kind.WRONG_LABEL, 2, label=2),
+            fix(Kind.WRONG_LABEL, 2, label=4),
             fix(Kind.WRONG_LABEL, 3, label=4, p_wrong=0.4),  # not called wrong
             fix(Kind.WRONG_LABEL, 0, label=1),  # not planted
         ),
