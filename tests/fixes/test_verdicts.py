@@ -122,6 +122,8 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
         b'{"fix": "a", "verdict": "accept", "box": [1, 2, 1' + b"0" * 400 + b", 4]}",
         b'{"fix": "a", "verdict": "accept", "box": [1, 2, true, 4]}',
         b'{"fix": "a", "verdict": "accept", "box": [3, 2, 1, 4]}',
+        b'{"fix": "a", "verdict": "accept", "box": [1, 2, 1, 4]}',
+        b'{"fix": "a", "verdict": "accept", "box": [1, 2, 3, 2]}',
         b'{"fix": "' + b"a" * 10_001 + b'", "verdict": "accept"}',
         b'{"fix": "\xff", "verdict": "accept"}',
         b"[" * 100_000,
