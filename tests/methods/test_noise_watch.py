@@ -174,3 +174,15 @@ def test_warm_up_believes_labels_of_a_lost_class_as_often_as_labels_are_right() 
     targets = method.class_targets(logits, rois, roi=None)  # type: ignore[arg-type]  # not read
     expected = [[0, 0.3 * 0.096 / 0.108, 0.7, 0.3 * 0.012 / 0.108], [1, 0, 0, 0]]
     torch.testing.assert_close(targets, torch.tensor([expected]))
+
+
+@pytest.mark.parametrize("is_warm_up", [True, False])
+def test_a_state_tells_whether_the_pass_was_warm_up(is_warm_up: bool) -> None:
+    """A pass may be at its end: without warm-up its estimate must not fall."""
+    evidence, labels = noisy_evidence(0.2, count=600)
+    method = Mend(len(labels), 4, rates=Rates(box=0.0))
+    state = {**method.state_dict(), "rate": 0.5, "is_warm_up": is_warm_up}
+    state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 1, labels
+    method.load_state_dict(state)
+    method.end_epoch(2)
+    assert (method.watch.rate == 0.5) == (not is_warm_up)
