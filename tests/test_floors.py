@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "pictures": GROUND,
     "checks": {"dataset", "photos", *GROUND},
     "comparison": {"dataset", *GROUND},
-    "noise": {"dataset", "formats", *GROUND},
+    "noise": {"dataset", "files", "formats", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
     "ledger": {"dataset", "files", "verdict", *GROUND},
@@ -33,7 +33,7 @@ MAY_IMPORT = {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
         *("files", *GROUND),
     },
-    "folds": {"dataset", "formats", "fingerprint", *GROUND},
+    "folds": {"dataset", "files", "formats", "fingerprint", *GROUND},
     "detections": {
         *("dataset", "scores", "files", "formats", "photos", "comparison", "folds", *GROUND),
     },

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from boxmend.errors import DataError
+from boxmend.files.sealed import parquet_bytes
 from boxmend.ledger.entries import BOX_COLUMNS, COLUMNS, ID_COLUMNS, empty_table
 
 FORMAT_KEY = b"boxmend.ledger"
@@ -54,19 +55,18 @@ def write_part(table: pa.Table, file: BinaryIO) -> None:
     """Write a table as one row group; the same table, in one piece, gives the same bytes.
 
     Coordinates go byte by byte (all first bytes, all second ones), which compresses better. Pages
-    have checksums: damage on the disk is an error and not another box.
+    have checksums and the file has a digest: damage on the disk is an error and not another box.
     """
     texts = [name for name in ID_COLUMNS if pa.types.is_string(table.schema.field(name).type)]
-    pq.write_table(
+    content = parquet_bytes(
         table,
-        file,
         row_group_size=max(len(table), 1),
         compression="zstd",
         use_dictionary=[name for name in COLUMNS if name not in (*_SMOOTH, *ID_COLUMNS)] + texts,
         use_byte_stream_split=list(_SMOOTH),
         write_statistics=["epoch"],
-        write_page_checksum=True,
     )
+    file.write(content)
 
 
 def part_numbers(folder: Path) -> list[int]:
