@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "fixes": {"dataset", "files", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
-        *("files", *GROUND),
+        *("files", "settings", *GROUND),
     },
     "folds": {"dataset", "files", "formats", "fingerprint", *GROUND},
     "detections": {

@@ -1,7 +1,7 @@
 """A run's folder: what a training was told, what it ran on, and how it went.
 
     RUN/run.json        what it ran on: versions, seed, hardware, data; marks the folder as a run
-    RUN/settings.json   the settings, resolved
+    RUN/settings.json   the settings, resolved; without a digest, as people may edit it
     RUN/metrics.jsonl   one JSON object per line, each with its "step"
     RUN/ledger/         what happened to each annotation (`boxmend.ledger`)
     RUN/finished        there when all is done
@@ -11,9 +11,6 @@
 JSON files are written beside and renamed, so that a kill leaves the old one or the new one. Of
 `metrics.jsonl` a kill can tear the last line, which a resumed run drops. In metrics, numbers that
 JSON cannot express (NaN and infinities) become null; in settings and facts they are a ValueError.
-
-Every JSON file and line ends with its digest (`boxmend.files.sealed`), so that damage is noticed;
-but for `settings.json`, which people may edit.
 """
 
 from __future__ import annotations
@@ -306,23 +303,27 @@ def _run_document(path: Path) -> Record:
 
 def _metrics_lines(path: Path) -> list[tuple[bytes, Record]]:
     """Each whole line as it stands, and parsed."""
+    lines = enumerate(_whole_lines(path), 1)
+    return [(line, _parsed_line(path, number, text)) for number, (line, text) in lines]
+
+
+def _whole_lines(path: Path) -> list[tuple[bytes, bytes]]:
+    """The lines that end, as they stand and without their digests; none where there is no file."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise _not_read(path, error) from error
-    texts = checked_lines(path, data, "remove that line")[:-1]
-    parsed = [_parsed_line(path, number, text) for number, text in enumerate(texts, 1)]
-    lines = (line + b"\n" for line in data.split(b"\n"))
-    return list(zip(lines, parsed, strict=False))  # but for what follows the last line feed
+    lines = (line + b"\n" for line in data.split(b"\n")[:-1])
+    return list(zip(lines, checked_lines(path, data, "remove that line")[:-1], strict=True))
 
 
 def _parsed_line(path: Path, number: int, line: bytes) -> Record:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: line {number} is no JSON ({error})") from error
+        raise DataError(f"{path}: line {number} is no JSON ({error}); remove that line") from error
     if not isinstance(record, dict) or not _is_step(record.get("step")):
         raise DataError(f"{path}: line {number} is no object with an integer 'step'")
     return record
@@ -333,7 +334,7 @@ def _is_step(value: Any) -> bool:
 
 
 def _drop_torn_line(path: Path) -> None:
-    whole = b"".join(line for line, _ in _metrics_lines(path))
+    whole = b"".join(line for line, _ in _whole_lines(path))
     if os.path.exists(path) and path.stat().st_size > len(whole):
         with replacing(path) as file:
             file.write(whole)
@@ -341,10 +342,8 @@ def _drop_torn_line(path: Path) -> None:
 
 def _write_object(path: Path, value: Record) -> None:
     content = _dumped(value, indent=2)
-    if path.name != SETTINGS_FILE:
-        content = seal_json(content)
     with replacing(path) as file:
-        file.write(content)
+        file.write(content if path.name == SETTINGS_FILE else seal_json(content))
 
 
 def _read_object(path: Path) -> Record:
@@ -398,4 +397,4 @@ def _not_written(path: Path, error: OSError) -> OutputError:
 
 def _not_read(path: Path, error: Exception) -> DataError:
     reason = getattr(error, "strerror", None) or error
-    return DataError(f"{path}: cannot be read ({reason})")
+    return DataError(f"{path}: cannot be read ({reason}); {REMEDY}")

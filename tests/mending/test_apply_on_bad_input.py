@@ -41,6 +41,7 @@ def refusal(run: Path, error: type[BoxmendError], **options: Any) -> str:
 
 def rewrite(path: Path, change: Any) -> None:
     document = json.loads(path.read_bytes())
+    document.pop("digest", None)
     change(document)
     path.write_text(json.dumps(document))
 

@@ -10,9 +10,14 @@ import pyarrow.parquet as pq
 from boxmend.errors import DataError, UsageError
 from boxmend.files.sealed import checked_parquet
 from boxmend.ledger.entries import COLUMNS, empty_table
-from boxmend.ledger.parts import Part, checked_parts, folder_of, part_numbers, unreadable
-
-REMEDY = "put a copy of the file back, or train again"
+from boxmend.ledger.parts import (
+    REMEDY,
+    Part,
+    checked_parts,
+    folder_of,
+    part_numbers,
+    unreadable,
+)
 
 
 def read(

@@ -107,13 +107,13 @@ def read_patches(path: Path) -> dict[str, FilePatch]:
     try:
         document = json.loads(checked_json(path, read_bytes(path), REMEDY))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is damaged, no JSON ({error})") from error
+        raise DataError(f"{path}: is damaged, no JSON ({error}); {REMEDY}") from error
     if not isinstance(document, dict) or document.get(FORMAT_KEY) != FORMAT_VERSION:
         raise DataError(f"{path}: is no patch of version {FORMAT_VERSION} by `boxmend apply`")
     try:
         return {name: _decoded(name, one) for name, one in document["files"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path}: is damaged ({error!r})") from error
+        raise DataError(f"{path}: is damaged ({error!r}); {REMEDY}") from error
 
 
 def _decoded(name: str, told: Any) -> FilePatch:
