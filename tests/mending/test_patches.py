@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,9 @@ HASH = "0" * 64
                 {"ranges": [[0, True, ""]]},
                 {"ranges": [[0, 1, "\u2603"]]},
                 {"deflated": "?"},
+                {"deflated": "AAAA", "size": -1},
+                {"deflated": "AAAA", "size": "12"},
+                {"deflated": "AAAA", "size": True},
             )
         ),
         b'{"boxmend_patch": 1, "files": {"../a": {"before": "", "after": "", "ranges": []}}}',
@@ -186,6 +191,41 @@ def test_a_damaged_patch_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(DataError, match=r"patch\.json: is "):
         boxmend.revert(tmp_path)
     assert (tmp_path / "a").read_bytes() == b"abc"
+
+
+def test_a_deflated_file_says_its_size(tmp_path: Path) -> None:
+    patch = through_json(b"a" * 5000, b"b" * 5000, tmp_path)
+    assert patch.size == 5000
+    assert file_patch(b"a" * 5000, None).size == 5000
+
+
+@pytest.mark.parametrize("size", [None, 4096, 10**15])
+def test_a_patch_that_would_fill_the_memory_is_refused(tmp_path: Path, size: int | None) -> None:
+    deflated = zlib.compress(b"0" * 50_000_000)
+    assert len(deflated) < 50_000  # a thousandth
+    patch = patches.FilePatch(HASH, None, deflated=deflated, size=size)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"a: cannot be restored .* more than [0-9,]+ bytes"):
+        patches.restored(tmp_path / "a", patch, max_bytes=1_000_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def test_the_limit_is_the_largest_size_that_is_restored(tmp_path: Path) -> None:
+    patch = file_patch(b"a" * 5000, None)
+    assert patches.restored(tmp_path / "a", patch, max_bytes=5000) == b"a" * 5000
+    with pytest.raises(DataError, match="more than 4,999 bytes"):
+        patches.restored(tmp_path / "a", patch, max_bytes=4999)
+
+
+def test_a_patch_of_an_earlier_version_still_leads_back(mended: Path) -> None:
+    document = json.loads((mended / "patch.json").read_bytes())
+    del document["digest"]
+    for told in document["files"].values():
+        told.pop("size", None)
+    (mended / "patch.json").write_text(json.dumps(document))
+    assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
 
 
 def change(told: dict[str, Any]) -> None:
