@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "fixes": {"dataset", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
-        *GROUND,
+        *("settings", *GROUND),
     },
     "folds": {"dataset", "formats", "fingerprint", *GROUND},
     "detections": {

@@ -105,3 +105,32 @@ def test_any_damage_is_a_data_error_or_harmless(tmp_path: Path) -> None:
             continue
         num_refused += 1
     assert num_refused > 100  # the files that were cut short, at the least
+
+
+def test_torch_alone_loads_a_checkpoint(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network))
+    found = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    assert found["network"]["weight"].equal(network.weight)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read_with_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = nn.Linear(2, 3)
+    torch.save(state_of(network), tmp_path / checkpoint.FILE)
+    found = checkpoint.load(tmp_path, CPU, network, ())
+    assert found is not None
+    assert found["network"]["weight"].equal(network.weight)
+    assert ["has no digest" in one.getMessage() for one in caplog.records] == [True]
+
+
+def test_another_weight_is_noticed(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network))
+    path, value = tmp_path / checkpoint.FILE, network.weight.detach().numpy().tobytes()[:4]
+    content = path.read_bytes()
+    assert value in content
+    path.write_bytes(content.replace(value, bytes([value[0] ^ 1]) + value[1:]))
+    with pytest.raises(DataError, match=r"checkpoint\.pt: is damaged.*put the right one back"):
+        checkpoint.load(tmp_path, CPU, network, ())

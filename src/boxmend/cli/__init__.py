@@ -8,6 +8,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 import boxmend
+from boxmend.cli.output import library_notes
 from boxmend.errors import BoxmendError, ExitStatus
 
 COMMANDS = {
@@ -67,7 +68,8 @@ def run(tokens: Sequence[str]) -> int:
     """Run one command; returns its exit status and never raises for what users can cause."""
     try:
         app = command_line(chosen=tokens[0] if tokens else "")
-        status = app(list(tokens), exit_on_error=False, print_error=True)
+        with library_notes():
+            status = app(list(tokens), exit_on_error=False, print_error=True)
         sys.stdout.flush()
         return int(status or ExitStatus.FINE)
     except CycloptsError:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from boxmend import __version__
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import OutputError, UsageError
+from boxmend.files.sealed import seal_json
 from boxmend.files.staging import staged
 from boxmend.formats.writing import Saved, WriteOptions, write_into
 from boxmend.noise import counts as numbers
@@ -266,7 +267,7 @@ def _record(noisy: Noisy, settings: NoiseSettings, saved: Saved) -> bytes:
     }
     text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     # A name that is no valid text has its odd bytes escaped the way JSON does it.
-    return text.encode("utf-8", "backslashreplace")
+    return seal_json(text.encode("utf-8", "backslashreplace"))
 
 
 __all__ = ["NoiseSettings", "Noisy", "Origin", "Truth", "disturb", "read_truth", "write_noisy"]
