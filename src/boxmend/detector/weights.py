@@ -4,6 +4,7 @@ A file holds either a backbone alone (`conv1.weight`, `features.0.0.weight`, `st
 a whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
 """
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -93,8 +94,24 @@ def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) 
     `more` are metadata beside those of `describe`. A twin is no part of it.
     """
     tensors = {key: value.contiguous() for key, value in own_tensors(detector).items()}
+    header, data = _reproducible(to_bytes(tensors, {**(more or {}), **describe(detector)}))
     with replacing(path) as file:
-        file.write(to_bytes(tensors, {**(more or {}), **describe(detector)}))
+        file.write(header)
+        file.write(data)
+
+
+def _reproducible(content: bytes) -> tuple[bytes, memoryview]:
+    """Part a safetensors file into a header whose metadata are sorted, and the tensors' bytes.
+
+    The library writes the metadata in the order of a hash map, which differs from one process to
+    the next. Offsets count from the end of the header, so they stay as they are.
+    """
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the format aligns tensors by blanks after the header
+    return len(text).to_bytes(8, "little") + text, memoryview(content)[end:]
 
 
 def own_tensors(detector: Detector) -> dict[str, Tensor]:
