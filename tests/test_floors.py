@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
     "ledger": {"dataset", "files", "verdict", *GROUND},
-    "runs": {"files", *GROUND},
+    "metric_lines": {"files", *GROUND},
+    "runs": {"files", "metric_lines", *GROUND},
     "fingerprint": {"dataset"},
     "fixes": {"dataset", "files", *GROUND},
     "mending": {

@@ -94,7 +94,8 @@ def _run_to_the_end(
     if state is not None:
         training.take_up(state)
     if processes.is_first:
-        run.rewind_metrics(training.step if state is not None else None)
+        saved = state or {}
+        run.rewind_metrics(saved.get("step"), saved.get("metrics_bytes"))
     if not processes.is_alone:
         ensure_alike(training)
     run_loop(training, say)
