@@ -1,9 +1,12 @@
 """What may go wrong around a training: memory, listeners, a second process."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,6 +129,30 @@ def test_a_run_left_after_the_last_step_of_a_pass_still_ends_that_pass(
     rates = [[x["label_noise"] for x in one.metrics() if "tau" in x] for one in (whole, run)]
     assert len(rates[0]) == 2
     assert rates[0] == rates[1]
+
+
+@contextmanager
+def largest_file(num_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond this, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_says_how_to_continue_and_loses_nothing(data: Dataset, tmp_path: Path) -> None:
+    whole, _ = trained(data, tmp_path / "whole")
+    with (
+        largest_file(100_000),
+        pytest.raises(OutputError, match=r"checkpoint\.pt: could not be .*--resume to continue"),
+    ):
+        trained(data, tmp_path / "run")
+    run, _ = trained(data, tmp_path / "run", resume=True)
+    assert parts_of(run.path) == parts_of(whole.path)
+    model = "model.safetensors"
+    assert (run.path / model).read_bytes() == (whole.path / model).read_bytes()
 
 
 LOCKER = """

@@ -16,7 +16,7 @@ import torch
 from boxmend import runs
 from boxmend.dataset import Dataset
 from boxmend.detector import Detector, save
-from boxmend.errors import BoxmendError, UsageError
+from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.scores import VocScores
@@ -29,7 +29,7 @@ from boxmend.training.card import card_of
 from boxmend.training.evaluation import detect, ensure_scorable, score
 from boxmend.training.loop import Interrupted, Training, ensure_alike
 from boxmend.training.loop import train as run_loop
-from boxmend.training.processes import Processes, joined
+from boxmend.training.processes import CONTINUE, Processes, joined
 from boxmend.training.recording import Listener
 
 MODEL_FILE = "model.safetensors"
@@ -80,7 +80,8 @@ def train(
                     *(settings, dataset, detector, run.path, processes),
                     note=lambda text: say({"note": text}),
                 )
-            _run_to_the_end(training, state, truth, say)
+            with _unwritten_explained():
+                _run_to_the_end(training, state, truth, say)
         return run
 
 
@@ -267,6 +268,15 @@ def _memory_explained(settings: TrainSettings) -> Iterator[None]:
             f"{settings.image_size}; lower one of them, or --proposals {settings.proposals} or "
             f"--rois {settings.rois}, in a new run"
         ) from error
+
+
+@contextmanager
+def _unwritten_explained() -> Iterator[None]:
+    """Say how to continue a run one of whose files could not be written."""
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(f"{error}. If the disk is full, make room. {CONTINUE}") from error
 
 
 def _silent(line: dict[str, Any]) -> None:
