@@ -16,19 +16,19 @@ MAY_IMPORT = {
     "findings": set[str](),
     "verdict": set[str](),
     "files": {"errors"},
-    "dataset": {"errors", "findings", "formats"},  # formats only when `save` is called
-    "formats": {"dataset", "photos", *GROUND},
+    "dataset": {"errors", "files", "findings", "formats"},  # formats only when `save` is called
+    "formats": {"dataset", "files", "fingerprint", "photos", *GROUND},
     "photos": GROUND,
     "pictures": GROUND,
     "checks": {"dataset", "photos", *GROUND},
     "comparison": {"dataset", *GROUND},
-    "noise": {"dataset", "formats", *GROUND},
+    "noise": {"dataset", "fingerprint", "formats", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
     "ledger": {"dataset", "files", "verdict", *GROUND},
     "metric_lines": {"files", *GROUND},
     "runs": {"files", "metric_lines", *GROUND},
-    "fingerprint": {"dataset"},
+    "fingerprint": {"dataset", "files"},
     "fixes": {"dataset", "files", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
@@ -48,7 +48,7 @@ MAY_IMPORT = {
     },
     "handover": {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
-        *("files", *GROUND),
+        *("files", "fingerprint", *GROUND),
     },
     "auditing": {
         *("dataset", "comparison", "detections", "fingerprint", "fixes", "mending", "runs"),

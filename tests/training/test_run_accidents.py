@@ -18,7 +18,8 @@ from small_runs import QUICK, drawn, trained
 
 from boxmend import runs
 from boxmend.dataset import Dataset
-from boxmend.errors import BoxmendError, OutputError
+from boxmend.errors import BoxmendError, DataError, OutputError
+from boxmend.formats import load
 from boxmend.training import Interrupted, train
 from boxmend.training.loop import Training
 
@@ -129,6 +130,23 @@ def test_a_run_left_after_the_last_step_of_a_pass_still_ends_that_pass(
     rates = [[x["label_noise"] for x in one.metrics() if "tau" in x] for one in (whole, run)]
     assert len(rates[0]) == 2
     assert rates[0] == rates[1]
+
+
+@pytest.mark.parametrize("is_val", [False, True])
+def test_data_that_changed_since_they_were_read_begin_no_run(
+    data: Dataset, tmp_path: Path, is_val: bool
+) -> None:
+    for name in ("train", "val"):
+        data.save(tmp_path / name, format="coco")
+    train_data, val = (load(tmp_path / name) for name in ("train", "val"))
+    (path,) = (tmp_path / ("val" if is_val else "train")).rglob("*.json")
+    content = path.read_bytes()
+    path.write_bytes(content + b" ")
+    with pytest.raises(DataError, match=f"{path.name}: changed after"):
+        train(train_data, tmp_path / "run", QUICK, val=val)
+    assert not (tmp_path / "run").exists()
+    path.write_bytes(content)
+    assert train(train_data, tmp_path / "run", QUICK, val=val).is_finished
 
 
 @contextmanager

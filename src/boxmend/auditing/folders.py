@@ -28,7 +28,7 @@ from boxmend.auditing.tables import fixes_of
 from boxmend.dataset import Dataset
 from boxmend.detections import read_predictions
 from boxmend.errors import DataError
-from boxmend.fingerprint import data_facts
+from boxmend.fingerprint import data_facts, ensure_unchanged
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.mending.account import open_account
 from boxmend.mending.inputs import finished_run
@@ -95,6 +95,8 @@ def audit_predictions(
         "images_folder": None if images is None else str(Path(images).absolute()),
         "predictions": [str(Path(one).absolute()) for one in predictions],
     }
+    ensure_unchanged(dataset)
+    found.ensure_unchanged()
     with sole_writer(out):
         run = create(out, asdict(settings), facts)
         audited = Audited(run, dataset, result, "predictions", notes)
@@ -143,6 +145,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
     result = Audit(**{**vars(result), "rates": known})
     audited = Audited(account.run, dataset, result, "training run", notes)
+    ensure_unchanged(dataset)
     _write(audited)
     return audited
 

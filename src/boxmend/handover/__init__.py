@@ -14,6 +14,7 @@ import numpy as np
 
 from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats.writing import IMAGES_AS, ensure_vacant, place_images, staged
 from boxmend.handover import coco, cvat, fiftyone, label_studio
 from boxmend.handover.audits import audited
@@ -137,6 +138,7 @@ def export(
         for name, content in files.items():
             (folder / name).write_bytes(content)
         _place_images(folder, bundle, options.images_as)
+        ensure_unchanged(bundle.dataset)
     return Exported(
         out=target,
         to=to,

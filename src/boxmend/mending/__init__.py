@@ -15,6 +15,7 @@ import numpy as np
 
 from boxmend.dataset import Dataset
 from boxmend.errors import OutputError, UsageError
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats import FORMATS
 from boxmend.formats.writing import (
     Saved,
@@ -108,6 +109,7 @@ def apply(
         ):
             with (folder / file).open("xb") as stream:
                 stream.write(content)
+        ensure_unchanged(work.old)
     return Applied(
         saved,
         work.changes,

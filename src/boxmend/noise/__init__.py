@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from boxmend import __version__
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import OutputError, UsageError
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats.writing import Saved, WriteOptions, staged, write_into
 from boxmend.noise import counts as numbers
 from boxmend.noise.boxes import BOX_NOISES, disturbed, image_sizes
@@ -127,6 +128,7 @@ def write_noisy(
         write_truth(noisy.truth.with_annotation_ids(saved.annotation_ids), folder / TRUTH_FILE)
         with (folder / RECORD_FILE).open("xb") as file:
             file.write(_record(noisy, settings, saved))
+        ensure_unchanged(noisy.dataset)
     return saved
 
 

@@ -17,7 +17,7 @@ from boxmend import runs
 from boxmend.dataset import Dataset
 from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
-from boxmend.fingerprint import fingerprint
+from boxmend.fingerprint import ensure_unchanged, fingerprint
 from boxmend.formats import load
 from boxmend.scores import VocScores
 from boxmend.settings import TrainSettings, resolved
@@ -69,6 +69,7 @@ def train(
         if settings.keep_best and truth is not None:
             told["data"]["val_sha256"] = fingerprint(truth)  # scores of others don't compare
         _ensure_same_run(settings, told, processes)
+        processes.by_first(lambda: _ensure_unchanged(dataset, truth))
         with ExitStack() as held, _memory_explained(settings):
             processes.by_first(lambda: held.enter_context(runs.sole_writer(out)))
             run = processes.by_first(
@@ -241,6 +242,13 @@ def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset 
     truth = _dataset(val)[0]
     ensure_scorable(truth, label_names, "the data to score on (--val)", "the training data")
     return truth
+
+
+def _ensure_unchanged(dataset: Dataset, truth: Dataset | None) -> None:
+    """Refuse to begin a run on data that have changed since they were read."""
+    ensure_unchanged(dataset)
+    if truth is not None:
+        ensure_unchanged(truth)
 
 
 @contextmanager
