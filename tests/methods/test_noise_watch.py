@@ -14,6 +14,7 @@ from method_batches import (
     table,
 )
 
+from boxmend.errors import UsageError
 from boxmend.methods import Mend, MendSettings, Rates
 from boxmend.methods.estimation import Estimate, bounds, lost_classes
 from boxmend.methods.watch import NoiseWatch
@@ -24,6 +25,7 @@ from boxmend.refinement import (
     rate_interval,
     symmetric_transition,
 )
+from boxmend.refinement.box_noise import BINS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -186,3 +188,26 @@ def test_a_state_tells_whether_the_pass_was_warm_up(is_warm_up: bool) -> None:
     method.load_state_dict(state)
     method.end_epoch(2)
     assert (method.watch.rate == 0.5) == (not is_warm_up)
+
+
+def test_what_a_pass_counted_is_gone_after_it() -> None:
+    counted = {"residuals": torch.ones(BINS), "pull": torch.tensor([1.0, 2.0])}
+    watch = watching(**counted)
+    watch.end_pass(0, is_warm_up=False)
+    assert not any(watch.state[name].any() for name in counted)
+
+
+def test_an_annotation_without_a_row_leaves_nothing_in_the_memory() -> None:
+    method = Mend(4, 3, MendSettings(), Rates(box=0.0))
+    given = one_image([BOX, BOX], [0, 1], rows=[2, -1])
+    chances = table([[0.0, 0.6, 0.2, 0.2], [0.0, 0.2, 0.6, 0.2]])
+    method.refine(given, NOTHING, TableScorer(chances), WARM_UP)
+    state = method.state_dict()
+    assert state["visits"].tolist() == [0, 0, 1, 0, 0]
+    assert state["memory"].sum(1).tolist() == pytest.approx([0, 0, 1, 0, 0])
+
+
+def test_a_state_with_another_queue_is_refused() -> None:
+    state = Mend(4, 3, MendSettings(queue_length=8)).state_dict()
+    with pytest.raises(UsageError, match="a queue of 8 losses, the settings one of 5"):
+        Mend(4, 3, MendSettings(queue_length=5)).load_state_dict(state)
