@@ -32,10 +32,12 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BOX = [10.0, 10, 30, 30]
 
 
-def watching(num_annotations: int = 4, num_labels: int = 4, **state: Any) -> NoiseWatch:
+def watching(
+    state: dict[str, Any] | None = None, num_annotations: int = 4, num_labels: int = 4
+) -> NoiseWatch:
     """A watch that knows no rate, with some of its state set."""
     watch = NoiseWatch(num_annotations, num_labels, MendSettings(), Rates())
-    watch.load_state_dict({**watch.state_dict(), **state})
+    watch.load_state_dict({**watch.state_dict(), **(state or {})})
     return watch
 
 
@@ -55,7 +57,7 @@ def test_an_estimate_below_two_percent_counts_as_no_noise(
     name: str, measured: float, known: float
 ) -> None:
     rate = {"label": "rate", "box": "box_noise"}[name]
-    watch = watching(**{rate: measured, f"{name}_bounds": interval(0.01, 0.03)})
+    watch = watching({rate: measured, f"{name}_bounds": interval(0.01, 0.03)})
     rates = watch.known_rates()._asdict()
     assert rates[name] == pytest.approx(known)
     assert rates["box" if name == "label" else "label"] is None  # not measured
@@ -69,7 +71,7 @@ def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
 ) -> None:
     evidence, labels = noisy_evidence(0.2, count=600)
     bounds = {f"{name}_bounds": interval(0.45, 0.55) for name in ("label", "box")}
-    watch = watching(len(labels), rate=0.5, box_noise=0.5, **bounds)
+    watch = watching({"rate": 0.5, "box_noise": 0.5, **bounds}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
     watch.end_pass(epoch, is_warm_up)  # labels look less noisy now, and no box was compared
@@ -81,7 +83,7 @@ def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
 
 def test_a_higher_estimate_is_taken_with_its_bounds() -> None:
     evidence, labels = noisy_evidence(0.4, count=600)
-    watch = watching(len(labels), rate=0.2, label_bounds=interval(0.15, 0.25))
+    watch = watching({"rate": 0.2, "label_bounds": interval(0.15, 0.25)}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
     watch.end_pass(5, False)
@@ -109,7 +111,7 @@ def test_a_first_look_is_heard_where_it_is_sure_enough(
     labels = torch.arange(30) % 3
     p = torch.full((30, 3), (1 - chance) / 2).scatter(1, labels[:, None], chance)
     look = FirstLook(p, NoiseModel(rate, 1.0, symmetric_transition(rate, 3), False), 0.01)
-    watch = watching(30, 3)
+    watch = watching(None, 30, 3)
     figures = watch.look(torch.arange(30), labels, look)
     assert bool(figures) == (watch.prior is not None) == is_heard
 
@@ -192,7 +194,7 @@ def test_a_state_tells_whether_the_pass_was_warm_up(is_warm_up: bool) -> None:
 
 def test_what_a_pass_counted_is_gone_after_it() -> None:
     counted = {"residuals": torch.ones(BINS), "pull": torch.tensor([1.0, 2.0])}
-    watch = watching(**counted)
+    watch = watching(counted)
     watch.end_pass(0, is_warm_up=False)
     assert not any(watch.state[name].any() for name in counted)
 
