@@ -5,17 +5,20 @@ from typing import Any
 import pytest
 import torch
 from method_batches import (
+    LATER,
     NOTHING,
     WARM_UP,
     TableScorer,
+    WaveScorer,
     noisy_evidence,
     one_image,
+    random_batch,
     rois_of,
     table,
 )
 
 from boxmend.errors import UsageError
-from boxmend.methods import Mend, MendSettings, Rates
+from boxmend.methods import Mend, MendSettings, Rates, votes
 from boxmend.methods.estimation import Estimate, bounds, lost_classes
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import (
@@ -213,3 +216,28 @@ def test_a_state_with_another_queue_is_refused() -> None:
     state = Mend(4, 3, MendSettings(queue_length=8)).state_dict()
     with pytest.raises(UsageError, match="a queue of 8 losses, the settings one of 5"):
         Mend(4, 3, MendSettings(queue_length=5)).load_state_dict(state)
+
+
+def test_steps_change_what_is_remembered_in_place() -> None:
+    """A recorded step has addresses."""
+    given, proposals = random_batch(4)
+    method = Mend(15, 3)
+    places = [(state, dict(state)) for state in (method.watch.state, method._state)]
+    for moment in (WARM_UP, LATER):
+        method.refine(given, proposals, WaveScorer(), moment)
+        method.end_epoch(moment.epoch)
+    for state, before in places:
+        assert [name for name, tensor in state.items() if tensor is not before[name]] == []
+
+
+@pytest.mark.parametrize("row", [0, 15])  # all edges to one side, or to the other
+def test_boxes_are_moved_by_a_sixth_of_their_sides_to_measure_the_pull(row: int) -> None:
+    # 60 x 30 moves by 10 and 5, where the vote, a single box, stays: 2 (10^2 + 5^2) in all
+    box = [20.0, 20, 80, 50]
+    given = one_image([box], [0], rows=[row])
+    boxes = torch.tensor([[[box, box]]])
+    scores, both = torch.full((1, 1, 2), 0.9), torch.ones(1, 1, 2).bool()
+    found = votes.agreement(given, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1)
+    assert found.pull.tolist() == [0, 250]
+    assert found.residuals.nonzero().tolist() == [[0]]
+    assert found.residuals[0] == 4
