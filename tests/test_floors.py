@@ -16,13 +16,14 @@ MAY_IMPORT = {
     "findings": set[str](),
     "verdict": set[str](),
     "files": {"errors"},
+    "decoding": {"files", "errors"},
     "dataset": {"errors", "findings", "formats"},  # formats only when `save` is called
-    "formats": {"dataset", "photos", *GROUND},
-    "photos": GROUND,
-    "pictures": GROUND,
+    "formats": {"dataset", "photos", "files", *GROUND},
+    "photos": {"decoding", "files", *GROUND},
+    "pictures": {"decoding", *GROUND},
     "checks": {"dataset", "photos", *GROUND},
     "comparison": {"dataset", *GROUND},
-    "noise": {"dataset", "formats", *GROUND},
+    "noise": {"dataset", "formats", "files", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
     "ledger": {"dataset", "files", "verdict", *GROUND},
@@ -33,7 +34,7 @@ MAY_IMPORT = {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
         *("files", *GROUND),
     },
-    "folds": {"dataset", "formats", "fingerprint", *GROUND},
+    "folds": {"dataset", "formats", "fingerprint", "files", *GROUND},
     "detections": {
         *("dataset", "scores", "files", "formats", "photos", "comparison", "folds", *GROUND),
     },
@@ -43,7 +44,7 @@ MAY_IMPORT = {
     },
     "report": {
         *("dataset", "photos", "pictures", "comparison", "assessment", "mending", "runs"),
-        *("verdict", "files", *GROUND),
+        *("verdict", "files", "decoding", *GROUND),
     },
     "handover": {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
@@ -51,18 +52,18 @@ MAY_IMPORT = {
     },
     "auditing": {
         *("dataset", "comparison", "detections", "fingerprint", "fixes", "mending", "runs"),
-        *GROUND,
+        *("files", *GROUND),
     },
     "review": {  # the report, for its style and its way with texts
-        *("dataset", "photos", "fingerprint", "fixes", "mending", "report", *GROUND),
+        *("dataset", "photos", "files", "fingerprint", "fixes", "mending", "report", *GROUND),
     },
     # torch begins here; these two are neighbours and do not know each other
     "detector": {"files", *GROUND},
     "refinement": {"verdict", *GROUND},
-    "loader": {"dataset", "photos", *GROUND},
+    "loader": {"dataset", "photos", "decoding", *GROUND},
     "methods": {"detector", "refinement", "verdict", "settings", *GROUND},
     "refiner": {"detector", "methods", "settings", *GROUND},
-    "settings": {"errors"},
+    "settings": {"errors", "files"},
 }
 WIRING = {
     *("training", "prediction", "evaluation", "demonstration", "bench"),

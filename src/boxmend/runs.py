@@ -28,6 +28,7 @@ import numpy as np
 
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.files.atomic import partial, replacing
+from boxmend.files.reading import read_record, read_within
 
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
@@ -307,7 +308,7 @@ def _metrics_lines(path: Path) -> list[tuple[bytes, Record]]:
 def _whole_lines(path: Path) -> list[bytes]:
     """The lines of a file that end, with their ends; none where there is no file."""
     try:
-        return [line + b"\n" for line in path.read_bytes().split(b"\n")[:-1]]
+        return [line + b"\n" for line in read_within(path, "record_bytes").split(b"\n")[:-1]]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -343,7 +344,7 @@ def _write_object(path: Path, value: Record) -> None:
 
 def _read_object(path: Path) -> Record:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_record(path))
     except (OSError, ValueError, RecursionError) as error:
         raise _not_read(path, error) from error
     if not isinstance(value, dict):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import read_within, reason_of
 
 PORTION = 1024  # entries decoded at once: more fall out of the processor's cache
 LISTS = ("annotations", "predictions")  # keys under which an object may hold the list
@@ -99,12 +100,11 @@ def shown(value: Any) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_within(path, "prediction_bytes")
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file of detections") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read ({reason})") from error
+        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
     data = data.removeprefix(_BYTE_ORDER_MARK)
     if not data.strip():
         raise DataError(f"{path}: is empty; {EXPECTED}, which may have no entries")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.errors import DataError, OutputError
+from boxmend.files.reading import read_within
 
 VERDICTS_FILE = "verdicts.jsonl"
 ACCEPT, REJECT, SKIP, UNDO = ANSWERS = ("accept", "reject", "skip", "undo")
@@ -103,7 +104,7 @@ def read_verdicts(run_path: Path) -> list[Verdict]:
     """All verdicts of a run in the order in which they were given; none where there is no file."""
     path = run_path / VERDICTS_FILE
     try:
-        data = path.read_bytes()
+        data = read_within(path, "record_bytes")
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import read_record
 
 FOLDS_FILE = "folds.json"
 MOST_FOLDS = 1000
-MAX_BYTES = 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,7 @@ def read_manifest(path: str | Path, dataset: Dataset) -> Manifest:
 
 def _decoded(file: Path) -> dict[str, Any]:
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise DataError(f"{file}: too large for a list of folds")
-        content = json.loads(file.read_bytes())
+        content = json.loads(read_record(file))
     except FileNotFoundError as error:
         raise UsageError(f"{file}: no such file; `boxmend folds` writes one") from error
     except (OSError, ValueError, RecursionError) as error:

@@ -1,10 +1,13 @@
-"""What the three readers share: options, safe names, and errors that name the file."""
+"""What the three readers share: options, safe names, and the sizes of images."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.errors import DataError, UsageError
+from boxmend.errors import UsageError
+from boxmend.files.reading import read_bytes
 from boxmend.photos import header_size
+
+__all__ = ["ReadOptions", "image_size", "is_safe_name", "read_bytes"]
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm")
 POLYGON_CHOICES = ("refuse", "box")
@@ -31,14 +34,6 @@ def is_safe_name(name: str) -> bool:
     if not name or "\0" in name or "\\" in name or name[0] == "/" or name[1:2] == ":":
         return False
     return name[-1] != "/" and (".." not in name or ".." not in name.split("/"))
-
-
-def read_bytes(path: Path) -> bytes:
-    """The content of a file; an error names it."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from error
 
 
 def image_size(path: Path) -> tuple[int, int] | None:

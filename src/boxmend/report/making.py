@@ -8,6 +8,7 @@ from typing import Any
 
 from boxmend.errors import OutputError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.reading import open_file
 from boxmend.report.charts import STYLES
 from boxmend.report.figure_files import write_figures
 from boxmend.report.figures import FIGURES
@@ -126,7 +127,7 @@ def _ensure_ours(path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{path}: a report is a page; name it like report.html")
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(4096)
     except FileNotFoundError:
         return

@@ -23,6 +23,7 @@ from boxmend.bench.grids.results import Result, Setting
 from boxmend.bench.grids.squares import TOLD
 from boxmend.errors import DataError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.reading import read_record
 from boxmend.settings import TrainSettings
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"
@@ -155,7 +156,7 @@ def write_json(path: Path, value: Struct) -> None:
 def read_json(path: Path, kind: type[T]) -> T:
     """Read a document of a kind; a DataError names the file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_record(path), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(

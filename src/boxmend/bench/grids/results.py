@@ -20,6 +20,7 @@ from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builti
 from msgspec.json import Decoder, Encoder
 
 from boxmend.errors import DataError, OutputError
+from boxmend.files.reading import read_within
 
 RESULTS_FILE = "results.jsonl"
 MARK = b"\xef\xbb\xbf"  # that some editors put before a text
@@ -138,7 +139,7 @@ def append(path: Path, result: Result) -> None:
 def read(path: Path) -> Read:
     """Read all results of a file; a DataError names the line that is none, and what is wrong."""
     try:
-        content = path.read_bytes()
+        content = read_within(path, "record_bytes")
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error

@@ -11,6 +11,7 @@ from boxmend.bench.grids.executors import LocalProcess, Process
 from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.reading import read_record
 
 if TYPE_CHECKING:
     from submitit import Executor
@@ -159,7 +160,7 @@ class Submitit:
         if self._queue is None or not path.exists():
             return None
         try:
-            name = str(json.loads(path.read_bytes())["job"])
+            name = str(json.loads(read_record(path))["job"])
         except (ValueError, KeyError, TypeError):
             return None
         if not self._queue.has(name):

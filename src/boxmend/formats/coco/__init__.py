@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset, Ids, Images, as_ids, join
 from boxmend.errors import UsageError
+from boxmend.files.reading import read_bytes
 from boxmend.findings import Finding
 from boxmend.formats.coco import composing, joining, patching
 from boxmend.formats.coco.document import MisjudgedError, parse
 from boxmend.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, rows_of
 from boxmend.formats.coco.source import CocoSource
 from boxmend.formats.documents import Document, collector_paused
-from boxmend.formats.reading import ReadOptions, image_size, read_bytes
+from boxmend.formats.reading import ReadOptions, image_size
 
 SPLIT_NAMES = ("train", "val", "valid", "test", "trainval")
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.dataset import Dataset, Ids, Images, position_id
-from boxmend.errors import DataError
+from boxmend.files.reading import read_bytes
 from boxmend.findings import Finding
-from boxmend.formats.reading import ReadOptions, image_size, read_bytes
+from boxmend.formats.reading import ReadOptions, image_size
 from boxmend.formats.yolo.data_yaml import read_yaml
 from boxmend.formats.yolo.labels import Labels, Rules, parse_labels
 from boxmend.formats.yolo.layout import Entry, find_images
@@ -25,7 +25,6 @@ from boxmend.formats.yolo.source import USUAL_NAMES, YoloSource
 from boxmend.formats.yolo.writing import documents, image_places, losses, written_ids
 
 ENDINGS = (".yaml", ".yml")
-MAX_LABEL_BYTES = 64 * 2**20  # a million annotations in one image
 THREADS = 8  # reading waits for disks more than for the processor
 CHUNK = 64  # files a thread takes at once
 
@@ -104,9 +103,7 @@ def _read_chunk(entries: Sequence[Entry]) -> list[_Files]:
 def _label_content(entry: Entry) -> bytes | None:
     if entry.is_sharing or not os.path.isfile(entry.label):
         return None
-    if os.path.getsize(entry.label) > MAX_LABEL_BYTES:
-        raise DataError(f"{entry.label}: too large for a label file")
-    return read_bytes(Path(entry.label))
+    return read_bytes(Path(entry.label), "label_file_bytes")
 
 
 def _image_findings(entries: Sequence[Entry], files: Sequence[_Files]) -> Iterator[Finding]:

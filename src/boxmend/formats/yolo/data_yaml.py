@@ -14,14 +14,13 @@ from typing import Any
 import yaml
 
 from boxmend.errors import DataError
+from boxmend.files.reading import read_bytes
 from boxmend.findings import Finding
 from boxmend.formats.documents import Edit, splice
-from boxmend.formats.reading import read_bytes
 from boxmend.formats.yolo.yaml_nodes import Node, compose
 
 SPLITS = ("train", "val", "test")
 SPLIT_KEYS = {"train": "train", "validation": "val", "val": "val", "test": "test"}
-MAX_BYTES = 8 * 2**20  # the largest known, of thousands of names, stays below 1 MiB
 MAX_NAMES = 1_000_000
 RESOLVER: Any = yaml.SafeLoader("")  # tells what a plain word means to other readers
 BOM = b"\xef\xbb\xbf"
@@ -44,10 +43,7 @@ class DataYaml:
 
 def read_yaml(path: Path) -> DataYaml:
     """Read a data.yaml; a DataError names the line of what cannot be understood."""
-    data = read_bytes(path)
-    if len(data) > MAX_BYTES:
-        raise DataError(f"{path}: {len(data):,} bytes are too many for a data.yaml")
-    return parse_yaml(path, data)
+    return parse_yaml(path, read_bytes(path, "settings_bytes"))
 
 
 def parse_yaml(path: Path, data: bytes) -> DataYaml:
