@@ -9,6 +9,7 @@ them.
 import os
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from boxmend.errors import DataError, UsageError
@@ -74,9 +75,9 @@ LIMITS = {
     "settings_bytes": Limit(
         2**24, "bytes", "size of a file of settings, a `data.yaml`, or a label matrix"
     ),
-    "model_bytes": Limit(2**31, "bytes", "size of a model or of weights"),
+    "model_bytes": Limit(2**30, "bytes", "size of a model or of weights"),
     "model_header_bytes": Limit(2**24, "bytes", "header of a safetensors file"),
-    "model_labels": Limit(100_000, "labels", "classes of a model"),
+    "model_labels": Limit(30_000, "labels", "classes of a detector; each takes up to 60 KB"),
     "checkpoint_bytes": Limit(2**33, "bytes", "size of a checkpoint"),
 }
 
@@ -94,6 +95,18 @@ def limit(name: str) -> int:
             "from 1 on, such as 500000000 or 2GiB"
         )
     return amount
+
+
+def check_environment() -> None:
+    """Raise a UsageError where a variable of the environment names no limit, or no amount."""
+    for text in sorted(os.environ):
+        if text.startswith(PREFIX):
+            name = text.removeprefix(PREFIX).lower()
+            if name not in LIMITS or text != variable(name):
+                near = get_close_matches(name, LIMITS, n=1)
+                hint = f"; did you mean {variable(near[0])}?" if near else ""
+                raise UsageError(f"{text}: there is no such limit{hint}")
+            limit(name)
 
 
 def variable(name: str) -> str:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.parquet import read_parquet
 
 FIXES_FILE = "fixes.parquet"
 SIDES = ("x1", "y1", "x2", "y2")
@@ -132,7 +133,7 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
             f"{path}: no such table; `boxmend audit` makes one from a run, or from predictions"
         )
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read ({error}); audit again") from error
     metadata = table.schema.metadata or {}

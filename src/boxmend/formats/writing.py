@@ -16,6 +16,7 @@ from boxmend.dataset import Dataset, Ids, Source
 from boxmend.errors import LossyError, OutputError, UsageError
 from boxmend.formats import FORMATS
 from boxmend.formats.documents import Document, collector_paused
+from boxmend.formats.image_links import ensure_copyable
 from boxmend.formats.reading import is_safe_name
 
 IMAGES_AS = ("link", "copy", "none")
@@ -217,6 +218,7 @@ def place_images(base: Path, dataset: Dataset, places: list[str], images_as: str
             target.parent.mkdir(parents=True, exist_ok=True)
             made.add(target.parent)
         if images_as == "copy" or not _link(path, target):
+            ensure_copyable(path)
             shutil.copyfile(path, target)
     return missing
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.parquet import read_parquet
 from boxmend.ledger.entries import COLUMNS, empty_table
 from boxmend.ledger.parts import Part, checked_parts, folder_of, part_numbers, unreadable
 
@@ -50,11 +50,7 @@ def _last_epoch(parts: Sequence[Part], wanted: list[str]) -> list[pa.Table]:
 
 def _read_part(part: Part, columns: list[str]) -> pa.Table:
     try:
-        with part.path.open("rb") as file:
-            table = pq.read_table(
-                file, columns=columns, page_checksum_verification=True, use_threads=True
-            )
-            table.validate(full=True)
+        table = read_parquet(part.path, columns)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise unreadable(part.path, error) from error
     if len(table) != part.num_rows:

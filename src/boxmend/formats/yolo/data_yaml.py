@@ -173,7 +173,8 @@ def _listed_names(path: Path, names: Node) -> Iterator[str]:
             )
         nodes = [numbered[str(n)] for n in range(len(numbered))]
     for number, node in enumerate(nodes):
-        if node.kind != "scalar" or not node.text:
+        is_absent = node.is_null and not node.text  # '' in quotes is a name, as COCO may have it
+        if node.kind != "scalar" or is_absent:
             raise DataError(f"{path}, line {node.line}: name {number} must be a text")
         yield node.text
 
