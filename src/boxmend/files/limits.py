@@ -41,16 +41,19 @@ LIMITS = {
         "all images that one command decodes at the same time; a larger one is decoded alone",
     ),
     "annotation_bytes": Limit(2**32, "bytes", "size of a COCO file, or of a list of images"),
-    "annotation_values": Limit(
-        50_000_000,
-        "values",
-        "entries of a COCO file or of JSON predictions that are no objects, as far as commas tell",
-    ),
     "annotation_objects": Limit(
-        20_000_000, "objects", "objects in a COCO file or in JSON predictions, by their braces"
+        20_000_000, "objects", "objects in a COCO file or in JSON predictions, counted by braces"
+    ),
+    "annotation_values": Limit(
+        10_000_000,
+        "values",
+        "values in a COCO file or JSON predictions whose entries are not all objects, or hold NaN",
+    ),
+    "malformed_entries": Limit(
+        1_000_000, "entries", "findings about entries of a COCO file that are malformed"
     ),
     "label_file_bytes": Limit(
-        2**26, "bytes", "size of the annotations or predictions of one image: VOC XML, YOLO txt"
+        2**23, "bytes", "size of the annotations or predictions of one image: VOC XML, YOLO txt"
     ),
     "prediction_bytes": Limit(2**32, "bytes", "size of a file of predictions: JSON or CSV"),
     "table_bytes": Limit(

@@ -29,6 +29,9 @@ _FLAGS = (
 )
 
 
+SMALL_BYTES = 2**20  # even of brackets alone, so much JSON decodes into less than 100 MB
+
+
 class NotRegularError(OSError):
     """The path leads to a folder, a pipe, a device or a socket."""
 
@@ -87,7 +90,7 @@ def ensure_few_values(data: bytes, path: str | Path, limit_name: str = "record_v
     Each value is followed by a comma or a bracket, so that counting them bounds the number of
     objects that a decoder creates. Those within texts are counted, too.
     """
-    if len(data) > 2**20:  # even a megabyte of brackets decodes into less than 100 MB
+    if len(data) > SMALL_BYTES:
         amount = sum(map(data.count, (b",", b"[", b"{")))
         ensure_within(limit_name, amount, path)
 
