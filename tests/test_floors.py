@@ -18,8 +18,9 @@ MAY_IMPORT = {
     "files": {"errors"},
     "dataset": {"errors", "files", "findings", "formats"},  # formats only when `save` is called
     "formats": {"dataset", "fingerprint", "photos", *GROUND},
-    "photos": GROUND,
-    "pictures": GROUND,
+    "decoding": {"files", "errors"},
+    "photos": {"decoding", *GROUND},
+    "pictures": {"decoding", *GROUND},
     "checks": {"dataset", "photos", *GROUND},
     "comparison": {"dataset", *GROUND},
     "noise": {"dataset", "fingerprint", "formats", *GROUND},
@@ -55,15 +56,15 @@ MAY_IMPORT = {
         *GROUND,
     },
     "review": {  # the report, for its style and its way with texts
-        *("dataset", "photos", "fingerprint", "fixes", "mending", "report", *GROUND),
+        *("dataset", "photos", "files", "fingerprint", "fixes", "mending", "report", *GROUND),
     },
     # torch begins here; these two are neighbours and do not know each other
     "detector": {*GROUND},
     "refinement": {"verdict", *GROUND},
-    "loader": {"dataset", "photos", *GROUND},
+    "loader": {"dataset", "photos", "decoding", *GROUND},
     "methods": {"detector", "refinement", "verdict", "settings", *GROUND},
     "refiner": {"detector", "methods", "settings", *GROUND},
-    "settings": {"errors"},
+    "settings": {"errors", "files"},
 }
 WIRING = {
     *("training", "prediction", "evaluation", "demonstration", "bench"),

@@ -149,7 +149,7 @@ def test_metrics_that_cannot_be_written_are_an_output_error(run: Run) -> None:
     (run.path / "metrics.jsonl").mkdir()
     with pytest.raises(OutputError, match=r"metrics\.jsonl: could not be written \(Is a directory"):
         run.append_metrics({"step": 1})
-    with pytest.raises(DataError, match=r"metrics\.jsonl: cannot be read \(Is a directory"):
+    with pytest.raises(DataError, match=r"metrics\.jsonl: cannot be read \(a folder"):
         run.metrics()
 
 

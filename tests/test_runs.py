@@ -193,7 +193,7 @@ def test_unreadable_settings_are_named(run: Run) -> None:
         create(run.path, SETTINGS, FACTS, resume=True)
     (run.path / "settings.json").unlink()
     (run.path / "settings.json").mkdir()
-    with pytest.raises(DataError, match=r"settings\.json: cannot be read \(Is a directory"):
+    with pytest.raises(DataError, match=r"settings\.json: cannot be read \(a folder"):
         run.settings()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from boxmend.errors import DataError, OutputError
 from boxmend.files.atomic import replacing
+from boxmend.files.reading import read_within
 from boxmend.files.sealed import checked_lines, seal_json
 
 Record = dict[str, Any]
@@ -82,7 +83,7 @@ def is_step(value: Any) -> bool:
 def _whole_lines(path: Path) -> list[tuple[bytes, bytes]]:
     """The lines that end, as they stand and without their digests; none where there is no file."""
     try:
-        data = path.read_bytes()
+        data = read_within(path, "record_bytes")
     except FileNotFoundError:
         return []
     except OSError as error:

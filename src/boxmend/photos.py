@@ -4,11 +4,9 @@ An image file is hostile until it is decoded: it may be a pipe, end in the middl
 size that no memory holds. Whatever it is, `inspect` answers; it raises for no file.
 """
 
-import io
 import multiprocessing
 import os
 import signal
-import stat
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,21 +14,30 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from hashlib import blake2b
 from typing import Literal, TypeVar
 
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
+from boxmend.decoding import (
+    PixelBudget,
+    TooManyPixelsError,
+    known_formats,
+    opened,
+    read_image,
+    shared_budget,
+    strictly,
+    use_budget,
+)
 from boxmend.errors import BoxmendError, UsageError
+from boxmend.files.limits import limit
+from boxmend.files.reading import open_file
 
 Progress = Callable[[int, int], None]
 Problem = Literal["missing", "unreadable", "truncated"]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-MAX_PIXELS = 178_956_970  # where Pillow, too, takes a header for an attack: 0.5 GB as RGB
-MAX_BYTES = 2**30  # a file is held in memory; no image that MAX_PIXELS admits is larger
 FEW_IMAGES = 64  # decoded in less time than worker processes take to start
 CHUNK = 16  # images handed to a worker at once
 MAX_WORKERS = 61  # Windows cannot wait for more
@@ -38,10 +45,7 @@ DIGEST_BYTES = 20  # two different files of the same digest will not be met
 ORIENTATION = 0x0112  # EXIF tag; 1 is upright, 2 to 8 are mirrored or turned
 UPRIGHT = 1
 
-# No format that starts another program to decode it (EPS) or is no picture of pixels.
-FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM", "AVIF", "JPEG2000")
-
-_PILLOW = threading.Lock()  # its switches, and those of warnings, are shared by all threads
+_WARNINGS = threading.Lock()  # their switches are shared by all threads
 
 
 @dataclass(frozen=True)
@@ -74,23 +78,25 @@ def inspect(path: str) -> Photo:
     photo = Photo(path, digest=blake2b(data, digest_size=DIGEST_BYTES).hexdigest())
     if not data:
         return replace(photo, problem="unreadable", detail="the file is empty")
-    with _pillow_at_its_strictest():
+    with _without_warnings():
         return _decoded(photo, data)
 
 
 def header_size(path: str) -> tuple[int, int] | None:
     """Width and height by an image's header, as stored (EXIF rotation is not applied).
 
-    None where the file is missing, is no regular file, or has no header that can be read.
+    None where the file is missing, is no regular file, has no header that can be read, or claims
+    more than twice the pixels that are decoded.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return None
         with (
-            _pillow_at_its_strictest(),
-            Image.open(path, formats=known_formats()) as image,
+            open_file(path) as file,
+            _without_warnings(),
+            strictly(),
+            Image.open(file, formats=known_formats()) as image,
         ):
-            return image.size
+            width, height = image.size
+            return (width, height) if width * height <= 2 * limit("image_pixels") else None
     except Exception:  # decoders raise nearly anything on bytes that lie
         return None
 
@@ -125,11 +131,9 @@ def by_workers(
     A BoxmendError names the image at which a process died.
     """
     # Spawned, not forked: a fork copies the locks of threads (numpy's, pyarrow's) in mid-air.
+    context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
-        workers,
-        multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),  # an interrupt is the parent's to handle
+        workers, context, initializer=_start_worker, initargs=(shared_budget(context),)
     )
     done = 0
     try:
@@ -146,17 +150,9 @@ def by_workers(
         pool.shutdown(cancel_futures=True)
 
 
-def read_image(path: str) -> bytes:
-    """The bytes of an image file; an OSError says what it is instead, and no pipe is waited for."""
-    status = os.stat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise OSError("a folder, not an image file")
-    if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device might never end
-        raise OSError("not a regular file")
-    if status.st_size > MAX_BYTES:
-        raise OSError(f"{status.st_size:,} bytes are too many for an image")
-    with open(path, "rb") as file:
-        return file.read(status.st_size)
+def _start_worker(budget: PixelBudget) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    use_budget(budget)
 
 
 def _why_missing(path: str) -> str:
@@ -166,32 +162,22 @@ def _why_missing(path: str) -> str:
 
 
 @contextmanager
-def _pillow_at_its_strictest() -> Iterator[None]:
-    """Keep Pillow's warnings in, and a caller's wish to load truncated images out of the way."""
-    with _PILLOW, warnings.catch_warnings():
+def _without_warnings() -> Iterator[None]:
+    """Suppress Pillow's warnings about odd but readable files."""
+    with _WARNINGS, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        lenient = ImageFile.LOAD_TRUNCATED_IMAGES
-        ImageFile.LOAD_TRUNCATED_IMAGES = False
-        try:
-            yield
-        finally:
-            ImageFile.LOAD_TRUNCATED_IMAGES = lenient
+        yield
 
 
 def _decoded(photo: Photo, data: bytes) -> Photo:
     """Add to a photo what decoding its bytes tells."""
     try:
-        with Image.open(io.BytesIO(data), formats=known_formats()) as image:
-            width, height = image.size
-            if width * height > MAX_PIXELS:
-                detail = f"its header claims {width} x {height} pixels"
-                return replace(photo, problem="unreadable", detail=detail)
-            photo = replace(photo, size=(width, height), orientation=_orientation(image))
+        with opened(data) as image:
+            photo = replace(photo, size=image.size, orientation=_orientation(image))
             image.draft("L", (1, 1))  # a JPEG is then read whole but hardly computed
             image.load()
-    except Image.DecompressionBombError as error:
-        detail = f"its header claims too many pixels: {error}"
-        return replace(photo, problem="unreadable", detail=detail)
+    except TooManyPixelsError as error:
+        return replace(photo, problem="unreadable", detail=str(error))
     except UnidentifiedImageError:
         return _broken(photo, data, "no image format that is known")
     except Exception as error:  # decoders raise nearly anything on bytes that lie
@@ -224,10 +210,3 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # EXIF that cannot be read turns no viewer's head
         return UPRIGHT
     return value if isinstance(value, int) and 1 <= value <= 8 else UPRIGHT
-
-
-@cache
-def known_formats() -> list[str]:
-    """Name the image formats that are opened, as Pillow calls them."""
-    Image.init()
-    return [name for name in FORMATS if name in Image.OPEN]

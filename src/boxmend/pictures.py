@@ -6,6 +6,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from boxmend.decoding import opened, read_image, rgb_of
+
 Color = tuple[int, int, int]
 WHITE: Color = (255, 255, 255)
 RED: Color = (235, 60, 60)
@@ -45,8 +47,8 @@ def sheet(
 
 
 def _drawn(panel: Panel, side: int) -> Image.Image:
-    with Image.open(panel.path) as opened:
-        image = opened.convert("RGB")
+    with opened(read_image(str(panel.path))) as stored:
+        image = rgb_of(stored).convert("RGB")
     scale = side / max(image.size)
     image = image.resize(
         (round(image.width * scale), round(image.height * scale)), Image.Resampling.LANCZOS

@@ -30,6 +30,7 @@ from boxmend import metric_lines
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.locks import only_writer
+from boxmend.files.reading import read_record
 from boxmend.files.sealed import checked_json, seal_json
 from boxmend.files.temporary import is_temporary, remove_leftovers
 
@@ -291,7 +292,7 @@ def _write_object(path: Path, value: Record) -> None:
 
 def _read_object(path: Path) -> Record:
     try:
-        content = path.read_bytes()
+        content = read_record(path)
         if path.name != SETTINGS_FILE:
             content = checked_json(path, content, REMEDY)
         value = json.loads(content)

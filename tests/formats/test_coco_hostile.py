@@ -71,7 +71,7 @@ def test_unterminated_strings_full_of_quotes_are_refused_in_no_time() -> None:
 
 def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "instances_train.json").mkdir()
-    with pytest.raises(DataError, match=r"instances_train.json: Is a directory"):
+    with pytest.raises(DataError, match=r"instances_train.json: cannot be read \(a folder, not a"):
         boxmend.load(tmp_path)
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from boxmend.errors import BoxmendError, DataError
 from boxmend.formats.yolo import yaml_nodes
 from boxmend.formats.yolo.data_yaml import (
-    MAX_BYTES,
     composed_yaml,
     parse_yaml,
     patched_yaml,
@@ -126,7 +125,7 @@ def test_splits_may_be_lists_and_come_in_a_fixed_order() -> None:
         (b"names: {0: a, 0: b}\n", "names has '0' twice"),
         (b"names: {a: 0, b: 1}\n", "names has no 0"),
         (b"names: [a, [b]]\n", "line 1: name 1 must be a text"),
-        (b"names: [a, '']\n", "name 1 must be a text"),
+        (b"names: {0: a, 1: }\n", "name 1 must be a text"),
         (b"train: {a: b}\nnames: [a]\n", "line 1: train must be a path"),
         (b'train: "a\\0b"\nnames: [a]\n', "line 1: train must be a path"),
         (b"path: [a, b]\nnames: [a]\n", "line 1: path must be one path"),
@@ -145,8 +144,8 @@ def test_what_cannot_be_understood_is_told_with_its_line(data: bytes, told: str)
 
 
 def test_a_file_of_many_megabytes_is_refused_unread(tmp_path: Path) -> None:
-    (tmp_path / "data.yaml").write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(DataError, match=r"too many for a data\.yaml"):
+    (tmp_path / "data.yaml").write_bytes(b"#" * (2**24 + 1))
+    with pytest.raises(DataError, match=r"data\.yaml: .*more than the limit of 16,777,216"):
         read_yaml(tmp_path / "data.yaml")
 
 

@@ -218,7 +218,7 @@ def test_a_huge_file_is_told_before_it_is_read(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate((1 << 30) + 1)  # takes no room
-    refused(run, tmp_path / "huge.json", "more than 1,024 MiB")
+    refused(run, tmp_path / "huge.json", "more than the limit of 1,073,741,824")
 
 
 def test_whatever_is_torn_from_an_export_is_told(tmp_path: Path) -> None:

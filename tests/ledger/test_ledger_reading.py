@@ -208,7 +208,7 @@ def test_a_part_that_is_no_parquet_is_named(tmp_path: Path) -> None:
             read(run)
     (run / "ledger" / "part-000001.parquet").unlink()
     (run / "ledger" / "part-000001.parquet").mkdir()
-    with pytest.raises(DataError, match=r"part-000001\.parquet: cannot be read .*directory"):
+    with pytest.raises(DataError, match=r"part-000001\.parquet: cannot be read .*a folder"):
         read(run)
 
 

@@ -116,7 +116,11 @@ def missing(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "message"),
-    [(missing, "No such file"), (Path.mkdir, "a folder"), (os.mkfifo, "not a regular file")],
+    [
+        (missing, "No such file"),
+        (Path.mkdir, "a folder"),
+        (os.mkfifo, "a pipe, not a regular file"),
+    ],
 )
 def test_what_is_no_file_is_told_with_its_name(
     make: Callable[[Path], None], message: str, tmp_path: Path

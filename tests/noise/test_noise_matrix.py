@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.errors import UsageError
-from boxmend.noise import labels
 from boxmend.noise.labels import read_confusion
 
 Write = Callable[..., Path]
@@ -102,7 +101,7 @@ def test_wrong_csv_is_refused_with_a_reason(write: Write, content: str, message:
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.json: .*No such file"):
         read_confusion(tmp_path / "none.json", NAMES)
-    with pytest.raises(UsageError, match="not a file"):
+    with pytest.raises(UsageError, match="a folder, not a regular file"):
         read_confusion(tmp_path, NAMES)
     with pytest.raises(UsageError, match="cannot be read"):
         read_confusion(tmp_path / "a\0b", NAMES)
@@ -111,8 +110,8 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 def test_a_file_too_large_to_be_a_matrix_is_refused_unread(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(labels, "MATRIX_BYTES", 2**20)
-    with pytest.raises(UsageError, match="larger than 1 MiB"):
+    monkeypatch.setenv("BOXMEND_MAX_SETTINGS_BYTES", "1MiB")
+    with pytest.raises(UsageError, match="BOXMEND_MAX_SETTINGS_BYTES to at least 1048578"):
         read_confusion(write(" " * 2**20 + "{}"), NAMES)
 
 

@@ -212,7 +212,7 @@ def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
         read_truth(tmp_path / "t")
     with pytest.raises(DataError, match="No such file"):
         read_truth(tmp_path / "none")
-    with pytest.raises(DataError, match="directory"):
+    with pytest.raises(DataError, match="a folder"):
         read_truth(tmp_path)
 
 

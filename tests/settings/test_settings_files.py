@@ -103,5 +103,5 @@ def test_what_is_no_file_of_settings_is_refused(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.toml: cannot be read as settings \(No such file"):
         read_settings(tmp_path / "none.toml")
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="a folder, not a regular file"):
         read_settings(tmp_path)

@@ -8,8 +8,10 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 import boxmend
+from boxmend.cli.last_resort import explain
 from boxmend.cli.output import library_notes
 from boxmend.errors import BoxmendError, ExitStatus
+from boxmend.files.limits import check_environment
 
 COMMANDS = {
     "check": "Find what is wrong with a dataset, and repair what can be.",
@@ -65,8 +67,9 @@ def main() -> NoReturn:
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command; returns its exit status and never raises for what users can cause."""
+    """Run one command and return its exit status; no exception but SystemExit leaves it."""
     try:
+        check_environment()
         app = command_line(chosen=tokens[0] if tokens else "")
         with library_notes():
             status = app(list(tokens), exit_on_error=False, print_error=True)
@@ -88,4 +91,7 @@ def run(tokens: Sequence[str]) -> int:
         return ExitStatus.FAILURE
     except OSError as error:
         print(f"boxmend: {error}", file=sys.stderr)
+        return ExitStatus.FAILURE
+    except Exception as error:
+        explain(error, tokens)
         return ExitStatus.FAILURE

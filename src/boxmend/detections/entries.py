@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.json_lists import ensure_few_objects, ensure_objects
+from boxmend.files.reading import ensure_few_values, read_within, reason_of
 
 PORTION = 1024  # entries decoded at once: more fall out of the processor's cache
 LISTS = ("annotations", "predictions")  # keys under which an object may hold the list
@@ -69,8 +71,11 @@ def rich_portions(path: Path) -> Iterator[tuple[int, list[RichEntry]]]:
 def _portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]  # known at run time
     data = _read(path)
+    ensure_few_objects(data, path)
     try:
-        raws = _raw_list.decode(_list_of(data))
+        entries = _list_of(data)
+        ensure_objects(entries, path)
+        raws = _raw_list.decode(entries)
     except UNDECODABLE:
         yield from _loosely(path, data, kind)  # NaN is no JSON, but may stand where nobody looks
         return
@@ -99,12 +104,11 @@ def shown(value: Any) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_within(path, "prediction_bytes")
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file of detections") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read ({reason})") from error
+        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
     data = data.removeprefix(_BYTE_ORDER_MARK)
     if not data.strip():
         raise DataError(f"{path}: is empty; {EXPECTED}, which may have no entries")
@@ -121,6 +125,7 @@ def _list_of(data: bytes) -> bytes | msgspec.Raw:
 
 def _loosely(path: Path, data: bytes, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
     """The same by a slower decoder that knows NaN; says what is wrong where that fails, too."""
+    ensure_few_values(data, path, "annotation_values")
     try:
         values = json.loads(data, parse_int=_whole)
     except RecursionError as error:

@@ -12,11 +12,11 @@ import numpy as np
 
 from boxmend.detections.found import UNKNOWN_FOLD, BoxFormat, Floats, Found, Key
 from boxmend.errors import DataError
+from boxmend.files.reading import read_bytes
 
 KIND = "label files"
 ENDING = ".txt"
 PARTS = 6
-MAX_BYTES = 2**28  # a million detections in one image are less
 NO_LABELS = {"classes.txt", "labels.txt", "requirements.txt"}
 EXPECTED = "expected lines `class x y width height confidence`"
 
@@ -67,7 +67,9 @@ def read_label_folder(folder: Path) -> Found:
 
 def _values(path: Path) -> Floats:
     """The numbers of a label file, six to a line; blank lines are passed over."""
-    lines = [line for one in _content(path).splitlines() if (line := one.split())]
+    lines = [
+        line for one in read_bytes(path, "label_file_bytes").splitlines() if (line := one.split())
+    ]
     if any(len(line) != PARTS for line in lines):
         _tell_wrong_line(path, lines)
     try:
@@ -78,17 +80,6 @@ def _values(path: Path) -> Floats:
     if not np.isfinite(values).all():
         _tell_wrong_line(path, lines)
     return values.reshape(-1, PARTS)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if not path.is_file():  # a pipe would never end
-            raise DataError(f"{path}: is no regular file")
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path}: too large for a label file")
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def _tell_wrong_line(path: Path, lines: list[list[bytes]]) -> None:

@@ -14,6 +14,7 @@ from boxmend.detections.label_folders import label_files, read_label_folder
 from boxmend.detections.results import read_results
 from boxmend.detections.tables import read_table
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import open_file
 from boxmend.folds import FOLDS_FILE, Manifest, fold_folder, read_manifest
 
 JSON_ENDINGS = (".json",)
@@ -85,7 +86,7 @@ def read_place(place: Place) -> Found:
 
 def _begins(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error

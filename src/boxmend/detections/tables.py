@@ -1,5 +1,6 @@
 """Tables of detections, CSV or Parquet: a row each, columns by their usual names."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from boxmend.detections.found import UNKNOWN_FOLD, BoxFormat, Floats, Found, Key, Rows
 from boxmend.errors import DataError
+from boxmend.files.limits import ensure_within
+from boxmend.files.parquet import read_parquet, refuse_doubled_columns
+from boxmend.files.reading import open_file
 
 KIND = "a table"
 DELIMITERS = ",;\t"
@@ -70,20 +73,20 @@ def read_table(path: Path) -> Found:
 
 def _opened(path: Path) -> pa.Table:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(HEADER_BYTES)
-        is_parquet = head.startswith(b"PAR1")
-        table = _parquet(path) if is_parquet else _csv(path, head)
+            size = os.fstat(file.fileno()).st_size
+        if head.startswith(b"PAR1"):
+            table = read_parquet(path)
+        else:
+            ensure_within("prediction_bytes", size, path)
+            table = _csv(path, head)
+            refuse_doubled_columns(path, table.column_names)
         _ = table.column_names  # which may be no text
         return table
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: cannot be read as a table ({reason}); {EXPECTED}") from error
-
-
-def _parquet(path: Path) -> pa.Table:
-    """Read a Parquet file; where its pages have checksums, these are verified."""
-    return pq.read_table(path, memory_map=True, page_checksum_verification=True)
 
 
 def _csv(path: Path, head: bytes) -> pa.Table:

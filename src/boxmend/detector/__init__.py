@@ -18,7 +18,7 @@ from boxmend.detector.faster_rcnn import (
 )
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.detector.proposals import Proposals, RpnOutput
-from boxmend.detector.weights import describe, load_file, read_metadata, save
+from boxmend.detector.weights import describe, ensure_num_labels, load_file, read_metadata, save
 
 __all__ = [
     "DETECTORS",
@@ -36,6 +36,7 @@ __all__ = [
     "Targets",
     "build",
     "describe",
+    "ensure_num_labels",
     "freeze",
     "load_file",
     "read_metadata",

@@ -33,7 +33,8 @@ from boxmend.detector.weights import (
     read_metadata,
     with_told_heads,
 )
-from boxmend.errors import UsageError
+from boxmend.errors import DataError, UsageError
+from boxmend.files.limits import excess
 
 Norm = Callable[[int], nn.Module]
 
@@ -167,6 +168,8 @@ def build(
         raise UsageError(f"unknown detector {name!r}; known: {', '.join(sorted(DETECTORS))}")
     if num_labels < 1:
         raise UsageError(f"a detector needs at least one class, not {num_labels}")
+    if message := excess("model_labels", num_labels):
+        raise DataError(f"a detector of so many classes cannot be built: {message}")
     used = _numbers_for(DETECTORS[name], weights) if numbers is None else numbers
     if frozen_stages is None:
         frozen_stages = 0 if weights is None else DETECTORS[name].frozen_stages

@@ -5,6 +5,7 @@ a whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
 """
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -22,6 +23,8 @@ from boxmend.detector.faster_rcnn import Detector
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import DataError
 from boxmend.files.atomic import replacing
+from boxmend.files.limits import ensure_within
+from boxmend.files.reading import open_file
 from boxmend.files.sealed import (
     has_safetensors_digest,
     note_missing,
@@ -29,6 +32,7 @@ from boxmend.files.sealed import (
     write_safetensors,
 )
 
+HEADER_LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 STRIDE_KEY = "stride_in_1x1"
 CLASS_SCORES = "cls_score.weight"  # of whichever head
 CLASSIFIERS = ("fc.", "classifier.")  # of ImageNet networks; a backbone has none
@@ -85,16 +89,37 @@ def read_metadata(path: Path) -> dict[str, str]:
         return without_digest(file.metadata() or {})
 
 
+def ensure_num_labels(path: Path, num_labels: int) -> None:
+    """Raise a DataError where a file of a whole detector has weights for other classes.
+
+    Only the header is read, so that a file cannot have a network built that it does not fill.
+    """
+    with _opened(path) as file:
+        keys = [key for key in file.keys() if key.endswith(CLASS_SCORES)]  # noqa: SIM118  # no mapping
+        shapes = [file.get_slice(key).get_shape() for key in keys]
+    for found in {shape[0] - 1 for shape in shapes if shape} - {num_labels}:
+        raise DataError(f"{path}: a detector of {found} classes, not {num_labels}")
+
+
+def _ensure_small_header(path: Path) -> None:
+    """Raise a DataError where a file, or the header that it announces, is too large."""
+    with open_file(path) as file:
+        ensure_within("model_bytes", os.fstat(file.fileno()).st_size, path)
+        header = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
+        ensure_within("model_header_bytes", header, path, "its header")
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    if not path.is_file():
-        raise DataError(f"{path}: no such weight file")
     try:
+        _ensure_small_header(path)
         has_digest = has_safetensors_digest(path, REMEDY)
         with safe_open(path, framework="pt") as file:
             if not has_digest and (file.metadata() or {}).keys() >= OWN_KEYS:
                 note_missing(path)
             yield file
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such weight file") from error
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path}: not a readable safetensors file: {error}") from error
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from boxmend.errors import DataError
+from boxmend.files.reading import open_file
 
 if TYPE_CHECKING:
     import pyarrow as pa  # imported late at run time: most commands need no Parquet
@@ -147,7 +148,8 @@ def checked_parquet(path: Path, remedy: str) -> bytes:
 
     The log gets a note where there is none. An OSError is passed on.
     """
-    data = path.read_bytes()
+    with open_file(path) as file:
+        data = file.read()
     footer_at = _footer_at(data)
     name_at = footer_at - _BINARY_BYTES
     has_digest = name_at >= 0 and _has_trace(data, name_at, _BINARY_NAME)
@@ -174,7 +176,7 @@ def check_zip(path: Path, remedy: str) -> None:
 
     The log gets a note where there is none. An OSError is passed on.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = file.seek(0, io.SEEK_END)
         name_at = max(size - _BINARY_BYTES, 0)
         file.seek(name_at)
@@ -203,7 +205,7 @@ def write_safetensors(data: bytes, file: BinaryIO) -> None:
 
 def has_safetensors_digest(path: Path, remedy: str) -> bool:
     """Return whether a safetensors file has a digest; a DataError where that does not match."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         value_at = _METADATA_AT + len(_METADATA_NAME)
         head = file.read(value_at + VALUE_BYTES)
         if not _has_trace(head, _METADATA_AT, _METADATA_NAME):

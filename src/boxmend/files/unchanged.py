@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from boxmend.errors import DataError
+from boxmend.files.limits import excess
+from boxmend.files.reading import open_file
 
 RECENT_NS = 2 * 10**9
 """Time stamps of some file systems are this coarse: a second change within it may not show."""
@@ -25,11 +27,16 @@ class ReadFile(NamedTuple):
     """None where there was no file."""
 
 
-def read_file(path: str | Path) -> ReadFile:
-    """Read a whole file; a DataError where it changes meanwhile, an OSError as `open` raises it."""
-    with open(path, "rb", buffering=0) as file:
+def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFile:
+    """Read a whole file; a DataError where it changes meanwhile.
+
+    An OSError where it cannot be read, is no regular file, or is larger than the limit.
+    """
+    with open_file(path) as file:
         before = os.fstat(file.fileno())
-        content = file.readall()
+        if message := excess(limit_name, before.st_size):
+            raise OSError(message)
+        content = file.read()
         after = os.fstat(file.fileno())
     if _state(before) != _state(after) or len(content) != after.st_size:
         raise DataError(f"{path}: changed while boxmend was reading it; {REMEDY}")

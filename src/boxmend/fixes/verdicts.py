@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.errors import DataError, OutputError
+from boxmend.files.reading import read_within
 from boxmend.files.sealed import checked_lines, seal_json
 from boxmend.files.syncing import sync_folder
 
@@ -113,7 +114,7 @@ def read_verdicts(run_path: Path) -> list[Verdict]:
     """All verdicts of a run in the order in which they were given; none where there is no file."""
     path = run_path / VERDICTS_FILE
     try:
-        data = path.read_bytes()
+        data = read_within(path, "record_bytes")
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import read_record
 from boxmend.files.sealed import checked_json, seal_json
 
 FOLDS_FILE = "folds.json"
 MOST_FOLDS = 1000
-MAX_BYTES = 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +69,7 @@ def read_manifest(path: str | Path, dataset: Dataset) -> Manifest:
 
 def _decoded(file: Path) -> dict[str, Any]:
     try:
-        if file.stat().st_size > MAX_BYTES:
-            raise DataError(f"{file}: too large for a list of folds")
-        content = json.loads(checked_json(file, file.read_bytes(), "make the folds again"))
+        content = json.loads(checked_json(file, read_record(file), "make the folds again"))
     except FileNotFoundError as error:
         raise UsageError(f"{file}: no such file; `boxmend folds` writes one") from error
     except (OSError, ValueError, RecursionError) as error:

@@ -1,10 +1,11 @@
-"""What the three readers share: options, safe names, and errors that name the file."""
+"""What the three readers share: options, safe names, and the sizes of images."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from boxmend.errors import DataError, UsageError
 from boxmend.files import unchanged
+from boxmend.files.reading import reason_of
 from boxmend.files.unchanged import ReadFile
 from boxmend.photos import header_size
 
@@ -35,20 +36,12 @@ def is_safe_name(name: str) -> bool:
     return name[-1] != "/" and (".." not in name or ".." not in name.split("/"))
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file; an error names it."""
+def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFile:
+    """Read a regular file, and what shows later whether it changed; a DataError names it."""
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from error
-
-
-def read_file(path: str | Path) -> ReadFile:
-    """The content of a file, and what shows later whether it changed; an error names it."""
-    try:
-        return unchanged.read_file(path)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from error
+        return unchanged.read_file(path, limit_name)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
 
 
 def image_size(path: Path) -> tuple[int, int] | None:

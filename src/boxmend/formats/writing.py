@@ -14,6 +14,7 @@ from boxmend.files.staging import staged
 from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats import FORMATS
 from boxmend.formats.documents import Document, collector_paused
+from boxmend.formats.image_links import ensure_copyable
 from boxmend.formats.reading import is_safe_name
 
 IMAGES_AS = ("link", "copy", "none")
@@ -141,6 +142,7 @@ def place_images(base: Path, dataset: Dataset, places: list[str], images_as: str
             target.parent.mkdir(parents=True, exist_ok=True)
             made.add(target.parent)
         if images_as == "copy" or not _link(path, target):
+            ensure_copyable(path)
             shutil.copyfile(path, target)
     return missing
 

@@ -11,16 +11,16 @@ import lzma
 import math
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
 from boxmend.errors import DataError
+from boxmend.files.limits import ensure_within, limit
 from boxmend.handover.cvat import REGION
 from boxmend.handover.naming import on_one_line
 from boxmend.handover.returned import (
-    MAX_BYTES,
     Box,
     Handed,
     Manifest,
@@ -32,6 +32,8 @@ from boxmend.handover.returned import (
 
 VERSION = "1.1"
 MAX_DEPTH = 20  # CVAT's own needs seven
+LONGEST_TEXT = 10_000  # characters of an element that are read; CVAT cuts attributes at 4,096
+PIECE_BYTES = 2**20
 CORNERS = ("xtl", "ytl", "xbr", "ybr")
 DOCUMENT = "annotations.xml"
 _BAD_ZIP = (  # what reading an archive that lies can raise
@@ -40,14 +42,15 @@ _BAD_ZIP = (  # what reading an archive that lies can raise
 )
 
 
-def unzipped(path: Path, data: bytes) -> bytes:
-    """The document in a zip file of CVAT's."""
+def unzipped(path: Path, data: bytes) -> Iterator[bytes]:
+    """Yield the document in a zip file of CVAT's, piece by piece."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if archive.getinfo(DOCUMENT).file_size > MAX_BYTES:
-                raise DataError(f"{path}: {DOCUMENT} in it is too large")
-            with archive.open(DOCUMENT) as file:
-                return file.read(MAX_BYTES)
+            size = archive.getinfo(DOCUMENT).file_size
+            ensure_within("handover_bytes", size, path, f"{DOCUMENT} in it")
+            with archive.open(DOCUMENT) as file:  # which reads no more than that size
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
     except KeyError as error:
         raise DataError(
             f'{path}: there is no {DOCUMENT} in it; export as "CVAT for images 1.1"'
@@ -56,10 +59,10 @@ def unzipped(path: Path, data: bytes) -> bytes:
         raise DataError(f"{path}: is no zip file that can be read ({error})") from error
 
 
-def read(path: Path, data: bytes, manifest: Manifest) -> Returned:
+def read(path: Path, pieces: Iterable[bytes], manifest: Manifest) -> Returned:
     """The images of a hand-over that are in an export."""
-    document = _parsed(path, data)
     handed = {on_one_line(image.file_name): image.annotations for image in manifest.images}
+    document = _parsed(path, pieces)
     images = [one for one in document.images if one.name in handed]
     if not images:
         raise DataError(f"{path}: has no image that was handed over; is it of another task?")
@@ -97,7 +100,9 @@ class _Document:
         self.dumped: str | None = None
         self.version: str | None = None
         self.stack: list[str] = []
-        self.text: list[str] = []
+        self.text = ""
+        self.num_elements = 0
+        self.most_elements = limit("handover_elements")
         self.box: dict[str, str] = {}
         self.key = ""
         self.attribute: str | None = None
@@ -108,9 +113,12 @@ class _Document:
         if tag == "track":
             self.refuse("it is for videos")
         self.stack.append(tag)
+        self.num_elements += 1
+        if self.num_elements > self.most_elements:
+            ensure_within("handover_elements", self.num_elements, self.path)
         if len(self.stack) > MAX_DEPTH:
             self.refuse(f"it nests elements more than {MAX_DEPTH} deep")
-        self.text.clear()
+        self.text = ""
         match self.stack[1:]:
             case ["image"]:
                 self.images.append(_Image(attributes))
@@ -120,7 +128,7 @@ class _Document:
                 self.attribute = attributes.get("name")
 
     def end(self, _tag: str) -> None:
-        text = "".join(self.text).strip()
+        text = self.text.strip()
         match self.stack[1:]:
             case ["version"]:
                 self.version = text
@@ -132,7 +140,11 @@ class _Document:
                 region = Region(self.key, self.box.get("label", ""), _box(self.box))
                 self.images[-1].regions.append(region)
         self.stack.pop()
-        self.text.clear()
+        self.text = ""
+
+    def add_text(self, text: str) -> None:
+        if len(self.text) < LONGEST_TEXT:
+            self.text += text[:LONGEST_TEXT]
 
     def doctype(self, *_told: object) -> None:
         self.refuse("it declares a document type, which CVAT does not")
@@ -143,13 +155,16 @@ class _Document:
         )
 
 
-def _parsed(path: Path, data: bytes) -> _Document:
+def _parsed(path: Path, pieces: Iterable[bytes]) -> _Document:
     document, parser = _Document(path), expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = document.start, document.end
-    parser.CharacterDataHandler = document.text.append
+    parser.buffer_text = True
+    parser.CharacterDataHandler = document.add_text
     parser.StartDoctypeDeclHandler = document.doctype
     try:
-        parser.Parse(data, True)
+        for piece in pieces:
+            parser.Parse(piece)
+        parser.Parse(b"", True)
     except (expat.ExpatError, LookupError, ValueError) as error:
         document.refuse(f"{error}")
     if document.version != VERSION:

@@ -89,11 +89,12 @@ def _returned(path: Path, handover: Path | None) -> Returned:
     """What is in a file, whichever tool wrote it."""
     data = read_limited(path)
     if data[:2] == b"PK":
-        data = cvat_results.unzipped(path, data)
+        pieces = cvat_results.unzipped(path, data)
+        return cvat_results.read(path, pieces, read_manifest(path, handover, "cvat"))
     data = data.removeprefix(codecs.BOM_UTF8)
     start = data[:1000].lstrip(b" \t\r\n")[:1]
     if start == b"<":
-        return cvat_results.read(path, data, read_manifest(path, handover, "cvat"))
+        return cvat_results.read(path, [data], read_manifest(path, handover, "cvat"))
     if start in (b"[", b"{"):
         return label_studio_results.read(path, data)
     raise DataError(

@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import ensure_few_values, read_bytes
 from boxmend.files.sealed import checked_json
 from boxmend.fixes.table import BOX_DECIMALS
 from boxmend.fixes.verdicts import FARTHEST
-from boxmend.formats.reading import read_bytes
 
 MANIFEST_FILE = "handover.json"
 MANIFEST_VERSION = 1
-MAX_BYTES = 1 << 30  # of a file; a million boxes take less
 
 Box = tuple[float, float, float, float]
 
@@ -92,15 +91,12 @@ def read_limited(path: Path) -> bytes:
         raise UsageError(f"{path}: no such file")
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name the file that the tool exported")
-    if path.stat().st_size > MAX_BYTES:
-        raise DataError(
-            f"{path}: has more than {MAX_BYTES >> 20:,} MiB; export fewer images a file"
-        )
-    return read_bytes(path)
+    return read_bytes(path, "handover_bytes")
 
 
 def decoded(path: Path, data: bytes, kind: Any, what: str, remedy: str) -> Any:
     """JSON of this type; a DataError where it is none."""
+    ensure_few_values(data, path)
     try:
         return msgspec.json.decode(data, type=kind, strict=True)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,5 +1,6 @@
 """The files of a ledger: `part-000000.parquet` and so on, all but the last of equal length."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from boxmend.errors import DataError
+from boxmend.files.parquet import claimed_bytes, ensure_justified
+from boxmend.files.reading import open_file
 from boxmend.files.sealed import parquet_bytes
 from boxmend.ledger.entries import BOX_COLUMNS, COLUMNS, ID_COLUMNS, empty_table
 
@@ -32,6 +35,8 @@ class Part:
     num_rows: int
     rows_per_part: int
     schema: pa.Schema
+    claimed_bytes: int  # of memory, for all columns
+    file_bytes: int
 
 
 def folder_of(run_dir: Path) -> Path:
@@ -103,6 +108,8 @@ def checked_parts(folder: Path, numbers: list[int]) -> list[Part]:
             raise DataError(
                 f"{part.path}: has {part.num_rows:,} rows where {part.rows_per_part:,} belong"
             )
+    sizes = (sum(one.claimed_bytes for one in parts), sum(one.file_bytes for one in parts))
+    ensure_justified(folder, *sizes)
     return parts
 
 
@@ -110,8 +117,9 @@ def read_footer(folder: Path, number: int) -> Part:
     """What a part says about itself; a DataError where it is not what it should be."""
     path = part_path(folder, number)
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             parquet = pq.ParquetFile(file)
+            claimed, size = claimed_bytes(parquet), os.fstat(file.fileno()).st_size
             schema, num_rows = parquet.schema_arrow, int(parquet.metadata.num_rows)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise unreadable(path, error) from error
@@ -125,7 +133,7 @@ def read_footer(folder: Path, number: int) -> Part:
     if not rows.isdigit() or not 0 < num_rows <= int(rows):
         raise DataError(f"{path}: its footer gives no sensible number of rows; {REMEDY}")
     _check_schema(path, schema)
-    return Part(path, number, num_rows, int(rows), schema.remove_metadata())
+    return Part(path, number, num_rows, int(rows), schema.remove_metadata(), claimed, size)
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from boxmend.errors import DataError, UsageError
-from boxmend.files.sealed import checked_parquet
+from boxmend.files.parquet import read_parquet
 from boxmend.ledger.entries import COLUMNS, empty_table
 from boxmend.ledger.parts import (
     REMEDY,
@@ -58,13 +57,7 @@ def _last_epoch(parts: Sequence[Part], wanted: list[str]) -> list[pa.Table]:
 
 def _read_part(part: Part, columns: list[str]) -> pa.Table:
     try:
-        table = pq.read_table(
-            pa.BufferReader(checked_parquet(part.path, REMEDY)),
-            columns=columns,
-            page_checksum_verification=True,
-            use_threads=True,
-        )
-        table.validate(full=True)
+        table = read_parquet(part.path, columns, remedy=REMEDY)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise unreadable(part.path, error) from error
     if len(table) != part.num_rows:

@@ -4,41 +4,31 @@ Pixels are taken as stored: annotations are in them, so an EXIF rotation is not 
 transparent shows the colour that is stored under it.
 """
 
-import io
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
+from boxmend.decoding import opened, read_image, rgb_of
 from boxmend.errors import DataError
-from boxmend.photos import MAX_PIXELS, known_formats, read_image
 
 Pixels = NDArray[np.uint8]  # [H, W, 3]
-WITH_PALETTE = ("P", "PA")  # their transparency survives only a detour over RGBA
-SIXTEEN_BITS = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # Pillow itself would clip, not scale
-
-_SWITCH = threading.Lock()
-_strict_users = 0  # threads that decode now; the switch below is shared by all
-_was_lenient = False
+Size = tuple[int, int]  # width, height
 
 
-def decode(path: str) -> Pixels:
+def decode(path: str, *, expected: Size | None = None, resize_to: Size | None = None) -> Pixels:
     """Decode an image file into RGB [H, W, 3]; safe to call from many threads at once.
 
+    `resize_to` resamples the image as `resized` does, without a full-sized array in between.
     Raises DataError that names the file where it is missing, no regular file, truncated, no
-    known image format, or claims more pixels than memory should hold.
+    known image format, not of the `expected` size, or claims more pixels than the limit.
     """
     try:
-        data = _read(path)
-        with _strictly_whole(), Image.open(io.BytesIO(data), formats=known_formats()) as image:
-            width, height = image.size
-            if width * height > MAX_PIXELS:
-                raise OSError(f"its header claims {width} x {height} pixels")
+        with opened(_read(path)) as image:
             image.load()
-            return _rgb(image)
+            if expected is not None and image.size != expected:
+                sizes = f"{_by(image.size)} pixels where its header says {_by(expected)}"
+                raise OSError(f"holds {sizes}")
+            return _array(rgb_of(image), resize_to)
     except UnidentifiedImageError:
         raise DataError(f"{path}: no image format that is known") from None
     except OSError as error:
@@ -53,17 +43,17 @@ def resized(pixels: Pixels, width: int, height: int) -> Pixels:
     """Resample [H, W, 3] bilinearly, antialiased where it shrinks; the same size is not touched."""
     if pixels.shape[:2] == (height, width):
         return pixels
-    image = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
-    return np.array(image)
+    return _array(Image.fromarray(pixels), (width, height))
 
 
-def _rgb(image: Image.Image) -> Pixels:
-    if image.mode in SIXTEEN_BITS:
-        grey = (np.asarray(image) >> 8).clip(0, 255).astype(np.uint8)
-        return np.repeat(grey[:, :, None], 3, axis=2)
-    if image.mode in WITH_PALETTE:
-        image = image.convert("RGBA")
-    return np.array(image.convert("RGB"))
+def _array(image: Image.Image, size: Size | None) -> Pixels:
+    if size is not None and image.size != size:
+        image = image.resize(size, Image.Resampling.BILINEAR)
+    return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _by(size: Size) -> str:
+    return f"{size[0]} x {size[1]}"
 
 
 def _read(path: str) -> bytes:
@@ -73,21 +63,3 @@ def _read(path: str) -> bytes:
     if not data:
         raise OSError("the file is empty")
     return data
-
-
-@contextmanager
-def _strictly_whole() -> Iterator[None]:
-    """Keep a caller's wish to load truncated images out of the way while any thread decodes."""
-    global _strict_users, _was_lenient
-    with _SWITCH:
-        if _strict_users == 0:
-            _was_lenient = ImageFile.LOAD_TRUNCATED_IMAGES
-            ImageFile.LOAD_TRUNCATED_IMAGES = False
-        _strict_users += 1
-    try:
-        yield
-    finally:
-        with _SWITCH:
-            _strict_users -= 1
-            if _strict_users == 0:
-                ImageFile.LOAD_TRUNCATED_IMAGES = _was_lenient

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import Images
 from boxmend.errors import DataError
-from boxmend.loader.decode import decode, resized
+from boxmend.loader.decode import decode
 from boxmend.loader.frame import ImageSize, fit
 from boxmend.photos import header_size
 
@@ -59,17 +59,15 @@ class Pictures:
         Returns what is wrong with the image, whereupon all of `out` is zero, or None.
         """
         out[:] = 0
+        width, height = self.sizes.stored[index].tolist()
+        fitted = self.sizes.fitted[index].tolist()
         try:
-            pixels = decode(self.paths[index])
+            pixels = decode(
+                self.paths[index], expected=(width, height), resize_to=(fitted[0], fitted[1])
+            )
         except DataError as error:
             return str(error)
-        stored, fitted = self.sizes.stored[index], self.sizes.fitted[index]
-        if pixels.shape[1::-1] != tuple(stored):
-            size = f"{pixels.shape[1]} x {pixels.shape[0]}"
-            claimed = f"{stored[0]} x {stored[1]}"
-            return f"{self.paths[index]}: holds {size} pixels where its header says {claimed}"
-        width, height = fitted.tolist()
-        out[:, :height, :width] = resized(pixels, width, height).transpose(2, 0, 1)
+        out[:, : fitted[1], : fitted[0]] = pixels.transpose(2, 0, 1)
         return None
 
 

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.errors import DataError
+from boxmend.files.limits import excess, limit
+from boxmend.files.reading import read_bytes
 from boxmend.files.sealed import checked_json, seal_json
 from boxmend.formats.documents import Edit, splice
-from boxmend.formats.reading import is_safe_name, read_bytes
+from boxmend.formats.reading import is_safe_name
 
 FORMAT_KEY = "boxmend_patch"
 FORMAT_VERSION = 1
-MAX_RESTORED_BYTES = 2**30  # of one file: deflated, 1 GB may hide in 1 MB
 REMEDY = "put a copy of it back, or apply the run to a new folder"
 LOOK_AHEAD = 64  # pieces of a file within which two versions have to meet again
 
@@ -39,14 +40,17 @@ class FilePatch:
     deflated: bytes | None = None  # the file before, where that is shorter than the edits
     size: int | None = None  # bytes of the file before if deflated; earlier versions did not say
 
-    def undone(self, data: bytes, max_bytes: int = MAX_RESTORED_BYTES) -> bytes:
-        """The file before, from the file after; a ValueError where it has more than `max_bytes`."""
+    def undone(self, data: bytes) -> bytes:
+        """The file before, from the file after; a ValueError where it is above the limit."""
         if self.deflated is None:
             return b"".join(splice(data, self.edits))
-        most = max_bytes if self.size is None else min(self.size, max_bytes)
-        before = zlib.decompressobj().decompress(self.deflated, most + 1)
-        if len(before) > most:
-            raise ValueError(f"it would have more than {most:,} bytes")
+        size = limit("patch_bytes") if self.size is None else self.size
+        if message := excess("patch_bytes", size):
+            raise ValueError(message)
+        before = zlib.decompressobj().decompress(self.deflated, size + 1)
+        if len(before) > size:
+            stated = f"it has more than the {size:,} bytes that patch.json states"
+            raise ValueError(excess("patch_bytes", len(before)) or stated)
         return before
 
 
@@ -105,7 +109,7 @@ def _document(patch: FilePatch) -> dict[str, Any]:
 def read_patches(path: Path) -> dict[str, FilePatch]:
     """The patches of a `patch.json`; a DataError where it is none, or points out of its folder."""
     try:
-        document = json.loads(checked_json(path, read_bytes(path), REMEDY))
+        document = json.loads(checked_json(path, read_bytes(path, "record_bytes"), REMEDY))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is damaged, no JSON ({error}); {REMEDY}") from error
     if not isinstance(document, dict) or document.get(FORMAT_KEY) != FORMAT_VERSION:
@@ -141,17 +145,16 @@ def _told_hash(told: Any) -> str | None:
     return None if told is None else str(told)
 
 
-def restored(path: Path, patch: FilePatch, max_bytes: int = MAX_RESTORED_BYTES) -> bytes:
+def restored(path: Path, patch: FilePatch) -> bytes:
     """What a file was before, from what it is now.
 
-    A DataError says that patch.json is damaged, or that the file would have more than `max_bytes`.
+    A DataError says that patch.json is damaged, or that the file would be above the limit.
     """
     try:
-        before = patch.undone(b"" if patch.after is None else read_bytes(path), max_bytes)
+        before = patch.undone(b"" if patch.after is None else read_bytes(path))
     except ValueError as error:
         raise DataError(
-            f"{path}: cannot be restored by patch.json: {error}; revert nothing that you do not "
-            "trust, or put the original file back"
+            f"{path}: cannot be restored by patch.json: {error}; or put the original file back"
         ) from error
     except zlib.error as error:
         raise DataError(f"{path}: patch.json holds no way back for it ({error})") from error

@@ -7,9 +7,9 @@ from pathlib import Path
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.files.atomic import replace_files
 from boxmend.files.locks import only_writer
+from boxmend.files.reading import read_bytes
 from boxmend.files.syncing import sync_folder
 from boxmend.files.temporary import remove_leftovers
-from boxmend.formats.reading import read_bytes
 from boxmend.mending import patches
 
 CHANGES_FILE = "changes.csv"

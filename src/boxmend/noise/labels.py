@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.errors import UsageError
+from boxmend.files.reading import read_within, reason_of
 from boxmend.noise.streams import chosen, picks, share
 
 Labels = NDArray[np.int64]
@@ -25,7 +26,6 @@ Confusion = dict[int, dict[int, float]]
 """By label: the share of its annotations that turn into each other label; the rest stay."""
 
 LABEL_NOISES = ("symmetric", "pair", "matrix")
-MATRIX_BYTES = 16 * 2**20  # a dense matrix of 1,000 labels takes about a third of it
 TOLERANCE = 1e-6  # of the sum of a row: decimals like 0.3333333 need not add up exactly
 EXAMPLE = '{"van": {"truck": 0.4}}'
 
@@ -113,15 +113,9 @@ def _by_label(labels: Labels, keys: Keys, num_labels: int) -> tuple[Labels, Labe
 
 def _read_text(path: Path) -> str:
     try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{path}: not a file; a label matrix is a JSON or CSV file")
-        with path.open("rb") as file:
-            data = file.read(MATRIX_BYTES + 1)
+        data = read_within(path, "settings_bytes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path}: the label matrix cannot be read ({reason})") from error
-    if len(data) > MATRIX_BYTES:
-        raise UsageError(f"{path}: larger than {MATRIX_BYTES // 2**20} MiB; not a label matrix")
+        raise UsageError(f"{path}: the label matrix cannot be read ({reason_of(error)})") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

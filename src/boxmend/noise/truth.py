@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Ids
 from boxmend.errors import DataError
-from boxmend.files.sealed import checked_parquet, parquet_bytes
+from boxmend.files.sealed import parquet_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa  # imported late at run time: most commands need no Parquet
@@ -107,14 +107,12 @@ def write_truth(truth: Truth, path: Path) -> None:
 def read_truth(path: Path) -> Truth:
     """Read a file that `write_truth` wrote; a DataError says why another one is refused."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from boxmend.files.parquet import read_parquet
 
     try:
-        source = pa.BufferReader(checked_parquet(path, REMEDY))
-        parquet = pq.ParquetFile(source, page_checksum_verification=True)
-        label_names = _checked_label_names(path, parquet.schema_arrow)
-        table = parquet.read()
-        table.validate(full=True)
+        table = read_parquet(path, remedy=REMEDY)
+        label_names = _checked_label_names(path, table.schema)
         return _truth(path, table, label_names)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or error
@@ -189,8 +187,11 @@ def _checked_label_names(path: Path, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _truth(path: Path, table: pa.Table, label_names: tuple[str, ...]) -> Truth:
-    code = {one.name.lower(): one for one in Origin}
-    origins = [code.get(text, UNKNOWN) for text in table["origin"].to_pylist()]
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pa.array([one.name.lower() for one in Origin])  # in the order of their codes
+    origins = pc.index_in(table["origin"], value_set=words).fill_null(UNKNOWN)
     labels = table["label"].fill_null(UNKNOWN).to_numpy()
     boxes = [table[name].fill_null(np.nan).to_numpy() for name in ("x1", "y1", "x2", "y2")]
     truth = Truth(
@@ -201,7 +202,7 @@ def _truth(path: Path, table: pa.Table, label_names: tuple[str, ...]) -> Truth:
         boxes=np.stack(boxes, axis=1),
         label_changed=table["label_changed"].to_numpy(),
         box_changed=table["box_changed"].to_numpy(),
-        origins=np.array(origins, np.int8),
+        origins=origins.to_numpy().astype(np.int8),
     )
     _check_rows(path, table, truth)
     return truth

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from boxmend.detector import Detector, build, read_metadata
+from boxmend.detector import Detector, build, ensure_num_labels, read_metadata
 from boxmend.errors import DataError, UsageError
 from boxmend.runs import SETTINGS_FILE, Run, open_run
 from boxmend.settings.files import settings_of_run
@@ -29,6 +29,7 @@ def open_model(path: Path) -> tuple[Detector, Card]:
             raise DataError(f"{path}: is an audit, which has no model; name a run of boxmend train")
         file, told = path / MODEL_FILE, _told_by(run)
     card = read_card(told | read_metadata(file), str(file))
+    ensure_num_labels(file, len(card.label_names))
     return build(card.detector, len(card.label_names), file, frozen_stages=0), card
 
 

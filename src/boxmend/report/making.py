@@ -9,6 +9,7 @@ from typing import Any
 from boxmend.errors import OutputError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.locks import only_writer
+from boxmend.files.reading import open_file
 from boxmend.files.temporary import remove_leftovers
 from boxmend.report.charts import STYLES
 from boxmend.report.figure_files import write_figures
@@ -130,7 +131,7 @@ def _ensure_ours(path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{path}: a report is a page; name it like report.html")
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(4096)
     except FileNotFoundError:
         return

@@ -18,19 +18,12 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
+from boxmend.decoding import opened, read_image, rgb_of
 from boxmend.errors import OutputError
+from boxmend.files.limits import limit
+from boxmend.files.reading import open_file
 from boxmend.files.temporary import temporary_file
-from boxmend.photos import (
-    CHUNK,
-    FEW_IMAGES,
-    MAX_PIXELS,
-    MAX_WORKERS,
-    by_workers,
-    header_size,
-    inspect,
-    known_formats,
-    read_image,
-)
+from boxmend.photos import CHUNK, FEW_IMAGES, MAX_WORKERS, by_workers, header_size, inspect
 
 CONTEXT = 1.6  # sides of what is cut out, in sides of what it has to show
 ASPECT = 4 / 3  # width to height of a picture, where the image is large enough
@@ -94,7 +87,7 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
     if not request.path:
         return Pictures([], [], "no folder is known that holds the image")
     size = header_size(request.path)
-    if size is None or min(size) < 1 or size[0] * size[1] > MAX_PIXELS:
+    if size is None or min(size) < 1 or size[0] * size[1] > limit("image_pixels"):
         return Pictures([], [], _trouble(request.path))
     windows = [window(box, size) for box in request.boxes]
     cuts = [(one, side) for one in windows]
@@ -167,7 +160,7 @@ def _names(path: str, cuts: Sequence[Cut]) -> list[str]:
 def _is_complete(path: Path) -> bool:
     """Whether a picture is there to its last two bytes, by which every JPEG ends."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             file.seek(-2, os.SEEK_END)
             return file.read() == b"\xff\xd9"
     except OSError:
@@ -188,12 +181,14 @@ def decoded(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pillow, about odd but readable files
-        with Image.open(io.BytesIO(read_image(path)), formats=known_formats()) as image:
+        with opened(read_image(path)) as image:
             if not is_expected(image.size):
                 raise OSError("it changed while it was read")
             image.draft("RGB", (math.ceil(image.width * scale), math.ceil(image.height * scale)))
             image.load()
-            return _rgb(ImageOps.exif_transpose(image) if is_turned else image)
+            upright = ImageOps.exif_transpose(image) if is_turned else image
+            rgb = rgb_of(upright)
+            return rgb if rgb.mode == "RGB" and rgb is not image else rgb.convert("RGB")
 
 
 def jpeg_of(image: Image.Image, what: Cut, size: Size, quality: int = QUALITY) -> bytes:
@@ -210,14 +205,6 @@ def jpeg_of(image: Image.Image, what: Cut, size: Size, quality: int = QUALITY) -
     file = io.BytesIO()
     cut.save(file, "JPEG", quality=quality)
     return file.getvalue()
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip and not scale
-        return image.point(lambda value: value / 256).convert("L").convert("RGB")
-    if image.mode in ("P", "PA"):  # their transparency survives only a detour over RGBA
-        image = image.convert("RGBA")
-    return image.convert("RGB")
 
 
 def _write(path: Path, content: bytes) -> None:

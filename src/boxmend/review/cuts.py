@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 from boxmend.dataset import Images
-from boxmend.photos import MAX_PIXELS, header_size, inspect
+from boxmend.files.limits import limit
+from boxmend.photos import header_size, inspect
 from boxmend.report.thumbnails import Size, Window, decoded, jpeg_of, scale_of
 
 QUALITY = 85
@@ -121,4 +122,4 @@ class Cutter:
 
 
 def _is_bearable(size: Size) -> bool:
-    return size[0] * size[1] <= MAX_PIXELS
+    return size[0] * size[1] <= limit("image_pixels")

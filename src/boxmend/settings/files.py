@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import read_within, reason_of
 from boxmend.settings.training import TrainSettings
 
 Values = dict[tuple[str, ...], Any]
@@ -31,10 +32,9 @@ def read_values(path: Path) -> Values:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_within(path, "settings_bytes").decode("utf-8")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path}: cannot be read as settings ({reason})") from error
+        raise UsageError(f"{path}: cannot be read as settings ({reason_of(error)})") from error
     try:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:  # both decoders raise kinds of ValueError

@@ -23,6 +23,7 @@ from boxmend.bench.grids.results import Result, Setting
 from boxmend.bench.grids.squares import TOLD
 from boxmend.errors import DataError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.reading import read_record
 from boxmend.files.sealed import checked_json, seal_json
 from boxmend.settings import TrainSettings
 
@@ -157,7 +158,7 @@ def read_json(path: Path, kind: type[T]) -> T:
     """Read a document of a kind; a DataError names the file."""
     remedy = f"remove {path.parent}, and the cell is run afresh"
     try:
-        return msgspec.json.decode(checked_json(path, path.read_bytes(), remedy), type=kind)
+        return msgspec.json.decode(checked_json(path, read_record(path), remedy), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason}); {remedy}") from error

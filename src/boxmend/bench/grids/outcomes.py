@@ -21,6 +21,7 @@ from boxmend.bench.grids.jobs import (
 )
 from boxmend.bench.grids.results import RESULTS_FILE, Data, Noise, Result, append
 from boxmend.errors import BoxmendError
+from boxmend.files.reading import open_file
 from boxmend.runs import Run
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _estimates(summary: Mapping[str, Any]) -> dict[str, float | None] | None:
 def last_lines(path: Path, number: int = 5, most: int = 4096) -> str:
     """Give the last lines of a log; nothing where there is none."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
             text = file.read().decode("utf-8", "replace")
     except OSError:

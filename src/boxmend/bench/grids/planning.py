@@ -17,6 +17,7 @@ from boxmend.bench.grids.scales import Scale, Sources, fitted, scale, settings_o
 from boxmend.bench.grids.worth import by_worth, of_worth, worth
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import open_file
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.report.texts import shown
@@ -233,7 +234,7 @@ def _hash_of_file(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UsageError(f"--weights {path}: cannot be read ({error.strerror})") from error
+        raise UsageError(f"--weights {path}: cannot be read ({error.strerror or error})") from error

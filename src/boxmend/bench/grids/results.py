@@ -21,6 +21,7 @@ from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builti
 from msgspec.json import Decoder, Encoder
 
 from boxmend.errors import DataError, OutputError
+from boxmend.files.reading import read_within
 from boxmend.files.sealed import checked_lines, seal_json
 
 RESULTS_FILE = "results.jsonl"
@@ -140,7 +141,7 @@ def append(path: Path, result: Result) -> None:
 def read(path: Path) -> Read:
     """Read all results of a file; a DataError names the line that is none, and what is wrong."""
     try:
-        content = path.read_bytes()
+        content = read_within(path, "record_bytes")
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error

@@ -29,6 +29,7 @@ from boxmend.bench.grids.outcomes import failed_result, last_lines, record
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, append
 from boxmend.bench.grids.time_left import Pace, seconds_left
+from boxmend.files.reading import open_file
 
 PAUSE = 0.5  # seconds between looks
 TAIL = 4096  # bytes of metrics.jsonl that are looked at
@@ -304,7 +305,7 @@ def _epochs(folder: Path) -> int:
 def _last_line(path: Path) -> dict[str, Any]:
     """The last whole line that tells a speed, or the last one at all; {} where there is none."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             file.seek(0, 2)
             file.seek(max(file.tell() - TAIL, 0))
             lines = file.read().split(b"\n")[:-1]  # the last one may be half written

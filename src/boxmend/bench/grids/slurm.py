@@ -11,6 +11,7 @@ from boxmend.bench.grids.executors import LocalProcess, Process
 from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.reading import read_record
 from boxmend.files.sealed import seal_json, unseal_json
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class Submitit:
         if self._queue is None or not path.exists():
             return None
         try:
-            content = path.read_bytes()
+            content = read_record(path)
             name = str(json.loads(unseal_json(content) or content)["job"])
         except (ValueError, KeyError, TypeError):
             return None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset, Ids, Images, as_ids, join
 from boxmend.errors import UsageError
+from boxmend.files.limits import ensure_within
 from boxmend.findings import Finding
 from boxmend.formats.coco import composing, joining, patching
 from boxmend.formats.coco.document import MisjudgedError, parse
@@ -130,6 +131,7 @@ def _unknown_references(
     path: Path, ids: Ids, rows: NDArray[np.int64], references: Ids, what: str
 ) -> list[Finding]:
     unknown = np.flatnonzero(rows == UNKNOWN)
+    ensure_within("malformed_entries", len(unknown), path)
     pairs = zip(ids[unknown].tolist(), references[unknown].tolist(), strict=True)
     return [
         Finding(

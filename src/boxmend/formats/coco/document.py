@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.errors import DataError
+from boxmend.files.json_lists import ensure_few_objects, ensure_objects
 from boxmend.formats.documents import Edit, splice
 
 CHUNK = 1024  # entries decoded at once: more fall out of the processor's cache
@@ -107,6 +108,7 @@ def parse(data: bytes, path: Path, *, exact: bool = False) -> Parsed:
     string that holds a brace may deceive it; whoever decodes the entries then finds fewer of
     them and raises MisjudgedError.
     """
+    ensure_few_objects(data, path)
     readable = _without_byte_order_mark(data)
     top = _decode_top(readable, path)
     if top is None:
@@ -116,13 +118,13 @@ def parse(data: bytes, path: Path, *, exact: bool = False) -> Parsed:
         raise DataError(f'{path}: no COCO dataset: there is no list "images" in it')
     lists = {"images": top.images, "annotations": top.annotations, "categories": top.categories}
     try:
-        spans = {key: _entries(readable, raw, exact) for key, raw in lists.items()}
+        spans = {key: _entries(readable, raw, exact, path) for key, raw in lists.items()}
     except UNDECODABLE as error:
         raise DataError(f"{path}: no COCO dataset: {error}") from error
     return Parsed(data, readable, spans)
 
 
-def _entries(data: bytes, raw: msgspec.Raw, exact: bool) -> Entries:
+def _entries(data: bytes, raw: msgspec.Raw, exact: bool, path: Path) -> Entries:
     if raw is _ABSENT:
         return Entries(np.empty(0, np.int64), np.empty(0, np.int64))
     start = offset(data, raw)
@@ -130,7 +132,10 @@ def _entries(data: bytes, raw: msgspec.Raw, exact: bool) -> Entries:
     found = None
     if not exact and data[start : start + 1] == b"[":
         found = _flat_entries(data, start + 1, end - 1)
-    return locate(data, _list_decoder.decode(raw)) if found is None else found
+    if found is None:
+        ensure_objects(raw, path)
+        found = locate(data, _list_decoder.decode(raw))
+    return found
 
 
 def _without_byte_order_mark(data: bytes) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.dataset import Ids, as_ids
+from boxmend.files.limits import ensure_within
 from boxmend.findings import Finding
 from boxmend.formats.coco.document import (
     UNDECODABLE,
@@ -280,6 +281,7 @@ class Reader:
         image: str | None = None,
         annotation_id: int | str | None = None,
     ) -> None:
+        ensure_within("malformed_entries", len(self.findings) + 1, self.path)
         self.findings.append(Finding(kind, message, str(self.path), image, annotation_id))
 
 

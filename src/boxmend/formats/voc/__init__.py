@@ -7,7 +7,6 @@ VOC has no list of classes: the label names of a dataset are those its objects h
 import math
 import os
 import re
-import stat
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from boxmend.dataset import UNKNOWN, Dataset, Ids, Images, position_id
 from boxmend.errors import DataError, UsageError
 from boxmend.files import unchanged
+from boxmend.files.reading import open_file
 from boxmend.files.unchanged import ReadFile
 from boxmend.findings import Finding
 from boxmend.formats.reading import (
@@ -24,14 +24,12 @@ from boxmend.formats.reading import (
     ReadOptions,
     image_size,
     is_safe_name,
-    read_bytes,
     read_file,
 )
 from boxmend.formats.voc.scanning import (
     DIFFICULT,
     FILENAME,
     HEIGHT,
-    MAX_BYTES,
     NAME,
     WIDTH,
     XMAX,
@@ -103,8 +101,9 @@ def _is_apple_double(path: str, name: str) -> bool:
     if not name.startswith("._"):
         return False
     try:
-        return os.path.isfile(path) and read_bytes(Path(path)).startswith(_APPLE_DOUBLE)
-    except DataError:
+        with open_file(path) as file:
+            return file.read(len(_APPLE_DOUBLE)) == _APPLE_DOUBLE
+    except OSError:
         return False  # what is wrong with it is found when it is read as a document
 
 
@@ -333,12 +332,7 @@ def _is_text(name: str) -> bool:
 def _document(place: str) -> ReadFile:
     """Read a document; MalformedXml where it cannot or should not be read."""
     try:
-        status = os.stat(place)
-        if not stat.S_ISREG(status.st_mode):  # a pipe would never end
-            raise MalformedXml("is no regular file")
-        if status.st_size > MAX_BYTES:
-            raise MalformedXml(f"has {status.st_size:,} bytes; at most {MAX_BYTES:,} are read")
-        return unchanged.read_file(place)
+        return unchanged.read_file(place, "label_file_bytes")
     except OSError as error:
         raise MalformedXml(f"cannot be read: {error.strerror or error}") from error
 

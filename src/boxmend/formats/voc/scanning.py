@@ -15,7 +15,6 @@ from xml.parsers import expat
 
 from boxmend.formats.documents import Edit, splice
 
-MAX_BYTES = 64 << 20  # no annotation of one image comes near; bounds what a scan may cost
 MAX_DEPTH = 100  # VOC itself needs five levels
 
 OBJECT, NAME, POSE, TRUNCATED, OCCLUDED, DIFFICULT, NOTE, BOX, XMIN, YMIN, XMAX, YMAX = range(12)

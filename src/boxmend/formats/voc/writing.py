@@ -229,7 +229,7 @@ def _attributes(dataset: Dataset) -> dict[int, dict[str, Any]]:
 
 def _stems(file_names: list[str]) -> list[str]:
     """Names for the documents of images: without their ending, unless another has the same."""
-    stems = [str(PurePosixPath(name).with_suffix("")) for name in file_names]
+    stems = [_stem(name) for name in file_names]
     shared = Counter(stems)
     used: set[str] = set()
     unique = []
@@ -242,6 +242,13 @@ def _stems(file_names: list[str]) -> list[str]:
         used.add(name)
         unique.append(name)
     return unique
+
+
+def _stem(file_name: str) -> str:
+    path = PurePosixPath(file_name)
+    if not path.name:
+        raise DataError(f"image {file_name!r}: is no name of a file, which VOC needs; rename it")
+    return str(path.with_suffix(""))
 
 
 def _split_lists(ids: list[str], splits: list[str]) -> Iterator[Document]:

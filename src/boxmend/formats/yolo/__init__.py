@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.dataset import Dataset, Ids, Images, position_id
-from boxmend.errors import DataError
 from boxmend.files.unchanged import ReadFile, absent
 from boxmend.findings import Finding
 from boxmend.formats.reading import ReadOptions, image_size, read_file
@@ -26,7 +25,6 @@ from boxmend.formats.yolo.source import USUAL_NAMES, YoloSource
 from boxmend.formats.yolo.writing import documents, image_places, losses, written_ids
 
 ENDINGS = (".yaml", ".yml")
-MAX_LABEL_BYTES = 64 * 2**20  # a million annotations in one image
 THREADS = 8  # reading waits for disks more than for the processor
 CHUNK = 64  # files a thread takes at once
 
@@ -117,9 +115,7 @@ def _label_file(entry: Entry) -> ReadFile | None:
         return None
     if not os.path.isfile(entry.label):
         return absent(entry.label)
-    if os.path.getsize(entry.label) > MAX_LABEL_BYTES:
-        raise DataError(f"{entry.label}: too large for a label file")
-    return read_file(entry.label)
+    return read_file(entry.label, "label_file_bytes")
 
 
 def _image_findings(entries: Sequence[Entry], files: Sequence[_Files]) -> Iterator[Finding]:

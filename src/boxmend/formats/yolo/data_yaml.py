@@ -22,7 +22,6 @@ from boxmend.formats.yolo.yaml_nodes import Node, compose
 
 SPLITS = ("train", "val", "test")
 SPLIT_KEYS = {"train": "train", "validation": "val", "val": "val", "test": "test"}
-MAX_BYTES = 8 * 2**20  # the largest known, of thousands of names, stays below 1 MiB
 MAX_NAMES = 1_000_000
 RESOLVER: Any = yaml.SafeLoader("")  # tells what a plain word means to other readers
 BOM = b"\xef\xbb\xbf"
@@ -46,11 +45,8 @@ class DataYaml:
 
 def read_yaml(path: Path) -> DataYaml:
     """Read a data.yaml; a DataError names the line of what cannot be understood."""
-    file = read_file(path)
-    data = file.content or b""
-    if len(data) > MAX_BYTES:
-        raise DataError(f"{path}: {len(data):,} bytes are too many for a data.yaml")
-    return replace(parse_yaml(path, data), read_files=(file,))
+    file = read_file(path, "settings_bytes")
+    return replace(parse_yaml(path, file.content or b""), read_files=(file,))
 
 
 def parse_yaml(path: Path, data: bytes) -> DataYaml:
@@ -180,7 +176,8 @@ def _listed_names(path: Path, names: Node) -> Iterator[str]:
             )
         nodes = [numbered[str(n)] for n in range(len(numbered))]
     for number, node in enumerate(nodes):
-        if node.kind != "scalar" or not node.text:
+        is_absent = node.is_null and not node.text  # '' in quotes is a name, as COCO may have it
+        if node.kind != "scalar" or is_absent:
             raise DataError(f"{path}, line {node.line}: name {number} must be a text")
         yield node.text
 

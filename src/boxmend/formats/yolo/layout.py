@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.reading import open_file
 from boxmend.files.unchanged import ReadFile
 from boxmend.findings import Finding
 from boxmend.formats.reading import IMAGE_ENDINGS, is_safe_name, read_file
 from boxmend.formats.yolo.data_yaml import DataYaml
 
-MAX_LIST_BYTES = 2**28
 TEXTS = (".txt",)
 NO_LABELS = {"classes.txt"}  # what annotation tools leave among label files
 
@@ -211,7 +211,7 @@ class _Finder:
             self._add(image, name, label, is_orphan=True)
 
     def _add_list(self, file: str) -> None:
-        if not file.lower().endswith(TEXTS) or os.path.getsize(file) > MAX_LIST_BYTES:
+        if not file.lower().endswith(TEXTS):
             raise DataError(f"{file}: expected a folder of images, or a .txt file that lists them")
         try:
             self.read_files.append(read_file(file))
@@ -304,10 +304,8 @@ def _shown(name: str) -> str:
 
 def _looks_like_labels(path: str) -> bool:
     """Whether a file that lies among images begins with a number, unlike notes and lists."""
-    if not os.path.isfile(path):  # a pipe would never end
-        return False
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             words = file.read(64).split()
         return bool(words) and float(words[0]) >= 0
     except (OSError, ValueError):

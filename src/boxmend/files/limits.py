@@ -1,0 +1,135 @@
+"""Limits on what a file from others may make boxmend read, decode or unpack.
+
+A small file can claim to hold a lot: a PNG of 300 KB 178 million pixels, a zip file of 2 MB a
+gigabyte. Each limit has a default and an environment variable, `BOXMEND_MAX_<NAME>`, that replaces
+it. Variables and not options: no command needs them in everyday use, and worker processes inherit
+them.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from boxmend.errors import DataError, UsageError
+
+PREFIX = "BOXMEND_MAX_"
+UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_AMOUNT = re.compile(r"([0-9]{1,15})\s*(KiB|MiB|GiB|TiB)?")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The default of a limit, what it counts, and what it is for."""
+
+    default: int
+    unit: str
+    purpose: str
+
+
+LIMITS = {
+    "image_bytes": Limit(2**30, "bytes", "size of an image file"),
+    "image_pixels": Limit(
+        178_956_970,  # where Pillow, too, takes a header for an attack
+        "pixels",
+        "width times height of one image",
+    ),
+    "pixels_in_flight": Limit(
+        2**27,  # at most 10 bytes each while they are decoded and converted
+        "pixels",
+        "all images that one command decodes at the same time; a larger one is decoded alone",
+    ),
+    "annotation_bytes": Limit(2**32, "bytes", "size of a COCO file, or of a list of images"),
+    "annotation_objects": Limit(
+        20_000_000, "objects", "objects in a COCO file or in JSON predictions, counted by braces"
+    ),
+    "annotation_values": Limit(
+        10_000_000,
+        "values",
+        "values in a COCO file or JSON predictions whose entries are not all objects, or hold NaN",
+    ),
+    "malformed_entries": Limit(
+        1_000_000, "entries", "findings about entries of a COCO file that are malformed"
+    ),
+    "label_file_bytes": Limit(
+        2**23, "bytes", "size of the annotations or predictions of one image: VOC XML, YOLO txt"
+    ),
+    "prediction_bytes": Limit(2**32, "bytes", "size of a file of predictions: JSON or CSV"),
+    "table_bytes": Limit(
+        2**29,
+        "bytes",
+        "memory for the columns of Parquet files whose size does not justify it (see `expansion`)",
+    ),
+    "expansion": Limit(
+        100, "times", "memory for the columns of Parquet files, as a multiple of their size"
+    ),
+    "record_bytes": Limit(
+        2**30, "bytes", "size of a JSON or CSV file that boxmend wrote, such as `patch.json`"
+    ),
+    "record_values": Limit(
+        20_000_000, "values", "values in a JSON file that boxmend or a labelling tool wrote"
+    ),
+    "patch_bytes": Limit(2**30, "bytes", "a file that `patch.json` holds compressed"),
+    "handover_bytes": Limit(
+        2**30, "bytes", "size of a labelling tool's export, packed or unpacked"
+    ),
+    "handover_elements": Limit(10_000_000, "elements", "XML elements in an export of CVAT"),
+    "settings_bytes": Limit(
+        2**24, "bytes", "size of a file of settings, a `data.yaml`, or a label matrix"
+    ),
+    "model_bytes": Limit(2**30, "bytes", "size of a model or of weights"),
+    "model_header_bytes": Limit(2**24, "bytes", "header of a safetensors file"),
+    "model_labels": Limit(30_000, "labels", "classes of a detector; each takes up to 60 KB"),
+    "checkpoint_bytes": Limit(2**33, "bytes", "size of a checkpoint"),
+}
+
+
+def limit(name: str) -> int:
+    """Return the limit that holds: its environment variable, or else its default."""
+    text = os.environ.get(variable(name), "").strip()
+    if not text:
+        return LIMITS[name].default
+    match = _AMOUNT.fullmatch(text)
+    amount = int(match[1]) * UNITS[match[2] or ""] if match else 0
+    if amount < 1:
+        raise UsageError(
+            f"{variable(name)} is {text!r:.80}; expected a whole number of {LIMITS[name].unit} "
+            "from 1 on, such as 500000000 or 2GiB"
+        )
+    return amount
+
+
+def check_environment() -> None:
+    """Raise a UsageError where a variable of the environment names no limit, or no amount."""
+    for text in sorted(os.environ):
+        if text.startswith(PREFIX):
+            name = text.removeprefix(PREFIX).lower()
+            if name not in LIMITS or text != variable(name):
+                near = get_close_matches(name, LIMITS, n=1)
+                hint = f"; did you mean {variable(near[0])}?" if near else ""
+                raise UsageError(f"{text}: there is no such limit{hint}")
+            limit(name)
+
+
+def variable(name: str) -> str:
+    """Return the environment variable that replaces a limit."""
+    return f"{PREFIX}{name.upper()}"
+
+
+def excess(name: str, amount: int) -> str | None:
+    """Say that an amount is above a limit and how to raise it; None where it is not above."""
+    most = limit(name)
+    if amount <= most:
+        return None
+    unit = LIMITS[name].unit
+    return (
+        f"{amount:,} {unit} are more than the limit of {most:,}; if you trust the file, set "
+        f"{variable(name)} to at least {amount}"
+    )
+
+
+def ensure_within(name: str, amount: int, path: str | Path, what: str = "") -> None:
+    """Raise a DataError where `what` a file claims is above a limit."""
+    if message := excess(name, amount):
+        raise DataError(f"{path}: {what + ': ' if what else ''}{message}")
