@@ -73,6 +73,21 @@ def test_a_label_file_that_appears_and_a_list_of_images_count(tmp_path: Path) ->
         ensure_unchanged(dataset)
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_dataset_of_which_a_part_is_gone_counts_as_edited(format: str, tmp_path: Path) -> None:
+    folder = Path(drawn(tmp_path, format))
+    dataset = load(folder)
+    if format != "coco":  # which is a single file
+        sources(folder)[0].unlink()
+        with pytest.raises(DataError, match="changed after"):
+            ensure_unchanged(dataset)
+    for path in sources(folder):
+        path.unlink()
+    ensure_unchanged(dataset)
+    dataset.save(tmp_path / "out")  # as it was read
+    assert len(load(tmp_path / "out")) == len(dataset)
+
+
 def saved(dataset: Dataset, folder: Path) -> None:
     dataset.save(folder / "out")
 
