@@ -3,12 +3,14 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fabricated import Visit, drawn, finished_run
 
-import boxmend
+from boxmend.auditing import audit, folders
 from boxmend.auditing.folders import audit_predictions, audit_run
+from boxmend.auditing.judging import judge
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError
 from boxmend.fingerprint import ensure_unchanged
@@ -69,6 +71,21 @@ def test_a_label_file_that_appears_and_a_list_of_images_count(tmp_path: Path) ->
     edit(folder / "train.txt")
     with pytest.raises(DataError, match=r"train\.txt: changed"):
         ensure_unchanged(dataset)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_dataset_of_which_a_part_is_gone_counts_as_edited(format: str, tmp_path: Path) -> None:
+    folder = Path(drawn(tmp_path, format))
+    dataset = load(folder)
+    if format != "coco":  # which is a single file
+        sources(folder)[0].unlink()
+        with pytest.raises(DataError, match="changed after"):
+            ensure_unchanged(dataset)
+    for path in sources(folder):
+        path.unlink()
+    ensure_unchanged(dataset)
+    dataset.save(tmp_path / "out")  # as it was read
+    assert len(load(tmp_path / "out")) == len(dataset)
 
 
 def saved(dataset: Dataset, folder: Path) -> None:
@@ -132,14 +149,13 @@ def test_an_audit_of_a_run_writes_nothing_if_the_dataset_changed(
     address = drawn(tmp_path, "coco")
     run = finished_run(tmp_path / "run", address, VISITS)
     before = sorted(run.rglob("*"))
-    judge = boxmend.auditing.folders.judge
     (path,) = sources(Path(address))
 
-    def judge_and_edit(*arguments: object) -> object:
+    def judge_and_edit(*arguments: Any) -> Any:
         edit(path)
         return judge(*arguments)
 
-    monkeypatch.setattr(boxmend.auditing.folders, "judge", judge_and_edit)
+    monkeypatch.setattr(folders, "judge", judge_and_edit)
     with pytest.raises(DataError, match=f"{path.name}: changed after"):
         audit_run(run)
     assert sorted(run.rglob("*")) == before
@@ -150,13 +166,12 @@ def test_an_audit_writes_nothing_if_the_predictions_changed(
 ) -> None:
     dataset = load(drawn(tmp_path, "voc"))
     path = predictions(tmp_path)
-    audit = boxmend.auditing.folders.audit
 
-    def audit_and_edit(*arguments: object) -> object:
+    def audit_and_edit(*arguments: Any) -> Any:
         edit(path)
         return audit(*arguments)
 
-    monkeypatch.setattr(boxmend.auditing.folders, "audit", audit_and_edit)
+    monkeypatch.setattr(folders, "audit", audit_and_edit)
     with pytest.raises(DataError, match=r"predictions\.json: changed after"):
         audit_predictions(dataset, [], [path], tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,6 +1,7 @@
 """A hash by which a run knows its annotations again, and whether source files changed meanwhile."""
 
 import hashlib
+import os
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ def fingerprint(dataset: Dataset) -> str:
 def ensure_unchanged(dataset: Dataset) -> None:
     """Raise a DataError where a file that the dataset was read from has other bytes by now.
 
-    Call it before the last step of whatever is written about the dataset.
+    Call it before the last step of whatever is written about the dataset. A source whose files are
+    all gone is not compared: it was moved or removed, not edited, and may exist in memory alone.
     """
     for source in dataset.sources:
-        unchanged.ensure_unchanged(source.read_files)
+        if any(os.path.exists(file.path) for file in source.read_files):
+            unchanged.ensure_unchanged(source.read_files)

@@ -23,7 +23,7 @@ HOUR = 3600
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that was last changed an hour ago, as far as boxmend can see."""
     now = time.time_ns()
-    monkeypatch.setattr(unchanged.time, "time_ns", lambda: now + HOUR * 10**9)
+    monkeypatch.setattr(time, "time_ns", lambda: now + HOUR * 10**9)
     file = tmp_path / "a.txt"
     file.write_bytes(b"first")
     return file
@@ -81,7 +81,7 @@ def test_a_file_changed_just_before_is_compared_by_its_bytes(tmp_path: Path) -> 
 def test_a_file_that_grows_while_it_is_read_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fstat, calls = os.fstat, []
+    fstat, calls = os.fstat, list[int]()
 
     def fstat_and_grow(number: int) -> os.stat_result:
         status = fstat(number)
@@ -91,7 +91,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
         calls.append(number)
         return status
 
-    monkeypatch.setattr(unchanged.os, "fstat", fstat_and_grow)
+    monkeypatch.setattr(os, "fstat", fstat_and_grow)
     with pytest.raises(DataError, match=r"a\.txt: changed while boxmend was reading it"):
         read_file(path)
 

@@ -64,7 +64,7 @@ def test_torchrun_gets_the_message_of_the_process_that_failed(
     assert not any(tmp_path.iterdir())
     _leave_reason(OutputError("the disk is full"))
     failure = ProcessFailure(0, 1, 3, str(tmp_path / "error.json"))
-    summary = ChildFailedError("boxmend", {0: failure}).format_msg()
+    summary = str(ChildFailedError("boxmend", {0: failure}))
     assert "boxmend: the disk is full" in summary
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "missing" / "error.json"))
     _leave_reason(OutputError("nowhere to write"))  # the error itself is what counts
