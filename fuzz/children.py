@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import gc
 import os
 import resource
 import select
@@ -14,11 +15,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
 
 import boxmend.cli
 
 SECONDS = 20.0  # after which a command counts as hung
+PATIENCE = 5.0  # seconds between looks at a command that takes long
+STILL = 0.03  # seconds of CPU; one that uses less between two looks stands still
 MOST_BYTES = 2 << 30  # of memory that a command may use at its peak
 MORE_ADDRESSES = 3 << 30  # bytes of addresses that a command may have more than this process
 MOST_FILE_BYTES = 1 << 30  # of a file that a command writes
@@ -35,6 +40,18 @@ PATHS_OF = {
     "os.truncate": (0,),
 }
 """Events of Python that change files: which of their arguments are the paths that change."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A command to run in the folder of a case; picklable."""
+
+    case: Path
+    tokens: list[str]
+    check: Callable[[list[str]], None] | None = None  # called in the child after a success
+    begin: Callable[[], None] | None = None  # called in the child before the command
+    seconds: float = SECONDS
+    kill_after: float | None = None  # seconds after which the child is killed anyway
 
 
 @dataclass(frozen=True)
@@ -75,30 +92,14 @@ def written_paths(event: str, arguments: tuple[Any, ...]) -> list[str]:
     return [os.path.abspath(os.fsdecode(one)) for one in named]
 
 
-def run_in_child(
-    case: Path,
-    tokens: list[str],
-    *,
-    check: Callable[[], None] | None = None,
-    begin: Callable[[], None] | None = None,
-    seconds: float = SECONDS,
-    kill_after: float | None = None,
-) -> Ended:
-    """Run `boxmend TOKENS` in the folder of a case.
-
-    `begin` is called before the command and `check` after one that succeeded, both in the child.
-    `kill_after` kills the child at that moment.
-    """
+def run_in_child(task: Task) -> Ended:
+    """Run a command in a child of this process, and wait for its end."""
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        _be_child(case, tokens, check, begin)
-    handle = os.pidfd_open(child)
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    limit = seconds if kill_after is None else kill_after
-    hung = not poll.poll(max(1, limit * 1000))
-    os.close(handle)
+        _be_child(task)
+    case = task.case
+    hung = not _ends_in_time(child, task.seconds, task.kill_after)
     if hung:
         os.kill(child, signal.SIGKILL)
     _, ended, usage = os.wait4(child, 0)
@@ -115,30 +116,96 @@ def run_in_child(
     )
 
 
+class Starter:
+    """A process that runs tasks in children of its own, after it has imported what they need.
+
+    A fork takes the longer the more memory a process has; so the process with torch is another
+    one than that without.
+    """
+
+    def __init__(self, warm_up: Callable[[], None]) -> None:
+        self._connection, other = Pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            self._connection.close()
+            _serve(other, warm_up)
+        other.close()
+        self._connection.recv()  # it is ready
+
+    def run(self, task: Task) -> Ended:
+        """Run a task; an EOFError says that the process has ended."""
+        self._connection.send(task)
+        ended = self._connection.recv()
+        if not isinstance(ended, Ended):
+            raise TypeError(f"a starter answered {ended!r}")
+        return ended
+
+    def stop(self) -> None:
+        """End the process."""
+        self._connection.send(None)
+        os.waitpid(self._child, 0)
+
+
+def _serve(connection: "Connection[Ended | None, Task | None]", warm_up: Callable[[], None]) -> NoReturn:
+    status = 1
+    try:
+        warm_up()
+        gc.collect()
+        gc.freeze()  # children then copy fewer pages
+        connection.send(None)
+        while (task := connection.recv()) is not None:
+            connection.send(run_in_child(task))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _ends_in_time(child: int, seconds: float, kill_after: float | None) -> bool:
+    """Wait for a child; on a busy machine its time is that of the CPU, unless it stands still."""
+    handle = os.pidfd_open(child)
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    try:
+        if poll.poll(max(1, 1000 * (seconds if kill_after is None else kill_after))):
+            return True
+        used = -1.0
+        while kill_after is None and used + STILL < (now := _cpu_seconds(child)) < seconds:
+            used = now
+            if poll.poll(1000 * PATIENCE):
+                return True
+        return False
+    finally:
+        os.close(handle)
+
+
+def _cpu_seconds(child: int) -> float:
+    """What a process and those that it has waited for have used of the CPU."""
+    with open(f"/proc/{child}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def _text(path: Path) -> str:
     with path.open("rb") as file:
         return file.read(1 << 22).decode("utf-8", "backslashreplace")
 
 
-def _be_child(
-    case: Path,
-    tokens: list[str],
-    check: Callable[[], None] | None,
-    begin: Callable[[], None] | None,
-) -> None:
-    """Run the command and leave this process; never returns."""
+def _be_child(task: Task) -> NoReturn:
+    """Run the command and leave this process."""
     status = TRACEBACK
     try:
-        outside = _enter(case)
-        if begin is not None:
-            begin()
-        status = boxmend.cli.run(tokens)
+        outside = _enter(task.case)
+        if task.begin is not None:
+            task.begin()
+        status = boxmend.cli.run(task.tokens)
         if outside:
             print("written outside of the case:", *outside[:5], file=sys.stderr)
             status = OUTSIDE
-        elif status in (0, 1) and check is not None:
+        elif status in (0, 1) and task.check is not None:
             try:
-                check()
+                task.check(task.tokens)
             except Exception:
                 traceback.print_exc()
                 status = UNREADABLE

@@ -14,6 +14,7 @@ input. The exit status is 1 if there was any.
 import argparse
 import os
 import random
+import resource
 import shlex
 import shutil
 import sys
@@ -28,7 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy and torch are impo
 import children
 import odd_values
 import worlds
-from children import Ended, run_in_child
+from children import Ended, Starter, Task
 from mutations import mutate
 from rereading import READERS, visit_server
 from snapshots import Snapshot, changed, leftovers, matching, snapshot
@@ -36,6 +37,7 @@ from variants import VARIANTS, Variant
 from worlds import World
 
 UNMUTATED = -1  # number of the case whose input is as it was made
+Starters = dict[bool, Starter]  # whether with torch: what runs the commands
 STATUSES = {children.TRACEBACK: "traceback", children.UNREADABLE: "unreadable output"}
 STATUSES |= {children.OUTSIDE: "written outside"}
 EXCEPTION = "Traceback (most recent call last)"
@@ -53,7 +55,19 @@ class Tried:
     failures: list[str]
 
 
-def try_case(world: World, variant: Variant, seed: int, number: int) -> Tried:
+def warm_up(world: World) -> None:
+    """Run each command without torch once, so that children find everything imported."""
+    for variant in VARIANTS.values():
+        if not variant.torch and variant.name != "review":
+            world.lay_out(tuple(variant.parts.split()))
+            os.chdir(world.case)
+            worlds.command(*shlex.split(variant.line))
+    os.chdir(world.case.parent)
+    if "torch" in sys.modules:
+        raise RuntimeError("a command that needs no torch has imported it")
+
+
+def try_case(world: World, starters: Starters, variant: Variant, seed: int, number: int) -> Tried:
     """Mutate an input of a variant and run its command."""
     rng = random.Random(f"{seed} {variant.name} {number}")
     folder = world.lay_out(tuple(variant.parts.split()))
@@ -64,12 +78,8 @@ def try_case(world: World, variant: Variant, seed: int, number: int) -> Tried:
         tokens += more
     before = snapshot(world.case)
     reader = READERS.get(variant.reread)
-    ended = run_in_child(
-        world.case,
-        tokens,
-        check=None if reader is None else lambda: reader(tokens),
-        begin=visit_server if variant.name == "review" else None,
-    )
+    begin = visit_server if variant.name == "review" else None
+    ended = starters[variant.torch].run(Task(world.case, tokens, reader, begin))
     failures = _failures(variant, tokens, ended, before, snapshot(world.case))
     if number == UNMUTATED and ended.status not in (0, 1):
         failures.append(f"valid input ended with {ended.status}")
@@ -186,10 +196,12 @@ def print_table(tried: dict[str, Counter[str]], seconds: float) -> None:
         cells = [str(counts[sort]).rjust(len(sort)) for sort in sorts]
         print("  ".join([name.ljust(width), *cells]))
     print("  ".join(["all".ljust(width), *(str(total[sort]).rjust(len(sort)) for sort in sorts)]))
-    print(f"{total['cases']:,} cases in {seconds:.0f} s, {total['cases'] / seconds:.1f} a second")
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = sum(one.ru_utime + one.ru_stime for one in usages)
+    print(f"{total['cases']:,} cases in {seconds:.0f} s, {used:.0f} s of them on the CPU")
 
 
-def run_cases(world: World, options: argparse.Namespace) -> int:
+def run_cases(world: World, starters: Starters, options: argparse.Namespace) -> int:
     """Try all cases; returns the number of failures."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     failed, started = 0, time.monotonic()
@@ -200,7 +212,7 @@ def run_cases(world: World, options: argparse.Namespace) -> int:
         if number == UNMUTATED and not options.variant:
             chosen = list(VARIANTS.values())
         for variant in chosen:
-            tried = try_case(world, variant, options.seed, number)
+            tried = try_case(world, starters, variant, options.seed, number)
             _count(counts[variant.name], tried)
             if tried.failures:
                 failed += 1
@@ -243,7 +255,14 @@ def main() -> int:
     root = Path(tempfile.mkdtemp(prefix="boxmend-fuzz-"))
     try:
         children.prepare()
-        return 1 if run_cases(worlds.build(root), options) else 0
+        world = World(root / "world", root / "case")
+        starters = {True: Starter(lambda: worlds.build(world))}
+        starters[False] = Starter(lambda: warm_up(world))
+        try:
+            return 1 if run_cases(world, starters, options) else 0
+        finally:
+            for one in starters.values():
+                one.stop()
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -18,6 +18,7 @@ class Variant:
     reread: str = ""  # how the output is read again: dataset, run, json, or not at all
     may_change: str = ""  # patterns of inputs that the command writes when it succeeds
     weight: int = 10  # how often it is drawn, compared with others
+    torch: bool = False  # whether it needs torch
 
 
 DATASETS = {
@@ -242,6 +243,7 @@ OTHERS = [
         ("", "--detections-out out.json"),
         may_change="run/evaluation.json",
         weight=3,
+        torch=True,
     ),
     Variant(
         "predict-model",
@@ -251,6 +253,7 @@ OTHERS = [
         numbers="--score-threshold",
         reread="json",
         weight=6,
+        torch=True,
     ),
     Variant(
         "predict-images",
@@ -259,6 +262,7 @@ OTHERS = [
         "pictures/* run/run.json run/finished",
         reread="json",
         weight=6,
+        torch=True,
     ),
     Variant(
         "bench-table",
@@ -293,6 +297,7 @@ OTHERS = [
         "settings.json",
         reread="run",
         weight=3,
+        torch=True,
     ),
     Variant(
         "train-toml",
@@ -301,6 +306,7 @@ OTHERS = [
         "settings.toml",
         reread="run",
         weight=3,
+        torch=True,
     ),
     Variant(
         "train-data",
@@ -310,6 +316,7 @@ OTHERS = [
         numbers="--seed --warm-up --mend.near",
         reread="run",
         weight=2,
+        torch=True,
     ),
     Variant(
         "train-weights",
@@ -318,6 +325,7 @@ OTHERS = [
         "model.safetensors",
         reread="run",
         weight=2,
+        torch=True,
     ),
     Variant(
         "resume",
@@ -326,6 +334,7 @@ OTHERS = [
         "half/checkpoint.pt half/checkpoint.pt half/run.json half/metrics.jsonl half/ledger/*",
         may_change="half half/*",
         weight=2,
+        torch=True,
     ),
     Variant(
         "synth",

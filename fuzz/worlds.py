@@ -75,9 +75,8 @@ def remove(folder: Path) -> None:
         raise RuntimeError(f"{folder} cannot be removed")
 
 
-def build(root: Path) -> World:
-    """Make all inputs below `root`."""
-    world = World(root / "world", root / "case")
+def build(world: World) -> None:
+    """Make all inputs; imports torch."""
     folder = world.lay_out(())
     before = Path.cwd()
     os.chdir(world.case)
@@ -87,7 +86,6 @@ def build(root: Path) -> World:
     finally:
         os.chdir(before)
     folder.rename(world.store)
-    return world
 
 
 def command(*tokens: str) -> None:
