@@ -197,10 +197,10 @@ def mutate_checkpoint(data: bytes, rng: random.Random) -> bytes:
         del members[name]
     else:
         name = next(one for one in members if one.endswith("data.pkl")) if operation == 3 else name
-        content = bytearray(members[name])
-        if content:
-            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-        members[name] = bytes(content)
+        flipped = bytearray(members[name])
+        if flipped:
+            flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+        members[name] = bytes(flipped)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for one, content in members.items():

@@ -14,9 +14,10 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from io import TextIOWrapper
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NoReturn
 
 import boxmend.cli
@@ -63,6 +64,7 @@ class Ended:
     signal: int
     peak_bytes: int
     seconds: float
+    cpu_seconds: float
     stdout: str
     stderr: str
 
@@ -71,6 +73,8 @@ def prepare() -> None:
     """Set what all children share; call it once, before the first."""
     os.environ["BOXMEND_TRACEBACK"] = "1"  # unexpected exceptions are to be seen
     os.environ["COLUMNS"] = "100"
+    os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+    os.environ["PYTHONPATH"] = str(Path(boxmend.__file__).parents[1])  # of processes they start
     warnings.filterwarnings("ignore", message=".*fork.*")
     with contextlib.suppress(OSError, AttributeError):  # each arena reserves many addresses
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
@@ -111,6 +115,7 @@ def run_in_child(task: Task) -> Ended:
         signal=os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else 0,
         peak_bytes=usage.ru_maxrss * 1024,
         seconds=time.monotonic() - started,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
         stdout=_text(case.with_name("stdout")),
         stderr=_text(case.with_name("stderr")),
     )
@@ -146,7 +151,9 @@ class Starter:
         os.waitpid(self._child, 0)
 
 
-def _serve(connection: "Connection[Ended | None, Task | None]", warm_up: Callable[[], None]) -> NoReturn:
+def _serve(
+    connection: "Connection[Ended | None, Task | None]", warm_up: Callable[[], None]
+) -> NoReturn:
     status = 1
     try:
         warm_up()
@@ -226,8 +233,9 @@ def _enter(case: Path) -> list[str]:
     for number, name in ((1, "stdout"), (2, "stderr")):
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         os.dup2(os.open(case.with_name(name), flags), number)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     tempfile.tempdir = str(case / "tmp")
     os.environ["TMPDIR"] = tempfile.tempdir
     with open("/proc/self/statm") as file:

@@ -14,26 +14,20 @@ power cut could lose.
 
 import argparse
 import functools
-import os
 import random
 import shlex
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy and torch are imported
-
-import children
 import worlds
-from children import Ended, Starter, Task
+from children import Ended, Task
 from kill_targets import TARGETS, Target
 from killing import limit_files, noted, watch_files
-from mutate_inputs import Starters, print_table, warm_up
 from rereading import visit_server
 from snapshots import snapshot
 from states import (
@@ -46,7 +40,7 @@ from states import (
     mixed_files,
     read_state,
 )
-from worlds import World
+from workplaces import Workplace, print_table, workplace
 
 PATIENCE = 120.0  # seconds for a command that is not killed
 SHARE_OF_EVENTS, SHARE_OF_SIZES = 0.6, 0.2
@@ -67,35 +61,29 @@ class Reference:
     unsynced: list[str]  # files that were renamed into place without a sync
 
 
-@dataclass
-class Workplace:
-    """What commands are run with."""
+def lay_out(place: Workplace, target: Target) -> None:
+    """Prepare the folder of the case."""
+    place.world.lay_out(tuple(target.parts.split()))
+    if target.makes:
+        (place.world.case / target.makes).mkdir()
 
-    world: World
-    starters: Starters
 
-    def lay_out(self, target: Target) -> None:
-        """Prepare the folder of the case."""
-        self.world.lay_out(tuple(target.parts.split()))
-        if target.makes:
-            (self.world.case / target.makes).mkdir()
-
-    def run(
-        self,
-        target: Target,
-        line: str,
-        begin: Callable[[], None] | None = None,
-        kill_after: float | None = None,
-    ) -> Ended:
-        """Run a command of a target."""
-        task = Task(
-            self.world.case,
-            shlex.split(line),
-            begin=begin or (visit_server if target.name == "review" else None),
-            seconds=PATIENCE,
-            kill_after=kill_after,
-        )
-        return self.starters[target.torch].run(task)
+def run(
+    place: Workplace,
+    target: Target,
+    line: str,
+    begin: Callable[[], None] | None = None,
+    kill_after: float | None = None,
+) -> Ended:
+    """Run a command of a target."""
+    task = Task(
+        place.world.case,
+        shlex.split(line),
+        begin=begin or (visit_server if target.name == "review" else None),
+        seconds=PATIENCE,
+        kill_after=kill_after,
+    )
+    return place.run(task, torch=target.torch)
 
 
 def measure(place: Workplace, target: Target) -> Reference:
@@ -103,15 +91,15 @@ def measure(place: Workplace, target: Target) -> Reference:
     case = place.world.case
     copies = [case.with_name(f"copy-{k}") for k in range(2)]
     for copy in copies:
-        place.lay_out(target)
+        lay_out(place, target)
         worlds.remove(copy)
-        place.run(target, target.line)
+        run(place, target, target.line)
         shutil.copytree(case, copy, symlinks=True)
         time.sleep(0.01)  # so that times differ
-    place.lay_out(target)
+    lay_out(place, target)
     raw = snapshot(case)
     begin = functools.partial(watch_files, case, None, target.name == "review")
-    ended = place.run(target, target.line, begin)
+    ended = run(place, target, target.line, begin)
     if ended.status not in (0, 1):
         raise RuntimeError(f"{target.name} ended with {ended.status}: {ended.stderr}")
     events = noted(case)
@@ -119,10 +107,12 @@ def measure(place: Workplace, target: Target) -> Reference:
     after = read_state(case, unstable)
     made = [case / path for path in after if after[path] != raw.get(path)]
     sizes = [path.lstat().st_size for path in made if path.is_file()]
-    unsynced = _unsynced(events, [path for path in made if path.is_file() and not path.is_symlink()])
+    unsynced = _unsynced(
+        events, [path for path in made if path.is_file() and not path.is_symlink()]
+    )
     for copy in copies:
         worlds.remove(copy)
-    place.lay_out(target)
+    lay_out(place, target)
     before = read_state(case, unstable)
     largest = max(sizes, default=1)
     return Reference(
@@ -148,19 +138,19 @@ def _unsynced(events: list[list[str]], made: list[Path]) -> list[str]:
 def try_kill(place: Workplace, reference: Reference, kill: str) -> list[str]:
     """Kill a target in one way, run it again, and return what is wrong."""
     target, case = reference.target, place.world.case
-    place.lay_out(target)
+    lay_out(place, target)
     kind, _, number = kill.partition(":")
     visit = target.name == "review"
     if kind == "event":
-        place.run(target, target.line, functools.partial(watch_files, case, int(number), visit))
+        run(place, target, target.line, functools.partial(watch_files, case, int(number), visit))
     elif kind == "size":
-        place.run(target, target.line, functools.partial(limit_files, int(number), visit))
+        run(place, target, target.line, functools.partial(limit_files, int(number), visit))
     else:
-        place.run(target, target.line, kill_after=int(number) / 1000)
+        run(place, target, target.line, kill_after=int(number) / 1000)
     killed = read_state(case, reference.unstable)
     complete = is_complete(killed, reference.after, reference.before)
     found = [] if target.is_resumable else _after_kill(reference, killed, complete)
-    again = place.run(target, target.again or target.line)
+    again = run(place, target, target.again or target.line)
     return found + _after_rerun(reference, again, complete, read_state(case, reference.unstable))
 
 
@@ -235,9 +225,11 @@ def run_kills(place: Workplace, options: argparse.Namespace) -> int:
         if found:
             failed += 1
             print(f"FAILED {target.name} at {kill}: {'; '.join(found)[:600]}")
-            print(f"  python fuzz/kill_commands.py --target {target.name} --kill {kill}", flush=True)
+            print(
+                f"  python fuzz/kill_commands.py --target {target.name} --kill {kill}", flush=True
+            )
         number += 1
-    print_table(counts, time.monotonic() - started)
+    print_table("command", counts, time.monotonic() - started)
     return failed
 
 
@@ -258,19 +250,10 @@ def main() -> int:
     parser.add_argument("--target", choices=[one.name for one in TARGETS], help="only this command")
     parser.add_argument("--kill", help="only this kill: event:N, size:N or time:N; with --target")
     options = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="boxmend-kill-"))
-    try:
-        children.prepare()
-        world = World(root / "world", root / "case")
-        starters = {True: Starter(lambda: worlds.build(world))}
-        starters[False] = Starter(lambda: warm_up(world))
-        try:
-            return 1 if run_kills(Workplace(world, starters), options) else 0
-        finally:
-            for one in starters.values():
-                one.stop()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    if options.kill and options.target is None:
+        parser.error("--kill needs --target")
+    with workplace() as place:
+        return 1 if run_kills(place, options) else 0
 
 
 if __name__ == "__main__":

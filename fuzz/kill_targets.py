@@ -26,6 +26,7 @@ class Target:
 
 
 DATASETS = {"coco": "in/coco", "voc": "in/voc", "yolo": "in/yolo"}
+TABLES = "--results in/results.jsonl --out out.svg --out out.csv"
 CHOSEN = "--precision 0.3 --out out"
 TARGETS = [
     *(
@@ -66,16 +67,18 @@ TARGETS = [
     Target("evaluate-truth", "evaluate in/run --truth in/noisy", "noisy run"),
     Target(
         "bench-table",
-        "bench table table1 --results in/results.jsonl --out out.svg --out out.csv",
+        f"bench table table1 {TABLES}",
         "results.jsonl",
-        again="bench table table1 --results in/results.jsonl --out out.svg --out out.csv --overwrite",
+        again=f"bench table table1 {TABLES} --overwrite",
     ),
     Target("synth", "synth --images 5 --size 32 --out out", "results.jsonl"),
-    Target("synth-into-empty", "synth --images 5 --size 32 --out out", "results.jsonl", makes="out"),
+    Target(
+        "synth-into-empty", "synth --images 5 --size 32 --out out", "results.jsonl", makes="out"
+    ),
     Target("predict", "predict in/run in/pictures --out out.json", "run pictures", torch=True),
     Target(
         "evaluate-run",
-        "evaluate in/run --data in/coco:val --detections-out out.json",
+        "evaluate in/run --data in/coco:val",
         "coco run",
         torch=True,
         weight=5,

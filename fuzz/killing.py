@@ -42,8 +42,8 @@ def watch_files(case: Path, kill_at: int | None, visit: bool) -> None:
             note(event, *paths)
 
     sys.addaudithook(watch)
-    os.fsync = _noted(os.fsync, note)
-    os.fdatasync = _noted(os.fdatasync, note)
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, _noted(getattr(os, name), note))
 
 
 def _noted(sync: Callable[[Any], None], note: Callable[..., None]) -> Callable[[Any], None]:
@@ -65,14 +65,7 @@ def limit_files(num_bytes: int, visit: bool) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
 
 
-def only_visit() -> None:
-    """Have a server serve a visitor; nothing for other commands."""
-    visit_server()
-
-
 def noted(case: Path) -> list[list[str]]:
     """What the last child noted, in order."""
     lines = case.with_name(LOG).read_bytes().decode("utf-8", "surrogateescape").split("\n")
     return [line.split("\t") for line in lines if line]
-
-

@@ -12,32 +12,29 @@ input. The exit status is 1 if there was any.
 """
 
 import argparse
+import itertools
 import os
 import random
-import resource
 import shlex
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy and torch are imported
-
 import children
 import odd_values
-import worlds
-from children import Ended, Starter, Task
+from children import Ended, Task
 from mutations import mutate
 from rereading import READERS, visit_server
 from snapshots import Snapshot, changed, leftovers, matching, snapshot
 from variants import VARIANTS, Variant
-from worlds import World
+from workplaces import Workplace, print_table, workplace
 
 UNMUTATED = -1  # number of the case whose input is as it was made
-Starters = dict[bool, Starter]  # whether with torch: what runs the commands
 STATUSES = {children.TRACEBACK: "traceback", children.UNREADABLE: "unreadable output"}
 STATUSES |= {children.OUTSIDE: "written outside"}
 EXCEPTION = "Traceback (most recent call last)"
@@ -55,32 +52,20 @@ class Tried:
     failures: list[str]
 
 
-def warm_up(world: World) -> None:
-    """Run each command without torch once, so that children find everything imported."""
-    for variant in VARIANTS.values():
-        if not variant.torch and variant.name != "review":
-            world.lay_out(tuple(variant.parts.split()))
-            os.chdir(world.case)
-            worlds.command(*shlex.split(variant.line))
-    os.chdir(world.case.parent)
-    if "torch" in sys.modules:
-        raise RuntimeError("a command that needs no torch has imported it")
-
-
-def try_case(world: World, starters: Starters, variant: Variant, seed: int, number: int) -> Tried:
+def try_case(place: Workplace, variant: Variant, seed: int, number: int) -> Tried:
     """Mutate an input of a variant and run its command."""
     rng = random.Random(f"{seed} {variant.name} {number}")
-    folder = world.lay_out(tuple(variant.parts.split()))
+    case, folder = place.world.case, place.world.lay_out(tuple(variant.parts.split()))
     words, tokens = "as it was", shlex.split(variant.line)
     if number != UNMUTATED:
         tokens += shlex.split(rng.choice(variant.options))
         words, more = _mutated(folder, variant, rng)
         tokens += more
-    before = snapshot(world.case)
+    before = snapshot(case)
     reader = READERS.get(variant.reread)
     begin = visit_server if variant.name == "review" else None
-    ended = starters[variant.torch].run(Task(world.case, tokens, reader, begin))
-    failures = _failures(variant, tokens, ended, before, snapshot(world.case))
+    ended = place.run(Task(case, tokens, reader, begin), torch=variant.torch)
+    failures = _failures(variant, tokens, ended, before, snapshot(case))
     if number == UNMUTATED and ended.status not in (0, 1):
         failures.append(f"valid input ended with {ended.status}")
     return Tried(variant, number, words, tokens, ended, failures)
@@ -158,12 +143,12 @@ def _drawn(seed: int, number: int) -> Variant:
     return VARIANTS[rng.choices(names, [VARIANTS[name].weight for name in names])[0]]
 
 
-def tell_failure(world: World, tried: Tried, seed: int, keep: Path) -> None:
+def tell_failure(case: Path, tried: Tried, seed: int, keep: Path) -> None:
     """Print how to repeat a failure, and keep what it was about."""
     name = tried.variant.name
     kept = keep / f"{name}-{seed}-{tried.number}"
     if not kept.exists():
-        shutil.copytree(world.case, kept, symlinks=True, ignore=_ignore_special)
+        shutil.copytree(case, kept, symlinks=True, ignore=_ignore_special)
         (kept / "stderr").write_text(tried.ended.stderr, errors="backslashreplace")
     last = [line for line in tried.ended.stderr.splitlines() if line.strip()][-1:]
     print(f"FAILED {', '.join(tried.failures)}: {tried.words!a}: {''.join(last)[:200]!a}")
@@ -184,52 +169,38 @@ def _ignore_special(folder: str, names: list[str]) -> list[str]:
     ]
 
 
-def print_table(tried: dict[str, Counter[str]], seconds: float) -> None:
-    """Print what came of the cases of each variant."""
-    sorts = ["cases", "fine", "refused"]
-    sorts += sorted({sort for counts in tried.values() for sort in counts} - set(sorts))
-    width = max(map(len, tried), default=0)
-    print("  ".join(["variant".ljust(width), *sorts]))
-    total: Counter[str] = Counter()
-    for name, counts in sorted(tried.items()):
-        total += counts
-        cells = [str(counts[sort]).rjust(len(sort)) for sort in sorts]
-        print("  ".join([name.ljust(width), *cells]))
-    print("  ".join(["all".ljust(width), *(str(total[sort]).rjust(len(sort)) for sort in sorts)]))
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    used = sum(one.ru_utime + one.ru_stime for one in usages)
-    print(f"{total['cases']:,} cases in {seconds:.0f} s, {used:.0f} s of them on the CPU")
-
-
-def run_cases(world: World, starters: Starters, options: argparse.Namespace) -> int:
+def run_cases(place: Workplace, options: argparse.Namespace) -> int:
     """Try all cases; returns the number of failures."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     failed, started = 0, time.monotonic()
     seen: set[str] = set()
-    number = options.case if options.case is not None else options.first
-    while True:
-        chosen = [VARIANTS[options.variant]] if options.variant else [_drawn(options.seed, number)]
-        if number == UNMUTATED and not options.variant:
-            chosen = list(VARIANTS.values())
-        for variant in chosen:
-            tried = try_case(world, starters, variant, options.seed, number)
-            _count(counts[variant.name], tried)
-            if tried.failures:
-                failed += 1
-                key = f"{variant.name} {tried.failures} {tried.ended.stderr[-60:]}"
-                if key not in seen or options.case is not None:
-                    seen.add(key)
-                    tell_failure(world, tried, options.seed, options.keep)
-            elif options.case is not None:
-                print(f"{tried.words!a}: {tried.ended.status}\n{tried.ended.stderr}")
-        number += 1
-        is_over = time.monotonic() - started > options.minutes * 60 if options.minutes else (
-            number >= options.first + options.cases
-        )
-        if options.case is not None or is_over:
-            break
-    print_table(counts, time.monotonic() - started)
+    for variant, number in _chosen(options, started):
+        tried = try_case(place, variant, options.seed, number)
+        _count(counts[variant.name], tried)
+        failed += bool(tried.failures)
+        if options.case is not None:
+            print(f"{tried.words!a}: status {tried.ended.status}\n{tried.ended.stderr}")
+        key = f"{variant.name} {tried.failures} {tried.ended.stderr[-60:]}"
+        if tried.failures and key not in seen:  # one of a sort
+            seen.add(key)
+            tell_failure(place.world.case, tried, options.seed, options.keep)
+    print_table("variant", counts, time.monotonic() - started)
     return failed
+
+
+def _chosen(options: argparse.Namespace, started: float) -> Iterator[tuple[Variant, int]]:
+    """The cases to try: all variants as they are, then mutated ones."""
+    named = [VARIANTS[options.variant]] if options.variant else []
+    if options.case is not None:
+        yield named[0], options.case
+        return
+    for variant in named or VARIANTS.values():
+        yield variant, UNMUTATED
+    for number in itertools.count():
+        is_late = options.minutes and time.monotonic() - started > 60 * options.minutes
+        if is_late or (not options.minutes and number >= options.cases):
+            return
+        yield (named[0] if named else _drawn(options.seed, number)), number
 
 
 def _count(counts: Counter[str], tried: Tried) -> None:
@@ -245,26 +216,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=1000, help="number of cases")
-    parser.add_argument("--first", type=int, default=UNMUTATED, help="number of the first case")
     parser.add_argument("--minutes", type=float, help="time for all cases, instead of --cases")
     parser.add_argument("--variant", choices=sorted(VARIANTS), help="only this variant")
     parser.add_argument("--case", type=int, help="only this case, with --variant")
     parser.add_argument("--keep", type=Path, help="folder for the inputs of failures")
     options = parser.parse_args()
     options.keep = options.keep or Path(tempfile.gettempdir()) / "boxmend-fuzz-failures"
-    root = Path(tempfile.mkdtemp(prefix="boxmend-fuzz-"))
-    try:
-        children.prepare()
-        world = World(root / "world", root / "case")
-        starters = {True: Starter(lambda: worlds.build(world))}
-        starters[False] = Starter(lambda: warm_up(world))
-        try:
-            return 1 if run_cases(world, starters, options) else 0
-        finally:
-            for one in starters.values():
-                one.stop()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    if options.case is not None and options.variant is None:
+        parser.error("--case needs --variant")
+    with workplace() as place:
+        return 1 if run_cases(place, options) else 0
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ def _told(entry: os.DirEntry[str]) -> str:
 
 def changed(before: Snapshot, after: Snapshot) -> list[str]:
     """The paths that differ, sorted."""
-    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    return sorted(
+        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+    )
 
 
 def matching(paths: list[str], patterns: tuple[str, ...]) -> list[str]:

@@ -59,8 +59,10 @@ def _flat(value: Any, place: str = "") -> list[tuple[str, Any]]:
     if isinstance(value, dict):
         return [one for key in value for one in _flat(value[key], f"{place}/{key}")]
     if isinstance(value, list):
-        parts = [_flat(one, f"{place.rpartition('/')[0]}/{k}/{place.rpartition('/')[2]}")
-                 for k, one in enumerate(value)]
+        parts = [
+            _flat(one, f"{place.rpartition('/')[0]}/{k}/{place.rpartition('/')[2]}")
+            for k, one in enumerate(value)
+        ]
         return [one for part in parts for one in part]
     return [(place, value)]
 
@@ -86,8 +88,7 @@ def mixed_files(state: State, reference: State, before: State) -> list[str]:
     return [
         path
         for path in state
-        if not is_leftover(path)
-        and state[path] not in (before.get(path), reference.get(path))
+        if not is_leftover(path) and state[path] not in (before.get(path), reference.get(path))
     ]
 
 

@@ -1,4 +1,4 @@
-"""The commands with each kind of their inputs: what is run, what is mutated, what may be written."""
+"""The commands with each kind of their inputs: what is run, mutated, and may be written."""
 
 from dataclasses import dataclass
 
@@ -108,7 +108,9 @@ OTHERS = [
         "yolo/labels/*.txt",
         reread="dataset",
     ),
-    Variant("diff", "diff in/coco in/yolo", "coco yolo", "coco/*.json yolo/*", ("", "--all", "--json")),
+    Variant(
+        "diff", "diff in/coco in/yolo", "coco yolo", "coco/*.json yolo/*", ("", "--all", "--json")
+    ),
     Variant(
         "noise-matrix",
         "noise in/coco --labels matrix:in/matrix.json --out out",
@@ -136,7 +138,13 @@ OTHERS = [
         "apply in/audit --out out",
         "noisy audit",
         AUDIT_FILES,
-        ("", "--precision 0.3", "--to voc --allow-lossy", "--to yolo --allow-lossy", "--only labels"),
+        (
+            "",
+            "--precision 0.3",
+            "--to voc --allow-lossy",
+            "--to yolo --allow-lossy",
+            "--only labels",
+        ),
         "--precision --min-confidence",
         "mended",
         weight=20,
@@ -179,7 +187,13 @@ OTHERS = [
             f"export in/audit --to {to} --out out",
             "noisy audit",
             f"{AUDIT_FILES} noisy/*.json",
-            ("", "--changes", "--most 5", "--images-as copy --most 99", "--no-whole-images --most 9"),
+            (
+                "",
+                "--changes",
+                "--most 5",
+                "--images-as copy --most 99",
+                "--no-whole-images --most 9",
+            ),
             "--most",
             "json files",
         )

@@ -217,7 +217,9 @@ def _audits() -> None:
     chosen = ("--precision", "0.3", "--images-as", "copy")
     command("apply", "in/audit", *chosen, "--out", "in/mended")
     command("apply", "in/audit-voc", *chosen, "--out", "in/mended-voc")
-    command("apply", "in/audit", *chosen, "--to", "yolo", "--allow-lossy", "--out", "in/mended-yolo")
+    command(
+        "apply", "in/audit", *chosen, "--to", "yolo", "--allow-lossy", "--out", "in/mended-yolo"
+    )
 
 
 def _handed_over() -> None:
