@@ -6,7 +6,7 @@ SEED ?= $(shell date +%s)
 HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow fuzz lint format docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
+.PHONY: help setup demo test test-slow fuzz lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,6 +41,9 @@ lint: $(STAMP)  ## ruff and mypy --strict
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+mutants: $(STAMP)  ## run the tests against known errors in the source (ONLY=auditing for some)
+	$(BIN)/python tools/mutants.py --only "$(ONLY)"
 
 docs: $(STAMP)  ## build the pages into site/
 	$(BIN)/pip install --quiet --disable-pip-version-check zensical

@@ -17,6 +17,7 @@ from children import Ended, Starter, Task
 from variants import VARIANTS
 from worlds import World
 
+THREADED = ("review", "evaluate-json", "bench-audit")  # variants
 COUNTS = ("cases", "fine", "refused")  # the columns of a table before those of failures
 
 
@@ -50,9 +51,14 @@ def workplace() -> Iterator[Workplace]:
 
 
 def _warm_up(world: World) -> None:
-    """Run each command without torch once, so that children find everything imported."""
+    """Run commands without torch once, so that children find everything imported.
+
+    Not those that start threads which a fork loses, as hotcoco does to score detections.
+    """
+    import hotcoco  # noqa: F401  # only imported
+
     for variant in VARIANTS.values():
-        if not variant.torch and variant.name != "review":
+        if not variant.torch and variant.name not in THREADED:
             world.lay_out(tuple(variant.parts.split()))
             os.chdir(world.case)
             worlds.command(*shlex.split(variant.line))

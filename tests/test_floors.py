@@ -10,7 +10,7 @@ import pytest
 import boxmend
 
 ROOT = Path(boxmend.__file__).parent
-GROUND = {"errors", "findings"}
+GROUND = {"errors", "findings", "files"}
 MAY_IMPORT = {
     "errors": set[str](),
     "findings": set[str](),
@@ -25,17 +25,17 @@ MAY_IMPORT = {
     "noise": {"dataset", "formats", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
-    "ledger": {"dataset", "files", "verdict", *GROUND},
-    "runs": {"files", *GROUND},
+    "ledger": {"dataset", "verdict", *GROUND},
+    "runs": {*GROUND},
     "fingerprint": {"dataset"},
-    "fixes": {"dataset", "files", *GROUND},
+    "fixes": {"dataset", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
-        *("files", *GROUND),
+        *("settings", *GROUND),
     },
     "folds": {"dataset", "formats", "fingerprint", *GROUND},
     "detections": {
-        *("dataset", "scores", "files", "formats", "photos", "comparison", "folds", *GROUND),
+        *("dataset", "scores", "formats", "photos", "comparison", "folds", *GROUND),
     },
     "assessment": {
         *("dataset", "formats", "comparison", "noise", "scores", "detections", "mending"),
@@ -43,11 +43,11 @@ MAY_IMPORT = {
     },
     "report": {
         *("dataset", "photos", "pictures", "comparison", "assessment", "mending", "runs"),
-        *("verdict", "files", *GROUND),
+        *("verdict", *GROUND),
     },
     "handover": {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
-        *("files", *GROUND),
+        *GROUND,
     },
     "auditing": {
         *("dataset", "comparison", "detections", "fingerprint", "fixes", "mending", "runs"),
@@ -57,7 +57,7 @@ MAY_IMPORT = {
         *("dataset", "photos", "fingerprint", "fixes", "mending", "report", *GROUND),
     },
     # torch begins here; these two are neighbours and do not know each other
-    "detector": {"files", *GROUND},
+    "detector": {*GROUND},
     "refinement": {"verdict", *GROUND},
     "loader": {"dataset", "photos", *GROUND},
     "methods": {"detector", "refinement", "verdict", "settings", *GROUND},

@@ -136,7 +136,7 @@ def test_a_state_taken_after_the_last_flush_can_be_gone_on_from(tmp_path: Path, 
 
 def test_resuming_without_a_state_begins_anew(tmp_path: Path) -> None:
     uninterrupted(tmp_path, visits(25))
-    (tmp_path / "ledger" / ".part-000003.parquet.partial").write_bytes(b"half")
+    (tmp_path / "ledger" / ".part-000003.parquet.boxmend-partial").write_bytes(b"half")
     ledger = Ledger.resume(tmp_path, None)
     assert bytes_of(tmp_path) == {}
     assert ledger.num_rows == 0

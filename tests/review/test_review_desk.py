@@ -23,7 +23,8 @@ def run(tmp_path: Path) -> Path:
 
 
 def lines(run: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (run / VERDICTS_FILE).read_text().splitlines()]
+    found = [json.loads(line) for line in (run / VERDICTS_FILE).read_text().splitlines()]
+    return [{name: one[name] for name in one if name != "digest"} for one in found]
 
 
 def test_a_verdict_is_in_the_file_before_anybody_is_told(run: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.sealed import checked_json
 from boxmend.fixes.table import BOX_DECIMALS
 from boxmend.fixes.verdicts import FARTHEST
 from boxmend.formats.reading import read_bytes
@@ -115,7 +116,8 @@ def read_manifest(file: Path, given: Path | None, to: str) -> Manifest:
             f"{path}: no such file; name the folder that `boxmend export` wrote by --handover"
         )
     what, remedy = f"{MANIFEST_FILE} of an audit", "bring back the one that came with the export"
-    manifest: Manifest = decoded(path, read_limited(path), Manifest, what, remedy)
+    content = checked_json(path, read_limited(path), remedy)
+    manifest: Manifest = decoded(path, content, Manifest, what, remedy)
     if manifest.boxmend_handover != MANIFEST_VERSION:
         raise DataError(f"{path}: is of version {manifest.boxmend_handover}; export again")
     if manifest.to != to:

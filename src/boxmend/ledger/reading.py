@@ -8,8 +8,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files.sealed import checked_parquet
 from boxmend.ledger.entries import COLUMNS, empty_table
-from boxmend.ledger.parts import Part, checked_parts, folder_of, part_numbers, unreadable
+from boxmend.ledger.parts import (
+    REMEDY,
+    Part,
+    checked_parts,
+    folder_of,
+    part_numbers,
+    unreadable,
+)
 
 
 def read(
@@ -50,11 +58,13 @@ def _last_epoch(parts: Sequence[Part], wanted: list[str]) -> list[pa.Table]:
 
 def _read_part(part: Part, columns: list[str]) -> pa.Table:
     try:
-        with part.path.open("rb") as file:
-            table = pq.read_table(
-                file, columns=columns, page_checksum_verification=True, use_threads=True
-            )
-            table.validate(full=True)
+        table = pq.read_table(
+            pa.BufferReader(checked_parquet(part.path, REMEDY)),
+            columns=columns,
+            page_checksum_verification=True,
+            use_threads=True,
+        )
+        table.validate(full=True)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise unreadable(part.path, error) from error
     if len(table) != part.num_rows:

@@ -15,15 +15,9 @@ import numpy as np
 
 from boxmend.dataset import Dataset
 from boxmend.errors import OutputError, UsageError
+from boxmend.files.staging import ensure_vacant, staged
 from boxmend.formats import FORMATS
-from boxmend.formats.writing import (
-    Saved,
-    WriteOptions,
-    ensure_vacant,
-    native_format,
-    staged,
-    write_into,
-)
+from boxmend.formats.writing import Saved, WriteOptions, native_format, write_into
 from boxmend.mending import inputs, patches
 from boxmend.mending.changes import ApplySettings, Changes, decide, mended
 from boxmend.mending.fixing import Taken, changes_of, fixed, taken_of
@@ -98,7 +92,7 @@ def apply(
     source = inputs.finished_run(run)
     prepare = _fixes if _is_of_fixes(source, settings) else _settled
     work = prepare(source, data, settings, format)
-    with staged(target) as folder:
+    with staged(target, sync=options.sync) as folder:
         saved = write_into(folder, work.new, work.format, options, out=target)
         _ensure_unused(saved)
         way_back = _patches(folder, work.old, saved, options)

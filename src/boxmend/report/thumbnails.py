@@ -19,6 +19,7 @@ from typing import NamedTuple
 from PIL import Image, ImageOps
 
 from boxmend.errors import OutputError
+from boxmend.files.temporary import temporary_file
 from boxmend.photos import (
     CHUNK,
     FEW_IMAGES,
@@ -221,12 +222,11 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 def _write(path: Path, content: bytes) -> None:
     """Put a picture in its place when it is whole; after a power cut `_is_complete` finds out."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(content)
-        beside.replace(path)
+        with temporary_file(path) as temporary:
+            temporary.write_bytes(content)
+            temporary.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         reason = error.strerror or error
         raise OutputError(f"{path}: could not be written ({reason})") from error
 

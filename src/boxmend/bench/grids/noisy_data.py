@@ -13,6 +13,7 @@ from boxmend.bench.grids.jobs import RUN_FOLDER, Job, State, state_of
 from boxmend.bench.grids.locks import waiting_for
 from boxmend.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
+from boxmend.files.sealed import checked_json
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.formats.writing import WriteOptions
@@ -110,7 +111,8 @@ def _files(folder: Path) -> dict[str, str]:
     """The annotation files of a noisy dataset with their hashes."""
     path = folder / RECORD_FILE
     try:
-        record: Any = msgspec.json.decode(path.read_bytes())
+        content = checked_json(path, path.read_bytes(), f"remove {folder}")
+        record: Any = msgspec.json.decode(content)
         return {str(name): str(digest) for name, digest in record["files"].items()}
     except (OSError, msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: cannot be read ({error}); remove {folder}") from error

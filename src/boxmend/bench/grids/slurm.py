@@ -11,6 +11,7 @@ from boxmend.bench.grids.executors import LocalProcess, Process
 from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.sealed import seal_json, unseal_json
 
 if TYPE_CHECKING:
     from submitit import Executor
@@ -143,7 +144,7 @@ class Submitit:
         for folder, job in zip(new, submitted, strict=True):
             known[folder] = JobProcess(job, self._queue)
             with replacing(folder / SUBMITTED_FILE) as file:
-                file.write(json.dumps({"job": job.job_id}).encode() + b"\n")
+                file.write(seal_json(json.dumps({"job": job.job_id}).encode()))
         return [one for one in known.values() if one is not None]
 
     def _submitted(self, tasks: Sequence[CellTask]) -> list[Any]:
@@ -159,7 +160,8 @@ class Submitit:
         if self._queue is None or not path.exists():
             return None
         try:
-            name = str(json.loads(path.read_bytes())["job"])
+            content = path.read_bytes()
+            name = str(json.loads(unseal_json(content) or content)["job"])
         except (ValueError, KeyError, TypeError):
             return None
         if not self._queue.has(name):
