@@ -9,9 +9,10 @@ import struct
 import zipfile
 import zlib
 
-import odd_values
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+import odd_values
 from structured import mutate_json, mutate_xml
 
 HUGE = ((65_500, 65_500), (2**31 - 1, 1), (1, 2**31 - 1), (40_000, 40_000), (0, 0), (20_000, 9_000))
