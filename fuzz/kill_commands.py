@@ -23,11 +23,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import worlds
 from children import Ended, Task
 from kill_targets import TARGETS, Target
-from killing import limit_files, noted, watch_files
+from killing import ALL, limit_files, noted, watch_files
 from rereading import visit_server
 from snapshots import snapshot
 from states import (
@@ -43,6 +44,7 @@ from states import (
 from workplaces import Workplace, print_table, workplace
 
 PATIENCE = 120.0  # seconds for a command that is not killed
+NAMING = ("os.rename", "os.link")  # events that give a file its name
 SHARE_OF_EVENTS, SHARE_OF_SIZES = 0.6, 0.2
 
 
@@ -121,16 +123,15 @@ def measure(place: Workplace, target: Target) -> Reference:
 
 
 def _unsynced(events: list[list[str]], made: list[Path]) -> list[str]:
-    """The files among those made that a rename has put in place before they were synced."""
+    """The files among those made that got their name before they were synced."""
     found = []
     for path in made:
         places = {str(path), *map(str, path.parents)}
-        renames = [
-            k for k, event in enumerate(events) if event[0] == "os.rename" and event[-1] in places
+        named = [
+            k for k, (event, *paths) in enumerate(events) if event in NAMING and paths[-1] in places
         ]
-        own = inode(path)
-        is_synced = any(event == ["sync", own] for event in events[: max(renames, default=0)])
-        if renames and not is_synced:
+        syncs = (["sync", inode(path)], ["sync", ALL])
+        if named and not any(event in syncs for event in events[: named[-1]]):
             found.append(str(path))
     return found
 
@@ -177,11 +178,19 @@ def _after_rerun(reference: Reference, again: Ended, complete: bool, state: Stat
         wrong = [path for path in reference.after if state.get(path) != reference.after[path]]
         wrong += [path for path in state if path not in reference.after and not is_leftover(path)]
         if wrong:
-            found.append(f"differs after rerun: {wrong[0]}")
+            told = [one.get(wrong[0]) for one in (state, reference.after)]
+            found.append(f"differs after rerun: {wrong[0]}: {_difference(*told)}")
     left = [path for path in state if is_leftover(path) and path not in reference.after]
     if left := [path for path in left if path not in reference.before]:
         found.append(f"leftover: {left[0]}")
     return found
+
+
+def _difference(own: Any, expected: Any) -> str:
+    """Where two contents of a file differ, if they were read as values."""
+    if not isinstance(own, list) or not isinstance(expected, list):
+        return "other bytes" if own and expected else "there" if own else "missing"
+    return f"{sorted({*own} - {*expected})[:4]} in place of {sorted({*expected} - {*own})[:4]}"
 
 
 def kills_of(reference: Reference, rng: random.Random) -> Iterator[str]:

@@ -16,6 +16,7 @@ from children import written_paths
 from rereading import visit_server
 
 LOG = "events"  # file beside the folder of the case
+ALL = "all"  # in place of the number of a file: the whole file system is synced
 
 
 def watch_files(case: Path, kill_at: int | None, visit: bool) -> None:
@@ -38,6 +39,8 @@ def watch_files(case: Path, kill_at: int | None, visit: bool) -> None:
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         paths = written_paths(event, arguments)
+        if event == "ctypes.dlsym" and arguments[1] == "syncfs":
+            note("sync", ALL)
         if any(path.startswith(inside) for path in paths):
             note(event, *paths)
 
