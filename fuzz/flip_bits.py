@@ -297,7 +297,7 @@ def checkpoint_file(folder: Path) -> Sample:
 
     network = torch.nn.Linear(5, 3)
     weights = dict(network.state_dict())
-    state = dict.fromkeys(checkpoint.PARTS, 7)
+    state: dict[str, Any] = dict.fromkeys(checkpoint.PARTS, 7)
     state |= {"network": weights, "average": weights, "method": {"queue": torch.arange(9.0)}}
     checkpoint.save(folder, state)
     device = torch.device("cpu")

@@ -16,18 +16,19 @@ MAY_IMPORT = {
     "findings": set[str](),
     "verdict": set[str](),
     "files": {"errors"},
-    "dataset": {"errors", "findings", "formats"},  # formats only when `save` is called
-    "formats": {"dataset", "photos", *GROUND},
+    "dataset": {"errors", "files", "findings", "formats"},  # formats only when `save` is called
+    "formats": {"dataset", "fingerprint", "photos", *GROUND},
     "photos": GROUND,
     "pictures": GROUND,
     "checks": {"dataset", "photos", *GROUND},
     "comparison": {"dataset", *GROUND},
-    "noise": {"dataset", "formats", *GROUND},
+    "noise": {"dataset", "fingerprint", "formats", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
     "ledger": {"dataset", "verdict", *GROUND},
-    "runs": {*GROUND},
-    "fingerprint": {"dataset"},
+    "metric_lines": GROUND,
+    "runs": {"metric_lines", *GROUND},
+    "fingerprint": {"dataset", *GROUND},
     "fixes": {"dataset", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
@@ -47,7 +48,7 @@ MAY_IMPORT = {
     },
     "handover": {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
-        *GROUND,
+        *("fingerprint", *GROUND),
     },
     "auditing": {
         *("dataset", "comparison", "detections", "fingerprint", "fixes", "mending", "runs"),

@@ -1,4 +1,4 @@
-"""A hash by which a run knows its annotations again."""
+"""A hash by which a run knows its annotations again, and whether source files changed meanwhile."""
 
 import hashlib
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.dataset import Dataset
+from boxmend.files import unchanged
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:
@@ -26,3 +27,12 @@ def fingerprint(dataset: Dataset) -> str:
     for column in (dataset.image_rows, dataset.labels, dataset.boxes, dataset.is_ignored):
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
+
+
+def ensure_unchanged(dataset: Dataset) -> None:
+    """Raise a DataError where a file that the dataset was read from has other bytes by now.
+
+    Call it before the last step of whatever is written about the dataset.
+    """
+    for source in dataset.sources:
+        unchanged.ensure_unchanged(source.read_files)

@@ -26,10 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from boxmend import metric_lines
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.locks import only_writer
-from boxmend.files.sealed import checked_json, checked_lines, seal_json
+from boxmend.files.sealed import checked_json, seal_json
 from boxmend.files.temporary import is_temporary, remove_leftovers
 
 FORMAT_KEY = "boxmend_run"
@@ -37,6 +38,7 @@ FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
 UNBEGUN = ("settings.json", "run.json", LOCK_FILE)
 """What a run has before its first step; removed in this order, it is at any time a run or none."""
+METRICS_FILE = "metrics.jsonl"
 EVALUATION_FILE = "evaluation.json"
 MENDING_FILE = "mending.json"
 SETTINGS_FILE = "settings.json"  # without a digest: people may edit it
@@ -69,35 +71,21 @@ class Run:
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`; the record must have an integer "step"."""
         plain = _finite(_plain(record))
-        if not _is_step(plain.get("step")):
+        if not metric_lines.is_step(plain.get("step")):
             raise ValueError(f"metrics need an integer 'step', got {record.get('step')!r}")
-        line = seal_json(_dumped(plain))
-        path = self.path / "metrics.jsonl"
-        try:
-            with path.open("ab", buffering=0) as file:  # one call, so that a kill tears one line
-                written = file.write(line)
-        except OSError as error:
-            raise _not_written(path, error) from error
-        if written != len(line):
-            raise OutputError(f"{path}: could not be written (the disk is full)")
+        metric_lines.append(self.path / METRICS_FILE, _dumped(plain))
 
     def metrics(self) -> list[Record]:
         """All lines of `metrics.jsonl`; one that was torn off at the end is left out."""
-        return [record for _, record in _metrics_lines(self.path / "metrics.jsonl")]
+        return [record for _, record in metric_lines.read(self.path / METRICS_FILE)]
 
-    def rewind_metrics(self, step: int | None) -> None:
-        """Remove the lines after `step`, where a checkpoint was saved; None: there is none yet.
+    def sync_metrics(self) -> int:
+        """Put `metrics.jsonl` on disk, as a checkpoint counts on it; returns its size in bytes."""
+        return metric_lines.sync(self.path / METRICS_FILE)
 
-        A resumed run then writes them again, and no step is there twice.
-        """
-        path = self.path / "metrics.jsonl"
-        if not os.path.exists(path):
-            return
-        lines = _metrics_lines(path)
-        with replacing(path) as file:
-            file.writelines(
-                line for line, record in lines if step is not None and record["step"] <= step
-            )
+    def rewind_metrics(self, step: int | None, num_bytes: int | None = None) -> None:
+        """Remove the lines after a checkpoint of `step`; see `metric_lines.rewind`."""
+        metric_lines.rewind(self.path / METRICS_FILE, step, num_bytes)
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a document about the run into its folder, in the place of one from before."""
@@ -225,7 +213,7 @@ def _take_up(run: Run, document: Record, settings: Record, facts: Record) -> Non
         raise DataError(f"{run.path}: the data differ from those the run was begun with")
     if facts != (history[-1] if history else first):
         _write_object(run.path / "run.json", _document(first, [*history, facts]))
-    _drop_torn_line(run.path / "metrics.jsonl")
+    metric_lines.drop_torn_line(run.path / METRICS_FILE)
 
 
 def _refuse_other_settings(run: Run, settings: Record) -> None:
@@ -293,45 +281,6 @@ def _run_document(path: Path) -> Record:
     ):
         raise DataError(f"{path / 'run.json'}: its facts are missing")
     return document
-
-
-def _metrics_lines(path: Path) -> list[tuple[bytes, Record]]:
-    """Each whole line as it stands, and parsed."""
-    lines = enumerate(_whole_lines(path), 1)
-    return [(line, _parsed_line(path, number, text)) for number, (line, text) in lines]
-
-
-def _whole_lines(path: Path) -> list[tuple[bytes, bytes]]:
-    """The lines that end, as they stand and without their digests; none where there is no file."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _not_read(path, error) from error
-    lines = (line + b"\n" for line in data.split(b"\n")[:-1])
-    return list(zip(lines, checked_lines(path, data, "remove that line")[:-1], strict=True))
-
-
-def _parsed_line(path: Path, number: int, line: bytes) -> Record:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: line {number} is no JSON ({error}); remove that line") from error
-    if not isinstance(record, dict) or not _is_step(record.get("step")):
-        raise DataError(f"{path}: line {number} is no object with an integer 'step'")
-    return record
-
-
-def _is_step(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _drop_torn_line(path: Path) -> None:
-    whole = b"".join(line for line, _ in _whole_lines(path))
-    if os.path.exists(path) and path.stat().st_size > len(whole):
-        with replacing(path) as file:
-            file.write(whole)
 
 
 def _write_object(path: Path, value: Record) -> None:

@@ -1,6 +1,10 @@
 """Weight files: read, written and refused. Nothing here is downloaded."""
 
+import json
 import logging
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +147,39 @@ def test_models_of_earlier_versions_are_read_with_a_note_and_weights_from_elsewh
     assert caplog.records == []
     assert read_metadata(model) == {"detector": "tiny", "label_names": "[]"}
     assert ["has no digest" in one.getMessage() for one in caplog.records] == [True]
+
+
+SAVING = """
+import sys, torch
+from pathlib import Path
+from boxmend.detector import build, save
+torch.manual_seed(3)
+detector = build("tiny", 3, None)
+for name in sys.argv[2:]:
+    save(detector, Path(sys.argv[1], name), {f"key {k}": "ö" for k in range(9)})
+"""
+
+
+def test_equal_detectors_give_equal_bytes_in_any_process(tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        names = [f"{seed}-{k}.safetensors" for k in range(3)]
+        subprocess.run(
+            [sys.executable, "-c", SAVING, str(tmp_path), *names],
+            env={**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"},
+            check=True,
+        )
+    contents = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert len(contents) == 6
+    assert len(set(contents)) == 1
+    length = int.from_bytes(contents[0][:8], "little")
+    assert length % 8 == 0
+    assert list(json.loads(contents[0][8 : 8 + length])["__metadata__"])[1:4] == [
+        *("detector", "key 0", "key 1")
+    ]
+    with safe_open(tmp_path / "1-0.safetensors", framework="pt") as file:
+        assert file.metadata()["key 8"] == "ö"
+        wanted = build("tiny", 3, tmp_path / "1-0.safetensors").network.state_dict()
+        assert all(torch.equal(file.get_tensor(key), value) for key, value in wanted.items())
 
 
 def test_a_tiny_backbone_file_holds_the_neck_too(tmp_path: Path) -> None:

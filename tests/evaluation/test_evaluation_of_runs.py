@@ -144,8 +144,12 @@ def test_settings_that_a_run_does_not_tell_are_replaced(tmp_path: Path, place: P
 
 @pytest.mark.parametrize(
     ("wrong", "key"),
-    [({"batch_size": "many"}, "batch_size"), ({"batch_size": 0}, "batch_size is 0")]
-    + [({"precision": 7}, "precision"), ({"image_size": "0"}, "image_size is '0'")],
+    [
+        ({"batch_size": "many"}, "batch_size"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"precision": 7}, "precision"),
+        ({"image_size": "0"}, "image_size is '0'"),
+    ],
 )
 def test_settings_that_no_run_can_have_are_refused(
     tmp_path: Path, place: Path, wrong: dict[str, Any], key: str

@@ -321,7 +321,8 @@ for seed in range(1_000_000):
 
 
 def test_a_killed_writer_leaves_whole_parts_and_nothing_else_that_shows(tmp_path: Path) -> None:
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    places = filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     for attempt in range(3):
         run = tmp_path / str(attempt)
         process = subprocess.Popen(

@@ -5,16 +5,20 @@ from typing import Any
 import pytest
 import torch
 from method_batches import (
+    LATER,
     NOTHING,
     WARM_UP,
     TableScorer,
+    WaveScorer,
     noisy_evidence,
     one_image,
+    random_batch,
     rois_of,
     table,
 )
 
-from boxmend.methods import Mend, MendSettings, Rates
+from boxmend.errors import UsageError
+from boxmend.methods import Mend, MendSettings, Rates, votes
 from boxmend.methods.estimation import Estimate, bounds, lost_classes
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import (
@@ -24,16 +28,19 @@ from boxmend.refinement import (
     rate_interval,
     symmetric_transition,
 )
+from boxmend.refinement.box_noise import BINS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 BOX = [10.0, 10, 30, 30]
 
 
-def watching(num_annotations: int = 4, num_labels: int = 4, **state: Any) -> NoiseWatch:
+def watching(
+    state: dict[str, Any] | None = None, num_annotations: int = 4, num_labels: int = 4
+) -> NoiseWatch:
     """A watch that knows no rate, with some of its state set."""
     watch = NoiseWatch(num_annotations, num_labels, MendSettings(), Rates())
-    watch.load_state_dict({**watch.state_dict(), **state})
+    watch.load_state_dict({**watch.state_dict(), **(state or {})})
     return watch
 
 
@@ -53,7 +60,7 @@ def test_an_estimate_below_two_percent_counts_as_no_noise(
     name: str, measured: float, known: float
 ) -> None:
     rate = {"label": "rate", "box": "box_noise"}[name]
-    watch = watching(**{rate: measured, f"{name}_bounds": interval(0.01, 0.03)})
+    watch = watching({rate: measured, f"{name}_bounds": interval(0.01, 0.03)})
     rates = watch.known_rates()._asdict()
     assert rates[name] == pytest.approx(known)
     assert rates["box" if name == "label" else "label"] is None  # not measured
@@ -67,7 +74,7 @@ def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
 ) -> None:
     evidence, labels = noisy_evidence(0.2, count=600)
     bounds = {f"{name}_bounds": interval(0.45, 0.55) for name in ("label", "box")}
-    watch = watching(len(labels), rate=0.5, box_noise=0.5, **bounds)
+    watch = watching({"rate": 0.5, "box_noise": 0.5, **bounds}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
     watch.end_pass(epoch, is_warm_up)  # labels look less noisy now, and no box was compared
@@ -79,7 +86,7 @@ def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
 
 def test_a_higher_estimate_is_taken_with_its_bounds() -> None:
     evidence, labels = noisy_evidence(0.4, count=600)
-    watch = watching(len(labels), rate=0.2, label_bounds=interval(0.15, 0.25))
+    watch = watching({"rate": 0.2, "label_bounds": interval(0.15, 0.25)}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
     watch.end_pass(5, False)
@@ -107,7 +114,7 @@ def test_a_first_look_is_heard_where_it_is_sure_enough(
     labels = torch.arange(30) % 3
     p = torch.full((30, 3), (1 - chance) / 2).scatter(1, labels[:, None], chance)
     look = FirstLook(p, NoiseModel(rate, 1.0, symmetric_transition(rate, 3), False), 0.01)
-    watch = watching(30, 3)
+    watch = watching(None, 30, 3)
     figures = watch.look(torch.arange(30), labels, look)
     assert bool(figures) == (watch.prior is not None) == is_heard
 
@@ -186,3 +193,51 @@ def test_a_state_tells_whether_the_pass_was_warm_up(is_warm_up: bool) -> None:
     method.load_state_dict(state)
     method.end_epoch(2)
     assert (method.watch.rate == 0.5) == (not is_warm_up)
+
+
+def test_what_a_pass_counted_is_gone_after_it() -> None:
+    counted = {"residuals": torch.ones(BINS), "pull": torch.tensor([1.0, 2.0])}
+    watch = watching(counted)
+    watch.end_pass(0, is_warm_up=False)
+    assert not any(watch.state[name].any() for name in counted)
+
+
+def test_an_annotation_without_a_row_leaves_nothing_in_the_memory() -> None:
+    method = Mend(4, 3, MendSettings(), Rates(box=0.0))
+    given = one_image([BOX, BOX], [0, 1], rows=[2, -1])
+    chances = table([[0.0, 0.6, 0.2, 0.2], [0.0, 0.2, 0.6, 0.2]])
+    method.refine(given, NOTHING, TableScorer(chances), WARM_UP)
+    state = method.state_dict()
+    assert state["visits"].tolist() == [0, 0, 1, 0, 0]
+    assert state["memory"].sum(1).tolist() == pytest.approx([0, 0, 1, 0, 0])
+
+
+def test_a_state_with_another_queue_is_refused() -> None:
+    state = Mend(4, 3, MendSettings(queue_length=8)).state_dict()
+    with pytest.raises(UsageError, match="a queue of 8 losses, the settings one of 5"):
+        Mend(4, 3, MendSettings(queue_length=5)).load_state_dict(state)
+
+
+def test_steps_change_what_is_remembered_in_place() -> None:
+    """A recorded step has addresses."""
+    given, proposals = random_batch(4)
+    method = Mend(15, 3)
+    places = [(state, dict(state)) for state in (method.watch.state, method._state)]
+    for moment in (WARM_UP, LATER):
+        method.refine(given, proposals, WaveScorer(), moment)
+        method.end_epoch(moment.epoch)
+    for state, before in places:
+        assert [name for name, tensor in state.items() if tensor is not before[name]] == []
+
+
+@pytest.mark.parametrize("row", [0, 15])  # all edges to one side, or to the other
+def test_boxes_are_moved_by_a_sixth_of_their_sides_to_measure_the_pull(row: int) -> None:
+    # 60 x 30 moves by 10 and 5, where the vote, a single box, stays: 2 (10^2 + 5^2) in all
+    box = [20.0, 20, 80, 50]
+    given = one_image([box], [0], rows=[row])
+    boxes = torch.tensor([[[box, box]]])
+    scores, both = torch.full((1, 1, 2), 0.9), torch.ones(1, 1, 2).bool()
+    found = votes.agreement(given, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1)
+    assert found.pull.tolist() == [0, 250]
+    assert found.residuals.nonzero().tolist() == [[0]]
+    assert found.residuals[0] == 4

@@ -103,6 +103,13 @@ def test_news_tell_what_stands_of_what_changed_since(run: Path) -> None:
     news = desk.news(3)
     told = [(one["row"], one["answer"]) for one in news["verdicts"]]
     assert told == [(0, "accept"), (1, None), (4, "skip")]
+    assert desk.news(6) | {"figures": None} == {
+        "seen": 6,
+        "is_reset": False,  # the page knows all of them
+        "verdicts": [],
+        "figures": None,
+    }
+    assert desk.news(7)["is_reset"]  # more than there are: the file was replaced
     assert desk.news(0)["is_reset"]
     assert [one["row"] for one in desk.news(0)["verdicts"]] == [0, 1, 4]
 

@@ -81,6 +81,42 @@ def test_exactly_one_host_name_is_accepted(hosts: list[bytes], expected: int) ->
     assert statuses == [expected]
 
 
+def test_a_web_socket_is_closed_and_reaches_nothing() -> None:
+    sent = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        pytest.fail("the app was reached")
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    scope = {"type": "websocket", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
+    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+def test_headers_of_the_app_are_kept() -> None:
+    sent = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"Cache-Control", b"max-age=60")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.extend(message["headers"])
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    scope = {"type": "http", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
+    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    assert [value for name, value in sent if name.lower() == b"cache-control"] == [b"max-age=60"]
+    assert (b"x-frame-options", b"DENY") in sent
+
+
 async def _awaited(answer: Awaitable[None]) -> None:
     await answer
 

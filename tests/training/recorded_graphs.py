@@ -57,7 +57,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         args, kwargs = tree_map(_detached, (args, kwargs))
         known = {_storage(one) for one in _tensors((args, kwargs))}
-        outputs = [None if one is None else _detached(one) for one in tree_flatten(result)[0]]
+        outputs: list[Any] = [_detached(one) for one in tree_flatten(result)[0]]
         is_new = [isinstance(one, Tensor) and _storage(one) not in known for one in outputs]
         self.made |= {_storage(one): one for one, new in zip(outputs, is_new, strict=True) if new}
 
@@ -73,7 +73,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _keep(self, written: Tensor) -> None:
         place = _storage(written)
         if place not in self.made and place not in self.before:
-            whole = torch.empty(0, dtype=torch.uint8).set_(written.untyped_storage())  # type: ignore[call-overload]
+            whole = torch.empty(0, dtype=torch.uint8).set_(written.untyped_storage())
             self.before[place] = whole, whole.clone()
 
     def undo(self) -> None:
@@ -131,4 +131,4 @@ def _detached(value: Any) -> Any:
 
 def _storage(tensor: Tensor) -> int:
     """What tells memory apart; the recording keeps it alive."""
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)

@@ -53,11 +53,12 @@ def test_a_single_detection_is_enough_to_see(
 ) -> None:
     training = made(tmp_path)
     (batch,) = training.loader.in_order(4)
-    is_detection = torch.zeros(4, 3, dtype=torch.bool)
+    nothing = torch.zeros(4, 3)
+    is_detection = nothing.bool()
     is_detection[2, :number] = True
-    found = Detections(
-        torch.zeros(4, 3, 4), *torch.zeros(2, 4, 3), is_detection, is_detection[:, 0]
-    )
+    settled = torch.zeros(4, dtype=torch.bool)
+    boxes = torch.zeros(4, 3, 4)
+    found = Detections(boxes, nothing, nothing.long(), is_detection, settled)
     monkeypatch.setattr(training.detector, "detect", lambda *_: found)
     assert finds_nothing(training.detector, batch, torch.float32) == (number == 0)
 

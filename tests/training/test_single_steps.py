@@ -85,7 +85,8 @@ def test_the_average_of_the_weights_follows_every_step(tmp_path: Path) -> None:
     key = "roi_heads.box_predictor.cls_score.weight"
 
     def weight() -> torch.Tensor:
-        return training.detector.network.state_dict()[key].clone()
+        found: torch.Tensor = training.detector.network.state_dict()[key]
+        return found.clone()
 
     seen = [weight()]
     for batch in list(training.loader.epoch(0))[:2]:

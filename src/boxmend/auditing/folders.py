@@ -29,7 +29,7 @@ from boxmend.dataset import Dataset
 from boxmend.detections import read_predictions
 from boxmend.errors import DataError
 from boxmend.files.staging import ensure_vacant, staged
-from boxmend.fingerprint import data_facts
+from boxmend.fingerprint import data_facts, ensure_unchanged
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.mending.account import open_account
 from boxmend.mending.inputs import finished_run
@@ -98,6 +98,8 @@ def audit_predictions(
         "predictions": [str(Path(one).absolute()) for one in predictions],
     }
     with staged(Path(out)) as folder:
+        ensure_unchanged(dataset)
+        found.ensure_unchanged()
         run = create(folder, asdict(settings), facts)
         audited = Audited(run, dataset, result, "predictions", notes)
         _write(audited)
@@ -146,6 +148,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     result = Audit(**{**vars(result), "rates": known})
     audited = Audited(account.run, dataset, result, "training run", notes)
     with sole_writer(account.run.path):
+        ensure_unchanged(dataset)
         _write(audited)
     return audited
 

@@ -73,12 +73,17 @@ def _opened(path: Path) -> pa.Table:
         with path.open("rb") as file:
             head = file.read(HEADER_BYTES)
         is_parquet = head.startswith(b"PAR1")
-        table = pq.read_table(path, memory_map=True) if is_parquet else _csv(path, head)
+        table = _parquet(path) if is_parquet else _csv(path, head)
         _ = table.column_names  # which may be no text
         return table
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: cannot be read as a table ({reason}); {EXPECTED}") from error
+
+
+def _parquet(path: Path) -> pa.Table:
+    """Read a Parquet file; where its pages have checksums, these are verified."""
+    return pq.read_table(path, memory_map=True, page_checksum_verification=True)
 
 
 def _csv(path: Path, head: bytes) -> pa.Table:

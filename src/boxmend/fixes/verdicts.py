@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.errors import DataError, OutputError
-from boxmend.files.atomic import sync_folder
 from boxmend.files.sealed import checked_lines, seal_json
+from boxmend.files.syncing import sync_folder
 
 VERDICTS_FILE = "verdicts.jsonl"
 ACCEPT, REJECT, SKIP, UNDO = ANSWERS = ("accept", "reject", "skip", "undo")

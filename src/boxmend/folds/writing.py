@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.files.staging import staged
-from boxmend.fingerprint import fingerprint
+from boxmend.fingerprint import ensure_unchanged, fingerprint
 from boxmend.folds.guide import guide
 from boxmend.folds.manifest import FOLDS_FILE, described, fold_folder
 from boxmend.folds.splitting import FoldSettings, frames_advice, split
@@ -67,6 +67,7 @@ def write_folds(
         )
         (folder / FOLDS_FILE).write_bytes(manifest)
         (folder / GUIDE_FILE).write_text(guide(settings.k, format, addresses), "utf-8")
+        ensure_unchanged(dataset)
     test = np.bincount(folds, minlength=settings.k)
     return Folds(
         out=out,

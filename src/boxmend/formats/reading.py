@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boxmend.errors import DataError, UsageError
+from boxmend.files import unchanged
+from boxmend.files.unchanged import ReadFile
 from boxmend.photos import header_size
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm")
@@ -37,6 +39,14 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file; an error names it."""
     try:
         return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from error
+
+
+def read_file(path: str | Path) -> ReadFile:
+    """The content of a file, and what shows later whether it changed; an error names it."""
+    try:
+        return unchanged.read_file(path)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from error
 

@@ -11,6 +11,7 @@ import numpy as np
 from boxmend.dataset import Dataset, Ids, Source
 from boxmend.errors import LossyError, OutputError, UsageError
 from boxmend.files.staging import staged
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats import FORMATS
 from boxmend.formats.documents import Document, collector_paused
 from boxmend.formats.reading import is_safe_name
@@ -50,7 +51,9 @@ class Saved:
 def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions) -> Saved:
     """Write a dataset into `out`, whole or not at all."""
     with staged(out, sync=options.sync) as folder:
-        return write_into(folder, dataset, format, options, out=out)
+        saved = write_into(folder, dataset, format, options, out=out)
+        ensure_unchanged(dataset)
+        return saved
 
 
 def write_into(

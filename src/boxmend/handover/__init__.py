@@ -16,6 +16,7 @@ from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.files.sealed import seal_json
 from boxmend.files.staging import ensure_vacant, staged
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats.writing import IMAGES_AS, place_images
 from boxmend.handover import coco, cvat, fiftyone, label_studio
 from boxmend.handover.audits import audited
@@ -139,6 +140,7 @@ def export(
         for name, content in files.items():
             (folder / name).write_bytes(content)
         _place_images(folder, bundle, options.images_as)
+        ensure_unchanged(bundle.dataset)
     return Exported(
         out=target,
         to=to,

@@ -16,6 +16,7 @@ import numpy as np
 from boxmend.dataset import Dataset
 from boxmend.errors import OutputError, UsageError
 from boxmend.files.staging import ensure_vacant, staged
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats import FORMATS
 from boxmend.formats.writing import Saved, WriteOptions, native_format, write_into
 from boxmend.mending import inputs, patches
@@ -102,6 +103,7 @@ def apply(
         ):
             with (folder / file).open("xb") as stream:
                 stream.write(content)
+        ensure_unchanged(work.old)
     return Applied(
         saved,
         work.changes,

@@ -21,6 +21,7 @@ from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import OutputError, UsageError
 from boxmend.files.sealed import seal_json
 from boxmend.files.staging import staged
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats.writing import Saved, WriteOptions, write_into
 from boxmend.noise import counts as numbers
 from boxmend.noise.boxes import BOX_NOISES, disturbed, image_sizes
@@ -129,6 +130,7 @@ def write_noisy(
         write_truth(noisy.truth.with_annotation_ids(saved.annotation_ids), folder / TRUTH_FILE)
         with (folder / RECORD_FILE).open("xb") as file:
             file.write(_record(noisy, settings, saved))
+        ensure_unchanged(noisy.dataset)
     return saved
 
 

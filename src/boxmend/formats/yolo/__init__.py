@@ -16,8 +16,9 @@ import numpy as np
 
 from boxmend.dataset import Dataset, Ids, Images, position_id
 from boxmend.errors import DataError
+from boxmend.files.unchanged import ReadFile, absent
 from boxmend.findings import Finding
-from boxmend.formats.reading import ReadOptions, image_size, read_bytes
+from boxmend.formats.reading import ReadOptions, image_size, read_file
 from boxmend.formats.yolo.data_yaml import read_yaml
 from boxmend.formats.yolo.labels import Labels, Rules, parse_labels
 from boxmend.formats.yolo.layout import Entry, find_images
@@ -63,6 +64,11 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
         first_rows=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         sharing=frozenset(row for row, entry in enumerate(entries) if entry.is_sharing),
         num_polygons=sum(one.num_polygons for one in parsed),
+        read_files=[
+            *document.read_files,
+            *layout.read_files,
+            *(one.labels for one in files if one.labels is not None),
+        ],
     )
     findings = [
         *document.findings,
@@ -81,9 +87,14 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
 class _Files:
     """What the two files of an image are."""
 
-    content: bytes | None  # of the label file
+    labels: ReadFile | None  # None where the label file belongs to another image
     size: tuple[int, int] | None
     is_image_there: bool
+
+    @property
+    def content(self) -> bytes | None:
+        """The bytes of the label file; None where there is none."""
+        return None if self.labels is None else self.labels.content
 
 
 def _read_files(entries: Sequence[Entry]) -> list[_Files]:
@@ -97,16 +108,18 @@ def _read_chunk(entries: Sequence[Entry]) -> list[_Files]:
     for entry in entries:
         is_there = os.path.isfile(entry.image)  # no pipe may be opened: it would never end
         size = image_size(Path(entry.image)) if is_there else None
-        files.append(_Files(_label_content(entry), size, is_there))
+        files.append(_Files(_label_file(entry), size, is_there))
     return files
 
 
-def _label_content(entry: Entry) -> bytes | None:
-    if entry.is_sharing or not os.path.isfile(entry.label):
+def _label_file(entry: Entry) -> ReadFile | None:
+    if entry.is_sharing:
         return None
+    if not os.path.isfile(entry.label):
+        return absent(entry.label)
     if os.path.getsize(entry.label) > MAX_LABEL_BYTES:
         raise DataError(f"{entry.label}: too large for a label file")
-    return read_bytes(Path(entry.label))
+    return read_file(entry.label)
 
 
 def _image_findings(entries: Sequence[Entry], files: Sequence[_Files]) -> Iterator[Finding]:
