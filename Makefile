@@ -1,9 +1,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+MINUTES ?= 10
+SEED ?= $(shell date +%s)
+HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
+.PHONY: help setup demo test test-slow fuzz lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -25,6 +28,10 @@ test: $(STAMP)  ## run the tests
 
 test-slow: $(STAMP)  ## run the tests that take longer
 	$(BIN)/pytest -n 2 -m slow
+
+fuzz: $(STAMP)  ## mutate inputs of all commands, then kill commands (MINUTES=10 in all)
+	$(BIN)/python fuzz/mutate_inputs.py --minutes $(HALF) --seed $(SEED)
+	$(BIN)/python fuzz/kill_commands.py --minutes $(HALF) --seed $(SEED)
 
 lint: $(STAMP)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
