@@ -14,6 +14,7 @@ from reviewed_runs import BOX, FIXES, MOVED, NAMES, SIZE, plain_run
 from served_pages import Served, served
 
 from boxmend.errors import UsageError
+from boxmend.report.thumbnails import jpeg_of
 from boxmend.review import cuts
 from boxmend.review.cuts import Cutter, NoPictureError
 from boxmend.review.serving import Server, listening, open_desk
@@ -186,10 +187,10 @@ def test_pictures_are_remembered_up_to_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cutter = Cutter(open_desk(plain_run(tmp_path)).dataset.images)
-    sizes, original = list[int](), cuts.jpeg_of
+    sizes = list[int]()
 
     def recorded(*arguments: Any) -> bytes:
-        made = original(*arguments)
+        made = jpeg_of(*arguments)
         sizes.append(len(made))
         return made
 
