@@ -88,6 +88,8 @@ def ensure_num_labels(path: Path, num_labels: int) -> None:
     with _opened(path) as file:
         keys = [key for key in file.keys() if key.endswith(CLASS_SCORES)]  # noqa: SIM118  # no mapping
         shapes = [file.get_slice(key).get_shape() for key in keys]
+    if not shapes:
+        raise DataError(f"{path}: holds no detector (it has no {CLASS_SCORES})")
     for found in {shape[0] - 1 for shape in shapes if shape} - {num_labels}:
         raise DataError(f"{path}: a detector of {found} classes, not {num_labels}")
 
