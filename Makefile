@@ -1,9 +1,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+MINUTES ?= 10
+SEED ?= $(shell date +%s)
+HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
+.PHONY: help setup demo test test-slow fuzz lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -26,6 +29,10 @@ test: $(STAMP)  ## run the tests
 test-slow: $(STAMP)  ## run the tests that take longer
 	$(BIN)/pytest -n 2 -m slow
 
+fuzz: $(STAMP)  ## mutate inputs of all commands, then kill commands (MINUTES=10 in all)
+	$(BIN)/python fuzz/mutate_inputs.py --minutes $(HALF) --seed $(SEED)
+	$(BIN)/python fuzz/kill_commands.py --minutes $(HALF) --seed $(SEED)
+
 lint: $(STAMP)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -34,6 +41,9 @@ lint: $(STAMP)  ## ruff and mypy --strict
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+mutants: $(STAMP)  ## run the tests against known errors in the source (ONLY=auditing for some)
+	$(BIN)/python tools/mutants.py --only "$(ONLY)"
 
 docs: $(STAMP)  ## build the pages into site/
 	$(BIN)/pip install --quiet --disable-pip-version-check zensical

@@ -167,6 +167,9 @@ def test_flags_that_changed_are_told_and_count() -> None:
     assert there.differences[0].flags == ("crowd", "difficult")
     assert there.differences[0].iou == 1
     assert back.differences[0].flags == ("not crowd", "not difficult")
+    alone = compare(a, replace(a, is_difficult=np.array([True, False])))
+    assert alone.differences[0].kinds == ("flags",)
+    assert alone.differences[0].flags == ("difficult",)
 
 
 @pytest.mark.parametrize(

@@ -10,33 +10,34 @@ import pytest
 import boxmend
 
 ROOT = Path(boxmend.__file__).parent
-GROUND = {"errors", "findings"}
+GROUND = {"errors", "findings", "files"}
 MAY_IMPORT = {
     "errors": set[str](),
     "findings": set[str](),
     "verdict": set[str](),
     "files": {"errors"},
+    "dataset": {"errors", "files", "findings", "formats"},  # formats only when `save` is called
+    "formats": {"dataset", "fingerprint", "photos", *GROUND},
     "decoding": {"files", "errors"},
-    "dataset": {"errors", "findings", "formats"},  # formats only when `save` is called
-    "formats": {"dataset", "photos", "files", *GROUND},
-    "photos": {"decoding", "files", *GROUND},
+    "photos": {"decoding", *GROUND},
     "pictures": {"decoding", *GROUND},
     "checks": {"dataset", "photos", *GROUND},
     "comparison": {"dataset", *GROUND},
-    "noise": {"dataset", "formats", "files", *GROUND},
+    "noise": {"dataset", "fingerprint", "formats", *GROUND},
     "synth": {"dataset", "formats", *GROUND},
     "scores": {"dataset", *GROUND},
-    "ledger": {"dataset", "files", "verdict", *GROUND},
-    "runs": {"files", *GROUND},
-    "fingerprint": {"dataset"},
-    "fixes": {"dataset", "files", *GROUND},
+    "ledger": {"dataset", "verdict", *GROUND},
+    "metric_lines": GROUND,
+    "runs": {"metric_lines", *GROUND},
+    "fingerprint": {"dataset", *GROUND},
+    "fixes": {"dataset", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
-        *("files", *GROUND),
+        *("settings", *GROUND),
     },
-    "folds": {"dataset", "formats", "fingerprint", "files", *GROUND},
+    "folds": {"dataset", "formats", "fingerprint", *GROUND},
     "detections": {
-        *("dataset", "scores", "files", "formats", "photos", "comparison", "folds", *GROUND),
+        *("dataset", "scores", "formats", "photos", "comparison", "folds", *GROUND),
     },
     "assessment": {
         *("dataset", "formats", "comparison", "noise", "scores", "detections", "mending"),
@@ -44,21 +45,21 @@ MAY_IMPORT = {
     },
     "report": {
         *("dataset", "photos", "pictures", "comparison", "assessment", "mending", "runs"),
-        *("verdict", "files", "decoding", *GROUND),
+        *("verdict", *GROUND),
     },
     "handover": {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),
-        *("files", *GROUND),
+        *("fingerprint", *GROUND),
     },
     "auditing": {
         *("dataset", "comparison", "detections", "fingerprint", "fixes", "mending", "runs"),
-        *("files", *GROUND),
+        *GROUND,
     },
     "review": {  # the report, for its style and its way with texts
         *("dataset", "photos", "files", "fingerprint", "fixes", "mending", "report", *GROUND),
     },
     # torch begins here; these two are neighbours and do not know each other
-    "detector": {"files", *GROUND},
+    "detector": {*GROUND},
     "refinement": {"verdict", *GROUND},
     "loader": {"dataset", "photos", "decoding", *GROUND},
     "methods": {"detector", "refinement", "verdict", "settings", *GROUND},

@@ -89,6 +89,18 @@ def test_lines_after_the_checkpoint_are_removed(
     assert (run.path / "metrics.jsonl").read_bytes() == b"".join(lines[: len(kept)])
 
 
+@pytest.mark.parametrize(("before", "kept"), [(0, []), (1, [0]), (2, [0, 1]), (4, [0, 1, 1])])
+def test_lines_of_the_checkpoints_own_step_go_if_they_came_after_it(
+    run: Run, before: int, kept: list[int]
+) -> None:
+    sizes = [run.sync_metrics()]
+    for step in (0, 1, 1, 2):
+        run.append_metrics({"step": step})
+        sizes.append(run.sync_metrics())
+    run.rewind_metrics(1, sizes[before])
+    assert steps(run) == kept
+
+
 def test_rewinding_where_no_line_was_written_does_nothing(run: Run) -> None:
     run.rewind_metrics(5)
     assert sorted(content(run.path)) == ["run.json", "settings.json"]

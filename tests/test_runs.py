@@ -25,11 +25,9 @@ def test_a_new_run_holds_its_settings_and_facts(tmp_path: Path) -> None:
     run = create(tmp_path / "deep" / "run", SETTINGS, FACTS)
     assert sorted(content(run.path)) == ["run.json", "settings.json"]
     assert json.loads((run.path / "settings.json").read_text()) == SETTINGS
-    assert json.loads((run.path / "run.json").read_text()) == {
-        "boxmend_run": 1,
-        "facts": FACTS,
-        "resumed_on": [],
-    }
+    document = json.loads((run.path / "run.json").read_text())
+    assert document.pop("digest").startswith("sha256:")
+    assert document == {"boxmend_run": 1, "facts": FACTS, "resumed_on": []}
     again = open_run(str(run.path))
     assert again == run
     assert (again.settings(), again.facts()) == (SETTINGS, FACTS)
@@ -98,10 +96,14 @@ def test_resuming_where_nothing_was_begun_begins(tmp_path: Path) -> None:
 
 def test_a_run_killed_as_it_began_can_be_resumed(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / ".run.json.partial").write_text('{"boxm')  # before the first file was whole
+    (tmp_path / "a" / ".run.json.boxmend-partial").write_text(
+        '{"boxm'
+    )  # before the first file was whole
     run = create(tmp_path / "a", SETTINGS, FACTS, resume=True)
     assert sorted(content(run.path)) == ["run.json", "settings.json"]
-    (run.path / "settings.json").replace(run.path / ".settings.json.partial")  # between the two
+    (run.path / "settings.json").replace(
+        run.path / ".settings.json.boxmend-partial"
+    )  # between the two
     assert create(run.path, SETTINGS, FACTS, resume=True).settings() == SETTINGS
     assert sorted(content(run.path)) == ["run.json", "settings.json"]
 

@@ -125,6 +125,7 @@ def write(out: Path, found: list[dict[str, Any]]) -> None:
         out,
         compression="zstd",
         compression_level=19,
+        write_page_checksum=True,
         use_dictionary=False,
         use_byte_stream_split=["score", *SIDES],
     )

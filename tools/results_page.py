@@ -84,7 +84,7 @@ def page(project: Path) -> str:
         rates(lines),
         cost(lines),
         pictures(project),
-        tried.read_text(encoding="utf-8").strip() if tried.is_file() else "",
+        _as_on_the_page(tried.read_text(encoding="utf-8")) if tried.is_file() else "",
         _about_data(project / "results" / "README.md"),
         index(final, lines),
         others(rest),
@@ -117,6 +117,11 @@ def _counting(final: Sequence[tuple[str, Result]]) -> Lines:
     kept = [one for one in counting(one for _, one in final) if one.error is None]
     places = {one.cell: place for place, one in final if any(one is each for each in kept)}
     return Lines(tuple(kept), places)
+
+
+def _as_on_the_page(text: str) -> str:
+    """Turn the links of a file in results/ into those of a page in docs/."""
+    return text.strip().replace("](../docs/", "](")
 
 
 def _opening(lines: Lines) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.files.unchanged import ReadFile
 from boxmend.findings import Finding
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Source:
     boxes: NDArray[np.float64]
     labels: NDArray[np.int64]
     group: int = field(default=0, kw_only=True)  # which of the addresses it was read from
+    read_files: Sequence[ReadFile] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.boxes.setflags(write=False)

@@ -1,11 +1,13 @@
-"""A hash by which a run knows its annotations again."""
+"""A hash by which a run knows its annotations again, and whether source files changed meanwhile."""
 
 import hashlib
+import os
 from typing import Any
 
 import numpy as np
 
 from boxmend.dataset import Dataset
+from boxmend.files import unchanged
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:
@@ -26,3 +28,14 @@ def fingerprint(dataset: Dataset) -> str:
     for column in (dataset.image_rows, dataset.labels, dataset.boxes, dataset.is_ignored):
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
+
+
+def ensure_unchanged(dataset: Dataset) -> None:
+    """Raise a DataError where a file that the dataset was read from has other bytes by now.
+
+    Call it before the last step of whatever is written about the dataset. A source whose files are
+    all gone is not compared: it was moved or removed, not edited, and may exist in memory alone.
+    """
+    for source in dataset.sources:
+        if any(os.path.exists(file.path) for file in source.read_files):
+            unchanged.ensure_unchanged(source.read_files)

@@ -1,7 +1,7 @@
 """A run's folder: what a training was told, what it ran on, and how it went.
 
     RUN/run.json        what it ran on: versions, seed, hardware, data; marks the folder as a run
-    RUN/settings.json   the settings, resolved
+    RUN/settings.json   the settings, resolved; without a digest, as people may edit it
     RUN/metrics.jsonl   one JSON object per line, each with its "step"
     RUN/ledger/         what happened to each annotation (`boxmend.ledger`)
     RUN/finished        there when all is done
@@ -22,21 +22,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from boxmend import metric_lines
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.files.atomic import partial, replacing
-from boxmend.files.reading import read_record, read_within
+from boxmend.files.atomic import replacing
+from boxmend.files.locks import only_writer
+from boxmend.files.reading import read_record
+from boxmend.files.sealed import checked_json, seal_json
+from boxmend.files.temporary import is_temporary, remove_leftovers
 
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
 UNBEGUN = ("settings.json", "run.json", LOCK_FILE)
 """What a run has before its first step; removed in this order, it is at any time a run or none."""
+METRICS_FILE = "metrics.jsonl"
 EVALUATION_FILE = "evaluation.json"
 MENDING_FILE = "mending.json"
+SETTINGS_FILE = "settings.json"  # without a digest: people may edit it
+REMEDY = "put a copy of it back, or write it again with the command that wrote it"
 DATA_KEY = "data"  # of the facts: addresses and hashes, which must not differ on resuming
 
 Record = dict[str, Any]
@@ -55,7 +62,7 @@ class Run:
 
     def settings(self) -> Record:
         """The resolved settings."""
-        return _read_object(self.path / "settings.json")
+        return _read_object(self.path / SETTINGS_FILE)
 
     def facts(self) -> Record:
         """What the run was begun on."""
@@ -65,35 +72,21 @@ class Run:
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`; the record must have an integer "step"."""
         plain = _finite(_plain(record))
-        if not _is_step(plain.get("step")):
+        if not metric_lines.is_step(plain.get("step")):
             raise ValueError(f"metrics need an integer 'step', got {record.get('step')!r}")
-        line = _dumped(plain)
-        path = self.path / "metrics.jsonl"
-        try:
-            with path.open("ab", buffering=0) as file:  # one call, so that a kill tears one line
-                written = file.write(line)
-        except OSError as error:
-            raise _not_written(path, error) from error
-        if written != len(line):
-            raise OutputError(f"{path}: could not be written (the disk is full)")
+        metric_lines.append(self.path / METRICS_FILE, _dumped(plain))
 
     def metrics(self) -> list[Record]:
         """All lines of `metrics.jsonl`; one that was torn off at the end is left out."""
-        return [record for _, record in _metrics_lines(self.path / "metrics.jsonl")]
+        return [record for _, record in metric_lines.read(self.path / METRICS_FILE)]
 
-    def rewind_metrics(self, step: int | None) -> None:
-        """Remove the lines after `step`, where a checkpoint was saved; None: there is none yet.
+    def sync_metrics(self) -> int:
+        """Put `metrics.jsonl` on disk, as a checkpoint counts on it; returns its size in bytes."""
+        return metric_lines.sync(self.path / METRICS_FILE)
 
-        A resumed run then writes them again, and no step is there twice.
-        """
-        path = self.path / "metrics.jsonl"
-        if not os.path.exists(path):
-            return
-        lines = _metrics_lines(path)
-        with replacing(path) as file:
-            file.writelines(
-                line for line, record in lines if step is not None and record["step"] <= step
-            )
+    def rewind_metrics(self, step: int | None, num_bytes: int | None = None) -> None:
+        """Remove the lines after a checkpoint of `step`; see `metric_lines.rewind`."""
+        metric_lines.rewind(self.path / METRICS_FILE, step, num_bytes)
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a document about the run into its folder, in the place of one from before."""
@@ -133,7 +126,7 @@ def create(
     if not os.path.exists(run.path / "run.json"):
         _ensure_vacant(run.path)
         _write_object(run.path / "run.json", _document(told[1], []))  # first: it marks the run
-        _write_object(run.path / "settings.json", told[0])
+        _write_object(run.path / SETTINGS_FILE, told[0])
         return run
     document = _run_document(run.path)
     ensure_open(run.path, resume=resume)
@@ -176,15 +169,12 @@ def sole_writer(out: str | Path) -> Iterator[None]:
     _make_folder(path)
     if not os.path.exists(path / "run.json"):
         _ensure_vacant(path)  # leave no lock in a folder that is none of ours
-    try:
-        file = (path / LOCK_FILE).open("ab")
-    except OSError as error:
-        raise _not_written(path, error) from error
-    with file:
-        _lock(file, path)
+    lock = path / LOCK_FILE
+    with only_writer(_touched(lock), f"{path}: another process is writing into this run"):
+        remove_leftovers(path)
         yield
-        if Run(path).is_finished:  # nobody will write into it again
-            (path / LOCK_FILE).unlink(missing_ok=True)
+        if Run(path).is_finished:  # no process will write into it again
+            lock.unlink(missing_ok=True)
 
 
 def withdraw(run: Run) -> None:
@@ -215,16 +205,16 @@ def open_run(out: str | Path) -> Run:
 
 def _take_up(run: Run, document: Record, settings: Record, facts: Record) -> None:
     """Check that an unfinished run is the same run, and make its folder ready to go on."""
-    if os.path.exists(run.path / "settings.json"):
+    if os.path.exists(run.path / SETTINGS_FILE):
         _refuse_other_settings(run, settings)
     else:  # killed before it was written, so nothing has begun
-        _write_object(run.path / "settings.json", settings)
+        _write_object(run.path / SETTINGS_FILE, settings)
     first, history = document["facts"], document["resumed_on"]
     if first.get(DATA_KEY) != facts.get(DATA_KEY):
         raise DataError(f"{run.path}: the data differ from those the run was begun with")
     if facts != (history[-1] if history else first):
         _write_object(run.path / "run.json", _document(first, [*history, facts]))
-    _drop_torn_line(run.path / "metrics.jsonl")
+    metric_lines.drop_torn_line(run.path / METRICS_FILE)
 
 
 def _refuse_other_settings(run: Run, settings: Record) -> None:
@@ -257,25 +247,20 @@ def _make_folder(path: Path) -> None:
         raise _not_written(path, error) from error
 
 
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Lock a file until it is closed; where the system has no such locks, go without."""
+def _touched(path: Path) -> Path:
+    """Make an empty file unless it exists."""
     try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise OutputError(f"{path}: another process is writing into this run") from error
-    except OSError:  # a file system without locks
-        return
+        path.touch()
+    except OSError as error:
+        raise _not_written(path.parent, error) from error
+    return path
 
 
 def _ensure_vacant(path: Path) -> None:
     """Refuse a folder with anything in it but the remains of a run killed as it began."""
-    remains = (partial(path / "run.json"), path / LOCK_FILE)
     try:
-        found = sorted(one.name for one in path.iterdir() if one not in remains)
+        names = sorted(one.name for one in path.iterdir())
+        found = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
     except OSError as error:
         raise _not_written(path, error) from error
     if found:
@@ -299,52 +284,18 @@ def _run_document(path: Path) -> Record:
     return document
 
 
-def _metrics_lines(path: Path) -> list[tuple[bytes, Record]]:
-    """Each whole line as it stands, and parsed."""
-    lines = enumerate(_whole_lines(path), 1)
-    return [(line, _parsed_line(path, number, line)) for number, line in lines]
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    """The lines of a file that end, with their ends; none where there is no file."""
-    try:
-        return [line + b"\n" for line in read_within(path, "record_bytes").split(b"\n")[:-1]]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _not_read(path, error) from error
-
-
-def _parsed_line(path: Path, number: int, line: bytes) -> Record:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: line {number} is no JSON ({error})") from error
-    if not isinstance(record, dict) or not _is_step(record.get("step")):
-        raise DataError(f"{path}: line {number} is no object with an integer 'step'")
-    return record
-
-
-def _is_step(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _drop_torn_line(path: Path) -> None:
-    whole = b"".join(_whole_lines(path))
-    if os.path.exists(path) and path.stat().st_size > len(whole):
-        with replacing(path) as file:
-            file.write(whole)
-
-
 def _write_object(path: Path, value: Record) -> None:
     content = _dumped(value, indent=2)
     with replacing(path) as file:
-        file.write(content)
+        file.write(content if path.name == SETTINGS_FILE else seal_json(content))
 
 
 def _read_object(path: Path) -> Record:
     try:
-        value = json.loads(read_record(path))
+        content = read_record(path)
+        if path.name != SETTINGS_FILE:
+            content = checked_json(path, content, REMEDY)
+        value = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
         raise _not_read(path, error) from error
     if not isinstance(value, dict):
@@ -390,4 +341,4 @@ def _not_written(path: Path, error: OSError) -> OutputError:
 
 def _not_read(path: Path, error: Exception) -> DataError:
     reason = getattr(error, "strerror", None) or error
-    return DataError(f"{path}: cannot be read ({reason})")
+    return DataError(f"{path}: cannot be read ({reason}); {REMEDY}")

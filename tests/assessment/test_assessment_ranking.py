@@ -27,6 +27,12 @@ def test_precision_is_averaged_over_what_is_sought_with_ties_taken_at_once() -> 
     assert average_precision(scores, is_sought) == (1 + 2 / 4) / 2
 
 
+def test_what_is_sought_and_never_found_has_a_precision_of_zero() -> None:
+    # 3 and 1 are found at precisions 1 and 2/3; two more have no row
+    scores, is_sought = columns([(3, True), (2, False), (1, True)])
+    assert average_precision(scores, is_sought, 4) == pytest.approx((1 + 2 / 3) / 4)
+
+
 def test_a_perfect_ranking_has_one_and_its_reverse_zero() -> None:
     scores, is_sought = np.array([4.0, 3, 2, 1]), np.array([True, True, False, False])
     assert area_under_roc(scores, is_sought) == 1

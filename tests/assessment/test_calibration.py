@@ -21,6 +21,12 @@ def test_the_error_is_the_mean_distance_of_bins_from_what_happened() -> None:
     assert (high.number, high.happened) == (3, 2 / 3)
 
 
+def test_errors_of_two_bins_do_not_make_up_for_each_other() -> None:
+    # 0.2 where all are so, 0.8 where none is: each is off by 0.8, to either side
+    result = calibration(np.array([0.2, 0.8]), np.array([True, False]), num_bins=2)
+    assert result.error == pytest.approx(0.8)
+
+
 def test_an_edge_belongs_to_the_bin_above_and_one_to_the_last() -> None:
     result = calibration(np.array([0.0, 0.5, 1.0]), np.ones(3, np.bool_), num_bins=2)
     assert [one.number for one in result.bins] == [1, 2]

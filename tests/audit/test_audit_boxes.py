@@ -1,5 +1,7 @@
 """The model of two who measure the same edge: hand-computed parts, then drawn boxes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,14 @@ def drawn(noise: float, error: float, number: int = 4000, seed: int = 0) -> dict
         "confidences": confidences,
         "sizes": np.full((number, 2), 1000.0),
     }
+
+
+def box_model(**others: Any) -> model.BoxModel:
+    """A model with five like strata: exact annotators, a detector with errors of 3 %."""
+    ones = np.ones(5)
+    usual: dict[str, Any] = {"noise": 0.05, "low": 0.0, "high": 0.1, "gross": 0.0}
+    usual |= {"limits": np.array([0.2, 0.4, 0.6, 0.8]), "scales": 0.03 * ones}
+    return model.BoxModel(**{**usual, "narrows": ones, "strays": 0 * ones, **others})
 
 
 def judged(one: dict[str, np.ndarray]) -> tuple[model.BoxModel, model.BoxOpinion]:
@@ -53,6 +63,24 @@ def test_what_follows_half_of_every_shift_has_a_pull_of_a_half() -> None:
     assert model.pull_of(shifts, 0.25 * shifts) == pytest.approx(0.25)
     assert model.pull_of(shifts, -shifts) == 0.0
     assert model.pull_of(np.zeros((0, 4)), np.zeros((0, 4))) == 0.0
+
+
+def test_an_answer_beyond_the_shift_counts_as_the_shift() -> None:
+    # shifted by 0.1 and 0.2, answered by 0.3 (a jump to another object) and 0.0
+    shifts, answers = np.array([[0.1, 0.2]]), np.array([[0.3, 0.0]])
+    assert model.pull_of(shifts, answers) == pytest.approx(0.1 * 0.1 / (0.1**2 + 0.2**2))
+
+
+def test_what_was_pulled_to_the_annotated_box_is_moved_back() -> None:
+    # Annotated 10 to either side of 100; what was seen followed by half: it lies 5 off. Without
+    # the pull it would lie where both meet.
+    annotated = np.array([[110.0, 110, 210, 210], [90, 90, 190, 190]])
+    detected = np.array([[105.0, 105, 205, 205], [95, 95, 195, 195]])
+    sides, is_counted = np.full((2, 4), 100.0), np.ones((2, 4), bool)
+    straight = model.straightened(annotated, detected, sides, is_counted, 0.5)
+    assert straight == pytest.approx(np.tile([100.0, 100, 200, 200], (2, 1)))
+    same = model.straightened(annotated, detected, sides, is_counted, 0.0)
+    assert same == pytest.approx(detected)
 
 
 def test_habits_are_taken_out() -> None:
@@ -93,6 +121,73 @@ def test_probabilities_and_gains_of_drawn_boxes_are_right(noise: float, error: f
                 assert is_true[inside].mean() == pytest.approx(chances[inside].mean(), abs=0.12)
     assert after.mean() > before.mean() + 0.05
     assert opinion.iou_gain.mean() == pytest.approx((after - before).mean(), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("noise", "error", "tolerance"),
+    [
+        (0.4, 0.15, 0.04),  # nearly all boxes get better, few of them good
+        (0.02, 0.04, 0.08),  # all are good before, and not all get better
+    ],
+)
+def test_a_fix_of_a_box_has_to_be_better_and_good(
+    noise: float, error: float, tolerance: float
+) -> None:
+    one = drawn(noise, error)
+    _, opinion = judged(one)
+    before, after = (overlaps(boxes, one["true"]) for boxes in (one["annotated"], opinion.boxes))
+    is_mended = (after > before) & (after >= 0.7)
+    assert opinion.p_fix.mean() == pytest.approx(is_mended.mean(), abs=tolerance)
+
+
+def test_boxes_that_even_confident_detections_contradict_are_grossly_off() -> None:
+    random = np.random.default_rng(0)
+    found = random.normal(0, 0.03, (5000, 4))
+    is_gross = random.random(5000) < 0.2
+    found[is_gross] = random.uniform(-1, 1, (is_gross.sum(), 4))
+    fitted = model.fit_boxes(found, np.ones((5000, 4), bool), random.random(5000))
+    # a fifth is off in every stratum; 0.02 of it may be the detector's
+    assert fitted.gross == pytest.approx(0.18)
+    assert fitted.strays == pytest.approx(np.full(5, 0.02))
+
+
+def test_a_box_that_is_grossly_off_goes_where_it_was_seen() -> None:
+    annotated, detected = np.array([[100.0, 100, 200, 200]]), np.array([[140.0, 140, 240, 240]])
+    rest = np.array([0.9]), np.array([[1000.0, 1000]])
+    none = model.judge_boxes(box_model(noise=0.02), annotated, detected, *rest)
+    assert none.boxes[0] == pytest.approx(annotated[0], abs=2.5)  # by 0.02 of the side at most
+    some = model.judge_boxes(box_model(noise=0.02, gross=0.1), annotated, detected, *rest)
+    assert some.boxes[0] == pytest.approx(detected[0], abs=1)
+    assert some.p_bad[0] > 0.95
+    assert some.iou_gain[0] == pytest.approx(0.69, abs=0.03)
+
+
+def test_no_box_is_seen_beyond_its_image() -> None:
+    annotated, detected = np.array([[50.0, 50, 105, 100]]), np.array([[50.0, 50, 103, 100]])
+    found = model.judge_boxes(
+        box_model(noise=0.1), annotated, detected, np.array([0.9]), np.array([[100.0, 100]])
+    )
+    assert found.boxes[0, 2] <= 100
+    assert found.boxes[0, 2] == pytest.approx(100, abs=0.01)
+
+
+def test_errors_of_the_detector_are_widened_until_the_share_of_bad_boxes_is_right() -> None:
+    rest = ("annotated", "detected", "confidences", "sizes")
+    sure = box_model(noise=0.1, scales=np.full(5, 0.01))
+    good, poor = (drawn(0.1, error, number=2000) for error in (0.01, 0.2))
+    assert model.tempered(sure, *(good[name] for name in rest)).scales.tolist() == [0.01] * 5
+    assert model.tempered(sure, *(poor[name] for name in rest)).scales.tolist() == [0.02] * 5
+    exact = box_model(noise=0.0)  # nothing is spoilt, so nothing is to be right
+    assert model.tempered(exact, *(poor[name] for name in rest)) is exact
+
+
+def test_the_noise_of_few_boxes_has_wide_bounds() -> None:
+    few, _ = judged(drawn(0.2, 0.04, number=150))
+    assert few.low < 0.01  # no noise at all cannot be excluded yet
+    assert few.high > 0.2
+    more, _ = judged(drawn(0.2, 0.04, number=400))
+    assert 0.1 < more.low < 0.19
+    assert 0.2 < more.high < 0.25
 
 
 def test_of_few_boxes_nothing_is_concluded() -> None:

@@ -80,12 +80,36 @@ def test_a_curve_never_falls_and_stays_within_zero_and_one() -> None:
 def test_of_a_single_suspect_little_is_certain() -> None:
     observed = sample(np.array([5.0] + [0.0] * 99))
     chance = error_curve(observed, sample(np.full(20, 5.0)), 0.01).at(np.array([5.0]))[0]
-    assert 0.2 < chance < 0.5  # one of one, but one only
+    # As many are seen there as planted ones are expected: 1. But of one seen, less 1 + sqrt(1) / 2
+    # for doubt, a share of 1 / 2.5 is left, and nothing is surer than 0.99.
+    assert chance == pytest.approx(0.99 / 2.5)
 
 
-def test_a_mean_curve_pools_what_falls() -> None:
-    curve = mean_curve(sample(np.array([1.0, 2.0, 3.0, 4.0])), np.array([0.0, 1.0, 0.0, 1.0]))
-    low, high = curve.at(np.array([0.0, 9.0]))
-    assert low == 0.0
-    assert high == 1.0
-    assert curve.at(np.array([2.5]))[0] == pytest.approx(0.5, abs=0.2)
+def test_where_all_look_like_planted_errors_nearly_all_are_errors() -> None:
+    observed = sample(np.array([5.0] * 400 + [0.0] * 600))
+    chance = error_curve(observed, sample(np.full(20, 5.0)), 0.4).at(np.array([5.0, 0.0]))
+    # 400 are seen and 0.4 * 1000 expected; doubt takes 1 + sqrt(400) / 2 = 11 of 400
+    assert chance == pytest.approx([0.99 * 400 / 411, 0.0], abs=1e-9)
+
+
+def test_where_less_is_expected_than_seen_the_chance_is_the_ratio() -> None:
+    observed = sample(np.array([5.0] * 400 + [0.0] * 600))
+    chance = error_curve(observed, sample(np.full(20, 5.0)), 0.1).at(np.array([5.0]))
+    assert chance == pytest.approx([0.99 * (100 / 400) * 400 / 411])
+
+
+def test_what_certainty_cuts_off_is_made_up_for_below_it() -> None:
+    # Planted: 30 at 2, 10 at 1. Of 1000 observed 100 are at 2, 400 at 1. With a share of 0.4, 300
+    # are expected at 2, where only 100 are, and 100 at 1, a ratio of 1/4. The cut leaves 200 of
+    # 400 errors; the ratio below is raised by at most 1.3.
+    observed = sample(np.array([2.0] * 100 + [1.0] * 400 + [0.0] * 500))
+    planted = sample(np.array([2.0] * 30 + [1.0] * 10))
+    values = error_curve(observed, planted, 0.4).values
+    assert values == pytest.approx([0, 0.99 * 1.3 / 4 * 400 / 401, 0.99 * 100 / 106], rel=1e-6)
+
+
+def test_a_mean_counts_values_by_their_weights() -> None:
+    given = sample(np.array([1.0, 1.0, 1.0, 2.0]), np.array([3.0, 1.0, 0.0, 1.0]))
+    curve = mean_curve(given, np.array([0.2, 0.6, 1.0, 1.0]))
+    # at 1: (3 * 0.2 + 1 * 0.6) / 4; at 2: 1
+    assert curve.at(np.array([0.0, 9.0])) == pytest.approx([0.3, 1.0])

@@ -79,6 +79,14 @@ def test_the_place_is_the_mean_around_the_leading_detection() -> None:
     assert found.confidences.tolist() == [0.6]
 
 
+def test_a_detection_that_barely_overlaps_does_not_say_where_the_box_is() -> None:
+    one = objects(SQUARE)
+    found = from_detections(one, one, seen((0, 0.9, (0, 0, 10, 2.5))))  # an IoU of 0.25
+    assert found.support == pytest.approx([0.9 * 0.25])
+    assert np.isnan(found.boxes).all()
+    assert found.confidences.tolist() == [0.0]
+
+
 def test_class_vectors_take_the_place_of_single_scores() -> None:
     one = objects(SQUARE)
     vectors = np.array([[0.1, 0.7, 0.005]], np.float32)

@@ -10,6 +10,7 @@ import pytest
 from audit_scenes import Noise, scene
 
 from boxmend.cli import run
+from boxmend.errors import ExitStatus
 from boxmend.formats import load
 
 
@@ -38,6 +39,26 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(data: Path, out: Path, *more: str) -> list[str]:
     predictions = ["--predictions", str(data / "predictions.json")]
     return ["audit", str(data / "data"), *predictions, "--out", str(out), *more]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+@pytest.mark.parametrize("function", ["write_fixes", "create"])
+def test_an_audit_that_fails_while_writing_can_be_repeated(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    function: str,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"boxmend.auditing.folders.{function}", fail)
+        assert run(command(data, tmp_path / "run", "--probe", "0")) == ExitStatus.FAILURE
+    assert not list(tmp_path.iterdir())
+    assert run(command(data, tmp_path / "run", "--probe", "0")) == ExitStatus.FINE
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_an_audit_leaves_a_finished_run_with_its_table(

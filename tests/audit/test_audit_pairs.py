@@ -43,6 +43,13 @@ def test_only_boxes_of_one_image_are_paired() -> None:
     assert found.iou.tolist() == [1.0]
 
 
+def test_boxes_that_overlap_by_just_as_much_as_asked_for_are_paired() -> None:
+    one, half = boxes((0, 0, 10, 10)), boxes((0, 0, 10, 5))
+    image = np.array([0])
+    assert overlapping(image, one, image, half, 0.5).iou.tolist() == [0.5]
+    assert len(overlapping(image, one, image, half, 0.51)) == 0
+
+
 def test_an_annotation_without_an_image_has_no_pairs() -> None:
     one = boxes((0, 0, 10, 10))
     assert len(overlapping(np.array([-1]), one, np.array([-1]), one)) == 0

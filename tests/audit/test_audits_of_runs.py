@@ -61,6 +61,36 @@ def test_the_mean_probability_is_the_noise_that_the_run_estimated(tmp_path: Path
     assert found.rate.value == 0.4
 
 
+def test_log_odds_rise_as_steeply_as_the_run_says(tmp_path: Path) -> None:
+    losses = (0.05, 0.1, 2.0, 4.0)
+    run = small(tmp_path, *(Visit(0, row, KEPT, loss=one) for row, one in enumerate(losses)))
+    told(run, label_noise=0.1, tau=9.0)
+    told(run, label_noise=0.4, tau=0.5)  # what was said last counts
+    account = open_account(run)
+    rows = judged_rows(account)
+    found = judge_by_losses(account, rows, evidence_of(account, rows))
+    assert found is not None
+    assert found.rate.value == 0.4
+    got = np.log(found.p_wrong / (1 - found.p_wrong))
+    odds = np.log(np.expm1(np.array(losses)))
+    assert np.diff(got) == pytest.approx(0.5 * np.diff(odds))
+
+
+def test_a_preferred_label_is_as_probable_as_its_share_of_what_speaks_for_others(
+    tmp_path: Path,
+) -> None:
+    run = small(tmp_path, Visit(0, 0, RELABELLED, label=2, loss=math.log(4), confidence=0.8))
+    told(run, label_noise=0.4, tau=1.0)
+    account = open_account(run)
+    rows = judged_rows(account)
+    found = judge_by_losses(account, rows, evidence_of(account, rows))
+    assert found is not None
+    # of 0.75 for other labels 0.6 is for the bus: 0.8 of the probability that the label is wrong
+    assert found.labels.tolist() == [2]
+    assert found.p_wrong == pytest.approx([0.4])
+    assert found.p_fix == pytest.approx([0.4 * 0.8])
+
+
 def test_a_run_without_an_estimate_is_judged_by_its_evidence_alone(tmp_path: Path) -> None:
     run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1))
     account = open_account(run)
@@ -77,6 +107,30 @@ def test_what_a_run_saw_is_computed_back_from_what_it_trained_on(tmp_path: Path)
     assert kept_share(account.run) == 0.4
     found = evidence_of(account, judged_rows(account))
     assert found.boxes[0] == pytest.approx([20, 10, 30, 50], abs=1e-4)
+
+
+def test_boxes_that_are_nearly_the_annotated_ones_say_nothing(tmp_path: Path) -> None:
+    run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1, box=(16.0, 10.0, 30.0, 50.0)))
+    told(run, keep=0.96)
+    account = open_account(run)
+    assert np.isnan(evidence_of(account, judged_rows(account)).boxes).all()
+
+
+def test_boxes_follow_the_annotated_ones_by_as_much_as_the_noise_looks_smaller(
+    tmp_path: Path,
+) -> None:
+    # edges are 30 % off, and what the run saw lies half-way: the noise looks like 15 %
+    one = scene(Noise(boxes=0.3), images=150)
+    one.dataset.save(tmp_path / "data", format="coco", images_as="none")
+    halves = (one.dataset.boxes + one.true_boxes) / 2
+    visits = [
+        Visit(0, row, KEPT, loss=0.1, confidence=0.9, box=tuple(box))
+        for row, box in enumerate(halves.tolist())
+    ]
+    run = told(finished_run(tmp_path / "run", str(tmp_path / "data"), visits), box_noise=0.3)
+    account = open_account(run)
+    rows = judged_rows(account)
+    assert evidence_of(account, rows).pull == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_run_that_judged_nothing_cannot_be_audited(tmp_path: Path) -> None:

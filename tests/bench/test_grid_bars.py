@@ -89,6 +89,8 @@ def test_the_nearest_rival_is_named() -> None:
     assert bar.measured == "disco at label40-box40: +2.0 AP50 (1); nearest of 3"
     assert bar.cells == ("label40-box40-disco-0", "label40-box40-mend-0")
     assert of(at_forty(0.5), "rival").verdict == "reached, so far"
+    near = [*at_forty(0.5), cell("disco", 0.51, FORTY, 0)]  # ahead, by less than 1.5 AP50
+    assert of(near, "rival").verdict == "reached, so far"
 
 
 def test_rivals_outside_of_the_core_count_and_ours_in_other_forms_do_not() -> None:
@@ -96,7 +98,8 @@ def test_rivals_outside_of_the_core_count_and_ours_in_other_forms_do_not() -> No
     told = result(
         *("mend", 0.9), noise=FORTY, cell="label40-box40-mend~told-0", variant={"label_noise": 0.4}
     )
-    cells += [told, cell("two-stage", 0.9, FORTY, 0), cell("lr", 0.9, CLEAN, 0)]
+    cells += [told, cell("two-stage", 0.9, FORTY, 0)]
+    cells += [cell("lr", 0.9, CLEAN, 0), cell("mend", 0.7, CLEAN, 0)]  # without noise: no rival
     cells += [cell("ca-bbc", 0.9, PAIR, 1)]  # of a seed that mend lacks
     bar = of(cells, "rival")
     assert bar.measured == "lr at pair30-box0: +3.0 AP50 (1); nearest of 2"

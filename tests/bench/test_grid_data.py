@@ -122,6 +122,7 @@ def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_pat
     shutil.rmtree(folder / "images")
     told = json.loads(record)
     told["files"] = dict.fromkeys(told["files"], "0" * 64)
+    del told["digest"]
     (folder / "noise.json").write_text(json.dumps(told))
     with pytest.raises(DataError, match="made anew the annotations come out differently"):
         noisy_data.noisy_data(plan.root, job)

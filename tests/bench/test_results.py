@@ -212,3 +212,46 @@ def test_whatever_stands_behind_the_lines_they_are_read(tmp_path_factory: Any, r
 
 def test_noise_defaults_to_none() -> None:
     assert Noise() == Noise(None, None, 0)
+
+
+def test_lines_of_an_earlier_version_are_read_with_one_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "results.jsonl"
+    old = [msgspec.json.encode(result(seed=seed)) for seed in range(3)]
+    path.write_bytes(b"\n".join(old) + b"\n")
+    append(path, result(seed=3))
+    found = read(path)
+    assert [one.seed for one in found.results] == [0, 1, 2, 3]
+    assert found.warnings == []
+    assert path.read_bytes().startswith(b"\n".join(old) + b"\n")  # they are left as they are
+    assert path.read_bytes().count(b'"digest": "sha256:') == 1
+    assert [one.getMessage().count("3 of its lines") for one in caplog.records] == [1]
+
+
+def test_the_committed_results_are_read_with_one_note(caplog: pytest.LogCaptureFixture) -> None:
+    path = Path(__file__).parents[2] / "results" / "voc320.jsonl"
+    lines = path.read_bytes().count(b"\n")
+    assert len(read(path).results) == lines
+    assert len(caplog.records) <= 1
+
+
+def test_a_changed_figure_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    append(path, result(ap50=0.5))
+    append(path, result(ap50=0.625))
+    path.write_bytes(path.read_bytes().replace(b"0.625", b"0.725"))
+    with pytest.raises(DataError, match=r"line 2 is damaged, or was edited.*; remove or mend"):
+        read(path)
+
+
+def test_nothing_is_appended_behind_a_line_whose_line_feed_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    append(path, result(seed=0))
+    damaged = path.read_bytes()[:-1] + b"J"
+    path.write_bytes(damaged)
+    with pytest.raises(DataError, match="line 1 is damaged"):
+        append(path, result(seed=1))
+    with pytest.raises(DataError, match="line 1 is damaged"):
+        read(path)
+    assert path.read_bytes() == damaged

@@ -68,6 +68,15 @@ def test_a_failed_seed_is_counted_and_the_others_shown() -> None:
     assert at(made, "disco", "label40-box40").ours is None
 
 
+def test_a_failed_cell_shows_no_figure_even_if_it_has_one() -> None:
+    noise = ("symmetric:0.4", "uniform:0.4")
+    kept = result("disco", 0.5, noise=noise, seed=0)
+    failed = result("disco", 0.9, noise=noise, seed=1, error="the disk was full")
+    some = at(table(layout("core"), [kept, failed]), "disco", "label40-box40")
+    assert some.values == {0: 0.5}
+    assert (some.cells, some.failed) == ((kept.cell,), (failed.cell,))
+
+
 def test_ties_as_shown_are_all_best_and_the_reference_never_is() -> None:
     others = [
         result("disco", 0.5503, noise=BOTH),  # 55.0 %, as mend has it

@@ -19,6 +19,13 @@ def kinds(findings: Sequence[Finding]) -> list[str]:
     return [finding.kind for finding in findings]
 
 
+def test_an_annotation_that_could_not_be_read_is_not_told_again_for_its_box() -> None:
+    dataset = dataset_of([(NAN,) * 4, (NAN,) * 4])
+    told = Finding("malformed", "a polygon", "data", annotation_id=101)
+    findings = check(replace(dataset, findings=(told,)), open_images=False)
+    assert [one.annotation_id for one in findings if one.kind == "box-not-finite"] == [102]
+
+
 def test_a_clean_dataset_has_no_findings() -> None:
     assert check(dataset_of([INSIDE, (0, 0, 100, 80)], [0, 1]), open_images=False) == []
 

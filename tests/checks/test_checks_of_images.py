@@ -79,9 +79,11 @@ def test_a_size_that_differs_is_told_with_both_sizes(tmp_path: Path) -> None:
 
 
 def test_exchanged_width_and_height_are_blamed_on_exif_only_where_it_turns(tmp_path: Path) -> None:
-    exif = {6: turned(6), 3: turned(3)}
-    for orientation, words in ((6, "(EXIF orientation 6)"), (3, "width and height are exchanged")):
-        path = save(tmp_path / f"{orientation}.jpg", (80, 100), exif=exif[orientation])
+    for orientation, words in (
+        *((turn, f"(EXIF orientation {turn})") for turn in range(5, 9)),
+        *((turn, "width and height are exchanged") for turn in range(1, 5)),
+    ):
+        path = save(tmp_path / f"{orientation}.jpg", (80, 100), exif=turned(orientation))
         (finding,) = found(with_files(dataset_of(), path), "size-differs", open_images=True)
         assert words in finding.message
 

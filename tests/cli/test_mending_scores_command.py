@@ -125,7 +125,7 @@ def test_figures_are_fractions_and_kept_in_the_run(
     assert mending["labels"]["judgment"]["tp"] == mending["labels"]["judgment"]["fp"] == 0.5
     # Losses 3 and 1 of the wrong labels, 0 and 2 of the right ones: 3 of 4 pairs.
     assert mending["labels"]["loss_auroc"] == 3 / 4
-    assert json.loads((run / "mending.json").read_bytes()) == told
+    assert runs.Run(run).read_json("mending.json") == told
 
 
 def test_tables_tell_people_what_was_right_and_what_did_harm(
@@ -159,7 +159,7 @@ def test_other_finders_judge_the_same_annotations_by_detections_that_are_given(
     rows: dict[Any, Any] = {(one["finder"], one["kind"]): one for one in finders["scores"]}
     theirs = rows["hotcoco label_errors", "wrong label"]
     assert (theirs["flagged"], theirs["precision"], theirs["recall"]) == (1, 1, 0.5)
-    assert json.loads((run / "mending.json").read_bytes()) == told
+    assert runs.Run(run).read_json("mending.json") == told
 
     assert boxmend(["evaluate", str(run), *map(str, given)]) == 0
     printed = capsys.readouterr().out
@@ -338,4 +338,4 @@ def test_a_second_time_replaces_the_first(
     (run / "mending.json").write_text("old")
     status, told = answer(capsys, "evaluate", run, "--truth", clean)
     assert status == 0
-    assert json.loads((run / "mending.json").read_bytes()) == told
+    assert runs.Run(run).read_json("mending.json") == told

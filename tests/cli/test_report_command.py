@@ -97,6 +97,21 @@ def test_pictures_that_stay_outside_are_told_of(
     assert "1 annotation has no picture: its image cannot be read" in capsys.readouterr().err
 
 
+def test_a_file_of_an_earlier_version_is_noted_once_and_a_damaged_one_refused(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluation = trained / "evaluation.json"
+    evaluation.write_text('{"voc_ap50_area": 0.625, "by_label": {}}')
+    assert run(["report", str(trained)]) == 0
+    assert capsys.readouterr().err.count(f"note: {evaluation}: has no digest") == 1
+    runs.Run(trained).write_json("evaluation.json", {"voc_ap50_area": 0.625, "by_label": {}})
+    assert run(["report", str(trained)]) == 0
+    assert "digest" not in capsys.readouterr().err
+    evaluation.write_text(evaluation.read_text().replace("0.625", "0.725"))
+    assert run(["report", str(trained)]) == 3
+    assert f"{evaluation}: is damaged" in capsys.readouterr().err
+
+
 def test_truth_and_other_runs_reach_the_page(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "other")
     (tmp_path / "other" / "evaluation.json").write_text('{"voc_ap50_area": 0.5, "by_label": {}}')

@@ -60,6 +60,17 @@ def test_a_table_says_the_same_as_results(tmp_path: Path, ending: str) -> None:
     assert found.notes == []
 
 
+def test_a_damaged_page_with_a_checksum_is_refused(tmp_path: Path) -> None:
+    dataset, path = coco(tmp_path), tmp_path / "found.parquet"
+    plain = {"compression": "none", "use_dictionary": False}
+    pq.write_table(pa.table(columns()), path, write_page_checksum=True, **plain)
+    content, scores = path.read_bytes(), np.array(columns()["score"]).tobytes()
+    assert content.count(scores) == 1
+    path.write_bytes(content.replace(scores, bytes([scores[0] ^ 1]) + scores[1:]))
+    with pytest.raises(DataError, match=r"found\.parquet: cannot be read as a table \(.*CRC"):
+        read_predictions([path], dataset)
+
+
 def test_columns_have_the_names_that_people_give_them(tmp_path: Path) -> None:
     dataset = coco(tmp_path)
     plain = read_predictions([as_json(tmp_path / "found.json", results())], dataset)

@@ -1,7 +1,10 @@
 """Boxes described by the backbone alone."""
 
+from typing import Any
+
 import pytest
 import torch
+from torchvision.ops import roi_align
 
 from boxmend.detector import Detector, build
 from boxmend.detector.describing import deepest_map, described, stride
@@ -61,6 +64,24 @@ def test_size_does_not_matter(detector: Detector, images: torch.Tensor) -> None:
     second = described(detector, small, SIZES, box / 2, owner)
     spread = described(detector, images, SIZES, box, torch.tensor([1])) - first
     assert (second - first).norm() < 0.35 * spread.norm()
+
+
+def test_a_box_is_cut_out_with_a_little_around_it_but_within_its_image(
+    detector: Detector, images: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # sides of 40 and 20 become 46 and 23; image 1 is 64 high and 96 wide
+    boxes = torch.tensor([[20.0, 20, 60, 40], [0, 0, 40, 20], [56, 44, 96, 64]])
+    expected = [[1.0, 17, 18.5, 63, 41.5], [1, 0, 0, 43, 21.5], [1, 53, 42.5, 96, 64]]
+    cuts: list[torch.Tensor] = []
+
+    def cut(pixels: torch.Tensor, places: torch.Tensor, *rest: Any, **more: Any) -> torch.Tensor:
+        cuts.append(places)
+        found: torch.Tensor = roi_align(pixels, places, *rest, **more)
+        return found
+
+    monkeypatch.setattr("boxmend.detector.describing.roi_align", cut)
+    described(detector, images, SIZES, boxes, torch.tensor([1, 1, 1]))
+    torch.testing.assert_close(torch.cat(cuts), torch.tensor(expected))
 
 
 def test_nothing_beyond_the_image_is_seen(detector: Detector, images: torch.Tensor) -> None:

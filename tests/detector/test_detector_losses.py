@@ -81,6 +81,24 @@ def test_box_loss_sums_positives_over_the_number_of_sampled(
     assert gradient[0, 1:].tolist() == [[0] * 4] * 2
 
 
+def test_a_given_number_is_the_divisor_of_all_losses() -> None:
+    """As where other processes have the rest of the batch."""
+    number, yes = torch.tensor(8), torch.tensor([[True, False, True]])
+    logits, targets = torch.tensor(LOGITS), torch.tensor([[1, 0, 0]])
+    deltas = torch.tensor([[[3.0, 0, 0, 0], [0, 0, 0, 0], [NAN] * 4]])
+    pairs = [
+        [objectness_loss(logits[..., 0], yes, SAMPLED, *more) for more in ((), (number,))],
+        [classification_loss(logits, targets, SAMPLED, None, *more) for more in ((), (number,))],
+        [
+            box_loss(deltas, torch.zeros(1, 3, 4), yes, SAMPLED, "l1", *more)
+            for more in ((), (number,))
+        ],
+    ]
+    for of_two, of_eight in pairs:
+        assert of_two > 0
+        torch.testing.assert_close(of_eight, of_two / 4)
+
+
 def test_an_unknown_box_loss_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"'giou'; known: smooth_l1, l1"):
         box_loss(torch.zeros(1, 4), torch.zeros(1, 4), SAMPLED[0, :1], SAMPLED[0, :1], "giou")

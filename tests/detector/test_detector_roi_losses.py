@@ -47,7 +47,7 @@ def targets(soft: Tensor | None = None, weights: Tensor | None = None) -> Target
     return Targets(boxes, torch.tensor([[1, 0]]), is_box, ~is_box, soft, weights)
 
 
-SOFT = torch.tensor([[[1.0, 0, 0], [0, 0.5, 0.5]]])  # the first is of no RoI
+SOFT = torch.tensor([[[0.0, 1, 0], [0, 0.5, 0.5]]])  # of the first, background is near
 
 
 def test_labels_teach_where_nothing_else_is_given(detector: Detector) -> None:

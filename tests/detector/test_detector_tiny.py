@@ -1,4 +1,6 @@
-"""The weights that `tiny` starts from: what is in the file, and what a detector makes of it."""
+"""The weights that `tiny` starts from, and what a detector makes of them."""
+
+from typing import Any
 
 import pytest
 import torch
@@ -6,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torchvision.ops import FrozenBatchNorm2d
 
-from boxmend.detector import build
+from boxmend.detector import Detector, Proposals, build
 from boxmend.detector.backbones import SHIPPED_TINY
 from boxmend.detector.weights import read_file
 from boxmend.synth import draw_scene
@@ -69,3 +71,18 @@ def test_the_stored_statistics_fit_images_of_the_embedded_dataset() -> None:
         made.features(toys(16), torch.full((16, 2), 96))
     assert len(spreads) == 10  # the stem's, and three of each stage
     assert all(0.7 < spread < 1.4 for spread in spreads), spreads
+
+
+def test_proposals_that_are_not_settled_mark_the_detections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, propose = build("tiny", 2), Detector.proposals
+    made.network.eval()
+    is_unsettled = torch.tensor([False, True, False])
+
+    def proposals(self: Detector, *given: Any, **more: Any) -> Proposals:
+        return propose(self, *given, **more)._replace(unsettled=is_unsettled)
+
+    monkeypatch.setattr(Detector, "proposals", proposals)
+    found = made.detect(toys(3), torch.full((3, 2), 96))
+    assert torch.equal(found.unsettled, is_unsettled)

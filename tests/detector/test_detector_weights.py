@@ -1,6 +1,10 @@
 """Weight files: read, written and refused. Nothing here is downloaded."""
 
+import json
 import logging
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,10 @@ from boxmend.detector import (
     build,
     describe,
     load_file,
+    read_metadata,
     save,
 )
+from boxmend.detector.weights import read_file
 from boxmend.errors import DataError
 
 
@@ -104,8 +110,76 @@ def test_a_saved_detector_comes_back_whole(tmp_path: Path) -> None:
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
     with safe_open(path, framework="pt") as file:
-        assert file.metadata() == describe(made)
+        assert file.metadata().items() > describe(made).items()
+        assert file.metadata().keys() - describe(made).keys() == {"boxmend_digest"}
+    assert read_file(path)[1] == read_metadata(path) == describe(made)
     assert describe(made) == {"detector": "tiny", "num_labels": "3", "stride_in_1x1": "false"}
+
+
+def test_the_same_detector_and_metadata_give_the_same_bytes(tmp_path: Path) -> None:
+    made = build("tiny", 3)
+    names = [f"name{number}" for number in range(20)]
+    save(made, tmp_path / "a", dict.fromkeys(names, "x"))
+    save(made, tmp_path / "b", dict.fromkeys(reversed(names), "x"))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    begin = int.from_bytes((tmp_path / "a").read_bytes()[:8], "little")
+    assert begin % 8 == 0  # tensors are aligned
+
+
+def test_a_changed_weight_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save(build("tiny", 3), path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    for read in (read_file, read_metadata, lambda place: build("tiny", 3, place)):
+        with pytest.raises(DataError, match=r"model\.safetensors: is damaged.*; put a copy"):
+            read(path)
+
+
+def test_models_of_earlier_versions_are_read_with_a_note_and_weights_from_elsewhere_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, backbone = tmp_path / "model.safetensors", tmp_path / "backbone.safetensors"
+    save_file({"a": torch.zeros(2)}, backbone, {"format": "pt"})
+    save_file({"a": torch.zeros(2)}, model, {"detector": "tiny", "label_names": "[]"})
+    assert read_metadata(backbone) == {"format": "pt"}
+    assert caplog.records == []
+    assert read_metadata(model) == {"detector": "tiny", "label_names": "[]"}
+    assert ["has no digest" in one.getMessage() for one in caplog.records] == [True]
+
+
+SAVING = """
+import sys, torch
+from pathlib import Path
+from boxmend.detector import build, save
+torch.manual_seed(3)
+detector = build("tiny", 3, None)
+for name in sys.argv[2:]:
+    save(detector, Path(sys.argv[1], name), {f"key {k}": "ö" for k in range(9)})
+"""
+
+
+def test_equal_detectors_give_equal_bytes_in_any_process(tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        names = [f"{seed}-{k}.safetensors" for k in range(3)]
+        subprocess.run(
+            [sys.executable, "-c", SAVING, str(tmp_path), *names],
+            env={**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"},
+            check=True,
+        )
+    contents = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert len(contents) == 6
+    assert len(set(contents)) == 1
+    length = int.from_bytes(contents[0][:8], "little")
+    assert length % 8 == 0
+    assert list(json.loads(contents[0][8 : 8 + length])["__metadata__"])[1:4] == [
+        *("detector", "key 0", "key 1")
+    ]
+    with safe_open(tmp_path / "1-0.safetensors", framework="pt") as file:
+        assert file.metadata()["key 8"] == "ö"
+        wanted = build("tiny", 3, tmp_path / "1-0.safetensors").network.state_dict()
+        assert all(torch.equal(file.get_tensor(key), value) for key, value in wanted.items())
 
 
 def test_a_tiny_backbone_file_holds_the_neck_too(tmp_path: Path) -> None:

@@ -62,3 +62,12 @@ def test_numbers_that_two_documents_use_differently_are_contested(tmp_path: Path
     assert contested_numbers(dataset) == {5, 2}  # the second dog has another name
     assert category_numbers(dataset)[:2] == (5, 2)
     assert contested_numbers(boxmend.load(one)) == set()
+
+
+def test_a_number_that_is_taken_is_not_used_for_another_class(tmp_path: Path) -> None:
+    one = two_images(tmp_path / "one")  # cat is 5, dog is 2
+    owls = [{"id": 5, "name": "owl"}, {"id": 9, "name": "fox"}]
+    other = two_images(tmp_path / "other", annotations=[], categories=owls)
+    dataset = boxmend.load(one, other)
+    numbers = dict(zip(dataset.label_names, category_numbers(dataset), strict=True))
+    assert numbers == {"cat": 5, "dog": 2, "fox": 9, "owl": 10}

@@ -65,6 +65,7 @@ def test_a_run_scores_as_it_did_while_training(place: Path) -> None:
     assert told.saved == place / "run" / "evaluation.json"
     assert told.num_images == 4
     written = json.loads((place / "run" / "evaluation.json").read_bytes())
+    assert written.pop("digest").startswith("sha256:")
     more = {key: written.pop(key) for key in ("notes", "addresses", "sha256")}
     assert written == told.to_json()
     dataset = boxmend.load(address)
@@ -128,17 +129,34 @@ def test_a_model_file_alone_is_scored_and_nothing_written(place: Path) -> None:
     assert {one.name: one.stat().st_mtime_ns for one in (place / "run").iterdir()} == before
 
 
-@pytest.mark.parametrize("wrong", [{"batch_size": "many"}, {"batch_size": 0}, {"precision": 7}])
-def test_settings_that_a_run_does_not_tell_are_replaced(
-    tmp_path: Path, place: Path, wrong: dict[str, Any]
-) -> None:
-    folder = tmp_path / "run"
-    run = runs.create(folder, wrong, {})
+def a_run_with(settings: dict[str, Any], folder: Path) -> Path:
+    run = runs.create(folder, settings, {})
     card = Card("tiny", ("arrow", "gear"), (1, 2), "96")
     save(build("tiny", 2), folder / "model.safetensors", card.metadata())
     run.finish()
-    told = evaluate(folder, data=f"{place / 'toys'}:val")
+    return folder
+
+
+def test_settings_that_a_run_does_not_tell_are_replaced(tmp_path: Path, place: Path) -> None:
+    told = evaluate(a_run_with({}, tmp_path / "run"), data=f"{place / 'toys'}:val")
     assert told.figures["AP"] is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "key"),
+    [
+        ({"batch_size": "many"}, "batch_size"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"precision": 7}, "precision"),
+        ({"image_size": "0"}, "image_size is '0'"),
+    ],
+)
+def test_settings_that_no_run_can_have_are_refused(
+    tmp_path: Path, place: Path, wrong: dict[str, Any], key: str
+) -> None:
+    run = a_run_with(wrong, tmp_path / "run")
+    with pytest.raises(DataError, match=rf"settings\.json: {key}.*; put the value back"):
+        evaluate(run, data=f"{place / 'toys'}:val")
 
 
 def test_data_that_cannot_be_scored_are_refused_and_nothing_written(

@@ -203,6 +203,16 @@ def test_one_rejected_fix_that_was_sure_does_not_undo_the_others(dataset: Datase
     assert adjusted(fixes, said("0 reject", "1 reject", "2 reject"))[3] < 0.75
 
 
+def test_what_is_more_probable_stays_so_whatever_the_verdicts_say(dataset: Dataset) -> None:
+    shares = [0.99] * 60 + [0.01] * 60 + [0.9, 0.1]
+    made = [Fix(str(k), MISSING, p_fix=p, label=0, box=(1, 2, 3, 4)) for k, p in enumerate(shares)]
+    turned = [f"{k} {'reject' if k < 60 else 'accept'}" for k in range(120)]
+    found = adjusted(table_of(dataset, made), said(*turned))
+    # the slope is 0.1 at least: log odds of 2 log 9 apart stay a tenth of that apart
+    log_odds = np.log(found[120:] / (1 - found[120:]))
+    assert log_odds[0] - log_odds[1] == pytest.approx(0.1 * 2 * log(9))
+
+
 def test_a_fix_accepted_with_another_label_was_not_right(dataset: Dataset) -> None:
     fixes = table_of(dataset, [Fix("a", LABEL, 0, 0.5), Fix("b", LABEL, 1, 0.5)])
     found = adjusted(fixes, {"a": Verdict("a", "accept", label="bus")})

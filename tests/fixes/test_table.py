@@ -85,7 +85,7 @@ def test_a_table_of_other_annotations_is_refused(path: Path, dataset: Dataset) -
 @pytest.mark.parametrize("end", [0, 3, 100, -1])
 def test_a_torn_file_is_told(path: Path, dataset: Dataset, end: int) -> None:
     path.write_bytes(path.read_bytes()[:end])
-    with pytest.raises(DataError, match=r"fixes.parquet: cannot be read"):
+    with pytest.raises(DataError, match=r"fixes.parquet: (cannot be read|is damaged).*audit again"):
         read_fixes(path, dataset, SHA)
 
 
@@ -128,6 +128,8 @@ def spoilt(path: Path, name: str, values: list[Any] | None) -> None:
         ("new_label", [None, "truck", "truck", None, None]),
         ("new_label", ["lorry", "truck", "truck", None, None]),
         ("new_x1", [0.0, 9.0, 5.0, None, None]),
+        ("new_x1", [0.0, 3.25, 5.0, None, None]),  # no width
+        ("new_y1", [0.0, 4.0, 6.0, None, None]),  # no height
         ("new_x1", [0.0, float("inf"), 5.0, None, None]),
         ("new_x1", [0.0, 1.0, None, None, None]),
         ("new_x1", [0.0, 1.0, 5.0, float("inf"), None]),  # where none belongs
@@ -156,6 +158,14 @@ def test_a_damaged_table_is_told(
     spoilt(path, name, values)
     with pytest.raises(DataError, match=r"fixes.parquet: is damaged .*audit again"):
         read_fixes(path, dataset, SHA)
+
+
+@pytest.mark.parametrize("kind", [Kind.WRONG_LABEL, Kind.BAD_BOX, Kind.SPURIOUS])
+def test_a_fix_of_a_crowd_is_refused(tmp_path: Path, dataset: Dataset, kind: Kind) -> None:
+    fixes = table_of(dataset, [Fix("x", kind, 4, label=1, box=(1, 2, 3, 4))])
+    write_fixes(tmp_path / FIXES_FILE, dataset, fixes, SHA)
+    with pytest.raises(DataError, match="crowd or difficult object"):
+        read_fixes(tmp_path / FIXES_FILE, dataset, SHA)
 
 
 def test_odd_names_and_ids_are_read_again(tmp_path: Path) -> None:

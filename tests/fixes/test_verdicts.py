@@ -1,5 +1,6 @@
 """People's verdicts: a file that is only ever appended to, and what stands in the end."""
 
+import hashlib
 import json
 import os
 import threading
@@ -33,8 +34,12 @@ def test_a_run_without_the_file_has_no_verdicts(tmp_path: Path) -> None:
 def test_a_line_says_only_what_is_told(tmp_path: Path) -> None:
     append_verdicts(tmp_path, [Verdict("a", "reject"), LABELLED])
     first, second = (tmp_path / VERDICTS_FILE).read_bytes().splitlines()
-    assert json.loads(first) == {"fix": "a", "verdict": "reject", "mode": "queue"}
-    assert json.loads(second) == {
+    body = b'{"fix": "a", "verdict": "reject", "mode": "queue"'
+    digest = f'"digest": "sha256:{hashlib.sha256(body).hexdigest()}"'
+    assert first == body + b", " + digest.encode() + b"}"
+    told = json.loads(second)
+    del told["digest"]
+    assert told == {
         "fix": "a",
         "verdict": "accept",
         "label": "Stra\xdfe \udc80",
@@ -84,6 +89,43 @@ def test_a_kill_at_any_byte_costs_the_torn_line_alone(tmp_path: Path) -> None:
         assert read_verdicts(tmp_path) == [first, *survives, later, later]
 
 
+def test_verdicts_are_synced_before_they_are_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, int]] = []
+
+    def fsync(handle: int) -> None:
+        place = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        synced.append((place, os.fstat(handle).st_size if place.is_file() else 0))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = (tmp_path / VERDICTS_FILE).resolve()
+    first = append_verdicts(tmp_path, [Verdict("a", "reject"), LABELLED])
+    assert synced == [(path, first), (path.parent, 0)]  # the name of a new file as well
+    second = append_verdicts(tmp_path, [Verdict("c", "accept")])
+    assert synced[2:] == [(path, first + second)]
+
+
+def test_lines_without_digests_are_verdicts_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = b'{"fix": "old", "verdict": "accept"}\n'
+    (tmp_path / VERDICTS_FILE).write_bytes(line * 3)
+    append_verdicts(tmp_path, [Verdict("new", "reject")])
+    assert [one.fix for one in read_verdicts(tmp_path)] == ["old", "old", "old", "new"]
+    assert [one.getMessage().count("3 of its lines") for one in caplog.records] == [1]
+
+
+def test_an_edited_line_is_named(tmp_path: Path) -> None:
+    append_verdicts(tmp_path, [Verdict("a", "reject"), Verdict("b", "reject")])
+    path = tmp_path / VERDICTS_FILE
+    path.write_bytes(
+        path.read_bytes().replace(b'"b", "verdict": "reject"', b'"b", "verdict": "accept"')
+    )
+    with pytest.raises(DataError, match=r"line 2 is damaged, or was edited.*; remove that line"):
+        read_verdicts(tmp_path)
+
+
 def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
     def give(name: str) -> None:
         for k in range(200):
@@ -122,6 +164,8 @@ def test_two_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
         b'{"fix": "a", "verdict": "accept", "box": [1, 2, 1' + b"0" * 400 + b", 4]}",
         b'{"fix": "a", "verdict": "accept", "box": [1, 2, true, 4]}',
         b'{"fix": "a", "verdict": "accept", "box": [3, 2, 1, 4]}',
+        b'{"fix": "a", "verdict": "accept", "box": [1, 2, 1, 4]}',
+        b'{"fix": "a", "verdict": "accept", "box": [1, 2, 3, 2]}',
         b'{"fix": "' + b"a" * 10_001 + b'", "verdict": "accept"}',
         b'{"fix": "\xff", "verdict": "accept"}',
         b"[" * 100_000,

@@ -157,6 +157,8 @@ def test_folds_without_predictions_are_named(toys: Path, tmp_path: Path) -> None
         "{}",
         "[" * 100_000,
         '{"k": 2, "folds": {"000001.png": 7}, "data_sha256": ""}',
+        '{"k": 2, "folds": {"000001.png": 2}, "data_sha256": ""}',
+        '{"k": 2, "folds": {"000001.png": -1}, "data_sha256": ""}',
         '{"k": 1e9, "folds": {}, "data_sha256": ""}',
         '{"k": 2, "folds": {"000001.png": true}, "data_sha256": ""}',
         '{"k": 2, "folds": {"elsewhere.png": 1}, "data_sha256": ""}',

@@ -118,6 +118,16 @@ def test_classes_are_spread_evenly_where_groups_are_not() -> None:
     assert np.bincount(folds[4:]).tolist() == [3, 3]  # though one fold has more images already
 
 
+def test_images_count_for_their_own_class_also_where_their_group_is_dealt_by_another() -> None:
+    # The group a has two dogs and an owl, the rarest class, and is dealt out for that: to the first
+    # fold. Its dogs count there, so the groups b and c, of a dog each, both go to the second one.
+    names = ["a_1.jpg", "a_2.jpg", "a_3.jpg", "b_1.jpg", "c_1.jpg"]
+    made = dataset(names, [[2], [1], [1], [1], [1]])
+    folds = split(made, FoldSettings(2, group_by="frames"))
+    assert folds[:3].tolist() == [0, 0, 0]
+    assert folds[3:].tolist() == [1, 1]
+
+
 def test_images_of_one_name_stay_together() -> None:
     names = [*names_of(6), *names_of(6)]
     folds = split(dataset(names), FoldSettings(3))
@@ -152,3 +162,5 @@ def test_names_like_frames_are_pointed_out() -> None:
     assert "frames of 6 videos; if they are, --group-by frames" in note
     assert frames_advice(frames, FoldSettings(5, group_by="folder")) == []
     assert frames_advice(dataset(names_of(60)), FoldSettings(5)) == []  # one prefix: a plain count
+    short = dataset([f"video{v}_{k:03d}.jpg" for v in range(12) for k in range(4)])
+    assert frames_advice(short, FoldSettings(5)) == []  # of four images a prefix: no videos

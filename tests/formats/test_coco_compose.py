@@ -96,12 +96,14 @@ def test_new_documents_hold_the_columns_one_file_for_each_split(tmp_path: Path) 
 
 def test_new_documents_are_read_as_what_they_were_made_of(tmp_path: Path) -> None:
     dataset = build(("train", "train", "val"), boxes=np.arange(20.0).reshape(5, 4) / 7)
+    dataset.is_crowd[3] = True
     saved = dataset.save(tmp_path / "out", format="coco")
     again = boxmend.load(tmp_path / "out")
     rows = [again.annotation_ids.tolist().index(one) for one in saved.annotation_ids.tolist()]
     np.testing.assert_allclose(again.boxes[rows], dataset.boxes, atol=2e-6)
     assert again.labels[rows].tolist() == dataset.labels.tolist()
     assert again.is_difficult[rows].tolist() == dataset.is_difficult.tolist()
+    assert again.is_crowd[rows].tolist() == [False, False, False, True, False]
     assert again.images.splits == ["train", "train", "val"]
     assert again.label_names == dataset.label_names
 

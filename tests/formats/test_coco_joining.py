@@ -48,13 +48,14 @@ def write(path: Path, top: dict[str, Any]) -> Path:
 
 
 def told(dataset: Dataset) -> set[tuple[Any, ...]]:
-    """What a dataset says, free of ids: label, box, split-free name of the image, crowd."""
+    """What a dataset says, free of ids: label, box, split-free name of the image, flags."""
     return {
         (
             dataset.label_names[dataset.labels[row]],
             *dataset.boxes[row].tolist(),
             Path(dataset.images.file_names[dataset.image_rows[row]]).name,
             bool(dataset.is_crowd[row]),
+            bool(dataset.is_difficult[row]),
         )
         for row in range(len(dataset))
     }
@@ -123,6 +124,7 @@ def test_changes_are_written_in_joined_files_too(both: Dataset, tmp_path: Path) 
     both.boxes[2, 0] -= 1
     both.labels[0] = 2  # a label that only the second file declares
     both.is_crowd[3] = True
+    both.is_difficult[[0, 3]] = True
     more = both.take(np.array([0, 2, 3])).add(
         np.array([3, 0]), np.array([0, 2]), np.array([[1.0, 2, 3, 4], [5, 6, 7, 8]])
     )

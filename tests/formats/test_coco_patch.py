@@ -189,6 +189,40 @@ def test_crowd_flag_is_set_where_it_stands_or_put_at_the_end() -> None:
     assert annotation_of(written(again)) == entry[:-1] + ', "iscrowd": 0}'
 
 
+@pytest.mark.parametrize(
+    ("before", "is_difficult", "after"),
+    [
+        ("", False, ', "difficult": 1'),
+        (', "difficult":0', False, ', "difficult":1'),
+        (', "difficult": 1, "x": 2', True, ', "difficult": 0, "x": 2'),
+        (', "difficult" : true', True, ', "difficult" : 0'),
+        (', "difficult": null', False, ', "difficult": 1'),
+        (', "d\\u0069fficult": 1', True, ', "d\\u0069fficult": 0'),
+        (', "difficult": 1, "difficult": 0', False, ', "difficult": 1, "difficult": 1'),
+    ],
+)
+def test_difficult_flag_is_set_where_it_stands_or_put_at_the_end(
+    before: str, is_difficult: bool, after: str
+) -> None:
+    entry = '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "iscrowd": 0'
+    dataset = read_bytes(one(entry + before + "}"))
+    assert dataset.is_difficult.tolist() == [is_difficult]
+    assert written(dataset) == one(entry + before + "}")
+    dataset.is_difficult[0] = not is_difficult
+    changed = written(dataset)
+    assert annotation_of(changed) == entry + after + "}"
+    assert read_bytes(changed).is_difficult.tolist() == [not is_difficult]
+
+
+def test_added_annotation_says_that_it_is_difficult() -> None:
+    dataset = read_bytes(one('{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}'))
+    more = dataset.add(np.array([0, 0]), np.array([0, 1]), np.array([[0, 0, 1, 2], [0, 0, 2, 2]]))
+    more.is_difficult[1] = True
+    entries = json.loads(written(more))["annotations"]
+    assert [entry.get("difficult") for entry in entries] == [None, 1, None]
+    assert read_bytes(written(more)).is_difficult.tolist() == [False, True, False]
+
+
 def test_new_member_follows_the_layout_of_an_indented_entry() -> None:
     entry = '{\r\n\t\t"id": 1,\r\n\t\t"image_id": 1, "category_id": 1, "bbox": [1,2,3,4]\r\n\t}'
     dataset = read_bytes(one(entry))

@@ -64,6 +64,7 @@ def changes(draw: st.DrawFn, n: int) -> list[dict[str, Any]]:
             "by": draw(st.sampled_from([0.5, -7.25, 100.125, 1e-3])),
             "label": draw(st.sampled_from([None, None, 0, 1, 2])),
             "crowd": draw(st.sampled_from([None, None, True, False])),
+            "difficult": draw(st.sampled_from([None, None, True, False])),
         }
         for _ in range(n)
     ]
@@ -76,6 +77,7 @@ def apply(dataset: Dataset, row: int, change: dict[str, Any], pairs: Pairs, choi
     """
     changed = set[int]()
     is_flagged = change["crowd"] is not None and dataset.is_crowd[row] != change["crowd"]
+    is_regraded = change["difficult"] not in (None, dataset.is_difficult[row])
     is_relabelled = change["label"] is not None and dataset.labels[row] != change["label"]
     for axis, name in enumerate(change["axes"]):
         dataset.boxes[row, [axis, axis + 2]] += np.multiply(AXES[name], change["by"])
@@ -84,12 +86,15 @@ def apply(dataset: Dataset, row: int, change: dict[str, Any], pairs: Pairs, choi
     if is_flagged:
         dataset.is_crowd[row] = change["crowd"]
         put(pairs, "iscrowd", Lit(int(change["crowd"])))
+    if is_regraded:
+        dataset.is_difficult[row] = change["difficult"]
+        put(pairs, "difficult", Lit(int(change["difficult"])))
     if is_relabelled:
         dataset.labels[row] = change["label"]
         put(pairs, "category_id", Lit(change["label"] + 1))
     if changed:
         moved(pairs, dataset.boxes[row], changed, choice)
-    return bool(changed) or is_flagged or is_relabelled
+    return bool(changed) or is_flagged or is_regraded or is_relabelled
 
 
 @settings(deadline=None)

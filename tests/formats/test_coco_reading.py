@@ -175,6 +175,15 @@ def test_image_that_is_not_declared_is_told(reference: Any) -> None:
     assert dataset.image_rows.tolist() == [UNKNOWN]
 
 
+def test_references_to_huge_ids_are_found_or_unknown() -> None:
+    huge = 10**15  # too many numbers for a table of all of them
+    images = [IMAGE | {"id": huge}, IMAGE | {"id": 7, "file_name": "7.jpg"}]
+    entries = [box(id=k, image_id=one) for k, one in enumerate((huge, 7, huge - 1, 8, 1))]
+    dataset = read_bytes(document(*entries, images=images))
+    assert dataset.image_rows.tolist() == [0, 1, -1, -1, -1]
+    assert findings(dataset) == [("unknown-image", k) for k in (2, 3, 4)]
+
+
 @pytest.mark.parametrize(
     ("flag", "is_crowd"),
     [

@@ -19,9 +19,9 @@ from coco_documents import box, document
 import boxmend
 from boxmend.dataset import Dataset
 from boxmend.errors import LossyError, OutputError, UsageError
+from boxmend.files.staging import staged
 from boxmend.formats import coco, read
 from boxmend.formats.documents import Document
-from boxmend.formats.writing import staged
 
 
 @pytest.fixture
@@ -223,13 +223,15 @@ def test_folders_above_are_made_and_an_empty_folder_is_filled(
     assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == ["out"]
 
 
-def test_the_folder_one_stands_in_is_filled(
+def test_the_folder_one_stands_in_is_refused_with_a_remedy(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    dataset.save(".")
-    assert sorted(os.listdir(".")) == ["images", "instances_train.json"]
+    with pytest.raises(OutputError, match="name a new folder inside, such as out"):
+        dataset.save(".")
+    dataset.save("out")
+    assert sorted(os.listdir("out")) == ["images", "instances_train.json"]
 
 
 # Failures in the middle
@@ -266,7 +268,7 @@ def test_failure_of_the_last_step_leaves_nothing_behind(
     rename = Path.rename
 
     def fail(self: Path, target: Path) -> Path:
-        if target == tmp_path / "out/b":
+        if target == tmp_path / "out":
             raise OSError(errno.EIO, "broken")
         return rename(self, target)
 
@@ -288,7 +290,7 @@ def test_folder_that_fills_up_meanwhile_is_not_overwritten(tmp_path: Path) -> No
             (tmp_path / "out").mkdir()
             (tmp_path / "out/mine").write_text("mine")
 
-    with pytest.raises(OutputError, match="could not be written"):
+    with pytest.raises(OutputError, match="another process has written there meanwhile"):
         write()
     assert everything(tmp_path) == {"out": None, "out/mine": b"mine"}
 

@@ -156,11 +156,11 @@ def test_new_numbers_have_six_decimals_or_as_many_as_their_line() -> None:
     assert patched(b"0 .5 .5000000000 .1 .2", box=third) == b"0 0.3333333333 .5000000000 .1 .2"
 
 
-def test_large_images_get_the_decimals_they_need() -> None:
-    size = (60_000, 60_000)
-    change = Change(None, (20_000.01, 0, 20_001.01, 60_000))
-    result = patch_labels(b"0 .5 .5 .1 1", size, {0: change})
-    assert parsed(result, size).boxes == pytest.approx([20_000.01, 0, 20_001.01, 60_000], abs=0.01)
+@pytest.mark.parametrize("size", [(60_000, 60_000), (60_000, 10)])
+def test_large_images_get_the_decimals_they_need(size: tuple[int, int]) -> None:
+    box = (20_000.01, 0, 20_001.01, size[1])
+    result = patch_labels(b"0 .5 .5 .1 1", size, {0: Change(None, box)})
+    assert parsed(result, size).boxes == pytest.approx(list(box), abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ from handed_audits import audit_run, handed_over, submitted
 from handed_tools import TOOLS, Cvat, LabelStudio, Tool
 from handover_runs import Drawn
 
+from boxmend.errors import OutputError
 from boxmend.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
 from boxmend.handover import export
 from boxmend.handover.importing import Imported, import_verdicts
+from boxmend.runs import sole_writer
 
 SUGGESTED = {
     "label 10": ("accept", None, None),
@@ -168,6 +170,16 @@ def test_the_same_file_twice_changes_nothing(office: Office) -> None:
     assert (len(again.verdicts), again.num_known) == (0, len(first.verdicts))
     append_verdicts(office.run, [Verdict("box 10", "reject")])  # on second thoughts, on the page
     assert len(office.imported().verdicts) == 0
+
+
+def test_an_import_waits_for_no_other_writer_and_says_so(office: Office) -> None:
+    with (
+        sole_writer(office.run),
+        pytest.raises(OutputError, match="another process is writing into this run"),
+    ):
+        office.imported()
+    assert not (office.run / "verdicts.jsonl").exists()
+    assert office.imported().verdicts
 
 
 def test_what_stands_already_is_not_repeated(office: Office) -> None:

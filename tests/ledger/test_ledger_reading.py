@@ -288,7 +288,7 @@ def test_a_single_damaged_byte_of_a_value_does_not_go_unnoticed(
     end = chunk.data_page_offset + chunk.total_compressed_size
     for place in range(end - 60, end, 7):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(DataError, match=r"part-000000\.parquet: cannot be read"):
+        with pytest.raises(DataError, match=r"part-000000\.parquet: is damaged"):
             read(run)
 
 

@@ -136,7 +136,7 @@ def test_a_state_taken_after_the_last_flush_can_be_gone_on_from(tmp_path: Path, 
 
 def test_resuming_without_a_state_begins_anew(tmp_path: Path) -> None:
     uninterrupted(tmp_path, visits(25))
-    (tmp_path / "ledger" / ".part-000003.parquet.partial").write_bytes(b"half")
+    (tmp_path / "ledger" / ".part-000003.parquet.boxmend-partial").write_bytes(b"half")
     ledger = Ledger.resume(tmp_path, None)
     assert bytes_of(tmp_path) == {}
     assert ledger.num_rows == 0
@@ -321,7 +321,8 @@ for seed in range(1_000_000):
 
 
 def test_a_killed_writer_leaves_whole_parts_and_nothing_else_that_shows(tmp_path: Path) -> None:
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    places = filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
     for attempt in range(3):
         run = tmp_path / str(attempt)
         process = subprocess.Popen(

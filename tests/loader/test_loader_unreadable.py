@@ -66,7 +66,9 @@ def test_an_image_without_a_known_folder_is_named_by_its_file(tmp_path: Path) ->
 
 
 def test_a_streamed_image_that_vanishes_later_is_black_and_teaches_nothing(tmp_path: Path) -> None:
-    dataset = dataset_with(tmp_path, [(64, 64)] * 2, [(0, (4, 4, 20, 20)), (1, (4, 4, 20, 20))])
+    box = (4.0, 4.0, 20.0, 20.0)
+    dataset = dataset_with(tmp_path, [(64, 64)] * 2, [(0, box), (0, box), (1, box), (1, box)])
+    dataset.is_crowd[[1, 3]] = True
     told: list[str] = []
     options = dataclasses.replace(STREAMED, report=told.append)
     load, strict = (
@@ -77,10 +79,11 @@ def test_a_streamed_image_that_vanishes_later_is_black_and_teaches_nothing(tmp_p
     Path(dataset.images.paths[1]).unlink()
     batch = only(load.in_order(2))
     assert "1.png: No such file" in told[-1]
-    assert batch.is_box.tolist() == [[True], [False]]
+    assert batch.is_box.tolist() == [[True, False], [False, False]]
+    assert batch.is_ignored.tolist() == [[False, True], [False, False]]
     assert batch.images.flatten(1).any(1).tolist() == [True, False]
     Image.new("RGB", (32, 64)).save(dataset.images.paths[1])  # another size than before
-    assert only(load.in_order(2)).is_box.tolist() == [[True], [False]]
+    assert only(load.in_order(2)).is_box.tolist() == [[True, False], [False, False]]
     assert "32 x 64" in told[-1]
     with pytest.raises(DataError, match=r"1\.png"):
         list(strict.in_order(2))

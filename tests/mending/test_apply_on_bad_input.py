@@ -41,6 +41,7 @@ def refusal(run: Path, error: type[BoxmendError], **options: Any) -> str:
 
 def rewrite(path: Path, change: Any) -> None:
     document = json.loads(path.read_bytes())
+    document.pop("digest", None)
     change(document)
     path.write_text(json.dumps(document))
 
@@ -115,6 +116,29 @@ def test_a_run_without_an_address(run: Path) -> None:
 def test_a_run_that_does_not_say_enough(run: Path, file: str, change: Any, words: str) -> None:
     rewrite(run / file, change)
     assert words in refusal(run, DataError)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"warm_up": 8.25}, "settings.json: warm_up is 8.25"),
+        ({"warm_up": "0.25"}, "settings.json: warm_up: Expected `float`, got `str`"),
+        ({"optimisation": {"lr": "fast"}}, "settings.json: optimisation.lr: Expected"),
+    ],
+)
+def test_settings_that_nobody_can_have_trained_with(
+    run: Path, change: dict[str, Any], words: str
+) -> None:
+    rewrite(run / "settings.json", lambda document: document.update(change))
+    assert words in refusal(run, DataError)
+
+
+def test_settings_edited_by_hand_and_those_of_earlier_versions_are_read(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rewrite(run / "settings.json", lambda document: document.update(seed=3, no_longer_there=1))
+    assert boxmend.apply(run, tmp_path / "out").to_json()["labels_changed"] == 1
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 import boxmend
 from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.files.locks import locking
 from boxmend.mending import patches
 from boxmend.mending.patches import encoded, file_patch, read_patches
 
@@ -50,7 +53,7 @@ def test_a_short_change_has_a_short_patch() -> None:
     patch = file_patch(before.encode(), ",".join(entries).encode())
     assert len(patch.edits) == 1
     assert patch.deflated is None
-    assert len(encoded({"a": patch})) < 300
+    assert len(encoded({"a": patch})) < 400  # 147 of them two hashes, 85 a digest
     line = file_patch(b"0 1 2\n3 4 5\n6 7 8\n", b"0 1 2\n3 9 5\n6 7 8\n")
     assert line.edits == ((8, 9, b"4"),)
 
@@ -96,7 +99,7 @@ def test_a_file_that_was_edited_since_is_named_and_nothing_is_touched(mended: Pa
 def test_a_file_that_is_gone_is_named_and_nothing_is_touched(mended: Path) -> None:
     (mended / "Annotations/b.xml").unlink()
     before = bytes_of(mended)
-    with pytest.raises(DataError, match=r"Annotations/b\.xml: No such file"):
+    with pytest.raises(DataError, match=r"Annotations/b\.xml: cannot be read \(No such file"):
         boxmend.revert(mended)
     assert bytes_of(mended) == before
 
@@ -105,16 +108,15 @@ def test_a_revert_that_was_interrupted_can_be_repeated(
     mended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = bytes_of(tmp_path / "data")
-    real, calls = os.fsync, list[int]()
+    real = Path.replace
 
-    def dies_at_the_second_file(handle: int) -> None:
-        calls.append(handle)
-        if len(calls) == 3:  # a file and its folder went before
+    def dies_at_the_second_file(self: Path, target: Path) -> Path:
+        if target.name == "b.xml":
             raise KeyboardInterrupt
-        real(handle)
+        return real(self, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", dies_at_the_second_file)
+        patch.setattr(Path, "replace", dies_at_the_second_file)
         with pytest.raises(KeyboardInterrupt):
             boxmend.revert(mended)
     half = bytes_of(mended)
@@ -123,6 +125,17 @@ def test_a_revert_that_was_interrupted_can_be_repeated(
     assert {"patch.json", "changes.csv"} <= half.keys()
     assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
     assert bytes_of(mended) == original
+
+
+def test_of_two_reverts_at_once_one_gets_a_clear_message(mended: Path) -> None:
+    before = bytes_of(mended)
+    with (
+        locking(mended),
+        pytest.raises(OutputError, match="out: another process is writing there; run revert again"),
+    ):
+        boxmend.revert(mended)
+    assert bytes_of(mended) == before
+    assert boxmend.revert(mended)
 
 
 def test_a_full_disk_leaves_what_can_be_reverted_later(
@@ -174,6 +187,9 @@ HASH = "0" * 64
                 {"ranges": [[0, True, ""]]},
                 {"ranges": [[0, 1, "\u2603"]]},
                 {"deflated": "?"},
+                {"deflated": "AAAA", "size": -1},
+                {"deflated": "AAAA", "size": "12"},
+                {"deflated": "AAAA", "size": True},
             )
         ),
         b'{"boxmend_patch": 1, "files": {"../a": {"before": "", "after": "", "ranges": []}}}',
@@ -188,6 +204,55 @@ def test_a_damaged_patch_is_refused(tmp_path: Path, content: bytes) -> None:
     assert (tmp_path / "a").read_bytes() == b"abc"
 
 
+def test_a_deflated_file_says_its_size(tmp_path: Path) -> None:
+    patch = through_json(b"a" * 5000, b"b" * 5000, tmp_path)
+    assert patch.size == 5000
+    assert file_patch(b"a" * 5000, None).size == 5000
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        (None, "1,000,001 bytes are more than the limit of 1,000,000"),
+        (4096, "it has more than the 4,096 bytes that patch.json states"),
+        (10**15, "000 bytes are more than the limit .* BOXMEND_MAX_PATCH_BYTES"),
+    ],
+)
+def test_a_patch_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int | None, reason: str
+) -> None:
+    monkeypatch.setenv("BOXMEND_MAX_PATCH_BYTES", "1000000")
+    deflated = zlib.compress(b"0" * 50_000_000)
+    assert len(deflated) < 50_000  # a thousandth
+    patch = patches.FilePatch(HASH, None, deflated=deflated, size=size)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=f"a: cannot be restored .*{reason}"):
+        patches.restored(tmp_path / "a", patch)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+def test_the_limit_is_the_largest_size_that_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = file_patch(b"a" * 5000, None)
+    monkeypatch.setenv("BOXMEND_MAX_PATCH_BYTES", "5000")
+    assert patches.restored(tmp_path / "a", patch) == b"a" * 5000
+    monkeypatch.setenv("BOXMEND_MAX_PATCH_BYTES", "4999")
+    with pytest.raises(DataError, match="5,000 bytes are more than the limit of 4,999"):
+        patches.restored(tmp_path / "a", patch)
+
+
+def test_a_patch_of_an_earlier_version_still_leads_back(mended: Path) -> None:
+    document = json.loads((mended / "patch.json").read_bytes())
+    del document["digest"]
+    for told in document["files"].values():
+        told.pop("size", None)
+    (mended / "patch.json").write_text(json.dumps(document))
+    assert boxmend.revert(mended) == ["Annotations/a.xml", "Annotations/b.xml"]
+
+
 def change(told: dict[str, Any]) -> None:
     told["ranges"][0][2] += "x"
 
@@ -199,6 +264,7 @@ def inflate(told: dict[str, Any]) -> None:
 @pytest.mark.parametrize("damage", [change, inflate])
 def test_a_patch_that_does_not_lead_back_touches_nothing(mended: Path, damage: Any) -> None:
     document = json.loads((mended / "patch.json").read_bytes())
+    del document["digest"]
     damage(document["files"]["Annotations/b.xml"])
     (mended / "patch.json").write_text(json.dumps(document))
     before = bytes_of(mended)

@@ -145,6 +145,17 @@ def rois_of(labels: list[int], is_positive: list[bool]) -> RoiSample:
     )
 
 
+def noisy_evidence(rate: float, count: int = 3000, tau: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Evidence p [n, 4] such that p^tau are the true chances, and labels wrong at the rate."""
+    generator = torch.Generator().manual_seed(0)
+    chances = (4 * torch.randn(count, 4, generator=generator)).softmax(-1)
+    truth = torch.multinomial(chances, 1, generator=generator)[:, 0]
+    is_wrong = torch.rand(count, generator=generator) < rate
+    moves = torch.randint(1, 4, (count,), generator=generator)
+    labels = torch.where(is_wrong, (truth + moves) % 4, truth)
+    return (chances.log() / tau).softmax(-1), labels
+
+
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes what would wait for the device."""
 

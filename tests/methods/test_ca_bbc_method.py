@@ -23,8 +23,9 @@ from boxmend.detector import Detector
 from boxmend.methods import Given, Method, Moment, Outcome, Rates
 from boxmend.methods.ca_bbc import CaBbc, box_gradient
 from boxmend.methods.steps import first_stage
+from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import dual_heads
-from boxmend.settings import CaBbcSettings
+from boxmend.settings import CaBbcSettings, MendSettings
 from boxmend.verdict import Verdict
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -239,3 +240,14 @@ def test_ignored_annotations_pass_through_and_leave_no_trace() -> None:
     assert (outcome.verdict[ignored] == int(Verdict.UNJUDGED)).all()
     assert (outcome.roi.is_box & outcome.roi.is_ignored)[ignored].all()
     torch.testing.assert_close(one.slopes, other.slopes)
+
+
+@pytest.mark.parametrize(("measured", "noise"), [(0.019, 0.0), (0.021, 0.021)])
+def test_an_estimate_below_two_percent_switches_the_step_off(measured: float, noise: float) -> None:
+    watch = NoiseWatch(4, 3, MendSettings(), Rates(label=0.0))
+    method = CaBbc(QUICK, Rates(label=0.0), watch=watch)
+    bounds = torch.tensor([0.01, 0.03], dtype=torch.float64)
+    method.load_state_dict(
+        {**method.state_dict(), "box_noise": measured, "box_bounds": bounds, "is_warm_up": False}
+    )
+    assert method.box_noise == pytest.approx(noise)

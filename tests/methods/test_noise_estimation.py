@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from method_batches import LATER, WARM_UP
+from method_batches import LATER, WARM_UP, noisy_evidence
 from torch import Tensor
 
 from boxmend.detector import Proposals, Scores
@@ -21,17 +21,6 @@ from boxmend.methods.estimation import (
     visited,
 )
 from boxmend.refinement import NoiseModel, fit_temperature, symmetric_transition
-
-
-def noisy_evidence(rate: float, count: int = 3000, tau: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Evidence p [n, 4] such that p^tau are the true chances, and labels wrong at the rate."""
-    generator = torch.Generator().manual_seed(0)
-    chances = (4 * torch.randn(count, 4, generator=generator)).softmax(-1)
-    truth = torch.multinomial(chances, 1, generator=generator)[:, 0]
-    is_wrong = torch.rand(count, generator=generator) < rate
-    moves = torch.randint(1, 4, (count,), generator=generator)
-    labels = torch.where(is_wrong, (truth + moves) % 4, truth)
-    return (chances.log() / tau).softmax(-1), labels
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -26,6 +26,7 @@ from read_pages import Parts, parts_of
 
 import boxmend
 from boxmend.errors import DataError, OutputError, UsageError
+from boxmend.files.locks import locking
 from boxmend.noise.truth import Truth, write_truth
 from boxmend.report import making
 from boxmend.report.figures import FIGURES
@@ -52,6 +53,20 @@ def digest(text: str) -> str:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return drawn_run(tmp_path, telling_visits(), summary={"noise": NOISE})
+
+
+def test_of_two_reports_at_once_one_gets_a_clear_message(run: Path) -> None:
+    page = write_report(run).path
+    before = page.read_bytes()
+    with (
+        locking(run / "report-images"),
+        pytest.raises(OutputError, match=r"report\.html: another process is writing this report"),
+    ):
+        write_report(run)
+    assert page.read_bytes() == before
+    (run / "report-images" / ".left.jpg.boxmend-partial").write_bytes(b"half")  # of a killed one
+    write_report(run)
+    assert not list(run.rglob(".*"))
 
 
 def test_the_policy_names_the_hashes_of_the_very_texts_on_the_page(run: Path) -> None:

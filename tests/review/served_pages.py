@@ -68,9 +68,11 @@ class Served:
         return status, json.loads(content) if status == 200 else content.decode()
 
     def lines(self) -> list[dict[str, Any]]:
-        """What is in the file of verdicts."""
+        """What is in the file of verdicts, without the digests."""
         path = self.run / VERDICTS_FILE
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        found = [json.loads(line) for line in lines]
+        return [{name: one[name] for name in one if name != "digest"} for one in found]
 
 
 @contextmanager

@@ -1,15 +1,18 @@
 """Who gets an answer: the page with the token on this machine, and nobody else."""
 
+import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reviewed_runs import plain_run
 from served_pages import Served, served
 
 from boxmend.fixes.verdicts import VERDICTS_FILE
+from boxmend.review.guarding import Receive, Scope, Send, guarded
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,73 @@ def test_without_the_token_nothing_is_served(page: Served, path: str) -> None:
 def test_another_host_name_is_refused(page: Served, host: str) -> None:
     name = {"Host": host.format(port=page.server.port)}
     assert page.ask(f"/{page.token}/fixes", headers=name)[0] == 421
+
+
+OWN, FOREIGN = b"127.0.0.1:80", b"evil.example"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [([OWN], 200), ([OWN, FOREIGN], 421), ([FOREIGN, OWN], 421), ([OWN, OWN], 421), ([], 421)],
+)
+def test_exactly_one_host_name_is_accepted(hosts: list[bytes], expected: int) -> None:
+    # uvicorn refuses some of these requests itself; the guard does not rely on it
+    statuses = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    headers = [(b"host", host) for host in hosts]
+    scope = {"type": "http", "path": "/secret/fixes", "headers": headers}
+    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    assert statuses == [expected]
+
+
+def test_a_web_socket_is_closed_and_reaches_nothing() -> None:
+    sent = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        pytest.fail("the app was reached")
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    scope = {"type": "websocket", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
+    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+def test_headers_of_the_app_are_kept() -> None:
+    sent = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"Cache-Control", b"max-age=60")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.extend(message["headers"])
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {}
+
+    scope = {"type": "http", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
+    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    assert [value for name, value in sent if name.lower() == b"cache-control"] == [b"max-age=60"]
+    assert (b"x-frame-options", b"DENY") in sent
+
+
+async def _awaited(answer: Awaitable[None]) -> None:
+    await answer
 
 
 def test_localhost_is_this_machine(page: Served) -> None:

@@ -115,6 +115,7 @@ def test_the_ends_of_ranges_are_taken() -> None:
 def test_the_rate_follows_from_the_batch() -> None:
     assert TrainSettings(batch_size=16).learning_rate == pytest.approx(0.02)
     assert TrainSettings(optimisation=Optimisation(lr=0.3)).learning_rate == 0.3
+    assert TrainSettings(batch_size=4).learning_rate == pytest.approx(0.005)
 
 
 @pytest.mark.parametrize(("text", "sides"), [("600/1000", (600, 1000)), ("320", (None, 320))])

@@ -1,22 +1,24 @@
 """One of two processes, told to do what `test_several_processes_habits` is about."""
 
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
 from several_processes import CASES, after_each_step, in_double
 
-from boxmend import runs
+from boxmend import metric_lines, runs
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.settings import PublishedSettings
 from boxmend.training import Interrupted, processes, train
 from boxmend.training.loop import Training
-from boxmend.training.processes import Processes, joined
+from boxmend.training.processes import OthersLostError, Processes, joined
 
 RANK = int(os.environ["RANK"])
 FOLDER = Path(sys.argv[1])
@@ -140,7 +142,49 @@ def blow_up() -> None:
     assert str(caught.value).count(".png") == BASELINE.batch_size
 
 
+def fill_disk() -> None:
+    """A checkpoint that process 0 cannot write ends all with the same message."""
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if RANK == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
+    words = r"checkpoint\.pt: could not be written \(File too large\).*--resume"
+    with pytest.raises(OutputError, match=words):
+        train(NOISY, FOLDER / "full", BASELINE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    train(NOISY, FOLDER / "full", BASELINE, resume=True)
+
+
+def leave_when_asked() -> None:
+    """SIGTERM outside the loop, as torchrun sends it, ends a process with a message."""
+    with joined() as both:
+        with pytest.raises(OthersLostError, match=r"process \d of 2 was asked to stop.*--resume"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert both.any(RANK == 0)
+
+
+def part_ways() -> None:
+    """A line of metrics that process 0 cannot write ends it, and then process 1; comes last."""
+    append = metric_lines.append
+
+    def fail_at_step_4(path: Path, line: bytes) -> None:
+        if b'"step": 4' in line:
+            raise OutputError(f"{path}: could not be written (the disk is full)")
+        append(path, line)
+
+    error, message = (
+        (OutputError, "the disk is full")
+        if RANK == 0
+        else (OthersLostError, "process 1 of 2 lost the others")
+    )
+    with (
+        patch.object(metric_lines, "append", fail_at_step_4),
+        pytest.raises(error, match=rf"{message}.*--resume to continue"),
+    ):
+        train(NOISY, FOLDER / "parted", BASELINE)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for task in (exchange, refuse, stop, stop_for_one, score, blow_up):
+    tasks = (exchange, refuse, stop, stop_for_one, score, blow_up, fill_disk, leave_when_asked)
+    for task in (*tasks, part_ways):
         task()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_runs import QUICK, drawn
 
+from boxmend.detector import Detections
 from boxmend.settings import resolved
 from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
@@ -44,6 +45,22 @@ def test_a_network_that_says_background_to_everything_is_blind(tmp_path: Path) -
     assert finds_nothing(training.detector, batch, torch.float32)
     assert finds_nothing(training.detector, batch, torch.bfloat16)
     assert network.training  # as it was
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_single_detection_is_enough_to_see(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = made(tmp_path)
+    (batch,) = training.loader.in_order(4)
+    nothing = torch.zeros(4, 3)
+    is_detection = nothing.bool()
+    is_detection[2, :number] = True
+    settled = torch.zeros(4, dtype=torch.bool)
+    boxes = torch.zeros(4, 3, 4)
+    found = Detections(boxes, nothing, nothing.long(), is_detection, settled)
+    monkeypatch.setattr(training.detector, "detect", lambda *_: found)
+    assert finds_nothing(training.detector, batch, torch.float32) == (number == 0)
 
 
 def test_images_without_objects_make_nobody_blind(tmp_path: Path) -> None:

@@ -52,6 +52,33 @@ def test_another_network_is_refused_with_what_differs(
         checkpoint.load(tmp_path, CPU, other, ())
 
 
+@pytest.mark.parametrize(
+    ("average", "message"),
+    [
+        (nn.Linear(2, 4).state_dict(), r"weight of its average is \(4, 2\) instead of \(3, 2\)"),
+        ({"weight": torch.zeros(3, 2)}, r"bias of its average is None instead of \(3,\)"),
+        (nn.Sequential(nn.Linear(2, 3)).state_dict(), "of its average is None instead of"),
+        ([torch.zeros(3, 2)], "its average is a list"),
+    ],
+)
+def test_the_average_of_another_network_is_refused_with_what_differs(
+    average: Any, message: str, tmp_path: Path
+) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network) | {"average": average})
+    with pytest.raises(DataError, match=message):
+        checkpoint.load(tmp_path, CPU, network, ())
+
+
+@pytest.mark.parametrize("part", checkpoint.PARTS)
+def test_a_part_that_is_missing_is_named(part: str, tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    state = {name: value for name, value in state_of(network).items() if name != part}
+    checkpoint.save(tmp_path, state)
+    with pytest.raises(DataError, match=f"it has no {part};"):
+        checkpoint.load(tmp_path, CPU, network, ())
+
+
 def test_what_the_method_remembers_has_to_be_there(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
     checkpoint.save(tmp_path, state_of(network) | {"method": {"queue": 1, "old": 2}})
@@ -78,3 +105,32 @@ def test_any_damage_is_a_data_error_or_harmless(tmp_path: Path) -> None:
             continue
         num_refused += 1
     assert num_refused > 100  # the files that were cut short, at the least
+
+
+def test_torch_alone_loads_a_checkpoint(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network))
+    found = torch.load(tmp_path / checkpoint.FILE, weights_only=True)
+    assert found["network"]["weight"].equal(network.weight)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read_with_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = nn.Linear(2, 3)
+    torch.save(state_of(network), tmp_path / checkpoint.FILE)
+    found = checkpoint.load(tmp_path, CPU, network, ())
+    assert found is not None
+    assert found["network"]["weight"].equal(network.weight)
+    assert ["has no digest" in one.getMessage() for one in caplog.records] == [True]
+
+
+def test_another_weight_is_noticed(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network))
+    path, value = tmp_path / checkpoint.FILE, network.weight.detach().numpy().tobytes()[:4]
+    content = path.read_bytes()
+    assert value in content
+    path.write_bytes(content.replace(value, bytes([value[0] ^ 1]) + value[1:]))
+    with pytest.raises(DataError, match=r"checkpoint\.pt: is damaged.*put the right one back"):
+        checkpoint.load(tmp_path, CPU, network, ())

@@ -56,6 +56,22 @@ def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
     assert found.features.isfinite().all()
 
 
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_network_rests_and_is_left_in_the_mode_it_was_in(
+    dataset: Dataset, is_training: bool
+) -> None:
+    settings = resolved(QUICK)
+    loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
+    detector = make_detector(settings, len(dataset.label_names))
+    detector.network.train(is_training)
+    modes: list[bool] = []
+    stem = detector.network.backbone.stem
+    stem.register_forward_hook(lambda module, given, found: modes.append(module.training))
+    describe(detector, loader, dataset, 0, pytest.fail)
+    assert set(modes) == {False}
+    assert detector.network.training == stem.training == is_training
+
+
 def test_annotations_of_an_image_are_in_one_fold(dataset: Dataset) -> None:
     found = looked_at(dataset)
     assert found.folds[found.rows == 3] == found.folds[found.rows == 5]

@@ -1,11 +1,20 @@
 """Rates and averages by hand."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from boxmend.settings import Optimisation
-from boxmend.training.optimisation import average_of, build_optimizer, decay_at, follow, rate_at
+from boxmend.training.optimisation import (
+    average_of,
+    build_optimizer,
+    clipped,
+    decay_at,
+    follow,
+    rate_at,
+)
 
 STEP = Optimisation(warm_up_steps=10, drop_at=0.75)
 
@@ -56,3 +65,49 @@ def test_frozen_parameters_are_not_optimised() -> None:
         build_optimizer(layers.parameters(), Optimisation(optimizer="adamw"), 0.1),
         torch.optim.AdamW,
     )
+
+
+def test_sgd_decays_weights_and_keeps_momentum() -> None:
+    # gradient + 0.1 * weight: 2 + 0.1 = 2.1, then 1 + 0.1 * 0.79 = 1.079 and half of 2.1
+    weight = nn.Parameter(torch.tensor([1.0]))
+    settings = Optimisation(momentum=0.5, weight_decay=0.1)
+    optimizer = build_optimizer([weight], settings, 0.1)
+    weight.grad = torch.tensor([2.0])
+    optimizer.step()
+    assert weight.item() == pytest.approx(1 - 0.1 * 2.1)
+    weight.grad = torch.tensor([1.0])
+    optimizer.step()
+    assert weight.item() == pytest.approx(0.79 - 0.1 * (0.5 * 2.1 + 1.079))
+
+
+def test_adamw_decays_weights() -> None:
+    # Without a gradient a weight shrinks by the rate times the decay alone: 1 - 0.1 * 0.5.
+    weight = nn.Parameter(torch.tensor([1.0]))
+    settings = Optimisation(optimizer="adamw", weight_decay=0.5)
+    optimizer = build_optimizer([weight], settings, 0.1)
+    weight.grad = torch.zeros(1)
+    optimizer.step()
+    assert weight.item() == pytest.approx(0.95)
+
+
+def test_a_long_training_warms_up_for_the_steps_of_its_setting() -> None:
+    # 10 steps, although a tenth of the training would be 100.
+    assert rate_at(5, 1000, 1.0, STEP) == pytest.approx(0.001 + 0.999 / 2)
+    assert rate_at(10, 1000, 1.0, STEP) == 1.0
+
+
+def test_a_cosine_falls_from_the_end_of_the_warm_up_to_the_last_step() -> None:
+    # 20 steps of warm-up and 180 of decay: a quarter is over at step 65, a half at step 110.
+    cosine = Optimisation(schedule="cosine", warm_up_steps=20)
+    assert rate_at(20, 200, 2.0, cosine) == pytest.approx(2.0)
+    assert rate_at(110, 200, 2.0, cosine) == pytest.approx(1.0)
+    assert rate_at(65, 200, 2.0, cosine) == pytest.approx(1 + math.sqrt(0.5))
+    assert rate_at(200, 200, 2.0, cosine) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("max_norm", "scaled"), [(2.5, [1.5, 2.0]), (5.0, [3, 4]), (0.0, [3, 4])])
+def test_gradients_are_scaled_to_a_norm_or_left_alone(max_norm: float, scaled: list[float]) -> None:
+    weight = nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([3.0, 4.0])
+    assert clipped([weight], max_norm).item() == pytest.approx(5.0)
+    assert weight.grad.tolist() == pytest.approx(scaled)

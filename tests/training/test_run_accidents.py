@@ -1,9 +1,12 @@
 """What may go wrong around a training: memory, listeners, a second process."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,8 @@ from small_runs import QUICK, drawn, trained
 
 from boxmend import runs
 from boxmend.dataset import Dataset
-from boxmend.errors import BoxmendError, OutputError
+from boxmend.errors import BoxmendError, DataError, OutputError
+from boxmend.formats import load
 from boxmend.training import Interrupted, train
 from boxmend.training.loop import Training
 
@@ -126,6 +130,47 @@ def test_a_run_left_after_the_last_step_of_a_pass_still_ends_that_pass(
     rates = [[x["label_noise"] for x in one.metrics() if "tau" in x] for one in (whole, run)]
     assert len(rates[0]) == 2
     assert rates[0] == rates[1]
+
+
+@pytest.mark.parametrize("is_val", [False, True])
+def test_data_that_changed_since_they_were_read_begin_no_run(
+    data: Dataset, tmp_path: Path, is_val: bool
+) -> None:
+    for name in ("train", "val"):
+        data.save(tmp_path / name, format="coco")
+    train_data, val = (load(tmp_path / name) for name in ("train", "val"))
+    (path,) = (tmp_path / ("val" if is_val else "train")).rglob("*.json")
+    content = path.read_bytes()
+    path.write_bytes(content + b" ")
+    with pytest.raises(DataError, match=f"{path.name}: changed after"):
+        train(train_data, tmp_path / "run", QUICK, val=val)
+    assert not (tmp_path / "run").exists()
+    path.write_bytes(content)
+    assert train(train_data, tmp_path / "run", QUICK, val=val).is_finished
+
+
+@contextmanager
+def largest_file(num_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond this, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_says_how_to_continue_and_loses_nothing(data: Dataset, tmp_path: Path) -> None:
+    whole, _ = trained(data, tmp_path / "whole")
+    with (
+        largest_file(100_000),
+        pytest.raises(OutputError, match=r"checkpoint\.pt: could not be .*--resume to continue"),
+    ):
+        trained(data, tmp_path / "run")
+    run, _ = trained(data, tmp_path / "run", resume=True)
+    assert parts_of(run.path) == parts_of(whole.path)
+    model = "model.safetensors"
+    assert (run.path / model).read_bytes() == (whole.path / model).read_bytes()
 
 
 LOCKER = """

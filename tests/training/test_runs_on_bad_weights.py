@@ -98,7 +98,7 @@ WRONG_WEIGHTS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "truncated": (
         lambda path: (file_of("tiny", 3, path), path.write_bytes(path.read_bytes()[:-9])),
-        "not a readable safetensors file",
+        "is damaged, or was edited",
     ),
     "of other classes": (lambda path: file_of("tiny", 2, path), "2 classes, not 3"),
     "without a tensor": (lacking, "not a detector tiny: lacks rpn.head.cls_logits.weight"),

@@ -7,11 +7,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from several_processes import CASES, in_double, noisy_toys, run_case, together
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from boxmend import ledger, runs
-from boxmend.errors import UsageError
+from boxmend.errors import OutputError, UsageError
 from boxmend.training import train
-from boxmend.training.processes import VARIABLES, is_first, joined, told_place
+from boxmend.training.processes import (
+    VARIABLES,
+    OthersLostError,
+    _leave_reason,
+    _reason,
+    is_first,
+    joined,
+    told_place,
+)
 
 SCRIPT = Path(__file__).with_name("process_habits.py")
 
@@ -37,6 +46,45 @@ def test_a_run_stopped_and_resumed_together_ends_as_if_it_had_not_been(habits: P
     assert all(torch.equal(one[key], two[key]) for key in one)
     steps = [[line["step"] for line in runs.open_run(run).metrics()] for run in (whole, stopped)]
     assert set(steps[0]) <= set(steps[1])
+
+
+def test_a_run_whose_disk_was_full_goes_on_to_the_same_end(habits: Path) -> None:
+    with pytest.raises(OutputError, match="finished"):
+        train([str(habits / "noisy")], habits / "full", CASES["baseline"], resume=True)
+    assert contents(habits / "full") == contents(habits / "whole")
+    train([str(habits / "noisy")], habits / "parted", CASES["baseline"], resume=True)
+
+
+def test_torchrun_gets_the_message_of_the_process_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
+    _leave_reason(OthersLostError("lost the others"))
+    _leave_reason(KeyboardInterrupt())
+    assert not any(tmp_path.iterdir())
+    _leave_reason(OutputError("the disk is full"))
+    failure = ProcessFailure(0, 1, 3, str(tmp_path / "error.json"))
+    summary = str(ChildFailedError("boxmend", {0: failure}))
+    assert "boxmend: the disk is full" in summary
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "missing" / "error.json"))
+    _leave_reason(OutputError("nowhere to write"))  # the error itself is what counts
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            "[/__w/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:545] Read error "
+            "[127.0.0.1]:1451: Connection reset by peer. This is typically caused by a remote "
+            "worker hanging. GLHF!",
+            "Read error [127.0.0.1]:1451: Connection reset by peer",
+        ),
+        ("Connection closed by peer [::1]:99\nmore", "Connection closed by peer [::1]:99"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_what_gloo_says_is_cut_to_the_reason(error: str, reason: str) -> None:
+    assert _reason(RuntimeError(error)) == reason
 
 
 def test_one_process_goes_on_where_two_were_stopped(habits: Path) -> None:

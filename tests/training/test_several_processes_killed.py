@@ -1,6 +1,7 @@
 """A killed worker ends the whole job soon, and the whole goes on with --resume."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -106,10 +107,32 @@ def test_a_killed_worker_ends_the_job_which_goes_on_to_the_same_end(
     assert process.returncode != 0
     assert time.monotonic() - killed < 45  # torchrun gives the others 30 s
     assert f"process {1 - rank} of 2 lost the others" in told
+    assert "--resume to continue from the last checkpoint" in told
+    assert "third_party" not in told  # gloo's sources
     assert "boxmend/training" not in told  # torchrun has a traceback of its own; we have none
     assert not open_run(out).is_finished
     subprocess.run(command(noisy, out, "--resume"), env=ENVIRONMENT, check=True)
     assert same(out, whole), told
+
+
+def test_a_full_disk_ends_the_job_which_goes_on_to_the_same_end(
+    noisy: Path, whole: Path, tmp_path: Path
+) -> None:
+    """A limit on the size of files stands for the disk; it is inherited by the workers."""
+    out = tmp_path / "run"
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, resource.RLIM_INFINITY))
+
+    ended = subprocess.run(
+        command(noisy, out), env=ENVIRONMENT, capture_output=True, text=True, preexec_fn=limit
+    )
+    assert ended.returncode != 0
+    line = f"boxmend: {out / 'checkpoint.pt'}: could not be written (File too large). "
+    assert ended.stderr.count(line) == 4  # by each process, and by torchrun of each
+    assert "--resume to continue from the last checkpoint" in ended.stderr
+    subprocess.run(command(noisy, out, "--resume"), env=ENVIRONMENT, check=True)
+    assert same(out, whole), ended.stderr
 
 
 def test_torchrun_itself_can_start_them_again(noisy: Path, whole: Path, tmp_path: Path) -> None:

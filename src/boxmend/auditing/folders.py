@@ -9,7 +9,7 @@ both files to the folder of that run.
 
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from boxmend.auditing.tables import fixes_of
 from boxmend.dataset import Dataset
 from boxmend.detections import read_predictions
 from boxmend.errors import DataError
-from boxmend.fingerprint import data_facts
+from boxmend.files.staging import ensure_vacant, staged
+from boxmend.fingerprint import data_facts, ensure_unchanged
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.mending.account import open_account
 from boxmend.mending.inputs import finished_run
@@ -80,6 +81,7 @@ def audit_predictions(
     """
     settings = settings or AuditSettings()
     ensure_new(out)
+    ensure_vacant(Path(out))
     found = read_predictions(predictions, dataset)
     result = audit(dataset, found, settings)
     notes = (*found.notes, *said_of(dataset, found, unseen=settings.unseen))
@@ -95,12 +97,14 @@ def audit_predictions(
         "images_folder": None if images is None else str(Path(images).absolute()),
         "predictions": [str(Path(one).absolute()) for one in predictions],
     }
-    with sole_writer(out):
-        run = create(out, asdict(settings), facts)
+    with staged(Path(out)) as folder:
+        ensure_unchanged(dataset)
+        found.ensure_unchanged()
+        run = create(folder, asdict(settings), facts)
         audited = Audited(run, dataset, result, "predictions", notes)
         _write(audited)
         run.finish({"fixes": len(result.fixes)})
-    return audited
+    return replace(audited, run=Run(Path(out)))
 
 
 def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audited:
@@ -143,7 +147,9 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
     result = Audit(**{**vars(result), "rates": known})
     audited = Audited(account.run, dataset, result, "training run", notes)
-    _write(audited)
+    with sole_writer(account.run.path):
+        ensure_unchanged(dataset)
+        _write(audited)
     return audited
 
 

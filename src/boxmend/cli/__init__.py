@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError
 
 import boxmend
 from boxmend.cli.last_resort import explain
+from boxmend.cli.output import library_notes
 from boxmend.errors import BoxmendError, ExitStatus
 from boxmend.files.limits import check_environment
 
@@ -44,12 +45,13 @@ def command_line(chosen: str = "") -> App:
         help="Train object detectors on annotations that nobody vouches for, and get the "
         "annotations back, mended: COCO, VOC and YOLO, without losing a byte.",
         help_epilogue="DATA is PATH or PATH:SPLIT: a COCO .json or a folder with "
-        "instances_*.json, a VOC folder, or a YOLO data.yaml. Exit status: 0 fine, 1 findings or "
-        "differences, 2 wrong usage, 3 failure.",
+        "instances_*.json, a VOC folder, or a YOLO data.yaml. Exit status: 0 success, 1 errors "
+        "found by `check` or differences by `diff`, 2 wrong usage, 3 failure.",
         version=lambda: f"boxmend {boxmend.__version__}",
         help_format="plaintext",
         help_formatter="default" if sys.stdout.isatty() else "plain",
         result_action="return_value",
+        suppress_keyboard_interrupt=False,  # `run` ends with a message and its own exit status
     )
     for name, summary in COMMANDS.items():
         own_words = None if name == chosen else summary
@@ -69,7 +71,8 @@ def run(tokens: Sequence[str]) -> int:
     try:
         check_environment()
         app = command_line(chosen=tokens[0] if tokens else "")
-        status = app(list(tokens), exit_on_error=False, print_error=True)
+        with library_notes():
+            status = app(list(tokens), exit_on_error=False, print_error=True)
         sys.stdout.flush()
         return int(status or ExitStatus.FINE)
     except CycloptsError:
@@ -81,7 +84,7 @@ def run(tokens: Sequence[str]) -> int:
         sys.stdout = None  # nothing is left to flush it into
         return ExitStatus.FINE
     except KeyboardInterrupt:
-        print("boxmend: interrupted; nothing was left behind", file=sys.stderr)
+        print("boxmend: interrupted", file=sys.stderr)
         return ExitStatus.FAILURE
     except MemoryError:
         print("boxmend: out of memory", file=sys.stderr)

@@ -12,9 +12,10 @@ from boxmend.cli.options import Data, Json, Reading, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.dataset import Dataset
 from boxmend.errors import ExitStatus, UsageError
+from boxmend.files.staging import ensure_vacant
 from boxmend.findings import KINDS, Finding, Severity
 from boxmend.formats import read
-from boxmend.formats.writing import ensure_vacant, write
+from boxmend.formats.writing import write
 
 IMAGE_KINDS = {
     "missing-image",

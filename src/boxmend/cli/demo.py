@@ -11,7 +11,7 @@ from boxmend import demonstration
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus
-from boxmend.formats.writing import ensure_vacant
+from boxmend.files.staging import ensure_vacant
 
 app = App(name="demo", help_format="markdown")
 

@@ -53,10 +53,17 @@ class Writing:
         Literal["flag", "drop"],
         Parameter(help="Outline of a COCO object whose box moved: flag it as stale, or drop it."),
     ] = "flag"
+    sync: Annotated[
+        bool,
+        Parameter(
+            help="Wait until the output is on the disk, so that even a power cut leaves it "
+            "complete or absent."
+        ),
+    ] = True
 
     def options(self, *, allow_lossy: bool = False) -> WriteOptions:
         """The same for the library."""
-        return WriteOptions(self.images_as, allow_lossy, self.segmentation)
+        return WriteOptions(self.images_as, allow_lossy, self.segmentation, self.sync)
 
 
 def saved_summary(saved: Saved) -> dict[str, object]:

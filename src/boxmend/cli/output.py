@@ -1,6 +1,7 @@
 """What commands say: results on stdout, talk on stderr; plain text unless a person is looking."""
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,22 @@ def _plain(value: Any) -> Any:
 def say(text: str) -> None:
     """Tell the person at the terminal something that is no result."""
     print(text, file=sys.stderr)
+
+
+@contextmanager
+def library_notes() -> Iterator[None]:
+    """Show on stderr what the library logs as a warning while the block lasts."""
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(f"note: {record.getMessage()}")
+
+    handler, logger = Notes(logging.WARNING), logging.getLogger("boxmend")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

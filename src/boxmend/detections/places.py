@@ -61,6 +61,15 @@ def places_of(paths: Sequence[str | Path], dataset: Dataset) -> tuple[list[Place
     return places, next(iter(manifests.values()), None)
 
 
+def files_of(places: Sequence[Place]) -> Iterator[Path]:
+    """Yield all files that reading these places opens."""
+    for place in places:
+        if place.path.is_dir():
+            yield from (place.path / name for name in label_files(place.path))
+        else:
+            yield place.path
+
+
 def read_place(place: Place) -> Found:
     """Read one place, as it stands there."""
     path = place.path

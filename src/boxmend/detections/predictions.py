@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from boxmend.detections.evidence import Annotated, annotated, asked, best_annota
 from boxmend.detections.found import BoxFormat, Floats, Found, Rows, joined
 from boxmend.detections.image_names import Reading, ensure_clear, readings, sizes_of
 from boxmend.detections.names import Catalogue
-from boxmend.detections.places import Place, places_of, read_place
+from boxmend.detections.places import Place, files_of, places_of, read_place
 from boxmend.errors import DataError
+from boxmend.files.unchanged import State, ensure_same_states, states_of
 from boxmend.folds import Manifest
 from boxmend.formats.coco.sizes import contested_images
 
@@ -46,9 +47,15 @@ class Predictions:
     folds: Rows  # [m] of the detector that found it; -1 unknown
     notes: list[str] = field(default_factory=list)  # what is to be said to the user
     manifest: Manifest | None = None  # of the folder of folds they were read from
+    states: Mapping[str, State | None] = field(default_factory=dict, repr=False)
+    """Size and times of the files just before they were read."""
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def ensure_unchanged(self) -> None:
+        """Raise a DataError where a file of predictions has changed since it was read."""
+        ensure_same_states(self.states)
 
     @property
     def cut(self) -> float:
@@ -76,6 +83,7 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
     what cannot be used.
     """
     places, manifest = places_of(paths, dataset)
+    states = states_of(files_of(places))
     parts: dict[tuple[str, BoxFormat], list[Found]] = {}
     for place in places:
         found = _of_fold(read_place(place), place)
@@ -93,7 +101,7 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
         told = ", ".join(str(one.path) for one in places[:3])
         raise DataError(f"{told}: no detection at all; an audit needs what a detector found")
     result = _sorted(_together(settled, notes))
-    result = replace(result, manifest=manifest)
+    result = replace(result, manifest=manifest, states=states)
     return replace(
         result, notes=result.notes + _about_scores(result) + _about_images(result, dataset)
     )

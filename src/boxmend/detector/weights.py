@@ -25,6 +25,12 @@ from boxmend.errors import DataError
 from boxmend.files.atomic import replacing
 from boxmend.files.limits import ensure_within
 from boxmend.files.reading import open_file
+from boxmend.files.sealed import (
+    has_safetensors_digest,
+    note_missing,
+    without_digest,
+    write_safetensors,
+)
 
 HEADER_LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 STRIDE_KEY = "stride_in_1x1"
@@ -32,6 +38,8 @@ CLASS_SCORES = "cls_score.weight"  # of whichever head
 CLASSIFIERS = ("fc.", "classifier.")  # of ImageNet networks; a backbone has none
 COUNTER = ".num_batches_tracked"  # kept by normalisations that learn, useless to us
 NAMED_IN_ERRORS = 3
+OWN_KEYS = {"detector", "label_names"}  # metadata that boxmend alone writes
+REMEDY = "put a copy of the file back, or train again"
 TWIN = "twin."
 HEADS = ("box_heads", "classifiers", "has_spread")
 MOST_HEADS = ("1", "2", "3")
@@ -71,13 +79,14 @@ def load_tensors(
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read all tensors and the metadata of a safetensors file."""
     with _opened(path) as file:
-        return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118  # no mapping
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # no mapping
+        return tensors, without_digest(file.metadata() or {})
 
 
 def read_metadata(path: Path) -> dict[str, str]:
     """Read the metadata of a safetensors file alone."""
     with _opened(path) as file:
-        return file.metadata() or {}
+        return without_digest(file.metadata() or {})
 
 
 def ensure_num_labels(path: Path, num_labels: int) -> None:
@@ -106,7 +115,10 @@ def _ensure_small_header(path: Path) -> None:
 def _opened(path: Path) -> Iterator[Any]:
     try:
         _ensure_small_header(path)
+        has_digest = has_safetensors_digest(path, REMEDY)
         with safe_open(path, framework="pt") as file:
+            if not has_digest and (file.metadata() or {}).keys() >= OWN_KEYS:
+                note_missing(path)
             yield file
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such weight file") from error
@@ -121,7 +133,7 @@ def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) 
     """
     tensors = {key: value.contiguous() for key, value in own_tensors(detector).items()}
     with replacing(path) as file:
-        file.write(to_bytes(tensors, {**(more or {}), **describe(detector)}))
+        write_safetensors(to_bytes(tensors, {**(more or {}), **describe(detector)}), file)
 
 
 def own_tensors(detector: Detector) -> dict[str, Tensor]:

@@ -1,49 +1,73 @@
-"""Files that are there whole or not at all, even if the process is killed while writing."""
+"""Files that are whole or absent, even if the process is killed or the power fails."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from boxmend.errors import OutputError
+from boxmend.files.syncing import sync_files, sync_folder
+from boxmend.files.temporary import temporary_file
 
-
-def partial(path: Path) -> Path:
-    """Where `replacing` writes: a hidden file beside, always the same, so that none pile up."""
-    return path.with_name(f".{path.name}.partial")
+BATCH_FILES = 256  # open at the same time; systems allow at least 1,024
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` when the block ends well, else vanishes.
+def replacing(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
+    """Open a file to write that replaces `path` when the block ends well, and else vanishes.
 
-    After a kill there is the old file or the new one, and at worst a hidden `partial` beside it.
-    An OSError becomes an OutputError.
+    After a kill or a power cut `path` is the old file or the new one. Two processes that replace
+    the same file do not mix: the last one wins, or with `overwrite=False` the first one, and the
+    other gets an OutputError. Every OSError becomes an OutputError.
     """
-    beside = partial(path)
     try:
-        try:
-            with beside.open("wb") as file:
+        with temporary_file(path) as temporary:
+            with temporary.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                beside.unlink()
-            raise
+            if overwrite:
+                temporary.replace(path)
+            else:
+                _link_new(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{path}: could not be written ({reason})") from error
 
 
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a power cut, where the system can do that."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
+def _link_new(temporary: Path, path: Path) -> None:
+    """Give a file its name unless something has that name."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError as error:
+        raise OutputError(
+            f"{path}: another process has written it meanwhile, and nothing is overwritten"
+        ) from error
+    except (OSError, NotImplementedError):  # a file system without hard links
+        if os.path.lexists(path):
+            raise OutputError(f"{path}: exists already, and nothing is overwritten") from None
+        temporary.replace(path)
+
+
+def replace_files(contents: Iterable[tuple[Path, bytes]]) -> None:
+    """Replace many files, each as `replacing` does, with one sync for a batch of them."""
+    remaining = iter(contents)
+    while batch := list(islice(remaining, BATCH_FILES)):
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            with ExitStack() as stack:
+                pairs = []
+                for path, content in batch:
+                    temporary = stack.enter_context(temporary_file(path))
+                    temporary.write_bytes(content)
+                    pairs.append((temporary, path))
+                sync_files([temporary for temporary, _ in pairs])
+                for temporary, path in pairs:
+                    temporary.replace(path)
+            for folder in {path.parent for path, _ in batch}:
+                sync_folder(folder)
+        except OSError as error:
+            reason = error.strerror or error
+            raise OutputError(f"{batch[0][0]}: could not be written ({reason})") from error

@@ -4,9 +4,11 @@ Run lengths and dictionaries let a file of a few kilobytes hold billions of valu
 tells how many values there are, so a file is refused before any of them is read.
 """
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,20 +17,24 @@ import pyarrow.parquet as pq
 from boxmend.errors import DataError
 from boxmend.files.limits import ensure_within, limit
 from boxmend.files.reading import open_file
+from boxmend.files.sealed import checked_parquet
 
 TEXT_BYTES = 64  # of a short text as a Python object, which texts in a table become
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_parquet(
+    path: Path, columns: Sequence[str] | None = None, *, remedy: str | None = None
+) -> pa.Table:
     """Read a table and validate it; a DataError where it is too large or has a column twice.
 
-    Raises what pyarrow raises for a damaged file, and an OSError for what is no regular file.
+    With a remedy the file is one that boxmend wrote, and its digest is checked. Raises what
+    pyarrow raises for a damaged file, and an OSError for what is no regular file.
     """
-    with open_file(path) as file:
+    with _opened(path, remedy) as file:
         footer = pq.ParquetFile(file)
         schema = footer.schema_arrow
         refuse_doubled_columns(path, schema.names)
-        size = os.fstat(file.fileno()).st_size
+        size = file.seek(0, os.SEEK_END)
         ensure_justified(path, claimed_bytes(footer), size)
         texts = [field.name for field in schema if _is_text(field.type)]
         file.seek(0)
@@ -36,6 +42,10 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         table = parquet.read(None if columns is None else list(columns))
         table.validate(full=True)
     return _with_plain_texts(path, table, schema, size)
+
+
+def _opened(path: Path, remedy: str | None) -> BinaryIO:
+    return open_file(path) if remedy is None else io.BytesIO(checked_parquet(path, remedy))
 
 
 def claimed_bytes(footer: pq.ParquetFile) -> int:
@@ -81,6 +91,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _width(kind: pa.DataType) -> int:
     try:
-        return max(kind.bit_width // 8, 1)
+        return max(int(kind.bit_width) // 8, 1)
     except ValueError:  # texts, lists
         return TEXT_BYTES

@@ -6,8 +6,8 @@ file that a user or a file of a user names is opened by `open_file`.
 
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from boxmend.errors import DataError
 from boxmend.files.limits import ensure_within, excess
@@ -27,8 +27,6 @@ _FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-
-
 SMALL_BYTES = 2**20  # even of brackets alone, so much JSON decodes into less than 100 MB
 
 
@@ -36,7 +34,7 @@ class NotRegularError(OSError):
     """The path leads to a folder, a pipe, a device or a socket."""
 
 
-def open_file(path: str | Path) -> BinaryIO:
+def open_file(path: str | Path) -> BufferedReader:
     """Open a regular file for reading; a NotRegularError (an OSError) says what else it is.
 
     The open file itself is checked, so nothing can take its place between a check and the

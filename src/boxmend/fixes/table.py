@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.parquet import read_parquet
+from boxmend.files.sealed import parquet_bytes
 
 FIXES_FILE = "fixes.parquet"
 SIDES = ("x1", "y1", "x2", "y2")
@@ -92,8 +92,9 @@ def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) ->
     table = to_table(dataset, fixes).replace_schema_metadata(
         {FORMAT_KEY: FORMAT_VERSION, b"data_sha256": data_sha256.encode()}
     )
+    content = parquet_bytes(table, compression="zstd")
     with replacing(path) as file:
-        pq.write_table(table, file, compression="zstd")
+        file.write(content)
 
 
 def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
@@ -133,7 +134,7 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
             f"{path}: no such table; `boxmend audit` makes one from a run, or from predictions"
         )
     try:
-        table = read_parquet(path)
+        table = read_parquet(path, remedy="audit again")
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path}: cannot be read ({error}); audit again") from error
     metadata = table.schema.metadata or {}

@@ -1,8 +1,9 @@
 """What people say of fixes: `verdicts.jsonl` in the folder of a run, only ever appended to.
 
-One JSON object a line. Each call adds its lines by one write at the end of the file, so that two
-windows do not overwrite each other, and a kill tears the last line at most. A torn line is passed
-over: the last one, and one that an empty line follows, which the next write puts there.
+One JSON object a line, which ends with its digest (`boxmend.files.sealed`). Each call adds its
+lines by one write at the end of the file, so that two windows do not overwrite each other, and a
+kill tears the last line at most. A torn line is passed over: the last one, and one that an empty
+line follows, which the next write puts there.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from typing import Any
 
 from boxmend.errors import DataError, OutputError
 from boxmend.files.reading import read_within
+from boxmend.files.sealed import checked_lines, seal_json
+from boxmend.files.syncing import sync_folder
 
 VERDICTS_FILE = "verdicts.jsonl"
 ACCEPT, REJECT, SKIP, UNDO = ANSWERS = ("accept", "reject", "skip", "undo")
 MODES = ("queue", "sample", "doubtful", "pattern", "import")
 LONGEST = 10_000  # characters of a text; ids of fixes hold label names
+REMEDY = "remove that line, or put a copy of the file back"
 FARTHEST = 1e7  # pixels from the corner of an image
 
 Box = tuple[float, float, float, float]
@@ -80,11 +84,14 @@ def verdict_of(told: Any) -> Verdict:
 
 
 def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
-    """Add verdicts at the end of the file of a run, all by one write; the bytes that it took."""
+    """Add verdicts at the end of the file of a run, all by one write; returns its bytes.
+
+    They are on disk when it returns, and survive a power cut.
+    """
     if not verdicts:
         return 0
     path = run_path / VERDICTS_FILE
-    lines = b"".join(json.dumps(one.to_json()).encode() + b"\n" for one in verdicts)
+    lines = b"".join(seal_json(json.dumps(one.to_json()).encode()) for one in verdicts)
     try:
         with path.open("ab+", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
@@ -92,6 +99,9 @@ def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
             is_torn = size > 0 and file.read(1) != b"\n"
             data = b"\n\n" + lines if is_torn else lines
             written = file.write(data)  # at the end, wherever that is by now
+            os.fsync(file.fileno())
+        if size == 0:  # the file is new, so its name has to be synced as well
+            sync_folder(run_path)
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{path}: could not be written ({reason})") from error
@@ -110,7 +120,7 @@ def read_verdicts(run_path: Path) -> list[Verdict]:
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason})") from error
-    return list(_parsed(path, data.split(b"\n")))
+    return list(_parsed(path, checked_lines(path, data, REMEDY)))
 
 
 def standing(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:

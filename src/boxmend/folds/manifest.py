@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.files.reading import read_record
+from boxmend.files.sealed import checked_json, seal_json
 
 FOLDS_FILE = "folds.json"
 MOST_FOLDS = 1000
@@ -45,7 +46,7 @@ def described(
         "data_sha256": data_sha256,
         "folds": dict(sorted(folds.items())),
     }
-    return (json.dumps(content, indent=1) + "\n").encode()
+    return seal_json(json.dumps(content, indent=1).encode())
 
 
 def read_manifest(path: str | Path, dataset: Dataset) -> Manifest:
@@ -68,7 +69,7 @@ def read_manifest(path: str | Path, dataset: Dataset) -> Manifest:
 
 def _decoded(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(read_record(file))
+        content = json.loads(checked_json(file, read_record(file), "make the folds again"))
     except FileNotFoundError as error:
         raise UsageError(f"{file}: no such file; `boxmend folds` writes one") from error
     except (OSError, ValueError, RecursionError) as error:

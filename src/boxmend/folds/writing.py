@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.fingerprint import fingerprint
+from boxmend.files.staging import staged
+from boxmend.fingerprint import ensure_unchanged, fingerprint
 from boxmend.folds.guide import guide
 from boxmend.folds.manifest import FOLDS_FILE, described, fold_folder
 from boxmend.folds.splitting import FoldSettings, frames_advice, split
-from boxmend.formats.writing import WriteOptions, native_format, staged, write_into
+from boxmend.formats.writing import WriteOptions, native_format, write_into
 
 TRAIN, TEST = "train", "test"
 GUIDE_FILE = "README.md"
@@ -51,7 +52,7 @@ def write_folds(
     folds = split(dataset, settings)
     format = native_format(dataset)
     missing = np.zeros(settings.k, np.int64)
-    with staged(out) as folder:
+    with staged(out, sync=options.sync) as folder:
         for fold in range(settings.k):
             for part, is_in in ((TRAIN, folds != fold), (TEST, folds == fold)):
                 place = fold_folder(folder, fold) / part
@@ -66,6 +67,7 @@ def write_folds(
         )
         (folder / FOLDS_FILE).write_bytes(manifest)
         (folder / GUIDE_FILE).write_text(guide(settings.k, format, addresses), "utf-8")
+        ensure_unchanged(dataset)
     test = np.bincount(folds, minlength=settings.k)
     return Folds(
         out=out,

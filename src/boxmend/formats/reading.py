@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.errors import UsageError
-from boxmend.files.reading import read_bytes
+from boxmend.errors import DataError, UsageError
+from boxmend.files import unchanged
+from boxmend.files.reading import reason_of
+from boxmend.files.unchanged import ReadFile
 from boxmend.photos import header_size
-
-__all__ = ["ReadOptions", "image_size", "is_safe_name", "read_bytes"]
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm")
 POLYGON_CHOICES = ("refuse", "box")
@@ -34,6 +34,14 @@ def is_safe_name(name: str) -> bool:
     if not name or "\0" in name or "\\" in name or name[0] == "/" or name[1:2] == ":":
         return False
     return name[-1] != "/" and (".." not in name or ".." not in name.split("/"))
+
+
+def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFile:
+    """Read a regular file, and what shows later whether it changed; a DataError names it."""
+    try:
+        return unchanged.read_file(path, limit_name)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
 
 
 def image_size(path: Path) -> tuple[int, int] | None:

@@ -1,12 +1,8 @@
-"""Writing datasets: beside the target first, then renamed into place, whole or not at all."""
+"""Writing datasets: documents and images of a dataset into a folder, whole or not at all."""
 
-import errno
 import hashlib
 import os
-import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +10,8 @@ import numpy as np
 
 from boxmend.dataset import Dataset, Ids, Source
 from boxmend.errors import LossyError, OutputError, UsageError
+from boxmend.files.staging import staged
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats import FORMATS
 from boxmend.formats.documents import Document, collector_paused
 from boxmend.formats.image_links import ensure_copyable
@@ -31,6 +29,7 @@ class WriteOptions:
     images_as: str = "link"
     allow_lossy: bool = False
     segmentation: str = "flag"
+    sync: bool = True  # before the output appears, so that a power cut leaves it whole or absent
 
     def __post_init__(self) -> None:
         for name, choices in (("images_as", IMAGES_AS), ("segmentation", SEGMENTATION)):
@@ -52,85 +51,10 @@ class Saved:
 
 def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions) -> Saved:
     """Write a dataset into `out`, whole or not at all."""
-    with staged(out) as folder:
-        return write_into(folder, dataset, format, options, out=out)
-
-
-@contextmanager
-def staged(out: Path) -> Iterator[Path]:
-    """A new folder that takes the place of `out` when the block ends well, else vanishes.
-
-    It lies beside `out`; or within, where that is there and empty, as it may be a mounted volume.
-    """
-    ensure_vacant(out)
-    name = f".{out.name}.partial-{os.getpid()}-{secrets.token_hex(4)}"
-    with _told_as_output_error(out):
-        if out.is_dir():
-            with _removed_on_failure(out / name) as folder:
-                yield folder
-                _move_up(folder, out)
-        else:
-            with _parents(out), _removed_on_failure(out.parent / name) as folder:
-                yield folder
-                folder.rename(out)
-
-
-@contextmanager
-def _told_as_output_error(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason = "the disk is full"
-        message = f"{out}: could not be written ({reason}); nothing was left behind"
-        raise OutputError(message) from error
-
-
-@contextmanager
-def _removed_on_failure(folder: Path) -> Iterator[Path]:
-    folder.mkdir()
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-@contextmanager
-def _parents(out: Path) -> Iterator[None]:
-    """The folders above `out`; those that were not there go again on failure."""
-    missing = [parent for parent in out.parents if not parent.exists()]
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        yield
-    except BaseException:
-        for parent in missing:  # the innermost first
-            with suppress(OSError):
-                parent.rmdir()
-        raise
-
-
-def _move_up(folder: Path, out: Path) -> None:
-    """Move what is in `folder` one up, into `out`; all of it or none."""
-    moved: list[Path] = []
-    try:
-        for child in sorted(folder.iterdir()):
-            moved.append(child.rename(out / child.name))
-        folder.rmdir()
-    except BaseException:
-        for path in moved:
-            path.rename(folder / path.name)
-        raise
-
-
-def ensure_vacant(out: Path) -> None:
-    """Raise where `out` holds anything already: nothing is ever overwritten."""
-    with _told_as_output_error(out):
-        if out.is_symlink() or (out.exists() and not out.is_dir()):
-            raise OutputError(f"{out}: is there already and not a folder; name a new one")
-        if out.is_dir() and any(out.iterdir()):
-            raise OutputError(f"{out}: the folder is not empty; name a new or an empty one")
+    with staged(out, sync=options.sync) as folder:
+        saved = write_into(folder, dataset, format, options, out=out)
+        ensure_unchanged(dataset)
+        return saved
 
 
 def write_into(

@@ -14,7 +14,10 @@ import numpy as np
 
 from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
-from boxmend.formats.writing import IMAGES_AS, ensure_vacant, place_images, staged
+from boxmend.files.sealed import seal_json
+from boxmend.files.staging import ensure_vacant, staged
+from boxmend.fingerprint import ensure_unchanged
+from boxmend.formats.writing import IMAGES_AS, place_images
 from boxmend.handover import coco, cvat, fiftyone, label_studio
 from boxmend.handover.audits import audited
 from boxmend.handover.bundle import Bundle, Places, bundle_of, record
@@ -137,6 +140,7 @@ def export(
         for name, content in files.items():
             (folder / name).write_bytes(content)
         _place_images(folder, bundle, options.images_as)
+        ensure_unchanged(bundle.dataset)
     return Exported(
         out=target,
         to=to,
@@ -179,7 +183,7 @@ def _place_images(folder: Path, bundle: Bundle, images_as: str) -> None:
 def _manifest(bundle: Bundle, to: str) -> bytes:
     """What was handed over, whatever the tool makes of it: verdicts are read back against this."""
     names = TARGETS[to].label_names(bundle.label_names)
-    return json_bytes(
+    document = json_bytes(
         {
             "boxmend_handover": MANIFEST_VERSION,
             "to": to,
@@ -202,6 +206,7 @@ def _manifest(bundle: Bundle, to: str) -> bytes:
             ],
         }
     )
+    return seal_json(document)
 
 
 def _readme(bundle: Bundle, to: str) -> bytes:

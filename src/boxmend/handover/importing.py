@@ -16,7 +16,7 @@ from boxmend.handover.answers import Desk, desk_of, verdicts_of
 from boxmend.handover.naming import unicode_text
 from boxmend.handover.returned import Returned, read_limited, read_manifest
 from boxmend.mending import inputs
-from boxmend.runs import Run
+from boxmend.runs import Run, sole_writer
 
 NAMES = {"label-studio": label_studio.label_names, "cvat": cvat.label_names}
 MODE = "import"
@@ -79,8 +79,9 @@ def import_verdicts(
     told = list({one.fix: one for one in found}.values())  # an image may be there twice
     if not told and desk.counts["stale"]:
         raise DataError(f"{path}: is about fixes that {source.path} does not have; export again")
-    new = _new(told, read_verdicts(source.path))
-    append_verdicts(source.path, new)
+    with sole_writer(source.path):
+        new = _new(told, read_verdicts(source.path))
+        append_verdicts(source.path, new)
     return _imported(returned, desk, new, len(told))
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from boxmend.errors import DataError, UsageError
 from boxmend.files.reading import ensure_few_values, read_bytes
+from boxmend.files.sealed import checked_json
 from boxmend.fixes.table import BOX_DECIMALS
 from boxmend.fixes.verdicts import FARTHEST
 
@@ -111,7 +112,8 @@ def read_manifest(file: Path, given: Path | None, to: str) -> Manifest:
             f"{path}: no such file; name the folder that `boxmend export` wrote by --handover"
         )
     what, remedy = f"{MANIFEST_FILE} of an audit", "bring back the one that came with the export"
-    manifest: Manifest = decoded(path, read_limited(path), Manifest, what, remedy)
+    content = checked_json(path, read_limited(path), remedy)
+    manifest: Manifest = decoded(path, content, Manifest, what, remedy)
     if manifest.boxmend_handover != MANIFEST_VERSION:
         raise DataError(f"{path}: is of version {manifest.boxmend_handover}; export again")
     if manifest.to != to:

@@ -12,12 +12,15 @@ import pyarrow.parquet as pq
 from boxmend.errors import DataError
 from boxmend.files.parquet import claimed_bytes, ensure_justified
 from boxmend.files.reading import open_file
+from boxmend.files.sealed import parquet_bytes
 from boxmend.ledger.entries import BOX_COLUMNS, COLUMNS, ID_COLUMNS, empty_table
 
 FORMAT_KEY = b"boxmend.ledger"
 FORMAT_VERSION = b"1"
 NUMBER_KEY = b"boxmend.ledger.part"
 ROWS_KEY = b"boxmend.ledger.rows_per_part"
+
+REMEDY = "put a copy of the file back, or train again"
 
 _NAME = re.compile(r"part-(\d{6,})\.parquet")
 _SMOOTH = ("loss", "confidence", *BOX_COLUMNS)  # hardly a value occurs twice
@@ -59,19 +62,18 @@ def write_part(table: pa.Table, file: BinaryIO) -> None:
     """Write a table as one row group; the same table, in one piece, gives the same bytes.
 
     Coordinates go byte by byte (all first bytes, all second ones), which compresses better. Pages
-    have checksums: damage on the disk is an error and not another box.
+    have checksums and the file has a digest: damage on the disk is an error and not another box.
     """
     texts = [name for name in ID_COLUMNS if pa.types.is_string(table.schema.field(name).type)]
-    pq.write_table(
+    content = parquet_bytes(
         table,
-        file,
         row_group_size=max(len(table), 1),
         compression="zstd",
         use_dictionary=[name for name in COLUMNS if name not in (*_SMOOTH, *ID_COLUMNS)] + texts,
         use_byte_stream_split=list(_SMOOTH),
         write_statistics=["epoch"],
-        write_page_checksum=True,
     )
+    file.write(content)
 
 
 def part_numbers(folder: Path) -> list[int]:
@@ -123,27 +125,29 @@ def read_footer(folder: Path, number: int) -> Part:
         raise unreadable(path, error) from error
     metadata = schema.metadata or {}
     if metadata.get(FORMAT_KEY) != FORMAT_VERSION:
-        raise DataError(f"{path}: no part of a ledger of version {FORMAT_VERSION.decode()}")
+        version = FORMAT_VERSION.decode()
+        raise DataError(f"{path}: no part of a ledger of version {version}; {REMEDY}")
     if metadata.get(NUMBER_KEY) != str(number).encode():
-        raise DataError(f"{path}: was written as another part and renamed, or is damaged")
+        raise DataError(f"{path}: was written as another part and renamed, or damaged; {REMEDY}")
     rows = metadata.get(ROWS_KEY, b"")
     if not rows.isdigit() or not 0 < num_rows <= int(rows):
-        raise DataError(f"{path}: its footer gives no sensible number of rows")
+        raise DataError(f"{path}: its footer gives no sensible number of rows; {REMEDY}")
     _check_schema(path, schema)
     return Part(path, number, num_rows, int(rows), schema.remove_metadata(), claimed, size)
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:
     if tuple(schema.names) != COLUMNS:
-        raise DataError(f"{path}: its columns are not those of a ledger")
+        raise DataError(f"{path}: its columns are not those of a ledger; {REMEDY}")
     for field in empty_table().schema:
         found = schema.field(field.name).type
         is_id = field.name in ID_COLUMNS
         if found != field.type and not (is_id and pa.types.is_string(found)):
-            raise DataError(f"{path}: column {field.name} is {found}, expected {field.type}")
+            expected = f"expected {field.type}; {REMEDY}"
+            raise DataError(f"{path}: column {field.name} is {found}, {expected}")
 
 
 def unreadable(path: Path, error: Exception) -> DataError:
     """The error to raise where a part cannot be read."""
     reason = getattr(error, "strerror", None) or error
-    return DataError(f"{path}: cannot be read as a part of a ledger ({reason})")
+    return DataError(f"{path}: cannot be read as a part of a ledger ({reason}); {REMEDY}")

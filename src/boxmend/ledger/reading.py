@@ -9,7 +9,14 @@ import pyarrow.compute as pc
 from boxmend.errors import DataError, UsageError
 from boxmend.files.parquet import read_parquet
 from boxmend.ledger.entries import COLUMNS, empty_table
-from boxmend.ledger.parts import Part, checked_parts, folder_of, part_numbers, unreadable
+from boxmend.ledger.parts import (
+    REMEDY,
+    Part,
+    checked_parts,
+    folder_of,
+    part_numbers,
+    unreadable,
+)
 
 
 def read(
@@ -50,7 +57,7 @@ def _last_epoch(parts: Sequence[Part], wanted: list[str]) -> list[pa.Table]:
 
 def _read_part(part: Part, columns: list[str]) -> pa.Table:
     try:
-        table = read_parquet(part.path, columns)
+        table = read_parquet(part.path, columns, remedy=REMEDY)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise unreadable(part.path, error) from error
     if len(table) != part.num_rows:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from boxmend.errors import DataError, OutputError
-from boxmend.files.atomic import partial, replacing
+from boxmend.files.atomic import replacing
+from boxmend.files.temporary import remove_leftovers
 from boxmend.ledger.entries import (
     ID_COLUMNS,
     Columns,
@@ -169,8 +170,7 @@ class Ledger:
         try:
             for number in reversed(numbers[num_full:]):
                 part_path(self._folder, number).unlink()
-            for leftover in self._folder.glob(partial(Path("part-*.parquet")).name):
-                leftover.unlink()
+            remove_leftovers(self._folder)
         except OSError as error:
             reason = error.strerror or error
             raise OutputError(f"{self._folder}: could not be cut back ({reason})") from error

@@ -15,15 +15,10 @@ import numpy as np
 
 from boxmend.dataset import Dataset
 from boxmend.errors import OutputError, UsageError
+from boxmend.files.staging import ensure_vacant, staged
+from boxmend.fingerprint import ensure_unchanged
 from boxmend.formats import FORMATS
-from boxmend.formats.writing import (
-    Saved,
-    WriteOptions,
-    ensure_vacant,
-    native_format,
-    staged,
-    write_into,
-)
+from boxmend.formats.writing import Saved, WriteOptions, native_format, write_into
 from boxmend.mending import inputs, patches
 from boxmend.mending.changes import ApplySettings, Changes, decide, mended
 from boxmend.mending.fixing import Taken, changes_of, fixed, taken_of
@@ -98,7 +93,7 @@ def apply(
     source = inputs.finished_run(run)
     prepare = _fixes if _is_of_fixes(source, settings) else _settled
     work = prepare(source, data, settings, format)
-    with staged(target) as folder:
+    with staged(target, sync=options.sync) as folder:
         saved = write_into(folder, work.new, work.format, options, out=target)
         _ensure_unused(saved)
         way_back = _patches(folder, work.old, saved, options)
@@ -108,6 +103,7 @@ def apply(
         ):
             with (folder / file).open("xb") as stream:
                 stream.write(content)
+        ensure_unchanged(work.old)
     return Applied(
         saved,
         work.changes,

@@ -19,7 +19,8 @@ from boxmend.fixes.verdicts import VERDICTS_FILE
 from boxmend.formats import load
 from boxmend.ledger import Verdict
 from boxmend.mending.settling import Rows, Visits
-from boxmend.runs import Run, open_run
+from boxmend.runs import SETTINGS_FILE, Run, open_run
+from boxmend.settings.files import settings_of_run
 
 _BOX = ("final_x1", "final_y1", "final_x2", "final_y2")
 _OPTION = "--data (--training-data of `boxmend evaluate`)"
@@ -175,9 +176,10 @@ def whole_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
 
 def warm_up_steps(run: Run) -> int:
     """How many steps of a finished run were warm-up."""
-    share, steps = run.settings().get("warm_up"), run.summary().get("steps")
-    if not isinstance(share, int | float) or not isinstance(steps, int):
+    settings, steps = run.settings(), run.summary().get("steps")
+    if "warm_up" not in settings or not isinstance(steps, int):
         raise DataError(f"{run.path}: settings.json or `finished` lacks the length of the warm-up")
+    share = settings_of_run(run.path / SETTINGS_FILE, settings).warm_up
     return math.ceil(share * steps)
 
 

@@ -2,7 +2,7 @@
 
 `patch.json` tells of each file that differs its SHA-256 before and after (null where there is no
 such file) and, whichever is shorter, ranges of the file after with the bytes that stood there
-before (as Latin-1 text), or the whole file before (deflated, as base 64).
+before (as Latin-1 text), or the whole file before (deflated, as base 64) with its size in bytes.
 """
 
 import base64
@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.errors import DataError
+from boxmend.files.limits import excess, limit
+from boxmend.files.reading import read_bytes
+from boxmend.files.sealed import checked_json, seal_json
 from boxmend.formats.documents import Edit, splice
-from boxmend.formats.reading import is_safe_name, read_bytes
+from boxmend.formats.reading import is_safe_name
 
 FORMAT_KEY = "boxmend_patch"
 FORMAT_VERSION = 1
+REMEDY = "put a copy of it back, or apply the run to a new folder"
 LOOK_AHEAD = 64  # pieces of a file within which two versions have to meet again
 
 
@@ -34,12 +38,20 @@ class FilePatch:
     after: str | None
     edits: tuple[Edit, ...] = ()
     deflated: bytes | None = None  # the file before, where that is shorter than the edits
+    size: int | None = None  # bytes of the file before if deflated; earlier versions did not say
 
     def undone(self, data: bytes) -> bytes:
-        """The file before, from the file after."""
-        if self.deflated is not None:
-            return zlib.decompress(self.deflated)
-        return b"".join(splice(data, self.edits))
+        """The file before, from the file after; a ValueError where it is above the limit."""
+        if self.deflated is None:
+            return b"".join(splice(data, self.edits))
+        size = limit("patch_bytes") if self.size is None else self.size
+        if message := excess("patch_bytes", size):
+            raise ValueError(message)
+        before = zlib.decompressobj().decompress(self.deflated, size + 1)
+        if len(before) > size:
+            stated = f"it has more than the {size:,} bytes that patch.json states"
+            raise ValueError(excess("patch_bytes", len(before)) or stated)
+        return before
 
 
 def sha256(data: bytes) -> str:
@@ -50,19 +62,24 @@ def sha256(data: bytes) -> str:
 def file_patch(before: bytes | None, after: bytes | None) -> FilePatch:
     """The patch that leads from a mended file back to what it was; None is no file."""
     if before is None or after is None:
-        whole = None if before is None else zlib.compress(before)
-        return FilePatch(_hash(before), _hash(after), deflated=whole)
-    hashes = sha256(before), sha256(after)
+        if before is None:
+            return FilePatch(None, _hash(after))
+        return _whole(before, after)
     try:
         edits = tuple(_edits(before, after))
     except _TooDifferentError:
-        return FilePatch(*hashes, deflated=zlib.compress(before))
+        return _whole(before, after)
     size = sum(len(str(edit)) for edit in edits)
     if size > len(before) // 16:  # nothing shrinks to less; else it is not worth trying
-        deflated = zlib.compress(before)
-        if len(deflated) * 4 // 3 < size:
-            return FilePatch(*hashes, deflated=deflated)
-    return FilePatch(*hashes, edits)
+        whole = _whole(before, after)
+        if len(whole.deflated or b"") * 4 // 3 < size:
+            return whole
+    return FilePatch(sha256(before), sha256(after), edits)
+
+
+def _whole(before: bytes, after: bytes | None) -> FilePatch:
+    deflated = zlib.compress(before)
+    return FilePatch(sha256(before), _hash(after), deflated=deflated, size=len(before))
 
 
 def _hash(data: bytes | None) -> str | None:
@@ -75,13 +92,16 @@ def encoded(patches: Mapping[str, FilePatch]) -> bytes:
         FORMAT_KEY: FORMAT_VERSION,
         "files": {path: _document(one) for path, one in patches.items()},
     }
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    return seal_json(json.dumps(document, separators=(",", ":")).encode())
 
 
 def _document(patch: FilePatch) -> dict[str, Any]:
     told: dict[str, Any] = {"before": patch.before, "after": patch.after}
     if patch.deflated is not None:
-        return told | {"deflated": base64.b64encode(patch.deflated).decode()}
+        return told | {
+            "deflated": base64.b64encode(patch.deflated).decode(),
+            "size": patch.size,
+        }
     ranges = [[start, end, old.decode("latin-1")] for start, end, old in patch.edits]
     return told | {"ranges": ranges}
 
@@ -89,15 +109,15 @@ def _document(patch: FilePatch) -> dict[str, Any]:
 def read_patches(path: Path) -> dict[str, FilePatch]:
     """The patches of a `patch.json`; a DataError where it is none, or points out of its folder."""
     try:
-        document = json.loads(read_bytes(path))
+        document = json.loads(checked_json(path, read_bytes(path, "record_bytes"), REMEDY))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is damaged, no JSON ({error})") from error
+        raise DataError(f"{path}: is damaged, no JSON ({error}); {REMEDY}") from error
     if not isinstance(document, dict) or document.get(FORMAT_KEY) != FORMAT_VERSION:
         raise DataError(f"{path}: is no patch of version {FORMAT_VERSION} by `boxmend apply`")
     try:
         return {name: _decoded(name, one) for name, one in document["files"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path}: is damaged ({error!r})") from error
+        raise DataError(f"{path}: is damaged ({error!r}); {REMEDY}") from error
 
 
 def _decoded(name: str, told: Any) -> FilePatch:
@@ -105,7 +125,11 @@ def _decoded(name: str, told: Any) -> FilePatch:
         raise ValueError(f"{name!r} lies outside of the folder")
     hashes = _told_hash(told["before"]), _told_hash(told["after"])
     if "deflated" in told:
-        return FilePatch(*hashes, deflated=base64.b64decode(told["deflated"], validate=True))
+        size = told.get("size")
+        if size is not None and (type(size) is not int or size < 0):
+            raise ValueError(f"size {size!r:.60}")
+        content = base64.b64decode(told["deflated"], validate=True)
+        return FilePatch(*hashes, deflated=content, size=size)
     if hashes[0] is None:
         return FilePatch(*hashes)
     edits, position = [], 0
@@ -122,9 +146,16 @@ def _told_hash(told: Any) -> str | None:
 
 
 def restored(path: Path, patch: FilePatch) -> bytes:
-    """What a file was before, from what it is now; a DataError where patch.json is damaged."""
+    """What a file was before, from what it is now.
+
+    A DataError says that patch.json is damaged, or that the file would be above the limit.
+    """
     try:
         before = patch.undone(b"" if patch.after is None else read_bytes(path))
+    except ValueError as error:
+        raise DataError(
+            f"{path}: cannot be restored by patch.json: {error}; or put the original file back"
+        ) from error
     except zlib.error as error:
         raise DataError(f"{path}: patch.json holds no way back for it ({error})") from error
     if sha256(before) != patch.before:

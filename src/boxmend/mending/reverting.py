@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.files.atomic import replacing
-from boxmend.formats.reading import read_bytes
+from boxmend.files.atomic import replace_files
+from boxmend.files.locks import only_writer
+from boxmend.files.reading import read_bytes
+from boxmend.files.syncing import sync_folder
+from boxmend.files.temporary import remove_leftovers
 from boxmend.mending import patches
 
 CHANGES_FILE = "changes.csv"
@@ -27,6 +30,12 @@ def revert(folder: str | Path) -> list[str]:
             f"{base}: there is no {PATCH_FILE}, so nothing to revert: `boxmend apply` did not "
             "write this folder, or it has been reverted"
         )
+    with only_writer(base, f"{base}: another process is writing there; run revert again later"):
+        return _restore(base)
+
+
+def _restore(base: Path) -> list[str]:
+    """Check and restore all files of a folder that has a patch.json."""
     way_back = patches.read_patches(base / PATCH_FILE)
     _ensure_own(base, way_back)
     now = {name: _hash_now(base / name, patch) for name, patch in way_back.items()}
@@ -35,13 +44,13 @@ def revert(folder: str | Path) -> list[str]:
     written = [name for name in left if way_back[name].before is not None]
     for name in written:
         patches.restored(base / name, way_back[name])  # all of it is checked before any is written
-    for name in written:
-        content = patches.restored(base / name, way_back[name])
         (base / name).parent.mkdir(parents=True, exist_ok=True)
-        with replacing(base / name) as file:
-            file.write(content)
+    replace_files((base / name, patches.restored(base / name, way_back[name])) for name in written)
     for name in set(left).difference(written):  # the mending made them
         _remove(base / name)
+    for folder in {(base / name).parent for name in way_back}:
+        remove_leftovers(folder)  # of a revert that was killed
+        sync_folder(folder)
     for name in (CHANGES_FILE, PATCH_FILE):  # the way back last: until then it can be repeated
         _remove(base / name)
     return sorted(way_back)

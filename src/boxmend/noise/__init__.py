@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 from boxmend import __version__
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import OutputError, UsageError
-from boxmend.formats.writing import Saved, WriteOptions, staged, write_into
+from boxmend.files.sealed import seal_json
+from boxmend.files.staging import staged
+from boxmend.fingerprint import ensure_unchanged
+from boxmend.formats.writing import Saved, WriteOptions, write_into
 from boxmend.noise import counts as numbers
 from boxmend.noise.boxes import BOX_NOISES, disturbed, image_sizes
 from boxmend.noise.labels import LABEL_NOISES, confused, pair, read_confusion, symmetric
@@ -116,7 +119,7 @@ def write_noisy(
     format: str | None = None,
 ) -> Saved:
     """Write a noisy dataset with truth.parquet and noise.json beside it, whole or not at all."""
-    with staged(out) as folder:
+    with staged(out, sync=options.sync) as folder:
         saved = write_into(folder, noisy.dataset, format, options, out=out)
         for name in (TRUTH_FILE, RECORD_FILE):
             if name in saved.files:
@@ -127,6 +130,7 @@ def write_noisy(
         write_truth(noisy.truth.with_annotation_ids(saved.annotation_ids), folder / TRUTH_FILE)
         with (folder / RECORD_FILE).open("xb") as file:
             file.write(_record(noisy, settings, saved))
+        ensure_unchanged(noisy.dataset)
     return saved
 
 
@@ -265,7 +269,7 @@ def _record(noisy: Noisy, settings: NoiseSettings, saved: Saved) -> bytes:
     }
     text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     # A name that is no valid text has its odd bytes escaped the way JSON does it.
-    return text.encode("utf-8", "backslashreplace")
+    return seal_json(text.encode("utf-8", "backslashreplace"))
 
 
 __all__ = ["NoiseSettings", "Noisy", "Origin", "Truth", "disturb", "read_truth", "write_noisy"]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Ids
 from boxmend.errors import DataError
+from boxmend.files.sealed import parquet_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa  # imported late at run time: most commands need no Parquet
@@ -26,6 +27,7 @@ FORMAT_KEY = b"boxmend.truth"
 FORMAT_VERSION = b"1"
 NAMES_KEY = b"boxmend.label_names"
 ROWS_PER_GROUP = 2**20
+REMEDY = "put a copy back, or make the noisy dataset again with `boxmend noise` and the same seed"
 
 SCHEMA = {
     "annotation_id": ("int64", "string"),  # one or the other, as the dataset's ids are
@@ -92,16 +94,14 @@ class Truth:
 
 def write_truth(truth: Truth, path: Path) -> None:
     """Write the truth into a new Parquet file; the same truth gives the same bytes."""
-    import pyarrow.parquet as pq
-
+    content = parquet_bytes(
+        _table(truth),
+        compression="zstd",
+        use_dictionary=["label", "label_name", "origin"],
+        row_group_size=ROWS_PER_GROUP,
+    )
     with path.open("xb") as file:
-        pq.write_table(
-            _table(truth),
-            file,
-            compression="zstd",
-            use_dictionary=["label", "label_name", "origin"],
-            row_group_size=ROWS_PER_GROUP,
-        )
+        file.write(content)
 
 
 def read_truth(path: Path) -> Truth:
@@ -111,7 +111,7 @@ def read_truth(path: Path) -> Truth:
     from boxmend.files.parquet import read_parquet
 
     try:
-        table = read_parquet(path)
+        table = read_parquet(path, remedy=REMEDY)
         label_names = _checked_label_names(path, table.schema)
         return _truth(path, table, label_names)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:

@@ -7,7 +7,8 @@ from typing import Any
 
 from boxmend.detector import Detector, build, ensure_num_labels, read_metadata
 from boxmend.errors import DataError, UsageError
-from boxmend.runs import Run, open_run
+from boxmend.runs import SETTINGS_FILE, Run, open_run
+from boxmend.settings.files import settings_of_run
 from boxmend.training import MODEL_FILE
 from boxmend.training.card import Card, read_card
 
@@ -36,6 +37,8 @@ def _told_by(run: Run) -> dict[str, str]:
     """What a run knows about its model, for files that do not tell it themselves."""
     data: Any = run.facts().get("data")
     names = data.get("label_names") if isinstance(data, dict) else None
-    size = run.settings().get("image_size")
+    settings = run.settings()
+    settings_of_run(run.path / SETTINGS_FILE, settings)
+    size = settings.get("image_size")
     told = {} if names is None else {"label_names": json.dumps(names)}
     return told | ({"image_size": size} if isinstance(size, str) else {})

@@ -59,7 +59,7 @@ class Predictions:
         """Write the results as a JSON list, one to a line; the file must not be there."""
         path = Path(out)
         ensure_new(path)
-        with replacing(path) as file:
+        with replacing(path, overwrite=False) as file:
             before = b"[\n"
             for result in self.results():
                 line = json.dumps(result, ensure_ascii=False, allow_nan=False)

@@ -8,7 +8,9 @@ from typing import Any
 
 from boxmend.errors import OutputError, UsageError
 from boxmend.files.atomic import replacing
+from boxmend.files.locks import only_writer
 from boxmend.files.reading import open_file
+from boxmend.files.temporary import remove_leftovers
 from boxmend.report.charts import STYLES
 from boxmend.report.figure_files import write_figures
 from boxmend.report.figures import FIGURES
@@ -84,25 +86,27 @@ def write_report(
     figures = [one for one in (draw(record) for draw in FIGURES.values()) if one is not None]
     _claim(figure_folder)
     _claim(picture_folder)
-    gallery = gallery_of(record)
-    table = _with_pictures(gallery, picture_folder, settings.embed, progress)
-    names = {name for column in PICTURES for name in table[column] if name is not None}
-    is_embedded = _embedded(table, picture_folder, settings.embed)
-    _remove_former(figure_folder, figures)
-    write_figures(figures, figure_folder)
-    page = Page(
-        name=record.name,
-        summary=summarised(record, scores_of(record.account.run), _baseline(settings)),
-        figures=figures,
-        figure_folder=figure_folder.name,
-        gallery=table,
-        num_shown=len(gallery),
-        picture_folder=None if is_embedded else picture_folder.name,
-    )
-    content = rendered(page, STYLES)
-    with replacing(path) as file:
-        file.write(content)
-    remove_others(picture_folder, names)  # not before: the former page would miss them
+    with only_writer(picture_folder, f"{path}: another process is writing this report"):
+        remove_leftovers(picture_folder)
+        gallery = gallery_of(record)
+        table = _with_pictures(gallery, picture_folder, settings.embed, progress)
+        names = {name for column in PICTURES for name in table[column] if name is not None}
+        is_embedded = _embedded(table, picture_folder, settings.embed)
+        _remove_former(figure_folder, figures)
+        write_figures(figures, figure_folder)
+        page = Page(
+            name=record.name,
+            summary=summarised(record, scores_of(record.account.run), _baseline(settings)),
+            figures=figures,
+            figure_folder=figure_folder.name,
+            gallery=table,
+            num_shown=len(gallery),
+            picture_folder=None if is_embedded else picture_folder.name,
+        )
+        content = rendered(page, STYLES)
+        with replacing(path) as file:
+            file.write(content)
+        remove_others(picture_folder, names)  # not before: the former page would miss them
     return Reported(
         path=path,
         num_shown=len(gallery),

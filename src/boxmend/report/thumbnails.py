@@ -22,6 +22,7 @@ from boxmend.decoding import opened, read_image, rgb_of
 from boxmend.errors import OutputError
 from boxmend.files.limits import limit
 from boxmend.files.reading import open_file
+from boxmend.files.temporary import temporary_file
 from boxmend.photos import CHUNK, FEW_IMAGES, MAX_WORKERS, by_workers, header_size, inspect
 
 CONTEXT = 1.6  # sides of what is cut out, in sides of what it has to show
@@ -208,12 +209,11 @@ def jpeg_of(image: Image.Image, what: Cut, size: Size, quality: int = QUALITY) -
 
 def _write(path: Path, content: bytes) -> None:
     """Put a picture in its place when it is whole; after a power cut `_is_complete` finds out."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_bytes(content)
-        beside.replace(path)
+        with temporary_file(path) as temporary:
+            temporary.write_bytes(content)
+            temporary.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         reason = error.strerror or error
         raise OutputError(f"{path}: could not be written ({reason})") from error
 

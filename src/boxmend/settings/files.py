@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from boxmend.errors import UsageError
+from boxmend.errors import DataError, UsageError
 from boxmend.files.reading import read_within, reason_of
 from boxmend.settings.training import TrainSettings
 
@@ -58,6 +58,22 @@ def converted(path: Path | str, document: dict[str, Any], *, strict: bool = True
         raise UsageError(f"{path}: {place.rstrip('`')}: {reason}") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def settings_of_run(path: Path, document: Mapping[str, Any]) -> TrainSettings:
+    """Make settings of a run's settings.json, which people may edit.
+
+    A DataError names the file and a key whose value is none that the setting can have. Keys that
+    there are no longer, as runs of earlier versions have them, are passed over.
+    """
+    try:
+        return msgspec.convert(document, TrainSettings)
+    except (msgspec.ValidationError, UsageError) as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        key = f"{place.rstrip('`')}: " if place else ""
+        raise DataError(
+            f"{path}: {key}{reason}; put the value back that the run was trained with"
+        ) from error
 
 
 def _refuse_unknown(

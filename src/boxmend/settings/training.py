@@ -41,7 +41,7 @@ class Optimisation:
     and seldom acts; preset paper: 0."""
     average: float | None = None
     """Decay of the exponential average of the weights, which predicts; 0 keeps none. By default
-    0.998: in a trial without it 52.1 instead of 54.1 AP50 at 40/40. Method baseline and preset
+    0.998: in a trial without it 52.1 instead of 54.1 AP50 at 40/40. Other methods and preset
     paper: 0."""
 
     def __post_init__(self) -> None:

@@ -8,8 +8,9 @@ from PIL import Image
 
 from boxmend.dataset import Dataset, Images
 from boxmend.errors import UsageError
+from boxmend.files.staging import staged
 from boxmend.formats import FORMATS
-from boxmend.formats.writing import Saved, WriteOptions, staged, write_into
+from boxmend.formats.writing import Saved, WriteOptions, write_into
 from boxmend.synth.scene import LABEL_NAMES, Scene, draw_scene
 
 VAL_SHARE = 0.2  # of the images; the rest is for training

@@ -16,8 +16,8 @@ import torch
 from boxmend import runs
 from boxmend.dataset import Dataset
 from boxmend.detector import Detector, save
-from boxmend.errors import BoxmendError, UsageError
-from boxmend.fingerprint import fingerprint
+from boxmend.errors import BoxmendError, OutputError, UsageError
+from boxmend.fingerprint import ensure_unchanged, fingerprint
 from boxmend.formats import load
 from boxmend.scores import VocScores
 from boxmend.settings import TrainSettings, resolved
@@ -29,7 +29,7 @@ from boxmend.training.card import card_of
 from boxmend.training.evaluation import detect, ensure_scorable, score
 from boxmend.training.loop import Interrupted, Training, ensure_alike
 from boxmend.training.loop import train as run_loop
-from boxmend.training.processes import Processes, joined
+from boxmend.training.processes import CONTINUE, Processes, joined
 from boxmend.training.recording import Listener
 
 MODEL_FILE = "model.safetensors"
@@ -69,6 +69,7 @@ def train(
         if settings.keep_best and truth is not None:
             told["data"]["val_sha256"] = fingerprint(truth)  # scores of others don't compare
         _ensure_same_run(settings, told, processes)
+        processes.by_first(lambda: _ensure_unchanged(dataset, truth))
         with ExitStack() as held, _memory_explained(settings):
             processes.by_first(lambda: held.enter_context(runs.sole_writer(out)))
             run = processes.by_first(
@@ -80,7 +81,8 @@ def train(
                     *(settings, dataset, detector, run.path, processes),
                     note=lambda text: say({"note": text}),
                 )
-            _run_to_the_end(training, state, truth, say)
+            with _unwritten_explained():
+                _run_to_the_end(training, state, truth, say)
         return run
 
 
@@ -94,7 +96,8 @@ def _run_to_the_end(
     if state is not None:
         training.take_up(state)
     if processes.is_first:
-        run.rewind_metrics(training.step if state is not None else None)
+        saved = state or {}
+        run.rewind_metrics(saved.get("step"), saved.get("metrics_bytes"))
     if not processes.is_alone:
         ensure_alike(training)
     run_loop(training, say)
@@ -241,6 +244,13 @@ def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset 
     return truth
 
 
+def _ensure_unchanged(dataset: Dataset, truth: Dataset | None) -> None:
+    """Refuse to begin a run on data that have changed since they were read."""
+    ensure_unchanged(dataset)
+    if truth is not None:
+        ensure_unchanged(truth)
+
+
 @contextmanager
 def _withdrawn_if_refused(run: runs.Run, processes: Processes) -> Iterator[None]:
     """Leave no folder of a run that cannot begin, as where no image can be read."""
@@ -266,6 +276,15 @@ def _memory_explained(settings: TrainSettings) -> Iterator[None]:
             f"{settings.image_size}; lower one of them, or --proposals {settings.proposals} or "
             f"--rois {settings.rois}, in a new run"
         ) from error
+
+
+@contextmanager
+def _unwritten_explained() -> Iterator[None]:
+    """Say how to continue a run one of whose files could not be written."""
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(f"{error}. If the disk is full, make room. {CONTINUE}") from error
 
 
 def _silent(line: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from torch import nn
 
 from boxmend.errors import DataError
 from boxmend.files.atomic import replacing
+from boxmend.files.sealed import check_zip, write_zip
 
 FILE = "checkpoint.pt"
 PARTS = ("step", "passes", "best", "network", "average", "optimizer", "method", "ledger")
@@ -27,7 +28,7 @@ def save(run: Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     with replacing(run / FILE) as file:
-        file.write(buffer.getbuffer())
+        write_zip(buffer.getbuffer(), file)
 
 
 def load(
@@ -42,11 +43,12 @@ def load(
     if not path.exists():
         return None
     try:
+        check_zip(path, REMEDY)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about how the file was pickled
             state: Any = torch.load(path, map_location=device, weights_only=True)
-    except (torch.OutOfMemoryError, MemoryError):
-        raise  # not the file's fault
+    except (torch.OutOfMemoryError, MemoryError, DataError):
+        raise  # not the file's fault, or named already
     except Exception as error:  # bytes that lie make it raise nearly anything
         raise DataError(f"{path}: not a readable checkpoint: {_reason(error)}; {REMEDY}") from error
     trouble = _difference(state, network.state_dict(), method)

@@ -24,6 +24,7 @@ from boxmend.errors import BoxmendError
 from boxmend.ledger import Ledger
 from boxmend.loader import Batch, Loader
 from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome, Work
+from boxmend.runs import Run
 from boxmend.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import Best
@@ -111,6 +112,8 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "method": self.method.state_dict(),
             "ledger": _with_tensors(self.ledger.state()),
+            "figures": self.recorder.window,
+            "metrics_bytes": Run(self.run).sync_metrics(),
         }
 
     def take_up(self, state: dict[str, Any]) -> None:
@@ -122,6 +125,7 @@ class Training:
         self.teacher.network.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.method.load_state_dict(state["method"])
+        self.recorder.window = dict(state.get("figures", {}))  # older versions saved none
 
     def moment(self) -> Moment:
         """Where training stands."""
@@ -201,7 +205,7 @@ def train(training: Training, log: Listener) -> None:
             last = _finish_steps(training, log, clock, stop)
             _end_pass(training, log, clock, stop)
             _tell_of_blindness(training, last, log)
-            _save(training, log, clock)
+            _save(training)
             _leave_if(training.processes.any(stop.is_set()), training)
     if training.ledger is not None:
         training.ledger.flush()
@@ -261,7 +265,7 @@ def _finish_steps(
             log(_figures(training, clock))
         is_over = training.processes.any(stop.is_set())
         if training.step - saved >= settings.checkpoint_every or is_over:
-            saved = _save(training, log, clock)
+            saved = _save(training)
         _leave_if(is_over, training)
     return batch
 
@@ -284,7 +288,7 @@ def _tell_of_blindness(training: Training, batch: Batch | None, log: Listener) -
 def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
     """Estimate, score and log what belongs to the end of a pass."""
     if training.best is not None:
-        _save(training, log, clock)  # scoring takes its time, and a request to stop breaks it off
+        _save(training)  # scoring takes its time, and a request to stop breaks it off
     epoch = training.passes
     here = {"step": training.step, "epoch": epoch}
     log(_figures(training, clock) | {"epoch_ends": epoch})
@@ -351,9 +355,8 @@ def _figures(training: Training, clock: _Clock) -> dict[str, Any]:
     }
 
 
-def _save(training: Training, log: Listener, clock: _Clock) -> int:
-    if training.recorder.pending:
-        log(_figures(training, clock))
+def _save(training: Training) -> int:
+    training.recorder.collect()
     training.processes.by_first(partial(_write, training))
     return training.step
 

@@ -7,22 +7,30 @@ the host (figures, ledger columns, a request to stop) uses gloo. Process 0 alone
 """
 
 import atexit
+import json
 import os
+import re
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from boxmend.errors import BoxmendError, UsageError
+from boxmend.errors import BoxmendError, OutputError, UsageError
+from boxmend.files.atomic import replacing
 
 TIMEOUT = timedelta(minutes=10)  # for what all do at the same time
 PATIENCE = timedelta(days=1)  # while process 0 scores or writes; a process that ends is seen anyway
 BUCKET = 2**23  # numbers of gradients that travel together: 32 MiB
+CONTINUE = "Run the same command with --resume to continue from the last checkpoint."
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 Made = TypeVar("Made")
@@ -170,12 +178,16 @@ def joined() -> Iterator[Processes]:
     neighbours = _number("LOCAL_WORLD_SIZE", default=1)
     if not dist.is_initialized():
         _meet(device, rank, number)
-    patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+    here = Processes(device, rank, number, neighbours)
+    with _others_needed(here):
+        patient = dist.new_group(backend="gloo", timeout=PATIENCE)
     try:
-        yield Processes(device, rank, number, neighbours, patient)
-    except BaseException:
+        with _termination_explained(here):
+            yield replace(here, patient=patient)
+    except BaseException as error:
         if device.type == "cuda":  # with nccl, parting would wait for those who wait for us
             atexit.unregister(_part)
+        _leave_reason(error)
         raise
     dist.destroy_process_group(patient)
 
@@ -254,16 +266,59 @@ def _number(name: str, default: int | None = None) -> int:
 
 @contextmanager
 def _others_needed(here: Processes) -> Iterator[None]:
-    """Say in plain words what a failure to exchange means."""
+    """Turn a failed exchange into an error that says what happened and how to continue."""
     try:
         yield
     except torch.OutOfMemoryError:
-        raise  # nobody else's fault
+        raise  # the others are not to blame
     except RuntimeError as error:
         raise OthersLostError(
-            f"process {here.rank} of {here.number} lost the others ({_first_line(error)}); one of "
-            "them has ended or cannot be reached, and may say why; all go on with --resume"
+            f"process {here.rank} of {here.number} lost the others ({_reason(error)}): one of them "
+            f"was killed, failed or cannot be reached, and its own output may say why. {CONTINUE}"
         ) from error
+
+
+@contextmanager
+def _termination_explained(here: Processes) -> Iterator[None]:
+    """Let SIGTERM raise an error with a message: torchrun sends it when another process ends.
+
+    The training loop has a handler of its own, which finishes the step first.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(*_: object) -> None:
+        raise OthersLostError(
+            f"process {here.rank} of {here.number} was asked to stop (SIGTERM), as torchrun does "
+            f"when another process ends. {CONTINUE}"
+        )
+
+    previous = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _leave_reason(error: BaseException) -> None:
+    """Write the message of an error to where torchrun looks for it, to be shown in its summary.
+
+    A process that merely lost the others writes nothing: it is not the cause.
+    """
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path and isinstance(error, BoxmendError) and not isinstance(error, OthersLostError):
+        text, seconds = f"boxmend: {error}", str(int(time.time()))
+        details = {"py_callstack": text, "timestamp": seconds}  # torchrun shows the first of them
+        message = {"message": {"message": text, "extraInfo": details}}
+        with suppress(OutputError), replacing(Path(path)) as file:
+            file.write(json.dumps(message).encode())
+
+
+def _reason(error: Exception) -> str:
+    """The reason in a message of gloo, without its place in gloo's sources and its advice."""
+    line = re.sub(r"^\[[^]]*\.(cc|cpp|h):\d+\] *", "", _first_line(error))
+    return line.split(". ", 1)[0].rstrip(".")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """What a step leaves behind: ledger entries and figures, gathered on the device and brought over
 in portions, so that the loop seldom waits."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -44,6 +45,11 @@ class Recorder:
     names: list[str] = field(default_factory=list)
     """Of the figures of any of these steps; a method may tell of more after warm-up."""
     figures: list[tuple[tuple[str, ...], Tensor]] = field(default_factory=list)
+    window: dict[str, list[float]] = field(default_factory=dict)
+    """Figures on the host, step by step, that no line of metrics.jsonl covers yet.
+
+    A checkpoint keeps them, so that saving does not change which lines are written.
+    """
 
     def add(
         self, batch: Batch, outcome: Outcome, moment: Moment, figures: dict[str, Tensor]
@@ -63,23 +69,34 @@ class Recorder:
         self.figures.append((tuple(figures), values))
 
     def flush(self) -> dict[str, float]:
-        """Bring everything over: entries into the ledger, the means of the figures to the caller.
+        """Collect what is pending; returns the means of the figures since the last call."""
+        self.collect()
+        means = {
+            name: float(np.mean(values)) if values else math.nan
+            for name, values in self.window.items()
+        }
+        self.window = {}
+        return means
+
+    def collect(self) -> None:
+        """Bring everything to the host: entries into the ledger, figures into `window`.
 
         All processes have to do so after the same step. A loss that is not finite stops the run
         and names the images of its batch.
         """
         if not self.pending:
-            return {}
+            return
         names = self.names
         portions = self.processes.exchanged(self._brought_over())
         values = joined_figures(portions, names.index("norm"))  # [steps, figures]
         self._ensure_finite(values[:, names.index("loss")], portions)
         if self.ledger is not None:
             self._append(self.ledger, portions)
+        for name, column in zip(names, values.T.astype(np.float64), strict=True):
+            self.window.setdefault(name, []).extend(column[~np.isnan(column)].tolist())
         self.pending.clear()
         self.figures.clear()
         self.names = []
-        return {name: float(np.nanmean(values[:, k])) for k, name in enumerate(names)}
 
     def _brought_over(self) -> Portion:
         figures = torch.stack([_placed(own, one, self.names) for own, one in self.figures])

@@ -76,7 +76,11 @@ class Replay:
         self._is_possible = True
 
     def __call__(self, batch: Batch, phase: Hashable, seed: int) -> Any:
-        """Compute on a batch; the first one of a phase as it is, the others by replaying."""
+        """Compute on a batch; the first one of a phase as it is, the others by replaying.
+
+        A batch of other shapes begins a phase, too: a recording serves for its own shapes alone.
+        """
+        phase = (phase, _shapes(batch))
         if phase != self._phase:
             self._forget()
             self._phase = phase
@@ -121,6 +125,10 @@ def _cloned(batch: Batch) -> Batch:
         name: value.clone() for name, value in batch._asdict().items() if isinstance(value, Tensor)
     }
     return batch._replace(frame=frame, **tensors)
+
+
+def _shapes(batch: Batch) -> tuple[torch.Size, ...]:
+    return tuple(one.shape for one in (*batch, *batch.frame) if isinstance(one, Tensor))
 
 
 def _copy(into: Batch, batch: Batch) -> None:

@@ -24,6 +24,7 @@ from boxmend.bench.grids.squares import TOLD
 from boxmend.errors import DataError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.reading import read_record
+from boxmend.files.sealed import checked_json, seal_json
 from boxmend.settings import TrainSettings
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"
@@ -150,18 +151,17 @@ def read_tries(folder: Path) -> Tries:
 def write_json(path: Path, value: Struct) -> None:
     """Write a document in the place of the last one."""
     with replacing(path) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        file.write(seal_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
 
 def read_json(path: Path, kind: type[T]) -> T:
     """Read a document of a kind; a DataError names the file."""
+    remedy = f"remove {path.parent}, and the cell is run afresh"
     try:
-        return msgspec.json.decode(read_record(path), type=kind)
+        return msgspec.json.decode(checked_json(path, read_record(path), remedy), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(
-            f"{path}: cannot be read ({reason}); remove {path.parent}, and the cell is run afresh"
-        ) from error
+        raise DataError(f"{path}: cannot be read ({reason}); {remedy}") from error
 
 
 def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:

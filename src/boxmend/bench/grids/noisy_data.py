@@ -14,6 +14,7 @@ from boxmend.bench.grids.locks import waiting_for
 from boxmend.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
 from boxmend.files.reading import read_record
+from boxmend.files.sealed import checked_json
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.formats.writing import WriteOptions
@@ -111,7 +112,8 @@ def _files(folder: Path) -> dict[str, str]:
     """The annotation files of a noisy dataset with their hashes."""
     path = folder / RECORD_FILE
     try:
-        record: Any = msgspec.json.decode(read_record(path))
+        content = checked_json(path, read_record(path), f"remove {folder}")
+        record: Any = msgspec.json.decode(content)
         return {str(name): str(digest) for name, digest in record["files"].items()}
     except (OSError, msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: cannot be read ({error}); remove {folder}") from error

@@ -2,7 +2,8 @@
 
 The file only grows. `append` writes a line at once and alone, so that several processes can share
 a file and a kill tears the last line at most; `read` leaves such a line out and says so. Every
-other line is checked field by field, since files come from anywhere. Of several lines of a cell
+other line is checked by its digest (`boxmend.files.sealed`; earlier versions wrote none) and field
+by field, since files come from anywhere. Of several lines of a cell
 `counting` gives the one that counts.
 
 Figures are fractions, and what is not defined is None: a NaN becomes null when it is written.
@@ -21,6 +22,7 @@ from msgspec.json import Decoder, Encoder
 
 from boxmend.errors import DataError, OutputError
 from boxmend.files.reading import read_within
+from boxmend.files.sealed import checked_lines, seal_json
 
 RESULTS_FILE = "results.jsonl"
 MARK = b"\xef\xbb\xbf"  # that some editors put before a text
@@ -119,18 +121,18 @@ def append(path: Path, result: Result) -> None:
     """Add a result to a file, which is made with its folder if there is none.
 
     Several processes may do so at once. A torn last line is replaced. A ValueError says that the
-    result is none that `read` would take; an OutputError, that it could not be written, and then
-    the file is as before.
+    result is none that `read` would take; an OutputError, that it could not be written, and a
+    DataError, that the last line is damaged; then the file is as before.
     """
     try:
-        line = _encoder.encode(_encodable(to_builtins(result))) + b"\n"
-        _decoder.decode(line)
+        text = _encoder.encode(_encodable(to_builtins(result)))
+        _decoder.decode(text)
     except (DecodeError, TypeError) as error:
         raise ValueError(f"not a sound result: {error}") from error
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) as handle:
-            _append(handle, line)
+            _append(path, handle, seal_json(text))
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"{path}: could not be written ({reason})") from error
@@ -143,7 +145,7 @@ def read(path: Path) -> Read:
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error
-    *lines, rest = content.removeprefix(MARK).split(b"\n")
+    *lines, rest = checked_lines(path, content.removeprefix(MARK), REMEDY)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
     results = [_parsed(path, number, lines[number - 1]) for number in numbers]
     if not rest.strip():
@@ -215,10 +217,11 @@ def _locked(path: Path) -> Iterator[int]:
         os.close(handle)  # and so unlocks
 
 
-def _append(handle: int, line: bytes) -> None:
+def _append(path: Path, handle: int, line: bytes) -> None:
     size = os.fstat(handle).st_size
     end, rest = _end_of_lines(handle, size)
-    if rest and _is_result(rest):
+    (text,) = checked_lines(path, rest, REMEDY)
+    if rest and _is_result(text):
         end, line = size, b"\n" + line
     elif rest:
         os.ftruncate(handle, end)  # half a line tells nothing, and must not spoil the next

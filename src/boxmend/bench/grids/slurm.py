@@ -12,6 +12,7 @@ from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.reading import read_record
+from boxmend.files.sealed import seal_json, unseal_json
 
 if TYPE_CHECKING:
     from submitit import Executor
@@ -144,7 +145,7 @@ class Submitit:
         for folder, job in zip(new, submitted, strict=True):
             known[folder] = JobProcess(job, self._queue)
             with replacing(folder / SUBMITTED_FILE) as file:
-                file.write(json.dumps({"job": job.job_id}).encode() + b"\n")
+                file.write(seal_json(json.dumps({"job": job.job_id}).encode()))
         return [one for one in known.values() if one is not None]
 
     def _submitted(self, tasks: Sequence[CellTask]) -> list[Any]:
@@ -160,7 +161,8 @@ class Submitit:
         if self._queue is None or not path.exists():
             return None
         try:
-            name = str(json.loads(read_record(path))["job"])
+            content = read_record(path)
+            name = str(json.loads(unseal_json(content) or content)["job"])
         except (ValueError, KeyError, TypeError):
             return None
         if not self._queue.has(name):

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from boxmend.dataset import UNKNOWN, Dataset, Ids, Images, as_ids, join
 from boxmend.errors import UsageError
 from boxmend.files.limits import ensure_within
-from boxmend.files.reading import read_bytes
 from boxmend.findings import Finding
 from boxmend.formats.coco import composing, joining, patching
 from boxmend.formats.coco.document import MisjudgedError, parse
 from boxmend.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, rows_of
 from boxmend.formats.coco.source import CocoSource
 from boxmend.formats.documents import Document, collector_paused
-from boxmend.formats.reading import ReadOptions, image_size
+from boxmend.formats.reading import ReadOptions, image_size, read_file
 
 SPLIT_NAMES = ("train", "val", "valid", "test", "trainval")
 
@@ -69,7 +68,8 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
 
 
 def _read_file(path: Path, options: ReadOptions) -> Dataset:
-    data = read_bytes(path)
+    file = read_file(path)
+    data = file.content or b""
     try:
         reader = Reader(parse(data, path), path)
         images, categories, columns = reader.contents()
@@ -94,6 +94,7 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         is_crowd=columns.is_crowd,
         is_difficult=columns.is_difficult,
         spans=reader.parsed.spans,
+        read_files=(file,),
     )
     unknown = _unknown_references(path, columns.ids, labels, columns.category_ids, "category")
     unknown += _unknown_references(path, columns.ids, image_rows, columns.image_ids, "image")

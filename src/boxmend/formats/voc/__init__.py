@@ -15,9 +15,17 @@ import numpy as np
 
 from boxmend.dataset import UNKNOWN, Dataset, Ids, Images, position_id
 from boxmend.errors import DataError, UsageError
-from boxmend.files.reading import open_file, read_bytes, read_within
+from boxmend.files import unchanged
+from boxmend.files.reading import open_file
+from boxmend.files.unchanged import ReadFile
 from boxmend.findings import Finding
-from boxmend.formats.reading import IMAGE_ENDINGS, ReadOptions, image_size, is_safe_name
+from boxmend.formats.reading import (
+    IMAGE_ENDINGS,
+    ReadOptions,
+    image_size,
+    is_safe_name,
+    read_file,
+)
 from boxmend.formats.voc.scanning import (
     DIFFICULT,
     FILENAME,
@@ -60,7 +68,8 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
     lists that names it, else to "all".
     """
     known = _known_ids(path / "Annotations")
-    lists = _lists(path / "ImageSets" / "Main")
+    list_files = _lists(path / "ImageSets" / "Main")
+    lists = {name: file.content or b"" for name, file in list_files.items()}
     reading = _Reading(path, _image_folder(path, options))
     if split is None:
         ids = known
@@ -69,6 +78,7 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
         lists = {split: _chosen(path, lists, split)}
         ids = _listed(path, split, lists[split], set(known), reading.findings)
         splits = dict.fromkeys(ids, split)
+    reading.read_files += [list_files[name] for name in lists]
     for id in ids:
         reading.add(id)
     return reading.dataset([splits.get(id, "all") for id in reading.ids], lists)
@@ -101,14 +111,14 @@ def _known_ids(folder: Path) -> list[str]:
     return sorted(name.removesuffix(".xml") for name in _documents(folder))
 
 
-def _lists(folder: Path) -> dict[str, bytes]:
+def _lists(folder: Path) -> dict[str, ReadFile]:
     """The lists of a folder by name, the usual splits first."""
     if not os.path.isdir(folder):
         return {}
     found = (path for path in sorted(folder.glob("?*.txt")) if os.path.isfile(path))
     paths = {path.name.removesuffix(".txt"): path for path in found}
     first = [name for name in SPLIT_ORDER if name in paths]
-    return {name: read_bytes(paths[name]) for name in dict.fromkeys([*first, *paths])}
+    return {name: read_file(paths[name]) for name in dict.fromkeys([*first, *paths])}
 
 
 def _list_path(path: Path, split: str) -> Path:
@@ -176,6 +186,7 @@ class _Reading:
     findings: list[Finding] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     files: list[VocXml | bytes | None] = field(default_factory=list)
+    read_files: list[ReadFile] = field(default_factory=list)
     file_names: list[str] = field(default_factory=list)
     sizes: list[tuple[int, int]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
@@ -194,7 +205,9 @@ class _Reading:
         content: bytes | None = None
         file: VocXml | bytes | None = None
         try:
-            content = _content(place)
+            read = _document(place)
+            self.read_files.append(read)
+            content = read.content or b""
             file = scan(content)
         except MalformedXml as error:
             file = content
@@ -272,6 +285,7 @@ class _Reading:
             lists=lists,
             first_rows=np.cumsum([0, *self.counts]),
             is_difficult=is_difficult,
+            read_files=self.read_files,
         )
         sizes = np.array(self.sizes, np.int64).reshape(-1, 2)
         ids = (
@@ -315,10 +329,10 @@ def _is_text(name: str) -> bool:
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _content(place: str) -> bytes:
-    """The bytes of a document; MalformedXml where it cannot or should not be read."""
+def _document(place: str) -> ReadFile:
+    """Read a document; MalformedXml where it cannot or should not be read."""
     try:
-        return read_within(place, "label_file_bytes")
+        return unchanged.read_file(place, "label_file_bytes")
     except OSError as error:
         raise MalformedXml(f"cannot be read: {error.strerror or error}") from error
 

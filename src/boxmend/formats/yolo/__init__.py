@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.dataset import Dataset, Ids, Images, position_id
-from boxmend.files.reading import read_bytes
+from boxmend.files.unchanged import ReadFile, absent
 from boxmend.findings import Finding
-from boxmend.formats.reading import ReadOptions, image_size
+from boxmend.formats.reading import ReadOptions, image_size, read_file
 from boxmend.formats.yolo.data_yaml import read_yaml
 from boxmend.formats.yolo.labels import Labels, Rules, parse_labels
 from boxmend.formats.yolo.layout import Entry, find_images
@@ -62,6 +62,11 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
         first_rows=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         sharing=frozenset(row for row, entry in enumerate(entries) if entry.is_sharing),
         num_polygons=sum(one.num_polygons for one in parsed),
+        read_files=[
+            *document.read_files,
+            *layout.read_files,
+            *(one.labels for one in files if one.labels is not None),
+        ],
     )
     findings = [
         *document.findings,
@@ -80,9 +85,14 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
 class _Files:
     """What the two files of an image are."""
 
-    content: bytes | None  # of the label file
+    labels: ReadFile | None  # None where the label file belongs to another image
     size: tuple[int, int] | None
     is_image_there: bool
+
+    @property
+    def content(self) -> bytes | None:
+        """The bytes of the label file; None where there is none."""
+        return None if self.labels is None else self.labels.content
 
 
 def _read_files(entries: Sequence[Entry]) -> list[_Files]:
@@ -96,14 +106,16 @@ def _read_chunk(entries: Sequence[Entry]) -> list[_Files]:
     for entry in entries:
         is_there = os.path.isfile(entry.image)  # no pipe may be opened: it would never end
         size = image_size(Path(entry.image)) if is_there else None
-        files.append(_Files(_label_content(entry), size, is_there))
+        files.append(_Files(_label_file(entry), size, is_there))
     return files
 
 
-def _label_content(entry: Entry) -> bytes | None:
-    if entry.is_sharing or not os.path.isfile(entry.label):
+def _label_file(entry: Entry) -> ReadFile | None:
+    if entry.is_sharing:
         return None
-    return read_bytes(Path(entry.label), "label_file_bytes")
+    if not os.path.isfile(entry.label):
+        return absent(entry.label)
+    return read_file(entry.label, "label_file_bytes")
 
 
 def _image_findings(entries: Sequence[Entry], files: Sequence[_Files]) -> Iterator[Finding]:

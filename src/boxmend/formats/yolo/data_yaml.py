@@ -7,16 +7,17 @@ must differ, in their places; comments, order and all other keys stay as they ar
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from boxmend.errors import DataError
-from boxmend.files.reading import read_bytes
+from boxmend.files.unchanged import ReadFile
 from boxmend.findings import Finding
 from boxmend.formats.documents import Edit, splice
+from boxmend.formats.reading import read_file
 from boxmend.formats.yolo.yaml_nodes import Node, compose
 
 SPLITS = ("train", "val", "test")
@@ -39,11 +40,13 @@ class DataYaml:
     names: tuple[str, ...]
     has_keypoints: bool
     findings: tuple[Finding, ...]
+    read_files: tuple[ReadFile, ...] = ()
 
 
 def read_yaml(path: Path) -> DataYaml:
     """Read a data.yaml; a DataError names the line of what cannot be understood."""
-    return parse_yaml(path, read_bytes(path, "settings_bytes"))
+    file = read_file(path, "settings_bytes")
+    return replace(parse_yaml(path, file.content or b""), read_files=(file,))
 
 
 def parse_yaml(path: Path, data: bytes) -> DataYaml:

@@ -8,12 +8,12 @@ lies beside the image. Nothing is opened here but list files.
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from boxmend.errors import DataError, UsageError
-from boxmend.files.reading import open_file, read_bytes
+from boxmend.files.reading import open_file
+from boxmend.files.unchanged import ReadFile
 from boxmend.findings import Finding
-from boxmend.formats.reading import IMAGE_ENDINGS, is_safe_name
+from boxmend.formats.reading import IMAGE_ENDINGS, is_safe_name, read_file
 from boxmend.formats.yolo.data_yaml import DataYaml
 
 TEXTS = (".txt",)
@@ -45,6 +45,8 @@ class Layout:
     read_as: dict[str, str] = field(default_factory=dict)
     """Split of the data.yaml -> the split it is read as; several may share their images."""
     findings: list[Finding] = field(default_factory=list)
+    read_files: list[ReadFile] = field(default_factory=list)
+    """The .txt files that list images."""
 
 
 def find_images(document: DataYaml, split: str | None) -> Layout:
@@ -56,6 +58,7 @@ def find_images(document: DataYaml, split: str | None) -> Layout:
         for place in places:
             finder.add(place)
         layout.entries += finder.entries
+        layout.read_files += finder.read_files
     return layout
 
 
@@ -177,6 +180,7 @@ class _Finder:
         self.seen: set[str] = set()  # paths of images
         self.labels: dict[str, Entry] = {}  # path of a label file -> the image it belongs to
         self.names: dict[str, int] = {}
+        self.read_files: list[ReadFile] = []
 
     def add(self, place: str) -> None:
         """Add the images of a folder, with label files that lack one, or of a list file."""
@@ -210,7 +214,9 @@ class _Finder:
         if not file.lower().endswith(TEXTS):
             raise DataError(f"{file}: expected a folder of images, or a .txt file that lists them")
         try:
-            lines = read_bytes(Path(file)).decode("utf-8-sig").splitlines()
+            self.read_files.append(read_file(file))
+            content = self.read_files[-1].content or b""
+            lines = content.decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise DataError(f"{file}: not UTF-8 at byte {error.start}") from error
         for number, line in enumerate(lines, 1):

@@ -1,0 +1,426 @@
+"""Flip single bits in every kind of file that boxmend writes and reads again.
+
+    python fuzz/flip_bits.py [--flips 500] [--seed 0] [--kind NAME ...]
+
+Makes a small file of each kind, flips one random bit at a time, and reads the file. The reader has
+to refuse it with a BoxmendError, or to return exactly what it returned before. Prints a table; the
+exit status is 1 if anything was read wrongly or raised another exception. `--flips 0` flips every
+bit of every file.
+"""
+
+import argparse
+import json
+import logging
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from boxmend.bench.grids import jobs, noisy_data, results
+from boxmend.dataset import Dataset
+from boxmend.errors import BoxmendError
+from boxmend.files.sealed import seal_json
+from boxmend.fixes import table as fixes_table
+from boxmend.fixes import verdicts
+from boxmend.folds import manifest
+from boxmend.formats import load
+from boxmend.formats.writing import WriteOptions
+from boxmend.handover import returned
+from boxmend.ledger import COLUMNS, Entries, Ledger
+from boxmend.ledger import read as read_ledger
+from boxmend.mending import patches
+from boxmend.noise import NoiseSettings, disturb, read_truth, write_noisy
+from boxmend.runs import Run, create, open_run
+
+SHA256 = "0123456789abcdef" * 4
+OUTCOMES = ("refused", "same value", "read wrongly", "other exception")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A file to damage, and how to read it."""
+
+    path: Path
+    read: Callable[[], Any]
+
+
+def dataset_in(folder: Path) -> Dataset:
+    """Write and load a COCO file with 2 images and 6 annotations."""
+    document = {
+        "images": [{"id": k, "file_name": f"{k}.png", "width": 99, "height": 99} for k in (1, 2)],
+        "annotations": [
+            {
+                "id": 10 + k,
+                "image_id": 1 + k % 2,
+                "category_id": 1 + k % 3,
+                "bbox": [10 * k, 5, 20, 20],
+                "iscrowd": 0,
+            }
+            for k in range(6)
+        ],
+        "categories": [{"id": 1 + k, "name": f"class {k}"} for k in range(3)],
+    }
+    path = folder / "instances_train.json"
+    path.write_text(json.dumps(document))
+    return load(str(path))
+
+
+def fixes_file(folder: Path) -> Sample:
+    """Write a table of fixes."""
+    dataset, path = dataset_in(folder), folder / fixes_table.FIXES_FILE
+    rows = np.array([0, 3, 4])
+    fixes = fixes_table.Fixes(
+        ids=["f0", "f1", "f2"],
+        kinds=np.array([0, 1, 3], np.int8),
+        rows=rows,
+        image_rows=dataset.image_rows[rows],
+        old_labels=dataset.labels[rows],
+        new_labels=np.array([2, 0, -1]),
+        old_boxes=dataset.boxes[rows],
+        new_boxes=np.array([dataset.boxes[0], dataset.boxes[3] + 2.5, [np.nan] * 4]),
+        kept_rows=np.full(3, -1),
+        p_wrong=np.array([0.9, 0.8, 0.7]),
+        p_fix=np.array([0.85, 0.75, 0.65]),
+        iou_gain=np.array([np.nan, 0.2, np.nan]),
+        reasons=["seen as class 2", "lies elsewhere", "nothing there"],
+    )
+    fixes_table.write_fixes(path, dataset, fixes, SHA256)
+    return Sample(path, lambda: fixes_table.read_fixes(path, dataset, SHA256))
+
+
+def _noisy(folder: Path) -> Path:
+    settings = NoiseSettings("symmetric:0.5", "uniform:0.2", 0.2, 0.2, seed=1)
+    noisy = disturb(dataset_in(folder), settings)
+    write_noisy(noisy, settings, folder / "noisy", WriteOptions(images_as="none"))
+    return folder / "noisy"
+
+
+def truth_file(folder: Path) -> Sample:
+    """Write the truth about a noisy dataset."""
+    path = _noisy(folder) / "truth.parquet"
+    return Sample(path, lambda: read_truth(path))
+
+
+def noise_record(folder: Path) -> Sample:
+    """Write the record of a noisy dataset, by which a grid finds its data."""
+    place = _noisy(folder)
+    return Sample(place / "noise.json", lambda: noisy_data.addresses_in(place))
+
+
+def ledger_part(folder: Path) -> Sample:
+    """Write one part of a ledger."""
+    rng, n = np.random.default_rng(0), 40
+    boxes = [rng.uniform(0, 99, (n, 4)).astype(np.float32) for _ in range(3)]
+    ledger = Ledger.create(folder)
+    ledger.append(
+        Entries(
+            epochs=np.arange(n) // 20,
+            steps=np.arange(n),
+            annotation_ids=rng.integers(0, 99, n),
+            image_ids=rng.integers(0, 9, n),
+            losses=rng.random(n, np.float32),
+            thresholds=np.full(n, 0.5, np.float32),
+            verdicts=rng.integers(0, 4, n).astype(np.int8),
+            num_candidates=rng.integers(0, 9, n),
+            old_labels=rng.integers(0, 3, n),
+            new_labels=rng.integers(0, 3, n),
+            confidences=rng.random(n, np.float32),
+            noisy_boxes=boxes[0],
+            matched_boxes=boxes[1],
+            final_boxes=boxes[2],
+            is_kept=rng.random(n) < 0.5,
+        )
+    )
+    ledger.flush()
+    return Sample(folder / "ledger" / "part-000000.parquet", lambda: read_ledger(folder, COLUMNS))
+
+
+def patch_file(folder: Path) -> Sample:
+    """Write the way back of a mended dataset."""
+    path = folder / "patch.json"
+    before, after = b'{"a": 1}\n{"b": 2}\n' * 20, b'{"a": 1}\n{"b": 3}\n' * 20
+    made = {
+        "labels/a.txt": patches.file_patch(b"0 1 2 3 4\n", b"1 1 2 3 4\n"),
+        "labels/new.txt": patches.file_patch(None, b"2 1 2 3 4\n"),
+        "instances.json": patches.file_patch(before, after),
+        "gone.json": patches.file_patch(before, None),
+    }
+    path.write_bytes(patches.encoded(made))
+    return Sample(path, lambda: patches.read_patches(path))
+
+
+def _run(folder: Path) -> Run:
+    facts = {"data": {"sha256": SHA256, "images": 7}, "addresses": ["/data/voc:train"], "seed": 3}
+    return create(folder / "run", {"method": "mend", "warm_up": 0.25}, facts)
+
+
+def run_file(folder: Path) -> Sample:
+    """Write run.json."""
+    path = _run(folder).path
+    return Sample(path / "run.json", lambda: open_run(path).facts())
+
+
+def finished_file(folder: Path) -> Sample:
+    """Write the marker of a finished run, with its summary."""
+    run = _run(folder)
+    run.finish({"steps": 120, "ledger_rows": 4711, "noise": {"label_noise": 0.21}})
+    return Sample(run.path / "finished", run.summary)
+
+
+def document_file(name: str) -> Callable[[Path], Sample]:
+    """Return what writes a document about a run under this name."""
+
+    def make(folder: Path) -> Sample:
+        run = _run(folder)
+        run.write_json(name, {"AP50": 0.625, "by_label": {"cat": 0.5}, "sha256": SHA256})
+        return Sample(run.path / name, lambda: run.read_json(name))
+
+    return make
+
+
+def metrics_file(folder: Path) -> Sample:
+    """Write three lines of metrics."""
+    run = _run(folder)
+    for step in range(3):
+        run.append_metrics({"step": step, "loss": 1 / (step + 1), "note": "J*"})
+    return Sample(run.path / "metrics.jsonl", run.metrics)
+
+
+def verdicts_file(folder: Path) -> Sample:
+    """Write four verdicts."""
+    box = (1.0, 2.0, 30.0, 40.5)
+    verdicts.append_verdicts(
+        folder,
+        [
+            verdicts.Verdict("f0", "accept", mode="sample"),
+            verdicts.Verdict("J*", "accept", label="class J", box=box, who="J", when="2026-01-01"),
+            verdicts.Verdict("f2", "reject"),
+        ],
+    )
+    verdicts.append_verdicts(folder, [verdicts.Verdict("f2", "undo")])
+    return Sample(folder / verdicts.VERDICTS_FILE, lambda: verdicts.read_verdicts(folder))
+
+
+def _result(seed: int) -> results.Result:
+    return results.Result(
+        cell=f"label40-box40-mend-{seed}",
+        scale="voc320",
+        noise=results.Noise("symmetric:0.4", "uniform:0.4", seed),
+        method="mend",
+        seed=seed,
+        settings={"method": "mend", "epochs": 12},
+        data=results.Data(SHA256, SHA256, SHA256),
+        versions={"boxmend": "0.1.0"},
+        hardware="J*",
+        started="2026-01-01T00:00:00+00:00",
+        seconds=60.5,
+        scores={"voc_ap50_area": 0.5625},
+    )
+
+
+def results_file(folder: Path) -> Sample:
+    """Write three lines of results."""
+    path = folder / results.RESULTS_FILE
+    for seed in range(3):
+        results.append(path, _result(seed))
+    return Sample(path, lambda: results.read(path))
+
+
+def result_file(folder: Path) -> Sample:
+    """Write the result of a cell."""
+    jobs.write_json(folder / jobs.RESULT_FILE, _result(0))
+    return Sample(folder / jobs.RESULT_FILE, lambda: jobs.read_result(folder))
+
+
+def tries_file(folder: Path) -> Sample:
+    """Write how often a cell was begun."""
+    jobs.write_json(folder / jobs.TRIES_FILE, jobs.Tries(3, 61.25))
+    return Sample(folder / jobs.TRIES_FILE, lambda: jobs.read_tries(folder))
+
+
+def cell_file(folder: Path) -> Sample:
+    """Write the job of a cell."""
+    job = jobs.Job(
+        cell="label40-box40-mend-0",
+        scale="voc320",
+        labels="symmetric:0.4",
+        boxes="uniform:0.4",
+        noise_seed=0,
+        noise_folder="label40-box40-0",
+        method="mend",
+        variant={},
+        seed=0,
+        settings={"method": "mend", "epochs": 12},
+        told="none",
+        train=["/data/voc:train"],
+        val=["/data/voc:val"],
+        train_sha256=SHA256,
+        val_sha256=SHA256,
+    )
+    jobs.save_job(folder, job)
+    return Sample(folder / jobs.JOB_FILE, lambda: jobs.read_job(folder))
+
+
+def folds_file(folder: Path) -> Sample:
+    """Write the manifest of folds."""
+    dataset, path = dataset_in(folder), folder / manifest.FOLDS_FILE
+    path.write_bytes(manifest.described({"1.png": 0, "2.png": 1}, 2, 0, None, SHA256))
+    return Sample(path, lambda: manifest.read_manifest(folder, dataset))
+
+
+def handover_file(folder: Path) -> Sample:
+    """Write the manifest of an export, by which verdicts are read back."""
+    path, regions = folder / returned.MANIFEST_FILE, [{"region": "r0", "fixes": ["f0"]}]
+    document = {
+        "boxmend_handover": returned.MANIFEST_VERSION,
+        "to": "cvat",
+        "data_sha256": SHA256,
+        "images": [{"file_name": "1.png", "annotations": regions}],
+    }
+    path.write_bytes(seal_json(json.dumps(document).encode()))
+    return Sample(path, lambda: returned.read_manifest(folder / "x.xml", path, "cvat"))
+
+
+def checkpoint_file(folder: Path) -> Sample:
+    """Write a checkpoint of a small network."""
+    import torch
+
+    from boxmend.training import checkpoint
+
+    network = torch.nn.Linear(5, 3)
+    weights = dict(network.state_dict())
+    state: dict[str, Any] = dict.fromkeys(checkpoint.PARTS, 7)
+    state |= {"network": weights, "average": weights, "method": {"queue": torch.arange(9.0)}}
+    checkpoint.save(folder, state)
+    device = torch.device("cpu")
+    return Sample(
+        folder / checkpoint.FILE, lambda: checkpoint.load(folder, device, network, ["queue"])
+    )
+
+
+def model_file(folder: Path) -> Sample:
+    """Write a small model."""
+    import torch
+    from safetensors.torch import save as to_bytes
+
+    from boxmend.detector.weights import read_file
+    from boxmend.files.sealed import write_safetensors
+
+    path = folder / "model.safetensors"
+    tensors = {"backbone.a": torch.arange(40.0).reshape(8, 5), "roi_heads.b": torch.zeros(3)}
+    metadata = {"detector": "tiny", "label_names": '["cat", "dog"]', "image_size": "320"}
+    with path.open("wb") as file:
+        write_safetensors(to_bytes(tensors, metadata), file)
+    return Sample(path, lambda: read_file(path))
+
+
+KINDS: dict[str, Callable[[Path], Sample]] = {
+    "fixes.parquet": fixes_file,
+    "truth.parquet": truth_file,
+    "noise.json": noise_record,
+    "ledger part": ledger_part,
+    "patch.json": patch_file,
+    "run.json": run_file,
+    "finished": finished_file,
+    "evaluation.json": document_file("evaluation.json"),
+    "mending.json": document_file("mending.json"),
+    "audit.json": document_file("audit.json"),
+    "metrics.jsonl": metrics_file,
+    "verdicts.jsonl": verdicts_file,
+    "results.jsonl": results_file,
+    "result.json": result_file,
+    "tries.json": tries_file,
+    "cell.json": cell_file,
+    "folds.json": folds_file,
+    "handover.json": handover_file,
+    "checkpoint.pt": checkpoint_file,
+    "model.safetensors": model_file,
+}
+
+
+def plain(value: Any) -> str:
+    """Return a value as text that is equal for equal values, NaN included."""
+    if isinstance(value, pa.Table):
+        return repr(value.to_pydict())
+    if isinstance(value, msgspec.Struct):
+        return plain(msgspec.structs.asdict(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain({one.name: getattr(value, one.name) for one in fields(value)})
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):
+        return f"{value.dtype}{value.tolist()!r}"
+    if isinstance(value, dict):
+        return repr({key: plain(one) for key, one in value.items()})
+    if isinstance(value, list | tuple):
+        return repr([plain(one) for one in value])
+    return repr(value)
+
+
+def outcomes(sample: Sample, bits: Sequence[int]) -> Iterator[tuple[int, str, str]]:
+    """Flip bits one at a time, and read; give the bit, one of OUTCOMES, and what was raised."""
+    content = sample.path.read_bytes()
+    expected = plain(sample.read())
+    try:
+        for bit in bits:
+            damaged = bytearray(content)
+            damaged[bit // 8] ^= 1 << bit % 8
+            sample.path.write_bytes(damaged)
+            try:
+                is_same = plain(sample.read()) == expected
+            except BoxmendError as error:
+                yield bit, "refused", str(error)
+            except Exception as error:
+                yield bit, "other exception", repr(error)
+            else:
+                yield bit, "same value" if is_same else "read wrongly", ""
+    finally:
+        sample.path.write_bytes(content)
+
+
+def flipped(kind: str, flips: int, seed: int) -> list[tuple[int, str, str]]:
+    """Flip so many random bits of a new file of a kind, or every bit if `flips` is 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        sample = KINDS[kind](Path(folder))
+        num_bits = 8 * sample.path.stat().st_size
+        rng = random.Random(f"{kind} {seed}")
+        bits = [rng.randrange(num_bits) for _ in range(flips)] if flips else range(num_bits)
+        return list(outcomes(sample, bits))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Flip bits in files of all kinds, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--flips", type=int, default=500, help="for each kind; 0: every bit")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", action="append", choices=list(KINDS))
+    asked = parser.parse_args(arguments)
+    logging.getLogger("boxmend").setLevel(logging.ERROR)  # not the notes about missing digests
+    print("".join(word.rjust(16) for word in ("flips", *OUTCOMES)).rjust(100))
+    total = Counter[str]()
+    for kind in asked.kind or KINDS:
+        found = flipped(kind, asked.flips, asked.seed)
+        counts = Counter(outcome for _, outcome, _ in found)
+        total += counts
+        print_row(kind, counts)
+        for bit, outcome, raised in found:
+            if outcome in OUTCOMES[2:]:
+                print(f"    bit {bit}: {outcome} {raised}")
+    print_row("all", total)
+    return int(any(total[one] for one in OUTCOMES[2:]))
+
+
+def print_row(name: str, counts: Counter[str]) -> None:
+    """Print a row of the table."""
+    numbers = (counts.total(), *(counts[one] for one in OUTCOMES))
+    print(name.ljust(20) + "".join(f"{number:16,}" for number in numbers), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

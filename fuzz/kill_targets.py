@@ -1,0 +1,120 @@
+"""The commands that are killed: what they write, and how they are run again afterwards."""
+
+from dataclasses import dataclass
+
+QUICK = "--detector tiny --weights none --epochs 2 --batch-size 4 --image-size 32 --log-every 1"
+CELL = (
+    "--scale voc320 --only label40-box40-mend-0 --data in/coco:train --val in/coco:val "
+    "--weights none --jobs 1 --set detector=tiny --set image_size=32 --set batch_size=8 "
+    "--set epochs=1 --set optimisation.optimizer=adamw --set optimisation.lr=0.001 "
+    "--set checkpoint_every=1"
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A command to kill."""
+
+    name: str
+    line: str
+    parts: str  # inputs that it needs
+    again: str = ""  # the line that goes on after a kill; the same by default
+    makes: str = ""  # an empty folder that is there before
+    is_resumable: bool = False  # an unfinished output may stay, as `again` goes on with it
+    torch: bool = False
+    weight: int = 10  # kills of it, compared with others
+
+
+DATASETS = {"coco": "in/coco", "voc": "in/voc", "yolo": "in/yolo"}
+TABLES = "--results in/results.jsonl --out out.svg --out out.csv"
+CHOSEN = "--precision 0.3 --out out"
+TARGETS = [
+    *(
+        Target(f"convert-{to}{ending}", f"convert in/yolo --to {to} --out out", "yolo", makes=makes)
+        for to in DATASETS
+        for ending, makes in (("", ""), ("-into-empty", "out"))
+    ),
+    Target("convert-copied", "convert in/coco --to coco --images-as copy --out out", "coco"),
+    Target("noise", "noise in/coco --labels symmetric:0.4 --out out", "coco"),
+    Target("noise-into-empty", "noise in/voc --labels pair:0.4 --out out", "voc", makes="out"),
+    Target("check-fix", "check in/yolo --jobs 1 --fix --out out", "yolo"),
+    Target("folds", "folds in/coco -k 2 --out out", "coco"),
+    Target("folds-into-empty", "folds in/coco -k 2 --out out", "coco", makes="out"),
+    Target("apply", f"apply in/audit {CHOSEN}", "noisy audit"),
+    Target("apply-into-empty", f"apply in/audit {CHOSEN}", "noisy audit", makes="out"),
+    Target("apply-voc", f"apply in/audit-voc {CHOSEN}", "noisy-voc audit-voc"),
+    Target("revert", "revert in/mended", "mended"),
+    Target("revert-voc", "revert in/mended-voc", "mended-voc"),
+    Target("audit", "audit in/noisy --predictions in/found.json --out out", "noisy found.json"),
+    Target(
+        "audit-into-empty",
+        "audit in/noisy --predictions in/found.json --out out",
+        "noisy found.json",
+        makes="out",
+    ),
+    Target("audit-run", "audit in/run", "noisy run"),
+    Target("export", "export in/audit --to label-studio --most 9 --out out", "noisy audit"),
+    Target(
+        "export-into-empty",
+        "export in/audit --to cvat --most 9 --images-as copy --out out",
+        "noisy audit",
+        makes="out",
+    ),
+    Target("import", "import in/audit in/label-studio/project.json", "noisy audit label-studio"),
+    Target("report", "report in/run", "noisy run"),
+    Target("report-out", "report in/run --out out.html --no-embed", "noisy run"),
+    Target("review", "review in/audit --no-open", "noisy audit"),
+    Target("evaluate-truth", "evaluate in/run --truth in/noisy", "noisy run"),
+    Target(
+        "bench-table",
+        f"bench table table1 {TABLES}",
+        "results.jsonl",
+        again=f"bench table table1 {TABLES} --overwrite",
+    ),
+    Target("synth", "synth --images 5 --size 32 --out out", "results.jsonl"),
+    Target(
+        "synth-into-empty", "synth --images 5 --size 32 --out out", "results.jsonl", makes="out"
+    ),
+    Target("predict", "predict in/run in/pictures --out out.json", "run pictures", torch=True),
+    Target(
+        "evaluate-run",
+        "evaluate in/run --data in/coco:val",
+        "coco run",
+        torch=True,
+        weight=5,
+    ),
+    Target(
+        "train",
+        f"train in/noisy --out out {QUICK} --checkpoint-every 1",
+        "noisy",
+        again=f"train in/noisy --out out {QUICK} --checkpoint-every 1 --resume",
+        is_resumable=True,
+        torch=True,
+    ),
+    Target(
+        "train-into-empty",
+        f"train in/noisy --out out {QUICK} --val in/coco:val --keep-best",
+        "noisy coco",
+        again=f"train in/noisy --out out {QUICK} --val in/coco:val --keep-best --resume",
+        makes="out",
+        is_resumable=True,
+        torch=True,
+        weight=5,
+    ),
+    Target(
+        "train-resume",
+        "train in/noisy --out in/half --resume --settings in/half/settings.json",
+        "noisy half",
+        is_resumable=True,
+        torch=True,
+        weight=5,
+    ),
+    Target(
+        "bench-run",
+        f"bench run table1 --out out {CELL}",
+        "coco",
+        is_resumable=True,
+        torch=True,
+        weight=1,
+    ),
+]

@@ -1,0 +1,120 @@
+"""What a command wrote, read again by boxmend: called in the child, raises where it is unsound."""
+
+import json
+import threading
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+
+import boxmend.cli
+from boxmend.assessment import known_truth
+from boxmend.fingerprint import fingerprint
+from boxmend.fixes.table import read_fixes
+from boxmend.formats import load, read
+from boxmend.review.serving import Server
+from boxmend.runs import Run
+
+
+def reread_dataset(tokens: list[str]) -> None:
+    """Read a dataset: strictly, unless it is a repaired one, which may be wrong still."""
+    if "none" in tokens:
+        return  # without images some sizes are not known
+    (read if "--fix" in tokens else load)("out")
+
+
+def reread_noisy(tokens: list[str]) -> None:
+    """Read a noisy dataset and the truth beside it."""
+    known_truth("out", load("out"))
+
+
+def reread_audit(tokens: list[str]) -> None:
+    """Read the table of fixes."""
+    dataset = load("in/noisy")
+    read_fixes(Path("out/fixes.parquet"), dataset, fingerprint(dataset))
+    if not Run(Path("out")).is_finished:
+        raise RuntimeError("the audit is not finished")
+
+
+def reread_mended(tokens: list[str]) -> None:
+    """Take back what was mended."""
+    read("out")
+    if boxmend.cli.run(["revert", "out"]) != 0:
+        raise RuntimeError("what `apply` wrote cannot be reverted")
+
+
+def reread_json(tokens: list[str]) -> None:
+    """Parse a file of JSON."""
+    json.loads(Path("out.json").read_bytes(), parse_constant=_refuse)
+
+
+def reread_files(tokens: list[str]) -> None:
+    """Parse all JSON and XML in a folder."""
+    for path in Path("out").rglob("*"):
+        if path.suffix == ".json":
+            json.loads(path.read_bytes(), parse_constant=_refuse)
+        elif path.suffix == ".xml":
+            ElementTree.parse(path)
+
+
+def reread_run(tokens: list[str]) -> None:
+    """Read what a training left."""
+    run = Run(Path("out"))
+    run.settings(), run.facts(), run.summary(), run.metrics()
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+READERS: dict[str, Callable[[list[str]], None]] = {
+    "dataset": reread_dataset,
+    "noisy": reread_noisy,
+    "audit": reread_audit,
+    "mended": reread_mended,
+    "json": reread_json,
+    "json files": reread_files,
+    "run": reread_run,
+}
+
+
+def visit_server() -> None:
+    """Have `boxmend review` serve one visitor, who looks at all and gives verdicts, and end."""
+    serve = Server.run
+
+    def run(self: Server, ready: Callable[[str], None] | None = None) -> None:
+        thread = threading.Thread(target=_visit, args=(self,), daemon=True)
+
+        def begin(address: str) -> None:
+            thread.start()
+            if ready is not None:
+                ready(address)
+
+        serve(self, begin)
+        thread.join()
+
+    Server.run = run  # type: ignore[method-assign]  # in this process alone
+
+
+def _visit(server: Server) -> None:
+    token = server.address.rstrip("/").rpartition("/")[2]
+    try:
+        fixes = json.loads(_ask(server, f"/{token}/fixes"))
+        number = len(fixes["kind"])
+        for name in ("", "doubtful", "news-0", "places-0-1", "cut-0-0-0-20-20-64.jpg"):
+            _ask(server, f"/{token}/{name}")
+        answers = [{"row": k, "answer": "accept"} for k in range(min(number, 3))]
+        body = json.dumps({"seen": 0, "verdicts": answers}).encode()
+        _ask(server, f"/{token}/verdicts", body)
+    finally:
+        server.stop()
+
+
+def _ask(server: Server, path: str, body: bytes | None = None) -> bytes:
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
+    try:
+        kind = {"Content-Type": "application/json"}
+        connection.request("GET" if body is None else "POST", path, body, kind if body else {})
+        return connection.getresponse().read()
+    finally:
+        connection.close()

@@ -1,0 +1,364 @@
+"""The commands with each kind of their inputs: what is run, mutated, and may be written."""
+
+from dataclasses import dataclass
+
+OUT = "out"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A command with one kind of input."""
+
+    name: str
+    line: str  # of the command; paths begin with in/, the output is `out` or begins with out.
+    parts: str  # inputs that it needs
+    targets: str  # patterns of the files that are mutated, below in/
+    options: tuple[str, ...] = ("",)  # one of them is added
+    numbers: str = ""  # options whose value may be any number
+    reread: str = ""  # how the output is read again: dataset, run, json, or not at all
+    may_change: str = ""  # patterns of inputs that the command writes when it succeeds
+    weight: int = 10  # how often it is drawn, compared with others
+    torch: bool = False  # whether it needs torch
+
+
+DATASETS = {
+    "coco": ("in/coco", "coco", "coco/*.json"),
+    "voc": ("in/voc", "voc", "voc/Annotations/*.xml voc/ImageSets/Main/*.txt"),
+    "yolo": ("in/yolo/data.yaml", "yolo", "yolo/data.yaml yolo/labels/*.txt"),
+}
+IMAGES_AS = ("", "--images-as copy", "--images-as none", "--json")
+AUDIT_FILES = "audit/fixes.parquet audit/*.json audit/verdicts.jsonl audit/finished"
+RUN_FILES = "run/run.json run/settings.json run/metrics.jsonl run/ledger/*.parquet run/finished"
+QUICK = "--detector tiny --epochs 1 --batch-size 8 --image-size 32"
+
+
+def _of_datasets() -> list[Variant]:
+    made = []
+    for name, (address, part, targets) in DATASETS.items():
+        made += [
+            Variant(f"check-{name}", f"check {address} --jobs 1", part, targets),
+            Variant(
+                f"fix-{name}",
+                f"check {address} --jobs 1 --fix --out out",
+                part,
+                targets,
+                IMAGES_AS,
+                reread="dataset",
+            ),
+            Variant(
+                f"noise-{name}",
+                f"noise {address} --labels symmetric:0.4 --boxes uniform:0.3 --out out",
+                part,
+                targets,
+                ("", "--missing 0.2", "--spurious 0.2", "--duplicate 0.2", "--no-clip"),
+                "--seed --missing --spurious --duplicate --subset",
+                "noisy",
+            ),
+            Variant(
+                f"folds-{name}",
+                f"folds {address} --out out -k 2",
+                part,
+                targets,
+                ("", "--group-by folder", "--group-by frames", "--group-by (a+)+$"),
+                "--seed -k",
+            ),
+        ]
+        for to in DATASETS:
+            line = f"convert {address} --to {to} --out out --allow-lossy"
+            kind = f"convert-{name}-{to}"
+            made.append(Variant(kind, line, part, targets, IMAGES_AS, reread="dataset"))
+    return made
+
+
+def _of_predictions() -> list[Variant]:
+    made = []
+    kinds = {
+        "json": ("in/found.json", "found.json", "found.json"),
+        "csv": ("in/found.csv", "found.csv", "found.csv"),
+        "parquet": ("in/found.parquet", "found.parquet", "found.parquet"),
+        "labels": ("in/found-labels", "found-labels", "found-labels/*.txt"),
+        "folds": ("in/folds", "folds", "folds/folds.json folds/fold-?/predictions.json"),
+    }
+    for name, (path, part, targets) in kinds.items():
+        line = f"audit in/noisy --predictions {path} --out out"
+        options = ("", "--unseen", "--json")
+        made.append(
+            Variant(f"audit-{name}", line, f"noisy {part}", targets, options, "--probe", "audit")
+        )
+    line = "evaluate --predictions in/found.json --data in/coco:train"
+    targets = "found.json coco/instances_train.json"
+    made.append(Variant("evaluate-json", line, "coco found.json", targets, ("", "--json")))
+    return made
+
+
+OTHERS = [
+    Variant("check-images", "check in/coco --jobs 1", "coco", "coco/images/*.png"),
+    Variant(
+        "convert-joined",
+        "convert in/coco in/voc in/yolo --to coco --out out --allow-lossy",
+        "coco voc yolo",
+        "coco/*.json voc/Annotations/*.xml yolo/data.yaml yolo/labels/*.txt",
+        IMAGES_AS,
+        reread="dataset",
+    ),
+    Variant(
+        "convert-polygons",
+        "convert in/yolo --to coco --polygons box --out out",
+        "yolo",
+        "yolo/labels/*.txt",
+        reread="dataset",
+    ),
+    Variant(
+        "diff", "diff in/coco in/yolo", "coco yolo", "coco/*.json yolo/*", ("", "--all", "--json")
+    ),
+    Variant(
+        "noise-matrix",
+        "noise in/coco --labels matrix:in/matrix.json --out out",
+        "coco matrix.json",
+        "matrix.json",
+        reread="noisy",
+    ),
+    Variant(
+        "noise-matrix-csv",
+        "noise in/coco --labels matrix:in/matrix.csv --out out",
+        "coco matrix.csv",
+        "matrix.csv",
+        reread="noisy",
+    ),
+    Variant(
+        "audit-run",
+        "audit in/run",
+        "noisy run",
+        RUN_FILES,
+        may_change="run/fixes.parquet run/audit.json",
+        weight=5,
+    ),
+    Variant(
+        "apply",
+        "apply in/audit --out out",
+        "noisy audit",
+        AUDIT_FILES,
+        (
+            "",
+            "--precision 0.3",
+            "--to voc --allow-lossy",
+            "--to yolo --allow-lossy",
+            "--only labels",
+        ),
+        "--precision --min-confidence",
+        "mended",
+        weight=20,
+    ),
+    Variant(
+        "apply-voc",
+        "apply in/audit-voc --precision 0.5 --out out",
+        "noisy-voc audit-voc",
+        "audit-voc/fixes.parquet noisy-voc/Annotations/*.xml",
+        reread="mended",
+    ),
+    Variant(
+        "apply-run",
+        "apply in/run --out out",
+        "noisy run",
+        RUN_FILES,
+        ("", "--discarded drop", "--discarded mark", "--only boxes"),
+        "--min-confidence",
+        "mended",
+        weight=8,
+    ),
+    *(
+        Variant(
+            f"revert-{name}",
+            f"revert in/{name}",
+            name,
+            f"{name}/patch.json {name}/patch.json {name}/patch.json {name}/changes.csv {files}",
+            ("", "--json"),
+            may_change=f"{name}/*",
+        )
+        for name, files in (
+            ("mended", "mended/*.json"),
+            ("mended-voc", "mended-voc/Annotations/*.xml"),
+            ("mended-yolo", "mended-yolo/labels/*.txt mended-yolo/data.yaml"),
+        )
+    ),
+    *(
+        Variant(
+            f"export-{to}",
+            f"export in/audit --to {to} --out out",
+            "noisy audit",
+            f"{AUDIT_FILES} noisy/*.json",
+            (
+                "",
+                "--changes",
+                "--most 5",
+                "--images-as copy --most 99",
+                "--no-whole-images --most 9",
+            ),
+            "--most",
+            "json files",
+        )
+        for to in ("label-studio", "cvat", "fiftyone", "coco")
+    ),
+    *(
+        Variant(
+            f"import-{name}",
+            f"import in/audit in/{path}",
+            f"noisy audit {path.partition('/')[0]}",
+            f"{path} {path} {path.partition('/')[0]}/handover.json",
+            ("", "--json"),
+            may_change="audit/verdicts.jsonl",
+        )
+        for name, path in (
+            ("label-studio", "label-studio/project.json"),
+            ("cvat", "cvat/annotations.xml"),
+            ("cvat-zip", "cvat/task.zip"),
+        )
+    ),
+    Variant(
+        "report",
+        "report in/run",
+        "noisy run",
+        f"{RUN_FILES} noisy/*.json noisy/images/*.png",
+        ("", "--embed", "--no-embed"),
+        may_change="run/report* run/figures*",
+        weight=5,
+    ),
+    Variant(
+        "report-truth",
+        "report in/audited-run --truth in/noisy/truth.parquet --baseline in/run",
+        "noisy run audited-run",
+        "noisy/truth.parquet noisy/noise.json audited-run/*.json audited-run/*.parquet",
+        may_change="audited-run/report* audited-run/figures*",
+        weight=5,
+    ),
+    Variant(
+        "review",
+        "review in/audit --no-open",
+        "noisy audit",
+        f"{AUDIT_FILES} noisy/images/*.png",
+        numbers="--port",
+        may_change="audit/verdicts.jsonl",
+        weight=5,
+    ),
+    Variant(
+        "evaluate-truth",
+        "evaluate in/run --truth in/noisy",
+        "noisy run",
+        f"{RUN_FILES} noisy/truth.parquet noisy/truth.parquet noisy/noise.json noisy/*.json",
+        ("", "--json"),
+        may_change="run/mending.json",
+    ),
+    Variant(
+        "evaluate-run",
+        "evaluate in/run --data in/coco:val",
+        "coco run",
+        "run/run.json run/model.safetensors run/settings.json coco/instances_val.json "
+        "coco/images/val/*.png",
+        ("", "--detections-out out.json"),
+        may_change="run/evaluation.json",
+        weight=3,
+        torch=True,
+    ),
+    Variant(
+        "predict-model",
+        "predict in/model.safetensors in/pictures --out out.json",
+        "model.safetensors pictures",
+        "model.safetensors",
+        numbers="--score-threshold",
+        reread="json",
+        weight=6,
+        torch=True,
+    ),
+    Variant(
+        "predict-images",
+        "predict in/run in/pictures --out out.json",
+        "run pictures",
+        "pictures/* run/run.json run/finished",
+        reread="json",
+        weight=6,
+        torch=True,
+    ),
+    Variant(
+        "bench-table",
+        "bench table table1 --results in/results.jsonl",
+        "results.jsonl",
+        "results.jsonl",
+        (
+            *("", "--mixed", "--json", "--mixed --out out.html", "--mixed --out out.svg"),
+            *("--mixed --out out.csv", "--mixed --out out.md", "--where settings.epochs=12"),
+        ),
+    ),
+    Variant(
+        "bench-cells",
+        "bench cells table1 --scale voc320 --done in/results.jsonl --out in/bench",
+        "results.jsonl",
+        "results.jsonl",
+        ("", "--json"),
+    ),
+    Variant(
+        "bench-audit",
+        "bench audit in/noisy --predictions in/found.json --truth in/noisy/truth.parquet",
+        "noisy found.json",
+        "noisy/truth.parquet noisy/truth.parquet found.json",
+        ("", "--json", "--out out.json"),
+        "--precision",
+        weight=3,
+    ),
+    Variant(
+        "train-settings",
+        "train in/noisy --out out --settings in/settings.json --epochs 1",
+        "noisy settings.json",
+        "settings.json",
+        reread="run",
+        weight=3,
+        torch=True,
+    ),
+    Variant(
+        "train-toml",
+        "train in/noisy --out out --settings in/settings.toml --epochs 1",
+        "noisy settings.toml",
+        "settings.toml",
+        reread="run",
+        weight=3,
+        torch=True,
+    ),
+    Variant(
+        "train-data",
+        f"train in/noisy --out out --weights none {QUICK}",
+        "noisy",
+        "noisy/*.json noisy/images/*.png",
+        numbers="--seed --warm-up --mend.near",
+        reread="run",
+        weight=2,
+        torch=True,
+    ),
+    Variant(
+        "train-weights",
+        f"train in/noisy --out out --weights in/model.safetensors {QUICK}",
+        "noisy model.safetensors",
+        "model.safetensors",
+        reread="run",
+        weight=2,
+        torch=True,
+    ),
+    Variant(
+        "resume",
+        "train in/noisy --out in/half --resume --settings in/half/settings.json",
+        "noisy half",
+        "half/checkpoint.pt half/checkpoint.pt half/run.json half/metrics.jsonl half/ledger/*",
+        may_change="half half/*",
+        weight=2,
+        torch=True,
+    ),
+    Variant(
+        "synth",
+        "synth --images 3 --size 32 --out out",
+        "matrix.csv",
+        "matrix.csv",
+        ("", "--format voc", "--format yolo"),
+        "--size --seed",
+        "dataset",
+        weight=2,
+    ),
+]
+VARIANTS = {one.name: one for one in (*_of_datasets(), *_of_predictions(), *OTHERS)}

@@ -1,0 +1,106 @@
+"""The lines of a run's `metrics.jsonl`: one JSON object each, with the "step" it belongs to.
+
+Lines are appended in one call each, so that a kill tears the last one at most.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from boxmend.errors import DataError, OutputError
+from boxmend.files.atomic import replacing
+from boxmend.files.reading import read_within
+from boxmend.files.sealed import checked_lines, seal_json
+
+Record = dict[str, Any]
+REMEDY = "remove that line"
+
+
+def append(path: Path, line: bytes) -> None:
+    """Add one line, which ends in a line feed, with its digest."""
+    sealed = seal_json(line)
+    try:
+        with path.open("ab", buffering=0) as file:
+            written = file.write(sealed)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    if written != len(sealed):
+        raise OutputError(f"{path}: could not be written (the disk is full)")
+
+
+def read(path: Path) -> list[tuple[bytes, Record]]:
+    """Each whole line as it stands, and parsed; a DataError names a damaged one."""
+    lines = enumerate(_whole_lines(path), 1)
+    return [(line, _parsed(path, number, text)) for number, (line, text) in lines]
+
+
+def sync(path: Path) -> int:
+    """Put the file on disk; returns its size in bytes, 0 where no line was written yet."""
+    if not os.path.exists(path):
+        return 0
+    try:
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+            return file.seek(0, os.SEEK_END)
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def rewind(path: Path, step: int | None, num_bytes: int | None = None) -> None:
+    """Remove the lines that were written after a checkpoint; a resumed run writes them again.
+
+    The checkpoint was saved at `step` (None: there is no checkpoint, and all lines go), when the
+    file had `num_bytes` (None: a checkpoint of an older version, which does not say). The step
+    alone does not suffice: the lines of an epoch's end share their step with a checkpoint that may
+    have been saved before them.
+    """
+    if not os.path.exists(path):
+        return
+    kept, size = [], 0
+    for line, record in read(path):
+        size += len(line)
+        is_early = num_bytes is None or size <= num_bytes
+        if is_early and step is not None and record["step"] <= step:
+            kept.append(line)
+    with replacing(path) as file:
+        file.writelines(kept)
+
+
+def drop_torn_line(path: Path) -> None:
+    """Remove a last line that does not end, which a kill left behind."""
+    whole = b"".join(line for line, _ in _whole_lines(path))
+    if os.path.exists(path) and path.stat().st_size > len(whole):
+        with replacing(path) as file:
+            file.write(whole)
+
+
+def is_step(value: Any) -> bool:
+    """Whether a value can be the "step" of a line: an integer, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole_lines(path: Path) -> list[tuple[bytes, bytes]]:
+    """The lines that end, as they stand and without their digests; none where there is no file."""
+    try:
+        data = read_within(path, "record_bytes")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    lines = (line + b"\n" for line in data.split(b"\n")[:-1])
+    return list(zip(lines, checked_lines(path, data, REMEDY)[:-1], strict=True))
+
+
+def _parsed(path: Path, number: int, text: bytes) -> Record:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: line {number} is no JSON ({error}); {REMEDY}") from error
+    if not isinstance(record, dict) or not is_step(record.get("step")):
+        raise DataError(f"{path}: line {number} is no object with an integer 'step'; {REMEDY}")
+    return record
+
+
+def _not_written(path: Path, error: OSError) -> OutputError:
+    return OutputError(f"{path}: could not be written ({error.strerror or error})")

@@ -1,0 +1,19 @@
+"""Single flipped bits: refused, or without any effect. `fuzz/flip_bits.py` tries many more."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FUZZ: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "fuzz" / "flip_bits.py"))
+
+
+@pytest.mark.parametrize("kind", FUZZ["KINDS"])
+def test_a_flipped_bit_is_refused_or_changes_nothing(kind: str) -> None:
+    found = FUZZ["flipped"](kind, flips=40, seed=0)
+    assert len(found) == 40
+    wrong = [one for one in found if one[1] not in ("refused", "same value")]
+    assert not wrong
+    messages = [message for _, outcome, message in found if outcome == "refused"]
+    assert [one for one in messages if ";" not in one] == []  # each says what to do

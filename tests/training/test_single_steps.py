@@ -1,0 +1,98 @@
+"""Single steps of a training: which rate, which random numbers, which gradients, which average."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import QUICK, drawn
+
+from boxmend.settings import Optimisation, resolved
+from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.loop import Training
+from boxmend.training.optimisation import rate_at
+from boxmend.training.processes import Processes
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 2, 3)]
+
+
+def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: Any) -> Training:
+    """A training without noise, of two passes of four steps."""
+    changes = {"method": "baseline", "batch_size": 1, "image_size": "64", **changes}
+    settings = replace(QUICK, optimisation=optimisation or Optimisation(lr=1e-3), **changes)
+    settings = resolved(settings)
+    data, detector = drawn(tmp_path / "data", BOXES), make_detector(settings, 3)
+    alone = Processes(torch.device("cpu"))
+    training, _ = make_training(settings, data, detector, tmp_path / "run", alone, pytest.fail)
+    return training
+
+
+def gradients(training: Training) -> list[torch.Tensor]:
+    return [one.grad.clone() for one in training.trained if one.grad is not None]
+
+
+def test_each_step_has_its_rate_and_its_random_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimisation = Optimisation(lr=1e-3, schedule="cosine", warm_up_steps=0)
+    training = made(tmp_path, optimisation, seed=5)
+    seeds: list[int] = []
+    start = training.keys.start
+
+    def noted(seed: int) -> None:
+        seeds.append(seed)
+        start(seed)
+
+    monkeypatch.setattr(training.keys, "start", noted)
+    rates = []
+    for batch in training.loader.epoch(0):
+        training.train_on(batch)
+        rates += [group["lr"] for group in training.optimizer.param_groups]
+    assert rates == [rate_at(step, 8, 1e-3, optimisation) for step in range(4)]
+    assert len(set(rates)) == 4
+    assert seeds == [(5 << 32) + step for step in range(4)]
+
+
+def test_gradients_are_those_of_one_step_alone(tmp_path: Path) -> None:
+    training = made(tmp_path, Optimisation(lr=0.0, weight_decay=0.0))
+    batch = next(iter(training.loader.epoch(0)))
+    found = []
+    for _ in range(2):
+        training.step = 0
+        training.train_on(batch)
+        found.append(gradients(training))
+    assert any(one.any() for one in found[0])
+    for first, second in zip(*found, strict=True):
+        assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("max_norm", [0.01, 0.0])
+def test_gradients_are_scaled_to_the_norm_of_the_settings(tmp_path: Path, max_norm: float) -> None:
+    training = made(tmp_path, Optimisation(lr=1e-3, max_norm=max_norm))
+    training.train_on(next(iter(training.loader.epoch(0))))
+    norm = torch.stack([one.norm() for one in gradients(training)]).norm().item()
+    told = training.recorder.flush()["norm"]
+    assert told > 0.1  # as it was before
+    assert norm == pytest.approx(max_norm or told, rel=1e-3)
+
+
+def test_the_average_of_the_weights_follows_every_step(tmp_path: Path) -> None:
+    # the decay of the first step is 1 / 10, that of the second 2 / 11
+    training = made(tmp_path, Optimisation(lr=0.1, average=0.9))
+    key = "roi_heads.box_predictor.cls_score.weight"
+
+    def weight() -> torch.Tensor:
+        found: torch.Tensor = training.detector.network.state_dict()[key]
+        return found.clone()
+
+    seen = [weight()]
+    for batch in list(training.loader.epoch(0))[:2]:
+        training.train_on(batch)
+        seen.append(weight())
+    assert not torch.equal(seen[1], seen[2])
+    after_one = 0.1 * seen[0] + 0.9 * seen[1]
+    expected = 2 / 11 * after_one + 9 / 11 * seen[2]
+    torch.testing.assert_close(training.teacher.network.state_dict()[key], expected)
