@@ -6,7 +6,7 @@ SEED ?= $(shell date +%s)
 HALF = $(shell awk 'BEGIN { print $(MINUTES) / 2 }')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow fuzz lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-plain tiny-weights lock clean
+.PHONY: help setup demo test test-slow fuzz flips lint format mutants docs bench-data bench-ledger bench-audit bench-evaluation bench-report bench-refinement bench-memory bench-sync bench-plain tiny-weights lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -32,6 +32,9 @@ test-slow: $(STAMP)  ## run the tests that take longer
 fuzz: $(STAMP)  ## mutate inputs of all commands, then kill commands (MINUTES=10 in all)
 	$(BIN)/python fuzz/mutate_inputs.py --minutes $(HALF) --seed $(SEED)
 	$(BIN)/python fuzz/kill_commands.py --minutes $(HALF) --seed $(SEED)
+
+flips: $(STAMP)  ## flip bits of every kind of file that carries a digest (500 each)
+	$(BIN)/python fuzz/flip_bits.py --flips 500 --seed $(SEED)
 
 lint: $(STAMP)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -69,6 +72,9 @@ bench-refinement: $(STAMP)  ## refining a batch on the CPU against the literal A
 
 bench-memory: $(STAMP)  ## host memory that training on a COCO-sized dataset keeps
 	$(BIN)/python benchmarks/bench_memory.py
+
+bench-sync: $(STAMP)  ## what it costs to wait until an output is on the disk
+	$(BIN)/python benchmarks/bench_sync.py
 
 bench-plain: $(STAMP)  ## AP50 of torchvision's plain recipe (DATA=VOC:trainval VAL=VOC:test WEIGHTS=FILE)
 	$(BIN)/python benchmarks/plain_training.py $(DATA) --val $(VAL) --weights $(or $(WEIGHTS),none)

@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import struct
+import warnings
 import zipfile
 import zlib
 
@@ -140,7 +141,8 @@ def mutate_archive(data: bytes, rng: random.Random) -> bytes:
         return _zip_bomb(name)
     file = io.BytesIO()
     kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2)
-    with zipfile.ZipFile(file, "w", rng.choice(kinds)) as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(file, "w", rng.choice(kinds)) as archive:
+        warnings.simplefilter("ignore")  # a name that is there twice is what is wanted
         for one, content in members.items():
             for _ in range(1 + twice):
                 archive.writestr(one.encode("utf-8", "replace").decode(), content)

@@ -77,16 +77,18 @@ def _mutated(folder: Path, variant: Variant, rng: random.Random) -> tuple[str, l
         option = rng.choice(variant.numbers.split())
         value = str(odd_values.number(rng))[:100]
         return f"{option} {value}", [option, value]
-    patterns = variant.targets.split()
     words = []
     for _ in range(rng.choice((1, 1, 1, 2))):
-        pattern = rng.choice(patterns)
-        below, _, name = pattern.rpartition("/")
-        files = [one for one in (folder / below).rglob(name) if one.is_file()]
-        files = [one for one in files if not one.is_symlink()]
-        if files:
-            words.append(mutate(files, rng))
+        groups = [_files(folder, pattern) for pattern in variant.targets.split()]
+        if groups := [one for one in groups if one]:
+            words.append(mutate(rng.choice(groups), rng))
     return "; ".join(words), []
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """The regular files of a pattern, in all folders below that of the pattern."""
+    below, _, name = pattern.rpartition("/")
+    return [one for one in (folder / below).rglob(name) if one.is_file() and not one.is_symlink()]
 
 
 def _failures(

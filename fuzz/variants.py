@@ -306,7 +306,7 @@ OTHERS = [
     ),
     Variant(
         "train-settings",
-        "train in/noisy --out out --settings in/settings.json --epochs 1",
+        "train in/noisy --out out --settings in/settings.json --epochs 1 --weights none",
         "noisy settings.json",
         "settings.json",
         reread="run",
@@ -315,7 +315,7 @@ OTHERS = [
     ),
     Variant(
         "train-toml",
-        "train in/noisy --out out --settings in/settings.toml --epochs 1",
+        "train in/noisy --out out --settings in/settings.toml --epochs 1 --weights none",
         "noisy settings.toml",
         "settings.toml",
         reread="run",

@@ -108,6 +108,11 @@ def test_a_run_killed_as_it_began_can_be_resumed(tmp_path: Path) -> None:
     assert sorted(content(run.path)) == ["run.json", "settings.json"]
 
 
+def test_a_setting_that_the_run_did_not_have_is_refused(run: Run) -> None:
+    with pytest.raises(UsageError, match="other settings:\n  more: None, now 1"):
+        create(run.path, {**SETTINGS, "more": 1}, FACTS, resume=True)
+
+
 def test_other_settings_are_refused_by_their_dotted_names(run: Run) -> None:
     other: dict[str, Any] = {"method": "mend", "epochs": 6, "judgment": {"rate": 0.6, "length": 64}}
     with pytest.raises(UsageError, match="begun with other settings") as caught:

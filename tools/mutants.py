@@ -323,25 +323,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--jobs", type=int, default=2, help="children at a time")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a mutant, at least")
-    parser.add_argument("--only", default="", help="part of AREA/FILE: TEXT; runs those mutants")
+    parser.add_argument(
+        "--only", action="append", help="part of AREA/FILE: TEXT; runs those mutants (repeatable)"
+    )
     parser.add_argument("--check", action="store_true", help="only check that the lists fit")
     parser.add_argument("--root", type=Path, default=ROOT, help="folder of src/, tests/ and tools/")
     parser.add_argument("--preload", default=PRELOADED, help="packages to import before forking")
     options = parser.parse_args()
     root = options.root.resolve()
-    mutants = [one for one in read_mutants(root / "tools/mutants") if options.only in one.name]
+    listed = read_mutants(root / "tools/mutants")
+    parts = options.only or [""]
+    mutants = [one for one in listed if any(part in one.name for part in parts)]
     if problems := outdated(mutants, root):
         print("\n".join(problems))
         return 1
     if not mutants:
-        print(f"no mutant has {options.only!r} in its name")
+        print(f"no mutant has {' or '.join(map(repr, parts))} in its name")
         return 1
     if options.check:
         print(f"{len(mutants)} mutants apply")
         return 0
     preload(options.preload)
     found = run_mutants(mutants, root, options.jobs, options.timeout)
-    return 1 if found is None else summarise(found, not options.only, sys.stdout)
+    return 1 if found is None else summarise(found, len(mutants) == len(listed), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -163,6 +163,11 @@ def test_a_file_that_is_there_is_never_overwritten(finished: Path, tmp_path: Pat
         found.save(tmp_path)
     with pytest.raises(OutputError, match="its folder is not there"):
         found.save(tmp_path / "nowhere" / "out.json")
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "elsewhere.json")  # where nothing is yet
+    with pytest.raises(OutputError, match=r"link\.json: is there already"):
+        found.save(link)
+    link.unlink()
     found.save(tmp_path / "new.json")
     assert json.loads((tmp_path / "new.json").read_bytes()) == list(found.results())
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.png", "mine.json", "new.json"]

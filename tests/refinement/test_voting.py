@@ -138,3 +138,14 @@ def test_no_shape_of_the_vote_depends_on_the_values() -> None:
     )
     weights = vote_weights(boxes, voters, scores)
     assert voted_boxes(boxes, voters, weights, is_voter, 0.4).shape == (2, 3, 4)
+
+
+def test_a_voter_that_overlaps_the_leader_just_as_asked_is_not_in_its_cluster() -> None:
+    # of 2 x 1 and 1 x 1 the IoU is exactly a half
+    raw = torch.tensor([[[0.0, 0, 4, 4]]])
+    voters = torch.tensor([[[[0.0, 0, 2, 1], [0, 0, 1, 1]]]])
+    weights, is_voter = torch.tensor([[[0.75, 0.25]]]), torch.ones(1, 1, 2).bool()
+    alone = voted_boxes(raw, voters, weights, is_voter, 0.0, alike=0.5)
+    assert alone.tolist() == [[[0, 0, 2, 1]]]
+    both = voted_boxes(raw, voters, weights, is_voter, 0.0, alike=0.49)
+    assert both.tolist() == [[[0, 0, 1.75, 1]]]

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from reviewed_runs import BOX, FIXES, MOVED, NAMES, SIZE, plain_run
 from served_pages import Served, served
 
 from boxmend.errors import UsageError
+from boxmend.report.thumbnails import jpeg_of
+from boxmend.review import cuts
 from boxmend.review.cuts import Cutter, NoPictureError
 from boxmend.review.serving import Server, listening, open_desk
 
@@ -166,6 +169,40 @@ def test_a_huge_image_is_told_of_and_not_decoded(tmp_path: Path) -> None:
     assert place.problem  # 200 million pixels
     with pytest.raises(NoPictureError):
         Cutter(desk.dataset.images).cut(0, (0, 0, 10, 10), 100)
+
+
+@pytest.mark.parametrize(
+    "window", [(0, 0, 201, 10), (0, 0, 10, 151), (5, 5, 5, 9), (5, 5, 9, 5), (-1, 0, 10, 10)]
+)
+def test_a_part_that_is_not_in_the_image_has_no_picture(
+    tmp_path: Path, window: tuple[int, int, int, int]
+) -> None:
+    cutter = Cutter(open_desk(plain_run(tmp_path)).dataset.images)
+    assert cutter.place(0).size == SIZE == (200, 150)
+    with pytest.raises(NoPictureError, match="that part is not in the image"):
+        cutter.cut(0, window, 100)
+
+
+def test_pictures_are_remembered_up_to_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cutter = Cutter(open_desk(plain_run(tmp_path)).dataset.images)
+    sizes = list[int]()
+
+    def recorded(*arguments: Any) -> bytes:
+        made = jpeg_of(*arguments)
+        sizes.append(len(made))
+        return made
+
+    monkeypatch.setattr(cuts, "jpeg_of", recorded)
+    first, second = (0, 0, 100, 100), (50, 50, 150, 150)
+    cutter.cut(0, first, 100)
+    cutter.cut(0, first, 100)
+    assert len(sizes) == 1
+    monkeypatch.setattr(cuts, "MOST_BYTES", sizes[0])
+    cutter.cut(0, second, 100)  # has no room beside the first
+    cutter.cut(0, first, 100)
+    assert len(sizes) == 3
 
 
 def test_an_image_annotated_as_viewers_turn_it_is_turned(tmp_path: Path) -> None:
