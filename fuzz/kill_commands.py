@@ -136,23 +136,26 @@ def _unsynced(events: list[list[str]], made: list[Path]) -> list[str]:
     return found
 
 
-def try_kill(place: Workplace, reference: Reference, kill: str) -> list[str]:
-    """Kill a target in one way, run it again, and return what is wrong."""
+def try_kill(place: Workplace, reference: Reference, kill: str) -> tuple[bool, list[str]]:
+    """Kill a target in one way and run it again: whether it was killed, and what is wrong."""
     target, case = reference.target, place.world.case
     lay_out(place, target)
     kind, _, number = kill.partition(":")
     visit = target.name == "review"
+    begin, kill_after = None, None
     if kind == "event":
-        run(place, target, target.line, functools.partial(watch_files, case, int(number), visit))
+        begin = functools.partial(watch_files, case, int(number), visit)
     elif kind == "size":
-        run(place, target, target.line, functools.partial(limit_files, int(number), visit))
+        begin = functools.partial(limit_files, int(number), visit)
     else:
-        run(place, target, target.line, kill_after=int(number) / 1000)
+        kill_after = int(number) / 1000
+    ended = run(place, target, target.line, begin, kill_after)
     killed = read_state(case, reference.unstable)
     complete = is_complete(killed, reference.after, reference.before)
     found = [] if target.is_resumable else _after_kill(reference, killed, complete)
     again = run(place, target, target.again or target.line)
-    return found + _after_rerun(reference, again, complete, read_state(case, reference.unstable))
+    found += _after_rerun(reference, again, complete, read_state(case, reference.unstable))
+    return ended.signal != 0, found
 
 
 def _after_kill(reference: Reference, killed: State, complete: bool) -> list[str]:
@@ -228,8 +231,8 @@ def run_kills(place: Workplace, options: argparse.Namespace) -> int:
                 failed += 1
                 print(f"UNSYNCED {target.name}: {len(made.unsynced)}, like {made.unsynced[0]}")
         kill = options.kill or next(ways[target.name])
-        found = try_kill(place, references[target.name], kill)
-        counts[target.name]["cases"] += 1
+        was_killed, found = try_kill(place, references[target.name], kill)
+        counts[target.name].update({"cases": 1, "killed": int(was_killed)})
         counts[target.name].update({one.partition(":")[0] for one in found} or {"fine"})
         if found:
             failed += 1

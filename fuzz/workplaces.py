@@ -18,7 +18,7 @@ from variants import VARIANTS
 from worlds import World
 
 THREADED = ("review", "evaluate-json", "bench-audit")  # variants
-COUNTS = ("cases", "fine", "refused")  # the columns of a table before those of failures
+COUNTS = ("cases", "killed", "fine", "refused")  # the columns of a table before those of failures
 
 
 @dataclass(frozen=True)
