@@ -59,7 +59,7 @@ LIMITS = {
     "table_bytes": Limit(
         2**29,
         "bytes",
-        "memory for the columns of Parquet files whose size does not justify it (see `expansion`)",
+        "memory for the columns of Parquet files whose size does not justify it (see below)",
     ),
     "expansion": Limit(
         100, "times", "memory for the columns of Parquet files, as a multiple of their size"
