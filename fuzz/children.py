@@ -29,6 +29,7 @@ MOST_BYTES = 2 << 30  # of memory that a command may use at its peak
 MORE_ADDRESSES = 3 << 30  # bytes of addresses that a command may have more than this process
 MOST_FILE_BYTES = 1 << 30  # of a file that a command writes
 TRACEBACK, UNREADABLE, OUTSIDE = 70, 71, 72  # statuses with which a child tells of its own finds
+LOG = "events"  # file beside the folder of a case that a child may write, too
 M_ARENA_MAX = -8
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PATHS_OF = {
@@ -244,11 +245,11 @@ def _enter(case: Path) -> list[str]:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, MOST_FILE_BYTES)
     outside: list[str] = []
-    inside = f"{case}{os.sep}"
+    allowed = {str(case), str(case.with_name(LOG)), os.devnull, "/dev/tty"}
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         for path in written_paths(event, arguments):
-            if path != str(case) and not path.startswith((inside, "/dev/", "/proc/self/")):
+            if path not in allowed and not path.startswith((f"{case}{os.sep}", "/proc/self/")):
                 outside.append(path)
 
     sys.addaudithook(watch)

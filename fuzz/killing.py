@@ -12,10 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from children import written_paths
+from children import LOG, written_paths
 from rereading import visit_server
 
-LOG = "events"  # file beside the folder of the case
 ALL = "all"  # in place of the number of a file: the whole file system is synced
 
 
