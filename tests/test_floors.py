@@ -45,7 +45,7 @@ MAY_IMPORT = {
     },
     "report": {
         *("dataset", "photos", "pictures", "comparison", "assessment", "mending", "runs"),
-        *("verdict", *GROUND),
+        *("verdict", "decoding", *GROUND),
     },
     "handover": {
         *("dataset", "formats", "photos", "comparison", "mending", "runs", "verdict", "fixes"),

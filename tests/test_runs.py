@@ -12,7 +12,7 @@ import pytest
 
 from boxmend import runs
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.runs import Run, create, ensure_open, open_run
+from boxmend.runs import Run, create, ensure_open, open_run, sole_writer
 from run_folders import FACTS, SETTINGS, content
 
 
@@ -246,3 +246,11 @@ def test_documents_about_a_run_are_read_back_and_replaced(tmp_path: Path) -> Non
     (run.path / "mending.json").write_text("[]")
     with pytest.raises(DataError, match=r"mending\.json: holds no JSON object"):
         run.read_json("mending.json")
+
+
+def test_the_lock_of_a_finished_run_goes_also_after_a_failure(tmp_path: Path) -> None:
+    run = create(tmp_path / "run", SETTINGS, FACTS)
+    run.finish()
+    with pytest.raises(ValueError, match="mine"), sole_writer(run.path):
+        raise ValueError("mine")
+    assert not (run.path / ".lock").exists()

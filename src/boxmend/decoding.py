@@ -4,7 +4,9 @@ An image file is hostile until it is decoded. Every decoder in boxmend goes thro
 the number of pixels that all threads, or all worker processes, decode at the same time is limited.
 """
 
+import ctypes
 import io
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ from boxmend.files.reading import read_within
 
 # No format that starts another program to decode it (EPS) or is no picture of pixels.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM", "AVIF", "JPEG2000")
+COSTLY_FORMATS = ("WEBP", "AVIF", "JPEG2000")
+LARGE_PIXELS = 2**25  # whose memory is worth the time to trim it
 STRIP_PIXELS = 2**22  # converted at once
 WITH_PALETTE = ("P", "PA")  # their transparency survives only a detour over RGBA
 SIXTEEN_BITS = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # Pillow itself would clip, not scale
@@ -85,11 +89,34 @@ def opened(source: bytes | BinaryIO) -> Iterator[Image.Image]:
     file = io.BytesIO(source) if isinstance(source, bytes) else source
     with strictly(), Image.open(file, formats=known_formats()) as image:
         width, height = image.size
-        if message := excess("image_pixels", width * height):
-            message = f"its header claims {width} x {height} pixels; {message}"
-            raise TooManyPixelsError(message)
-        with _budget.holding(width * height):
-            yield image
+        weight = _weight(image)
+        if message := excess("image_pixels", weight * width * height):
+            times = f" in {image.format}, which count {weight} times" if weight > 1 else ""
+            claim = f"its header claims {width} x {height} pixels{times}"
+            raise TooManyPixelsError(f"{claim}; {message}")
+        with _budget.holding(weight * width * height):
+            try:
+                yield image
+            finally:
+                image.close()  # and so free its memory before others are let in
+                _trim_memory(width * height)
+
+
+def _weight(image: Image.Image) -> int:
+    """Return how many times 4 bytes a pixel takes while it is decoded and converted to RGB."""
+    if image.format in COSTLY_FORMATS:
+        return 4  # buffers of the decoder, measured with WebP: 15 bytes
+    if image.info.get("progressive"):
+        return 3  # two bytes more for each coefficient, measured: 9 bytes, of CMYK 11
+    return 1 if image.mode in ("RGB", "L", "1", *SIXTEEN_BITS) else 2  # a second copy
+
+
+def _trim_memory(pixels: int) -> None:
+    """Return the memory of a large image to the system; glibc keeps it for the same thread."""
+    if pixels > LARGE_PIXELS and sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
+        if trim is not None:
+            trim(0)
 
 
 @contextmanager

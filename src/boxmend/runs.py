@@ -29,7 +29,7 @@ import numpy as np
 from boxmend import metric_lines
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.files.atomic import replacing
-from boxmend.files.locks import only_writer
+from boxmend.files.locks import locking, only_writer
 from boxmend.files.reading import read_record
 from boxmend.files.sealed import checked_json, seal_json
 from boxmend.files.temporary import is_temporary, remove_leftovers
@@ -172,9 +172,18 @@ def sole_writer(out: str | Path) -> Iterator[None]:
     lock = path / LOCK_FILE
     with only_writer(_touched(lock), f"{path}: another process is writing into this run"):
         remove_leftovers(path)
-        yield
-        if Run(path).is_finished:  # no process will write into it again
-            lock.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            if Run(path).is_finished:  # a training will not go on in it
+                lock.unlink(missing_ok=True)
+
+
+def remove_lock(run: Run) -> None:
+    """Remove the lock file of a finished run, which a kill left, unless a process holds it."""
+    with suppress(OSError), locking(run.path / LOCK_FILE) as is_locked:
+        if is_locked:
+            (run.path / LOCK_FILE).unlink()
 
 
 def withdraw(run: Run) -> None:

@@ -115,6 +115,18 @@ def test_missing_objects_keep_both_probabilities() -> None:
     assert (found.p_wrong.tolist(), found.p_fix.tolist()) == ([0.6], [0.3])
 
 
+def test_slivers_without_area_are_not_proposed() -> None:
+    detected = Detected(
+        np.array([0, 1, 1]),
+        np.array([4, 2, 2]),
+        np.array([0.5, 0.9, 0.8]),
+        np.array([[0, 10, 20, 10.001], [350, 350, 420, 420], [400, 0, 450, 30.0]]),
+    )
+    missing = Missing(np.arange(3), np.full(3, 0.6), np.full(3, 0.3), UNKNOWN_SHARE)
+    found = missing_of(dataset(), detected, opinion(missing=missing))
+    assert found.ids == ["missing:2:dog:350,350,400,400"]  # the last one lies beside its image
+
+
 def test_the_surest_fixes_come_first_and_equals_by_name() -> None:
     found = fixes(opinion(p_label=(0.5, 0.9, 0.5)), Kind.WRONG_LABEL)
     turned = found.take(np.array([2, 0, 1]))

@@ -8,7 +8,7 @@ import pytest
 from detection_files import GOOD, catalogue, written
 
 from boxmend.detections import read_detections
-from boxmend.detections.entries import PORTION
+from boxmend.detections.entries import PORTION, portions
 from boxmend.errors import BoxmendError, DataError, UsageError
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -138,3 +138,21 @@ def test_a_file_that_cannot_be_read_is_told(
 ) -> None:
     with pytest.raises(kind, match=message):
         read_detections(tmp_path / name, catalogue())
+
+
+@pytest.mark.parametrize(
+    ("entries", "variable"),
+    [
+        (b"{}," * 400_000 + b"{}", "ANNOTATION_OBJECTS"),
+        (b"1," * 600_000 + b"1", "ANNOTATION_VALUES"),
+        (b"NaN," * 300_000 + b"1", "ANNOTATION_VALUES"),
+    ],
+)
+def test_too_many_entries_are_refused_before_they_are_decoded(
+    entries: bytes, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "predictions.json"
+    path.write_bytes(b"[" + entries + b"]")
+    monkeypatch.setenv(f"BOXMEND_MAX_{variable}", "100000")
+    with pytest.raises(DataError, match=rf"predictions\.json: .*BOXMEND_MAX_{variable}"):
+        list(portions(path))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import boxmend
 from boxmend.errors import DataError, UsageError
 from boxmend.files.limits import LIMITS, check_environment, ensure_within, excess, limit, variable
 
@@ -56,3 +57,10 @@ def test_the_docs_list_every_limit_as_it_is() -> None:
         f"| `{variable(name)}` | {one.default:,} {one.unit} | {one.purpose} |"
         for name, one in LIMITS.items()
     ]
+
+
+def test_every_limit_is_in_use() -> None:
+    package = Path(boxmend.__file__).parent
+    sources = [path for path in package.rglob("*.py") if path.name != "limits.py"]
+    code = "".join(path.read_text() for path in sources)
+    assert [name for name in LIMITS if f'"{name}"' not in code] == []

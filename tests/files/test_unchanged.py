@@ -85,7 +85,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
 
     def fstat_and_grow(number: int) -> os.stat_result:
         status = fstat(number)
-        if not calls:
+        if len(calls) == 1:  # the first call is that of opening it
             with path.open("ab") as file:
                 file.write(b"more")
         calls.append(number)
@@ -110,3 +110,10 @@ def test_states_show_a_change_of_files_that_others_read(path: Path) -> None:
     path.write_bytes(b"longer than before")
     with pytest.raises(DataError, match=r"a\.txt: changed after"):
         ensure_same_states(states)
+
+
+def test_a_pipe_that_appears_where_no_file_was_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    ensure_unchanged([absent(tmp_path / "pipe")])
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    ensure_unchanged([absent(tmp_path / "zero")])

@@ -111,3 +111,37 @@ def test_any_entries_become_columns_of_their_number(
     is_bad = ~np.isfinite(dataset.boxes).all(axis=1)
     assert told == set(dataset.annotation_ids[is_bad].tolist())
     json.dumps([[one.kind, one.message, one.annotation_id] for one in dataset.findings])
+
+
+ENTRIES = 400_000  # more than a megabyte of JSON, below which nothing is counted
+
+
+@pytest.mark.parametrize(
+    ("entry", "variable"),
+    [
+        (b"{}", "ANNOTATION_OBJECTS"),
+        (b"123", "ANNOTATION_VALUES"),
+        (b"[ ]", "ANNOTATION_VALUES"),
+    ],
+)
+def test_a_list_of_too_many_entries_is_refused_before_it_is_decoded(
+    entry: bytes, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = b'{"images": [], "annotations": [' + b",".join([entry] * ENTRIES) + b"]}"
+    monkeypatch.setenv(f"BOXMEND_MAX_{variable}", "100000")
+    with pytest.raises(DataError, match=rf"instances_train\.json: .*BOXMEND_MAX_{variable}"):
+        read_bytes(data)
+
+
+def test_malformed_entries_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b'{"images": [], "annotations": [{}, {}, {}, {"bbox": 7}]}'
+    assert len(read_bytes(data).findings) > 4
+    monkeypatch.setenv("BOXMEND_MAX_MALFORMED_ENTRIES", "3")
+    with pytest.raises(DataError, match=r"4 entries .*BOXMEND_MAX_MALFORMED_ENTRIES"):
+        read_bytes(data)
+
+
+def test_a_long_list_of_objects_with_many_values_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOXMEND_MAX_ANNOTATION_VALUES", "1000")
+    polygon = {"segmentation": {"counts": [1] * 400_000, "size": [9, 9]}, "bbox": [1, 1, 2, 2]}
+    assert len(read_bytes(document(box(**polygon)))) == 1

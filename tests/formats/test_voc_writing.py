@@ -302,6 +302,8 @@ def test_images_that_differ_by_their_ending_get_documents_of_their_own() -> None
     [
         ("a\x01.jpg", "all", "XML cannot hold"),
         ("a\n.jpg", "all", "list cannot hold"),
+        (".", "all", "'.': is no name of a file"),
+        ("./.", "all", "is no name of a file"),
         ("a.jpg", "../all", "split"),
     ],
 )

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 from coco_documents import box, document
+from PIL import Image
 
 import boxmend
 from boxmend.dataset import Dataset
-from boxmend.errors import LossyError, OutputError, UsageError
+from boxmend.errors import DataError, LossyError, OutputError, UsageError
 from boxmend.files.staging import staged
 from boxmend.formats import coco, read
 from boxmend.formats.documents import Document
@@ -370,3 +371,38 @@ def test_file_that_cannot_grow_is_told_and_nothing_is_left_behind(tmp_path: Path
     )
     assert done.stdout.startswith(f"OutputError {tmp_path / 'out'}: could not be written (File too")
     assert [path.name for path in tmp_path.iterdir()] == ["instances_train.json"]
+
+
+@pytest.mark.parametrize("linked", ["file", "folder"])
+def test_a_link_to_what_is_no_image_is_not_copied(tmp_path: Path, linked: str) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "1.jpg").write_bytes(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    if linked == "folder":
+        (folder / "images").symlink_to(private)
+    else:
+        (folder / "images").mkdir()
+        (folder / "images/1.jpg").symlink_to(private / "1.jpg")
+    images = [{"id": 1, "file_name": "1.jpg", "width": 9, "height": 9}]
+    (folder / "instances_train.json").write_bytes(document(box(), images=images))
+    dataset = boxmend.load(folder)
+    words = rf"images/1\.jpg: leads by a link to {private}/1\.jpg, which is no image"
+    with pytest.raises(DataError, match=words):
+        dataset.save(tmp_path / "out", images_as="copy")
+    assert not (tmp_path / "out").exists()
+    dataset.save(tmp_path / "out")  # a link gives nothing away
+    assert (tmp_path / "out/images/1.jpg").is_symlink()
+
+
+def test_links_to_images_are_copied(tmp_path: Path) -> None:
+    (tmp_path / "in/images").mkdir(parents=True)
+    Image.new("RGB", (9, 9)).save(tmp_path / "in/images/1.png")
+    images = [{"id": 1, "file_name": "1.png", "width": 9, "height": 9}]
+    (tmp_path / "in/instances_train.json").write_bytes(document(box(), images=images))
+    boxmend.load(tmp_path / "in").save(tmp_path / "links")
+    boxmend.load(tmp_path / "links").save(tmp_path / "copies", images_as="copy")
+    copied = tmp_path / "copies/images/1.png"
+    assert not copied.is_symlink()
+    assert copied.read_bytes() == (tmp_path / "in/images/1.png").read_bytes()

@@ -168,6 +168,19 @@ def test_a_label_file_of_a_hundred_megabytes_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_a_label_file_that_is_a_pipe_is_refused_and_a_dangling_link_is_no_label_file(
+    tmp_path: Path,
+) -> None:
+    put_image(tmp_path / "images/x.png")
+    put(tmp_path / "data.yaml", "train: images\nnames: [a]\n")
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels/x.txt").symlink_to(tmp_path / "gone.txt")
+    assert len(read(tmp_path)) == 0
+    os.mkfifo(tmp_path / "gone.txt")
+    with pytest.raises(DataError, match=r"x\.txt: cannot be read \(a pipe, not a regular file"):
+        read(tmp_path)
+
+
 # Patching
 
 

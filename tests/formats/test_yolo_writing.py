@@ -1,5 +1,6 @@
 """YOLO datasets composed anew from those of other formats."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+import boxmend
 from boxmend.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
 from boxmend.errors import DataError
 from boxmend.formats import load, yolo
+from boxmend.formats.yolo.data_yaml import read_yaml
 
 
 class Elsewhere(Source):
@@ -163,3 +166,12 @@ def test_composed_files_are_read_back(tmp_path: Path) -> None:
     np.testing.assert_allclose(again.boxes, dataset.boxes[order], atol=1e-5)
     assert again.labels.tolist() == dataset.labels[order].tolist()
     assert again.label_names == dataset.label_names
+
+
+def test_a_name_that_is_empty_in_coco_is_read_back(tmp_path: Path) -> None:
+    categories = [{"id": 1, "name": ""}, {"id": 2, "name": "a"}, {"id": 3, "name": " "}]
+    images = [{"id": 1, "file_name": "1.jpg", "width": 9, "height": 9}]
+    path = tmp_path / "instances_train.json"
+    path.write_text(json.dumps({"images": images, "categories": categories, "annotations": []}))
+    boxmend.load(path).save(tmp_path / "out", format="yolo", images_as="none")
+    assert read_yaml(tmp_path / "out/data.yaml").names == ("", "a", " ")

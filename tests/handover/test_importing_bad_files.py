@@ -228,3 +228,30 @@ def test_whatever_is_torn_from_an_export_is_told(tmp_path: Path) -> None:
         (tmp_path / "torn.json").write_bytes(whole[:end])
         refused(run, tmp_path / "torn.json", "is no JSON export", kind=BoxmendError)
     assert json.loads(whole)
+
+
+def test_a_zip_file_that_unpacks_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = handed_over(tmp_path, "cvat")
+    head, image, end = "<annotations><version>1.1</version>", "<image/>", "</annotations>"
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("annotations.xml", head + image * 100_000 + end)
+    monkeypatch.setenv("BOXMEND_MAX_HANDOVER_BYTES", "100KiB")
+    words = r"bomb\.zip: annotations\.xml in it: 800,0.. bytes .*BOXMEND_MAX_HANDOVER_BYTES"
+    refused(run, tmp_path / "bomb.zip", words, out)
+    monkeypatch.delenv("BOXMEND_MAX_HANDOVER_BYTES")
+    monkeypatch.setenv("BOXMEND_MAX_HANDOVER_ELEMENTS", "50000")
+    words = r"bomb\.zip: 50,001 elements .*BOXMEND_MAX_HANDOVER_ELEMENTS"
+    refused(run, tmp_path / "bomb.zip", words, out)
+    monkeypatch.delenv("BOXMEND_MAX_HANDOVER_ELEMENTS")
+    refused(run, tmp_path / "bomb.zip", "has no image that was handed over", out)
+
+
+def test_a_json_export_of_too_many_values_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = audit_run(tmp_path)
+    (tmp_path / "back.json").write_bytes(b"[" + b"{}," * 400_000 + b"{}]")
+    monkeypatch.setenv("BOXMEND_MAX_RECORD_VALUES", "100000")
+    refused(run, tmp_path / "back.json", r"back\.json: 800,002 values .*MAX_RECORD_VALUES")

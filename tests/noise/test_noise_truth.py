@@ -233,3 +233,21 @@ def test_a_damaged_truth_file_ends_in_a_data_error_or_in_a_truth(
     if truth is not None:
         columns = (truth.annotation_ids, truth.source_ids, truth.labels, truth.boxes)
         assert {len(column) for column in columns} == {len(truth)}
+
+
+def test_a_truth_file_with_a_column_twice_is_refused(tmp_path: Path) -> None:
+    table = altered("origin", pa.array(["kept"]))
+    pq.write_table(table.append_column("label", pa.array([0])), tmp_path / "t")
+    with pytest.raises(DataError, match="t: has the column 'label' twice"):
+        read_truth(tmp_path / "t")
+
+
+def test_a_small_truth_file_of_many_rows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = altered("origin", pa.array(["kept"])).take(pa.array(np.zeros(100_000, np.int64)))
+    pq.write_table(table, tmp_path / "t", compression="zstd")
+    assert len(read_truth(tmp_path / "t")) == 100_000
+    monkeypatch.setenv("BOXMEND_MAX_TABLE_BYTES", "1MiB")
+    with pytest.raises(DataError, match=r"t: it has .*BOXMEND_MAX_TABLE_BYTES"):
+        read_truth(tmp_path / "t")

@@ -156,8 +156,10 @@ def test_a_file_that_is_there_is_never_overwritten(finished: Path, tmp_path: Pat
     found = predict(finished, [drawn(tmp_path / "a.png")])
     mine = tmp_path / "mine.json"
     mine.write_text("precious")
+    (tmp_path / ".mine.json.boxmend-partial").write_text("of a command that was killed")
     with pytest.raises(OutputError, match=r"mine.json: is there already, and nothing is overwr"):
         found.save(mine)
+    assert not list(tmp_path.glob(".*"))
     assert mine.read_text() == "precious"
     with pytest.raises(OutputError, match="is there already"):
         found.save(tmp_path)

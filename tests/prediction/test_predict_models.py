@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from prediction_runs import CARD, drawn, finished_run, lively_detector
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -15,6 +16,7 @@ from boxmend import runs
 from boxmend.detector import backbones, save
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.formats.coco.sizes import category_numbers
+from boxmend.prediction import model
 from boxmend.prediction.model import open_model
 from boxmend.settings import Optimisation, TrainSettings
 from boxmend.training import train
@@ -105,7 +107,7 @@ def test_half_a_model_is_refused(tmp_path: Path) -> None:
     some = {key: value for key, value in tensors.items() if not key.startswith("roi_heads.")}
     path = tmp_path / "half.safetensors"
     save_file(some, path, {"detector": "tiny", **CARD.metadata()})
-    with pytest.raises(BoxmendError, match=r"half.safetensors: not a detector tiny: lacks roi_he"):
+    with pytest.raises(BoxmendError, match=r"half.safetensors: holds no detector"):
         open_model(path)
 
 
@@ -164,3 +166,27 @@ def test_a_training_writes_its_card(tmp_path: Path, keep_best: bool) -> None:
     found = boxmend.predict(run.path, [data], score_threshold=0.0)
     assert {one["category_id"] for one in found.results()} <= {17, 5}
     assert len(found) > 0
+
+
+def test_a_file_cannot_have_a_network_built_that_it_does_not_fill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(f"label {k}" for k in range(5000))
+    path = tmp_path / "model.safetensors"
+    card = replace(CARD, label_names=names, category_ids=tuple(range(5000)))
+    save_file({"x": torch.zeros(1)}, path, {"detector": "tiny", **card.metadata()})
+    monkeypatch.setattr(model, "build", None)  # which is not called
+    with pytest.raises(DataError, match=r"model\.safetensors: holds no detector"):
+        open_model(path)
+    save(lively_detector(), path, card.metadata())
+    with pytest.raises(DataError, match="a detector of 3 classes, not 5000"):
+        open_model(path)
+
+
+@pytest.mark.parametrize("name", ["MODEL_BYTES", "MODEL_HEADER_BYTES", "MODEL_LABELS"])
+def test_a_model_above_a_limit_is_refused(
+    name: str, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"BOXMEND_MAX_{name}", "2")
+    with pytest.raises(DataError, match=f"more than the limit of 2; .*BOXMEND_MAX_{name}"):
+        open_model(finished)

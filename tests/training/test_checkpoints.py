@@ -1,5 +1,6 @@
 """The file of a checkpoint: it comes back as it was, and damage to it is told."""
 
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -133,4 +134,31 @@ def test_another_weight_is_noticed(tmp_path: Path) -> None:
     assert value in content
     path.write_bytes(content.replace(value, bytes([value[0] ^ 1]) + value[1:]))
     with pytest.raises(DataError, match=r"checkpoint\.pt: is damaged.*put the right one back"):
+        checkpoint.load(tmp_path, CPU, network, ())
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_a_checkpoint_that_unpacks_to_more_than_its_size_is_not_loaded(
+    method: int, tmp_path: Path
+) -> None:
+    network = nn.Linear(300, 300)
+    nn.init.zeros_(network.weight)
+    torch.save(state_of(network), tmp_path / "plain.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "plain.pt") as plain,
+        zipfile.ZipFile(tmp_path / checkpoint.FILE, "w", method) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    with pytest.raises(DataError, match=r"checkpoint\.pt: .* unpack to .* not compressed"):
+        checkpoint.load(tmp_path, CPU, network, ())
+
+
+def test_a_checkpoint_above_the_limit_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network))
+    monkeypatch.setenv("BOXMEND_MAX_CHECKPOINT_BYTES", "1000")
+    with pytest.raises(DataError, match=r"checkpoint\.pt: .*BOXMEND_MAX_CHECKPOINT_BYTES"):
         checkpoint.load(tmp_path, CPU, network, ())

@@ -163,6 +163,18 @@ def test_a_finished_run_is_not_overwritten(toys: Path, tmp_path: Path) -> None:
             train(["nowhere"], tmp_path / "run", replace(quick, weights="no.file"), resume=resume)
 
 
+def test_what_a_kill_after_the_end_left_goes_with_the_next_training(
+    toys: Path, tmp_path: Path
+) -> None:
+    run = train([f"{toys}:train"], tmp_path / "run", replace(FEW, epochs=1)).path
+    before = sorted(path.name for path in run.iterdir())
+    for name in (".lock", "checkpoint.pt", "best-3.safetensors"):
+        (run / name).write_bytes(b"")
+    with pytest.raises(OutputError, match="finished"):
+        train([f"{toys}:train"], run, replace(FEW, epochs=1))
+    assert sorted(path.name for path in run.iterdir()) == before
+
+
 def test_a_run_that_was_told_to_stop_saves_and_goes_on(toys: Path, tmp_path: Path) -> None:
     def stop(line: dict[str, object]) -> None:
         if line.get("step") == 2:

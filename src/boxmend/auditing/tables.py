@@ -12,7 +12,7 @@ from boxmend.auditing.judging import Opinion
 from boxmend.auditing.ordering import image_sizes
 from boxmend.comparison.annotations import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind
+from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ def _bad_boxes(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidenc
     p_wrong = columns_of(opinion)[Kind.BAD_BOX]
     boxes = clipped(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
     is_moved = overlaps(boxes, dataset.boxes[rows]) < SAME_BOX
-    at = np.flatnonzero((p_wrong >= LEAST_BAD) & is_moved)
+    at = np.flatnonzero((p_wrong >= LEAST_BAD) & is_moved & is_box(boxes))
     apart = overlaps(dataset.boxes[rows[at]], evidence.boxes[at])
     reasons = [f"overlaps what was seen there by {one:.2f}" for one in apart.tolist()]
     fixes = _proposed(dataset, Kind.BAD_BOX, rows[at], p_wrong[at], reasons)
@@ -112,7 +112,7 @@ def missing_of(dataset: Dataset, detected: Detected, opinion: Opinion) -> Fixes:
         f"missing:{image}:{names[label]}:{x1:.0f},{y1:.0f},{x2:.0f},{y2:.0f}"
         for image, label, x1, y1, x2, y2 in zip(*(one.tolist() for one in columns), strict=True)
     ]
-    return Fixes(
+    fixes = Fixes(
         ids=ids if len(set(ids)) == number else list(_distinct(ids)),
         kinds=np.full(number, Kind.MISSING, np.int8),
         rows=nowhere.copy(),
@@ -130,6 +130,7 @@ def missing_of(dataset: Dataset, detected: Detected, opinion: Opinion) -> Fixes:
             for label, score in zip(labels.tolist(), detected.scores[at].tolist(), strict=True)
         ],
     )
+    return fixes.take(is_box(boxes))  # a sliver has no area with the digits that are written
 
 
 def joined(parts: Sequence[Fixes]) -> Fixes:

@@ -97,6 +97,8 @@ def ensure_num_labels(path: Path, num_labels: int) -> None:
     with _opened(path) as file:
         keys = [key for key in file.keys() if key.endswith(CLASS_SCORES)]  # noqa: SIM118  # no mapping
         shapes = [file.get_slice(key).get_shape() for key in keys]
+    if not shapes:
+        raise DataError(f"{path}: holds no detector (it has no {CLASS_SCORES})")
     for found in {shape[0] - 1 for shape in shapes if shape} - {num_labels}:
         raise DataError(f"{path}: a detector of {found} classes, not {num_labels}")
 
@@ -104,9 +106,11 @@ def ensure_num_labels(path: Path, num_labels: int) -> None:
 def _ensure_small_header(path: Path) -> None:
     """Raise a DataError where a file, or the header that it announces, is too large."""
     with open_file(path) as file:
-        ensure_within("model_bytes", os.fstat(file.fileno()).st_size, path)
+        size = os.fstat(file.fileno()).st_size
+        ensure_within("model_bytes", size, path)
         header = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
-        ensure_within("model_header_bytes", header, path, "its header")
+        if header < size:  # else it is no such file, as safetensors says
+            ensure_within("model_header_bytes", header, path, "its header")
 
 
 @contextmanager

@@ -33,12 +33,12 @@ LIMITS = {
     "image_pixels": Limit(
         178_956_970,  # where Pillow, too, takes a header for an attack
         "pixels",
-        "width times height of one image",
+        "width times height of one image; costly formats count several times (see below)",
     ),
     "pixels_in_flight": Limit(
-        2**27,  # at most 10 bytes each while they are decoded and converted
+        178_956_970,  # 4 bytes each while they are decoded and converted: 0.7 GB
         "pixels",
-        "all images that one command decodes at the same time; a larger one is decoded alone",
+        "all images that one command decodes at the same time, counted likewise",
     ),
     "annotation_bytes": Limit(2**32, "bytes", "size of a COCO file, or of a list of images"),
     "annotation_objects": Limit(
@@ -59,7 +59,7 @@ LIMITS = {
     "table_bytes": Limit(
         2**29,
         "bytes",
-        "memory for the columns of Parquet files whose size does not justify it (see `expansion`)",
+        "memory for the columns of Parquet files whose size does not justify it (see below)",
     ),
     "expansion": Limit(
         100, "times", "memory for the columns of Parquet files, as a multiple of their size"
@@ -74,13 +74,13 @@ LIMITS = {
     "handover_bytes": Limit(
         2**30, "bytes", "size of a labelling tool's export, packed or unpacked"
     ),
-    "handover_elements": Limit(10_000_000, "elements", "XML elements in an export of CVAT"),
+    "handover_elements": Limit(3_000_000, "elements", "XML elements in an export of CVAT"),
     "settings_bytes": Limit(
         2**24, "bytes", "size of a file of settings, a `data.yaml`, or a label matrix"
     ),
     "model_bytes": Limit(2**30, "bytes", "size of a model or of weights"),
     "model_header_bytes": Limit(2**24, "bytes", "header of a safetensors file"),
-    "model_labels": Limit(30_000, "labels", "classes of a detector; each takes up to 60 KB"),
+    "model_labels": Limit(15_000, "labels", "classes of a detector; each takes up to 60 KB"),
     "checkpoint_bytes": Limit(2**33, "bytes", "size of a checkpoint"),
 }
 

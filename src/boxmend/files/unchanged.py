@@ -102,7 +102,9 @@ def _changed(path: str) -> DataError:
 
 
 def _content(path: str) -> bytes | None:
+    """Return the bytes of a regular file; None where there is none."""
     try:
-        return Path(path).read_bytes()
+        with open_file(path) as file:
+            return file.read()
     except OSError:
         return None

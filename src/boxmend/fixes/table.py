@@ -187,7 +187,7 @@ def _ensure_sound(fixes: Fixes, dataset: Dataset) -> None:
     faults: dict[str, Mask] = {
         "has no annotation, or one that is missing has one": (fixes.rows >= 0) == is_missing,
         "has no image": fixes.image_rows < 0,
-        "has a box that is none": (has_box & ~_is_box(fixes.new_boxes))
+        "has a box that is none": (has_box & ~is_box(fixes.new_boxes))
         | np.isinf(fixes.new_boxes).any(axis=1),
         "has a label or box before that is not the annotation's": ~_is_as_annotated(fixes, dataset),
         "has no new label": has_label & (fixes.new_labels < 0),
@@ -210,10 +210,11 @@ def _ensure_sound(fixes: Fixes, dataset: Dataset) -> None:
         raise ValueError("a fix is of a crowd or difficult object, which are never changed")
 
 
-def _is_box(boxes: Floats) -> Mask:
+def is_box(boxes: Floats) -> Mask:
+    """[n] Tell which boxes are finite and have an area."""
     x1, y1, x2, y2 = boxes.T
-    is_box: Mask = np.isfinite(boxes).all(axis=1) & (x1 < x2) & (y1 < y2)
-    return is_box
+    has_area: Mask = np.isfinite(boxes).all(axis=1) & (x1 < x2) & (y1 < y2)
+    return has_area
 
 
 def _is_as_annotated(fixes: Fixes, dataset: Dataset) -> Mask:

@@ -11,7 +11,7 @@ import lzma
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
@@ -62,8 +62,8 @@ def unzipped(path: Path, data: bytes) -> Iterator[bytes]:
 def read(path: Path, pieces: Iterable[bytes], manifest: Manifest) -> Returned:
     """The images of a hand-over that are in an export."""
     handed = {on_one_line(image.file_name): image.annotations for image in manifest.images}
-    document = _parsed(path, pieces)
-    images = [one for one in document.images if one.name in handed]
+    document = _parsed(path, pieces, handed)
+    images = document.images
     if not images:
         raise DataError(f"{path}: has no image that was handed over; is it of another task?")
     boxes = [box for image in images for box in image.regions]
@@ -77,11 +77,13 @@ def read(path: Path, pieces: Iterable[bytes], manifest: Manifest) -> Returned:
         data_sha256=manifest.data_sha256,
         seen=tuple(image.seen(handed[image.name], document.dumped) for image in images),
         num_unseen=len(handed.keys() - {one.name for one in images}),
-        num_foreign=len(document.images) - len(images),
+        num_foreign=document.num_foreign,
     )
 
 
 class _Image:
+    __slots__ = ("name", "regions", "size")
+
     def __init__(self, attributes: Mapping[str, str]):
         self.name = on_one_line(attributes.get("name", ""))
         self.size = _number(attributes.get("width")), _number(attributes.get("height"))
@@ -94,9 +96,12 @@ class _Image:
 class _Document:
     """The handlers of one parse."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, wanted: Container[str]):
         self.path = path
+        self.wanted = wanted
         self.images: list[_Image] = []
+        self.image = _Image({})
+        self.num_foreign = 0
         self.dumped: str | None = None
         self.version: str | None = None
         self.stack: list[str] = []
@@ -121,7 +126,11 @@ class _Document:
         self.text = ""
         match self.stack[1:]:
             case ["image"]:
-                self.images.append(_Image(attributes))
+                self.image = _Image(attributes)
+                if self.image.name in self.wanted:
+                    self.images.append(self.image)
+                else:
+                    self.num_foreign += 1
             case ["image", "box"]:
                 self.box, self.key = attributes, ""
             case ["image", "box", "attribute"]:
@@ -138,7 +147,7 @@ class _Document:
                 self.key = text
             case ["image", "box"]:
                 region = Region(self.key, self.box.get("label", ""), _box(self.box))
-                self.images[-1].regions.append(region)
+                self.image.regions.append(region)
         self.stack.pop()
         self.text = ""
 
@@ -155,8 +164,8 @@ class _Document:
         )
 
 
-def _parsed(path: Path, pieces: Iterable[bytes]) -> _Document:
-    document, parser = _Document(path), expat.ParserCreate()
+def _parsed(path: Path, pieces: Iterable[bytes], wanted: Container[str]) -> _Document:
+    document, parser = _Document(path, wanted), expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = document.start, document.end
     parser.buffer_text = True
     parser.CharacterDataHandler = document.add_text

@@ -29,7 +29,7 @@ class Handed(msgspec.Struct, frozen=True):
     old_box: Box | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Region:
     """A box as it came back, xyxy pixels; None where it is turned, or no box at all."""
 

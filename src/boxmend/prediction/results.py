@@ -10,6 +10,7 @@ from typing import Any
 from boxmend.dataset import Images
 from boxmend.errors import OutputError
 from boxmend.files.atomic import replacing
+from boxmend.files.temporary import remove_leftovers
 from boxmend.scores import Detections
 from boxmend.training.card import Card
 
@@ -70,6 +71,7 @@ class Predictions:
 
 def ensure_new(out: Path) -> None:
     """Raise where something is in the place of a file, or where its folder is not there."""
+    remove_leftovers(out.parent)
     if os.path.lexists(out):
         raise OutputError(f"{out}: is there already, and nothing is overwritten; name a new file")
     if not os.path.isdir(out.parent):

@@ -24,7 +24,7 @@ from boxmend.settings import TrainSettings, resolved
 from boxmend.settings.presets import LITERAL_METHODS
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
-from boxmend.training.best import Best
+from boxmend.training.best import Best, remove_candidates
 from boxmend.training.card import card_of
 from boxmend.training.evaluation import detect, ensure_scorable, score
 from boxmend.training.loop import Interrupted, Training, ensure_alike
@@ -58,6 +58,7 @@ def train(
     settings = resolved(settings or TrainSettings())
     with joined() as processes:
         _ensure_shareable(settings, processes)
+        processes.by_first(lambda: _tidy_finished(runs.Run(Path(out))))
         processes.by_first(lambda: runs.ensure_open(out, resume=resume))  # before any work
         dataset, addresses = _dataset(data)
         truth = _truth(val, dataset.label_names)
@@ -165,10 +166,16 @@ def _finish(
     if noise:
         summary["noise"] = noise
     run.finish(summary)
-    checkpoint.remove(run.path)
-    if best is not None:
-        best.tidy(is_over=True)
+    _tidy_finished(run)
     return summary
+
+
+def _tidy_finished(run: runs.Run) -> None:
+    """Remove what only an unfinished run needs; a kill right after the end leaves it behind."""
+    if run.is_finished:
+        checkpoint.remove(run.path)
+        remove_candidates(run.path)
+        runs.remove_lock(run)
 
 
 def _more_models(

@@ -50,12 +50,10 @@ class Best:
         """Go on from what `state` gave."""
         self.step, self.scores = state["step"], dict(state["scores"])
 
-    def tidy(self, *, is_over: bool = False) -> None:
-        """Remove the files that no checkpoint speaks of any more, or all of them."""
-        kept = None if is_over or self.step is None else self._file(self.step)
-        for path in self._run.glob("best-*.safetensors"):
-            if path != kept:
-                path.unlink()
+    def tidy(self) -> None:
+        """Remove the files that no checkpoint needs any more."""
+        kept = None if self.step is None else self._file(self.step)
+        remove_candidates(self._run, kept)
 
     def put(self, path: Path) -> None:
         """Write the best weights to a file; some pass must have been considered."""
@@ -71,3 +69,10 @@ def _rank(scores: Mapping[str, float]) -> float:
     """The score to choose by; below all others where there is none."""
     value = scores.get(CHOSEN_BY, math.nan)
     return -math.inf if math.isnan(value) else value
+
+
+def remove_candidates(run: Path, kept: Path | None = None) -> None:
+    """Remove the weights of a run that were candidates for the best ones, but for `kept`."""
+    for path in run.glob("best-*.safetensors"):
+        if path != kept:
+            path.unlink()

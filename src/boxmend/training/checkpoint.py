@@ -5,8 +5,10 @@ values only, so that loading runs no code.
 """
 
 import io
+import os
 import pickle
 import warnings
+import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from torch import nn
 
 from boxmend.errors import DataError
 from boxmend.files.atomic import replacing
+from boxmend.files.limits import ensure_within
+from boxmend.files.reading import open_file
 from boxmend.files.sealed import check_zip, write_zip
 
 FILE = "checkpoint.pt"
@@ -44,6 +48,7 @@ def load(
         return None
     try:
         check_zip(path, REMEDY)
+        _ensure_stored(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about how the file was pickled
             state: Any = torch.load(path, map_location=device, weights_only=True)
@@ -56,6 +61,22 @@ def load(
         raise DataError(f"{path}: not a checkpoint of this run: {trouble}; {REMEDY}")
     fitting: dict[str, Any] = state
     return fitting
+
+
+def _ensure_stored(path: Path) -> None:
+    """Raise a DataError where loading a checkpoint would take more than the bytes of its file."""
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        ensure_within("checkpoint_bytes", size, path)
+        if zipfile.is_zipfile(file):  # what else it may be is named when it is loaded
+            with zipfile.ZipFile(file) as archive:
+                parts = archive.infolist()
+            unpacked = sum(part.file_size for part in parts)
+            if unpacked > size:
+                raise DataError(
+                    f"{path}: not a readable checkpoint: its {size:,} bytes unpack to "
+                    f"{unpacked:,}, and checkpoints are not compressed; {REMEDY}"
+                )
 
 
 def _reason(error: Exception) -> str:

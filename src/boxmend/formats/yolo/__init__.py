@@ -113,7 +113,7 @@ def _read_chunk(entries: Sequence[Entry]) -> list[_Files]:
 def _label_file(entry: Entry) -> ReadFile | None:
     if entry.is_sharing:
         return None
-    if not os.path.isfile(entry.label):
+    if not os.path.exists(entry.label):
         return absent(entry.label)
     return read_file(entry.label, "label_file_bytes")
 
