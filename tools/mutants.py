@@ -191,7 +191,12 @@ class Worker:
         sys.path[0] = str(self.source)  # instead of tools/
         sys.argv = ["pytest"]
         import pytest
+        from hypothesis import Phase, settings
 
+        settings.register_profile(
+            "mutants", phases=[Phase.explicit, Phase.generate]
+        )  # no shrinking
+        settings.load_profile("mutants")
         options = ["-x", "-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not slow"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is imported here
         options += ["--hypothesis-seed=0", f"--basetemp={temporary / 'pytest'}"]

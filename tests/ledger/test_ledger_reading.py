@@ -196,7 +196,7 @@ def test_a_foreign_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_what_a_killed_run_left_half_written_is_passed_over(tmp_path: Path) -> None:
     run = written(tmp_path, visits(25))
-    (run / "ledger" / ".part-000003.parquet.partial").write_bytes(b"PAR1 half")
+    (run / "ledger" / ".part-000003.parquet.boxmend-partial").write_bytes(b"PAR1 half")
     assert len(read(run)) == 25
 
 

@@ -90,7 +90,7 @@ def misshapen(path: Path) -> None:
 
 WRONG_WEIGHTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda path: None, "no such weight file"),
-    "a folder": (lambda path: path.mkdir(), "no such weight file"),
+    "a folder": (lambda path: path.mkdir(), "a folder, not a regular file"),
     "empty": (lambda path: path.write_bytes(b""), "not a readable safetensors file"),
     "garbage": (
         lambda path: path.write_bytes(np.random.default_rng(0).bytes(4000)),

@@ -55,13 +55,13 @@ def killed_as_it_began(dataset: Dataset, out: Path) -> None:
     for path in out.iterdir():
         if path.name != "run.json":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    (out / ".settings.json.partial").write_bytes(b'{"met')
+    (out / ".settings.json.boxmend-partial").write_bytes(b'{"met')
 
 
 def killed_before_the_first_checkpoint(dataset: Dataset, out: Path) -> None:
     stopped(dataset, out)
     (out / "checkpoint.pt").unlink()
-    (out / ".checkpoint.pt.partial").write_bytes(b"half of one")
+    (out / ".checkpoint.pt.boxmend-partial").write_bytes(b"half of one")
     with (out / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 4, "lo')  # a line torn off
 
@@ -79,7 +79,7 @@ def test_resuming_where_nothing_was_saved_simply_starts(
     assert run.is_finished
     assert same_ledger_and_weights(run, whole)
     assert [line["step"] for line in run.metrics()] == [line["step"] for line in whole.metrics()]
-    remains = {path.name for path in run.path.iterdir()} - {".settings.json.partial"}
+    remains = {path.name for path in run.path.iterdir()}
     assert remains == {path.name for path in whole.path.iterdir()}
 
 
