@@ -105,7 +105,7 @@ def measure(place: Workplace, target: Target) -> Reference:
     if ended.status not in (0, 1):
         raise RuntimeError(f"{target.name} ended with {ended.status}: {ended.stderr}")
     events = noted(case)
-    unstable = find_unstable([*copies, case])
+    unstable = find_unstable([*copies, case], set(target.counters.split()))
     after = read_state(case, unstable)
     made = [case / path for path in after if after[path] != raw.get(path)]
     sizes = [path.lstat().st_size for path in made if path.is_file()]
@@ -154,7 +154,7 @@ def try_kill(place: Workplace, reference: Reference, kill: str) -> tuple[bool, l
     complete = is_complete(killed, reference.after, reference.before)
     found = [] if target.is_resumable else _after_kill(reference, killed, complete)
     again = run(place, target, target.again or target.line)
-    found += _after_rerun(reference, again, complete, read_state(case, reference.unstable))
+    found += _after_rerun(reference, again, read_state(case, reference.unstable))
     return ended.signal != 0, found
 
 
@@ -171,18 +171,17 @@ def _after_kill(reference: Reference, killed: State, complete: bool) -> list[str
     return found
 
 
-def _after_rerun(reference: Reference, again: Ended, complete: bool, state: State) -> list[str]:
+def _after_rerun(reference: Reference, again: Ended, state: State) -> list[str]:
     if again.hung or again.status not in (0, 1, 2, 3) or "Traceback" in again.stderr:
         return [f"rerun ended with {again.status}: {again.stderr[-300:]}"]
     found = []
-    if again.status in (2, 3) and not complete:
+    wrong = [path for path in reference.after if state.get(path) != reference.after[path]]
+    wrong += [path for path in state if path not in reference.after and not is_leftover(path)]
+    if wrong and again.status in (2, 3):
         found.append(f"rerun refused: {again.stderr.strip()[-300:]}")
-    elif reference.target.name not in ("review", "import"):
-        wrong = [path for path in reference.after if state.get(path) != reference.after[path]]
-        wrong += [path for path in state if path not in reference.after and not is_leftover(path)]
-        if wrong:
-            told = [one.get(wrong[0]) for one in (state, reference.after)]
-            found.append(f"differs after rerun: {wrong[0]}: {_difference(*told)}")
+    elif wrong and reference.target.name not in ("review", "import"):  # they append lines
+        told = [one.get(wrong[0]) for one in (state, reference.after)]
+        found.append(f"differs after rerun: {wrong[0]}: {_difference(*told)}")
     left = [path for path in state if is_leftover(path) and path not in reference.after]
     if left := [path for path in left if path not in reference.before]:
         found.append(f"leftover: {left[0]}")

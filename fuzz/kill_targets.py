@@ -21,6 +21,7 @@ class Target:
     again: str = ""  # the line that goes on after a kill; the same by default
     makes: str = ""  # an empty folder that is there before
     is_resumable: bool = False  # an unfinished output may stay, as `again` goes on with it
+    counters: str = ""  # names of values that count how often it was run
     torch: bool = False
     weight: int = 10  # kills of it, compared with others
 
@@ -114,6 +115,7 @@ TARGETS = [
         f"bench run table1 --out out {CELL}",
         "coco",
         is_resumable=True,
+        counters="attempt",
         torch=True,
         weight=1,
     ),

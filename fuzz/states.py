@@ -27,8 +27,8 @@ def read_state(folder: Path, unstable: dict[str, set[str]]) -> State:
     return state
 
 
-def find_unstable(folders: list[Path]) -> dict[str, set[str]]:
-    """The files that differ between equal runs, and the names of the values that do."""
+def find_unstable(folders: list[Path], more: set[str]) -> dict[str, set[str]]:
+    """The files that differ between equal runs, and the names of the values that do, with more."""
     states = [snapshot(folder) for folder in folders]
     shared = set.intersection(*(set(state) for state in states))
     found: dict[str, set[str]] = {}
@@ -36,7 +36,7 @@ def find_unstable(folders: list[Path]) -> dict[str, set[str]]:
         if len({state[path] for state in states}) > 1:
             flats = [dict(_flat(_parsed(folder / path))) for folder in folders]
             places = set().union(*flats)
-            found[path] = {
+            found[path] = more | {
                 place.rpartition("/")[2]
                 for place in places
                 if len({repr(flat.get(place)) for flat in flats}) > 1
