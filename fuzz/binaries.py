@@ -175,6 +175,7 @@ def mutate_safetensors(data: bytes, rng: random.Random) -> bytes:
     if operation < 5:
         parsed = json.loads(header)
         values = parsed["__metadata__"]
+        values.pop("boxmend_digest", None)  # or nothing else would be read
         key = rng.choice(sorted(values))
         try:
             values[key] = mutate_json(values[key].encode(), rng).decode("utf-8", "replace")
@@ -182,7 +183,9 @@ def mutate_safetensors(data: bytes, rng: random.Random) -> bytes:
             values[key] = str(odd_values.token(rng)).encode("utf-8", "replace").decode()
         header = json.dumps(parsed).encode()
     else:
-        header = mutate_json(header, rng)
+        parsed = json.loads(header)
+        parsed["__metadata__"].pop("boxmend_digest", None)
+        header = mutate_json(json.dumps(parsed).encode(), rng)
     return struct.pack("<Q", len(header)) + header + body
 
 

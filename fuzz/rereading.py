@@ -9,6 +9,7 @@ from pathlib import Path
 
 import boxmend.cli
 from boxmend.assessment import known_truth
+from boxmend.findings import Severity
 from boxmend.fingerprint import fingerprint
 from boxmend.fixes.table import read_fixes
 from boxmend.formats import load, read
@@ -17,10 +18,12 @@ from boxmend.runs import Run
 
 
 def reread_dataset(tokens: list[str]) -> None:
-    """Read a dataset: strictly, unless it is a repaired one, which may be wrong still."""
+    """Read a dataset, which has no errors but missing images, unless it is a repaired one."""
     if "none" in tokens:
         return  # without images some sizes are not known
-    (read if "--fix" in tokens else load)("out")
+    errors = [one for one in read("out").findings if one.severity is Severity.ERROR]
+    if "--fix" not in tokens and any(one.kind != "missing-image" for one in errors):
+        raise RuntimeError(f"what was written has errors: {errors[:3]}")
 
 
 def reread_noisy(tokens: list[str]) -> None:

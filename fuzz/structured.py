@@ -12,6 +12,7 @@ from odd_values import RAW, TWICE
 
 WORD = re.compile(r"([^\s,:;=\[\]{}\"']+)")
 MOST_COPIES = 2000
+SHARE_UNSEALED = 0.8  # of documents that lose their digest, so that more than that is read
 BOMB = "".join(
     f'<!ENTITY e{n} "{f"&e{n - 1};" * 10 if n else "lol" * 10}">' for n in range(9)
 )  # expands to 30 GB
@@ -58,6 +59,8 @@ TEXT_LINES = (
 def mutate_json(data: bytes, rng: random.Random) -> bytes:
     """Change a JSON document in one to three places."""
     document = json.loads(data)
+    if isinstance(document, dict) and rng.random() < SHARE_UNSEALED:
+        document.pop("digest", None)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         document = _changed(document, rng)
     return dumped(document)
