@@ -93,8 +93,8 @@ def _ensure_removable(base: Path) -> None:
     """Refuse a folder in the place of a file that goes at the end, before anything is touched."""
     if (base / CHANGES_FILE).is_dir():
         raise DataError(
-            f"{base / CHANGES_FILE}: is a folder, which `boxmend apply` does not write; nothing was "
-            "reverted. Move it away"
+            f"{base / CHANGES_FILE}: is a folder, which `boxmend apply` does not write; nothing "
+            "was reverted. Move it away"
         )
 
 
