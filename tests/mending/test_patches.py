@@ -127,6 +127,15 @@ def test_a_revert_that_was_interrupted_can_be_repeated(
     assert bytes_of(mended) == original
 
 
+def test_a_folder_in_the_place_of_the_list_of_changes_is_noticed_first(mended: Path) -> None:
+    (mended / "changes.csv").unlink()
+    (mended / "changes.csv").mkdir()
+    before = bytes_of(mended)
+    with pytest.raises(DataError, match=r"changes\.csv: is a folder.*nothing was reverted"):
+        boxmend.revert(mended)
+    assert bytes_of(mended) == before
+
+
 def test_of_two_reverts_at_once_one_gets_a_clear_message(mended: Path) -> None:
     before = bytes_of(mended)
     with (

@@ -42,6 +42,7 @@ def _restore(base: Path) -> list[str]:
     _ensure_unedited(base, way_back, now)
     left = [name for name, patch in way_back.items() if now[name] != patch.before]
     written = [name for name in left if way_back[name].before is not None]
+    _ensure_removable(base)
     for name in written:
         patches.restored(base / name, way_back[name])  # all of it is checked before any is written
         (base / name).parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +86,15 @@ def _ensure_unedited(
         raise DataError(
             f"{base / edited[0]}{more}: was edited since `boxmend apply` wrote it; nothing was "
             "reverted. Bring back the file as it was written, or apply the run to a new folder"
+        )
+
+
+def _ensure_removable(base: Path) -> None:
+    """Refuse a folder in the place of a file that goes at the end, before anything is touched."""
+    if (base / CHANGES_FILE).is_dir():
+        raise DataError(
+            f"{base / CHANGES_FILE}: is a folder, which `boxmend apply` does not write; nothing "
+            "was reverted. Move it away"
         )
 
 
