@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import worlds
+from boxmend.fixes.verdicts import read_verdicts
 from children import Ended, Task
 from kill_targets import TARGETS, Target
 from killing import ALL, limit_files, noted, watch_files
-from rereading import visit_server
+from rereading import ACKNOWLEDGED, visit_server
 from snapshots import snapshot
 from states import (
     State,
@@ -153,6 +154,7 @@ def try_kill(place: Workplace, reference: Reference, kill: str) -> tuple[bool, l
     killed = read_state(case, reference.unstable)
     complete = is_complete(killed, reference.after, reference.before)
     found = [] if target.is_resumable else _after_kill(reference, killed, complete)
+    found += _lost_verdicts(ended.stdout, case / "in/audit")
     again = run(place, target, target.again or target.line)
     found += _after_rerun(reference, again, read_state(case, reference.unstable))
     return ended.signal != 0, found
@@ -169,6 +171,15 @@ def _after_kill(reference: Reference, killed: State, complete: bool) -> list[str
     if has_half_output(killed, reference.after):
         found.append("half output")
     return found
+
+
+def _lost_verdicts(stdout: str, audit: Path) -> list[str]:
+    """Compare the verdicts that a review has acknowledged with those on disk."""
+    _, mark, number = stdout.partition(ACKNOWLEDGED)
+    if not mark:
+        return []
+    there = len(read_verdicts(audit))
+    return [] if there >= int(number.split()[0]) else [f"lost verdicts: {there} are there"]
 
 
 def _after_rerun(reference: Reference, again: Ended, state: State) -> list[str]:

@@ -115,7 +115,7 @@ TARGETS = [
         f"bench run table1 --out out {CELL}",
         "coco",
         is_resumable=True,
-        counters="attempt",
+        counters="attempt number",
         torch=True,
         weight=1,
     ),

@@ -1,9 +1,11 @@
 """What a command wrote, read again by boxmend: called in the child, raises where it is unsound."""
 
 import json
+import os
 import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from boxmend.fixes.table import read_fixes
 from boxmend.formats import load, read
 from boxmend.review.serving import Server
 from boxmend.runs import Run
+
+ACKNOWLEDGED = "acknowledged: "  # on stdout, with the number of verdicts that the page shows
 
 
 def reread_dataset(tokens: list[str]) -> None:
@@ -102,22 +106,25 @@ def visit_server() -> None:
 def _visit(server: Server) -> None:
     token = server.address.rstrip("/").rpartition("/")[2]
     try:
-        fixes = json.loads(_ask(server, f"/{token}/fixes"))
+        fixes = json.loads(_ask(server, f"/{token}/fixes")[1])
         number = len(fixes["kind"])
         for name in ("", "doubtful", "news-0", "places-0-1", "cut-0-0-0-20-20-64.jpg"):
             _ask(server, f"/{token}/{name}")
         answers = [{"row": k, "answer": "accept"} for k in range(min(number, 3))]
         body = json.dumps({"seen": 0, "verdicts": answers}).encode()
-        _ask(server, f"/{token}/verdicts", body)
+        status, answer = _ask(server, f"/{token}/verdicts", body)
+        if status == HTTPStatus.OK:
+            os.write(1, f"{ACKNOWLEDGED}{json.loads(answer)['seen']}\n".encode())
     finally:
         server.stop()
 
 
-def _ask(server: Server, path: str, body: bytes | None = None) -> bytes:
+def _ask(server: Server, path: str, body: bytes | None = None) -> tuple[int, bytes]:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
     try:
         kind = {"Content-Type": "application/json"}
         connection.request("GET" if body is None else "POST", path, body, kind if body else {})
-        return connection.getresponse().read()
+        answer = connection.getresponse()
+        return answer.status, answer.read()
     finally:
         connection.close()
