@@ -143,6 +143,13 @@ def test_an_evaluation_goes_before_the_validation_of_the_training(run: Path) -> 
             scores_of(open_run(run))
 
 
+@pytest.mark.parametrize("val", [[0.5], "0.5", {"voc_ap50_area": [0.5]}, None, True])
+def test_scores_of_another_shape_are_left_out(tmp_path: Path, val: Any) -> None:
+    run = drawn_run(tmp_path, telling_visits(), summary={"val": val, "val_by_label": [val]})
+    assert scores_of(open_run(run)).ap50 is None
+    assert scores_of(open_run(run)).by_label == {}
+
+
 def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:
     files = ["<b>.png", "a\u202egnp.png"]
     run = drawn_run(tmp_path, telling_visits(), names=HOSTILE, files=files)

@@ -61,8 +61,8 @@ def scores_of(run: Run) -> Scores:
     by_label = figures.get("by_label")
     if not figures:
         summary = run.summary() if run.is_finished else {}
-        figures, by_label = summary.get("val") or {}, summary.get("val_by_label")
-    return Scores(_share(figures.get(AP50)), _by_label(by_label))
+        figures, by_label = summary.get("val"), summary.get("val_by_label")
+    return Scores(_share(_ap50(figures)), _by_label(by_label))
 
 
 def _beside(run: str | Path, main: Account, settings: ReportSettings) -> RunRecord:
@@ -92,11 +92,12 @@ def _truth_beside(dataset: Dataset) -> Path | None:
 def _by_label(told: Any) -> dict[str, float]:
     if not isinstance(told, dict):
         return {}
-    shares = {str(name): _share(_of_label(value)) for name, value in told.items()}
+    shares = {str(name): _share(_ap50(value)) for name, value in told.items()}
     return {name: value for name, value in shares.items() if value is not None}
 
 
-def _of_label(value: Any) -> Any:
+def _ap50(value: Any) -> Any:
+    """Return AP50 of a label's scores, or of all; a bare number is AP50 itself."""
     return value.get(AP50) if isinstance(value, dict) else value
 
 
