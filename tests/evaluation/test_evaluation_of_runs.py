@@ -149,6 +149,7 @@ def test_settings_that_a_run_does_not_tell_are_replaced(tmp_path: Path, place: P
         ({"batch_size": 0}, "batch_size is 0"),
         ({"precision": 7}, "precision"),
         ({"image_size": "0"}, "image_size is '0'"),
+        ({"precision": "\ud800"}, "'utf-8' codec .*surrogates not allowed"),
     ],
 )
 def test_settings_that_no_run_can_have_are_refused(

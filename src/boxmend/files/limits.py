@@ -70,7 +70,7 @@ LIMITS = {
     "record_values": Limit(
         20_000_000, "values", "values in a JSON file that boxmend or a labelling tool wrote"
     ),
-    "patch_bytes": Limit(2**30, "bytes", "a file that `patch.json` holds compressed"),
+    "patch_bytes": Limit(2**29, "bytes", "a file that `patch.json` holds compressed"),
     "handover_bytes": Limit(
         2**30, "bytes", "size of a labelling tool's export, packed or unpacked"
     ),

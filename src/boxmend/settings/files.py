@@ -53,9 +53,10 @@ def converted(path: Path | str, document: dict[str, Any], *, strict: bool = True
     _refuse_unknown(path, document, TrainSettings)
     try:
         return msgspec.convert(document, TrainSettings, strict=strict)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         reason, _, place = str(error).partition(" - at `$.")
-        raise UsageError(f"{path}: {place.rstrip('`')}: {reason}") from error
+        key = f"{place.rstrip('`')}: " if place else ""
+        raise UsageError(f"{path}: {key}{reason}") from error
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -68,7 +69,7 @@ def settings_of_run(path: Path, document: Mapping[str, Any]) -> TrainSettings:
     """
     try:
         return msgspec.convert(document, TrainSettings)
-    except (msgspec.ValidationError, UsageError) as error:
+    except (msgspec.ValidationError, UsageError, UnicodeEncodeError) as error:
         reason, _, place = str(error).partition(" - at `$.")
         key = f"{place.rstrip('`')}: " if place else ""
         raise DataError(
