@@ -29,7 +29,8 @@ DATASETS = {
 IMAGES_AS = ("", "--images-as copy", "--images-as none", "--json")
 AUDIT_FILES = "audit/fixes.parquet audit/*.json audit/verdicts.jsonl audit/finished"
 RUN_FILES = "run/run.json run/settings.json run/metrics.jsonl run/ledger/*.parquet run/finished"
-QUICK = "--detector tiny --epochs 1 --batch-size 8 --image-size 32"
+SMALL = "--epochs 1 --batch-size 8 --image-size 32"
+QUICK = f"--detector tiny {SMALL}"
 
 
 def _of_datasets() -> list[Variant]:
@@ -206,7 +207,7 @@ OTHERS = [
             f"noisy audit {path.partition('/')[0]}",
             f"{path} {path} {path.partition('/')[0]}/handover.json",
             ("", "--json"),
-            may_change="audit/verdicts.jsonl",
+            may_change="audit/verdicts.*",
         )
         for name, path in (
             ("label-studio", "label-studio/project.json"),
@@ -237,7 +238,7 @@ OTHERS = [
         "noisy audit",
         f"{AUDIT_FILES} noisy/images/*.png",
         numbers="--port",
-        may_change="audit/verdicts.jsonl",
+        may_change="audit/verdicts.*",
         weight=5,
     ),
     Variant(
@@ -306,7 +307,7 @@ OTHERS = [
     ),
     Variant(
         "train-settings",
-        "train in/noisy --out out --settings in/settings.json --epochs 1 --weights none",
+        f"train in/noisy --out out --settings in/settings.json --weights none {SMALL}",
         "noisy settings.json",
         "settings.json",
         reread="run",
@@ -315,7 +316,7 @@ OTHERS = [
     ),
     Variant(
         "train-toml",
-        "train in/noisy --out out --settings in/settings.toml --epochs 1 --weights none",
+        f"train in/noisy --out out --settings in/settings.toml --weights none {SMALL}",
         "noisy settings.toml",
         "settings.toml",
         reread="run",
