@@ -57,9 +57,10 @@ def gathered(run: str | Path, settings: ReportSettings) -> RunRecord:
 
 def scores_of(run: Run) -> Scores:
     """AP50 of a run: by `boxmend evaluate` where that was called, else of its validation."""
-    figures = run.read_json(EVALUATION_FILE) or {}
-    by_label = figures.get("by_label")
-    if not figures:
+    evaluation = run.read_json(EVALUATION_FILE) or {}
+    figures: Any = evaluation
+    by_label = evaluation.get("by_label")
+    if not evaluation:
         summary = run.summary() if run.is_finished else {}
         figures, by_label = summary.get("val"), summary.get("val_by_label")
     return Scores(_share(_ap50(figures)), _by_label(by_label))
