@@ -127,8 +127,6 @@ def _unsynced(events: list[list[str]], made: list[Path]) -> list[str]:
     """The files among those made that got their name before they were synced."""
     found = []
     for path in made:
-        if path.parent.name.endswith("-images"):
-            continue  # pictures of a report are synced before the page, and checked when reused
         places = {str(path), *map(str, path.parents)}
         named = [
             k for k, (event, *paths) in enumerate(events) if event in NAMING and paths[-1] in places

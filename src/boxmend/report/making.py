@@ -10,7 +10,6 @@ from boxmend.errors import OutputError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.locks import only_writer
 from boxmend.files.reading import open_file
-from boxmend.files.syncing import sync_files
 from boxmend.files.temporary import remove_leftovers
 from boxmend.report.charts import STYLES
 from boxmend.report.figure_files import write_figures
@@ -105,7 +104,6 @@ def write_report(
             picture_folder=None if is_embedded else picture_folder.name,
         )
         content = rendered(page, STYLES)
-        sync_files([picture_folder / name for name in sorted(names)])  # the page needs them
         with replacing(path) as file:
             file.write(content)
         remove_others(picture_folder, names)  # not before: the former page would miss them

@@ -22,6 +22,7 @@ from boxmend.decoding import opened, read_image, rgb_of
 from boxmend.errors import OutputError
 from boxmend.files.limits import limit
 from boxmend.files.reading import open_file
+from boxmend.files.syncing import sync_files
 from boxmend.files.temporary import temporary_file
 from boxmend.photos import CHUNK, FEW_IMAGES, MAX_WORKERS, by_workers, header_size, inspect
 
@@ -208,10 +209,11 @@ def jpeg_of(image: Image.Image, what: Cut, size: Size, quality: int = QUALITY) -
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Put a picture in its place when it is whole; after a power cut `_is_complete` finds out."""
+    """Put a picture in its place when it is whole and on the disk."""
     try:
         with temporary_file(path) as temporary:
             temporary.write_bytes(content)
+            sync_files([temporary])
             temporary.replace(path)
     except OSError as error:
         reason = error.strerror or error
