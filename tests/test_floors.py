@@ -10,11 +10,13 @@ import pytest
 import boxmend
 
 ROOT = Path(boxmend.__file__).parent
-GROUND = {"errors", "findings", "files"}
+GROUND = {"errors", "findings", "files", "boxes", "detection_columns"}
 MAY_IMPORT = {
     "errors": set[str](),
     "findings": set[str](),
     "verdict": set[str](),
+    "boxes": set[str](),
+    "detection_columns": set[str](),
     "files": {"errors"},
     "dataset": {"errors", "files", "findings", "formats"},  # formats only when `save` is called
     "formats": {"dataset", "fingerprint", "photos", *GROUND},
@@ -30,7 +32,7 @@ MAY_IMPORT = {
     "metric_lines": GROUND,
     "runs": {"metric_lines", *GROUND},
     "fingerprint": {"dataset", *GROUND},
-    "fixes": {"dataset", *GROUND},
+    "fixes": {"dataset", "mending", "runs", *GROUND},
     "mending": {
         *("dataset", "formats", "comparison", "fingerprint", "ledger", "runs", "verdict", "fixes"),
         *("settings", *GROUND),

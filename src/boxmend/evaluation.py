@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detection_columns import Detections, SizedDetections
 from boxmend.detections import Catalogue, read_detections
 from boxmend.errors import OutputError, UsageError
 from boxmend.fingerprint import fingerprint
@@ -28,15 +29,7 @@ from boxmend.formats.coco.sizes import (
     contested_numbers,
 )
 from boxmend.runs import EVALUATION_FILE, Run
-from boxmend.scores import (
-    CocoTruth,
-    Detections,
-    SizedDetections,
-    TrueBoxes,
-    average_precision,
-    coco_scores,
-    detection_sizes,
-)
+from boxmend.scores import CocoTruth, TrueBoxes, average_precision, coco_scores, detection_sizes
 
 if TYPE_CHECKING:
     from boxmend.prediction import Predictions

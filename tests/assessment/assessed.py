@@ -9,11 +9,11 @@ import numpy as np
 
 from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
 from boxmend.dataset import UNKNOWN, Dataset, Images, as_ids
+from boxmend.detection_columns import Detections
 from boxmend.fixes.table import Fixes, Kind
 from boxmend.mending.account import Account, account_of
 from boxmend.mending.history import History
 from boxmend.runs import Run
-from boxmend.scores import Detections
 from boxmend.verdict import Verdict
 
 Box = tuple[float, float, float, float]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from boxmend.assessment import assess
 from boxmend.assessment.boxes import BoxFit, BoxScores, best_overlaps
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import UNKNOWN
 
 TRUE: Box = (0, 0, 10, 10)  # area 100; a box within has its own area / 100 as IoU

@@ -34,8 +34,8 @@ from boxmend.assessment.finders import (
 )
 from boxmend.assessment.finders import ours as boxmend_finder
 from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detection_columns import Detections
 from boxmend.errors import UsageError
-from boxmend.scores import Detections
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)

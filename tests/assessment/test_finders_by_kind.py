@@ -23,8 +23,8 @@ from boxmend.assessment.finders.kinds import OTHERS, KindScores, compare_kinds
 from boxmend.assessment.finders.suspicion import Offered, Suspects, by_image
 from boxmend.assessment.ranking import average_precision
 from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detection_columns import Detections
 from boxmend.fixes.table import Kind
-from boxmend.scores import Detections
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)

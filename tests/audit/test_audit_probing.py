@@ -10,7 +10,7 @@ from audit_scenes import Noise, dataset_of, scene
 from boxmend.auditing import AuditSettings, audit, look, probing
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.probing import Findings, Planted, checked, plant
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import join
 from boxmend.fixes.table import Fixes, Kind
 

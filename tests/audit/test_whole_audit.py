@@ -9,7 +9,7 @@ from audit_scenes import LABELS, Noise, Scene, calibration_error, scene
 
 from boxmend.auditing import Audit, AuditSettings, audit, look
 from boxmend.auditing.evidence import Detected
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset, Source, join
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import Kind

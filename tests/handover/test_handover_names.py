@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.handover.naming import distinct, on_one_line, shortened, unicode_text, xml_text
+from boxmend.files.text import valid_text
+from boxmend.handover.naming import distinct, on_one_line, shortened, xml_text
 
 ANY_TEXT = st.text(st.characters(), max_size=12)  # lone surrogates and control characters, too
 
@@ -34,8 +35,8 @@ def test_line_ends_and_tabs_are_spelt_out_in_names() -> None:
 
 
 def test_half_a_character_is_spelt_as_in_the_ledger() -> None:
-    assert unicode_text("a\ud800b\udc80") == "a\\ud800b\\udc80"
-    assert unicode_text("a\nb😀") == "a\nb😀"
+    assert valid_text("a\ud800b\udc80") == "a\\ud800b\\udc80"
+    assert valid_text("a\nb😀") == "a\nb😀"
 
 
 @settings(deadline=None)

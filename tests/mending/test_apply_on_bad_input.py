@@ -104,6 +104,26 @@ def test_a_run_without_an_address(run: Path) -> None:
     assert "knows no address of its data" in refusal(run, DataError)
 
 
+def test_a_run_that_names_an_address_thousands_of_times_is_refused_before_reading(
+    tmp_path: Path,
+) -> None:
+    address = drawn(tmp_path / "data", "coco")
+    run = finished_run(tmp_path / "run", address, [])
+
+    def repeat(number: int) -> None:
+        rewrite(
+            run / "run.json",
+            lambda document: document["facts"].update(addresses=[address] * number),
+        )
+
+    repeat(101)
+    message = refusal(run, DataError)
+    assert "run.json: names 101 addresses of data for" in message
+    assert "--data" in message
+    repeat(100)  # read, and found to be other data
+    assert "not the data that" in refusal(run, DataError)
+
+
 @pytest.mark.parametrize(
     ("file", "change", "words"),
     [

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from boxmend.scores import CocoScores, CocoTruth, SizedDetections, coco_scores
+from boxmend.detection_columns import SizedDetections
+from boxmend.scores import CocoScores, CocoTruth, coco_scores
 
 Box = tuple[float, float, float, float]  # x, y, width, height
 Detection = tuple[int, int, float, Box]  # image, label, score, box

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from voc_cases import BOX, FAR, Detection, TrueBox, columns, place, score, truth_columns
 
-from boxmend.scores import Detections, TrueBoxes, VocScores, average_precision
+from boxmend.detection_columns import Detections
+from boxmend.scores import TrueBoxes, VocScores, average_precision
 
 
 def ranked(pattern: str, num_truth: int) -> VocScores:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from voc_cases import Detection, TrueBox, score
 
-from boxmend.scores import Detections, TrueBoxes, average_precision, voc
+from boxmend.detection_columns import Detections
+from boxmend.scores import TrueBoxes, average_precision, voc
 
 # The rule read slowly: one detection at a time, in exact numbers.
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from boxmend.scores import Detections, TrueBoxes, VocScores, average_precision
+from boxmend.detection_columns import Detections
+from boxmend.scores import TrueBoxes, VocScores, average_precision
 
 BOX = (0.0, 0.0, 10.0, 10.0)
 FAR = (500.0, 500.0, 510.0, 510.0)  # overlaps nothing else here

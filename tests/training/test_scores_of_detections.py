@@ -7,7 +7,7 @@ import pytest
 from small_runs import drawn
 
 from boxmend.dataset import Dataset
-from boxmend.scores import Detections
+from boxmend.detection_columns import Detections
 from boxmend.training.evaluation import score
 
 BOX = (10.0, 10.0, 50.0, 50.0)

@@ -8,6 +8,7 @@ from boxmend.assessment.changes import ChangeScores, change_scores
 from boxmend.assessment.labels import LabelScores, label_scores
 from boxmend.assessment.truth import KnownTruth, known_truth
 from boxmend.mending.account import Account
+from boxmend.mending.changes import default_changes
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def assess(account: Account, truth: KnownTruth) -> Assessment:
     return Assessment(
         boxes=box_scores(account, truth, visits),
         labels=label_scores(account, truth, visits),
-        changes=change_scores(account, truth),
+        changes=change_scores(account, default_changes(account.dataset, account.settlement), truth),
     )
 
 

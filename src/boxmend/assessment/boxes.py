@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset
 from boxmend.mending.account import Account
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.fixes.table import GOOD_IOU
 from boxmend.mending.account import Account
+from boxmend.mending.changes import Changes
 
 SAME_IOU = 0.01  # a box whose IoU with its truth changes by no more is as good as before
 
@@ -94,10 +95,10 @@ class ChangeScores:
     spurious: SpuriousAnnotations
 
 
-def change_scores(account: Account, truth: KnownTruth) -> ChangeScores:
-    """Hold the changes that `apply` writes by default against the truth."""
+def change_scores(account: Account, changes: Changes, truth: KnownTruth) -> ChangeScores:
+    """Compare the changes of a run with the truth."""
     is_object = ~truth.is_spurious & ~account.dataset.is_ignored
-    is_relabelled, is_moved = _changed(account)
+    is_relabelled, is_moved = _changed(changes, len(account.dataset))
     labels, wrong = _label_changes(account, truth, is_object, is_relabelled)
     boxes, bad = _box_moves(account, truth, is_object, is_moved)
     spurious = truth.is_spurious
@@ -128,9 +129,8 @@ class _Errors(NamedTuple):
     missed: Mask
 
 
-def _changed(account: Account) -> tuple[Mask, Mask]:
-    """[n] Which annotations `apply` relabels, and which it moves."""
-    changes, num = account.changes, len(account.dataset)
+def _changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
+    """Mark [num] the annotations that are relabelled, and those that are moved."""
     is_relabelled, is_moved = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
     is_relabelled[changes.rows] = changes.is_relabelled
     is_moved[changes.rows] = changes.is_moved

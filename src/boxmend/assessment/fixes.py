@@ -19,7 +19,7 @@ from boxmend.assessment.calibration import Calibration, calibration
 from boxmend.assessment.missing import Proposed, are_found, are_on_ignored
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import GOOD_IOU, Fixes, Kind
 

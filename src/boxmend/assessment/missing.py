@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.truth import TrueObjects
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
 
 FOUND_IOU = 0.5  # with a missing object, from which on it is found

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.comparison.images import pair_images
 from boxmend.dataset import UNKNOWN, Dataset, Ids
 from boxmend.errors import DataError
+from boxmend.files.text import valid_text
 from boxmend.formats import load, resolve
-from boxmend.mending.inputs import id_text
 from boxmend.noise import TRUTH_FILE, Truth, read_truth
 
 Rows = NDArray[np.int64]
@@ -130,15 +130,15 @@ def _told_objects(told: Truth, rows: Rows, known: Rows, dataset: Dataset) -> Tru
     once: list[int] = []  # rows of the dataset
     object_rows = np.full(len(rows), NONE, np.int64)
     for row in np.flatnonzero(is_box).tolist():
-        source = id_text(told.source_ids[rows[row]])
+        source = valid_text(told.source_ids[rows[row]])
         if source not in number:
             number[source] = len(once)
             once.append(row)
         object_rows[row] = number[source]  # a duplicate is of the object of its original
 
-    row_of_image = {id_text(one): row for row, one in enumerate(dataset.images.ids.tolist())}
+    row_of_image = {valid_text(one): row for row, one in enumerate(dataset.images.ids.tolist())}
     lacking = np.flatnonzero(told.is_missing)
-    names = [id_text(one).rpartition(":")[0] for one in told.source_ids[lacking].tolist()]
+    names = [valid_text(one).rpartition(":")[0] for one in told.source_ids[lacking].tolist()]
     images = np.array([row_of_image.get(name, UNKNOWN) for name in names], np.int64)
     is_known = images != UNKNOWN
     places = np.concatenate([rows[once], lacking[is_known]]).astype(np.int64)
@@ -232,9 +232,9 @@ def _matched(where: str, ids: Ids, dataset: Dataset) -> Rows:
     """[n] For every annotation of the dataset the row of its id among `ids`, or NONE."""
     row_of: dict[str, int] = {}
     for row, one in enumerate(ids.tolist()):
-        if row_of.setdefault(id_text(one), row) != row:
+        if row_of.setdefault(valid_text(one), row) != row:
             raise DataError(f"{where}: tells of annotation {one!r} twice")
-    return np.array([row_of.get(id_text(one), NONE) for one in _own_ids(dataset)], np.int64)
+    return np.array([row_of.get(valid_text(one), NONE) for one in _own_ids(dataset)], np.int64)
 
 
 def _id_at(dataset: Dataset, row: int) -> str:
@@ -244,7 +244,7 @@ def _id_at(dataset: Dataset, row: int) -> str:
 
 def _own_ids(dataset: Dataset) -> list[Any]:
     ids: list[Any] = dataset.annotation_ids.tolist()
-    if len(set(map(id_text, ids))) < len(ids):
+    if len(set(map(valid_text, ids))) < len(ids):
         raise DataError("the dataset has annotations that share an id; see `boxmend check`")
     return ids
 

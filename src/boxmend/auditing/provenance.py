@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import Detected, Objects, from_detections
 from boxmend.auditing.ordering import judgeable
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset
 from boxmend.detections import Predictions
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from boxmend.auditing.evidence import NONE, Detected, Evidence
 from boxmend.auditing.judging import Opinion
 from boxmend.auditing.ordering import image_sizes
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
 

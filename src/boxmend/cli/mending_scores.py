@@ -11,9 +11,9 @@ from cyclopts import Parameter
 
 from boxmend.cli.output import print_table, progress, say
 from boxmend.dataset import Dataset
+from boxmend.detection_columns import Detections
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs import MENDING_FILE, Run
-from boxmend.scores import Detections
 
 if TYPE_CHECKING:
     from boxmend.assessment import KnownTruth

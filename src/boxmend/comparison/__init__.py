@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.comparison.annotations import Side, is_close, overlaps, pair_annotations
+from boxmend.boxes import is_close, overlaps
+from boxmend.comparison.annotations import Side, pair_annotations
 from boxmend.comparison.images import pair_images, place_annotations
 from boxmend.dataset import UNKNOWN, Dataset
 

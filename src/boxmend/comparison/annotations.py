@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.boxes import Boxes, is_close, overlaps
 from boxmend.comparison.images import NOWHERE
 
 Rows = NDArray[np.int64]
-Boxes = NDArray[np.float64]
 Pairs = tuple[Rows, Rows]
 
 LARGEST_ASSIGNMENT = 200  # annotations; the best assignment of n takes time as n cubed
@@ -167,34 +167,3 @@ def _greedy_pairs(a: Side, b: Side, rows: Pairs) -> Pairs:
             ours.append(row)
             theirs.append(int(rows[1][at]))
     return np.array(ours, np.int64), np.array(theirs, np.int64)
-
-
-def is_close(a: Boxes, b: Boxes, tolerance: float) -> NDArray[np.bool_]:
-    """Mark boxes no side of which differs by more than the tolerance; two NaN do not differ."""
-    with np.errstate(invalid="ignore", over="ignore"):  # infinite sides; a == b knows them
-        close = (np.abs(a - b) <= tolerance) | (a == b) | (np.isnan(a) & np.isnan(b))
-    marks: NDArray[np.bool_] = np.logical_and.reduce(close, axis=-1)
-    return marks
-
-
-def overlaps(a: Boxes, b: Boxes) -> NDArray[np.float64]:
-    """Intersection over union of boxes that broadcast; 1 for equal ones, even without area."""
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        width = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
-        height = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])
-        shared = np.maximum(width, 0) * np.maximum(height, 0)
-        union = areas(a) + areas(b) - shared
-        iou: NDArray[np.float64] = shared / union
-    is_odd = ~(np.isfinite(union) & (union > 0))  # without area, beyond measure, or no box at all
-    if is_odd.any():
-        is_equal = np.logical_and.reduce(a == b, axis=-1)
-        iou = np.where(is_odd, np.where(is_equal, 1.0, 0.0), iou)
-    return iou
-
-
-def areas(boxes: Boxes) -> NDArray[np.float64]:
-    """Areas of boxes [..., 4]; 0 for those turned inside out."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        widths = np.maximum(boxes[..., 2] - boxes[..., 0], 0)
-        found: NDArray[np.float64] = widths * np.maximum(boxes[..., 3] - boxes[..., 1], 0)
-    return found

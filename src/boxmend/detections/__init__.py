@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.detection_columns import SizedDetections
 from boxmend.detections.entries import Entry, portions, refused, shown
 from boxmend.detections.found import Key
 from boxmend.detections.names import AMBIGUOUS, Catalogue
 from boxmend.detections.predictions import Predictions, read_predictions, seen_in_training
 from boxmend.errors import DataError
-from boxmend.scores import SizedDetections
 
 __all__ = ["Catalogue", "Predictions", "read_detections", "read_predictions", "seen_in_training"]
 

@@ -23,6 +23,7 @@ from boxmend.errors import DataError, UsageError
 from boxmend.files.atomic import replacing
 from boxmend.files.parquet import read_parquet
 from boxmend.files.sealed import parquet_bytes
+from boxmend.files.text import valid_text
 
 FIXES_FILE = "fixes.parquet"
 SIDES = ("x1", "y1", "x2", "y2")
@@ -262,9 +263,4 @@ def _texts(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, pa.string())
     except (UnicodeEncodeError, pa.ArrowException, TypeError):  # some are no texts, or odd ones
-        return pa.array([_text(one) for one in values], pa.string())
-
-
-def _text(value: Any) -> str:
-    """A text that is valid Unicode: halves of characters, as bad bytes leave, are spelt out."""
-    return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
+        return pa.array([valid_text(one) for one in values], pa.string())

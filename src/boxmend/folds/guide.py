@@ -4,6 +4,8 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from boxmend.files.text import valid_text
+
 ULTRALYTICS = """\
 With Ultralytics:
 
@@ -63,4 +65,4 @@ def guide(k: int, format: str, addresses: Sequence[str]) -> str:
     ultralytics = ULTRALYTICS.format(numbers=numbers) if format == "yolo" else ""
     data = " ".join(shlex.quote(os.path.abspath(one)) for one in addresses) or "DATA"
     text = PAGE.format(k=k, numbers=numbers, ultralytics=ultralytics, data=data)
-    return text.encode("utf-8", "backslashreplace").decode()
+    return valid_text(text)

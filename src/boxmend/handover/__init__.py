@@ -17,6 +17,7 @@ from boxmend.errors import UsageError
 from boxmend.files.sealed import seal_json
 from boxmend.files.staging import ensure_vacant, staged
 from boxmend.fingerprint import ensure_unchanged
+from boxmend.fixes.of_runs import has_fixes
 from boxmend.formats.writing import IMAGES_AS, place_images
 from boxmend.handover import coco, cvat, fiftyone, label_studio
 from boxmend.handover.audits import audited
@@ -164,7 +165,7 @@ def _bundle(
     source = inputs.finished_run(run)
     facts = source.facts().get("data")
     sha256 = facts.get("sha256") if isinstance(facts, dict) else None
-    if inputs.has_fixes(source):
+    if has_fixes(source):
         dataset = inputs.dataset_of(source, data)
         bundle = audited(source, dataset, most, options.changes, options.whole_images)
     else:

@@ -14,6 +14,7 @@ import numpy as np
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError
 from boxmend.fixes.choosing import PRECISION, Chosen, choose, ranks
+from boxmend.fixes.of_runs import fixes_of
 from boxmend.fixes.table import Fixes, Kind
 from boxmend.fixes.verdicts import read_verdicts, standing
 from boxmend.handover.bundle import (
@@ -27,7 +28,6 @@ from boxmend.handover.bundle import (
     region_of,
     share_of,
 )
-from boxmend.mending import inputs
 from boxmend.mending.settling import Floats, Mask, Rows
 from boxmend.runs import Run
 
@@ -43,7 +43,7 @@ def audited(
     By default those that `apply` would leave for review and that are rather wrong than right; or
     those that it would make; or the `most` probable ones.
     """
-    fixes = inputs.fixes_of(run, dataset)
+    fixes = fixes_of(run, dataset)
     answers = standing(read_verdicts(run.path))
     chosen = choose(fixes, answers, PRECISION)
     is_open = np.array([one not in answers for one in fixes.ids], np.bool_)

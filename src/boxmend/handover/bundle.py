@@ -12,9 +12,10 @@ import numpy as np
 
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError
+from boxmend.files.text import valid_text
 from boxmend.formats import FORMATS
 from boxmend.formats.documents import DECIMALS
-from boxmend.handover.naming import shortened, unicode_text
+from boxmend.handover.naming import shortened
 from boxmend.handover.selecting import suspicions
 from boxmend.mending.account import Account
 from boxmend.mending.settling import Floats, Mask, Rows
@@ -73,7 +74,7 @@ class Task:
     @property
     def name(self) -> str:
         """By which the image is known to people and tools: relative, and valid Unicode."""
-        return unicode_text(self.place.removeprefix(IMAGES))
+        return valid_text(self.place.removeprefix(IMAGES))
 
     @property
     def suspicion(self) -> float:
@@ -147,7 +148,7 @@ def gathered(dataset: Dataset, items: Mapping[int, Sequence[Item]]) -> Bundle:
             f"be read; so it is for all {len(left_out):,} images to hand over. Bring them back, "
             "or name the dataset where they are by --data"
         )
-    return Bundle(dataset, [unicode_text(name) for name in dataset.label_names], tasks, left_out)
+    return Bundle(dataset, [valid_text(name) for name in dataset.label_names], tasks, left_out)
 
 
 def record(item: Item, label_names: list[str]) -> dict[str, Any]:
@@ -259,7 +260,7 @@ def _reason(account: Account, row: int) -> str:
 def identity_of(dataset: Dataset, row: int) -> int | str:
     """The id of an annotation, spelt as the ledger does."""
     identity = dataset.annotation_ids[row]
-    return unicode_text(identity) if isinstance(identity, str) else int(identity)
+    return valid_text(identity) if isinstance(identity, str) else int(identity)
 
 
 def _size(dataset: Dataset, row: int) -> tuple[int, int] | None:

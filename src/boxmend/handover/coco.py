@@ -3,12 +3,12 @@
 from typing import Any
 
 from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.files.text import valid_text
 from boxmend.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
 from boxmend.formats.coco.source import CocoSource
 from boxmend.formats.documents import DECIMALS
 from boxmend.handover.bundle import Bundle, Item, Places, Task, record
 from boxmend.handover.json_text import json_bytes
-from boxmend.handover.naming import unicode_text
 
 ANNOTATIONS_FILE = "instances_suggested.json"
 
@@ -97,4 +97,4 @@ def _annotation(item: Item, bundle: Bundle) -> dict[str, Any]:
 
 def _plain(identity: Any) -> int | str:
     plain = plain_id(identity)
-    return unicode_text(plain) if isinstance(plain, str) else plain
+    return valid_text(plain) if isinstance(plain, str) else plain

@@ -7,9 +7,9 @@ its own version is. Boxes are x, y, width and height as shares of the image.
 from typing import Any
 
 from boxmend.dataset import UNKNOWN
+from boxmend.files.text import valid_text
 from boxmend.handover.bundle import Box, Bundle, Item, Places, Task
 from boxmend.handover.json_text import json_bytes
-from boxmend.handover.naming import unicode_text
 
 SAMPLES_FILE = "samples.json"
 ANNOTATED, MENDED = "annotated", "mended"  # names of the fields
@@ -54,7 +54,7 @@ def _sample(task: Task, names: list[str], places: Places) -> dict[str, Any]:
     file = task.place if places.images_as != "none" else places.file(task)
     suspects = [item for item in task.items if item.status == "suspect"]
     return {
-        "filepath": unicode_text(file),  # relative to the folder, or absolute
+        "filepath": valid_text(file),  # relative to the folder, or absolute
         "tags": [],
         "metadata": {"_cls": "ImageMetadata", "width": task.width, "height": task.height},
         "suspicion": task.suspicion,

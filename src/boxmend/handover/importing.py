@@ -10,10 +10,11 @@ from typing import Any
 
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError
+from boxmend.files.text import valid_text
+from boxmend.fixes.of_runs import ensure_fixes, fixes_of
 from boxmend.fixes.verdicts import ACCEPT, REJECT, Verdict, append_verdicts, read_verdicts, standing
 from boxmend.handover import cvat, cvat_results, label_studio, label_studio_results
 from boxmend.handover.answers import Desk, desk_of, verdicts_of
-from boxmend.handover.naming import unicode_text
 from boxmend.handover.returned import Returned, read_limited, read_manifest
 from boxmend.mending import inputs
 from boxmend.runs import Run, sole_writer
@@ -67,13 +68,13 @@ def import_verdicts(
     default it is looked for beside the file. To read the same file again changes nothing.
     """
     source = inputs.finished_run(run)
-    inputs.ensure_fixes(source)
+    ensure_fixes(source)
     path = Path(file)
     returned = _returned(path, None if handover is None else Path(handover))
     _ensure_same_data(source, returned, path)
     dataset = inputs.dataset_of(source, data)
-    fixes = inputs.fixes_of(source, dataset)
-    names = [unicode_text(name) for name in dataset.label_names]
+    fixes = fixes_of(source, dataset)
+    names = [valid_text(name) for name in dataset.label_names]
     desk = desk_of(fixes, names, NAMES[returned.to](names))
     found = (one for seen in returned.seen for one in verdicts_of(desk, seen))
     told = list({one.fix: one for one in found}.values())  # an image may be there twice

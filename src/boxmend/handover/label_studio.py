@@ -9,9 +9,10 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from boxmend import __version__
+from boxmend.files.text import valid_text
 from boxmend.handover.bundle import IMAGES, Box, Bundle, Item, Places, Task, record
 from boxmend.handover.json_text import json_bytes
-from boxmend.handover.naming import distinct, unicode_text
+from boxmend.handover.naming import distinct
 
 LOCAL_FILES = "/data/local-files/?d="  # from Label Studio's own host, below its document root
 CONTROL, OBJECT = "label", "image"  # names of the tags in the configuration
@@ -124,4 +125,4 @@ def _quoted(path: str) -> str:
     try:
         return quote(path.encode("utf-8", "surrogateescape"), safe="/")
     except UnicodeEncodeError:
-        return quote(unicode_text(path), safe="/")
+        return quote(valid_text(path), safe="/")

@@ -8,11 +8,6 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 UNNAMED = "unnamed"
 
 
-def unicode_text(text: str) -> str:
-    r"""The text with each half of a character, as bad bytes in file names leave, as `\udc80`."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def xml_text(text: str) -> str:
     r"""The text with characters that XML 1.0 forbids or discourages spelt out, like `\x0b`."""
     return _NOT_IN_XML.sub(_spelt, text)

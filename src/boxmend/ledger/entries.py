@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from boxmend.dataset import Ids
+from boxmend.files.text import valid_text
 from boxmend.verdict import Verdict
 
 SIDES = ("x1", "y1", "x2", "y2")
@@ -145,5 +146,5 @@ def _ids(field: str, values: Ids) -> Ids:
     for row, value in enumerate(values.tolist()):
         if value is None:
             raise ValueError(f"{field} has no id at row {row}")
-        texts[row] = str(value).encode("utf-8", "backslashreplace").decode("utf-8")
+        texts[row] = valid_text(value)
     return texts

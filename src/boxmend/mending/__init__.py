@@ -17,6 +17,7 @@ from boxmend.dataset import Dataset
 from boxmend.errors import OutputError, UsageError
 from boxmend.files.staging import ensure_vacant, staged
 from boxmend.fingerprint import ensure_unchanged
+from boxmend.fixes.of_runs import ensure_fixes, has_verdicts
 from boxmend.formats import FORMATS
 from boxmend.formats.writing import Saved, WriteOptions, native_format, write_into
 from boxmend.mending import inputs, patches
@@ -134,7 +135,7 @@ def _is_of_fixes(run: Run, settings: ApplySettings) -> bool:
     """Whether fixes are meant; people's verdicts on a training's are never passed over unsaid."""
     if settings.precision is not None or inputs.is_audit(run):
         return True
-    return not settings.is_about_visits and inputs.has_verdicts(run)
+    return not settings.is_about_visits and has_verdicts(run)
 
 
 def _settled(
@@ -158,7 +159,7 @@ def _fixes(
 ) -> _Work:
     """Take the fixes of an audit."""
     settings.check_for_fixes()
-    inputs.ensure_fixes(run)
+    ensure_fixes(run)
     dataset = inputs.dataset_of(run, data)
     name = to or native_format(dataset)
     taken = taken_of(run, dataset, settings)

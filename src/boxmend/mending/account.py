@@ -13,11 +13,10 @@ from shlex import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.mending import inputs
-from boxmend.mending.changes import ApplySettings, Changes, decide
 from boxmend.mending.history import History, history_of
 from boxmend.mending.settling import Floats, Mask, Rows, Settlement, last_visits, means_of, settle
 from boxmend.runs import Run
@@ -26,16 +25,12 @@ from boxmend.verdict import Verdict
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """A run's dataset, row by row, with what the run made of it.
-
-    `settlement` and `changes` are those of `apply` with its defaults.
-    """
+    """A run's dataset, row by row, with what the run made of it."""
 
     run: Run
     dataset: Dataset
     history: History
     settlement: Settlement
-    changes: Changes
     is_visited: Mask  # [n] the others are crowds, difficult objects, unreadable images and the like
     verdicts: NDArray[np.int8]  # [n] as settled; UNJUDGED where no visit judged the label
     losses: Floats  # [n] of the annotated label, mean over the visits that settled it; or NaN
@@ -90,7 +85,6 @@ def account_of(run: Run, dataset: Dataset, history: History) -> Account:
         dataset=dataset,
         history=history,
         settlement=settlement,
-        changes=decide(dataset, settlement, ApplySettings()),
         is_visited=history.last(np.ones(len(history), np.bool_), len(dataset)) >= 0,
         verdicts=_verdicts(dataset, settlement),
         losses=_recent_losses(history, len(dataset)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset, Note
 from boxmend.errors import UsageError
 from boxmend.fixes.choosing import KIND_OF_WORD, check_precision
@@ -131,6 +131,11 @@ def decide(dataset: Dataset, settlement: Settlement, settings: ApplySettings) ->
     )
     changes.reasons.extend(_reasons(dataset, settlement, changes, settings.discarded))
     return changes
+
+
+def default_changes(dataset: Dataset, settlement: Settlement) -> Changes:
+    """Return the changes that `apply` writes without any option."""
+    return decide(dataset, settlement, ApplySettings())
 
 
 def mended(dataset: Dataset, changes: Changes, format: str, discarded: str) -> Dataset:

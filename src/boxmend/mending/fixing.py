@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset, Note
 from boxmend.errors import DataError
+from boxmend.files.text import valid_text
 from boxmend.fixes.choosing import KIND_OF_WORD, PRECISION, choose
+from boxmend.fixes.of_runs import fixes_of
 from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdicts, standing
-from boxmend.mending import inputs
 from boxmend.mending.changes import ApplySettings, Changes, mended
 from boxmend.mending.settling import SAME_SIDE, Floats, Mask, Rows
 from boxmend.runs import Run
@@ -63,7 +64,7 @@ class Taken:
 def taken_of(run: Run, dataset: Dataset, settings: ApplySettings) -> Taken:
     """Choose from the table of fixes of a run, people's verdicts first."""
     settings.check_for_fixes()
-    fixes = inputs.fixes_of(run, dataset)
+    fixes = fixes_of(run, dataset)
     answers = standing(read_verdicts(run.path))
     precision = PRECISION if settings.precision is None else settings.precision
     chosen = choose(fixes, answers, precision, tuple(settings.only or KIND_OF_WORD))
@@ -139,14 +140,14 @@ def _as_answered(
     path: Path, dataset: Dataset, taken: Fixes, answers: Mapping[str, Verdict]
 ) -> Fixes:
     """The fixes with people's labels and boxes, and with boxes as they are written."""
-    names = {inputs.id_text(name): label for label, name in enumerate(dataset.label_names)}
+    names = {valid_text(name): label for label, name in enumerate(dataset.label_names)}
     labels, boxes = taken.new_labels.copy(), taken.new_boxes.copy()
     for k, identity in enumerate(taken.ids):
         answer = answers.get(identity)
         if answer is None:
             continue
         if answer.label is not None:
-            if (name := inputs.id_text(answer.label)) not in names:
+            if (name := valid_text(answer.label)) not in names:
                 raise DataError(
                     f"{path}: gives fix {identity} the label {name!r}, which the dataset does not "
                     "have; undo that verdict, or add the label to the dataset and audit again"

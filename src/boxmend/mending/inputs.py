@@ -1,9 +1,7 @@
 """What `apply` starts from: a finished run, the dataset it was trained on, and its ledger."""
 
 import math
-import os
 from collections.abc import Sequence
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,8 @@ from numpy.typing import NDArray
 from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError
+from boxmend.files.text import valid_text
 from boxmend.fingerprint import fingerprint
-from boxmend.fixes.table import FIXES_FILE, Fixes, read_fixes
-from boxmend.fixes.verdicts import VERDICTS_FILE
 from boxmend.formats import load
 from boxmend.ledger import Verdict
 from boxmend.mending.settling import Rows, Visits
@@ -23,6 +20,7 @@ from boxmend.runs import SETTINGS_FILE, Run, open_run
 from boxmend.settings.files import settings_of_run
 
 _BOX = ("final_x1", "final_y1", "final_x2", "final_y2")
+MIN_REFUSED_ADDRESSES = 100  # fewer are read even if some of them have no image
 _OPTION = "--data (--training-data of `boxmend evaluate`)"
 _ELSEWHERE = f"if they lie elsewhere now, say where by {_OPTION}"
 
@@ -42,31 +40,6 @@ def is_audit(run: Run) -> bool:
     return run.facts().get("kind") == "audit"
 
 
-def has_fixes(run: Run) -> bool:
-    """Whether a run is an audit, or was audited since it was trained."""
-    return is_audit(run) or os.path.exists(run.path / FIXES_FILE)
-
-
-def has_verdicts(run: Run) -> bool:
-    """Whether people said something of the fixes of a run."""
-    return has_fixes(run) and os.path.exists(run.path / VERDICTS_FILE)
-
-
-def ensure_fixes(run: Run) -> None:
-    """Raise a UsageError where a run was not audited."""
-    if not has_fixes(run):
-        raise UsageError(
-            f"{run.path}: has no table of fixes, which a stated precision is about; "
-            f"`boxmend audit {quote(str(run.path))}` makes one"
-        )
-
-
-def fixes_of(run: Run, dataset: Dataset) -> Fixes:
-    """The table of fixes of a run on this dataset."""
-    ensure_fixes(run)
-    return read_fixes(run.path / FIXES_FILE, dataset, str(run.facts()["data"]["sha256"]))
-
-
 def addresses_of(run: Run) -> list[str]:
     """The addresses that a run was trained on; a DataError where it was trained on none."""
     addresses = run.facts().get("addresses")
@@ -75,7 +48,13 @@ def addresses_of(run: Run) -> list[str]:
             f"{run.path}: the run knows no address of its data, as it was made on a dataset in "
             f"memory; say where they are by {_OPTION}"
         )
-    return [str(one) for one in addresses]
+    images = _data_facts(run).get("images")
+    if isinstance(images, int) and len(addresses) > max(images, MIN_REFUSED_ADDRESSES):
+        raise DataError(
+            f"{run.path / 'run.json'}: names {len(addresses):,} addresses of data for {images:,} "
+            f"images, so it was changed; name the data by {_OPTION}"
+        )
+    return [str(address) for address in addresses]
 
 
 def dataset_of(run: Run, data: Dataset | str | Sequence[str] | None) -> Dataset:
@@ -112,8 +91,7 @@ def _reading(run: Run) -> dict[str, Any]:
 
 
 def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:
-    facts = run.facts().get("data")
-    told = facts if isinstance(facts, dict) else {}
+    told = _data_facts(run)
     if "sha256" not in told:
         again = "audit again" if is_audit(run) else "train again"
         raise DataError(f"{run.path / 'run.json'}: has no fingerprint of the data; {again}")
@@ -134,6 +112,12 @@ def _ensure_same(run: Run, dataset: Dataset, where: str) -> None:
         f"annotations as they were or {again}, or name the right ones (with their split) by "
         f"{_OPTION}"
     )
+
+
+def _data_facts(run: Run) -> dict[str, Any]:
+    """Return what `run.json` records about the data; empty where it records nothing."""
+    facts = run.facts().get("data")
+    return facts if isinstance(facts, dict) else {}
 
 
 def visits_of(run: Run, dataset: Dataset) -> Visits:
@@ -188,7 +172,7 @@ def rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
     ids = table["annotation_id"].combine_chunks().dictionary_encode()
     is_texts = dataset.annotation_ids.dtype == object
     own = dataset.annotation_ids.tolist()
-    row_of = {id_text(one) if is_texts else one: row for row, one in enumerate(own)}
+    row_of = {valid_text(one) if is_texts else one: row for row, one in enumerate(own)}
     if len(row_of) != len(own):
         raise DataError(f"{run.path}: the dataset has annotations that share an id; see `check`")
     told = ids.dictionary.to_pylist()
@@ -200,11 +184,6 @@ def rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
         )
     rows: Rows = np.array([row_of[one] for one in told], np.int64)[ids.indices.to_numpy()]
     return rows
-
-
-def id_text(identity: Any) -> str:
-    """An id as the ledger writes it."""
-    return str(identity).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def ensure_known(run: Run, dataset: Dataset, labels: Rows) -> None:

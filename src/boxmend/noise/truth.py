@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from boxmend.dataset import UNKNOWN, Ids
 from boxmend.errors import DataError
 from boxmend.files.sealed import parquet_bytes
+from boxmend.files.text import valid_text
 
 if TYPE_CHECKING:
     import pyarrow as pa  # imported late at run time: most commands need no Parquet
@@ -148,7 +149,7 @@ def _id_column(ids: Ids, is_null: NDArray[np.bool_]) -> pa.Array:
     if ids.dtype != object:
         return pa.array(ids, pa.int64(), mask=is_null)
     pairs = zip(ids.tolist(), is_null.tolist(), strict=True)
-    return pa.array([None if null else _utf8(str(one)) for one, null in pairs], pa.string())
+    return pa.array([None if null else valid_text(str(one)) for one, null in pairs], pa.string())
 
 
 def _texts(
@@ -157,14 +158,9 @@ def _texts(
     """The text of each code, as a plain string column."""
     import pyarrow as pa
 
-    known = pa.array([_utf8(text) for text in texts], pa.string())
+    known = pa.array([valid_text(text) for text in texts], pa.string())
     indices = pa.array(codes.astype(np.int32), mask=is_null)
     return pa.DictionaryArray.from_arrays(indices, known).cast(pa.string())
-
-
-def _utf8(text: str) -> str:
-    """The text itself, or escaped where it comes from a file name that is no valid text."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _checked_label_names(path: Path, schema: pa.Schema) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from boxmend.detection_columns import Detections
 from boxmend.detector import Detector
 from boxmend.errors import DataError, UsageError
 from boxmend.loader import Frame, ImageSize
@@ -19,7 +20,6 @@ from boxmend.loader.store import FromFiles, default_workers
 from boxmend.prediction.images import gather
 from boxmend.prediction.model import open_model
 from boxmend.prediction.results import Predictions, ensure_new
-from boxmend.scores import Detections
 from boxmend.settings import parsed_image_size
 from boxmend.training.evaluation import in_image_pixels, joined
 

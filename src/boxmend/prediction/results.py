@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.dataset import Images
+from boxmend.detection_columns import Detections
 from boxmend.errors import OutputError
 from boxmend.files.atomic import replacing
 from boxmend.files.temporary import remove_leftovers
-from boxmend.scores import Detections
 from boxmend.training.card import Card
 
 BOX_DIGITS = 3  # a thousandth of a pixel

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.truth import KnownTruth
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import UNKNOWN
 from boxmend.mending.account import Account
+from boxmend.mending.changes import Changes
 from boxmend.report.record import RunRecord
 from boxmend.report.texts import shown
 from boxmend.report.thumbnails import Box, Pictures, Request
@@ -45,6 +46,7 @@ class Gallery:
     """The rows of a dataset that are shown, image by image, with what the truth says of them."""
 
     account: Account
+    changes: Changes
     rows: Rows  # [g]
     marks: NDArray[np.int8]  # [g] Mark
     truth: KnownTruth | None
@@ -59,7 +61,7 @@ def gallery_of(record: RunRecord) -> Gallery:
     marks = marks_of(account, truth)
     rows = np.flatnonzero(account.is_changed | (marks == Mark.MISSED))
     order = np.argsort(account.dataset.image_rows[rows], kind="stable")
-    return Gallery(account, rows[order], marks[rows[order]], truth)
+    return Gallery(account, record.changes, rows[order], marks[rows[order]], truth)
 
 
 def marks_of(account: Account, truth: KnownTruth | None) -> NDArray[np.int8]:
@@ -104,7 +106,7 @@ def columns(gallery: Gallery, pictures: Iterable[Pictures]) -> dict[str, Any]:
     images = dataset.image_rows[rows]
     own, of_row = np.unique(images, return_inverse=True)
     names = [dataset.images.file_names[one] if one != UNKNOWN else "" for one in own.tolist()]
-    reasons, reason_of = _recurring(_reasons(account, rows))
+    reasons, reason_of = _recurring(_reasons(account, gallery.changes, rows))
     table: dict[str, Any] = {
         "labels": [shown(name) for name in dataset.label_names],
         "files": [shown(name) for name in names],
@@ -189,9 +191,9 @@ def _box(sides: list[float]) -> Box:
     return x1, y1, x2, y2
 
 
-def _reasons(account: Account, rows: Rows) -> list[str]:
+def _reasons(account: Account, changes: Changes, rows: Rows) -> list[str]:
     """Why each row is as it is: the reason of its change, or what was not sure of it."""
-    changes, settlement = account.changes, account.settlement
+    settlement = account.settlement
     told = dict(zip(changes.rows.tolist(), changes.reasons, strict=True))
     reasons = []
     for row in rows.tolist():

@@ -1,10 +1,12 @@
 """What a report is made of: a run's account and metrics, with the truth and a baseline if known."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from boxmend.assessment.truth import KnownTruth
 from boxmend.mending.account import Account
+from boxmend.mending.changes import Changes, default_changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +20,11 @@ class RunRecord:
     label_ap: dict[str, float] = field(default_factory=dict)  # AP50 by label name, where known
     baseline_ap: dict[str, float] = field(default_factory=dict)  # of the baseline run, likewise
     beside: "tuple[RunRecord, ...]" = ()  # further runs, for panels side by side
+
+    @cached_property
+    def changes(self) -> Changes:
+        """The changes that `apply` writes without any option."""
+        return default_changes(self.account.dataset, self.account.settlement)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def _gallery_words(number: int) -> str:
 def _result_sentences(record: RunRecord, scores: Scores, baseline: Scores) -> Iterator[str]:
     """What came of it, where that is known."""
     if record.truth is not None:
-        labels = change_scores(record.account, record.truth).labels
+        labels = change_scores(record.account, record.changes, record.truth).labels
         if labels.noise_before is not None and labels.noise_after is not None:
             yield (
                 f"Held against the truth, wrong labels went from {percent(labels.noise_before)} to "
@@ -208,7 +208,7 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
     truth, account = record.truth, record.account
     if truth is None:
         return
-    scores = change_scores(account, truth)
+    scores = change_scores(account, record.changes, truth)
     labels, boxes = scores.labels, scores.boxes
     if labels.relabelled:
         yield Tile(

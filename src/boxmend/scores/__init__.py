@@ -1,13 +1,11 @@
 """How good detections are: average precision against annotations that are taken for the truth."""
 
-from boxmend.scores.coco import CocoScores, CocoTruth, SizedDetections, coco_scores, detection_sizes
-from boxmend.scores.voc import Detections, TrueBoxes, VocScores, average_precision
+from boxmend.scores.coco import CocoScores, CocoTruth, coco_scores, detection_sizes
+from boxmend.scores.voc import TrueBoxes, VocScores, average_precision
 
 __all__ = [
     "CocoScores",
     "CocoTruth",
-    "Detections",
-    "SizedDetections",
     "TrueBoxes",
     "VocScores",
     "average_precision",

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.scores.voc import Detections, TrueBoxes
+from boxmend.detection_columns import Detections, SizedDetections
+from boxmend.scores.voc import TrueBoxes
 
 SIZES = ("small", "medium", "large")
 MAX_DETECTIONS = (1, 10, 100)  # of an image and a class
@@ -29,17 +30,6 @@ ALL_SIZES, MOST_DETECTIONS = 0, 2  # places on the axes of sizes and of MAX_DETE
 AT_50, AT_75 = 0, 5  # places on the axis of IoUs
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class SizedDetections(Detections):
-    """Detections that keep the width and height they were read with.
-
-    Where a document says x and width, x2 = x + width is rounded, and x2 - x differs from the
-    width by a last bit: enough to miss an IoU of exactly 0.5.
-    """
-
-    sizes: Floats  # [n, 2] width, height
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,20 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.detection_columns import Detections
+
 PAIRS_AT_ONCE = 2**20  # of a detection and a true box: about 200 MB while they are compared
 
 Rows = NDArray[np.int64]
 Boxes = NDArray[np.float64] | NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Detections:
-    """What a detector found, one row each, in any order."""
-
-    image_rows: Rows  # [n] any numbers >= 0 that mean the same as in TrueBoxes
-    labels: Rows  # [n] 0..C-1
-    scores: NDArray[np.float64] | NDArray[np.float32]  # [n] finite or infinite, never NaN
-    boxes: Boxes  # [n, 4] xyxy; one without area, or with NaN, overlaps nothing
 
 
 @dataclass(frozen=True, eq=False)

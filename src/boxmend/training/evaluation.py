@@ -8,11 +8,12 @@ import torch
 from numpy.typing import NDArray
 
 from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detection_columns import Detections
 from boxmend.detector import Detections as Found
 from boxmend.detector import Detector
 from boxmend.errors import DataError
 from boxmend.loader import Batch, Frame, Loader
-from boxmend.scores import Detections, TrueBoxes, VocScores, average_precision
+from boxmend.scores import TrueBoxes, VocScores, average_precision
 
 SHOWN = 5  # classes that an error lists
 

@@ -14,8 +14,8 @@ from boxmend.assessment.finders.suspicion import (
     proposed_at,
 )
 from boxmend.dataset import Dataset
+from boxmend.detection_columns import Detections
 from boxmend.fixes.table import Kind
-from boxmend.scores import Detections
 
 MIN_IOU = 0.5  # hotcoco's default
 MIN_SCORE = 0.5  # likewise: of a detection that speaks against a label

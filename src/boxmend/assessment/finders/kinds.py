@@ -17,8 +17,8 @@ from boxmend.assessment.missing import are_found, are_on_ignored
 from boxmend.assessment.ranking import average_precision, share
 from boxmend.assessment.truth import KnownTruth
 from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detection_columns import Detections
 from boxmend.fixes.table import Fixes, Kind
-from boxmend.scores import Detections
 
 OTHERS = {
     "cleanlab ObjectLab": objectlab.by_kind,

@@ -33,10 +33,10 @@ from boxmend.assessment.finders.suspicion import (
     by_image,
     proposed_at,
 )
-from boxmend.comparison.annotations import overlaps
+from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset
+from boxmend.detection_columns import Detections
 from boxmend.fixes.table import Kind
-from boxmend.scores import Detections
 
 MIN_IOU = 0.5
 MISSING_SCORE = 0.95  # above it an unmatched detection is possibly a missing object

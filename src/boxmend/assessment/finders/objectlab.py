@@ -21,9 +21,10 @@ from boxmend.assessment.finders.suspicion import (
     proposed_at,
 )
 from boxmend.dataset import Dataset
+from boxmend.detection_columns import Detections
 from boxmend.errors import UsageError
 from boxmend.fixes.table import Kind
-from boxmend.scores import Detections, TrueBoxes, average_precision
+from boxmend.scores import TrueBoxes, average_precision
 
 IOUS = np.linspace(0.5, 0.95, 10)
 AP_SCALE = 0.25  # cleanlab's default limits on a score: a share of the class's AP

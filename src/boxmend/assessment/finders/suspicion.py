@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from boxmend.assessment.missing import Proposed
 from boxmend.dataset import Dataset
+from boxmend.detection_columns import Detections
 from boxmend.fixes.table import Kind
-from boxmend.scores import Detections
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

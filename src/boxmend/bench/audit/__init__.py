@@ -22,10 +22,10 @@ from boxmend.assessment.fixes import (
 )
 from boxmend.assessment.truth import KnownTruth
 from boxmend.dataset import Dataset
+from boxmend.detection_columns import Detections
 from boxmend.detections.predictions import Predictions
 from boxmend.fixes.choosing import choose
 from boxmend.fixes.table import Fixes, Kind
-from boxmend.scores import Detections
 
 Floats = NDArray[np.float64]
 

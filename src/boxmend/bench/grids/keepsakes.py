@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from boxmend.assessment.truth import KnownTruth
 from boxmend.errors import BoxmendError
 from boxmend.mending.account import Account
+from boxmend.mending.changes import Changes
 from boxmend.pictures import GREEN, RED, WHITE, Color, Outline, Panel, sheet
 from boxmend.report.figure_files import write_figures
 from boxmend.report.figures import FIGURES
@@ -50,7 +51,7 @@ def write_keepsakes(folder: Path, record: RunRecord) -> list[Path]:
     try:
         for figure in _figures(record):
             write_figures([figure], beside)
-        picture = before_and_after(record.account, record.truth)
+        picture = before_and_after(record.account, record.changes, record.truth)
         if picture is not None:
             beside.mkdir(parents=True, exist_ok=True)
             (beside / PICTURE_FILE).write_bytes(picture)
@@ -63,15 +64,15 @@ def write_keepsakes(folder: Path, record: RunRecord) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def before_and_after(account: Account, truth: KnownTruth) -> bytes | None:
+def before_and_after(account: Account, changes: Changes, truth: KnownTruth) -> bytes | None:
     """Draw the contact sheet as JPEG; None where nothing was changed or no image is fit for it.
 
     White is the true box, red an annotation with a wrong label, green one with the right one.
     """
     rows = telling_images(account, truth)
-    if not rows or not len(account.changes):
+    if not rows or not len(changes):
         return None
-    given, changes = account.dataset, account.changes
+    given = account.dataset
     labels, boxes = given.labels.copy(), given.boxes.copy()
     labels[changes.rows], boxes[changes.rows] = changes.labels, changes.boxes
     panels = [

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from boxmend.errors import DataError, UsageError
 from boxmend.files.reading import open_file
+from boxmend.files.text import valid_text
 from boxmend.files.unchanged import ReadFile
 from boxmend.findings import Finding
 from boxmend.formats.reading import IMAGE_ENDINGS, is_safe_name, read_file
@@ -242,7 +243,9 @@ class _Finder:
             return
         self.seen.add(image)
         if not is_safe_name(name) or not _is_text(name):
-            self._tell("unsafe-name", f"{name!r} is no file name on every system", _shown(place))
+            self._tell(
+                "unsafe-name", f"{name!r} is no file name on every system", valid_text(place)
+            )
             return
         label = label_path(image)
         if owner := self.labels.get(label):
@@ -295,11 +298,7 @@ def _scan(folder: str, endings: tuple[str, ...]) -> list[str]:
 
 def _is_text(name: str) -> bool:
     """Whether a name is Unicode; file systems allow other bytes."""
-    return _shown(name) == name
-
-
-def _shown(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()
+    return valid_text(name) == name
 
 
 def _looks_like_labels(path: str) -> bool:

@@ -27,9 +27,9 @@ def changes(record: RunRecord) -> Figure | None:
 
     None where the truth is not known, or the run changed nothing.
     """
-    if record.truth is None or len(record.account.changes) == 0:
+    if record.truth is None or len(record.changes) == 0:
         return None
-    scores = change_scores(record.account, record.truth)
+    scores = change_scores(record.account, record.changes, record.truth)
     if scores.annotations == 0:
         return None
     counts = _counts(scores)
