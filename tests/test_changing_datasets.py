@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabricated import Visit, drawn, finished_run
 
 from boxmend.auditing import audit, folders
 from boxmend.auditing.folders import audit_predictions, audit_run
@@ -21,6 +20,7 @@ from boxmend.formats.writing import WriteOptions
 from boxmend.handover import export
 from boxmend.mending import apply
 from boxmend.noise import NoiseSettings, disturb, write_noisy
+from tests.mending.fabricated import Visit, drawn, finished_run
 
 FORMATS = ("coco", "voc", "yolo")
 VISITS = [Visit(0, row, loss=0.1, threshold=1.0) for row in range(4)]

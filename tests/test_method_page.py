@@ -10,9 +10,9 @@ import pytest
 
 from boxmend.methods import METHODS
 from boxmend.settings import TrainSettings
+from tests import ROOT
 
-PROJECT = Path(__file__).parent.parent
-PAGE = (PROJECT / "docs" / "method.md").read_text()
+PAGE = (ROOT / "docs" / "method.md").read_text()
 TEXT = " ".join(PAGE.split())  # a name may go on in the next line
 ROOMS = "detector|methods|refinement|settings|training"
 EQUATIONS = PAGE[PAGE.index("## Equations") : PAGE.index("## Algorithm 1")]
@@ -42,7 +42,7 @@ def test_what_is_named_exists_and_is_written_in_that_module(name: str) -> None:
 
 @pytest.mark.parametrize(("file", "sentence"), TESTS)
 def test_a_test_that_is_named_exists(file: str, sentence: str) -> None:
-    (path,) = (PROJECT / "tests").rglob(file)
+    (path,) = (ROOT / "tests").rglob(file)
     assert f"test_{sentence.replace(' ', '_')}" in functions_in(path)
 
 
@@ -76,7 +76,7 @@ def test_every_equation_has_a_function_and_a_proof_by_its_number() -> None:
 def test_every_method_is_explained() -> None:
     variants = PAGE[PAGE.index("## Variants") : PAGE.index("## What `mend` changes")]
     named = set(re.findall(r"^\| `([a-z-]+)`", variants, re.MULTILINE))
-    peers = {page.stem for page in (PROJECT / "docs" / "methods").glob("*.md")} - {"index"}
+    peers = {page.stem for page in (ROOT / "docs" / "methods").glob("*.md")} - {"index"}
     assert named | peers == set(METHODS) - {"mend"}
     assert not named & peers
 
@@ -93,6 +93,6 @@ def test_every_link_is_defined_and_leads_to_the_file_of_what_it_names() -> None:
     used = re.findall(r"\[`([\w.]+)`\]\[(\w+)\]", PAGE)
     assert {link for _, link in used} == set(files)
     for name, link in used:
-        path = (PROJECT / "docs" / files[link]).resolve()
-        module = path.relative_to(PROJECT / "src" / "boxmend").with_suffix("")
+        path = (ROOT / "docs" / files[link]).resolve()
+        module = path.relative_to(ROOT / "src" / "boxmend").with_suffix("")
         assert name.startswith(".".join(module.parts) + "."), name

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 import boxmend
-
-PROJECT = Path(__file__).parent.parent
+from tests import ROOT
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return next(out.glob("*.whl"))
 
 

@@ -10,9 +10,10 @@ import pytest
 from boxmend.methods import METHODS
 from boxmend.settings import TrainSettings
 from boxmend.settings.presets import LITERAL_METHODS
-from test_method_page import PROJECT, functions_in
+from tests import ROOT
+from tests.test_method_page import functions_in
 
-PAGES = {page.stem: page.read_text() for page in (PROJECT / "docs" / "methods").glob("*.md")}
+PAGES = {page.stem: page.read_text() for page in (ROOT / "docs" / "methods").glob("*.md")}
 PEERS = sorted(set(METHODS) - LITERAL_METHODS - {"baseline", "mend"})
 
 
@@ -42,7 +43,7 @@ def test_what_is_named_exists(page: str, name: str) -> None:
 
 @pytest.mark.parametrize(("page", "file"), named(r"`(test_\w+\.py)`"))
 def test_a_file_of_tests_that_is_named_exists(page: str, file: str) -> None:
-    assert len(list((PROJECT / "tests").rglob(file))) == 1, page
+    assert len(list((ROOT / "tests").rglob(file))) == 1, page
 
 
 def test_a_test_that_is_named_exists() -> None:
@@ -50,7 +51,7 @@ def test_a_test_that_is_named_exists() -> None:
     assert len(proofs) > 10
     for page, proof in proofs:
         file, sentence = proof.removeprefix("`").removesuffix("*").split("`: *")
-        (path,) = (PROJECT / "tests").rglob(file)
+        (path,) = (ROOT / "tests").rglob(file)
         found = {name.lower() for name in functions_in(path)}
         assert f"test_{sentence.replace(' ', '_')}".lower() in found, page
 
@@ -67,7 +68,7 @@ def test_an_option_that_is_named_exists(page: str, option: str) -> None:
 
 def test_the_sources_are_named_where_the_methods_are() -> None:
     for name in PEERS:
-        path = PROJECT / "src/boxmend/methods" / f"{name.replace('-', '_')}.py"
+        path = ROOT / "src/boxmend/methods" / f"{name.replace('-', '_')}.py"
         opening = path.read_text().split('"""')[1]
         assert "re-implementation" in opening, name
         assert re.search(r"\b(19|20)\d\d\b", opening), name

@@ -16,8 +16,9 @@ import boxmend
 from boxmend.detector import DetectorNumbers, build, save
 from boxmend.runs import create
 from boxmend.training.card import Card
+from tests import ROOT
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
 SIDE = 96
 
 

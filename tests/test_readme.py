@@ -9,24 +9,24 @@ import pytest
 
 import boxmend
 from boxmend.cli import COMMANDS, run
+from tests import ROOT
 
-PROJECT = Path(__file__).parent.parent
-README = (PROJECT / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 PAGES = [
-    PROJECT / "README.md",
-    PROJECT / "CONTRIBUTING.md",
-    *sorted((PROJECT / "docs").rglob("*.md")),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
     missing = [link for link in links if not (page.parent / link).exists()]
     assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_to_a_heading_finds_it(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text())
     missing = [
@@ -44,13 +44,13 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_the_peers_have_pages_that_are_checked() -> None:
-    names = {str(page.relative_to(PROJECT)) for page in PAGES}
+    names = {str(page.relative_to(ROOT)) for page in PAGES}
     peers = ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
     assert {f"docs/methods/{name}.md" for name in peers} <= names
 
 
 def test_the_make_commands_exist() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"^make ([a-z-]+)", README, re.MULTILINE))
     assert {"demo", "test"} <= named <= targets
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from boxmend.errors import DataError, OutputError
 from boxmend.runs import Run, create, open_run
-from run_folders import FACTS, SETTINGS, content
+from tests.run_folders import FACTS, SETTINGS, content
 
 
 @pytest.fixture

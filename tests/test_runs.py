@@ -13,7 +13,7 @@ import pytest
 from boxmend import runs
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs import Run, create, ensure_open, open_run, sole_writer
-from run_folders import FACTS, SETTINGS, content
+from tests.run_folders import FACTS, SETTINGS, content
 
 
 @pytest.fixture

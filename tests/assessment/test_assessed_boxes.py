@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from assessed import BUS, DISCARDED, UNJUDGED, VAN, Box, Seen, account, annotated, truth_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +9,17 @@ from boxmend.assessment import assess
 from boxmend.assessment.boxes import BoxFit, BoxScores, best_overlaps
 from boxmend.boxes import overlaps
 from boxmend.dataset import UNKNOWN
+from tests.assessment.assessed import (
+    BUS,
+    DISCARDED,
+    UNJUDGED,
+    VAN,
+    Box,
+    Seen,
+    account,
+    annotated,
+    truth_of,
+)
 
 TRUE: Box = (0, 0, 10, 10)  # area 100; a box within has its own area / 100 as IoU
 FAR: Box = (50, 50, 60, 60)

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from assessed import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boxmend.assessment import Assessment, assess
+from boxmend.assessment.changes import ChangeScores, SpuriousAnnotations
+from boxmend.dataset import UNKNOWN
+from tests.assessment.assessed import (
     BUS,
     DISCARDED,
     KEPT,
@@ -19,12 +25,6 @@ from assessed import (
     annotated,
     truth_of,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from boxmend.assessment import Assessment, assess
-from boxmend.assessment.changes import ChangeScores, SpuriousAnnotations
-from boxmend.dataset import UNKNOWN
 
 TRUE: Box = (0, 0, 100, 100)  # a box within has its height / 100 as IoU
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from assessed import BUS, NOWHERE, TRUCK, VAN, Box, Fix, annotated, fixes_of, truth_of
 
 from boxmend.assessment.fixes import (
     IN_ALL,
@@ -18,6 +17,17 @@ from boxmend.assessment.missing import Proposed, are_found, are_on_ignored
 from boxmend.assessment.truth import KnownTruth, TrueObjects
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import Kind
+from tests.assessment.assessed import (
+    BUS,
+    NOWHERE,
+    TRUCK,
+    VAN,
+    Box,
+    Fix,
+    annotated,
+    fixes_of,
+    truth_of,
+)
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)

@@ -4,7 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from assessed import (
+
+from boxmend.assessment import assess
+from boxmend.assessment.labels import LabelScores
+from boxmend.dataset import UNKNOWN
+from tests.assessment.assessed import (
     BUS,
     DISCARDED,
     KEPT,
@@ -18,10 +22,6 @@ from assessed import (
     annotated,
     truth_of,
 )
-
-from boxmend.assessment import assess
-from boxmend.assessment.labels import LabelScores
-from boxmend.dataset import UNKNOWN
 
 BOX: Box = (10, 10, 30, 30)
 

@@ -6,7 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from assessed import (
+
+from boxmend.assessment.finders import (
+    KINDS,
+    OTHERS,
+    OURS,
+    compare,
+    hotcoco,
+    mistakenness,
+    objectlab,
+)
+from boxmend.assessment.finders import ours as boxmend_finder
+from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detection_columns import Detections
+from boxmend.errors import UsageError
+from tests.assessment.assessed import (
     BUS,
     DISCARDED,
     KEPT,
@@ -22,20 +36,6 @@ from assessed import (
     detected,
     truth_of,
 )
-
-from boxmend.assessment.finders import (
-    KINDS,
-    OTHERS,
-    OURS,
-    compare,
-    hotcoco,
-    mistakenness,
-    objectlab,
-)
-from boxmend.assessment.finders import ours as boxmend_finder
-from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.detection_columns import Detections
-from boxmend.errors import UsageError
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from assessed import (
+
+from boxmend.assessment.finders import OURS, hotcoco, mistakenness, objectlab, ours
+from boxmend.assessment.finders.kinds import OTHERS, KindScores, compare_kinds
+from boxmend.assessment.finders.suspicion import Offered, Suspects, by_image
+from boxmend.assessment.ranking import average_precision
+from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.detection_columns import Detections
+from boxmend.fixes.table import Kind
+from tests.assessment.assessed import (
     BUS,
     NOWHERE,
     TRUCK,
@@ -17,14 +25,6 @@ from assessed import (
     fixes_of,
     truth_of,
 )
-
-from boxmend.assessment.finders import OURS, hotcoco, mistakenness, objectlab, ours
-from boxmend.assessment.finders.kinds import OTHERS, KindScores, compare_kinds
-from boxmend.assessment.finders.suspicion import Offered, Suspects, by_image
-from boxmend.assessment.ranking import average_precision
-from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.detection_columns import Detections
-from boxmend.fixes.table import Kind
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assessed import BUS, TRUCK, VAN, annotated
 
 from boxmend.assessment import KnownTruth, known_truth
 from boxmend.dataset import UNKNOWN, Dataset
@@ -16,6 +15,7 @@ from boxmend.formats import load
 from boxmend.formats.writing import WriteOptions
 from boxmend.noise import NoiseSettings, Origin, Truth, disturb, write_noisy
 from boxmend.noise.truth import write_truth
+from tests.assessment.assessed import BUS, TRUCK, VAN, annotated
 
 A, B, C = (10.0, 10.0, 30.0, 30.0), (40.0, 40.0, 60.0, 70.0), (5.0, 50.0, 25.0, 90.0)
 NONE = (np.nan,) * 4

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from audit_scenes import Noise, scene
 
 from boxmend.cli import run
 from boxmend.errors import ExitStatus
 from boxmend.formats import load
+from tests.audit.audit_scenes import Noise, scene
 
 
 @pytest.fixture(scope="module")

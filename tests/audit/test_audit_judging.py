@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_scenes import LABELS, Noise, scene
 
 from boxmend.auditing import boxes as box_model
 from boxmend.auditing import judging
@@ -15,6 +14,7 @@ from boxmend.auditing.evidence import Evidence, Objects, from_detections
 from boxmend.auditing.judging import Opinion, Scene, judge
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.presence import Missing, Presence, Repeats
+from tests.audit.audit_scenes import LABELS, Noise, scene
 
 NOISY = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.1, duplicates=0.05)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_scenes import Noise, dataset_of, scene
 
 from boxmend.auditing import AuditSettings, audit, look, probing
 from boxmend.auditing.evidence import Detected
@@ -13,6 +12,7 @@ from boxmend.auditing.probing import Findings, Planted, checked, plant
 from boxmend.boxes import overlaps
 from boxmend.dataset import join
 from boxmend.fixes.table import Fixes, Kind
+from tests.audit.audit_scenes import Noise, dataset_of, scene
 
 SQUARE = [0.0, 0.0, 100.0, 100.0]
 HALF = [0.0, 0.0, 100.0, 50.0]  # an IoU of 0.5 with it

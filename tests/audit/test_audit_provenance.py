@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from audit_scenes import Noise, scene
 from numpy.typing import NDArray
 
 from boxmend.auditing.provenance import is_too_good, said_of
 from boxmend.detections import Predictions
+from tests.audit.audit_scenes import Noise, scene
 
 ONE = scene(Noise(), images=50)
 

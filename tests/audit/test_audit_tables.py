@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from audit_scenes import dataset_of
 from numpy.typing import NDArray
 
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
@@ -14,6 +13,7 @@ from boxmend.auditing.presence import Missing, Presence, Repeats
 from boxmend.auditing.tables import columns_of, fixes_of, joined, missing_of
 from boxmend.dataset import Dataset
 from boxmend.fixes.table import Fixes, Kind
+from tests.audit.audit_scenes import dataset_of
 
 UNKNOWN_SHARE = Share(0.0, 0.0, 1.0)
 NONE = np.zeros(0, np.int64)

@@ -4,7 +4,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from audit_scenes import Noise, scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from boxmend.auditing.evidence import Detected
 from boxmend.auditing.ordering import surest_first
 from boxmend.auditing.pairs import largest_by
 from boxmend.fixes.table import Kind
+from tests.audit.audit_scenes import Noise, scene
 
 ALL = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.05, duplicates=0.02)
 

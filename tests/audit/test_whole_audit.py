@@ -5,7 +5,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from audit_scenes import LABELS, Noise, Scene, calibration_error, scene
 
 from boxmend.auditing import Audit, AuditSettings, audit, look
 from boxmend.auditing.evidence import Detected
@@ -13,6 +12,7 @@ from boxmend.boxes import overlaps
 from boxmend.dataset import Dataset, Source, join
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import Kind
+from tests.audit.audit_scenes import LABELS, Noise, Scene, calibration_error, scene
 
 ALL = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.05, duplicates=0.02)
 

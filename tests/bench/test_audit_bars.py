@@ -2,11 +2,11 @@
 
 import pytest
 
-import audit_data
 from boxmend.assessment.finders.kinds import OTHERS
 from boxmend.assessment.fixes import IN_ALL, called_wrong
 from boxmend.auditing import AuditSettings, audit
 from boxmend.bench.audit import OURS, AuditFigures, figures
+from tests import audit_data
 
 CALIBRATION_ERROR = 0.05
 PRECISION, LEAST, MOST = 0.95, 0.93, 0.98

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import audit_data
 from boxmend.assessment.finders.kinds import OTHERS
 from boxmend.cli import run
 from boxmend.dataset import Dataset
 from boxmend.formats.writing import WriteOptions
 from boxmend.noise import disturb, write_noisy
+from tests import audit_data
 
 KEPT = 80  # images
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from grid_results import result
 
 from boxmend.bench.grids.bars import SHARES, Bar, bars
 from boxmend.bench.grids.results import Result
+from tests.bench.grid_results import result
 
 FORTY = ("symmetric:0.4", "uniform:0.4")
 CLEAN = (None, None)

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from grid_worlds import NOISY, ready
 
 from boxmend.assessment import known_truth
 from boxmend.bench.grids import noisy_data
@@ -18,6 +17,7 @@ from boxmend.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
 from boxmend.formats import load
 from boxmend.noise import write_noisy
+from tests.bench.grid_worlds import NOISY, ready
 
 
 def job_of(plan: Plan) -> Job:

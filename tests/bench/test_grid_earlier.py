@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from grid_worlds import QUICK, Pretending, pretended, ready, wishes
 
 from boxmend.bench.grids.earlier import differences, lines_in, result_files
 from boxmend.bench.grids.jobs import Tries, read_job
@@ -14,6 +13,7 @@ from boxmend.bench.grids.planning import Plan, by_name, looked_up, planned, prep
 from boxmend.bench.grids.results import RESULTS_FILE, Result, append, read
 from boxmend.bench.grids.running import run_grid
 from boxmend.errors import DataError, UsageError
+from tests.bench.grid_worlds import QUICK, Pretending, pretended, ready, wishes
 
 MEND, BR = "label40-box40-mend-0", "label40-box40-br-0"
 BOTH = (MEND, BR)

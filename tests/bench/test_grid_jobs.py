@@ -4,7 +4,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from grid_worlds import QUICK, begun, pretended, ready, wishes
 
 from boxmend.bench.grids.jobs import (
     LOCK_FILE,
@@ -20,6 +19,7 @@ from boxmend.bench.grids.planning import planned, prepare
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.cli import run
 from boxmend.errors import DataError, UsageError
+from tests.bench.grid_worlds import QUICK, begun, pretended, ready, wishes
 
 
 def test_a_state_is_told_by_the_folder(toys: Path, tmp_path: Path) -> None:

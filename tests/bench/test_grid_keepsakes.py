@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grid_worlds import ready
 from PIL import Image
 
 from boxmend.assessment import known_truth
@@ -27,6 +26,7 @@ from boxmend.bench.grids.planning import Plan
 from boxmend.mending.account import open_account
 from boxmend.mending.changes import Changes
 from boxmend.report.record import RunRecord
+from tests.bench.grid_worlds import ready
 
 
 @pytest.fixture(scope="module")

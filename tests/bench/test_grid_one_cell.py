@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grid_worlds import ready
 
 from boxmend.bench.grids.executors import Local
 from boxmend.bench.grids.jobs import LOCK_FILE, State, read_result, read_tries, state_of
@@ -26,6 +25,7 @@ from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.runs import Run
 from boxmend.training import Interrupted
+from tests.bench.grid_worlds import ready
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_a_cell_killed_in_the_middle_goes_on_to_the_same_end(toys: Path, tmp_pat
 
 
 def _longer() -> dict[str, Any]:
-    from grid_worlds import QUICK
+    from tests.bench.grid_worlds import QUICK
 
     return {**QUICK, "epochs": 3, "batch_size": 4}
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from grid_worlds import QUICK, Ending, Pretending, begun, pretended, ready
 
 from boxmend.bench.grids import running
 from boxmend.bench.grids.executors import Local, Process
@@ -26,6 +25,7 @@ from boxmend.bench.grids.locks import sole
 from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.bench.grids.running import Glance, run_grid
+from tests.bench.grid_worlds import QUICK, Ending, Pretending, begun, pretended, ready
 
 FOUR = ("label40-box40-baseline-0", "label40-box40-[bl]r-0", "label40-box40-mend-0")
 

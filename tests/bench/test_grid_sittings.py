@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grid_worlds import QUICK, Pretending, pretended, ready
 
 from boxmend.bench.grids import running
 from boxmend.bench.grids.results import append
 from boxmend.cli import bench_run, run
+from tests.bench.grid_worlds import QUICK, Pretending, pretended, ready
 
 TWO = ("label40-box40-mend-0", "label40-box40-br-0")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from grid_worlds import QUICK, ready
 
 from boxmend.bench.grids import slurm
 from boxmend.bench.grids.jobs import State, read_result, state_of
@@ -17,6 +16,7 @@ from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.bench.grids.running import run_grid
 from boxmend.bench.grids.slurm import CellTask, JobProcess, Queue, Submitit
 from boxmend.errors import UsageError
+from tests.bench.grid_worlds import QUICK, ready
 
 pytest.importorskip("submitit")
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from grid_results import result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.bench.grids.results import Data, Noise, Read, Result, append, counting, read, read_all
 from boxmend.errors import DataError, OutputError
+from tests import ROOT
+from tests.bench.grid_results import result
 
 
 def changed(one: Result, **fields: Any) -> Result:
@@ -230,7 +231,7 @@ def test_lines_of_an_earlier_version_are_read_with_one_note(
 
 
 def test_the_committed_results_are_read_with_one_note(caplog: pytest.LogCaptureFixture) -> None:
-    path = Path(__file__).parents[2] / "results" / "voc320.jsonl"
+    path = ROOT / "results" / "voc320.jsonl"
     lines = path.read_bytes().count(b"\n")
     assert len(read(path).results) == lines
     assert len(caplog.records) <= 1

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from grid_results import result
 
 from boxmend.bench.grids.results import Data, Result, append, read
+from tests import ROOT
+from tests.bench.grid_results import result
 
-PROJECT = Path(__file__).parent.parent.parent
-TOOLS = PROJECT / "tools"
+TOOLS = ROOT / "tools"
 ADDRESSES = {"train": ["VOC:trainval"], "val": ["VOC:test"]}
 FORTY = ("symmetric:0.4", "uniform:0.4")
 
@@ -43,10 +43,10 @@ def world(folder: Path, *lines: Result) -> Path:
 
 
 def test_the_page_is_what_the_tool_writes(tool: dict[str, Any]) -> None:
-    page = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert tool["page"](PROJECT) == page  # if not: python tools/results_page.py
-    for place, content in tool["charts"](PROJECT).items():
-        assert (PROJECT / "docs" / place).read_bytes() == content
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert tool["page"](ROOT) == page  # if not: python tools/results_page.py
+    for place, content in tool["charts"](ROOT).items():
+        assert (ROOT / "docs" / place).read_bytes() == content
         assert f"]({place})" in page
     for anchor in re.findall(r"\]\(#([a-z-]+)\)", page):
         assert f"\n## {anchor.replace('-', ' ').capitalize()}\n" in page

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from speed_shops import SMALL, drawn_dataset, shop_in
 
 from boxmend.bench.speed.growth import remembering, with_objects
 from boxmend.bench.speed.plain import AnnotatedImages, decoded, plain_steps
 from boxmend.bench.speed.side_by_side import Job, side_by_side, train_for
+from tests.bench.speed_shops import SMALL, drawn_dataset, shop_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

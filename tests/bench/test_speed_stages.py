@@ -5,11 +5,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from speed_shops import shop_in
 
 from boxmend.bench.speed.stages import STAGES, Span, attributed, by_launch, stage_shares
 from boxmend.errors import BoxmendError
 from boxmend.settings import TrainSettings
+from tests.bench.speed_shops import shop_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

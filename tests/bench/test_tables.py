@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from grid_results import result, result_of
 
 from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.published_tables import all_published, published
@@ -13,6 +12,7 @@ from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.squares import TOLD, TRUE, TWICE, asked, square
 from boxmend.bench.grids.tables import Square, Table, figure, table
 from boxmend.errors import DataError, UsageError
+from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 

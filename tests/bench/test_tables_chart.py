@@ -4,7 +4,6 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from grid_results import result, result_of
 
 from boxmend.bench.grids.chart import svg
 from boxmend.bench.grids.layouts import LAYOUTS, layout
@@ -12,6 +11,7 @@ from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.squares import asked
 from boxmend.bench.grids.tables import Table, table
 from boxmend.report.charts.rows import ROW
+from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 SPACE = "{http://www.w3.org/2000/svg}"

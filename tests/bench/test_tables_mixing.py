@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from grid_results import SETTINGS, result
 
 from boxmend.bench.grids.mixing import Difference, differences, refuse, where
 from boxmend.bench.grids.results import Data, Result
 from boxmend.errors import DataError, UsageError
+from tests.bench.grid_results import SETTINGS, result
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 

@@ -3,7 +3,6 @@
 from dataclasses import asdict
 
 import pytest
-from grid_results import noisy_hash, result
 
 from boxmend.bench.grids.cells import Cell, cells_of
 from boxmend.bench.grids.jobs import own_settings
@@ -13,6 +12,7 @@ from boxmend.bench.grids.results import Data, Result
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of
 from boxmend.bench.grids.squares import TWO_STAGE
 from boxmend.bench.grids.tables import table
+from tests.bench.grid_results import noisy_hash, result
 
 
 def result_of_cell(cell: Cell, scale: str) -> Result:

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from grid_results import result, result_of
 
 from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.mixing import differences
@@ -18,6 +17,7 @@ from boxmend.bench.grids.squares import asked
 from boxmend.bench.grids.statistics import Gain, Summary
 from boxmend.bench.grids.tables import Square, Table, table
 from boxmend.bench.grids.wording import figure_words, gain_words
+from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 HOSTILE = (

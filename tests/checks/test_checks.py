@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.checks import check, repair, statistics
 from boxmend.dataset import UNKNOWN, join
 from boxmend.findings import Finding
+from tests.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
 
 
 def kinds(findings: Sequence[Finding]) -> list[str]:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import INSIDE, dataset_of, found
 from PIL import Image, ImageOps
 
 from boxmend.checks import check
 from boxmend.dataset import Dataset, join
 from boxmend.findings import Finding
+from tests.checks.handmade import INSIDE, dataset_of, found
 
 
 def with_files(dataset: Dataset, *paths: Path | str) -> Dataset:

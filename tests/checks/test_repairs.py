@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.checks import repair, statistics
 from boxmend.dataset import UNKNOWN, as_ids
 from boxmend.findings import Finding
+from tests.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
 
 # Statistics
 

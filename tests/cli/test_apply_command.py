@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_answers import answer, coco, hashes
 
 from boxmend import runs
 from boxmend.cli import run
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.ledger import Entries, Ledger, Verdict
+from tests.cli.cli_answers import answer, coco, hashes
 
 
 @pytest.fixture

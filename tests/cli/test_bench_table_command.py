@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_answers import answer, in_a_process
 
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Data, Noise, Result, append
 from boxmend.cli import run
+from tests.cli.cli_answers import answer, in_a_process
 
 
 def finished(method: str, ap50: float, seed: int = 0, *, is_noisy: bool = True) -> Result:

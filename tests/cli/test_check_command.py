@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_answers import answer, coco
 
 from boxmend.cli import run
+from tests.cli.cli_answers import answer, coco
 
 
 def test_check_finds_nothing_in_the_drawn_dataset(

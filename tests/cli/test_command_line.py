@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_answers import answer, in_a_process
 
 import boxmend
 from boxmend.cli import COMMANDS, run
+from tests.cli.cli_answers import answer, in_a_process
 
 
 @pytest.mark.parametrize("command", COMMANDS)

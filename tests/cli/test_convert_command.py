@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_answers import answer, coco
 
 import boxmend
 from boxmend.cli import run
+from tests.cli.cli_answers import answer, coco
 
 
 def test_converting_there_and_back_keeps_boxes_to_a_hundredth(

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_answers import answer
 
 import boxmend
 from boxmend import demonstration
 from boxmend.cli import run
 from boxmend.errors import BoxmendError
+from tests.cli.cli_answers import answer
 
 KEYS = {
     *("clean", "noisy", "mend", "labels_wrong_before", "labels_wrong_after"),

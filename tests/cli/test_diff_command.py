@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from cli_answers import answer
 
 import boxmend
 from boxmend.cli import run
+from tests.cli.cli_answers import answer
 
 
 def test_diff_exits_with_one_where_anything_differs(

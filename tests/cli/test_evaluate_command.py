@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_answers import answer, hashes
 
 from boxmend.cli import run
 from boxmend.detector import build, save
 from boxmend.runs import create
 from boxmend.training.card import Card
+from tests.cli.cli_answers import answer, hashes
 
 BOX = [10, 10, 40, 40]
 FIGURES = [

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_answers import answer, coco, hashes
 
 from boxmend import runs
 from boxmend.cli import run
@@ -15,6 +14,7 @@ from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.handover import TARGETS
 from boxmend.ledger import Entries, Ledger, Verdict
+from tests.cli.cli_answers import answer, coco, hashes
 
 TARGET_NAMES = list(TARGETS)
 

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_answers import answer, hashes
 
 import boxmend
 from boxmend.cli import run
+from tests.cli.cli_answers import answer, hashes
 
 
 def test_folds_are_written_and_told(

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_answers import answer, coco, hashes
 
 from boxmend import runs
 from boxmend.cli import run
 from boxmend.fingerprint import fingerprint
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.formats import load
+from tests.cli.cli_answers import answer, coco, hashes
 
 
 @pytest.fixture

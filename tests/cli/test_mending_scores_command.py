@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_answers import answer, in_a_process
 from PIL import Image
 
 from boxmend import runs
@@ -17,6 +16,8 @@ from boxmend.cli import run as boxmend
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.ledger import Entries, Ledger, Verdict
+from tests import ROOT
+from tests.cli.cli_answers import answer, in_a_process
 
 NAMES = ("disc", "star")
 DISC, STAR = 0, 1
@@ -305,7 +306,7 @@ def test_the_python_of_the_page_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("cleanlab")
-    page = Path(__file__).parents[2] / "docs" / "evaluation.md"
+    page = ROOT / "docs" / "evaluation.md"
     after = page.read_text().partition("## Who finds more")[2]
     (code,) = re.findall(r"```python\n(.*?)```", after, re.DOTALL)
     monkeypatch.chdir(tmp_path)

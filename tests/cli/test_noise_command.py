@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from cli_answers import answer, hashes
 
 import boxmend
 from boxmend.cli import run
 from boxmend.noise import fingerprint
+from tests.cli.cli_answers import answer, hashes
 
 
 def test_noise_writes_the_dataset_the_truth_and_the_record(

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_answers import answer
 from PIL import Image
 
 from boxmend.cli import run
 from boxmend.detector import build, save
 from boxmend.runs import create
 from boxmend.training.card import Card
+from tests.cli.cli_answers import answer
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_answers import answer
 from PIL import Image
 
 from boxmend import runs
@@ -15,6 +14,7 @@ from boxmend.cli import run
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.ledger import Entries, Ledger, Verdict
+from tests.cli.cli_answers import answer
 
 
 @pytest.fixture

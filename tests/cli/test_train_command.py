@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from cli_answers import answer
 
 import boxmend.training
 from boxmend.cli import run
 from boxmend.cli.train import PANELS
 from boxmend.settings import MendSettings, Optimisation, PublishedSettings, TrainSettings
 from boxmend.training import trackers
+from tests.cli.cli_answers import answer
 
 FILE = """
 epochs = 3

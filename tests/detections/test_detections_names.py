@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from detection_files import GOOD, catalogue, written
 
 from boxmend.detections import read_detections
 from boxmend.errors import DataError
+from tests.detections.detection_files import GOOD, catalogue, written
 
 PLACES = {"val/000001.jpg": 11, "val/000002.jpg": 12, "test/000002.jpg": 13, "x.y.png": 14}
 

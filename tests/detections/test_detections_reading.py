@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from detection_files import GOOD, catalogue, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.detections import read_detections
 from boxmend.detections.entries import PORTION
+from tests.detections.detection_files import GOOD, catalogue, written
 
 
 def test_columns_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:

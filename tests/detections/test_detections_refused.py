@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from detection_files import GOOD, catalogue, written
 
 from boxmend.detections import read_detections
 from boxmend.detections.entries import PORTION, portions
 from boxmend.errors import BoxmendError, DataError, UsageError
+from tests.detections.detection_files import GOOD, catalogue, written
 
 NAN, INFINITY = float("nan"), float("inf")
 

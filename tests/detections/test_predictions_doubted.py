@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prediction_worlds import as_json, coco, results
 
 import boxmend
 from boxmend.detections import box_formats, read_predictions
 from boxmend.detections.evidence import Annotated
 from boxmend.detections.results import read_results
 from boxmend.errors import DataError
+from tests.detections.prediction_worlds import as_json, coco, results
 
 NUM_IMAGES = 60
 

@@ -8,7 +8,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from prediction_worlds import (
+
+from boxmend.detections import Predictions, read_predictions
+from boxmend.errors import BoxmendError, DataError, UsageError
+from tests.detections.prediction_worlds import (
     LABEL_NAMES,
     annotated_boxes,
     as_json,
@@ -18,9 +21,6 @@ from prediction_worlds import (
     shares,
     yolo,
 )
-
-from boxmend.detections import Predictions, read_predictions
-from boxmend.errors import BoxmendError, DataError, UsageError
 
 
 def columns(**changes: Any) -> dict[str, Any]:

@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prediction_worlds import (
+
+from boxmend.dataset import Dataset
+from boxmend.detections import Predictions, read_predictions
+from boxmend.errors import DataError
+from tests.detections.prediction_worlds import (
     HEIGHT,
     WIDTH,
     annotated_boxes,
@@ -17,10 +21,6 @@ from prediction_worlds import (
     shares,
     yolo,
 )
-
-from boxmend.dataset import Dataset
-from boxmend.detections import Predictions, read_predictions
-from boxmend.errors import DataError
 
 Sides = list[float]
 

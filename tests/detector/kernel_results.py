@@ -4,13 +4,13 @@ Prints the largest difference of each.
 """
 
 import torch
-from detector_scenes import random_boxes
 from torch import Tensor
 
 from boxmend.detector import kernels
 from boxmend.detector.nms import suppress
 from boxmend.detector.overlaps import pairwise_iou
 from boxmend.detector.pooling import _places, level_of, pool
+from tests.detector.detector_scenes import random_boxes
 
 CANVAS = (64, 96)
 STRIDES = (4, 8)

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from detector_scenes import annotations, random_boxes
 from torchvision.models.detection._utils import Matcher
 from torchvision.ops import box_iou
 
 from boxmend.detector import Targets
 from boxmend.detector.assignment import assign
+from tests.detector.detector_scenes import annotations, random_boxes
 
 NAN = float("nan")
 

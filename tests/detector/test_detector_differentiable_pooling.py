@@ -6,12 +6,12 @@ that rises evenly is pooled to its value at the middle of the box.
 
 import pytest
 import torch
-from detector_scenes import random_boxes
 from torch import Tensor
 from torchvision.ops import roi_align
 
 from boxmend.detector.differentiable_pooling import pool_with_slopes
 from boxmend.detector.pooling import level_of, pool
+from tests.detector.detector_scenes import random_boxes
 
 STRIDES = (4, 8, 16, 32)
 NAN, INFINITE = float("nan"), float("inf")

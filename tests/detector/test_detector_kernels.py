@@ -4,25 +4,24 @@ import importlib.util
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from boxmend.detector.gpu import kernels_for
+from tests import ROOT
 
-HERE = Path(__file__).parent
 PLACES = filter(None, [os.environ.get("PYTHONPATH")])
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 def test_interpreted_kernels_agree_with_the_operations_they_replace() -> None:
     done = subprocess.run(
-        [sys.executable, str(HERE / "kernel_results.py")],
+        [sys.executable, "-m", "tests.detector.kernel_results"],
         env={
             **os.environ,
             "TRITON_INTERPRET": "1",
-            "PYTHONPATH": os.pathsep.join([str(HERE), *PLACES]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *PLACES]),
         },
         capture_output=True,
         text=True,

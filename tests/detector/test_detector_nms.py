@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from detector_scenes import random_boxes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -11,6 +10,7 @@ from torchvision.ops import batched_nms, box_iou
 import boxmend.detector.nms as nms
 from boxmend.detector.nms import suppress
 from boxmend.detector.overlaps import pairwise_iou
+from tests.detector.detector_scenes import random_boxes
 
 
 def chain(length: int) -> Tensor:

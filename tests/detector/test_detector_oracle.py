@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from detector_scenes import (
+from torch import Tensor
+
+import boxmend.detector
+from boxmend.detector import Detector, Features, Proposals, Targets
+from boxmend.detector.assignment import assign
+from boxmend.detector.sampling import Sample, sample
+from boxmend.errors import UsageError
+from tests.detector.detector_scenes import (
     CANVAS,
     NUM_LABELS,
     SIZES,
@@ -22,13 +29,6 @@ from detector_scenes import (
     torchvision_targets,
     uniform_keys,
 )
-from torch import Tensor
-
-import boxmend.detector
-from boxmend.detector import Detector, Features, Proposals, Targets
-from boxmend.detector.assignment import assign
-from boxmend.detector.sampling import Sample, sample
-from boxmend.errors import UsageError
 
 DETECTORS = ["resnet18", "tiny"]
 ROOM = Path(boxmend.detector.__file__).parent

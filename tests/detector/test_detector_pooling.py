@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from detector_scenes import random_boxes
 from torch import Tensor
 from torchvision.ops import MultiScaleRoIAlign
 
 from boxmend.detector.pooling import level_of, pack, pool
+from tests.detector.detector_scenes import random_boxes
 
 STRIDES = (4, 8, 16, 32)
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from detector_scenes import CANVAS, SIZES, detector, images, torchvision_images
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 
 from boxmend.detector import RpnOutput
 from boxmend.detector.proposals import propose
+from tests.detector.detector_scenes import CANVAS, SIZES, detector, images, torchvision_images
 
 ANCHORS = [
     [0.0, 0, 10, 10],  # level 0

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from detector_scenes import uniform_keys
 from torchvision.models.detection._utils import BalancedPositiveNegativeSampler
 
 from boxmend.detector.sampling import sample
+from tests.detector.detector_scenes import uniform_keys
 
 
 def masks(*rows: str) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,8 +13,9 @@ from boxmend.detector import Targets, build
 from boxmend.detector.faster_rcnn import normalised
 from boxmend.synth import LABEL_NAMES
 from boxmend.synth.shapes import SHAPES, Field, Placed, Shape, extent, linear_map, silhouette
+from tests import ROOT
 
-TOOLS = Path(__file__).parents[2] / "tools"
+TOOLS = ROOT / "tools"
 SIDE = 96
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scored_files import two_images
 
 import boxmend
 from boxmend.formats.coco.document import CHUNK
 from boxmend.formats.coco.sizes import areas_and_sizes, category_numbers, contested_numbers
+from tests.evaluation.scored_files import two_images
 
 
 def entries(*changes: dict[str, Any]) -> list[dict[str, Any]]:

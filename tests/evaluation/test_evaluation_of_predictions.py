@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scored_files import (
+
+import boxmend
+from boxmend.errors import DataError, UsageError
+from boxmend.evaluation import evaluate, read_predictions, score
+from tests.evaluation.scored_files import (
     AT_50,
     COCO_KEYS,
     DETECTIONS,
@@ -19,10 +23,6 @@ from scored_files import (
     random_files,
     two_images,
 )
-
-import boxmend
-from boxmend.errors import DataError, UsageError
-from boxmend.evaluation import evaluate, read_predictions, score
 
 
 def test_two_images_and_three_detections_worked_out_by_hand(tmp_path: Path) -> None:

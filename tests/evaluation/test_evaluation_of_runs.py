@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scored_files import KEYS, two_images
 
 import boxmend
 from boxmend import runs
@@ -21,6 +20,7 @@ from boxmend.fingerprint import fingerprint
 from boxmend.runs import Run
 from boxmend.settings import Optimisation, TrainSettings
 from boxmend.training.card import Card
+from tests.evaluation.scored_files import KEYS, two_images
 
 QUICK = TrainSettings(
     method="baseline",

@@ -5,12 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from scored_files import KEYS, two_images
 
 import boxmend
 from boxmend.evaluation import Evaluation
+from tests import ROOT
+from tests.evaluation.scored_files import KEYS, two_images
 
-PAGE = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+PAGE = (ROOT / "docs" / "evaluation.md").read_text()
 
 
 def test_every_figure_has_its_row() -> None:

@@ -1,12 +1,13 @@
 """Single flipped bits: refused, or without any effect. `fuzz/flip_bits.py` tries many more."""
 
 import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-FUZZ: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "fuzz" / "flip_bits.py"))
+from tests import ROOT
+
+FUZZ: dict[str, Any] = runpy.run_path(str(ROOT / "fuzz" / "flip_bits.py"))
 
 
 @pytest.mark.parametrize("kind", FUZZ["KINDS"])

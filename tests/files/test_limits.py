@@ -7,8 +7,9 @@ import pytest
 import boxmend
 from boxmend.errors import DataError, UsageError
 from boxmend.files.limits import LIMITS, check_environment, ensure_within, excess, limit, variable
+from tests import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCS = ROOT / "docs" / "reliability.md"
 
 
 def test_a_limit_is_its_default_or_what_the_environment_says(

@@ -4,16 +4,16 @@ from math import e, log
 
 import numpy as np
 import pytest
-from audited import Fix, table_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tabled_data import dataset_in
 
 from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.fixes.choosing import KIND_OF_WORD, adjusted, choose, measured_precision, wilson
 from boxmend.fixes.table import Fixes, Kind
 from boxmend.fixes.verdicts import Verdict, standing
+from tests.fixes.tabled_data import dataset_in
+from tests.mending.audited import Fix, table_of
 
 LABEL, BOX, MISSING, SPURIOUS, DUPLICATE = Kind
 

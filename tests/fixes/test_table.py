@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from audited import Fix, table_of
-from tabled_data import dataset_in
 
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, read_fixes, write_fixes
+from tests.fixes.tabled_data import dataset_in
+from tests.mending.audited import Fix, table_of
 
 MADE = [
     Fix("l", Kind.WRONG_LABEL, 0, 0.75, label=2),

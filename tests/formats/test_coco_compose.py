@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_documents import box, document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ import boxmend
 from boxmend.dataset import Dataset, Images, Source, as_ids, join
 from boxmend.errors import DataError, LossyError
 from boxmend.formats import read
+from tests.formats.coco_documents import box, document
 
 
 @dataclass(eq=False)

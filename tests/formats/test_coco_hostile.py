@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_documents import box, document, read_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import boxmend
 from boxmend.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
+from tests.formats.coco_documents import box, document, read_bytes
 
 
 def test_truncated_documents_are_refused_at_every_byte() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coco_documents import IMAGE, box, document, read_bytes
 from PIL import Image
 
 import boxmend
 from boxmend.errors import UsageError
+from tests.formats.coco_documents import IMAGE, box, document, read_bytes
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_documents import documents, parsed, value
 from hypothesis import given, settings
 
 import boxmend
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError, LossyError
 from boxmend.formats import read
+from tests.formats.coco_documents import documents, parsed, value
 
 
 def image(identity: int, name: str, **others: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_documents import entry_texts, read_bytes, written
 
 from boxmend.errors import DataError, UsageError
 from boxmend.formats import load
+from tests.formats.coco_documents import entry_texts, read_bytes, written
 
 
 def one(

@@ -4,7 +4,13 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from coco_documents import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from boxmend.dataset import Dataset
+from boxmend.errors import BoxmendError
+from tests.formats.coco_documents import (
     LABELS,
     Lit,
     Near,
@@ -18,12 +24,6 @@ from coco_documents import (
     value,
     written,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-
-from boxmend.dataset import Dataset
-from boxmend.errors import BoxmendError
 
 AXES = {"none": (0, 0), "first": (1, 0), "second": (0, 1), "both": (1, 1)}
 CHANGED = {"none": "", "first": "pe", "second": "e", "both": "p"}  # position, extent

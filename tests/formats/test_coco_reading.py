@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_documents import IMAGE, box, document, documents, read_bytes
 from hypothesis import given, settings
 
 import boxmend
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError
 from boxmend.formats import read
+from tests.formats.coco_documents import IMAGE, box, document, documents, read_bytes
 
 
 def findings(dataset: Dataset) -> list[tuple[str, int | str | None]]:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_documents import box, document, documents, entry_texts, read_bytes
-from coco_documents import written as coco_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from voc_folders import CAT, DOG, PLAIN, image, objects, read, voc_folder, written
 
 from boxmend.dataset import Dataset, Note, join
 from boxmend.errors import BoxmendError
 from boxmend.formats import load, yolo
+from tests.formats.coco_documents import box, document, documents, entry_texts, read_bytes
+from tests.formats.coco_documents import written as coco_bytes
+from tests.formats.voc_folders import CAT, DOG, PLAIN, image, objects, read, voc_folder, written
 
 NOTE: Note = {"confidence": 0.5, "reason": "because of <that>"}
 TEXT = '{"confidence": 0.5, "reason": "because of <that>"}'

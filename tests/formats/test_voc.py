@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from voc_folders import (
+
+from boxmend.dataset import UNKNOWN
+from boxmend.errors import DataError, UsageError
+from boxmend.formats import voc
+from tests.formats.voc_folders import (
     CAT,
     DOG,
     PLAIN,
@@ -21,10 +25,6 @@ from voc_folders import (
     voc_folder,
     written,
 )
-
-from boxmend.dataset import UNKNOWN
-from boxmend.errors import DataError, UsageError
-from boxmend.formats import voc
 
 # Reading
 

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
-from voc_folders import read, read_back, voc_folder, written
 
 from boxmend.formats import voc
 from boxmend.formats.documents import number
 from boxmend.formats.voc.scanning import escaped
+from tests.formats.voc_folders import read, read_back, voc_folder, written
 
 
 @dataclass

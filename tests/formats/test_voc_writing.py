@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
-from voc_folders import (
+
+from boxmend.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
+from boxmend.errors import BoxmendError, DataError
+from boxmend.formats import voc
+from tests.formats.voc_folders import (
     CAT,
     DOG,
     PLAIN,
@@ -20,10 +24,6 @@ from voc_folders import (
     voc_folder,
     written,
 )
-
-from boxmend.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
-from boxmend.errors import BoxmendError, DataError
-from boxmend.formats import voc
 
 # Patching
 

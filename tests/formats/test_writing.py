@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_documents import box, document
 from PIL import Image
 
 import boxmend
@@ -23,6 +22,7 @@ from boxmend.errors import DataError, LossyError, OutputError, UsageError
 from boxmend.files.staging import staged
 from boxmend.formats import coco, read
 from boxmend.formats.documents import Document
+from tests.formats.coco_documents import box, document
 
 
 @pytest.fixture

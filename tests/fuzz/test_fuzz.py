@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import boxmend
+from tests import ROOT
 
-FUZZ = Path(__file__).parents[2] / "fuzz"
+FUZZ = ROOT / "fuzz"
 SOURCE = Path(boxmend.__file__).parents[1]
 SECONDS = 1200
 

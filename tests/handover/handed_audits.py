@@ -5,12 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from audited import Fix
-from audited import audit_run as finished_audit
-from handover_runs import Drawn, json_of
-
 from boxmend.fixes.table import Kind
 from boxmend.handover import ExportOptions, export
+from tests.handover.handover_runs import Drawn, json_of
+from tests.mending.audited import Fix
+from tests.mending.audited import audit_run as finished_audit
 
 # Annotations 10 van, 11 truck and 12, a crowd, on a.png; 13 van, 14 truck, 15 bus on b.png.
 LABEL, BOX, MISSING, SPURIOUS, DUPLICATE = Kind

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from handed_audits import submitted
+from tests.handover.handed_audits import submitted
 
 
 class LabelStudio:

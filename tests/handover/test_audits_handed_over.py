@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handed_audits import audit_run, handed_over
-from handover_runs import json_of
 
 import boxmend
 from boxmend.errors import DataError
 from boxmend.fixes.verdicts import Verdict, append_verdicts
 from boxmend.handover import TARGETS, ExportOptions, export
+from tests.handover.handed_audits import audit_run, handed_over
+from tests.handover.handover_runs import json_of
 
 
 def suspects(out: Path) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def test_counts_are_of_boxes(tmp_path: Path, to: str) -> None:
 
 
 def test_a_training_run_that_was_audited_hands_over_its_fixes(tmp_path: Path) -> None:
-    from handover_runs import finished_run
+    from tests.handover.handover_runs import finished_run
 
     run = finished_run(tmp_path / "trained")
     assert "fixes" not in str(json_of(export(run, tmp_path / "a", "coco").out / "handover.json"))

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-from handover_runs import VISITS, Drawn, exported, json_of, run_on
 
 from boxmend.formats import load
 from boxmend.handover import export
+from tests.handover.handover_runs import VISITS, Drawn, exported, json_of, run_on
 
 
 def test_our_own_reader_sees_the_suggestions(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from handover_runs import Drawn, exported, finished_run, json_of
 
 from boxmend.errors import UsageError
 from boxmend.handover import ExportOptions, export
+from tests.handover.handover_runs import Drawn, exported, finished_run, json_of
 
 Element = ElementTree.Element
 

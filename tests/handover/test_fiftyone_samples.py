@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from handover_runs import Visit, exported, finished_run, json_of
-
 from boxmend.handover import export
 from boxmend.ledger import Verdict
+from tests.handover.handover_runs import Visit, exported, finished_run, json_of
 
 
 def samples_in(out: Path) -> list[Any]:

@@ -6,13 +6,21 @@ from math import nan
 from pathlib import Path
 
 import pytest
-from handover_runs import VISITS, Drawn, Visit, exported, finished_run, json_of, run_on
 
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.handover import TARGETS, ExportOptions, export
 from boxmend.ledger import Verdict
+from tests.handover.handover_runs import (
+    VISITS,
+    Drawn,
+    Visit,
+    exported,
+    finished_run,
+    json_of,
+    run_on,
+)
 
 EVERY_TARGET = pytest.mark.parametrize("to", TARGETS)
 

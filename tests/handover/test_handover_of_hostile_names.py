@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handover_runs import VISITS, Drawn, json_of, run_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from boxmend.dataset import Dataset, as_ids
 from boxmend.errors import DataError, OutputError
 from boxmend.formats import load
 from boxmend.handover import TARGETS, ExportOptions, export
+from tests.handover.handover_runs import VISITS, Drawn, json_of, run_on
 
 HOSTILE = [
     "<script>alert(1)</script>",

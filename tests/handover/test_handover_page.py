@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from handover_runs import exported, finished_run, json_of
 
 import boxmend
 from boxmend.handover import TARGETS, coco, cvat, fiftyone, label_studio
+from tests import ROOT
+from tests.handover.handover_runs import exported, finished_run, json_of
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/handover.md").read_text("utf-8")
 
 

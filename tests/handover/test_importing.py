@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handed_audits import audit_run, handed_over, submitted
-from handed_tools import TOOLS, Cvat, LabelStudio, Tool
-from handover_runs import Drawn
 
 from boxmend.errors import OutputError
 from boxmend.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
 from boxmend.handover import export
 from boxmend.handover.importing import Imported, import_verdicts
 from boxmend.runs import sole_writer
+from tests.handover.handed_audits import audit_run, handed_over, submitted
+from tests.handover.handed_tools import TOOLS, Cvat, LabelStudio, Tool
+from tests.handover.handover_runs import Drawn
 
 SUGGESTED = {
     "label 10": ("accept", None, None),

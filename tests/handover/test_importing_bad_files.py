@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handed_audits import audit_run, handed_over, submitted
-from handover_runs import Drawn, finished_run
 
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.handover import export
 from boxmend.handover.importing import import_verdicts
+from tests.handover.handed_audits import audit_run, handed_over, submitted
+from tests.handover.handover_runs import Drawn, finished_run
 
 LAUGHS = (
     '<?xml version="1.0"?><!DOCTYPE annotations [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'

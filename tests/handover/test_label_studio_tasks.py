@@ -6,11 +6,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
-from handover_runs import Drawn, Visit, exported, finished_run, json_of
 
 from boxmend import __version__
 from boxmend.handover import ExportOptions, export
 from boxmend.ledger import Verdict
+from tests.handover.handover_runs import Drawn, Visit, exported, finished_run, json_of
 
 
 def tasks_in(folder: Path, **options: Any) -> list[Any]:

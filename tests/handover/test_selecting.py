@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handover_runs import VISITS, Visit, finished_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from boxmend.errors import DataError, UsageError
 from boxmend.handover.selecting import changed, most_doubtful, suspicions
 from boxmend.ledger import Verdict
 from boxmend.mending.account import Account, open_account
+from tests.handover.handover_runs import VISITS, Visit, finished_run
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """The page about the ledger names its columns, all of them, in their order."""
 
 import re
-from pathlib import Path
 
 from boxmend.ledger import COLUMNS, Verdict
+from tests import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
+PAGE = (ROOT / "docs" / "ledger.md").read_text()
 
 
 def test_the_page_explains_every_column_in_order() -> None:

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from visits import visits
 
 from boxmend.errors import DataError, UsageError
 from boxmend.ledger import COLUMNS, Entries, Ledger, Verdict, read
+from tests.ledger.visits import visits
 
 BY_HAND = Entries(
     epochs=np.array([0, 0, 1]),

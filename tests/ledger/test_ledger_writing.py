@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from visits import bytes_of, pieces, visits
 
 from boxmend.errors import DataError, OutputError
 from boxmend.ledger import ROWS_PER_PART, Entries, Ledger, LedgerState, Verdict, read
+from tests.ledger.visits import bytes_of, pieces, visits
 
 
 def uninterrupted(run_dir: Path, entries: Entries, rows_per_part: int = 10) -> dict[str, bytes]:

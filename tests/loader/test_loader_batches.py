@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from loader_data import CPU, STREAMED, Box, dataset_with, loader, only
 from PIL import Image
 
 import boxmend
@@ -15,6 +14,7 @@ from boxmend.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.loader import Batch, ImageSize, Loader, LoaderOptions, decode, fit, resized
 from boxmend.loader.store import FromDevice, FromHost
+from tests.loader.loader_data import CPU, STREAMED, Box, dataset_with, loader, only
 
 
 @pytest.fixture(scope="session")

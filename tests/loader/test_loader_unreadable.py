@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from loader_data import STREAMED, Box, dataset_with, loader, only
 from PIL import Image
 
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError
 from boxmend.loader import LoaderOptions, decode
+from tests.loader.loader_data import STREAMED, Box, dataset_with, loader, only
 
 
 def spoil(dataset: Dataset) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fabricated import facts_of
 
 from boxmend import runs
 from boxmend.dataset import Dataset
@@ -15,6 +14,7 @@ from boxmend.fingerprint import fingerprint
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.fixes.verdicts import Verdict, append_verdicts
 from boxmend.formats import load
+from tests.mending.fabricated import facts_of
 
 Box = tuple[float, float, float, float]
 

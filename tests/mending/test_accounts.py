@@ -5,8 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audited import audit_run
-from fabricated import (
+
+from boxmend.errors import DataError, UsageError
+from boxmend.formats import load
+from boxmend.mending import ApplySettings
+from boxmend.mending.account import Account, open_account
+from boxmend.mending.changes import decide, default_changes
+from tests.mending.audited import audit_run
+from tests.mending.fabricated import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -16,12 +22,6 @@ from fabricated import (
     drawn,
     finished_run,
 )
-
-from boxmend.errors import DataError, UsageError
-from boxmend.formats import load
-from boxmend.mending import ApplySettings
-from boxmend.mending.account import Account, open_account
-from boxmend.mending.changes import decide, default_changes
 
 VAN, TRUCK, BUS = range(3)  # annotations 0 to 3 are a van, a truck, a bus and a van
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_documents import LABELS, datasets, put
-from fabricated import Visit, bytes_of, drawn, finished_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import boxmend
 from boxmend import ApplySettings, Dataset
 from boxmend.ledger import Verdict
+from tests.mending.drawn_documents import LABELS, datasets, put
+from tests.mending.fabricated import Visit, bytes_of, drawn, finished_run
 
 MAY_DIFFER = {"category_id", "bbox", "area", "iscrowd", "boxmend"}
 

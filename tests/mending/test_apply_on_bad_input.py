@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabricated import RELABELLED, Visit, bytes_of, drawn, entries_of, facts_of, finished_run
 
 import boxmend
 from boxmend import ApplySettings, runs
 from boxmend.errors import BoxmendError, DataError, LossyError, OutputError, UsageError
 from boxmend.formats.writing import WriteOptions
 from boxmend.ledger import Ledger
+from tests.mending.fabricated import (
+    RELABELLED,
+    Visit,
+    bytes_of,
+    drawn,
+    entries_of,
+    facts_of,
+    finished_run,
+)
 
 VISITS = [Visit(epoch, 0, RELABELLED, 1, 1.0, (12, 10, 30, 50)) for epoch in range(5)]
 

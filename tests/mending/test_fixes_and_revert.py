@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from audited import Fix, audit_run
-from drawn_documents import LABELS, SIDE, datasets, put
-from fabricated import bytes_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import boxmend
 from boxmend import ApplySettings, Dataset
 from boxmend.fixes.table import Kind
+from tests.mending.audited import Fix, audit_run
+from tests.mending.drawn_documents import LABELS, SIDE, datasets, put
+from tests.mending.fabricated import bytes_of
 
 Object = tuple[int, str, tuple[float, ...]]
 
@@ -113,7 +113,7 @@ def ensure_same(wanted: list[Object], after: Dataset) -> None:
 def test_an_image_that_had_no_annotation_gets_one_and_loses_it_again(
     tmp_path: Path, format: str, to: str
 ) -> None:
-    from drawn_documents import put_images
+    from tests.mending.drawn_documents import put_images
 
     folder = {"coco": "images", "voc": "JPEGImages", "yolo": "images/train"}[format]
     documents = {

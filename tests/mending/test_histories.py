@@ -6,13 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fabricated import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
 
 from boxmend.errors import DataError
 from boxmend.formats import load
 from boxmend.mending.history import History, history_of
 from boxmend.mending.inputs import visits_of
 from boxmend.runs import open_run
+from tests.mending.fabricated import (
+    DISCARDED,
+    KEPT,
+    RELABELLED,
+    UNJUDGED,
+    Visit,
+    drawn,
+    finished_run,
+)
 
 VISITS = [
     Visit(0, 2, UNJUDGED, loss=nan, threshold=inf),

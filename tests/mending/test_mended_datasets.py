@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fabricated import (
+
+import boxmend
+from boxmend import ApplySettings, runs
+from boxmend.ledger import Ledger
+from tests.mending.fabricated import (
     DISCARDED,
     KEPT,
     RELABELLED,
@@ -18,10 +22,6 @@ from fabricated import (
     facts_of,
     finished_run,
 )
-
-import boxmend
-from boxmend import ApplySettings, runs
-from boxmend.ledger import Ledger
 
 VISITS = [
     Visit(0, 0, RELABELLED, 1, 0.75, (12, 10, 30, 50)),  # a van: a truck, its box moved

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabricated import RELABELLED, Visit, bytes_of, drawn, finished_run
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.files.locks import locking
 from boxmend.mending import patches
 from boxmend.mending.patches import encoded, file_patch, read_patches
+from tests.mending.fabricated import RELABELLED, Visit, bytes_of, drawn, finished_run
 
 PIECES = st.lists(
     st.sampled_from(

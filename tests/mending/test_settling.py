@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fabricated import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, entries_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from boxmend.dataset import Dataset
 from boxmend.formats import load
 from boxmend.ledger import Verdict
 from boxmend.mending.settling import Settlement, Visits, num_visits, settle
+from tests.mending.fabricated import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, entries_of
 
 VAN, TRUCK, BUS = range(3)
 

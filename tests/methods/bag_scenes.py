@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from method_batches import NUM_LABELS, SIZE
 from torch import Tensor, nn
 
 from boxmend.detector import (
@@ -23,6 +22,7 @@ from boxmend.detector import (
 )
 from boxmend.methods import ASKED_OF_DETECTOR, Given, Moment
 from boxmend.methods.protocol import BoxScorer, Losses, Work
+from tests.methods.method_batches import NUM_LABELS, SIZE
 
 CANVAS = 128
 START, MIDDLE, LATE = (

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
-from method_batches import NUM_LABELS
 from torch import Tensor, nn
 
 from boxmend.detector import DETECTORS, Detector, Features, Scores, build
@@ -15,6 +14,7 @@ from boxmend.methods import ASKED_OF_DETECTOR, Given, Moment, Rates
 from boxmend.methods.ca_bbc import CaBbc
 from boxmend.methods.protocol import BoxScorer, Work
 from boxmend.settings import CaBbcSettings
+from tests.methods.method_batches import NUM_LABELS
 
 CANVAS = 128
 RATES = Rates(label=0.4, box=0.4)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from method_batches import SIZE
 from torch import Tensor, nn
 
 from boxmend.detector import DETECTORS, Detector, Features, Scores, build
@@ -12,6 +11,7 @@ from boxmend.methods import ASKED_OF_DETECTOR, Given, Moment
 from boxmend.methods.note_rcnn import NoteRcnn
 from boxmend.methods.protocol import BoxScorer, Work
 from boxmend.settings import NoteRcnnSettings
+from tests.methods.method_batches import SIZE
 
 NUM_LABELS, ROWS, CANVAS, BATCHES = 3, 15, 128, 10
 PLAIN = Moment(epoch=0, step=5, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given as drawn
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
-from method_batches import NAN, one_image
 from torch import Tensor
 
 from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
 from boxmend.ledger import Verdict
 from boxmend.methods import Moment, bags
+from tests.methods.method_batches import NAN, one_image
 
 NUMBERS = DetectorNumbers(roi_samples=8, roi_positive_share=0.5)
 BOXES = [[10.0, 10, 30, 30], [12.0, 10, 32, 30], [50.0, 50, 70, 70], [0.0, 0, 9, 9]]

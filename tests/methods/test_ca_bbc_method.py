@@ -4,18 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from ca_bbc_scenes import (
-    LOSSES,
-    QUICK,
-    RAMP_BOX,
-    RAMP_SLOPES,
-    made,
-    ramp_detector,
-    ramp_features,
-    two_heads,
-    work_on,
-)
-from method_batches import LATER, WARM_UP, one_image, padded, random_batch
 from torch import Tensor
 
 from boxmend import refinement
@@ -27,6 +15,18 @@ from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import dual_heads
 from boxmend.settings import CaBbcSettings, MendSettings
 from boxmend.verdict import Verdict
+from tests.methods.ca_bbc_scenes import (
+    LOSSES,
+    QUICK,
+    RAMP_BOX,
+    RAMP_SLOPES,
+    made,
+    ramp_detector,
+    ramp_features,
+    two_heads,
+    work_on,
+)
+from tests.methods.method_batches import LATER, WARM_UP, one_image, padded, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

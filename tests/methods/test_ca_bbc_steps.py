@@ -5,15 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from ca_bbc_scenes import (
-    LOSSES,
-    QUICK,
-    RATES,
-    made,
-    two_heads,
-    work_on,
-)
-from method_batches import LATER, NUM_LABELS, WAITS, WARM_UP, Watch, random_batch
 from torch import Tensor
 
 from boxmend import refinement
@@ -24,6 +15,15 @@ from boxmend.methods.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_bo
 from boxmend.methods.protocol import Alone
 from boxmend.methods.steps import FirstStage, detached, first_stage
 from boxmend.settings import CaBbcSettings
+from tests.methods.ca_bbc_scenes import (
+    LOSSES,
+    QUICK,
+    RATES,
+    made,
+    two_heads,
+    work_on,
+)
+from tests.methods.method_batches import LATER, NUM_LABELS, WAITS, WARM_UP, Watch, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,7 +5,6 @@ from functools import cache
 
 import pytest
 import torch
-from method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
 from torch import Tensor, nn
 
 from boxmend.detector import DETECTORS, Detector, build
@@ -16,6 +15,7 @@ from boxmend.methods.co_teaching import CoTeaching, forget_rate
 from boxmend.methods.protocol import Losses, Work
 from boxmend.settings import CoTeachingSettings
 from boxmend.verdict import Verdict
+from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

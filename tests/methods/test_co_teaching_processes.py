@@ -1,10 +1,10 @@
 """Co-teaching in several processes: medians and queues are those of the whole batch."""
 
 import torch
-from test_co_teaching_method import batch, step, taught
 from torch import Tensor
 
 from boxmend.methods.protocol import Alone
+from tests.methods.test_co_teaching_method import batch, step, taught
 
 
 class Another(Alone):

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from bag_scenes import tiny
-from method_batches import NAN
 
 from boxmend.errors import UsageError
 from boxmend.methods import build
@@ -19,6 +17,8 @@ from boxmend.methods.disco import (
     spread_targets,
 )
 from boxmend.settings import DiscoSettings, MendSettings
+from tests.methods.bag_scenes import tiny
+from tests.methods.method_batches import NAN
 
 
 def test_a_bag_is_a_gaussian_weighted_by_scores() -> None:

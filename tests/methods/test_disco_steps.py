@@ -7,18 +7,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from bag_scenes import (
-    MIDDLE,
-    START,
-    lengths,
-    lively,
-    reached,
-    tiny,
-    total,
-    without_annotations,
-    work_on,
-)
-from method_batches import padded, random_batch
 from torch import Tensor
 
 from boxmend.detector import Detector, Features, RoiOutput, RoiSample, Targets
@@ -30,6 +18,18 @@ from boxmend.methods.disco import Disco, outputs_with_spread
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
 from boxmend.settings import DiscoSettings
+from tests.methods.bag_scenes import (
+    MIDDLE,
+    START,
+    lengths,
+    lively,
+    reached,
+    tiny,
+    total,
+    without_annotations,
+    work_on,
+)
+from tests.methods.method_batches import padded, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from method_batches import WAITS, Watch, padded
 from torch import Tensor
 
 from boxmend.detector import DETECTORS, Detector, build
 from boxmend.methods import ASKED_OF_DETECTOR, METHODS, Given, Method, Moment, Rates
 from boxmend.methods import build as build_method
 from boxmend.methods.protocol import Alone, Losses, Outcome, Work
+from tests.methods.method_batches import WAITS, Watch, padded
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from method_batches import (
+from torch import Tensor
+
+from boxmend import refinement
+from boxmend.ledger import Verdict
+from boxmend.methods import Mend, MendSettings, Outcome, Rates
+from tests.methods.method_batches import (
     LATER,
     NOTHING,
     WARM_UP,
@@ -14,11 +19,6 @@ from method_batches import (
     proposals_of,
     table,
 )
-from torch import Tensor
-
-from boxmend import refinement
-from boxmend.ledger import Verdict
-from boxmend.methods import Mend, MendSettings, Outcome, Rates
 
 BOX = [10.0, 10, 30, 30]
 OTHER = [50.0, 50, 80, 80]

@@ -2,11 +2,19 @@
 
 import pytest
 import torch
-from method_batches import LATER, NOTHING, WARM_UP, TableScorer, one_image, rois_of, table
 from torch import Tensor
 
 from boxmend.methods import Described, Mend, MendSettings, Rates
 from boxmend.refinement import FirstLook, NoiseModel, symmetric_transition
+from tests.methods.method_batches import (
+    LATER,
+    NOTHING,
+    WARM_UP,
+    TableScorer,
+    one_image,
+    rois_of,
+    table,
+)
 
 NUMBER = 4000
 BOX = [10.0, 10, 30, 30]

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from method_batches import (
+
+from boxmend.errors import UsageError
+from boxmend.ledger import Verdict
+from boxmend.methods import Mend, MendSettings, Rates
+from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
+from tests.methods.method_batches import (
     LATER,
     NAN,
     NOTHING,
@@ -16,11 +21,6 @@ from method_batches import (
     rois_of,
     table,
 )
-
-from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
-from boxmend.methods import Mend, MendSettings, Rates
-from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
 
 BOX = [10.0, 10, 30, 30]
 OTHER = [50.0, 50, 80, 80]

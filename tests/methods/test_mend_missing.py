@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from method_batches import (
+
+from boxmend.detector import Scores, Targets
+from boxmend.detector.assignment import assign
+from boxmend.errors import UsageError
+from boxmend.methods import Given, Mend, MendSettings, Moment, Outcome, Rates
+from boxmend.methods.missing import BESIDE, missing_objects
+from boxmend.methods.votes import Matches
+from tests.methods.method_batches import (
     LATER,
     WAITS,
     WARM_UP,
@@ -15,13 +22,6 @@ from method_batches import (
     random_batch,
     table,
 )
-
-from boxmend.detector import Scores, Targets
-from boxmend.detector.assignment import assign
-from boxmend.errors import UsageError
-from boxmend.methods import Given, Mend, MendSettings, Moment, Outcome, Rates
-from boxmend.methods.missing import BESIDE, missing_objects
-from boxmend.methods.votes import Matches
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

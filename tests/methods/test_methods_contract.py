@@ -2,16 +2,6 @@
 
 import pytest
 import torch
-from method_batches import (
-    LATER,
-    NUM_LABELS,
-    WAITS,
-    WARM_UP,
-    Watch,
-    WaveScorer,
-    padded,
-    random_batch,
-)
 from torch import Tensor
 
 from boxmend import methods
@@ -29,6 +19,16 @@ from boxmend.methods import (
     build,
 )
 from boxmend.settings.presets import LITERAL_METHODS
+from tests.methods.method_batches import (
+    LATER,
+    NUM_LABELS,
+    WAITS,
+    WARM_UP,
+    Watch,
+    WaveScorer,
+    padded,
+    random_batch,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from method_batches import LATER, WARM_UP, noisy_evidence
 from torch import Tensor
 
 from boxmend.detector import Proposals, Scores
@@ -21,6 +20,7 @@ from boxmend.methods.estimation import (
     visited,
 )
 from boxmend.refinement import NoiseModel, fit_temperature, symmetric_transition
+from tests.methods.method_batches import LATER, WARM_UP, noisy_evidence
 
 
 @pytest.mark.parametrize("full", [True, False])

@@ -4,18 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from method_batches import (
-    LATER,
-    NOTHING,
-    WARM_UP,
-    TableScorer,
-    WaveScorer,
-    noisy_evidence,
-    one_image,
-    random_batch,
-    rois_of,
-    table,
-)
 
 from boxmend.errors import UsageError
 from boxmend.methods import Mend, MendSettings, Rates, votes
@@ -29,6 +17,18 @@ from boxmend.refinement import (
     symmetric_transition,
 )
 from boxmend.refinement.box_noise import BINS
+from tests.methods.method_batches import (
+    LATER,
+    NOTHING,
+    WARM_UP,
+    TableScorer,
+    WaveScorer,
+    noisy_evidence,
+    one_image,
+    random_batch,
+    rois_of,
+    table,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,8 +8,6 @@ import torch
 from hypothesis import given as drawn
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
-from method_batches import one_image, random_batch
-from note_rcnn_scenes import ROWS, method
 from torch import Tensor
 
 from boxmend.errors import UsageError
@@ -23,6 +21,8 @@ from boxmend.methods.note_rcnn import (
     seed_share,
 )
 from boxmend.settings import MendSettings, NoteRcnnSettings
+from tests.methods.method_batches import one_image, random_batch
+from tests.methods.note_rcnn_scenes import ROWS, method
 
 INF = math.inf
 

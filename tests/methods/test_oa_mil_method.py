@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from bag_scenes import (
+from torch import Tensor
+
+from boxmend.detector import Detector, RoiSample
+from boxmend.detector.coding import clip, decode
+from boxmend.errors import UsageError
+from boxmend.ledger import Verdict
+from boxmend.methods import Given, Moment, build
+from boxmend.methods.oa_mil import OaMil
+from boxmend.methods.steps import first_stage, sampled_rois
+from boxmend.settings import MendSettings, OaMilSettings
+from tests.methods.bag_scenes import (
     LATE,
     MIDDLE,
     START,
@@ -18,17 +28,7 @@ from bag_scenes import (
     without_annotations,
     work_on,
 )
-from method_batches import NAN, one_image, padded, random_batch
-from torch import Tensor
-
-from boxmend.detector import Detector, RoiSample
-from boxmend.detector.coding import clip, decode
-from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
-from boxmend.methods import Given, Moment, build
-from boxmend.methods.oa_mil import OaMil
-from boxmend.methods.steps import first_stage, sampled_rois
-from boxmend.settings import MendSettings, OaMilSettings
+from tests.methods.method_batches import NAN, one_image, padded, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

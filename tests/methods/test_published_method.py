@@ -4,17 +4,6 @@ import math
 
 import pytest
 import torch
-from method_batches import (
-    LATER,
-    NOTHING,
-    WARM_UP,
-    TableScorer,
-    WaveScorer,
-    one_image,
-    proposals_of,
-    random_batch,
-    table,
-)
 from torch import Tensor
 
 from boxmend.detector import Scores
@@ -26,6 +15,17 @@ from boxmend.methods.outcomes import without_padding
 from boxmend.methods.protocol import Alone
 from boxmend.methods.published import constants_of
 from boxmend.refinement import VARIANTS, Steps
+from tests.methods.method_batches import (
+    LATER,
+    NOTHING,
+    WARM_UP,
+    TableScorer,
+    WaveScorer,
+    one_image,
+    proposals_of,
+    random_batch,
+    table,
+)
 
 BOX = [10.0, 10, 30, 30]
 OTHER = [50.0, 50, 80, 80]

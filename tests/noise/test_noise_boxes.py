@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from noise_data import build, iou
 from numpy.typing import NDArray
 
 from boxmend.noise.boxes import (
@@ -22,6 +21,7 @@ from boxmend.noise.boxes import (
     uniform_moves,
 )
 from boxmend.noise.streams import Stream, uniform_rows
+from tests.noise.noise_data import build, iou
 
 Floats = NDArray[np.float64]
 ENDLESS = np.array([[np.inf, np.inf]])

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from noise_data import build, many
 
 from boxmend.errors import DataError
 from boxmend.noise.counts import duplicates, missing, placed, relative_sides, spurious
+from tests.noise.noise_data import build, many
 
 rates = st.floats(0, 1)
 ROWS = np.array([2, 3, 5, 7, 11, 13])

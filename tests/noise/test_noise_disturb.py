@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from noise_data import build, iou, many
 
 from boxmend.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.noise import NoiseSettings, Origin, disturb
+from tests.noise.noise_data import build, iou, many
 
 EVERYTHING = NoiseSettings(
     labels="symmetric:0.4",

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise_data import build, many
 
 from boxmend.dataset import UNKNOWN
 from boxmend.errors import DataError
 from boxmend.noise import NoiseSettings, Noisy, Origin, disturb, read_truth
 from boxmend.noise.truth import SCHEMA, write_truth
+from tests.noise.noise_data import build, many
 
 NOISE = NoiseSettings(
     labels="symmetric:0.4", boxes="uniform:0.4", missing=0.2, spurious=0.1, duplicate=0.3, seed=5

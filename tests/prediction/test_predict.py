@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from prediction_runs import NAMES, NUMBERS, SIDE, drawn, finished_run, lively_detector, pixels
 
 import boxmend
 from boxmend.detector import Detections
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.loader import resized
 from boxmend.prediction import predict
+from tests.prediction.prediction_runs import (
+    NAMES,
+    NUMBERS,
+    SIDE,
+    drawn,
+    finished_run,
+    lively_detector,
+    pixels,
+)
 
 
 def seen(picture: np.ndarray) -> Detections:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prediction_runs import drawn
 
 import boxmend
 from boxmend.errors import DataError, UsageError
 from boxmend.prediction.images import gather
+from tests.prediction.prediction_runs import drawn
 
 
 def coco(folder: Path, images: list[dict[str, Any]], **more: Any) -> Path:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from prediction_runs import CARD, drawn, finished_run, lively_detector
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -21,6 +20,7 @@ from boxmend.prediction.model import open_model
 from boxmend.settings import Optimisation, TrainSettings
 from boxmend.training import train
 from boxmend.training.card import Card, card_of, read_card
+from tests.prediction.prediction_runs import CARD, drawn, finished_run, lively_detector
 
 
 def metadata(path: Path) -> dict[str, str]:

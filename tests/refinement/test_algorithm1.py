@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from algorithm1 import Box, Heads, Image, Options, Outcome, run
 from torch import Tensor
 
 from boxmend.errors import UsageError
@@ -21,6 +20,7 @@ from boxmend.refinement import (
     empty_queue,
     refine_as_published,
 )
+from tests.refinement.algorithm1 import Box, Heads, Image, Options, Outcome, run
 
 NUM_LABELS = 3
 HEIGHT, WIDTH = 120.0, 160.0

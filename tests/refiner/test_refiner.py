@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 import torch
-from refiner_scenes import (
+from torch import Tensor, nn
+
+import boxmend
+from boxmend.detector import RoiSample
+from boxmend.errors import UsageError
+from boxmend.methods import METHODS, Given, Mend, Moment, Published, build_from
+from boxmend.refiner import Refined, Refiner
+from boxmend.settings import MendSettings, PublishedSettings, TrainSettings, resolved
+from boxmend.verdict import Verdict
+from tests.refiner.refiner_scenes import (
     NUM_ANNOTATIONS,
     NUM_LABELS,
     SIZES,
@@ -16,15 +25,6 @@ from refiner_scenes import (
     seen,
     targets,
 )
-from torch import Tensor, nn
-
-import boxmend
-from boxmend.detector import RoiSample
-from boxmend.errors import UsageError
-from boxmend.methods import METHODS, Given, Mend, Moment, Published, build_from
-from boxmend.refiner import Refined, Refiner
-from boxmend.settings import MendSettings, PublishedSettings, TrainSettings, resolved
-from boxmend.verdict import Verdict
 
 PEERS = ("ca-bbc", "co-teaching", "disco", "note-rcnn", "oa-mil")  # with losses of their own
 SERVED = sorted(METHODS.keys() - set(PEERS))

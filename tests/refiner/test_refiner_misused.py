@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from refiner_scenes import (
+from torch import Tensor, nn
+
+from boxmend.errors import UsageError
+from boxmend.refiner import Refiner
+from boxmend.settings import MendSettings, TrainSettings
+from tests.refiner.refiner_scenes import (
     NUM_ANNOTATIONS,
     NUM_LABELS,
     ByWidth,
@@ -13,11 +18,6 @@ from refiner_scenes import (
     no_proposals,
     targets,
 )
-from torch import Tensor, nn
-
-from boxmend.errors import UsageError
-from boxmend.refiner import Refiner
-from boxmend.settings import MendSettings, TrainSettings
 
 MAPS = {"0": torch.zeros(2, 1, 1, 1)}
 

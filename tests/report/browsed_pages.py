@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from drawn_records import DISCARDED, KEPT, RELABELLED, Box, Seen
-from drawn_runs import drawn_run
 
 from boxmend.report.gathering import ReportSettings
 from boxmend.report.making import write_report
+from tests.report.drawn_records import DISCARDED, KEPT, RELABELLED, Box, Seen
+from tests.report.drawn_runs import drawn_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from drawn_records import BOXES, NAMES, STEPS_PER_EPOCH, Box, Seen, made_dataset, made_history
 from PIL import Image
 
 from boxmend import runs
@@ -14,6 +13,15 @@ from boxmend.dataset import Dataset
 from boxmend.fingerprint import fingerprint
 from boxmend.formats import load
 from boxmend.ledger import Entries, Ledger
+from tests.report.drawn_records import (
+    BOXES,
+    NAMES,
+    STEPS_PER_EPOCH,
+    Box,
+    Seen,
+    made_dataset,
+    made_history,
+)
 
 
 def drawn_run(

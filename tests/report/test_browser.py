@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsed_pages import (
+
+from tests.report.browsed_pages import (
     NAMES,
     NUM_ROWS,
     Visit,

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsed_pages import (
+
+from boxmend.report.gathering import ReportSettings
+from boxmend.report.making import write_report
+from tests.report.browsed_pages import (
     HOSTILE,
     Visit,
     browsed_page,
     browsed_run,
     watched,
 )
-from drawn_records import Seen
-from drawn_runs import drawn_run
-
-from boxmend.report.gathering import ReportSettings
-from boxmend.report.making import write_report
+from tests.report.drawn_records import Seen
+from tests.report.drawn_runs import drawn_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -6,11 +6,11 @@ from math import nan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from read_drawings import found, numbers, parsed, texts
 
 from boxmend.report.charts import STYLES, axes, drawing, legend, marks, series, standalone
 from boxmend.report.charts.heat import heat_map
 from boxmend.report.charts.styles import DARK, LIGHT
+from tests.report.read_drawings import found, numbers, parsed, texts
 
 # 100 wide from 50, 200 high from 20: 0..10 goes across, 0..4 upwards.
 PLOT = axes.Plot(50, 20, 100, 200, x=(0, 10), y=(0, 4))

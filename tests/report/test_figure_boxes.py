@@ -8,7 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn_records import (
+from PIL import Image
+
+from boxmend.report.figures.boxes import boxes
+from boxmend.report.figures.examples import examples
+from boxmend.report.record import Figure, RunRecord
+from tests.report.drawn_records import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -20,12 +25,7 @@ from drawn_records import (
     made_record,
     telling_record,
 )
-from PIL import Image
-from read_drawings import found, numbers, texts
-
-from boxmend.report.figures.boxes import boxes
-from boxmend.report.figures.examples import examples
-from boxmend.report.record import Figure, RunRecord
+from tests.report.read_drawings import found, numbers, texts
 
 FAR: Box = (10, 10, 30, 30)  # half of the first of BOXES
 

@@ -5,12 +5,12 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
-from read_drawings import parsed
 
 from boxmend.errors import OutputError
 from boxmend.report.charts import drawing
 from boxmend.report.figure_files import figure_csv, write_figures
 from boxmend.report.record import Figure
+from tests.report.read_drawings import parsed
 
 ROWS: list[tuple[str | int | float | None, ...]] = [
     ("van", 1_000_000, 0.5),

@@ -4,7 +4,13 @@ from dataclasses import replace
 from math import nan
 
 import pytest
-from drawn_records import (
+
+from boxmend.report.figures.changes import changes
+from boxmend.report.figures.confusion import confusion
+from boxmend.report.figures.label_ap import label_ap
+from boxmend.report.figures.verdicts import verdicts
+from boxmend.report.record import RunRecord
+from tests.report.drawn_records import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -17,13 +23,7 @@ from drawn_records import (
     many_visits_record,
     telling_record,
 )
-from read_drawings import found, numbers, texts
-
-from boxmend.report.figures.changes import changes
-from boxmend.report.figures.confusion import confusion
-from boxmend.report.figures.label_ap import label_ap
-from boxmend.report.figures.verdicts import verdicts
-from boxmend.report.record import RunRecord
+from tests.report.read_drawings import found, numbers, texts
 
 
 def relabelled_pairs(pairs: list[tuple[int, int]], num_labels: int) -> RunRecord:

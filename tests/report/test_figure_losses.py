@@ -5,7 +5,11 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from drawn_records import (
+
+from boxmend.report.figures.contested import contested_thresholds
+from boxmend.report.figures.losses import losses
+from boxmend.report.record import Figure, RunRecord
+from tests.report.drawn_records import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -16,11 +20,7 @@ from drawn_records import (
     made_record,
     telling_record,
 )
-from read_drawings import found, numbers, texts
-
-from boxmend.report.figures.contested import contested_thresholds
-from boxmend.report.figures.losses import losses
-from boxmend.report.record import Figure, RunRecord
+from tests.report.read_drawings import found, numbers, texts
 
 
 def drawn(record: RunRecord) -> Figure:

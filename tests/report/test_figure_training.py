@@ -4,7 +4,11 @@ from dataclasses import replace
 from math import inf, nan
 
 import pytest
-from drawn_records import (
+
+from boxmend.report.figures.iou import iou
+from boxmend.report.figures.threshold import threshold
+from boxmend.report.record import Figure, RunRecord
+from tests.report.drawn_records import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -16,11 +20,7 @@ from drawn_records import (
     made_truth,
     telling_record,
 )
-from read_drawings import found, numbers, texts
-
-from boxmend.report.figures.iou import iou
-from boxmend.report.figures.threshold import threshold
-from boxmend.report.record import Figure, RunRecord
+from tests.report.read_drawings import found, numbers, texts
 
 FAR_OFF = (0.0, 0.0, 9.0, 9.0)
 

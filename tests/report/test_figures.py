@@ -6,7 +6,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from drawn_records import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boxmend.report.charts import standalone
+from boxmend.report.charts.styles import LIGHT
+from boxmend.report.figure_files import figure_csv
+from boxmend.report.figures import FIGURES
+from boxmend.report.record import Figure, RunRecord
+from tests.report.drawn_records import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -20,15 +28,7 @@ from drawn_records import (
     telling_record,
     telling_visits,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from read_drawings import found, parsed
-
-from boxmend.report.charts import standalone
-from boxmend.report.charts.styles import LIGHT
-from boxmend.report.figure_files import figure_csv
-from boxmend.report.figures import FIGURES
-from boxmend.report.record import Figure, RunRecord
+from tests.report.read_drawings import found, parsed
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -5,7 +5,10 @@ from math import inf, nan
 from pathlib import Path
 
 import numpy as np
-from drawn_records import (
+
+from boxmend.report.gallery import Mark, columns, gallery_of, marks_of, requests_of
+from boxmend.report.thumbnails import Pictures
+from tests.report.drawn_records import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -18,9 +21,6 @@ from drawn_records import (
     telling_record,
     telling_visits,
 )
-
-from boxmend.report.gallery import Mark, columns, gallery_of, marks_of, requests_of
-from boxmend.report.thumbnails import Pictures
 
 # Of the telling record: row 0 is kept; 1 relabelled and moved; 2 unsure; 3 moved.
 ALL_THERE = [

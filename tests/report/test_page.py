@@ -10,19 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_records import (
-    BOXES,
-    DISCARDED,
-    NAMES,
-    RELABELLED,
-    Box,
-    Seen,
-    telling_visits,
-)
-from drawn_runs import drawn_run
 from hypothesis import given
 from hypothesis import strategies as st
-from read_pages import Parts, parts_of
 
 import boxmend
 from boxmend.errors import DataError, OutputError, UsageError
@@ -37,6 +26,17 @@ from boxmend.report.page import SCRIPTS
 from boxmend.report.summary import short_address
 from boxmend.report.texts import LONGEST, script_json, shown
 from boxmend.runs import open_run
+from tests.report.drawn_records import (
+    BOXES,
+    DISCARDED,
+    NAMES,
+    RELABELLED,
+    Box,
+    Seen,
+    telling_visits,
+)
+from tests.report.drawn_runs import drawn_run
+from tests.report.read_pages import Parts, parts_of
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -4,7 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from drawn_records import (
+
+from boxmend.report.gathering import ReportSettings
+from boxmend.report.making import write_report
+from boxmend.report.summary import Pattern, patterns_of
+from boxmend.runs import open_run
+from tests.report.drawn_records import (
     BOXES,
     DISCARDED,
     KEPT,
@@ -16,13 +21,8 @@ from drawn_records import (
     made_record,
     telling_visits,
 )
-from drawn_runs import drawn_run
-from read_pages import parts_of, said
-
-from boxmend.report.gathering import ReportSettings
-from boxmend.report.making import write_report
-from boxmend.report.summary import Pattern, patterns_of
-from boxmend.runs import open_run
+from tests.report.drawn_runs import drawn_run
+from tests.report.read_pages import parts_of, said
 
 NOISE = {"label_noise": 0.25, "label_noise_low": 0.125, "label_noise_high": 0.5, "box_noise": 0.4}
 

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from review_visits import Visit, opened
-from reviewed_runs import plain_run
-from served_pages import Served, served
+
+from tests.review.review_visits import Visit, opened
+from tests.review.reviewed_runs import plain_run
+from tests.review.served_pages import Served, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext

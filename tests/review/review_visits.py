@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from reviewed_runs import NAMES
-from served_pages import Served
+
+from tests.review.reviewed_runs import NAMES
+from tests.review.served_pages import Served
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page

@@ -11,12 +11,12 @@ import webbrowser
 from pathlib import Path
 
 import pytest
-from reviewed_runs import plain_run
 
 from boxmend.cli import run as command
 from boxmend.fixes.table import FIXES_FILE
 from boxmend.fixes.verdicts import VERDICTS_FILE, read_verdicts
 from boxmend.review import serving
+from tests.review.reviewed_runs import plain_run
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING
 
 import pytest
-from review_visits import HOSTILE, Visit
+
+from tests.review.review_visits import HOSTILE, Visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Route
 
-pytest_plugins = ["review_fixtures"]
+pytest_plugins = ["tests.review.review_fixtures"]
 
 
 def test_keys_decide_and_the_file_has_it_at_once(visit: Visit) -> None:

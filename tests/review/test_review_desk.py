@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reviewed_runs import BOX, FIXES, MOVED, Fix, fixes_of, plain_run
 
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.choosing import PRECISION, choose
@@ -15,6 +14,7 @@ from boxmend.fixes.verdicts import VERDICTS_FILE, Verdict, append_verdicts, read
 from boxmend.review.columns import columns_json, least_size
 from boxmend.review.desk import Answer, Desk, effects, sample_order
 from boxmend.review.serving import open_desk
+from tests.review.reviewed_runs import BOX, FIXES, MOVED, Fix, fixes_of, plain_run
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reviewed_runs import plain_run
-from served_pages import Served, served
 
 from boxmend.fixes.verdicts import VERDICTS_FILE
 from boxmend.review.guarding import Receive, Scope, Send, guarded
+from tests.review.reviewed_runs import plain_run
+from tests.review.served_pages import Served, served
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from reviewed_runs import BOX, FIXES, MOVED, NAMES, SIZE, plain_run
-from served_pages import Served, served
 
 from boxmend.errors import UsageError
 from boxmend.report.thumbnails import jpeg_of
 from boxmend.review import cuts
 from boxmend.review.cuts import Cutter, NoPictureError
 from boxmend.review.serving import Server, listening, open_desk
+from tests.review.reviewed_runs import BOX, FIXES, MOVED, NAMES, SIZE, plain_run
+from tests.review.served_pages import Served, served
 
 
 @pytest.fixture

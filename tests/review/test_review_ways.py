@@ -4,16 +4,15 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from review_visits import Visit, opened
-from reviewed_runs import BOX, Fix, plain_run
-from served_pages import Served, served
-
 from boxmend.fixes.table import Kind
+from tests.review.review_visits import Visit, opened
+from tests.review.reviewed_runs import BOX, Fix, plain_run
+from tests.review.served_pages import Served, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
-pytest_plugins = ["review_fixtures"]
+pytest_plugins = ["tests.review.review_fixtures"]
 
 
 def test_filters_and_sorting_choose_the_queue(visit: Visit) -> None:

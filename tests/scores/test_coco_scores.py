@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from coco_cases import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boxmend.detection_columns import Detections
+from boxmend.scores import CocoScores, coco_scores, detection_sizes
+from tests.scores.coco_cases import (
     Detection,
     TrueBox,
     by_pycocotools,
@@ -12,11 +17,6 @@ from coco_cases import (
     random_columns,
     score,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from boxmend.detection_columns import Detections
-from boxmend.scores import CocoScores, coco_scores, detection_sizes
 
 SMALL, LARGE = (10.0, 10.0, 20.0, 20.0), (0.0, 0.0, 100.0, 100.0)  # 400 and 10,000 pixels
 FAR = (300.0, 300.0, 100.0, 100.0)

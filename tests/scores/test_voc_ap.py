@@ -2,10 +2,19 @@
 
 import numpy as np
 import pytest
-from voc_cases import BOX, FAR, Detection, TrueBox, columns, place, score, truth_columns
 
 from boxmend.detection_columns import Detections
 from boxmend.scores import TrueBoxes, VocScores, average_precision
+from tests.scores.voc_cases import (
+    BOX,
+    FAR,
+    Detection,
+    TrueBox,
+    columns,
+    place,
+    score,
+    truth_columns,
+)
 
 
 def ranked(pattern: str, num_truth: int) -> VocScores:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from voc_cases import Detection, TrueBox, score
 
 from boxmend.detection_columns import Detections
 from boxmend.scores import TrueBoxes, average_precision, voc
+from tests.scores.voc_cases import Detection, TrueBox, score
 
 # The rule read slowly: one detection at a time, in exact numbers.
 

@@ -20,13 +20,13 @@ from boxmend.settings import (
     TrainSettings,
 )
 from boxmend.settings.files import read_settings
+from tests import ROOT
 
-PROJECT = Path(__file__).parent.parent.parent
-PAGE = (PROJECT / "docs" / "settings.md").read_text()
+PAGE = (ROOT / "docs" / "settings.md").read_text()
 
 
 def test_the_tables_are_up_to_date() -> None:
-    tool = runpy.run_path(str(PROJECT / "tools" / "settings_page.py"))
+    tool = runpy.run_path(str(ROOT / "tools" / "settings_page.py"))
     assert tool["updated"](PAGE) == PAGE  # if not: python tools/settings_page.py
     assert tool["updated"](PAGE.replace("`0.998`", "`0.9`")) == PAGE
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-PROJECT = Path(__file__).parents[2]
-TOOL = PROJECT / "tools" / "mutants.py"
+from tests import ROOT
+
+TOOL = ROOT / "tools" / "mutants.py"
 
 SOURCE = """def larger(a, b):
     if a == b:
@@ -131,7 +132,7 @@ def test_a_mutant_that_never_ends_is_killed(tmp_path: Path) -> None:
 
 def test_all_committed_mutants_fit_the_source() -> None:
     tool: dict[str, Any] = runpy.run_path(str(TOOL))
-    mutants = tool["read_mutants"](PROJECT / "tools" / "mutants")
+    mutants = tool["read_mutants"](ROOT / "tools" / "mutants")
     assert len(mutants) > 0
-    assert tool["outdated"](mutants, PROJECT) == []
+    assert tool["outdated"](mutants, ROOT) == []
     assert len({(one.file, one.old, one.new) for one in mutants}) == len(mutants)

@@ -11,7 +11,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from several_processes import CASES, after_each_step, in_double
 
 from boxmend import metric_lines, runs
 from boxmend.errors import DataError, OutputError, UsageError
@@ -19,6 +18,7 @@ from boxmend.settings import PublishedSettings
 from boxmend.training import Interrupted, processes, train
 from boxmend.training.loop import Training
 from boxmend.training.processes import OthersLostError, Processes, joined
+from tests.training.several_processes import CASES, after_each_step, in_double
 
 RANK = int(os.environ["RANK"])
 FOLDER = Path(sys.argv[1])

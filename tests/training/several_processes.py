@@ -37,6 +37,7 @@ from boxmend.settings import (
 from boxmend.training import train
 from boxmend.training.assembly import make_detector
 from boxmend.training.loop import Training
+from tests import ROOT
 
 PLAIN = TrainSettings(
     method="baseline",
@@ -160,6 +161,7 @@ def together(
         subprocess.Popen(
             [sys.executable, *map(str, command)],
             env=environment,
+            cwd=ROOT,  # where `-m tests.NAME` is found
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

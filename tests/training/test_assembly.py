@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_runs import QUICK, drawn
 
 from boxmend.errors import UsageError
 from boxmend.methods import Mend, MendSettings, Published, PublishedSettings, Rates
@@ -14,6 +13,7 @@ from boxmend.training import train
 from boxmend.training.assembly import completed, make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
+from tests.training.small_runs import QUICK, drawn
 
 ALONE = Processes(torch.device("cpu"))
 BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 2, 3)]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import QUICK, drawn
 
 from boxmend.detector import Detections
 from boxmend.settings import resolved
@@ -15,6 +14,7 @@ from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.evaluation import finds_nothing
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
+from tests.training.small_runs import QUICK, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

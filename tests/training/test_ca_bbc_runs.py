@@ -6,12 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.torch import load_file
-from small_runs import SIDES, Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
 from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import CaBbcSettings
+from tests.training.small_runs import (
+    SIDES,
+    Box,
+    assert_stops_change_nothing,
+    drawn,
+    ensure_sound,
+    trained,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from small_runs import drawn, ensure_sound, trained
+from tests.training.small_runs import drawn, ensure_sound, trained
 
 
 def test_a_figure_that_begins_after_warm_up_is_averaged_over_the_steps_that_have_it(

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_runs import QUICK, Box, drawn, trained
 
 from boxmend.dataset import Dataset
 from boxmend.methods import Described
@@ -18,6 +17,7 @@ from boxmend.training import Interrupted, train
 from boxmend.training.assembly import make_detector, make_loader
 from boxmend.training.first_look import describe
 from boxmend.training.processes import Processes
+from tests.training.small_runs import QUICK, Box, drawn, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_runs import QUICK, drawn
 
 import boxmend.training
 from boxmend.dataset import Dataset
 from boxmend.detector import Detector, save
 from boxmend.errors import DataError, UsageError
 from boxmend.training import Interrupted, train
+from tests.training.small_runs import QUICK, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from small_runs import QUICK, Box, drawn
 
 from boxmend import metric_lines
 from boxmend.dataset import Dataset
@@ -19,6 +18,7 @@ from boxmend.settings import TrainSettings
 from boxmend.training import Interrupted, checkpoint, train
 from boxmend.training.best import Best
 from boxmend.training.loop import Training
+from tests.training.small_runs import QUICK, Box, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
-from small_runs import Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
 from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import Optimisation
+from tests.training.small_runs import Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

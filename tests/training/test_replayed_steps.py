@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recorded_graphs import Graph, patch_cuda, record
-from small_runs import QUICK, drawn
 from torch import Tensor
 
 from boxmend.loader import Batch, Frame
@@ -20,6 +18,8 @@ from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
 from boxmend.training.replay import Keys, Replay
+from tests.training.recorded_graphs import Graph, patch_cuda, record
+from tests.training.small_runs import QUICK, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_runs import QUICK, drawn, trained
 
 from boxmend import runs
 from boxmend.dataset import Dataset
@@ -22,6 +21,7 @@ from boxmend.errors import BoxmendError, DataError, OutputError
 from boxmend.formats import load
 from boxmend.training import Interrupted, train
 from boxmend.training.loop import Training
+from tests.training.small_runs import QUICK, drawn, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

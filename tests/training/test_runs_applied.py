@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import QUICK
 
 import boxmend
 from boxmend import ledger
@@ -14,6 +13,7 @@ from boxmend.mending.settling import num_visits
 from boxmend.noise import NoiseSettings, write_noisy
 from boxmend.settings import MendSettings
 from boxmend.training import train
+from tests.training.small_runs import QUICK
 
 
 @pytest.mark.parametrize("format", ["coco", "voc", "yolo"])

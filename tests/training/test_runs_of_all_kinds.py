@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from small_runs import SIDE, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 import boxmend
 from boxmend import ledger
 from boxmend.methods import METHODS, MendSettings
+from tests.training.small_runs import SIDE, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -7,12 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from small_runs import QUICK, SIDES, drawn, ensure_sound, ids_in_ledger, trained, with_files
 
 from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.errors import DataError
 from boxmend.training import train
+from tests.training.small_runs import (
+    QUICK,
+    SIDES,
+    drawn,
+    ensure_sound,
+    ids_in_ledger,
+    trained,
+    with_files,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_runs import QUICK, Box, drawn, ensure_sound, trained
 
 from boxmend.dataset import Dataset
 from boxmend.detector import build, save
 from boxmend.errors import DataError, UsageError
 from boxmend.training import Interrupted, train
+from tests.training.small_runs import QUICK, Box, drawn, ensure_sound, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import SIDE, SIDES, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 from boxmend import ledger
 from boxmend.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
 from boxmend.methods import METHODS
 from boxmend.settings import MendSettings, PublishedSettings
+from tests.training.small_runs import SIDE, SIDES, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
-from small_runs import QUICK, Box, drawn, trained
 
 import boxmend
 from boxmend.dataset import Dataset
@@ -19,6 +18,7 @@ from boxmend.errors import DataError, OutputError
 from boxmend.ledger import Ledger
 from boxmend.runs import Run, open_run
 from boxmend.training import Interrupted, train
+from tests.training.small_runs import QUICK, Box, drawn, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

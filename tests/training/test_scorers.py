@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_runs import QUICK, drawn, trained
 from torch import Tensor
 
 from boxmend.detector import Features
@@ -15,6 +14,7 @@ from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
+from tests.training.small_runs import QUICK, drawn, trained
 
 ALONE = Processes(torch.device("cpu"))
 BOXES = [(0, (10.0, 10, 50, 50)), (1, (20.0, 20, 60, 60))]

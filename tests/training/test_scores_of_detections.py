@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import drawn
 
 from boxmend.dataset import Dataset
 from boxmend.detection_columns import Detections
 from boxmend.training.evaluation import score
+from tests.training.small_runs import drawn
 
 BOX = (10.0, 10.0, 50.0, 50.0)
 KNOWN = ("star", "disc", "square")  # of the detector; the dataset has disc, square, star

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from several_processes import CASES, noisy_toys, run_case, states_of, together
 
 from boxmend import ledger, runs
 from boxmend.methods.protocol import Alone
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Portion, joined_figures
+from tests.training.several_processes import CASES, noisy_toys, run_case, states_of, together
 
-SCRIPT = Path(__file__).with_name("several_processes.py")
 ONE = Processes(torch.device("cpu"))
 EACH = pytest.mark.parametrize("name", sorted(CASES))
 
@@ -30,7 +29,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "both").mkdir()
     for name in CASES:
         run_case(name, folder / "alone")
-    for ended in together([SCRIPT, folder / "both", *CASES]):
+    for ended in together(["-m", "tests.training.several_processes", folder / "both", *CASES]):
         assert ended.returncode == 0, ended.stderr
     yield folder
     torch.set_num_threads(threads)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from several_processes import CASES, in_double, noisy_toys, run_case, together
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from boxmend import ledger, runs
@@ -21,8 +20,7 @@ from boxmend.training.processes import (
     joined,
     told_place,
 )
-
-SCRIPT = Path(__file__).with_name("process_habits.py")
+from tests.training.several_processes import CASES, in_double, noisy_toys, run_case, together
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +28,7 @@ def habits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes leave behind that did all of `process_habits`."""
     folder = tmp_path_factory.mktemp("habits")
     noisy_toys(folder)
-    for ended in together([SCRIPT, folder]):
+    for ended in together(["-m", "tests.training.process_habits", folder]):
         assert ended.returncode == 0, ended.stderr
     return folder
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from several_processes import noisy_toys
 
 from boxmend.runs import open_run
+from tests.training.several_processes import noisy_toys
 
 pytestmark = pytest.mark.slow
 

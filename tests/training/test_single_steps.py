@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import QUICK, drawn
 
 from boxmend.settings import Optimisation, resolved
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.optimisation import rate_at
 from boxmend.training.processes import Processes
+from tests.training.small_runs import QUICK, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

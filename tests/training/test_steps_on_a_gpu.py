@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_runs import QUICK, drawn
 
 from boxmend import ledger
 from boxmend.loader import Batch
@@ -15,6 +14,7 @@ from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Computed
 from boxmend.training.processes import Processes
+from tests.training.small_runs import QUICK, drawn
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
