@@ -161,10 +161,10 @@ def _write_table(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: Flo
 def parts(folder: Path, found: Path) -> dict[str, Any]:
     """Audit in parts; seconds and peak memory of each, and what was found."""
     from boxmend.auditing import AuditSettings, audit
+    from boxmend.data.fingerprint import fingerprint
+    from boxmend.data.formats import load
     from boxmend.detections import read_predictions
-    from boxmend.fingerprint import fingerprint
     from boxmend.fixes.table import write_fixes
-    from boxmend.formats import load
 
     told: dict[str, Any] = {"parts": {}}
     began, worked = time.perf_counter(), time.process_time()

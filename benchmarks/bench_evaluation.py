@@ -105,8 +105,8 @@ def by_boxmend(folder: Path) -> dict[str, Any]:
 def by_parts(folder: Path) -> dict[str, Any]:
     """The same, part by part."""
     import boxmend
+    from boxmend.data.formats.coco.sizes import areas_and_sizes
     from boxmend.evaluation import read_predictions
-    from boxmend.formats.coco.sizes import areas_and_sizes
     from boxmend.scores import CocoTruth, average_precision, coco_scores
 
     times = [time.perf_counter()]

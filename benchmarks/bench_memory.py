@@ -23,7 +23,7 @@ import torch
 from bench_data import make_file
 
 import boxmend
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.ledger import Entries, Ledger, Verdict
 from boxmend.ledger.writing import ROWS_PER_PART
 from boxmend.loader.columns import Columns

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from boxmend import runs
-from boxmend.dataset import Dataset, Images, as_ids
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
+from boxmend.data.dataset import Dataset, Images, as_ids
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.ledger import Entries, Ledger, Verdict
 
 SIZE = (500, 375)

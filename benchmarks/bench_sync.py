@@ -17,9 +17,9 @@ import numpy as np
 from bench_data import make_file
 
 import boxmend
-from boxmend.dataset import Dataset
-from boxmend.formats import FORMATS
-from boxmend.formats.writing import WriteOptions, write
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import FORMATS
+from boxmend.data.formats.writing import WriteOptions, write
 
 
 def timed(dataset: Dataset, out: Path, format: str, *, sync: bool) -> float:

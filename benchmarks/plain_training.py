@@ -28,7 +28,7 @@ from torch.utils.data import RandomSampler
 import boxmend
 from boxmend.bench.speed.choices import MOST_WORKERS
 from boxmend.bench.speed.plain import AnnotatedImages, PlainTrainer, as_documented, decoded
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector
 from boxmend.settings import TrainSettings, resolved
 from boxmend.training.assembly import make_detector, make_loader, working_precision

@@ -25,19 +25,19 @@ import numpy as np
 import pyarrow as pa
 
 from boxmend.bench.grids import jobs, noisy_data, results
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.sealed import seal_json
+from boxmend.data.folds import manifest
+from boxmend.data.formats import load
+from boxmend.data.formats.writing import WriteOptions
+from boxmend.data.noise import NoiseSettings, disturb, read_truth, write_noisy
 from boxmend.errors import BoxmendError
-from boxmend.files.sealed import seal_json
 from boxmend.fixes import table as fixes_table
 from boxmend.fixes import verdicts
-from boxmend.folds import manifest
-from boxmend.formats import load
-from boxmend.formats.writing import WriteOptions
 from boxmend.handover import returned
 from boxmend.ledger import COLUMNS, Entries, Ledger
 from boxmend.ledger import read as read_ledger
 from boxmend.mending import patches
-from boxmend.noise import NoiseSettings, disturb, read_truth, write_noisy
 from boxmend.runs import Run, create, open_run
 
 SHA256 = "0123456789abcdef" * 4
@@ -311,8 +311,8 @@ def model_file(folder: Path) -> Sample:
     import torch
     from safetensors.torch import save as to_bytes
 
+    from boxmend.data.files.sealed import write_safetensors
     from boxmend.detector.weights import read_file
-    from boxmend.files.sealed import write_safetensors
 
     path = folder / "model.safetensors"
     tensors = {"backbone.a": torch.arange(40.0).reshape(8, 5), "roi_heads.b": torch.zeros(3)}

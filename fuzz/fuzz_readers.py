@@ -20,11 +20,11 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["boxmend"]):
-    import boxmend.formats
-    from boxmend.dataset import Dataset
+    import boxmend.data.formats
+    from boxmend.data.dataset import Dataset
+    from boxmend.data.findings import Severity
     from boxmend.errors import BoxmendError
     from boxmend.evaluation import read_predictions, score
-    from boxmend.findings import Severity
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000008000000080806000000c40fbe8b"
@@ -69,7 +69,7 @@ def test_one(kind: str, data: bytes) -> None:
     """Read the bytes and, where they are a sound dataset, write them back."""
     address, file = lay_out(kind, data)
     try:
-        dataset = boxmend.formats.read(address)
+        dataset = boxmend.data.formats.read(address)
     except BoxmendError:
         return
     if any(finding.severity is Severity.ERROR for finding in dataset.findings):
@@ -91,7 +91,7 @@ def scored() -> Dataset:
     """The dataset that detections are read for."""
     path = FOLDER / "instances_val.json"
     path.write_text(json.dumps(SCORED))
-    return boxmend.formats.read(path)
+    return boxmend.data.formats.read(path)
 
 
 def test_detections(data: bytes) -> None:

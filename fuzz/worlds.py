@@ -24,8 +24,8 @@ from PIL import Image
 
 import boxmend.cli
 from boxmend.bench.grids import results
+from boxmend.data.formats import load
 from boxmend.fixes.verdicts import Verdict, append_verdicts
-from boxmend.formats import load
 from boxmend.settings import Optimisation, TrainSettings
 
 INPUT = "in"

@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.synth.scene import Layout, lay_out, paint
-from boxmend.synth.shapes import Field, Placed, Shape, extent, linear_map
-from boxmend.synth.textures import (
+from boxmend.data.synth.scene import Layout, lay_out, paint
+from boxmend.data.synth.shapes import Field, Placed, Shape, extent, linear_map
+from boxmend.data.synth.textures import (
     Color,
     from_hsv,
     mix_fields,

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from boxmend.dataset import Dataset
-from boxmend.formats import load
-from boxmend.formats.writing import WriteOptions
-from boxmend.noise import NoiseSettings, disturb, write_noisy
-from boxmend.synth import synthesize
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
+from boxmend.data.formats.writing import WriteOptions
+from boxmend.data.noise import NoiseSettings, disturb, write_noisy
+from boxmend.data.synth import synthesize
 
 IMAGES, SIZE = 800, 96
 LEAST_SCORE = 0.02

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from boxmend.auditing import AuditSettings, audit
     from boxmend.auditing.folders import audit_predictions, audit_run
-    from boxmend.checks import check
-    from boxmend.comparison import compare
-    from boxmend.dataset import Dataset
+    from boxmend.data.checks import check
+    from boxmend.data.dataset import Dataset
+    from boxmend.data.diff import compare
+    from boxmend.data.formats import load
+    from boxmend.data.noise import NoiseSettings, disturb
+    from boxmend.data.synth import synthesize
     from boxmend.detections import read_predictions
     from boxmend.errors import BoxmendError
     from boxmend.evaluation import evaluate
-    from boxmend.formats import load
     from boxmend.handover import ExportOptions, export
     from boxmend.handover.importing import import_verdicts
     from boxmend.mending import ApplySettings, apply, revert
-    from boxmend.noise import NoiseSettings, disturb
     from boxmend.prediction import predict
     from boxmend.refiner import Refiner
     from boxmend.report.making import ReportSettings, write_report
     from boxmend.settings import TrainSettings
-    from boxmend.synth import synthesize
     from boxmend.training import train
 
 __version__ = "0.1.0"
@@ -62,9 +62,9 @@ _HOMES = {
     "ApplySettings": "boxmend.mending",
     "AuditSettings": "boxmend.auditing",
     "BoxmendError": "boxmend.errors",
-    "Dataset": "boxmend.dataset",
+    "Dataset": "boxmend.data.dataset",
     "ExportOptions": "boxmend.handover",
-    "NoiseSettings": "boxmend.noise",
+    "NoiseSettings": "boxmend.data.noise",
     "Refiner": "boxmend.refiner",
     "ReportSettings": "boxmend.report.making",
     "TrainSettings": "boxmend.settings",
@@ -72,17 +72,17 @@ _HOMES = {
     "audit": "boxmend.auditing",
     "audit_predictions": "boxmend.auditing.folders",
     "audit_run": "boxmend.auditing.folders",
-    "check": "boxmend.checks",
-    "compare": "boxmend.comparison",
-    "disturb": "boxmend.noise",
+    "check": "boxmend.data.checks",
+    "compare": "boxmend.data.diff",
+    "disturb": "boxmend.data.noise",
     "evaluate": "boxmend.evaluation",
     "export": "boxmend.handover",
     "import_verdicts": "boxmend.handover.importing",
-    "load": "boxmend.formats",
+    "load": "boxmend.data.formats",
     "predict": "boxmend.prediction",
     "read_predictions": "boxmend.detections",
     "revert": "boxmend.mending",
-    "synthesize": "boxmend.synth",
+    "synthesize": "boxmend.data.synth",
     "train": "boxmend.training",
     "write_report": "boxmend.report.making",
 }

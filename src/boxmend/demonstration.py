@@ -17,16 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.boxes import overlaps
-from boxmend.dataset import Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
+from boxmend.data.formats.writing import WriteOptions
+from boxmend.data.images.drawing import GREEN, RED, WHITE, Outline, Panel, sheet
+from boxmend.data.noise import NoiseSettings, disturb, write_noisy
+from boxmend.data.synth import synthesize
 from boxmend.errors import BoxmendError, UsageError
-from boxmend.formats import load
-from boxmend.formats.writing import WriteOptions
 from boxmend.mending import apply
-from boxmend.noise import NoiseSettings, disturb, write_noisy
-from boxmend.pictures import GREEN, RED, WHITE, Outline, Panel, sheet
 from boxmend.report.making import ReportSettings, write_report
-from boxmend.synth import synthesize
 
 Progress = Callable[[int, int], None]
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.detection_columns import Detections, SizedDetections
-from boxmend.detections import Catalogue, read_detections
-from boxmend.errors import OutputError, UsageError
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
-from boxmend.formats.coco.sizes import (
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.detections import Detections, SizedDetections
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
+from boxmend.data.formats.coco.sizes import (
     areas_and_sizes,
     category_numbers,
     contested_images,
     contested_numbers,
 )
+from boxmend.detections import Catalogue, read_detections
+from boxmend.errors import OutputError, UsageError
 from boxmend.runs import EVALUATION_FILE, Run
 from boxmend.scores import CocoTruth, TrueBoxes, average_precision, coco_scores, detection_sizes
 

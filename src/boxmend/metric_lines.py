@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.reading import read_within
+from boxmend.data.files.sealed import checked_lines, seal_json
 from boxmend.errors import DataError, OutputError
-from boxmend.files.atomic import replacing
-from boxmend.files.reading import read_within
-from boxmend.files.sealed import checked_lines, seal_json
 
 Record = dict[str, Any]
 REMEDY = "remove that line"

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from boxmend import metric_lines
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.locks import locking, only_writer
+from boxmend.data.files.reading import read_record
+from boxmend.data.files.sealed import checked_json, seal_json
+from boxmend.data.files.temporary import is_temporary, remove_leftovers
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.files.atomic import replacing
-from boxmend.files.locks import locking, only_writer
-from boxmend.files.reading import read_record
-from boxmend.files.sealed import checked_json, seal_json
-from boxmend.files.temporary import is_temporary, remove_leftovers
 
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
-from boxmend.dataset import UNKNOWN, Dataset, Images, as_ids
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids
+from boxmend.data.detections import Detections
 from boxmend.fixes.table import Fixes, Kind
 from boxmend.mending.account import Account, account_of
 from boxmend.mending.history import History

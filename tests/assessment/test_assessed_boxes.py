@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from boxmend.assessment import assess
 from boxmend.assessment.boxes import BoxFit, BoxScores, best_overlaps
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN
 from tests.assessment.assessed import (
     BUS,
     DISCARDED,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from boxmend.assessment import Assessment, assess
 from boxmend.assessment.changes import ChangeScores, SpuriousAnnotations
-from boxmend.dataset import UNKNOWN
+from boxmend.data.dataset import UNKNOWN
 from tests.assessment.assessed import (
     BUS,
     DISCARDED,

@@ -15,7 +15,7 @@ from boxmend.assessment.fixes import (
 )
 from boxmend.assessment.missing import Proposed, are_found, are_on_ignored
 from boxmend.assessment.truth import KnownTruth, TrueObjects
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import Kind
 from tests.assessment.assessed import (
     BUS,

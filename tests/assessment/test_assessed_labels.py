@@ -7,7 +7,7 @@ import pytest
 
 from boxmend.assessment import assess
 from boxmend.assessment.labels import LabelScores
-from boxmend.dataset import UNKNOWN
+from boxmend.data.dataset import UNKNOWN
 from tests.assessment.assessed import (
     BUS,
     DISCARDED,

@@ -17,8 +17,8 @@ from boxmend.assessment.finders import (
     objectlab,
 )
 from boxmend.assessment.finders import ours as boxmend_finder
-from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.detections import Detections
 from boxmend.errors import UsageError
 from tests.assessment.assessed import (
     BUS,

@@ -10,8 +10,8 @@ from boxmend.assessment.finders import OURS, hotcoco, mistakenness, objectlab, o
 from boxmend.assessment.finders.kinds import OTHERS, KindScores, compare_kinds
 from boxmend.assessment.finders.suspicion import Offered, Suspects, by_image
 from boxmend.assessment.ranking import average_precision
-from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.detections import Detections
 from boxmend.fixes.table import Kind
 from tests.assessment.assessed import (
     BUS,

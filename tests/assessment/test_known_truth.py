@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from boxmend.assessment import KnownTruth, known_truth
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.formats import load
+from boxmend.data.formats.writing import WriteOptions
+from boxmend.data.noise import NoiseSettings, Origin, Truth, disturb, write_noisy
+from boxmend.data.noise.truth import write_truth
 from boxmend.errors import DataError, UsageError
-from boxmend.formats import load
-from boxmend.formats.writing import WriteOptions
-from boxmend.noise import NoiseSettings, Origin, Truth, disturb, write_noisy
-from boxmend.noise.truth import write_truth
 from tests.assessment.assessed import BUS, TRUCK, VAN, annotated
 
 A, B, C = (10.0, 10.0, 30.0, 30.0), (40.0, 40.0, 60.0, 70.0), (5.0, 50.0, 25.0, 90.0)

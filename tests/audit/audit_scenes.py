@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import Detected
-from boxmend.dataset import Dataset, Images, Source
+from boxmend.data.dataset import Dataset, Images, Source
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

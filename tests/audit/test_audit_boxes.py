@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boxmend.auditing import boxes as model
-from boxmend.boxes import overlaps
+from boxmend.data.boxes import overlaps
 
 
 def drawn(noise: float, error: float, number: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from boxmend.cli import run
+from boxmend.data.formats import load
 from boxmend.errors import ExitStatus
-from boxmend.formats import load
 from tests.audit.audit_scenes import Noise, scene
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.auditing.pairs import fitness, largest_by, overlapping
-from boxmend.boxes import areas, overlaps
+from boxmend.data.boxes import areas, overlaps
 
 
 def boxes(*rows: tuple[float, float, float, float]) -> np.ndarray:

@@ -9,8 +9,8 @@ import pytest
 from boxmend.auditing import AuditSettings, audit, look, probing
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.probing import Findings, Planted, checked, plant
-from boxmend.boxes import overlaps
-from boxmend.dataset import join
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import join
 from boxmend.fixes.table import Fixes, Kind
 from tests.audit.audit_scenes import Noise, dataset_of, scene
 

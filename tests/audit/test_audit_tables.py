@@ -11,7 +11,7 @@ from boxmend.auditing.judging import Opinion
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.presence import Missing, Presence, Repeats
 from boxmend.auditing.tables import columns_of, fixes_of, joined, missing_of
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.fixes.table import Fixes, Kind
 from tests.audit.audit_scenes import dataset_of
 

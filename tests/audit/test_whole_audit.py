@@ -8,8 +8,8 @@ import pytest
 
 from boxmend.auditing import Audit, AuditSettings, audit, look
 from boxmend.auditing.evidence import Detected
-from boxmend.boxes import overlaps
-from boxmend.dataset import Dataset, Source, join
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset, Source, join
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import Kind
 from tests.audit.audit_scenes import LABELS, Noise, Scene, calibration_error, scene

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from boxmend.assessment.truth import KnownTruth, known_truth
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
+from boxmend.data.noise import NoiseSettings, disturb
+from boxmend.data.synth import synthesize
 from boxmend.detections.predictions import Predictions
-from boxmend.formats import load
-from boxmend.noise import NoiseSettings, disturb
-from boxmend.synth import synthesize
 
 HERE = Path(__file__).parent
 IMAGES = 800

@@ -8,7 +8,7 @@ from PIL import Image
 
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.bench.speed.workshop import Workshop
-from boxmend.dataset import Dataset, Images, as_ids
+from boxmend.data.dataset import Dataset, Images, as_ids
 
 SMALL = SpeedChoices(
     detector="tiny",

@@ -10,9 +10,9 @@ import pytest
 
 from boxmend.assessment.finders.kinds import OTHERS
 from boxmend.cli import run
-from boxmend.dataset import Dataset
-from boxmend.formats.writing import WriteOptions
-from boxmend.noise import disturb, write_noisy
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats.writing import WriteOptions
+from boxmend.data.noise import disturb, write_noisy
 from tests import audit_data
 
 KEPT = 80  # images

@@ -9,8 +9,8 @@ from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.planning import Wishes, planned
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of, sources
 from boxmend.bench.grids.squares import TRUE, TWICE
+from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
-from boxmend.noise import NoiseSettings
 
 
 @pytest.mark.parametrize(

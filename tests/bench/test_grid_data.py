@@ -13,10 +13,10 @@ from boxmend.bench.grids.jobs import Job, read_job
 from boxmend.bench.grids.noisy_data import addresses_in, mended_data
 from boxmend.bench.grids.planning import Plan
 from boxmend.cli import run
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
+from boxmend.data.noise import write_noisy
 from boxmend.errors import BoxmendError, DataError
-from boxmend.formats import load
-from boxmend.noise import write_noisy
 from tests.bench.grid_worlds import NOISY, ready
 
 

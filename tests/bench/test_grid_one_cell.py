@@ -21,8 +21,8 @@ from boxmend.bench.grids.outcomes import source_hash
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.bench.grids.running import run_grid
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.runs import Run
 from boxmend.training import Interrupted
 from tests.bench.grid_worlds import ready

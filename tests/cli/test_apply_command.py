@@ -10,8 +10,8 @@ import pytest
 
 from boxmend import runs
 from boxmend.cli import run
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.ledger import Entries, Ledger, Verdict
 from tests.cli.cli_answers import answer, coco, hashes
 

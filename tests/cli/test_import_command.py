@@ -10,9 +10,9 @@ import pytest
 
 from boxmend import runs
 from boxmend.cli import run
-from boxmend.fingerprint import fingerprint
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
-from boxmend.formats import load
 from tests.cli.cli_answers import answer, coco, hashes
 
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 from boxmend import runs
 from boxmend.cli import run as boxmend
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.ledger import Entries, Ledger, Verdict
 from tests import ROOT
 from tests.cli.cli_answers import answer, in_a_process

@@ -10,7 +10,7 @@ import pytest
 
 import boxmend
 from boxmend.cli import run
-from boxmend.noise import fingerprint
+from boxmend.data.noise import fingerprint
 from tests.cli.cli_answers import answer, hashes
 
 

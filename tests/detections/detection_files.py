@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.dataset import Images, as_ids
+from boxmend.data.dataset import Images, as_ids
 from boxmend.detections import Catalogue
 
 GOOD: dict[str, Any] = {"image_id": 7, "category_id": 18, "bbox": [1, 2, 30, 40], "score": 0.5}

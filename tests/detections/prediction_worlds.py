@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 import boxmend
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 
 WIDTH, HEIGHT = 200, 100
 LABEL_NAMES = ("cat", "dog", "traffic light")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.detections import Predictions, read_predictions
 from boxmend.errors import DataError
 from tests.detections.prediction_worlds import (

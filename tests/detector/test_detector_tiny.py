@@ -8,10 +8,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torchvision.ops import FrozenBatchNorm2d
 
+from boxmend.data.synth import draw_scene
 from boxmend.detector import Detector, Proposals, build
 from boxmend.detector.backbones import SHIPPED_TINY
 from boxmend.detector.weights import read_file
-from boxmend.synth import draw_scene
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

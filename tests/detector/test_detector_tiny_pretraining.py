@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from boxmend.data.synth import LABEL_NAMES
+from boxmend.data.synth.shapes import SHAPES, Field, Placed, Shape, extent, linear_map, silhouette
 from boxmend.detector import Targets, build
 from boxmend.detector.faster_rcnn import normalised
-from boxmend.synth import LABEL_NAMES
-from boxmend.synth.shapes import SHAPES, Field, Placed, Shape, extent, linear_map, silhouette
 from tests import ROOT
 
 TOOLS = ROOT / "tools"

@@ -12,11 +12,11 @@ import torch
 
 import boxmend
 from boxmend import runs
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import fingerprint
 from boxmend.detector import build, save
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.evaluation import detections_of_run, evaluate
-from boxmend.fingerprint import fingerprint
 from boxmend.runs import Run
 from boxmend.settings import Optimisation, TrainSettings
 from boxmend.training.card import Card

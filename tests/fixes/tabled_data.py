@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from boxmend.dataset import Dataset
-from boxmend.formats import load
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
 
 NAMES = ("van", "truck", "bus")
 

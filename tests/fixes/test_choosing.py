@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.fixes.choosing import KIND_OF_WORD, adjusted, choose, measured_precision, wilson
 from boxmend.fixes.table import Fixes, Kind

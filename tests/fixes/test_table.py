@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, read_fixes, write_fixes
 from tests.fixes.tabled_data import dataset_in
@@ -171,7 +171,7 @@ def test_a_fix_of_a_crowd_is_refused(tmp_path: Path, dataset: Dataset, kind: Kin
 def test_odd_names_and_ids_are_read_again(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from boxmend.dataset import as_ids
+    from boxmend.data.dataset import as_ids
 
     plain = dataset_in(tmp_path / "data")
     odd = replace(

@@ -11,9 +11,9 @@ import numpy as np
 from PIL import Image
 
 from boxmend import runs
-from boxmend.dataset import Dataset
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.handover import ExportOptions, export
 from boxmend.ledger import Entries, Ledger, Verdict
 

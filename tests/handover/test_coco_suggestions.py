@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.formats import load
+from boxmend.data.formats import load
 from boxmend.handover import export
 from tests.handover.handover_runs import VISITS, Drawn, exported, json_of, run_on
 

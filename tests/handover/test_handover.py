@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
 from boxmend.handover import TARGETS, ExportOptions, export
 from boxmend.ledger import Verdict
 from tests.handover.handover_runs import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.files.text import valid_text
+from boxmend.data.files.text import valid_text
 from boxmend.handover.naming import distinct, on_one_line, shortened, xml_text
 
 ANY_TEXT = st.text(st.characters(), max_size=12)  # lone surrogates and control characters, too

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.dataset import Dataset, as_ids
+from boxmend.data.dataset import Dataset, as_ids
+from boxmend.data.formats import load
 from boxmend.errors import DataError, OutputError
-from boxmend.formats import load
 from boxmend.handover import TARGETS, ExportOptions, export
 from tests.handover.handover_runs import VISITS, Drawn, json_of, run_on
 

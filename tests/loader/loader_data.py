@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from boxmend.dataset import Dataset, Images, as_ids
+from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.loader import Batch, ImageSize, Loader, LoaderOptions
 
 CPU = torch.device("cpu")

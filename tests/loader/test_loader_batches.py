@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import boxmend
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.loader import Batch, ImageSize, Loader, LoaderOptions, decode, fit, resized
 from boxmend.loader.store import FromDevice, FromHost

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from boxmend.dataset import UNKNOWN
+from boxmend.data.dataset import UNKNOWN
 from boxmend.loader import ImageSize, LoaderOptions
 from boxmend.loader.columns import Difficult
 from tests.loader.loader_data import Box, dataset_with, loader, only

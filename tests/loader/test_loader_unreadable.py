@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
 from boxmend.loader import LoaderOptions, decode
 from tests.loader.loader_data import STREAMED, Box, dataset_with, loader, only

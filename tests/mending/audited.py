@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from boxmend import runs
-from boxmend.dataset import Dataset
-from boxmend.fingerprint import fingerprint
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.fixes.verdicts import Verdict, append_verdicts
-from boxmend.formats import load
 from tests.mending.fabricated import facts_of
 
 Box = tuple[float, float, float, float]

@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 
 from boxmend import runs
-from boxmend.dataset import Dataset, Images, as_ids
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
+from boxmend.data.dataset import Dataset, Images, as_ids
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.ledger import Entries, Ledger, Verdict
 
 Box = tuple[float, float, float, float]

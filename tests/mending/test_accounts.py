@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.formats import load
 from boxmend.mending import ApplySettings
 from boxmend.mending.account import Account, open_account
 from boxmend.mending.changes import decide, default_changes

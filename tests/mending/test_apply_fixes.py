@@ -10,8 +10,8 @@ import pytest
 
 import boxmend
 from boxmend import ApplySettings, Dataset
+from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import DataError, UsageError
-from boxmend.fingerprint import fingerprint
 from boxmend.fixes.table import FIXES_FILE, Kind, write_fixes
 from boxmend.fixes.verdicts import Verdict, append_verdicts
 from boxmend.ledger import Verdict as Judgment

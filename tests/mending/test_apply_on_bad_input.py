@@ -11,8 +11,8 @@ import pytest
 
 import boxmend
 from boxmend import ApplySettings, runs
+from boxmend.data.formats.writing import WriteOptions
 from boxmend.errors import BoxmendError, DataError, LossyError, OutputError, UsageError
-from boxmend.formats.writing import WriteOptions
 from boxmend.ledger import Ledger
 from tests.mending.fabricated import (
     RELABELLED,

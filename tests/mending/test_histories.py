@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from boxmend.data.formats import load
 from boxmend.errors import DataError
-from boxmend.formats import load
 from boxmend.mending.history import History, history_of
 from boxmend.mending.inputs import visits_of
 from boxmend.runs import open_run

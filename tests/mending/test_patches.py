@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import boxmend
+from boxmend.data.files.locks import locking
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.files.locks import locking
 from boxmend.mending import patches
 from boxmend.mending.patches import encoded, file_patch, read_patches
 from tests.mending.fabricated import RELABELLED, Visit, bytes_of, drawn, finished_run

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.dataset import Dataset
-from boxmend.formats import load
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
 from boxmend.ledger import Verdict
 from boxmend.mending.settling import Settlement, Visits, num_visits, settle
 from tests.mending.fabricated import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, entries_of

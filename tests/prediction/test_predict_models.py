@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 import boxmend
 from boxmend import runs
+from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.detector import backbones, save
 from boxmend.errors import BoxmendError, DataError, UsageError
-from boxmend.formats.coco.sizes import category_numbers
 from boxmend.prediction import model
 from boxmend.prediction.model import open_model
 from boxmend.settings import Optimisation, TrainSettings

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from boxmend.assessment.truth import KnownTruth
-from boxmend.dataset import Dataset, Images, as_ids
+from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.mending.account import Account, account_of
 from boxmend.mending.history import History
 from boxmend.report.record import RunRecord

@@ -9,9 +9,9 @@ import numpy as np
 from PIL import Image
 
 from boxmend import runs
-from boxmend.dataset import Dataset
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.ledger import Entries, Ledger
 from tests.report.drawn_records import (
     BOXES,

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import boxmend
+from boxmend.data.files.locks import locking
+from boxmend.data.noise.truth import Truth, write_truth
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.files.locks import locking
-from boxmend.noise.truth import Truth, write_truth
 from boxmend.report import making
 from boxmend.report.figures import FIGURES
 from boxmend.report.gallery import columns

@@ -13,10 +13,10 @@ from PIL import Image
 
 from boxmend import runs
 from boxmend.cli import run as run_command
-from boxmend.dataset import UNKNOWN, Dataset, Images, as_ids
-from boxmend.fingerprint import fingerprint
+from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
-from boxmend.formats import load
 
 Box = tuple[float, float, float, float]
 NOWHERE: Box = (np.nan, np.nan, np.nan, np.nan)

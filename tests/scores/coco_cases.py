@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from boxmend.detection_columns import SizedDetections
+from boxmend.data.detections import SizedDetections
 from boxmend.scores import CocoScores, CocoTruth, coco_scores
 
 Box = tuple[float, float, float, float]  # x, y, width, height

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.detection_columns import Detections
+from boxmend.data.detections import Detections
 from boxmend.scores import CocoScores, coco_scores, detection_sizes
 from tests.scores.coco_cases import (
     Detection,

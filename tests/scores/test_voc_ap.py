@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from boxmend.detection_columns import Detections
+from boxmend.data.detections import Detections
 from boxmend.scores import TrueBoxes, VocScores, average_precision
 from tests.scores.voc_cases import (
     BOX,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from boxmend.detection_columns import Detections
+from boxmend.data.detections import Detections
 from boxmend.scores import TrueBoxes, average_precision, voc
 from tests.scores.voc_cases import Detection, TrueBox, score
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from boxmend.detection_columns import Detections
+from boxmend.data.detections import Detections
 from boxmend.scores import TrueBoxes, VocScores, average_precision
 
 BOX = (0.0, 0.0, 10.0, 10.0)

@@ -13,8 +13,8 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from boxmend import ledger
-from boxmend.dataset import Dataset, Images, as_ids
-from boxmend.photos import header_size
+from boxmend.data.dataset import Dataset, Images, as_ids
+from boxmend.data.images.reading import header_size
 from boxmend.runs import Run
 from boxmend.settings import Optimisation, TrainSettings
 from boxmend.training import Interrupted, train

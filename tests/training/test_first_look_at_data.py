@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.methods import Described
 from boxmend.settings import MendSettings, resolved
 from boxmend.training import Interrupted, train

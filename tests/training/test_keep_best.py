@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 import boxmend.training
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector, save
 from boxmend.errors import DataError, UsageError
 from boxmend.training import Interrupted, train

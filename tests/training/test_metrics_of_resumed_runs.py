@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from boxmend import metric_lines
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import TrainSettings
 from boxmend.training import Interrupted, checkpoint, train

@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file
 
 from boxmend import ledger
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.runs import Run
 from boxmend.settings import Optimisation
 from tests.training.small_runs import Box, assert_stops_change_nothing, drawn, ensure_sound, trained

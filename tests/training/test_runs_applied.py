@@ -8,9 +8,9 @@ import pytest
 
 import boxmend
 from boxmend import ledger
-from boxmend.formats.writing import WriteOptions
+from boxmend.data.formats.writing import WriteOptions
+from boxmend.data.noise import NoiseSettings, write_noisy
 from boxmend.mending.settling import num_visits
-from boxmend.noise import NoiseSettings, write_noisy
 from boxmend.settings import MendSettings
 from boxmend.training import train
 from tests.training.small_runs import QUICK

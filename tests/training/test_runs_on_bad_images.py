@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from boxmend import ledger
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
 from boxmend.training import train
 from tests.training.small_runs import (

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.detector import build, save
 from boxmend.errors import DataError, UsageError
 from boxmend.training import Interrupted, train

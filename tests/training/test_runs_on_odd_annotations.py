@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from boxmend import ledger
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
 from boxmend.methods import METHODS
 from boxmend.settings import MendSettings, PublishedSettings

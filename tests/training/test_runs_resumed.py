@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 import boxmend
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError, OutputError
 from boxmend.ledger import Ledger
 from boxmend.runs import Run, open_run

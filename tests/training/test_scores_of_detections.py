@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boxmend.dataset import Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.training.evaluation import score
 from tests.training.small_runs import drawn
 

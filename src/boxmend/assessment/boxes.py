@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
-from boxmend.boxes import overlaps
-from boxmend.dataset import Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset
 from boxmend.mending.account import Account
 
 CORLOC_IOU = 0.7  # of the paper's CorLoc: more counts as located

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
-from boxmend.boxes import overlaps
+from boxmend.data.boxes import overlaps
 from boxmend.fixes.table import GOOD_IOU
 from boxmend.mending.account import Account
 from boxmend.mending.changes import Changes

@@ -19,8 +19,8 @@ from boxmend.assessment.calibration import Calibration, calibration
 from boxmend.assessment.missing import Proposed, are_found, are_on_ignored
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import GOOD_IOU, Fixes, Kind
 
 CALLED_WRONG = 0.5  # least probability at which an annotation is called wrong

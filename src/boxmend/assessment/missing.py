@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.truth import TrueObjects
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
 
 FOUND_IOU = 0.5  # with a missing object, from which on it is found
 PAIRS_AT_ONCE = 2**20  # of two boxes of one image; bounds the memory

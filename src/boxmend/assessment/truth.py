@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.boxes import overlaps
-from boxmend.comparison.images import pair_images
-from boxmend.dataset import UNKNOWN, Dataset, Ids
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset, Ids
+from boxmend.data.diff.images import pair_images
+from boxmend.data.files.text import valid_text
+from boxmend.data.formats import load, resolve
+from boxmend.data.noise import TRUTH_FILE, Truth, read_truth
 from boxmend.errors import DataError
-from boxmend.files.text import valid_text
-from boxmend.formats import load, resolve
-from boxmend.noise import TRUTH_FILE, Truth, read_truth
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

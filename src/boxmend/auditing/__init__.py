@@ -18,7 +18,7 @@ from boxmend.auditing.evidence import Detected, from_detections
 from boxmend.auditing.judging import Opinion, judge
 from boxmend.auditing.ordering import Own, canonical, groups, judgeable, surest_first
 from boxmend.auditing.tables import LEAST, columns_of, fixes_of, joined, missing_of
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import Fixes, Kind
 

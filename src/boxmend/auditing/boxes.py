@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from boxmend.boxes import overlaps
+from boxmend.data.boxes import overlaps
 from boxmend.fixes.table import GOOD_IOU
 
 Rows = NDArray[np.int64]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping
-from boxmend.boxes import overlaps
+from boxmend.data.boxes import overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -25,11 +25,11 @@ from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.provenance import said_of
 from boxmend.auditing.tables import fixes_of
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.staging import ensure_vacant, staged
+from boxmend.data.fingerprint import data_facts, ensure_unchanged
 from boxmend.detections import read_predictions
 from boxmend.errors import DataError
-from boxmend.files.staging import ensure_vacant, staged
-from boxmend.fingerprint import data_facts, ensure_unchanged
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.mending.account import open_account
 from boxmend.mending.inputs import finished_run

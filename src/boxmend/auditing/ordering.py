@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import Detected, Objects
 from boxmend.auditing.judging import Scene
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import Fixes
 
 Rows = NDArray[np.int64]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.boxes import overlaps
+from boxmend.data.boxes import overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -18,7 +18,7 @@ from boxmend.auditing.calibration import (
 )
 from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
 from boxmend.auditing.pairs import Pairs, largest_by, overlapping
-from boxmend.boxes import areas, overlaps
+from boxmend.data.boxes import areas, overlaps
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.presence import FOUND
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.fixes.choosing import wilson
 from boxmend.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
 

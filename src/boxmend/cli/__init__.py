@@ -10,8 +10,8 @@ from cyclopts import App, CycloptsError
 import boxmend
 from boxmend.cli.last_resort import explain
 from boxmend.cli.output import library_notes
+from boxmend.data.files.limits import check_environment
 from boxmend.errors import BoxmendError, ExitStatus
-from boxmend.files.limits import check_environment
 
 COMMANDS = {
     "check": "Find what is wrong with a dataset, and repair what can be.",

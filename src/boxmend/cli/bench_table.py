@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
+from boxmend.data.files.atomic import replacing
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.files.atomic import replacing
 
 if TYPE_CHECKING:
     from boxmend.bench.grids.tables import Table

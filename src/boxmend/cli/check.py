@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.checks import check as find
-from boxmend.checks import repair, statistics
 from boxmend.cli.options import Data, Json, Reading, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, progress, say
-from boxmend.dataset import Dataset
+from boxmend.data.checks import check as find
+from boxmend.data.checks import repair, statistics
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.staging import ensure_vacant
+from boxmend.data.findings import KINDS, Finding, Severity
+from boxmend.data.formats import read
+from boxmend.data.formats.writing import write
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.files.staging import ensure_vacant
-from boxmend.findings import KINDS, Finding, Severity
-from boxmend.formats import read
-from boxmend.formats.writing import write
 
 IMAGE_KINDS = {
     "missing-image",

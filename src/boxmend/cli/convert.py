@@ -7,9 +7,9 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import Data, FormatName, Json, Reading, Writing, saved_summary
 from boxmend.cli.output import print_json, say
+from boxmend.data.files.staging import ensure_vacant
+from boxmend.data.formats.writing import write
 from boxmend.errors import ExitStatus
-from boxmend.files.staging import ensure_vacant
-from boxmend.formats.writing import write
 
 app = App(name="convert", help_format="markdown")
 

@@ -10,8 +10,8 @@ from cyclopts import App, Parameter
 from boxmend import demonstration
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress, say
+from boxmend.data.files.staging import ensure_vacant
 from boxmend.errors import ExitStatus
-from boxmend.files.staging import ensure_vacant
 
 app = App(name="demo", help_format="markdown")
 

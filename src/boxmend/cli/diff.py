@@ -7,9 +7,9 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table
-from boxmend.comparison import Comparison, Difference, compare
+from boxmend.data.diff import Comparison, Difference, compare
+from boxmend.data.formats import load
 from boxmend.errors import ExitStatus
-from boxmend.formats import load
 
 SHOWN = 20  # differences listed; --all and --json list every one
 

@@ -8,9 +8,9 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import Data, Json, Reading, Writing
 from boxmend.cli.output import print_json, print_table, progress, say
+from boxmend.data.files.staging import ensure_vacant
+from boxmend.data.folds import FoldSettings, write_folds
 from boxmend.errors import ExitStatus
-from boxmend.files.staging import ensure_vacant
-from boxmend.folds import FoldSettings, write_folds
 
 
 @Parameter(name="*")

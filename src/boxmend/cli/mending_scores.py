@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from boxmend.cli.output import print_table, progress, say
-from boxmend.dataset import Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs import MENDING_FILE, Run
 

@@ -8,9 +8,9 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import Data, Json, Reading, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, say
+from boxmend.data.files.staging import ensure_vacant
+from boxmend.data.noise import NoiseSettings, disturb, fingerprint, write_noisy
 from boxmend.errors import ExitStatus
-from boxmend.files.staging import ensure_vacant
-from boxmend.noise import NoiseSettings, disturb, fingerprint, write_noisy
 
 
 @Parameter(name="*")

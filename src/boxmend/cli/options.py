@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from boxmend.dataset import Dataset
-from boxmend.formats import load
-from boxmend.formats.writing import Saved, WriteOptions
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats import load
+from boxmend.data.formats.writing import Saved, WriteOptions
 
 FormatName = Literal["coco", "voc", "yolo"]
 Data = Annotated[str, Parameter(help="Dataset: PATH or PATH:SPLIT; several are joined into one.")]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from boxmend.files.atomic import replacing
+from boxmend.data.files.atomic import replacing
 
 Progress = Callable[[int, int], None]
 

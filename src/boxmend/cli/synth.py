@@ -7,8 +7,8 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import FormatName, Json, saved_summary
 from boxmend.cli.output import print_json, progress
+from boxmend.data.synth import synthesize
 from boxmend.errors import ExitStatus
-from boxmend.synth import synthesize
 
 app = App(name="synth", help_format="markdown")
 

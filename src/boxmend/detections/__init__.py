@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.detection_columns import SizedDetections
+from boxmend.data.detections import SizedDetections
 from boxmend.detections.entries import Entry, portions, refused, shown
 from boxmend.detections.found import Key
 from boxmend.detections.names import AMBIGUOUS, Catalogue

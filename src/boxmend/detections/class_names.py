@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.formats.coco.sizes import category_numbers, contested_numbers
 from boxmend.detections.found import Found, Key, Rows
 from boxmend.detections.names import MOST_DIGITS
 from boxmend.errors import DataError
-from boxmend.formats.coco.sizes import category_numbers, contested_numbers
 
 SHOWN = 5
 FEW = 10  # overlapping pairs that tell nothing yet

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.detections.found import Found, Rows
 from boxmend.errors import DataError
-from boxmend.formats.coco.sizes import category_numbers
 
 ASKED = 5000  # detections whose vectors are looked at: the best, since of others many are doubtful
 AGREES = 0.5  # share whose label has the highest value

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from boxmend.data.files.json_lists import ensure_few_objects, ensure_objects
+from boxmend.data.files.reading import ensure_few_values, read_within, reason_of
 from boxmend.errors import DataError, UsageError
-from boxmend.files.json_lists import ensure_few_objects, ensure_objects
-from boxmend.files.reading import ensure_few_values, read_within, reason_of
 
 PORTION = 1024  # entries decoded at once: more fall out of the processor's cache
 LISTS = ("annotations", "predictions")  # keys under which an object may hold the list

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detections.found import Floats, Rows
 
 IMAGES_ASKED = 2000  # spread evenly over those that have both annotations and detections

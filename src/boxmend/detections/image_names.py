@@ -8,11 +8,11 @@ from posixpath import basename, splitext
 
 import numpy as np
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.images.reading import header_size
 from boxmend.detections.found import Floats, Found, Key, Rows
 from boxmend.detections.names import AMBIGUOUS, MOST_DIGITS, Catalogue
 from boxmend.errors import DataError
-from boxmend.photos import header_size
 
 SHOWN = 3
 

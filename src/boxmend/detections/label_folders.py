@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from boxmend.data.files.reading import read_bytes
 from boxmend.detections.found import UNKNOWN_FOLD, BoxFormat, Floats, Found, Key
 from boxmend.errors import DataError
-from boxmend.files.reading import read_bytes
 
 KIND = "label files"
 ENDING = ".txt"

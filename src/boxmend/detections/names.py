@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from posixpath import basename, splitext
 from typing import Any, TypeVar
 
-from boxmend.dataset import UNKNOWN, Images
+from boxmend.data.dataset import UNKNOWN, Images
 
 AMBIGUOUS = -2  # instead of a row: there is more than one
 LONGEST = 4096  # characters of a name: that of a path

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.reading import open_file
+from boxmend.data.folds import FOLDS_FILE, Manifest, fold_folder, read_manifest
 from boxmend.detections.found import Found
 from boxmend.detections.label_folders import label_files, read_label_folder
 from boxmend.detections.results import read_results
 from boxmend.detections.tables import read_table
 from boxmend.errors import DataError, UsageError
-from boxmend.files.reading import open_file
-from boxmend.folds import FOLDS_FILE, Manifest, fold_folder, read_manifest
 
 JSON_ENDINGS = (".json",)
 TABLE_ENDINGS = (".csv", ".tsv", ".parquet", ".pq")

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.files.unchanged import State, ensure_same_states, states_of
+from boxmend.data.folds import Manifest
+from boxmend.data.formats.coco.sizes import contested_images
 from boxmend.detections import box_formats
 from boxmend.detections.class_names import labels_of
 from boxmend.detections.class_vectors import in_order
@@ -20,9 +23,6 @@ from boxmend.detections.image_names import Reading, ensure_clear, readings, size
 from boxmend.detections.names import Catalogue
 from boxmend.detections.places import Place, files_of, places_of, read_place
 from boxmend.errors import DataError
-from boxmend.files.unchanged import State, ensure_same_states, states_of
-from boxmend.folds import Manifest
-from boxmend.formats.coco.sizes import contested_images
 
 OVERLAPS = 0.5  # IoU from which a detection and an annotation are of one object
 ROUNDING = 1e-6  # by which a score may leave 0..1

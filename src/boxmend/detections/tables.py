@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from boxmend.data.files.limits import ensure_within
+from boxmend.data.files.parquet import read_parquet, refuse_doubled_columns
+from boxmend.data.files.reading import open_file
 from boxmend.detections.found import UNKNOWN_FOLD, BoxFormat, Floats, Found, Key, Rows
 from boxmend.errors import DataError
-from boxmend.files.limits import ensure_within
-from boxmend.files.parquet import read_parquet, refuse_doubled_columns
-from boxmend.files.reading import open_file
 
 KIND = "a table"
 DELIMITERS = ",;\t"

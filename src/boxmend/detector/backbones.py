@@ -22,6 +22,7 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN, resnet_
 from torchvision.models.detection.faster_rcnn import FasterRCNN, FastRCNNPredictor, TwoMLPHead
 from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 
+from boxmend.data.files.limits import excess
 from boxmend.detector.faster_rcnn import Detector
 from boxmend.detector.heads import SeveralClassifiers, Spread, WholeHeads
 from boxmend.detector.numbers import DetectorNumbers
@@ -34,7 +35,6 @@ from boxmend.detector.weights import (
     with_told_heads,
 )
 from boxmend.errors import DataError, UsageError
-from boxmend.files.limits import excess
 
 Norm = Callable[[int], nn.Module]
 

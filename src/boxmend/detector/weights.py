@@ -19,18 +19,18 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torchvision.models import WeightsEnum
 
-from boxmend.detector.faster_rcnn import Detector
-from boxmend.detector.numbers import DetectorNumbers
-from boxmend.errors import DataError
-from boxmend.files.atomic import replacing
-from boxmend.files.limits import ensure_within
-from boxmend.files.reading import open_file
-from boxmend.files.sealed import (
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.limits import ensure_within
+from boxmend.data.files.reading import open_file
+from boxmend.data.files.sealed import (
     has_safetensors_digest,
     note_missing,
     without_digest,
     write_safetensors,
 )
+from boxmend.detector.faster_rcnn import Detector
+from boxmend.detector.numbers import DetectorNumbers
+from boxmend.errors import DataError
 
 HEADER_LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 STRIDE_KEY = "stride_in_1x1"

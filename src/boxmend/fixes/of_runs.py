@@ -3,7 +3,7 @@
 import os
 from shlex import quote
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.fixes.table import FIXES_FILE, Fixes, read_fixes
 from boxmend.fixes.verdicts import VERDICTS_FILE

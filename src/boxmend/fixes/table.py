@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.parquet import read_parquet
+from boxmend.data.files.sealed import parquet_bytes
+from boxmend.data.files.text import valid_text
 from boxmend.errors import DataError, UsageError
-from boxmend.files.atomic import replacing
-from boxmend.files.parquet import read_parquet
-from boxmend.files.sealed import parquet_bytes
-from boxmend.files.text import valid_text
 
 FIXES_FILE = "fixes.parquet"
 SIDES = ("x1", "y1", "x2", "y2")

@@ -1,6 +1,6 @@
 """What people say of fixes: `verdicts.jsonl` in the folder of a run, only ever appended to.
 
-One JSON object a line, which ends with its digest (`boxmend.files.sealed`). Each call adds its
+One JSON object a line, which ends with its digest (`boxmend.data.files.sealed`). Each call adds its
 lines by one write at the end of the file, so that two windows do not overwrite each other, and a
 kill tears the last line at most. A torn line is passed over: the last one, and one that an empty
 line follows, which the next write puts there.
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boxmend.data.files.reading import read_within
+from boxmend.data.files.sealed import checked_lines, seal_json
+from boxmend.data.files.syncing import sync_folder
 from boxmend.errors import DataError, OutputError
-from boxmend.files.reading import read_within
-from boxmend.files.sealed import checked_lines, seal_json
-from boxmend.files.syncing import sync_folder
 
 VERDICTS_FILE = "verdicts.jsonl"
 ACCEPT, REJECT, SKIP, UNDO = ANSWERS = ("accept", "reject", "skip", "undo")

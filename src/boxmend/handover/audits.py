@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError
 from boxmend.fixes.choosing import PRECISION, Chosen, choose, ranks
 from boxmend.fixes.of_runs import fixes_of

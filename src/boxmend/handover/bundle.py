@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.files.text import valid_text
+from boxmend.data.formats import FORMATS
+from boxmend.data.formats.documents import DECIMALS
+from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError
-from boxmend.files.text import valid_text
-from boxmend.formats import FORMATS
-from boxmend.formats.documents import DECIMALS
 from boxmend.handover.naming import shortened
 from boxmend.handover.selecting import suspicions
 from boxmend.mending.account import Account
 from boxmend.mending.settling import Floats, Mask, Rows
-from boxmend.photos import header_size
 from boxmend.verdict import Verdict
 
 Box = tuple[float, float, float, float]

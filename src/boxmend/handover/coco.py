@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.files.text import valid_text
-from boxmend.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
-from boxmend.formats.coco.source import CocoSource
-from boxmend.formats.documents import DECIMALS
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.files.text import valid_text
+from boxmend.data.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
+from boxmend.data.formats.coco.source import CocoSource
+from boxmend.data.formats.documents import DECIMALS
 from boxmend.handover.bundle import Bundle, Item, Places, Task, record
 from boxmend.handover.json_text import json_bytes
 

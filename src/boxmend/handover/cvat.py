@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from boxmend.dataset import UNKNOWN
-from boxmend.formats.documents import number
+from boxmend.data.dataset import UNKNOWN
+from boxmend.data.formats.documents import number
 from boxmend.handover.bundle import STATUSES, Box, Bundle, Item, Places
 from boxmend.handover.json_text import json_bytes
 from boxmend.handover.naming import distinct, on_one_line

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
+from boxmend.data.files.limits import ensure_within, limit
 from boxmend.errors import DataError
-from boxmend.files.limits import ensure_within, limit
 from boxmend.handover.cvat import REGION
 from boxmend.handover.naming import on_one_line
 from boxmend.handover.returned import (

@@ -6,8 +6,8 @@ its own version is. Boxes are x, y, width and height as shares of the image.
 
 from typing import Any
 
-from boxmend.dataset import UNKNOWN
-from boxmend.files.text import valid_text
+from boxmend.data.dataset import UNKNOWN
+from boxmend.data.files.text import valid_text
 from boxmend.handover.bundle import Box, Bundle, Item, Places, Task
 from boxmend.handover.json_text import json_bytes
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from boxmend import __version__
-from boxmend.files.text import valid_text
+from boxmend.data.files.text import valid_text
 from boxmend.handover.bundle import IMAGES, Box, Bundle, Item, Places, Task, record
 from boxmend.handover.json_text import json_bytes
 from boxmend.handover.naming import distinct

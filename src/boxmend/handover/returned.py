@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from boxmend.data.files.reading import ensure_few_values, read_bytes
+from boxmend.data.files.sealed import checked_json
 from boxmend.errors import DataError, UsageError
-from boxmend.files.reading import ensure_few_values, read_bytes
-from boxmend.files.sealed import checked_json
 from boxmend.fixes.table import BOX_DECIMALS
 from boxmend.fixes.verdicts import FARTHEST
 

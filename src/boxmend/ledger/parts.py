@@ -9,10 +9,10 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from boxmend.data.files.parquet import claimed_bytes, ensure_justified
+from boxmend.data.files.reading import open_file
+from boxmend.data.files.sealed import parquet_bytes
 from boxmend.errors import DataError
-from boxmend.files.parquet import claimed_bytes, ensure_justified
-from boxmend.files.reading import open_file
-from boxmend.files.sealed import parquet_bytes
 from boxmend.ledger.entries import BOX_COLUMNS, COLUMNS, ID_COLUMNS, empty_table
 
 FORMAT_KEY = b"boxmend.ledger"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from boxmend.data.files.parquet import read_parquet
 from boxmend.errors import DataError, UsageError
-from boxmend.files.parquet import read_parquet
 from boxmend.ledger.entries import COLUMNS, empty_table
 from boxmend.ledger.parts import (
     REMEDY,

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import DataError, OutputError
-from boxmend.files.atomic import replacing
-from boxmend.files.temporary import remove_leftovers
 from boxmend.ledger.entries import (
     ID_COLUMNS,
     Columns,

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from boxmend.loader.columns import Columns, Difficult
 from boxmend.loader.frame import Frame, ImageSize, mirrored_images

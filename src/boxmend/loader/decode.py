@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from boxmend.decoding import opened, read_image, rgb_of
+from boxmend.data.images.decoding import opened, read_image, rgb_of
 from boxmend.errors import DataError
 
 Pixels = NDArray[np.uint8]  # [H, W, 3]

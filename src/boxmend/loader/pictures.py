@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import Images
+from boxmend.data.dataset import Images
+from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError
 from boxmend.loader.decode import decode
 from boxmend.loader.frame import ImageSize, fit
-from boxmend.photos import header_size
 
 CANVAS_MULTIPLE = 32  # pixels: the largest stride of a backbone
 

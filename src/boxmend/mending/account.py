@@ -13,8 +13,8 @@ from shlex import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.boxes import overlaps
-from boxmend.dataset import Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.mending import inputs
 from boxmend.mending.history import History, history_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.boxes import overlaps
-from boxmend.dataset import Dataset, Note
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset, Note
 from boxmend.errors import UsageError
 from boxmend.fixes.choosing import KIND_OF_WORD, check_precision
 from boxmend.mending.settling import Floats, Mask, Rows, Settlement

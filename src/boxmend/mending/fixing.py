@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.boxes import overlaps
-from boxmend.dataset import Dataset, Note
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset, Note
+from boxmend.data.files.text import valid_text
 from boxmend.errors import DataError
-from boxmend.files.text import valid_text
 from boxmend.fixes.choosing import KIND_OF_WORD, PRECISION, choose
 from boxmend.fixes.of_runs import fixes_of
 from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.ledger import COLUMNS
 from boxmend.mending import inputs
 from boxmend.mending.settling import Mask, Rows, Visits

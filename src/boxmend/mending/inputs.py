@@ -9,11 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from boxmend import ledger
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.text import valid_text
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.files.text import valid_text
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
 from boxmend.ledger import Verdict
 from boxmend.mending.settling import Rows, Visits
 from boxmend.runs import SETTINGS_FILE, Run, open_run

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boxmend.data.files.limits import excess, limit
+from boxmend.data.files.reading import read_bytes
+from boxmend.data.files.sealed import checked_json, seal_json
+from boxmend.data.formats.documents import Edit, splice
+from boxmend.data.formats.reading import is_safe_name
 from boxmend.errors import DataError
-from boxmend.files.limits import excess, limit
-from boxmend.files.reading import read_bytes
-from boxmend.files.sealed import checked_json, seal_json
-from boxmend.formats.documents import Edit, splice
-from boxmend.formats.reading import is_safe_name
 
 FORMAT_KEY = "boxmend_patch"
 FORMAT_VERSION = 1

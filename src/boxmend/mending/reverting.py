@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from boxmend.data.files.atomic import replace_files
+from boxmend.data.files.locks import only_writer
+from boxmend.data.files.reading import read_bytes
+from boxmend.data.files.syncing import sync_folder
+from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.files.atomic import replace_files
-from boxmend.files.locks import only_writer
-from boxmend.files.reading import read_bytes
-from boxmend.files.syncing import sync_folder
-from boxmend.files.temporary import remove_leftovers
 from boxmend.mending import patches
 
 CHANGES_FILE = "changes.csv"

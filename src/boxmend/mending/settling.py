@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.verdict import Verdict
 
 EPOCHS_PER_VISIT = 3  # an annotation is settled by its last epochs / EPOCHS_PER_VISIT visits

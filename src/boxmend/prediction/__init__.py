@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from boxmend.detection_columns import Detections
+from boxmend.data.detections import Detections
 from boxmend.detector import Detector
 from boxmend.errors import DataError, UsageError
 from boxmend.loader import Frame, ImageSize

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.loader import ImageSize, Loader, LoaderOptions
 from boxmend.loader.pictures import Progress
 from boxmend.prediction.model import open_model

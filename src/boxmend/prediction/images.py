@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmend.dataset import Ids, Images, as_ids, keep_apart
+from boxmend.data.dataset import Ids, Images, as_ids, keep_apart
+from boxmend.data.formats import FORMATS, read, resolve
+from boxmend.data.formats.reading import IMAGE_ENDINGS
 from boxmend.errors import DataError, UsageError
-from boxmend.formats import FORMATS, read, resolve
-from boxmend.formats.reading import IMAGE_ENDINGS
 
 
 class _Found(NamedTuple):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from boxmend.dataset import Images
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import Images
+from boxmend.data.detections import Detections
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import OutputError
-from boxmend.files.atomic import replacing
-from boxmend.files.temporary import remove_leftovers
 from boxmend.training.card import Card
 
 BOX_DIGITS = 3  # a thousandth of a pixel

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+from boxmend.data.files.atomic import replacing
 from boxmend.errors import OutputError
-from boxmend.files.atomic import replacing
 from boxmend.report.charts import standalone
 from boxmend.report.record import Figure
 

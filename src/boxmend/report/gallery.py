@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.truth import KnownTruth
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN
 from boxmend.mending.account import Account
 from boxmend.mending.changes import Changes
 from boxmend.report.record import RunRecord

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.assessment.truth import known_truth
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.mending.account import Account, open_account
 from boxmend.report.record import RunRecord
 from boxmend.runs import EVALUATION_FILE, Run, open_run

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.locks import only_writer
+from boxmend.data.files.reading import open_file
+from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import OutputError, UsageError
-from boxmend.files.atomic import replacing
-from boxmend.files.locks import only_writer
-from boxmend.files.reading import open_file
-from boxmend.files.temporary import remove_leftovers
 from boxmend.report.charts import STYLES
 from boxmend.report.figure_files import write_figures
 from boxmend.report.figures import FIGURES

@@ -18,13 +18,20 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
-from boxmend.decoding import opened, read_image, rgb_of
+from boxmend.data.files.limits import limit
+from boxmend.data.files.reading import open_file
+from boxmend.data.files.syncing import sync_files
+from boxmend.data.files.temporary import temporary_file
+from boxmend.data.images.decoding import opened, read_image, rgb_of
+from boxmend.data.images.reading import (
+    CHUNK,
+    FEW_IMAGES,
+    MAX_WORKERS,
+    by_workers,
+    header_size,
+    inspect,
+)
 from boxmend.errors import OutputError
-from boxmend.files.limits import limit
-from boxmend.files.reading import open_file
-from boxmend.files.syncing import sync_files
-from boxmend.files.temporary import temporary_file
-from boxmend.photos import CHUNK, FEW_IMAGES, MAX_WORKERS, by_workers, header_size, inspect
 
 CONTEXT = 1.6  # sides of what is cut out, in sides of what it has to show
 ASPECT = 4 / 3  # width to height of a picture, where the image is large enough

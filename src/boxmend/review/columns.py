@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.fixes.table import Fixes, Floats
 from boxmend.report.texts import shown
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from boxmend.dataset import Images
-from boxmend.files.limits import limit
-from boxmend.photos import header_size, inspect
+from boxmend.data.dataset import Images
+from boxmend.data.files.limits import limit
+from boxmend.data.images.reading import header_size, inspect
 from boxmend.report.thumbnails import Size, Window, decoded, jpeg_of, scale_of
 
 QUALITY = 85

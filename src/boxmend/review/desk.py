@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.errors import UsageError
 from boxmend.fixes.choosing import PRECISION, Chosen, choose, measured_precision
 from boxmend.fixes.table import BOX_DECIMALS, Fixes, Floats, Kind, Rows

@@ -9,9 +9,9 @@ from shlex import quote
 
 import uvicorn
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import UsageError
-from boxmend.fingerprint import fingerprint
 from boxmend.fixes.table import FIXES_FILE, read_fixes
 from boxmend.mending.inputs import dataset_of, finished_run
 from boxmend.review.desk import Desk

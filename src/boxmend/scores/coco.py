@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.detection_columns import Detections, SizedDetections
+from boxmend.data.detections import Detections, SizedDetections
 from boxmend.scores.voc import TrueBoxes
 
 SIZES = ("small", "medium", "large")

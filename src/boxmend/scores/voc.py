@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.detection_columns import Detections
+from boxmend.data.detections import Detections
 
 PAIRS_AT_ONCE = 2**20  # of a detection and a true box: about 200 MB while they are compared
 

@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from boxmend.data.files.reading import read_within, reason_of
 from boxmend.errors import DataError, UsageError
-from boxmend.files.reading import read_within, reason_of
 from boxmend.settings.training import TrainSettings
 
 Values = dict[tuple[str, ...], Any]

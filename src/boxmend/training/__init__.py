@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from boxmend import runs
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import ensure_unchanged, fingerprint
+from boxmend.data.formats import load
 from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
-from boxmend.fingerprint import ensure_unchanged, fingerprint
-from boxmend.formats import load
 from boxmend.scores import VocScores
 from boxmend.settings import TrainSettings, resolved
 from boxmend.settings.presets import LITERAL_METHODS

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
 from boxmend.ledger import Ledger

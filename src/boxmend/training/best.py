@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boxmend.data.files.atomic import replacing
 from boxmend.detector import Detector, save
-from boxmend.files.atomic import replacing
 
 CHOSEN_BY = "voc_ap50_area"
 

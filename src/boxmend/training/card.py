@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.detector import DETECTORS
 from boxmend.errors import DataError, UsageError
-from boxmend.formats.coco.sizes import category_numbers
 from boxmend.settings import TrainSettings, parsed_image_size
 
 LISTS = ("label_names", "category_ids")

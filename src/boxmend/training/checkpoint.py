@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.limits import ensure_within
+from boxmend.data.files.reading import open_file
+from boxmend.data.files.sealed import check_zip, write_zip
 from boxmend.errors import DataError
-from boxmend.files.atomic import replacing
-from boxmend.files.limits import ensure_within
-from boxmend.files.reading import open_file
-from boxmend.files.sealed import check_zip, write_zip
 
 FILE = "checkpoint.pt"
 PARTS = ("step", "passes", "best", "network", "average", "optimizer", "method", "ledger")

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from boxmend.dataset import UNKNOWN, Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.detections import Detections
 from boxmend.detector import Detections as Found
 from boxmend.detector import Detector
 from boxmend.errors import DataError

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from boxmend import __version__
-from boxmend.dataset import Dataset
-from boxmend.fingerprint import data_facts, fingerprint
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import data_facts, fingerprint
 from boxmend.training.processes import Processes
 
 __all__ = ["digest", "fingerprint", "gather"]

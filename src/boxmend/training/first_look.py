@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.folds import FoldSettings, split
 from boxmend.detector import Detector
 from boxmend.detector.describing import described
-from boxmend.folds import FoldSettings, split
 from boxmend.loader import Loader
 from boxmend.methods import Described
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector, Features
 from boxmend.errors import BoxmendError
 from boxmend.ledger import Ledger

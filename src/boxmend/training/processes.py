@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from boxmend.data.files.atomic import replacing
 from boxmend.errors import BoxmendError, OutputError, UsageError
-from boxmend.files.atomic import replacing
 
 TIMEOUT = timedelta(minutes=10)  # for what all do at the same time
 PATIENCE = timedelta(days=1)  # while process 0 scores or writes; a process that ends is seen anyway

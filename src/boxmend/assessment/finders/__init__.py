@@ -9,9 +9,9 @@ from boxmend.assessment.finders import hotcoco, mistakenness, objectlab, ours
 from boxmend.assessment.finders.suspicion import Floats, Mask, Rows, Suspicion
 from boxmend.assessment.ranking import area_under_roc, average_precision, share
 from boxmend.assessment.truth import KnownTruth
-from boxmend.boxes import overlaps
-from boxmend.dataset import UNKNOWN
-from boxmend.detection_columns import Detections
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN
+from boxmend.data.detections import Detections
 from boxmend.fixes.table import GOOD_IOU
 from boxmend.mending.account import Account
 

@@ -13,8 +13,8 @@ from boxmend.assessment.finders.suspicion import (
     Suspicion,
     proposed_at,
 )
-from boxmend.dataset import Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.fixes.table import Kind
 
 MIN_IOU = 0.5  # hotcoco's default

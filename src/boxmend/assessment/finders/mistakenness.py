@@ -33,9 +33,9 @@ from boxmend.assessment.finders.suspicion import (
     by_image,
     proposed_at,
 )
-from boxmend.boxes import overlaps
-from boxmend.dataset import Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.fixes.table import Kind
 
 MIN_IOU = 0.5

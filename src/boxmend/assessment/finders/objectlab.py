@@ -20,8 +20,8 @@ from boxmend.assessment.finders.suspicion import (
     by_image,
     proposed_at,
 )
-from boxmend.dataset import Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.errors import UsageError
 from boxmend.fixes.table import Kind
 from boxmend.scores import TrueBoxes, average_precision

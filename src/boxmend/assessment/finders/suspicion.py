@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.missing import Proposed
-from boxmend.dataset import Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.fixes.table import Kind
 
 Rows = NDArray[np.int64]

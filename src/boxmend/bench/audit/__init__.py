@@ -21,8 +21,8 @@ from boxmend.assessment.fixes import (
     known_objects,
 )
 from boxmend.assessment.truth import KnownTruth
-from boxmend.dataset import Dataset
-from boxmend.detection_columns import Detections
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.detections.predictions import Predictions
 from boxmend.fixes.choosing import choose
 from boxmend.fixes.table import Fixes, Kind

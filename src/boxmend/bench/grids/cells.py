@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, Layout, Variant, amount, asked
+from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
-from boxmend.noise import NoiseSettings
 
 LABEL_WORDS = {"symmetric": "label", "pair": "pair"}
 BOX_WORDS = {"uniform": "box", "gaussian": "gaussian", "jitter": "oamil"}

@@ -21,10 +21,10 @@ from msgspec import Struct
 from boxmend.bench.grids.locks import is_held
 from boxmend.bench.grids.results import Result, Setting
 from boxmend.bench.grids.squares import TOLD
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.reading import read_record
+from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.errors import DataError, UsageError
-from boxmend.files.atomic import replacing
-from boxmend.files.reading import read_record
-from boxmend.files.sealed import checked_json, seal_json
 from boxmend.settings import TrainSettings
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.truth import KnownTruth
+from boxmend.data.images.drawing import GREEN, RED, WHITE, Color, Outline, Panel, sheet
 from boxmend.errors import BoxmendError
 from boxmend.mending.account import Account
 from boxmend.mending.changes import Changes
-from boxmend.pictures import GREEN, RED, WHITE, Color, Outline, Panel, sheet
 from boxmend.report.figure_files import write_figures
 from boxmend.report.figures import FIGURES
 from boxmend.report.record import Figure, RunRecord

@@ -11,15 +11,15 @@ import msgspec
 from boxmend.bench.grids.cells import noise_settings
 from boxmend.bench.grids.jobs import RUN_FOLDER, Job, State, state_of
 from boxmend.bench.grids.locks import waiting_for
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.reading import read_record
+from boxmend.data.files.sealed import checked_json
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
+from boxmend.data.formats.writing import WriteOptions
+from boxmend.data.noise import RECORD_FILE, disturb, write_noisy
 from boxmend.errors import BoxmendError, DataError
-from boxmend.files.reading import read_record
-from boxmend.files.sealed import checked_json
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
-from boxmend.formats.writing import WriteOptions
 from boxmend.mending import apply
-from boxmend.noise import RECORD_FILE, disturb, write_noisy
 
 
 def noisy_data(root: Path, job: Job) -> list[str]:

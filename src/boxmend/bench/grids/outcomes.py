@@ -20,8 +20,8 @@ from boxmend.bench.grids.jobs import (
     write_json,
 )
 from boxmend.bench.grids.results import RESULTS_FILE, Data, Noise, Result, append
+from boxmend.data.files.reading import open_file
 from boxmend.errors import BoxmendError
-from boxmend.files.reading import open_file
 from boxmend.runs import Run
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from boxmend.bench.grids.jobs import Job, State, rates_told, save_job, state_of
 from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.scales import Scale, Sources, fitted, scale, settings_of, sources
 from boxmend.bench.grids.worth import by_worth, of_worth, worth
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.reading import open_file
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.files.reading import open_file
-from boxmend.fingerprint import fingerprint
-from boxmend.formats import load
 from boxmend.report.texts import shown
 
 

@@ -2,9 +2,9 @@
 
 The file only grows. `append` writes a line at once and alone, so that several processes can share
 a file and a kill tears the last line at most; `read` leaves such a line out and says so. Every
-other line is checked by its digest (`boxmend.files.sealed`; earlier versions wrote none) and field
-by field, since files come from anywhere. Of several lines of a cell
-`counting` gives the one that counts.
+other line is checked by its digest (`boxmend.data.files.sealed`; earlier versions wrote none) and
+field by field, since files come from anywhere. Of several lines of a cell `counting` gives the one
+that counts.
 
 Figures are fractions, and what is not defined is None: a NaN becomes null when it is written.
 """
@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal
 from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
+from boxmend.data.files.reading import read_within
+from boxmend.data.files.sealed import checked_lines, seal_json
 from boxmend.errors import DataError, OutputError
-from boxmend.files.reading import read_within
-from boxmend.files.sealed import checked_lines, seal_json
 
 RESULTS_FILE = "results.jsonl"
 MARK = b"\xef\xbb\xbf"  # that some editors put before a text
@@ -54,7 +54,7 @@ class Noise(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Data(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was trained and evaluated on; hashes are those of `boxmend.fingerprint`."""
+    """What was trained and evaluated on; hashes are those of `boxmend.data.fingerprint`."""
 
     train_sha256: Sha256
     """The training annotations as they were before noise."""

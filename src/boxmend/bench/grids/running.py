@@ -29,7 +29,7 @@ from boxmend.bench.grids.outcomes import failed_result, last_lines, record
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, append
 from boxmend.bench.grids.time_left import Pace, seconds_left
-from boxmend.files.reading import open_file
+from boxmend.data.files.reading import open_file
 
 PAUSE = 0.5  # seconds between looks
 TAIL = 4096  # bytes of metrics.jsonl that are looked at

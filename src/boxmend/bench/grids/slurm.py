@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from boxmend.bench.grids.executors import LocalProcess, Process
 from boxmend.bench.grids.one_cell import CellStatus
+from boxmend.data.files.atomic import replacing
+from boxmend.data.files.reading import read_record
+from boxmend.data.files.sealed import seal_json, unseal_json
 from boxmend.errors import BoxmendError, UsageError
-from boxmend.files.atomic import replacing
-from boxmend.files.reading import read_record
-from boxmend.files.sealed import seal_json, unseal_json
 
 if TYPE_CHECKING:
     from submitit import Executor

@@ -11,10 +11,10 @@ from boxmend.bench.speed.choices import BLOCKS
 from boxmend.bench.speed.tables import told
 from boxmend.bench.speed.timing import Steps, seconds_of, timed_by_turns
 from boxmend.bench.speed.workshop import TrainingSteps, Workshop
-from boxmend.dataset import Dataset, as_ids
+from boxmend.data.dataset import Dataset, as_ids
+from boxmend.data.images.reading import header_size
 from boxmend.methods import Given, Mend
 from boxmend.methods.protocol import Alone
-from boxmend.photos import header_size
 from boxmend.settings import TrainSettings
 
 METHODS = ("mend-paper", "mend")

@@ -19,9 +19,9 @@ from boxmend.bench.speed.stages import stage_shares
 from boxmend.bench.speed.tables import table
 from boxmend.bench.speed.timing import Note, own_stream, reason_of
 from boxmend.bench.speed.workshop import Workshop
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
+from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError
-from boxmend.photos import header_size
 from boxmend.settings import parsed_image_size
 from boxmend.training.facts import gather
 from boxmend.training.processes import Processes

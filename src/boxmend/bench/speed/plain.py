@@ -19,7 +19,7 @@ from torchvision.transforms import v2
 
 from boxmend.bench.speed.choices import RATE, Counts
 from boxmend.bench.speed.workshop import Workshop
-from boxmend.dataset import UNKNOWN, Dataset
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detector
 from boxmend.settings import parsed_image_size
 from boxmend.training.assembly import working_precision

@@ -16,7 +16,7 @@ import torch
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.bench.speed.timing import WARM_UP, own_stream, reason_of
 from boxmend.bench.speed.workshop import Workshop
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError
 
 ROWS = ("baseline", "mend")

@@ -10,7 +10,7 @@ import torch
 
 from boxmend.bench.speed.choices import Counts, SpeedChoices
 from boxmend.bench.speed.timing import Note
-from boxmend.dataset import Dataset
+from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector
 from boxmend.detector.backbones import freeze
 from boxmend.loader import Batch, Loader

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from boxmend.dataset import UNKNOWN
+from boxmend.data.dataset import UNKNOWN
 from boxmend.mending.account import Account
 from boxmend.mending.settling import Floats, Rows
 from boxmend.verdict import Verdict

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from boxmend.boxes import overlaps
+from boxmend.data.boxes import overlaps
 from boxmend.mending.settling import SAME_BOX, Floats
 from boxmend.report.charts import axes, drawing, marks, series
 from boxmend.report.charts.sheet import SIZE, WIDTH

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from boxmend.dataset import UNKNOWN
+from boxmend.data.dataset import UNKNOWN
 from boxmend.mending.settling import Rows
 from boxmend.report.charts import axes, drawing, legend, marks, words
 from boxmend.report.charts.rows import ROW, row_middle, row_names, rows_plot

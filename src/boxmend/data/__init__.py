@@ -1,0 +1,1 @@
+"""Datasets: reading, writing, checking, comparing and disturbing annotations."""

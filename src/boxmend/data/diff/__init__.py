@@ -1,0 +1,255 @@
+"""Two datasets side by side: which annotations differ, in what, and by how much.
+
+Images are paired by name. Annotations are paired by id where ids mean something on both sides,
+else within their image: equal ones first, then by position, then by overlap.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.data.boxes import is_close, overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.diff.images import pair_images, place_annotations
+from boxmend.data.diff.pairing import Side, pair_annotations
+
+Rows = NDArray[np.int64]
+Box = tuple[float, float, float, float]
+
+SAME_FORMAT_TOLERANCE = 1e-6  # px; the last digits of adding and subtracting sides
+CONVERTED_TOLERANCE = 0.01  # px; what a conversion between formats may move a side by
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One annotation that differs; what it is in the first dataset is old, in the second new.
+
+    `kinds` are "removed" or "added", or one or more of "label", "box" and "flags". The old half
+    is None where the annotation was added, the new half where it was removed.
+    """
+
+    kinds: tuple[str, ...]
+    image: str | None
+    annotation_id: int | str | None
+    new_annotation_id: int | str | None
+    old_label: str | None
+    new_label: str | None
+    old_box: Box | None
+    new_box: Box | None
+    iou: float | None = None
+    flags: tuple[str, ...] = ()
+    """What the new annotation is now: "crowd", "not crowd", "difficult", "not difficult"."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of `compare`; an annotation whose label and box changed counts in both."""
+
+    same: int
+    label_changed: int
+    box_changed: int
+    flags_changed: int
+    added: int
+    removed: int
+    images_only_in_a: tuple[str, ...]
+    images_only_in_b: tuple[str, ...]
+    differences: list[Difference] = field(repr=False)
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether both hold the same images and annotations."""
+        return not (self.differences or self.images_only_in_a or self.images_only_in_b)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain data: numbers, texts and lists; None for numbers JSON does not know."""
+        counts = ("same", "label_changed", "box_changed", "flags_changed", "added", "removed")
+        return {
+            **{name: getattr(self, name) for name in counts},
+            "images_only_in_a": list(self.images_only_in_a),
+            "images_only_in_b": list(self.images_only_in_b),
+            "differences": [_plain(difference) for difference in self.differences],
+        }
+
+
+def compare(a: Dataset, b: Dataset) -> Comparison:
+    """Pair the images and annotations of two datasets and list what differs, image by image.
+
+    A box has changed when a side moved by more than a millionth of a pixel, or by more than a
+    hundredth where the datasets are of different formats. Neither dataset is changed.
+    """
+    images = pair_images(a.images, b.images)
+    sides = _sides(a, b, images)
+    tolerance = SAME_FORMAT_TOLERANCE if _formats(a) == _formats(b) else CONVERTED_TOLERANCE
+    old, new = pair_annotations(*sides, tolerance)
+    changes = _Changes.between(a, b, sides, (old, new), tolerance)
+    removed, added = _others(len(a), old), _others(len(b), new)
+    differences = [
+        *changes.differences(a, b),
+        *_one_sided(a, removed, "removed"),
+        *_one_sided(b, added, "added"),
+    ]
+    order = _image_order(a, b, images, (changes.old, removed, added))
+    return Comparison(
+        same=len(old) - len(changes.old),
+        label_changed=int(changes.label.sum()),
+        box_changed=int(changes.box.sum()),
+        flags_changed=int((changes.crowd | changes.difficult).sum()),
+        added=len(added),
+        removed=len(removed),
+        images_only_in_a=_names(a, _others(len(a.images), images[0])),
+        images_only_in_b=_names(b, _others(len(b.images), images[1])),
+        differences=[differences[k] for k in order.tolist()],
+    )
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """The pairs that differ, with masks that say in what."""
+
+    old: Rows
+    new: Rows
+    label: NDArray[np.bool_]
+    box: NDArray[np.bool_]
+    crowd: NDArray[np.bool_]
+    difficult: NDArray[np.bool_]
+
+    @classmethod
+    def between(
+        cls,
+        a: Dataset,
+        b: Dataset,
+        sides: tuple[Side, Side],
+        pairs: tuple[Rows, Rows],
+        tolerance: float,
+    ) -> "_Changes":
+        old, new = pairs
+        label = sides[0].labels[old] != sides[1].labels[new]
+        box = ~is_close(a.boxes[old], b.boxes[new], tolerance)
+        crowd = a.is_crowd[old] != b.is_crowd[new]
+        difficult = a.is_difficult[old] != b.is_difficult[new]
+        at = np.flatnonzero(label | box | crowd | difficult)
+        return cls(old[at], new[at], label[at], box[at], crowd[at], difficult[at])
+
+    def differences(self, a: Dataset, b: Dataset) -> list[Difference]:
+        iou = overlaps(a.boxes[self.old], b.boxes[self.new])
+        is_known = np.isfinite(a.boxes[self.old]) & np.isfinite(b.boxes[self.new])
+        iou[~np.logical_and.reduce(is_known, axis=1)] = np.nan
+        rows = zip(
+            self._kinds(),
+            _image_names(a, self.old),
+            a.annotation_ids[self.old].tolist(),
+            b.annotation_ids[self.new].tolist(),
+            _label_names(a, self.old),
+            _label_names(b, self.new),
+            map(tuple, a.boxes[self.old].tolist()),
+            map(tuple, b.boxes[self.new].tolist()),
+            (None if math.isnan(value) else value for value in iou.tolist()),
+            self._flags(b),
+            strict=True,
+        )
+        return [Difference(*row) for row in rows]
+
+    def _kinds(self) -> list[tuple[str, ...]]:
+        flags = self.crowd | self.difficult
+        code = (self.label * 1 + self.box * 2 + flags * 4).tolist()
+        names = ("label", "box", "flags")
+        kinds = [tuple(name for k, name in enumerate(names) if c >> k & 1) for c in range(8)]
+        return [kinds[c] for c in code]
+
+    def _flags(self, b: Dataset) -> list[tuple[str, ...]]:
+        flags: list[tuple[str, ...]] = [()] * len(self.new)
+        for k in np.flatnonzero(self.crowd | self.difficult).tolist():
+            row = self.new[k]
+            crowd = ("crowd" if b.is_crowd[row] else "not crowd",) if self.crowd[k] else ()
+            difficult = ("difficult" if b.is_difficult[row] else "not difficult",)
+            flags[k] = crowd + (difficult if self.difficult[k] else ())
+        return flags
+
+
+def _one_sided(dataset: Dataset, rows: Rows, kind: str) -> list[Difference]:
+    """Differences of annotations that only one of the datasets has."""
+    columns = zip(
+        _image_names(dataset, rows),
+        dataset.annotation_ids[rows].tolist(),
+        _label_names(dataset, rows),
+        map(tuple, dataset.boxes[rows].tolist()),
+        strict=True,
+    )
+    if kind == "removed":
+        return [
+            Difference((kind,), at, i, None, name, None, box, None) for at, i, name, box in columns
+        ]
+    return [Difference((kind,), at, None, i, None, name, None, box) for at, i, name, box in columns]
+
+
+def _sides(a: Dataset, b: Dataset, images: tuple[Rows, Rows]) -> tuple[Side, Side]:
+    """Both datasets as the pairing sees them: with labels and image numbers in common."""
+    names = dict.fromkeys([*a.label_names, *b.label_names])
+    number = {name: k for k, name in enumerate(names)}
+    has_ids = all(
+        _formats(one) == {"coco"} and one.annotation_ids.dtype != object for one in (a, b)
+    )
+    sides = []
+    for one, rows in zip((a, b), images, strict=True):
+        common = np.array([number[name] for name in one.label_names] + [UNKNOWN], np.int64)
+        ids = one.annotation_ids if has_ids else None
+        places = place_annotations(one, rows)
+        sides.append(Side(places, common[one.labels], one.boxes, ids))  # UNKNOWN picks the last
+    return sides[0], sides[1]
+
+
+def _image_order(
+    a: Dataset, b: Dataset, images: tuple[Rows, Rows], rows: tuple[Rows, Rows, Rows]
+) -> Rows:
+    """Order changed, removed and added annotations by image as `a` lists them, `b`'s own last."""
+    changed, removed, added = rows
+    rank = np.append(len(a.images) + np.arange(len(b.images)), len(a.images) + len(b.images))
+    rank[images[1]] = images[0]
+    old = np.concatenate([changed, removed])
+    of_old = np.where(a.image_rows[old] == UNKNOWN, rank[-1], a.image_rows[old])
+    is_added = np.repeat([False, True], [len(old), len(added)])
+    by_image = np.concatenate([of_old, rank[b.image_rows[added]]])
+    return np.lexsort((np.concatenate([old, added]), is_added, by_image))
+
+
+def _formats(dataset: Dataset) -> set[str]:
+    return {source.format for source in dataset.sources}
+
+
+def _others(n: int, rows: Rows) -> Rows:
+    """The rows of n that are not among `rows`."""
+    is_other = np.ones(n, np.bool_)
+    is_other[rows] = False
+    return np.flatnonzero(is_other)
+
+
+def _names(dataset: Dataset, rows: Rows) -> tuple[str, ...]:
+    names, ids = dataset.images.file_names, dataset.images.ids
+    return tuple(names[row] or str(ids[row]) for row in rows.tolist())
+
+
+def _image_names(dataset: Dataset, rows: Rows) -> Sequence[str | None]:
+    names = [*_names(dataset, np.arange(len(dataset.images))), None]  # UNKNOWN picks the last
+    return [names[image] for image in dataset.image_rows[rows].tolist()]
+
+
+def _label_names(dataset: Dataset, rows: Rows) -> Sequence[str | None]:
+    names = [*dataset.label_names, None]
+    return [names[label] for label in dataset.labels[rows].tolist()]
+
+
+def _plain(difference: Difference) -> dict[str, Any]:
+    plain = {name: getattr(difference, name) for name in Difference.__slots__}
+    for name in ("kinds", "flags"):
+        plain[name] = list(plain[name])
+    for name in ("old_box", "new_box"):
+        if plain[name] is not None:
+            plain[name] = [side if math.isfinite(side) else None for side in plain[name]]
+    return plain
+
+
+__all__ = ["Comparison", "Difference", "compare"]

@@ -1,0 +1,73 @@
+"""Files that are whole or absent, even if the process is killed or the power fails."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from boxmend.data.files.syncing import sync_files, sync_folder
+from boxmend.data.files.temporary import temporary_file
+from boxmend.errors import OutputError
+
+BATCH_FILES = 256  # open at the same time; systems allow at least 1,024
+
+
+@contextmanager
+def replacing(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
+    """Open a file to write that replaces `path` when the block ends well, and else vanishes.
+
+    After a kill or a power cut `path` is the old file or the new one. Two processes that replace
+    the same file do not mix: the last one wins, or with `overwrite=False` the first one, and the
+    other gets an OutputError. Every OSError becomes an OutputError.
+    """
+    try:
+        with temporary_file(path) as temporary:
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if overwrite:
+                temporary.replace(path)
+            else:
+                _link_new(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{path}: could not be written ({reason})") from error
+
+
+def _link_new(temporary: Path, path: Path) -> None:
+    """Give a file its name unless something has that name."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError as error:
+        raise OutputError(
+            f"{path}: another process has written it meanwhile, and nothing is overwritten"
+        ) from error
+    except (OSError, NotImplementedError):  # a file system without hard links
+        if os.path.lexists(path):
+            raise OutputError(f"{path}: exists already, and nothing is overwritten") from None
+        temporary.replace(path)
+
+
+def replace_files(contents: Iterable[tuple[Path, bytes]]) -> None:
+    """Replace many files, each as `replacing` does, with one sync for a batch of them."""
+    remaining = iter(contents)
+    while batch := list(islice(remaining, BATCH_FILES)):
+        try:
+            with ExitStack() as stack:
+                pairs = []
+                for path, content in batch:
+                    temporary = stack.enter_context(temporary_file(path))
+                    temporary.write_bytes(content)
+                    pairs.append((temporary, path))
+                sync_files([temporary for temporary, _ in pairs])
+                for temporary, path in pairs:
+                    temporary.replace(path)
+            for folder in {path.parent for path, _ in batch}:
+                sync_folder(folder)
+        except OSError as error:
+            reason = error.strerror or error
+            raise OutputError(f"{batch[0][0]}: could not be written ({reason})") from error

@@ -1,0 +1,96 @@
+"""Reading Parquet files from others: what they would take in memory is checked first.
+
+Run lengths and dictionaries let a file of a few kilobytes hold billions of values. The footer
+tells how many values there are, so a file is refused before any of them is read.
+"""
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from boxmend.data.files.limits import ensure_within, limit
+from boxmend.data.files.reading import open_file
+from boxmend.data.files.sealed import checked_parquet
+from boxmend.errors import DataError
+
+TEXT_BYTES = 64  # of a short text as a Python object, which texts in a table become
+
+
+def read_parquet(
+    path: Path, columns: Sequence[str] | None = None, *, remedy: str | None = None
+) -> pa.Table:
+    """Read a table and validate it; a DataError where it is too large or has a column twice.
+
+    With a remedy the file is one that boxmend wrote, and its digest is checked. Raises what
+    pyarrow raises for a damaged file, and an OSError for what is no regular file.
+    """
+    with _opened(path, remedy) as file:
+        footer = pq.ParquetFile(file)
+        schema = footer.schema_arrow
+        refuse_doubled_columns(path, schema.names)
+        size = file.seek(0, os.SEEK_END)
+        ensure_justified(path, claimed_bytes(footer), size)
+        texts = [field.name for field in schema if _is_text(field.type)]
+        file.seek(0)
+        parquet = pq.ParquetFile(file, read_dictionary=texts, page_checksum_verification=True)
+        table = parquet.read(None if columns is None else list(columns))
+        table.validate(full=True)
+    return _with_plain_texts(path, table, schema, size)
+
+
+def _opened(path: Path, remedy: str | None) -> BinaryIO:
+    return open_file(path) if remedy is None else io.BytesIO(checked_parquet(path, remedy))
+
+
+def claimed_bytes(footer: pq.ParquetFile) -> int:
+    """Return the memory that the columns of a file take, as far as its footer tells."""
+    widths = [_width(field.type) for field in footer.schema_arrow]
+    stored = sum(
+        footer.metadata.row_group(k).total_byte_size for k in range(footer.metadata.num_row_groups)
+    )
+    return max(int(footer.metadata.num_rows) * sum(widths), int(stored))
+
+
+def ensure_justified(path: Path, claimed: int, size: int) -> None:
+    """Raise a DataError where files of `size` bytes claim too much memory for that."""
+    if claimed > limit("expansion") * size:
+        what = f"it has {size:,} bytes, and its columns would take more memory than that justifies"
+        ensure_within("table_bytes", claimed, path, what)
+
+
+def refuse_doubled_columns(path: Path, names: Sequence[str]) -> None:
+    """Raise a DataError where two columns have the same name."""
+    doubled = [name for k, name in enumerate(names) if name in names[:k]]
+    if doubled:
+        raise DataError(f"{path}: has the column {doubled[0]!r:.80} twice; remove one")
+
+
+def _with_plain_texts(path: Path, table: pa.Table, schema: pa.Schema, size: int) -> pa.Table:
+    """Replace dictionaries by their texts, each as often as it occurs, if that is not too much."""
+    expanded = sum(
+        pc.sum(pc.take(pc.binary_length(chunk.dictionary), chunk.indices)).as_py() or 0
+        for column in table.columns
+        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)
+        for chunk in column.chunks
+    )
+    ensure_justified(path, table.nbytes + expanded, size)
+    wanted = pa.schema([schema.field(name) for name in table.column_names], schema.metadata)
+    return table.cast(wanted)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return max(int(kind.bit_width) // 8, 1)
+    except ValueError:  # texts, lists
+        return TEXT_BYTES

@@ -1,0 +1,99 @@
+"""Opening files that users name: only regular files, and only up to a limit.
+
+Opening a pipe waits until somebody writes into it, and reading `/dev/zero` never ends. Every
+file that a user or a file of a user names is opened by `open_file`.
+"""
+
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+from boxmend.data.files.limits import ensure_within, excess
+from boxmend.errors import DataError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+# Opening a pipe does not wait for a writer, and opening a terminal does not take it over.
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+SMALL_BYTES = 2**20  # even of brackets alone, so much JSON decodes into less than 100 MB
+
+
+class NotRegularError(OSError):
+    """The path leads to a folder, a pipe, a device or a socket."""
+
+
+def open_file(path: str | Path) -> BufferedReader:
+    """Open a regular file for reading; a NotRegularError (an OSError) says what else it is.
+
+    The open file itself is checked, so nothing can take its place between a check and the
+    opening. It is also checked before, because opening some devices has effects.
+    """
+    _ensure_regular(os.stat(path))
+    handle = os.open(path, _FLAGS)
+    try:
+        _ensure_regular(os.fstat(handle))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_within(path: str | Path, limit_name: str) -> bytes:
+    """Return the content of a regular file; an OSError where it cannot be read or is too large."""
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if message := excess(limit_name, size):
+            raise OSError(message)
+        return file.read(size)
+
+
+def read_bytes(path: Path, limit_name: str = "annotation_bytes") -> bytes:
+    """Return the content of a regular file; a DataError names it and says why it cannot be read."""
+    try:
+        return read_within(path, limit_name)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
+
+
+def read_record(path: Path) -> bytes:
+    """Return the content of a JSON file that boxmend wrote.
+
+    An OSError where it cannot be read or is too large; a DataError where it has too many values.
+    """
+    data = read_within(path, "record_bytes")
+    ensure_few_values(data, path)
+    return data
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a file could not be opened or read, without its name."""
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
+
+
+def ensure_few_values(data: bytes, path: str | Path, limit_name: str = "record_values") -> None:
+    """Raise a DataError where JSON may hold more values than the limit.
+
+    Each value is followed by a comma or a bracket, so that counting them bounds the number of
+    objects that a decoder creates. Those within texts are counted, too.
+    """
+    if len(data) > SMALL_BYTES:
+        amount = sum(map(data.count, (b",", b"[", b"{")))
+        ensure_within(limit_name, amount, path)
+
+
+def _ensure_regular(status: os.stat_result) -> None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind != stat.S_IFREG:
+        raise NotRegularError(f"{_KINDS.get(kind, 'something else')}, not a regular file")

@@ -1,0 +1,263 @@
+"""Digests in the files that boxmend writes, so that damage is noticed before anything is used.
+
+A digest is the SHA-256 of all bytes of a file, or of a line, but its own. It stands where other
+programs expect no content, so that they read the file as before:
+
+    JSON object, JSON line   the last member, "digest"
+    Parquet                  between the last column and the footer, where readers do not look
+    checkpoint               the comment of the zip archive
+    safetensors              the first entry of the metadata
+
+Files of earlier versions have no digest; they are read, with a note in the log. Whether a file has
+a digest is decided by two traces of it, a name and a value in a fixed place. One flipped bit
+changes one of them at most, so that a damaged file does not pass for one of an earlier version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from boxmend.data.files.reading import open_file
+from boxmend.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # imported late at run time: most commands need no Parquet
+
+DAMAGED = "is damaged, or was edited since boxmend wrote it: its digest does not match its content"
+VALUE_BYTES = 71  # sha256: and 64 digits
+_VALUE = re.compile(rb"sha256:[0-9a-f]{64}")
+_JSON_NAME, _JSON_END = b'"digest": "', b'"}'
+_BINARY_NAME = b"boxmend digest "
+_BINARY_BYTES = len(_BINARY_NAME) + VALUE_BYTES
+_PARQUET_END_BYTES = 8  # the length of the footer, and a magic word
+_COMMENT_LENGTH_BYTES = 2  # at the end of a zip archive, before its comment
+_ZIP_END_BYTES = 22  # the end of an archive without a comment
+_METADATA_KEY = "boxmend_digest"
+_METADATA_NAME = b'{"__metadata__":{"%s":"' % _METADATA_KEY.encode()
+_METADATA_AT = 8  # behind the length of the header
+_CHUNK_BYTES = 2**20
+
+log = logging.getLogger(__name__)
+
+
+class DamagedError(ValueError):
+    """The digest of a file or line does not match its content."""
+
+    def __init__(self) -> None:
+        super().__init__("its digest does not match its content")
+
+
+def seal_json(text: bytes) -> bytes:
+    """Add its digest to a JSON object, as the last member; ends in a line feed."""
+    body = text.rstrip().removesuffix(b"}").rstrip()
+    comma = b"" if body == b"{" else b", "
+    return b"".join((body, comma, _JSON_NAME, _digest(body), _JSON_END, b"\n"))
+
+
+def unseal_json(text: bytes) -> bytes | None:
+    """Return a JSON object without its digest, or None where it has none.
+
+    A DamagedError says that the digest does not match. The object is not parsed.
+    """
+    text = text.rstrip(b" \t\r\n")
+    value_at = len(text) - len(_JSON_END) - VALUE_BYTES
+    name_at = value_at - len(_JSON_NAME)
+    if name_at < 0 or not _has_trace(text, name_at, _JSON_NAME):
+        return None
+    body = text[:name_at].removesuffix(b", ")
+    if seal_json(body + b"}") != text + b"\n":
+        raise DamagedError
+    return body + b"}"
+
+
+def checked_json(path: Path, data: bytes, remedy: str) -> bytes:
+    """Return the JSON object in a file's content without its digest.
+
+    A DataError names the file and the remedy where the digest does not match; the log gets a note
+    where there is none.
+    """
+    try:
+        text = unseal_json(data)
+    except DamagedError as error:
+        raise damaged(path, remedy) from error
+    if text is None and data.lstrip()[:1] == b"{":
+        note_missing(path)
+    return data if text is None else text
+
+
+def checked_lines(path: Path, data: bytes, remedy: str) -> list[bytes]:
+    """Split a file of JSON lines at its line feeds, and take their digests off the lines.
+
+    The last one is what follows the last line feed. A DataError names the file, a line whose
+    digest does not match, and the remedy; the log gets one note where lines have none. Lines are
+    not parsed.
+    """
+    lines, without = data.split(b"\n"), 0
+    for number, line in enumerate(lines):
+        try:
+            text = unseal_json(line)
+            if text is None and unseal_json(line[:-1]) is not None:
+                raise DamagedError  # what follows the object was a line feed
+        except DamagedError as error:
+            raise DataError(f"{path}: line {number + 1} {DAMAGED}; {remedy}") from error
+        if text is not None:
+            lines[number] = text
+        elif line.rstrip().endswith(b"}"):
+            without += 1
+    if without:
+        note_missing(path, f"{without:,} of its lines have no digest")
+    return lines
+
+
+def damaged(path: Path, remedy: str) -> DataError:
+    """Return the error to raise for a file whose digest does not match."""
+    return DataError(f"{path}: {DAMAGED}; {remedy}")
+
+
+@lru_cache(maxsize=1024)
+def note_missing(path: Path, what: str = "has no digest") -> None:
+    """Log that a file has no digest; once, however often it is read."""
+    log.warning("%s: %s (of an earlier version of boxmend): damage goes unnoticed", path, what)
+
+
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+    """Return a table as a Parquet file with page checksums and a digest.
+
+    The same table, in the same pieces, gives the same bytes.
+    """
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, write_page_checksum=True, **options)
+    data = buffer.getbuffer()
+    at = _footer_at(data)
+    value = _digest(data[:at], data[at:])
+    return b"".join((data[:at], _BINARY_NAME, value, data[at:]))
+
+
+def checked_parquet(path: Path, remedy: str) -> bytes:
+    """Return the content of a Parquet file; a DataError where its digest does not match.
+
+    The log gets a note where there is none. An OSError is passed on.
+    """
+    with open_file(path) as file:
+        data = file.read()
+    footer_at = _footer_at(data)
+    name_at = footer_at - _BINARY_BYTES
+    has_digest = name_at >= 0 and _has_trace(data, name_at, _BINARY_NAME)
+    if not has_digest and _BINARY_NAME not in data:  # it may lie elsewhere if the length is wrong
+        if data.startswith(b"PAR1"):
+            note_missing(path)
+        return data
+    view = memoryview(data)
+    expected = _BINARY_NAME + _digest(view[: max(name_at, 0)], view[footer_at:])
+    if not has_digest or data[name_at:footer_at] != expected:
+        raise damaged(path, remedy)
+    return data
+
+
+def write_zip(data: memoryview, file: BinaryIO) -> None:
+    """Write a zip archive that has no comment, with its digest as the comment."""
+    length = _BINARY_BYTES.to_bytes(_COMMENT_LENGTH_BYTES, "little")
+    archive = data[:-_COMMENT_LENGTH_BYTES]
+    file.writelines((archive, length, _BINARY_NAME, _digest(archive, length)))
+
+
+def check_zip(path: Path, remedy: str) -> None:
+    """Raise a DataError where the digest of an archive of `write_zip` does not match.
+
+    The log gets a note where there is none. An OSError is passed on.
+    """
+    with open_file(path) as file:
+        size = file.seek(0, io.SEEK_END)
+        name_at = max(size - _BINARY_BYTES, 0)
+        file.seek(name_at)
+        end = file.read()
+        if not _has_trace(end, 0, _BINARY_NAME):
+            if end[-_ZIP_END_BYTES:].startswith(b"PK"):
+                note_missing(path)
+        elif end != _BINARY_NAME + _file_digest(file, (0, name_at)):
+            raise damaged(path, remedy)
+
+
+def write_safetensors(data: bytes, file: BinaryIO) -> None:
+    """Write what safetensors serialised, with its digest; metadata are in order of their names."""
+    view = memoryview(data)
+    tensors_at = 8 + int.from_bytes(view[:8], "little")
+    header = json.loads(bytes(view[8:tensors_at]))
+    metadata = dict(sorted(header.pop("__metadata__", {}).items()))
+    header = {"__metadata__": {_METADATA_KEY: "", **metadata}, **header}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    rest = text.removeprefix(_METADATA_NAME)
+    rest += b" " * (-(len(text) + VALUE_BYTES) % 8)  # tensors begin at a multiple of 8
+    length = (len(_METADATA_NAME) + VALUE_BYTES + len(rest)).to_bytes(8, "little")
+    value = _digest(length, _METADATA_NAME, rest, view[tensors_at:])
+    file.writelines((length, _METADATA_NAME, value, rest, view[tensors_at:]))
+
+
+def has_safetensors_digest(path: Path, remedy: str) -> bool:
+    """Return whether a safetensors file has a digest; a DataError where that does not match."""
+    with open_file(path) as file:
+        value_at = _METADATA_AT + len(_METADATA_NAME)
+        head = file.read(value_at + VALUE_BYTES)
+        if not _has_trace(head, _METADATA_AT, _METADATA_NAME):
+            return False
+        size = file.seek(0, io.SEEK_END)
+        value = _file_digest(file, (0, value_at), (value_at + VALUE_BYTES, size))
+        is_named = head[_METADATA_AT:value_at] == _METADATA_NAME
+        if not is_named or head[value_at:] != value:
+            raise damaged(path, remedy)
+    return True
+
+
+def without_digest(metadata: dict[str, str]) -> dict[str, str]:
+    """Return the metadata of a safetensors file but for the digest."""
+    return {name: text for name, text in metadata.items() if name != _METADATA_KEY}
+
+
+def _has_trace(data: bytes, name_at: int, name: bytes) -> bool:
+    """Return whether a name or a value of a digest stands where both should be."""
+    value_at = name_at + len(name)
+    value = data[value_at : value_at + VALUE_BYTES]
+    return data[name_at:value_at] == name or _VALUE.fullmatch(value) is not None
+
+
+def _footer_at(data: bytes | memoryview) -> int:
+    """Return where the footer of a Parquet file begins; anything if the file is none."""
+    length = int.from_bytes(data[-_PARQUET_END_BYTES:-4], "little")
+    return len(data) - _PARQUET_END_BYTES - length
+
+
+def _digest(*pieces: bytes | memoryview) -> bytes:
+    return _named(pieces)
+
+
+def _file_digest(file: BinaryIO, *ranges: tuple[int, int]) -> bytes:
+    """Return the digest of some ranges of a file, which is read in small pieces."""
+
+    def pieces() -> Iterable[bytes]:
+        for start, end in ranges:
+            file.seek(start)
+            while start < end:
+                piece = file.read(min(_CHUNK_BYTES, end - start))
+                if not piece:
+                    return  # it became shorter meanwhile
+                start += len(piece)
+                yield piece
+
+    return _named(pieces())
+
+
+def _named(pieces: Iterable[bytes | memoryview]) -> bytes:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return b"sha256:" + digest.hexdigest().encode()

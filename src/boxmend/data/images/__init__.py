@@ -1,0 +1,1 @@
+"""Image files: opening them safely, decoding them, and drawing boxes on them."""

@@ -1,0 +1,81 @@
+"""Pictures for people: images with boxes drawn on them, side by side on one sheet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from boxmend.data.images.decoding import opened, read_image, rgb_of
+
+Color = tuple[int, int, int]
+WHITE: Color = (255, 255, 255)
+RED: Color = (235, 60, 60)
+GREEN: Color = (70, 200, 110)
+_PAPER: Color = (24, 26, 30)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A box to draw, in pixels of the image, with a caption if there is anything to say."""
+
+    box: tuple[float, float, float, float]
+    color: Color
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One image of a sheet with its outlines."""
+
+    path: Path
+    outlines: Sequence[Outline]
+
+
+def sheet(
+    panels: Sequence[Panel], *, columns: int = 4, side: int = 288, gap: int = 6
+) -> Image.Image:
+    """Draw panels in rows of `columns`; each image is scaled so that its long side is `side`."""
+    rows = -(-len(panels) // columns)
+    size = (columns * (side + gap) + gap, rows * (side + gap) + gap)
+    picture = Image.new("RGB", size, _PAPER)
+    for number, panel in enumerate(panels):
+        row, column = divmod(number, columns)
+        at = (gap + column * (side + gap), gap + row * (side + gap))
+        picture.paste(_drawn(panel, side), at)
+    return picture
+
+
+def _drawn(panel: Panel, side: int) -> Image.Image:
+    with opened(read_image(str(panel.path))) as stored:
+        image = rgb_of(stored).convert("RGB")
+    scale = side / max(image.size)
+    image = image.resize(
+        (round(image.width * scale), round(image.height * scale)), Image.Resampling.LANCZOS
+    )
+    draw = ImageDraw.Draw(image)
+    font = ImageFont.load_default(size=max(11, side // 22))
+    for outline in panel.outlines:
+        x1, y1, x2, y2 = (value * scale for value in outline.box)
+        draw.rectangle((x1, y1, x2 - 1, y2 - 1), outline=outline.color, width=max(2, side // 140))
+    for outline in panel.outlines:  # captions last, so that no frame runs through one
+        if outline.caption:
+            _caption(draw, outline, scale, font, image.size)
+    return image
+
+
+def _caption(
+    draw: ImageDraw.ImageDraw,
+    outline: Outline,
+    scale: float,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    size: tuple[int, int],
+) -> None:
+    left, top, right, bottom = draw.textbbox((0, 0), outline.caption, font=font)
+    width, height = right - left + 6, bottom - top + 5
+    x = min(max(outline.box[0] * scale, 0), size[0] - width)
+    y = outline.box[1] * scale - height
+    y = y if y >= 0 else min(outline.box[1] * scale, size[1] - height)
+    draw.rectangle((x, y, x + width, y + height), fill=outline.color)
+    ink = (20, 20, 20) if sum(outline.color) > 450 else WHITE
+    draw.text((x + 3 - left, y + 2 - top), outline.caption, font=font, fill=ink)

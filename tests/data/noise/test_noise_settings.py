@@ -1,0 +1,51 @@
+"""Settings of noise: what is wrong is refused with the text that was given and a right example."""
+
+from typing import Any
+
+import pytest
+
+from boxmend.data.noise import NoiseSettings
+from boxmend.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"labels": "symetric:0.4"}, r"labels is 'symetric:0.4'; expected symmetric, pair, matrix"),
+        ({"labels": "symmetric"}, r"labels is 'symmetric'; .* like symmetric:0.4"),
+        ({"labels": "symmetric:"}, r"like symmetric:0.4"),
+        ({"labels": "symmetric:1.1"}, r"labels is 'symmetric:1.1'; .* from 0 to 1, like symm"),
+        ({"labels": "pair:-0.1"}, r"labels is 'pair:-0.1'; .* from 0 to 1, like pair:0.4"),
+        ({"labels": "pair:nan"}, r"labels is 'pair:nan'"),
+        ({"labels": "pair:x"}, r"labels is 'pair:x'"),
+        ({"labels": "matrix:"}, r"labels is 'matrix:'"),
+        ({"labels": 0.4}, r"labels is 0.4"),
+        ({"boxes": "normal:0.2"}, r"boxes is 'normal:0.2'; expected uniform, gaussian, jitter"),
+        ({"boxes": "uniform:1.01"}, r"boxes is 'uniform:1.01'; .* from 0 to 1"),
+        ({"boxes": "jitter:2"}, r"boxes is 'jitter:2'; .* from 0 to 1, like jitter:0.25"),
+        ({"boxes": "gaussian:-1"}, r"boxes is 'gaussian:-1'; .* from 0 on, like gaussian:0.25"),
+        ({"boxes": "gaussian:inf"}, r"boxes is 'gaussian:inf'"),
+        ({"missing": 1.5}, r"missing is 1.5; expected a share from 0 to 1, like 0.1"),
+        ({"spurious": -0.1}, r"spurious is -0.1"),
+        ({"duplicate": float("nan")}, r"duplicate is nan"),
+        ({"subset": "0.4"}, r"subset is '0.4'"),
+        ({"seed": -1}, r"seed is -1; expected a whole number from 0 on"),
+        ({"seed": 0.5}, r"seed is 0.5"),
+    ],
+)
+def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        NoiseSettings(**given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"labels": "symmetric:0", "boxes": "uniform:0"},
+        {"labels": "pair:1", "boxes": "gaussian:1.5", "missing": 1, "subset": 0, "seed": 2**70},
+        {"labels": "matrix:C:\\not\\there.csv", "boxes": "jitter:1"},  # looked at when used
+    ],
+)
+def test_settings_within_their_bounds_are_taken(given: dict[str, Any]) -> None:
+    assert NoiseSettings(**given).labels == given.get("labels")
