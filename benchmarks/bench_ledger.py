@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from boxmend.ledger import Entries, Ledger, Verdict, read
+from boxmend.runs.ledger import Entries, Ledger, Verdict, read
 
 ANNOTATIONS_PER_IMAGE = 860_000 / 118_000
 IMAGES_PER_STEP = 16
@@ -137,7 +137,7 @@ def write(run: Path, annotations: int, epochs: int) -> dict[str, float]:
 
 
 def last_epoch(run: Path) -> pa.Table:
-    """The last epoch by `boxmend.ledger.read`."""
+    """The last epoch by `boxmend.runs.ledger.read`."""
     return read(run, last_epoch_only=True)
 
 

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from boxmend import runs
 from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.ledger import Entries, Ledger, Verdict
+from boxmend.runs import folder as runs
+from boxmend.runs.ledger import Entries, Ledger, Verdict
 
 SIZE = (500, 375)
 NUM_LABELS = 20

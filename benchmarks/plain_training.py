@@ -30,7 +30,7 @@ from boxmend.bench.speed.choices import MOST_WORKERS
 from boxmend.bench.speed.plain import AnnotatedImages, PlainTrainer, as_documented, decoded
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector
-from boxmend.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.training.assembly import make_detector, make_loader, working_precision
 from boxmend.training.evaluation import detect, ensure_scorable, score
 from boxmend.training.optimisation import rate_at

@@ -35,10 +35,10 @@ from boxmend.errors import BoxmendError
 from boxmend.fixes import table as fixes_table
 from boxmend.fixes import verdicts
 from boxmend.handover import returned
-from boxmend.ledger import COLUMNS, Entries, Ledger
-from boxmend.ledger import read as read_ledger
 from boxmend.mending import patches
-from boxmend.runs import Run, create, open_run
+from boxmend.runs.folder import Run, create, open_run
+from boxmend.runs.ledger import COLUMNS, Entries, Ledger
+from boxmend.runs.ledger import read as read_ledger
 
 SHA256 = "0123456789abcdef" * 4
 OUTCOMES = ("refused", "same value", "read wrongly", "other exception")

@@ -16,7 +16,7 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load, read
 from boxmend.fixes.table import read_fixes
 from boxmend.review.serving import Server
-from boxmend.runs import Run
+from boxmend.runs.folder import Run
 
 ACKNOWLEDGED = "acknowledged: "  # on stdout, with the number of verdicts in all
 

@@ -26,7 +26,7 @@ import boxmend.cli
 from boxmend.bench.grids import results
 from boxmend.data.formats import load
 from boxmend.fixes.verdicts import Verdict, append_verdicts
-from boxmend.settings import Optimisation, TrainSettings
+from boxmend.runs.settings import Optimisation, TrainSettings
 
 INPUT = "in"
 SIDE = 32  # pixels of an image; the least that `synth` draws

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boxmend.methods import METHODS
-from boxmend.settings import TrainSettings
+from boxmend.runs.settings import TrainSettings
 from tests import ROOT
 
 PAGE = (ROOT / "docs" / "method.md").read_text()

@@ -8,8 +8,8 @@ from functools import reduce
 import pytest
 
 from boxmend.methods import METHODS
-from boxmend.settings import TrainSettings
-from boxmend.settings.presets import LITERAL_METHODS
+from boxmend.runs.settings import TrainSettings
+from boxmend.runs.settings.presets import LITERAL_METHODS
 from tests import ROOT
 from tests.test_method_page import functions_in
 

@@ -14,7 +14,7 @@ from torchvision.models import detection
 
 import boxmend
 from boxmend.detector import DetectorNumbers, build, save
-from boxmend.runs import create
+from boxmend.runs.folder import create
 from boxmend.training.card import Card
 from tests import ROOT
 

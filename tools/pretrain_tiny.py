@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from boxmend.detector import Detector, Targets, build
 from boxmend.detector.backbones import SHIPPED_TINY
-from boxmend.settings import Optimisation
+from boxmend.runs.settings import Optimisation
 from boxmend.training.optimisation import build_optimizer, clipped, rate_at
 from other_toys import LABEL_NAMES, MOST_OBJECTS, SIZE, draw
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.settings import (
+from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,
     DiscoSettings,
@@ -24,7 +24,7 @@ from boxmend.settings import (
     PublishedSettings,
     TrainSettings,
 )
-from boxmend.settings.presets import PRESETS
+from boxmend.runs.settings.presets import PRESETS
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
 LONG = 10  # characters of a fraction that is no round number, like a third

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from boxmend.prediction import predict
     from boxmend.refiner import Refiner
     from boxmend.report.making import ReportSettings, write_report
-    from boxmend.settings import TrainSettings
+    from boxmend.runs.settings import TrainSettings
     from boxmend.training import train
 
 __version__ = "0.1.0"
@@ -67,7 +67,7 @@ _HOMES = {
     "NoiseSettings": "boxmend.data.noise",
     "Refiner": "boxmend.refiner",
     "ReportSettings": "boxmend.report.making",
-    "TrainSettings": "boxmend.settings",
+    "TrainSettings": "boxmend.runs.settings",
     "apply": "boxmend.mending",
     "audit": "boxmend.auditing",
     "audit_predictions": "boxmend.auditing.folders",

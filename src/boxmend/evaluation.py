@@ -28,7 +28,7 @@ from boxmend.data.formats.coco.sizes import (
 )
 from boxmend.detections import Catalogue, read_detections
 from boxmend.errors import OutputError, UsageError
-from boxmend.runs import EVALUATION_FILE, Run
+from boxmend.runs.folder import EVALUATION_FILE, Run
 from boxmend.scores import CocoTruth, TrueBoxes, average_precision, coco_scores, detection_sizes
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
 from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids
 from boxmend.data.detections import Detections
 from boxmend.fixes.table import Fixes, Kind
-from boxmend.mending.account import Account, account_of
-from boxmend.mending.history import History
-from boxmend.runs import Run
-from boxmend.verdict import Verdict
+from boxmend.runs.account import Account, account_of
+from boxmend.runs.folder import Run
+from boxmend.runs.history import History
+from boxmend.runs.judgement import Verdict
 
 Box = tuple[float, float, float, float]
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (

@@ -6,14 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boxmend import cli, runs
+from boxmend import cli
 from boxmend.auditing.folders import AUDIT_FILE, audit_run
 from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows, kept_share
 from boxmend.errors import DataError
 from boxmend.fixes.table import FIXES_FILE, Kind
-from boxmend.mending.account import open_account
+from boxmend.runs import folder as runs
+from boxmend.runs.account import open_account
 from tests.audit.audit_scenes import LABELS, Noise, calibration_error, scene
-from tests.mending.fabricated import KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
+from tests.runs.fabricated import KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
 
 
 def told(run: Path, **figures: float) -> Path:

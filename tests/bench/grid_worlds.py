@@ -10,7 +10,7 @@ from boxmend.bench.grids.jobs import RUN_FOLDER, Tries, read_job
 from boxmend.bench.grids.outcomes import failed_result, record
 from boxmend.bench.grids.planning import Plan, Wishes, planned, prepare
 from boxmend.bench.grids.results import Result
-from boxmend.settings import TrainSettings
+from boxmend.runs.settings import TrainSettings
 
 STARTED = "2026-11-16T00:00:00+00:00"
 NOISY = Cell("symmetric:0.4", "uniform:0.4", "mend", (), 0)

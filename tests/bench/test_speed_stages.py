@@ -8,7 +8,7 @@ import pytest
 
 from boxmend.bench.speed.stages import STAGES, Span, attributed, by_launch, stage_shares
 from boxmend.errors import BoxmendError
-from boxmend.settings import TrainSettings
+from boxmend.runs.settings import TrainSettings
 from tests.bench.speed_shops import shop_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")

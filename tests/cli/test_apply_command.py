@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from boxmend import runs
 from boxmend.cli import run
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.ledger import Entries, Ledger, Verdict
+from boxmend.runs import folder as runs
+from boxmend.runs.ledger import Entries, Ledger, Verdict
 from tests.cli.cli_answers import answer, coco, hashes
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmend import runs
 from boxmend.cli import run
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
+from boxmend.runs import folder as runs
 from tests.cli.cli_answers import answer, coco, hashes
 
 

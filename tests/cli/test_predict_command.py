@@ -10,7 +10,7 @@ from PIL import Image
 
 from boxmend.cli import run
 from boxmend.detector import build, save
-from boxmend.runs import create
+from boxmend.runs.folder import create
 from boxmend.training.card import Card
 from tests.cli.cli_answers import answer
 

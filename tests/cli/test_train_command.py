@@ -13,7 +13,7 @@ import pytest
 import boxmend.training
 from boxmend.cli import run
 from boxmend.cli.train import PANELS
-from boxmend.settings import MendSettings, Optimisation, PublishedSettings, TrainSettings
+from boxmend.runs.settings import MendSettings, Optimisation, PublishedSettings, TrainSettings
 from boxmend.training import trackers
 from tests.cli.cli_answers import answer
 

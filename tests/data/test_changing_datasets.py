@@ -20,7 +20,7 @@ from boxmend.data.noise import NoiseSettings, disturb, write_noisy
 from boxmend.errors import DataError
 from boxmend.handover import export
 from boxmend.mending import apply
-from tests.mending.fabricated import Visit, drawn, finished_run
+from tests.runs.fabricated import Visit, drawn, finished_run
 
 FORMATS = ("coco", "voc", "yolo")
 VISITS = [Visit(0, row, loss=0.1, threshold=1.0) for row in range(4)]

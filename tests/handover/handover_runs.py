@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from boxmend import runs
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.handover import ExportOptions, export
-from boxmend.ledger import Entries, Ledger, Verdict
+from boxmend.runs import folder as runs
+from boxmend.runs.ledger import Entries, Ledger, Verdict
 
 Box = tuple[float, float, float, float]
 NAMES = ("van", "truck", "bus")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.handover import export
-from boxmend.ledger import Verdict
+from boxmend.runs.ledger import Verdict
 from tests.handover.handover_runs import Visit, exported, finished_run, json_of
 
 

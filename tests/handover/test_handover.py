@@ -11,7 +11,7 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.handover import TARGETS, ExportOptions, export
-from boxmend.ledger import Verdict
+from boxmend.runs.ledger import Verdict
 from tests.handover.handover_runs import (
     VISITS,
     Drawn,

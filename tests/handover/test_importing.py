@@ -12,7 +12,7 @@ from boxmend.errors import OutputError
 from boxmend.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
 from boxmend.handover import export
 from boxmend.handover.importing import Imported, import_verdicts
-from boxmend.runs import sole_writer
+from boxmend.runs.folder import sole_writer
 from tests.handover.handed_audits import audit_run, handed_over, submitted
 from tests.handover.handed_tools import TOOLS, Cvat, LabelStudio, Tool
 from tests.handover.handover_runs import Drawn

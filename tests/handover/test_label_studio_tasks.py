@@ -9,7 +9,7 @@ import pytest
 
 from boxmend import __version__
 from boxmend.handover import ExportOptions, export
-from boxmend.ledger import Verdict
+from boxmend.runs.ledger import Verdict
 from tests.handover.handover_runs import Drawn, Visit, exported, finished_run, json_of
 
 

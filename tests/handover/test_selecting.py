@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from boxmend.errors import DataError, UsageError
 from boxmend.handover.selecting import changed, most_doubtful, suspicions
-from boxmend.ledger import Verdict
-from boxmend.mending.account import Account, open_account
+from boxmend.runs.account import Account, open_account
+from boxmend.runs.ledger import Verdict
 from tests.handover.handover_runs import VISITS, Visit, finished_run
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from boxmend import runs
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.fixes.verdicts import Verdict, append_verdicts
-from tests.mending.fabricated import facts_of
+from boxmend.runs import folder as runs
+from tests.runs.fabricated import facts_of
 
 Box = tuple[float, float, float, float]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import boxmend
 from boxmend import ApplySettings, Dataset
-from boxmend.ledger import Verdict
+from boxmend.runs.ledger import Verdict
 from tests.mending.drawn_documents import LABELS, datasets, put
-from tests.mending.fabricated import Visit, bytes_of, drawn, finished_run
+from tests.runs.fabricated import Visit, bytes_of, drawn, finished_run
 
 MAY_DIFFER = {"category_id", "bbox", "area", "iscrowd", "boxmend"}
 

@@ -14,9 +14,9 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import DataError, UsageError
 from boxmend.fixes.table import FIXES_FILE, Kind, write_fixes
 from boxmend.fixes.verdicts import Verdict, append_verdicts
-from boxmend.ledger import Verdict as Judgment
+from boxmend.runs.ledger import Verdict as Judgment
 from tests.mending.audited import Fix, audit_run, table_of
-from tests.mending.fabricated import Visit, bytes_of, drawn, finished_run
+from tests.runs.fabricated import Visit, bytes_of, drawn, finished_run
 
 # Boxes of `drawn`: (10, 10, 30, 50) and (40, 20, 60, 40) on a, (5, 5, 25, 15) and (50, 50, 90, 70)
 # on b; van, truck, bus, van.

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import boxmend
-from boxmend import ApplySettings, runs
+from boxmend import ApplySettings
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.errors import BoxmendError, DataError, LossyError, OutputError, UsageError
-from boxmend.ledger import Ledger
-from tests.mending.fabricated import (
+from boxmend.runs import folder as runs
+from boxmend.runs.ledger import Ledger
+from tests.runs.fabricated import (
     RELABELLED,
     Visit,
     bytes_of,

@@ -13,7 +13,7 @@ from boxmend import ApplySettings, Dataset
 from boxmend.fixes.table import Kind
 from tests.mending.audited import Fix, audit_run
 from tests.mending.drawn_documents import LABELS, SIDE, datasets, put
-from tests.mending.fabricated import bytes_of
+from tests.runs.fabricated import bytes_of
 
 Object = tuple[int, str, tuple[float, ...]]
 

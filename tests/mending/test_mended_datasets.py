@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import boxmend
-from boxmend import ApplySettings, runs
-from boxmend.ledger import Ledger
-from tests.mending.fabricated import (
+from boxmend import ApplySettings
+from boxmend.runs import folder as runs
+from boxmend.runs.ledger import Ledger
+from tests.runs.fabricated import (
     DISCARDED,
     KEPT,
     RELABELLED,

@@ -13,7 +13,7 @@ from boxmend.detector import DETECTORS, Detector, Features, Scores, build
 from boxmend.methods import ASKED_OF_DETECTOR, Given, Moment, Rates
 from boxmend.methods.ca_bbc import CaBbc
 from boxmend.methods.protocol import BoxScorer, Work
-from boxmend.settings import CaBbcSettings
+from boxmend.runs.settings import CaBbcSettings
 from tests.methods.method_batches import NUM_LABELS
 
 CANVAS = 128

@@ -10,7 +10,7 @@ from boxmend.detector import DETECTORS, Detector, Features, Scores, build
 from boxmend.methods import ASKED_OF_DETECTOR, Given, Moment
 from boxmend.methods.note_rcnn import NoteRcnn
 from boxmend.methods.protocol import BoxScorer, Work
-from boxmend.settings import NoteRcnnSettings
+from boxmend.runs.settings import NoteRcnnSettings
 from tests.methods.method_batches import SIZE
 
 NUM_LABELS, ROWS, CANVAS, BATCHES = 3, 15, 128, 10

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
-from boxmend.ledger import Verdict
 from boxmend.methods import Moment, bags
+from boxmend.runs.ledger import Verdict
 from tests.methods.method_batches import NAN, one_image
 
 NUMBERS = DetectorNumbers(roi_samples=8, roi_positive_share=0.5)

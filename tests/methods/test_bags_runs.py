@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 import boxmend
-from boxmend import ledger
-from boxmend.settings import DiscoSettings, OaMilSettings, Optimisation, TrainSettings
+from boxmend.runs import ledger
+from boxmend.runs.settings import DiscoSettings, OaMilSettings, Optimisation, TrainSettings
 from boxmend.training import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -13,8 +13,8 @@ from boxmend.methods.ca_bbc import CaBbc, box_gradient
 from boxmend.methods.steps import first_stage
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import dual_heads
-from boxmend.settings import CaBbcSettings, MendSettings
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import CaBbcSettings, MendSettings
 from tests.methods.ca_bbc_scenes import (
     LOSSES,
     QUICK,

@@ -14,7 +14,7 @@ from boxmend.methods import Given, Method, Moment, Outcome, PublishedSettings, R
 from boxmend.methods.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_box_loss
 from boxmend.methods.protocol import Alone
 from boxmend.methods.steps import FirstStage, detached, first_stage
-from boxmend.settings import CaBbcSettings
+from boxmend.runs.settings import CaBbcSettings
 from tests.methods.ca_bbc_scenes import (
     LOSSES,
     QUICK,

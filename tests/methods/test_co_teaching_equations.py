@@ -23,7 +23,7 @@ from boxmend.methods.co_teaching import (
     relative_losses,
     without_dropped,
 )
-from boxmend.settings import CoTeachingSettings
+from boxmend.runs.settings import CoTeachingSettings
 
 INF = math.inf
 LN2 = math.log(2)

@@ -13,8 +13,8 @@ from boxmend.methods import ASKED_OF_DETECTOR, Given, MendSettings, Moment, Outc
 from boxmend.methods import build as build_method
 from boxmend.methods.co_teaching import CoTeaching, forget_rate
 from boxmend.methods.protocol import Losses, Work
-from boxmend.settings import CoTeachingSettings
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import CoTeachingSettings
 from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")

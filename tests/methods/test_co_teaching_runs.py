@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 import boxmend
-from boxmend import ledger
-from boxmend.runs import Run
-from boxmend.settings import CoTeachingSettings, Optimisation, TrainSettings
+from boxmend.runs import ledger
+from boxmend.runs.folder import Run
+from boxmend.runs.settings import CoTeachingSettings, Optimisation, TrainSettings
 from boxmend.training import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -16,7 +16,7 @@ from boxmend.methods.disco import (
     sampled_boxes,
     spread_targets,
 )
-from boxmend.settings import DiscoSettings, MendSettings
+from boxmend.runs.settings import DiscoSettings, MendSettings
 from tests.methods.bag_scenes import tiny
 from tests.methods.method_batches import NAN
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from boxmend.detector import Detector, Features, RoiOutput, RoiSample, Targets
 from boxmend.detector.coding import decode, encode
-from boxmend.ledger import Verdict
 from boxmend.methods import Given, Moment, build
 from boxmend.methods.bags import normal_numbers
 from boxmend.methods.disco import Disco, outputs_with_spread
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
-from boxmend.settings import DiscoSettings
+from boxmend.runs.ledger import Verdict
+from boxmend.runs.settings import DiscoSettings
 from tests.methods.bag_scenes import (
     MIDDLE,
     START,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from boxmend import refinement
-from boxmend.ledger import Verdict
 from boxmend.methods import Mend, MendSettings, Outcome, Rates
+from boxmend.runs.ledger import Verdict
 from tests.methods.method_batches import (
     LATER,
     NOTHING,

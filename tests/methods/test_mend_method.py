@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
 from boxmend.methods import Mend, MendSettings, Rates
 from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
+from boxmend.runs.ledger import Verdict
 from tests.methods.method_batches import (
     LATER,
     NAN,

@@ -7,7 +7,6 @@ from torch import Tensor
 from boxmend import methods
 from boxmend.detector import Scores
 from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
 from boxmend.methods import (
     METHODS,
     Mend,
@@ -18,7 +17,8 @@ from boxmend.methods import (
     Rates,
     build,
 )
-from boxmend.settings.presets import LITERAL_METHODS
+from boxmend.runs.ledger import Verdict
+from boxmend.runs.settings.presets import LITERAL_METHODS
 from tests.methods.method_batches import (
     LATER,
     NUM_LABELS,

@@ -20,7 +20,7 @@ from boxmend.methods.note_rcnn import (
     plain_passes,
     seed_share,
 )
-from boxmend.settings import MendSettings, NoteRcnnSettings
+from boxmend.runs.settings import MendSettings, NoteRcnnSettings
 from tests.methods.method_batches import one_image, random_batch
 from tests.methods.note_rcnn_scenes import ROWS, method
 

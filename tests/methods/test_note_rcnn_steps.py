@@ -10,13 +10,13 @@ from torch import Tensor
 
 from boxmend.detector import DETECTORS, Detector, Targets, build
 from boxmend.detector.overlaps import pairwise_iou
-from boxmend.ledger import Verdict
 from boxmend.methods import Given, Moment
 from boxmend.methods import build as build_method
 from boxmend.methods.note_rcnn import NoteRcnn
 from boxmend.methods.protocol import Alone, Losses
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
-from boxmend.settings import NoteRcnnSettings
+from boxmend.runs.ledger import Verdict
+from boxmend.runs.settings import NoteRcnnSettings
 from tests.methods.method_batches import WAITS, Watch, padded, random_batch
 from tests.methods.note_rcnn_scenes import (
     APART,

@@ -11,11 +11,11 @@ from torch import Tensor
 from boxmend.detector import Detector, RoiSample
 from boxmend.detector.coding import clip, decode
 from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
 from boxmend.methods import Given, Moment, build
 from boxmend.methods.oa_mil import OaMil
 from boxmend.methods.steps import first_stage, sampled_rois
-from boxmend.settings import MendSettings, OaMilSettings
+from boxmend.runs.ledger import Verdict
+from boxmend.runs.settings import MendSettings, OaMilSettings
 from tests.methods.bag_scenes import (
     LATE,
     MIDDLE,

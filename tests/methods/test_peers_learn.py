@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import boxmend
-from boxmend.settings import CoTeachingSettings, Optimisation, TrainSettings
+from boxmend.runs.settings import CoTeachingSettings, Optimisation, TrainSettings
 from boxmend.training import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # two tests at a time, on two cores

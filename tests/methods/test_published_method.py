@@ -8,13 +8,13 @@ from torch import Tensor
 
 from boxmend.detector import Scores
 from boxmend.errors import UsageError
-from boxmend.ledger import Verdict
 from boxmend.methods import Moment, Published, PublishedSettings, Rates, build
 from boxmend.methods.estimation import LEARNT
 from boxmend.methods.outcomes import without_padding
 from boxmend.methods.protocol import Alone
 from boxmend.methods.published import constants_of
 from boxmend.refinement import VARIANTS, Steps
+from boxmend.runs.ledger import Verdict
 from tests.methods.method_batches import (
     LATER,
     NOTHING,

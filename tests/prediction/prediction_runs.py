@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from boxmend import runs
 from boxmend.detector import Detector, build, save
+from boxmend.runs import folder as runs
 from boxmend.training.card import Card
 
 NAMES = ("disc", "square", "star")

@@ -11,13 +11,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import boxmend
-from boxmend import runs
 from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.detector import backbones, save
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.prediction import model
 from boxmend.prediction.model import open_model
-from boxmend.settings import Optimisation, TrainSettings
+from boxmend.runs import folder as runs
+from boxmend.runs.settings import Optimisation, TrainSettings
 from boxmend.training import train
 from boxmend.training.card import Card, card_of, read_card
 from tests.prediction.prediction_runs import CARD, drawn, finished_run, lively_detector

@@ -11,8 +11,8 @@ from boxmend.detector import RoiSample
 from boxmend.errors import UsageError
 from boxmend.methods import METHODS, Given, Mend, Moment, Published, build_from
 from boxmend.refiner import Refined, Refiner
-from boxmend.settings import MendSettings, PublishedSettings, TrainSettings, resolved
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import MendSettings, PublishedSettings, TrainSettings, resolved
 from tests.refiner.refiner_scenes import (
     NUM_ANNOTATIONS,
     NUM_LABELS,

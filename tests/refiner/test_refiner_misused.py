@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from boxmend.errors import UsageError
 from boxmend.refiner import Refiner
-from boxmend.settings import MendSettings, TrainSettings
+from boxmend.runs.settings import MendSettings, TrainSettings
 from tests.refiner.refiner_scenes import (
     NUM_ANNOTATIONS,
     NUM_LABELS,

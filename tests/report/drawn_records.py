@@ -11,11 +11,11 @@ from PIL import Image
 
 from boxmend.assessment.truth import KnownTruth
 from boxmend.data.dataset import Dataset, Images, as_ids
-from boxmend.mending.account import Account, account_of
-from boxmend.mending.history import History
 from boxmend.report.record import RunRecord
-from boxmend.runs import Run
-from boxmend.verdict import Verdict
+from boxmend.runs.account import Account, account_of
+from boxmend.runs.folder import Run
+from boxmend.runs.history import History
+from boxmend.runs.judgement import Verdict
 
 Box = tuple[float, float, float, float]
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from boxmend import runs
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.ledger import Entries, Ledger
+from boxmend.runs import folder as runs
+from boxmend.runs.ledger import Entries, Ledger
 from tests.report.drawn_records import (
     BOXES,
     NAMES,

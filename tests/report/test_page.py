@@ -25,7 +25,7 @@ from boxmend.report.making import write_report
 from boxmend.report.page import SCRIPTS
 from boxmend.report.summary import short_address
 from boxmend.report.texts import LONGEST, script_json, shown
-from boxmend.runs import open_run
+from boxmend.runs.folder import open_run
 from tests.report.drawn_records import (
     BOXES,
     DISCARDED,

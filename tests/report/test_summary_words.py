@@ -8,7 +8,7 @@ import pytest
 from boxmend.report.gathering import ReportSettings
 from boxmend.report.making import write_report
 from boxmend.report.summary import Pattern, patterns_of
-from boxmend.runs import open_run
+from boxmend.runs.folder import open_run
 from tests.report.drawn_records import (
     BOXES,
     DISCARDED,

@@ -12,9 +12,10 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from boxmend import metric_lines, runs
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.settings import PublishedSettings
+from boxmend.runs import folder as runs
+from boxmend.runs import metrics as metric_lines
+from boxmend.runs.settings import PublishedSettings
 from boxmend.training import Interrupted, processes, train
 from boxmend.training.loop import Training
 from boxmend.training.processes import OthersLostError, Processes, joined

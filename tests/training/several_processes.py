@@ -24,7 +24,7 @@ import boxmend
 from boxmend.detector import Detector
 from boxmend.detector.faster_rcnn import normalised
 from boxmend.loader import Batch
-from boxmend.settings import (
+from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,
     DiscoSettings,

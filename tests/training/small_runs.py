@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from boxmend import ledger
 from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.data.images.reading import header_size
-from boxmend.runs import Run
-from boxmend.settings import Optimisation, TrainSettings
+from boxmend.runs import ledger
+from boxmend.runs.folder import Run
+from boxmend.runs.settings import Optimisation, TrainSettings
 from boxmend.training import Interrupted, train
 
 Box = tuple[float, float, float, float]

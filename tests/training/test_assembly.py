@@ -8,7 +8,7 @@ import torch
 
 from boxmend.errors import UsageError
 from boxmend.methods import Mend, MendSettings, Published, PublishedSettings, Rates
-from boxmend.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.training import train
 from boxmend.training.assembly import completed, make_detector, make_training
 from boxmend.training.loop import Training

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from boxmend.detector import Detections
-from boxmend.settings import resolved
+from boxmend.runs.settings import resolved
 from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.evaluation import finds_nothing

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from boxmend import ledger
 from boxmend.data.dataset import Dataset
-from boxmend.runs import Run
-from boxmend.settings import CaBbcSettings
+from boxmend.runs import ledger
+from boxmend.runs.folder import Run
+from boxmend.runs.settings import CaBbcSettings
 from tests.training.small_runs import (
     SIDES,
     Box,

@@ -12,7 +12,7 @@ import torch
 
 from boxmend.data.dataset import Dataset
 from boxmend.methods import Described
-from boxmend.settings import MendSettings, resolved
+from boxmend.runs.settings import MendSettings, resolved
 from boxmend.training import Interrupted, train
 from boxmend.training.assembly import make_detector, make_loader
 from boxmend.training.first_look import describe

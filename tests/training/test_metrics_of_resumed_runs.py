@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
-from boxmend import metric_lines
 from boxmend.data.dataset import Dataset
-from boxmend.runs import Run
-from boxmend.settings import TrainSettings
+from boxmend.runs import metrics as metric_lines
+from boxmend.runs.folder import Run
+from boxmend.runs.settings import TrainSettings
 from boxmend.training import Interrupted, checkpoint, train
 from boxmend.training.best import Best
 from boxmend.training.loop import Training

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from boxmend import ledger
 from boxmend.data.dataset import Dataset
-from boxmend.runs import Run
-from boxmend.settings import Optimisation
+from boxmend.runs import ledger
+from boxmend.runs.folder import Run
+from boxmend.runs.settings import Optimisation
 from tests.training.small_runs import Box, assert_stops_change_nothing, drawn, ensure_sound, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

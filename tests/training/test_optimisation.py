@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from boxmend.settings import Optimisation
+from boxmend.runs.settings import Optimisation
 from boxmend.training.optimisation import (
     average_of,
     build_optimizer,

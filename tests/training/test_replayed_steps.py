@@ -12,8 +12,8 @@ from torch import Tensor
 
 from boxmend.loader import Batch, Frame
 from boxmend.methods import METHODS
-from boxmend.settings import Optimisation, resolved
-from boxmend.settings.presets import LITERAL_METHODS
+from boxmend.runs.settings import Optimisation, resolved
+from boxmend.runs.settings.presets import LITERAL_METHODS
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes

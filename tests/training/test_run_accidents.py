@@ -15,10 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from boxmend import runs
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.errors import BoxmendError, DataError, OutputError
+from boxmend.runs import folder as runs
 from boxmend.training import Interrupted, train
 from boxmend.training.loop import Training
 from tests.training.small_runs import QUICK, drawn, trained

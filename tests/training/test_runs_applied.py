@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import boxmend
-from boxmend import ledger
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import NoiseSettings, write_noisy
-from boxmend.mending.settling import num_visits
-from boxmend.settings import MendSettings
+from boxmend.runs import ledger
+from boxmend.runs.settings import MendSettings
+from boxmend.runs.settling import num_visits
 from boxmend.training import train
 from tests.training.small_runs import QUICK
 

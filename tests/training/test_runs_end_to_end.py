@@ -15,10 +15,11 @@ import torch
 from safetensors.torch import load_file
 
 import boxmend
-from boxmend import ledger, runs
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.methods import METHODS
-from boxmend.settings import Optimisation, TrainSettings
+from boxmend.runs import folder as runs
+from boxmend.runs import ledger
+from boxmend.runs.settings import Optimisation, TrainSettings
 from boxmend.training import Interrupted, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")

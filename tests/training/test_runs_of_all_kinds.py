@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import boxmend
-from boxmend import ledger
 from boxmend.methods import METHODS, MendSettings
+from boxmend.runs import ledger
 from tests.training.small_runs import SIDE, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from boxmend import ledger
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
+from boxmend.runs import ledger
 from boxmend.training import train
 from tests.training.small_runs import (
     QUICK,

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmend import ledger
 from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
 from boxmend.methods import METHODS
-from boxmend.settings import MendSettings, PublishedSettings
+from boxmend.runs import ledger
+from boxmend.runs.settings import MendSettings, PublishedSettings
 from tests.training.small_runs import SIDE, SIDES, Box, drawn, ensure_sound, ids_in_ledger, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

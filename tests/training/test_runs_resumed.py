@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 import boxmend
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError, OutputError
-from boxmend.ledger import Ledger
-from boxmend.runs import Run, open_run
+from boxmend.runs.folder import Run, open_run
+from boxmend.runs.ledger import Ledger
 from boxmend.training import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn, trained
 

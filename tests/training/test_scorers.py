@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boxmend.detector import Features
 from boxmend.errors import DataError
-from boxmend.settings import resolved
+from boxmend.runs.settings import resolved
 from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training

@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from boxmend import ledger, runs
 from boxmend.methods.protocol import Alone
+from boxmend.runs import folder as runs
+from boxmend.runs import ledger
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Portion, joined_figures
 from tests.training.several_processes import CASES, noisy_toys, run_case, states_of, together

@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
-from boxmend import ledger, runs
 from boxmend.errors import OutputError, UsageError
+from boxmend.runs import folder as runs
+from boxmend.runs import ledger
 from boxmend.training import train
 from boxmend.training.processes import (
     VARIABLES,

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from boxmend.runs import open_run
+from boxmend.runs.folder import open_run
 from tests.training.several_processes import noisy_toys
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from boxmend.settings import Optimisation, resolved
+from boxmend.runs.settings import Optimisation, resolved
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.optimisation import rate_at

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from boxmend import ledger
 from boxmend.loader import Batch
 from boxmend.methods import METHODS
-from boxmend.settings import Optimisation, resolved
+from boxmend.runs import ledger
+from boxmend.runs.settings import Optimisation, resolved
 from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Computed

@@ -9,7 +9,7 @@ from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
-from boxmend.mending.account import Account
+from boxmend.runs.account import Account
 
 CORLOC_IOU = 0.7  # of the paper's CorLoc: more counts as located
 PAIRS_AT_ONCE = 2**20  # of an annotation and a true box; bounds the memory

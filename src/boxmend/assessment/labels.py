@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from boxmend.assessment.ranking import area_under_roc, share
 from boxmend.assessment.truth import KnownTruth
-from boxmend.mending.account import Account
-from boxmend.verdict import Verdict
+from boxmend.runs.account import Account
+from boxmend.runs.judgement import Verdict
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -31,9 +31,9 @@ from boxmend.data.fingerprint import data_facts, ensure_unchanged
 from boxmend.detections import read_predictions
 from boxmend.errors import DataError
 from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
-from boxmend.mending.account import open_account
-from boxmend.mending.inputs import finished_run
-from boxmend.runs import Run, create, ensure_new, sole_writer
+from boxmend.runs.account import open_account
+from boxmend.runs.folder import Run, create, ensure_new, sole_writer
+from boxmend.runs.opening import finished_run
 
 AUDIT_FILE = "audit.json"
 

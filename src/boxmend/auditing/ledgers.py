@@ -24,8 +24,8 @@ from boxmend.auditing.evidence import Evidence
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.pairs import largest_by
-from boxmend.mending.account import Account
-from boxmend.runs import Run
+from boxmend.runs.account import Account
+from boxmend.runs.folder import Run
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

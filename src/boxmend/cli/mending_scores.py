@@ -13,11 +13,11 @@ from boxmend.cli.output import print_table, progress, say
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.runs import MENDING_FILE, Run
+from boxmend.runs.folder import MENDING_FILE, Run
 
 if TYPE_CHECKING:
     from boxmend.assessment import KnownTruth
-    from boxmend.mending.account import Account
+    from boxmend.runs.account import Account
 
 IN_SAMPLE = (
     "The other finders go by the run's own detections on the data it was trained on. Such a model "
@@ -91,7 +91,7 @@ class Opened:
 def opened(run: Path, choices: MendingChoices) -> Opened:
     """Read all that the scores need but detections, so that what is wrong is told at once."""
     from boxmend.assessment import known_truth
-    from boxmend.mending.account import open_account
+    from boxmend.runs.account import open_account
 
     choices.check()
     if choices.truth is None:

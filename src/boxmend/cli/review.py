@@ -12,7 +12,7 @@ from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import say
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.fixes.verdicts import VERDICTS_FILE
-from boxmend.runs import sole_writer
+from boxmend.runs.folder import sole_writer
 
 LONGEST_NAME = 200  # characters
 

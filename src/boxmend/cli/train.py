@@ -12,7 +12,7 @@ from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.cli.panels import Panels
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.settings import TrainSettings
+from boxmend.runs.settings import TrainSettings
 
 PANELS = {
     "Data": ("val", "image-size", "difficult", "strict"),
@@ -41,7 +41,7 @@ def _fill_from_file(app: App, commands: tuple[str, ...], arguments: ArgumentColl
     named = [one for one in arguments if one.name == "--settings" and one.tokens]
     if not named:
         return
-    from boxmend.settings.files import read_values
+    from boxmend.runs.settings.files import read_values
 
     path = named[0].tokens[-1].value
     values = read_values(Path(path))

@@ -7,8 +7,8 @@ from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 from boxmend.fixes.table import FIXES_FILE, Fixes, read_fixes
 from boxmend.fixes.verdicts import VERDICTS_FILE
-from boxmend.mending.inputs import is_audit
-from boxmend.runs import Run
+from boxmend.runs.folder import Run
+from boxmend.runs.opening import is_audit
 
 
 def has_fixes(run: Run) -> bool:

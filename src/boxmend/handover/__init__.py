@@ -24,8 +24,8 @@ from boxmend.handover.audits import audited
 from boxmend.handover.bundle import Bundle, Places, bundle_of, record
 from boxmend.handover.json_text import json_bytes
 from boxmend.handover.selecting import changed, most_doubtful
-from boxmend.mending import inputs
-from boxmend.mending.account import open_account
+from boxmend.runs import opening as inputs
+from boxmend.runs.account import open_account
 
 __all__ = ["TARGETS", "ExportOptions", "Exported", "export"]
 

@@ -28,8 +28,8 @@ from boxmend.handover.bundle import (
     region_of,
     share_of,
 )
-from boxmend.mending.settling import Floats, Mask, Rows
-from boxmend.runs import Run
+from boxmend.runs.folder import Run
+from boxmend.runs.settling import Floats, Mask, Rows
 
 LIKELY = 0.5  # an annotation that is rather right than wrong is worth nobody's time
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)

@@ -18,9 +18,9 @@ from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError
 from boxmend.handover.naming import shortened
 from boxmend.handover.selecting import suspicions
-from boxmend.mending.account import Account
-from boxmend.mending.settling import Floats, Mask, Rows
-from boxmend.verdict import Verdict
+from boxmend.runs.account import Account
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settling import Floats, Mask, Rows
 
 Box = tuple[float, float, float, float]
 Status = Literal["suspect", "other", "ignored"]

@@ -16,8 +16,8 @@ from boxmend.fixes.verdicts import ACCEPT, REJECT, Verdict, append_verdicts, rea
 from boxmend.handover import cvat, cvat_results, label_studio, label_studio_results
 from boxmend.handover.answers import Desk, desk_of, verdicts_of
 from boxmend.handover.returned import Returned, read_limited, read_manifest
-from boxmend.mending import inputs
-from boxmend.runs import Run, sole_writer
+from boxmend.runs import opening as inputs
+from boxmend.runs.folder import Run, sole_writer
 
 NAMES = {"label-studio": label_studio.label_names, "cvat": cvat.label_names}
 MODE = "import"

@@ -3,8 +3,8 @@
 import numpy as np
 
 from boxmend.errors import DataError, UsageError
-from boxmend.mending.account import Account
-from boxmend.mending.settling import Floats, Rows
+from boxmend.runs.account import Account
+from boxmend.runs.settling import Floats, Rows
 
 
 def suspicions(account: Account) -> Floats:

@@ -20,13 +20,14 @@ from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import Saved, WriteOptions, native_format, write_into
 from boxmend.errors import OutputError, UsageError
 from boxmend.fixes.of_runs import ensure_fixes, has_verdicts
-from boxmend.mending import inputs, patches
+from boxmend.mending import patches
 from boxmend.mending.changes import ApplySettings, Changes, decide, mended
 from boxmend.mending.fixing import Taken, changes_of, fixed, taken_of
 from boxmend.mending.listing import changes_csv, fixes_csv
 from boxmend.mending.reverting import CHANGES_FILE, PATCH_FILE, revert
-from boxmend.mending.settling import Floats, settle
-from boxmend.runs import Run
+from boxmend.runs import opening as inputs
+from boxmend.runs.folder import Run
+from boxmend.runs.settling import Floats, settle
 
 __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "revert"]
 

@@ -11,7 +11,7 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset, Note
 from boxmend.errors import UsageError
 from boxmend.fixes.choosing import KIND_OF_WORD, check_precision
-from boxmend.mending.settling import Floats, Mask, Rows, Settlement
+from boxmend.runs.settling import Floats, Mask, Rows, Settlement
 
 FIELDS = ("labels", "boxes")  # that a settlement knows of; fixes know more
 DISCARDED = ("keep", "drop", "mark")

@@ -18,8 +18,8 @@ from boxmend.fixes.of_runs import fixes_of
 from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdicts, standing
 from boxmend.mending.changes import ApplySettings, Changes, mended
-from boxmend.mending.settling import SAME_SIDE, Floats, Mask, Rows
-from boxmend.runs import Run
+from boxmend.runs.folder import Run
+from boxmend.runs.settling import SAME_SIDE, Floats, Mask, Rows
 
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 

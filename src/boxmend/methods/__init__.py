@@ -24,7 +24,7 @@ from boxmend.methods.protocol import BoxScorer, Described, Given, Method, Moment
 from boxmend.methods.published import Published, wants_estimates
 from boxmend.methods.rates import Rates
 from boxmend.methods.watch import NoiseWatch
-from boxmend.settings import (
+from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,
     DiscoSettings,

@@ -17,7 +17,7 @@ from boxmend.detector.coding import decode, encode
 from boxmend.methods.outcomes import Judged, merged
 from boxmend.methods.protocol import Given, Moment, Outcome
 from boxmend.refinement import Roles, clipped_boxes
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 
 class Best(NamedTuple):

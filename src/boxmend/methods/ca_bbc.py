@@ -32,8 +32,8 @@ from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
 from boxmend.methods.watch import NEXT_TO_NONE, NoiseWatch
 from boxmend.refinement import Roles, dual_heads
-from boxmend.settings import CaBbcSettings
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import CaBbcSettings
 
 HEADS = 2
 UNKNOWN_BOX_NOISE = 0.4  # until the first estimate

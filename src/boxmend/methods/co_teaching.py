@@ -27,8 +27,8 @@ from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
 from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.watch import NoiseWatch
-from boxmend.settings import CoTeachingSettings
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import CoTeachingSettings
 
 NETWORKS = ("a", "b")
 SUFFIXES = ("", "_b")  # of the names of their losses

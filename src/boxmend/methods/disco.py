@@ -31,7 +31,7 @@ from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
 from boxmend.methods.steps import FirstStage, first_stage, rpn_losses, sampled_rois
 from boxmend.refinement import clipped_boxes
-from boxmend.settings import DiscoSettings
+from boxmend.runs.settings import DiscoSettings
 
 LEAST_VARIANCE = 1e-6  # in sides of the box; its logarithm is what the spread is trained to
 

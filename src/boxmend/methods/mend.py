@@ -32,7 +32,7 @@ from boxmend.methods.steps import ordinary_losses
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import Belief, Roles
 from boxmend.refinement.box_noise import BINS
-from boxmend.settings import MendSettings
+from boxmend.runs.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
 FEW_TO_LOOK_AT = 500  # annotations: of fewer a first look may see anything

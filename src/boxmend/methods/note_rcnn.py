@@ -36,7 +36,7 @@ from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Wor
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
 from boxmend.refinement import label_losses
-from boxmend.settings import NoteRcnnSettings
+from boxmend.runs.settings import NoteRcnnSettings
 
 MOST_SEEDS = 0.5
 MIXED, SEED, DISTILLED = range(3)  # the classifiers, in the detector's order

@@ -23,7 +23,7 @@ from boxmend.methods import bags
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
-from boxmend.settings import OaMilSettings
+from boxmend.runs.settings import OaMilSettings
 
 
 class Round(NamedTuple):

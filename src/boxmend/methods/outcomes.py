@@ -8,7 +8,7 @@ from torch import Tensor
 from boxmend.detector import Targets
 from boxmend.methods.protocol import Given, Outcome
 from boxmend.refinement import Roles, inert_boxes
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 
 class Judged(NamedTuple):

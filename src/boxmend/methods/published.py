@@ -16,8 +16,8 @@ from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import ordinary_losses
 from boxmend.methods.watch import NoiseWatch
 from boxmend.refinement import Constants, Refined, Steps
-from boxmend.settings import PublishedSettings
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import PublishedSettings
 
 
 def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Constants:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from boxmend.settings.ranges import check_share
+from boxmend.runs.settings.ranges import check_share
 
 
 class Rates(NamedTuple):

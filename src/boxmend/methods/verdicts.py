@@ -9,7 +9,7 @@ from torch.nn import functional
 from boxmend import refinement
 from boxmend.methods.protocol import Given
 from boxmend.refinement.evidence import TINY
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 CONFIDENCE = 0.5  # of Eq. 13, as published
 

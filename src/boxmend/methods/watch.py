@@ -14,7 +14,7 @@ from boxmend.methods.protocol import BoxScorer, Exchange, Given
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.refinement import BoxNoise, FirstLook, NoiseModel
 from boxmend.refinement.box_noise import BINS
-from boxmend.settings import MendSettings
+from boxmend.runs.settings import MendSettings
 
 UNKNOWN_BOUNDS = (0.0, 1.0)
 NEXT_TO_NONE = 0.02  # an estimate below it counts as no noise

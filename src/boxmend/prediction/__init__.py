@@ -20,7 +20,7 @@ from boxmend.loader.store import FromFiles, default_workers
 from boxmend.prediction.images import gather
 from boxmend.prediction.model import open_model
 from boxmend.prediction.results import Predictions, ensure_new
-from boxmend.settings import parsed_image_size
+from boxmend.runs.settings import parsed_image_size
 from boxmend.training.evaluation import in_image_pixels, joined
 
 BATCH_SIZE = 8  # less than any training that fits into the memory of its device

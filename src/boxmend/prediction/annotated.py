@@ -10,8 +10,8 @@ from boxmend.loader import ImageSize, Loader, LoaderOptions
 from boxmend.loader.pictures import Progress
 from boxmend.prediction.model import open_model
 from boxmend.prediction.results import Predictions
-from boxmend.runs import open_run
-from boxmend.settings import parsed_image_size
+from boxmend.runs.folder import open_run
+from boxmend.runs.settings import parsed_image_size
 from boxmend.training.assembly import working_precision
 from boxmend.training.evaluation import detect, ensure_scorable
 

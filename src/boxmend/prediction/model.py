@@ -7,8 +7,8 @@ from typing import Any
 
 from boxmend.detector import Detector, build, ensure_num_labels, read_metadata
 from boxmend.errors import DataError, UsageError
-from boxmend.runs import SETTINGS_FILE, Run, open_run
-from boxmend.settings.files import settings_of_run
+from boxmend.runs.folder import SETTINGS_FILE, Run, open_run
+from boxmend.runs.settings.files import settings_of_run
 from boxmend.training import MODEL_FILE
 from boxmend.training.card import Card, read_card
 

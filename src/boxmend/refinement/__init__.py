@@ -88,7 +88,7 @@ from boxmend.refinement.matching import (
     top_proposals,
 )
 from boxmend.refinement.voting import overlaps, scores_under, vote_weights, voted_boxes
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 __all__ = [
     "TYPICAL_ERROR",

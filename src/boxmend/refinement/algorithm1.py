@@ -29,7 +29,7 @@ from boxmend.refinement.matching import (
     top_candidates,
     top_proposals,
 )
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 
 class BoxScorer(Protocol):

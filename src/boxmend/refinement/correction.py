@@ -7,7 +7,7 @@ from torch import Tensor
 
 from boxmend.refinement.matching import inert_boxes
 from boxmend.refinement.ranking import best
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 Discarded = Literal["background", "ignore", "rpn_only"]
 

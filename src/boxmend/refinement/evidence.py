@@ -9,7 +9,7 @@ T is a transition matrix [C, C], where T[c, y] is the probability that class c i
 import torch
 from torch import Tensor
 
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 TINY = torch.finfo(torch.float32).tiny  # the smallest normal number stands in for zero
 

@@ -27,7 +27,7 @@ from boxmend.refiner.lists import (
     taken,
 )
 from boxmend.refiner.scoring import Maps, own_scorer
-from boxmend.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolved
 
 __all__ = ["Record", "Refined", "Refiner"]
 

@@ -22,7 +22,7 @@ class Record(NamedTuple):
     """
 
     rows: Tensor  # [n]
-    verdict: Tensor  # [n] a `boxmend.ledger.Verdict`
+    verdict: Tensor  # [n] a `boxmend.runs.ledger.Verdict`
     loss: Tensor  # [n]; NaN where it was not measured, as in the next two
     threshold: Tensor  # [n]
     confidence: Tensor  # [n]

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from boxmend.assessment.truth import KnownTruth
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
-from boxmend.mending.account import Account
 from boxmend.mending.changes import Changes
 from boxmend.report.record import RunRecord
 from boxmend.report.texts import shown
 from boxmend.report.thumbnails import Box, Pictures, Request
-from boxmend.verdict import Verdict
+from boxmend.runs.account import Account
+from boxmend.runs.judgement import Verdict
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -7,9 +7,9 @@ from typing import Any
 
 from boxmend.assessment.truth import known_truth
 from boxmend.data.dataset import Dataset
-from boxmend.mending.account import Account, open_account
 from boxmend.report.record import RunRecord
-from boxmend.runs import EVALUATION_FILE, Run, open_run
+from boxmend.runs.account import Account, open_account
+from boxmend.runs.folder import EVALUATION_FILE, Run, open_run
 
 AP50 = "voc_ap50_area"
 TRUTH_FILE = "truth.parquet"  # of `boxmend noise`, beside the data

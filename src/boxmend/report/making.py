@@ -20,7 +20,7 @@ from boxmend.report.page import GENERATOR, Page, rendered
 from boxmend.report.record import Figure
 from boxmend.report.summary import summarised
 from boxmend.report.thumbnails import make_pictures, remove_others
-from boxmend.runs import open_run
+from boxmend.runs.folder import open_run
 
 __all__ = ["ReportSettings", "Reported", "write_report"]
 

@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from boxmend.assessment.truth import KnownTruth
-from boxmend.mending.account import Account
 from boxmend.mending.changes import Changes, default_changes
+from boxmend.runs.account import Account
 
 
 @dataclass(frozen=True, eq=False)

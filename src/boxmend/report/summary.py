@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.changes import change_scores
-from boxmend.mending.account import Account
 from boxmend.report.gathering import Scores
 from boxmend.report.record import RunRecord
 from boxmend.report.texts import shown
-from boxmend.verdict import Verdict
+from boxmend.runs.account import Account
+from boxmend.runs.judgement import Verdict
 
 Mask = NDArray[np.bool_]
 

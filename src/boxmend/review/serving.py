@@ -13,10 +13,10 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import UsageError
 from boxmend.fixes.table import FIXES_FILE, read_fixes
-from boxmend.mending.inputs import dataset_of, finished_run
 from boxmend.review.desk import Desk
 from boxmend.review.guarding import HOST, guarded, new_token
 from boxmend.review.pages import make_app
+from boxmend.runs.opening import dataset_of, finished_run
 
 PATIENCE = 1  # seconds for answers that are under way when the server is told to end
 BACKLOG = 128

@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
-from boxmend import runs
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import ensure_unchanged, fingerprint
 from boxmend.data.formats import load
 from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
+from boxmend.runs import folder as runs
+from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings.presets import LITERAL_METHODS
 from boxmend.scores import VocScores
-from boxmend.settings import TrainSettings, resolved
-from boxmend.settings.presets import LITERAL_METHODS
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
 from boxmend.training.best import Best, remove_candidates

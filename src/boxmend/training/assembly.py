@@ -10,10 +10,10 @@ import torch
 from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
-from boxmend.ledger import Ledger
 from boxmend.loader import ImageSize, Loader, LoaderOptions
 from boxmend.methods import ASKED_OF_DETECTOR, METHODS, build_from
-from boxmend.settings import TrainSettings, parsed_image_size
+from boxmend.runs.ledger import Ledger
+from boxmend.runs.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes

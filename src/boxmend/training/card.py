@@ -12,7 +12,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.detector import DETECTORS
 from boxmend.errors import DataError, UsageError
-from boxmend.settings import TrainSettings, parsed_image_size
+from boxmend.runs.settings import TrainSettings, parsed_image_size
 
 LISTS = ("label_names", "category_ids")
 

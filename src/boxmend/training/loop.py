@@ -21,11 +21,11 @@ from torch import Tensor
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector, Features
 from boxmend.errors import BoxmendError
-from boxmend.ledger import Ledger
 from boxmend.loader import Batch, Loader
 from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome, Work
-from boxmend.runs import Run
-from boxmend.settings import TrainSettings
+from boxmend.runs.folder import Run
+from boxmend.runs.ledger import Ledger
+from boxmend.runs.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import Best
 from boxmend.training.evaluation import finds_nothing

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from boxmend.settings import Optimisation
+from boxmend.runs.settings import Optimisation
 
 
 def build_optimizer(

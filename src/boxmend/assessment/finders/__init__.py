@@ -13,7 +13,7 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.detections import Detections
 from boxmend.fixes.table import GOOD_IOU
-from boxmend.mending.account import Account
+from boxmend.runs.account import Account
 
 OTHERS = {
     "cleanlab ObjectLab": objectlab.suspicion,

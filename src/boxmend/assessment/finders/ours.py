@@ -14,8 +14,8 @@ from boxmend.assessment.finders.suspicion import (
 )
 from boxmend.assessment.fixes import CALLED_WRONG, proposed_by
 from boxmend.fixes.table import GOOD_IOU, Fixes, Kind
-from boxmend.mending.account import Account
-from boxmend.verdict import Verdict
+from boxmend.runs.account import Account
+from boxmend.runs.judgement import Verdict
 
 
 def suspicion(account: Account, rows: Rows) -> Suspicion:

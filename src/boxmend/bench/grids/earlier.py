@@ -26,7 +26,7 @@ from boxmend.bench.grids.outcomes import named_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
 from boxmend.report.texts import shown
-from boxmend.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolved
 
 HASH = "sha256:"  # before that of weights
 LEFT_TO_DETECTOR = ("proposals", "pre_nms", "rois")

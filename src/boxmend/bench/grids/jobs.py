@@ -25,7 +25,7 @@ from boxmend.data.files.atomic import replacing
 from boxmend.data.files.reading import read_record
 from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.errors import DataError, UsageError
-from boxmend.settings import TrainSettings
+from boxmend.runs.settings import TrainSettings
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"
 LOCK_FILE = ".lock"

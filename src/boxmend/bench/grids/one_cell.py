@@ -34,11 +34,11 @@ from boxmend.bench.grids.locks import Held, sole
 from boxmend.bench.grids.noisy_data import clean_data, mended_data, noisy_data, truth_of
 from boxmend.bench.grids.outcomes import failed_result, finished_result, record
 from boxmend.errors import BoxmendError
-from boxmend.runs import Run
+from boxmend.runs.folder import Run
 
 if TYPE_CHECKING:
     from boxmend.assessment import KnownTruth
-    from boxmend.mending.account import Account
+    from boxmend.runs.account import Account
 
 FOLLOWS_STDIN = "--follow-stdin"  # the process ends when whoever started it does
 COUNTED_EVERY = 5.0  # seconds between notes of how long a try lasts
@@ -100,8 +100,8 @@ def _trained_and_scored(
     """Train, unless that is done, and score the detections and the mending."""
     from boxmend.assessment import assess, known_truth
     from boxmend.evaluation import evaluate
-    from boxmend.mending.account import open_account
-    from boxmend.settings.files import converted
+    from boxmend.runs.account import open_account
+    from boxmend.runs.settings.files import converted
 
     root, run = folder.parent.parent, Run(folder / RUN_FOLDER)
     data = noisy_data(root, job) if job.needs is None else mended_data(root, job)

@@ -22,7 +22,7 @@ from boxmend.bench.grids.jobs import (
 from boxmend.bench.grids.results import RESULTS_FILE, Data, Noise, Result, append
 from boxmend.data.files.reading import open_file
 from boxmend.errors import BoxmendError
-from boxmend.runs import Run
+from boxmend.runs.folder import Run
 
 if TYPE_CHECKING:
     from boxmend.evaluation import Evaluation

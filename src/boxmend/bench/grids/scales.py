@@ -10,8 +10,8 @@ from boxmend.bench.grids.locks import waiting_for
 from boxmend.bench.grids.squares import TOLD, TWO_STAGE, Layout, amount
 from boxmend.data.synth import synthesize
 from boxmend.errors import UsageError
-from boxmend.settings import TrainSettings, resolved
-from boxmend.settings.files import converted
+from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings.files import converted
 
 SMOKE_IMAGES = 300  # four fifths of them to train on
 SMOKE_SIZE = 96  # pixels: what the tiny detector is made for

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal, NamedTuple
 
-from boxmend.settings import PublishedSettings
+from boxmend.runs.settings import PublishedSettings
 
 TRUE = "true"
 """As the value of label_noise or box_noise: the rate that the noise was made with, 0 for none."""

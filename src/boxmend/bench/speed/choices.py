@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from boxmend.errors import UsageError
-from boxmend.settings import Optimisation, TrainSettings, parsed_image_size, resolved
-from boxmend.settings.presets import FEW_PROPOSALS
+from boxmend.runs.settings import Optimisation, TrainSettings, parsed_image_size, resolved
+from boxmend.runs.settings.presets import FEW_PROPOSALS
 
 PLAIN = ("plain", "plain-on-device")
 OURS: dict[str, dict[str, Any]] = {

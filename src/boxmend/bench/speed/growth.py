@@ -15,7 +15,7 @@ from boxmend.data.dataset import Dataset, as_ids
 from boxmend.data.images.reading import header_size
 from boxmend.methods import Given, Mend
 from boxmend.methods.protocol import Alone
-from boxmend.settings import TrainSettings
+from boxmend.runs.settings import TrainSettings
 
 METHODS = ("mend-paper", "mend")
 OBJECTS = (10, 20, 50, 100)

@@ -22,7 +22,7 @@ from boxmend.bench.speed.workshop import Workshop
 from boxmend.data.dataset import Dataset
 from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError
-from boxmend.settings import parsed_image_size
+from boxmend.runs.settings import parsed_image_size
 from boxmend.training.facts import gather
 from boxmend.training.processes import Processes
 

@@ -21,7 +21,7 @@ from boxmend.bench.speed.choices import RATE, Counts
 from boxmend.bench.speed.workshop import Workshop
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detector
-from boxmend.settings import parsed_image_size
+from boxmend.runs.settings import parsed_image_size
 from boxmend.training.assembly import working_precision
 
 Example = tuple[Tensor, dict[str, Tensor]]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from boxmend.mending.account import Account
 from boxmend.report.charts import axes, drawing, marks, words
 from boxmend.report.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.report.figures.examples import NUM_TRIED, examples
 from boxmend.report.record import Figure, RunRecord
 from boxmend.report.thumbnails import ASPECT, Box, Request, Window, pictures_of
+from boxmend.runs.account import Account
 
 NAME, TITLE = "boxes", "Boxes and labels, before and after"
 COLUMNS = (

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from boxmend.report.charts import drawing, words
 from boxmend.report.charts.heat import heat_map
 from boxmend.report.record import Figure, RunRecord
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
 
 NAME, TITLE = "confusion", "Labels that were changed"
 COLUMNS = ("old_label", "new_label", "annotations")

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.mending.history import Singles
-from boxmend.mending.settling import Floats
+from boxmend.runs.history import Singles
+from boxmend.runs.settling import Floats
 
 SHARE = 0.1  # of the visits, those that came closest to their threshold
 

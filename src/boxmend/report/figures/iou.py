@@ -5,12 +5,12 @@ import math
 import numpy as np
 
 from boxmend.data.boxes import overlaps
-from boxmend.mending.settling import SAME_BOX, Floats
 from boxmend.report.charts import axes, drawing, marks, series
 from boxmend.report.charts.sheet import SIZE, WIDTH
 from boxmend.report.charts.ticks import nice_ticks
 from boxmend.report.figures.training_axis import epoch_axis, shaded_warm_up, warm_up_end
 from boxmend.report.record import Figure, RunRecord
+from boxmend.runs.settling import SAME_BOX, Floats
 
 NAME = "iou"
 COLUMNS = ("epoch", "boxes", "mean_iou", "annotations")

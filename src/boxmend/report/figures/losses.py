@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.mending.settling import Floats, Mask, Rows
 from boxmend.report.charts import axes, drawing, legend, marks, series, words
 from boxmend.report.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.report.charts.ticks import (
@@ -18,7 +17,8 @@ from boxmend.report.charts.ticks import (
 )
 from boxmend.report.figures.contested import contested_thresholds
 from boxmend.report.record import Figure, RunRecord
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settling import Floats, Mask, Rows
 
 NAME = "losses"
 NUM_BINS = 30

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.mending.history import History
 from boxmend.report.charts import axes, drawing, marks, series, words
 from boxmend.report.charts.sheet import SIZE, WIDTH
 from boxmend.report.charts.ticks import nice_ticks, percent_texts
@@ -18,7 +17,8 @@ from boxmend.report.figures.training_axis import (
     warm_up_end,
 )
 from boxmend.report.record import Figure, RunRecord
-from boxmend.verdict import Verdict
+from boxmend.runs.history import History
+from boxmend.runs.judgement import Verdict
 
 NAME, TITLE = "threshold", "Threshold and flagged labels over training"
 NUM_POINTS = 60  # about how many, over all epochs

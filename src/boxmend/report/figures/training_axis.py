@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from boxmend.mending.history import History
 from boxmend.report.charts import axes, marks
 from boxmend.report.charts.sheet import SMALL
 from boxmend.report.charts.ticks import nice_ticks
+from boxmend.runs.history import History
 
 
 def steps_per_epoch(history: History) -> float:

@@ -3,13 +3,13 @@
 import numpy as np
 
 from boxmend.data.dataset import UNKNOWN
-from boxmend.mending.settling import Rows
 from boxmend.report.charts import axes, drawing, legend, marks, words
 from boxmend.report.charts.rows import ROW, row_middle, row_names, rows_plot
 from boxmend.report.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.report.charts.ticks import percent_texts
 from boxmend.report.record import Figure, RunRecord
-from boxmend.verdict import Verdict
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settling import Rows
 
 NAME, TITLE = "verdicts", "What became of the labels"
 COLUMNS = ("label", "annotations", "kept", "relabelled", "discarded")

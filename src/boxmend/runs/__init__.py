@@ -1,0 +1,1 @@
+"""Training runs: their folder, settings, ledger, and what they conclude about annotations."""

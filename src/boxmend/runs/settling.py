@@ -1,0 +1,174 @@
+"""Settling: the visits of an annotation become one opinion on its label and one on its box.
+
+Both go by the last visits after warm-up, as many as a third of the run's epochs. The label is what
+most of them say, and of equally many what was said last. Whether the box moves is what the last of
+them says; where to is the mean of those that moved it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.runs.judgement import Verdict
+
+EPOCHS_PER_VISIT = 3  # an annotation is settled by its last epochs / EPOCHS_PER_VISIT visits
+SAME_BOX = 0.999  # a box that overlaps the old one by more has not moved but been rounded
+SAME_SIDE = 0.01  # pixels; likewise for one side of a box that has moved
+DECIMALS = 2  # of a side that has moved
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """The entries of a ledger in the order in which they were made, by row of the dataset."""
+
+    rows: Rows  # [v] of the annotations
+    verdicts: NDArray[np.int8]  # [v] Verdict
+    labels: Rows  # [v] as trained on
+    confidences: Floats  # [v] NaN where the method has none
+    boxes: Floats  # [v, 4] as trained on
+    is_kept: Mask  # [v] whether it was trained on
+    is_warm_up: Mask  # [v]
+    num_epochs: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Settlement:
+    """What a run makes of every annotation of a dataset, row by row.
+
+    Labels and boxes are the annotated ones where nothing speaks against them. A confidence is NaN
+    where there is none.
+    """
+
+    labels: Rows  # [n]
+    is_unsure: Mask  # [n] discarded: the label is doubted, and no other was found
+    label_confidences: Floats  # [n] mean over the visits that agree
+    num_agreeing: Rows  # [n] of those below
+    num_judged: Rows  # [n] visits that settled the label; 0 where none did
+    boxes: Floats  # [n, 4]
+    box_confidences: Floats  # [n] mean over the visits below
+    num_moved: Rows  # [n] visits whose mean the box is; 0 where it has not moved
+
+    def votes(self, row: int) -> str:
+        """Say how many of the visits that settled a label agree, in words."""
+        return f"in {self.num_agreeing[row]} of {self.num_judged[row]} visits"
+
+
+def settle(dataset: Dataset, visits: Visits) -> Settlement:
+    """Settle all visits; UNJUDGED ones have no say about labels, those of warm-up about nothing."""
+    labels, is_unsure, label_confidences, num_agreeing, num_judged = _labels(dataset, visits)
+    boxes, box_confidences, num_moved = _boxes(dataset, visits)
+    return Settlement(
+        labels=labels,
+        is_unsure=is_unsure,
+        label_confidences=label_confidences,
+        num_agreeing=num_agreeing,
+        num_judged=num_judged,
+        boxes=boxes,
+        box_confidences=box_confidences,
+        num_moved=num_moved,
+    )
+
+
+def num_visits(num_epochs: int) -> int:
+    """How many visits settle an annotation: a third of the epochs, rounded up."""
+    return -(-num_epochs // EPOCHS_PER_VISIT)
+
+
+def _labels(dataset: Dataset, visits: Visits) -> tuple[Rows, Mask, Floats, Rows, Rows]:
+    """The outcome that has most votes: label, whether unsure, confidence, votes and voters."""
+    n = len(dataset)
+    is_judged = (visits.verdicts != Verdict.UNJUDGED) & ~visits.is_warm_up
+    chosen = last_visits(visits.rows, is_judged, visits.num_epochs)
+    rows, verdicts = visits.rows[chosen], visits.verdicts[chosen]
+    said = np.where(verdicts == Verdict.KEPT, dataset.labels[rows], visits.labels[chosen])
+    said[verdicts == Verdict.DISCARDED] = UNKNOWN
+    # One number for an annotation and an outcome: [a] different ones, UNKNOWN being outcome 0.
+    outcomes = len(dataset.label_names) + 1
+    keys, of_visit, votes = np.unique(
+        rows * outcomes + said + 1, return_inverse=True, return_counts=True
+    )
+    latest = np.zeros(len(keys), np.int64)
+    np.maximum.at(latest, of_visit, chosen)
+    means = means_of(visits.confidences[chosen], of_visit, len(keys))
+    winners = np.lexsort((latest, votes, keys // outcomes))  # the last of each annotation wins
+    of_row = (keys // outcomes)[winners]
+    winners = winners[np.append(of_row[1:] != of_row[:-1], True)[: len(of_row)]]
+    of_row = keys[winners] // outcomes
+
+    outcome = keys[winners] % outcomes - 1
+    labels, is_unsure = dataset.labels.copy(), np.zeros(n, np.bool_)
+    labels[of_row] = np.where(outcome == UNKNOWN, labels[of_row], outcome)
+    is_unsure[of_row] = outcome == UNKNOWN
+    confidences, num_agreeing = np.full(n, np.nan), np.zeros(n, np.int64)
+    confidences[of_row] = means[winners]
+    num_agreeing[of_row] = votes[winners]
+    return labels, is_unsure, confidences, num_agreeing, np.bincount(rows, minlength=n)
+
+
+def _boxes(dataset: Dataset, visits: Visits) -> tuple[Floats, Floats, Rows]:
+    """The mean of the boxes that moved, where the last visit moved it: box, confidence, visits."""
+    n = len(dataset)
+    is_eligible = visits.is_kept & ~visits.is_warm_up
+    chosen = last_visits(visits.rows, is_eligible, visits.num_epochs)
+    rows = visits.rows[chosen]
+    is_moved = _is_moved(dataset.boxes[rows], visits.boxes[chosen])
+    is_moved_at_last = np.zeros(n, np.bool_)
+    is_moved_at_last[rows] = is_moved  # of several visits the last stays
+    counted = is_moved & is_moved_at_last[rows]
+    rows, chosen = rows[counted], chosen[counted]
+    mean = np.stack([means_of(visits.boxes[chosen, side], rows, n) for side in range(4)], axis=1)
+    boxes = _tidied(dataset, mean)
+    num_moved = np.bincount(rows, minlength=n)
+    num_moved[(boxes == dataset.boxes).all(axis=1)] = 0
+    return boxes, means_of(visits.confidences[chosen], rows, n), num_moved
+
+
+def last_visits(rows: Rows, is_eligible: Mask, num_epochs: int) -> Rows:
+    """The eligible visits that settle each annotation, its last ones, in the order of the ledger.
+
+    Takes the annotation [v] of every visit.
+    """
+    eligible = np.flatnonzero(is_eligible)
+    rows = rows[eligible]
+    order = np.argsort(rows, kind="stable")
+    ends = np.searchsorted(rows[order], rows[order], side="right")
+    is_last = ends - np.arange(len(order)) <= num_visits(num_epochs)
+    last: Rows = np.sort(eligible[order[is_last]])
+    return last
+
+
+def means_of(values: Floats, groups: Rows, num_groups: int) -> Floats:
+    """The mean of each group's values, NaN left out; NaN where nothing is left."""
+    known = ~np.isnan(values)
+    counts = np.bincount(groups[known], minlength=num_groups)
+    sums = np.bincount(groups[known], values[known], minlength=num_groups)
+    means = np.full(num_groups, np.nan)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    return means
+
+
+def _is_moved(old: Floats, new: Floats) -> Mask:
+    is_box = np.isfinite(new).all(axis=1) & (new[:, 2:] > new[:, :2]).all(axis=1)
+    is_moved: Mask = is_box & (overlaps(old, new) < SAME_BOX)
+    return is_moved
+
+
+def _tidied(dataset: Dataset, mean: Floats) -> Floats:
+    """Boxes inside of their images, with short numbers; as annotated where they have not moved."""
+    images, old = dataset.images, dataset.boxes
+    limits = np.stack([images.widths, images.heights], axis=1).astype(np.float64)
+    limits[limits == 0] = np.inf  # unknown
+    limits = np.append(limits, [[np.inf, np.inf]], axis=0)[dataset.image_rows]
+    inside: Floats = np.clip(mean, 0, np.tile(limits, 2))
+    new = np.where(np.abs(inside - old) < SAME_SIDE, old, inside.round(DECIMALS))
+    return np.where(_is_moved(old, new)[:, None], new, old)
