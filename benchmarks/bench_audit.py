@@ -160,11 +160,11 @@ def _write_table(out: Path, rows: Rows, labels: Rows, boxes: Floats, scores: Flo
 
 def parts(folder: Path, found: Path) -> dict[str, Any]:
     """Audit in parts; seconds and peak memory of each, and what was found."""
-    from boxmend.auditing import AuditSettings, audit
+    from boxmend.auditing.audit import AuditSettings, audit
+    from boxmend.auditing.fixes.table import write_fixes
+    from boxmend.auditing.predictions import read_predictions
     from boxmend.data.fingerprint import fingerprint
     from boxmend.data.formats import load
-    from boxmend.detections import read_predictions
-    from boxmend.fixes.table import write_fixes
 
     told: dict[str, Any] = {"parts": {}}
     began, worked = time.perf_counter(), time.process_time()

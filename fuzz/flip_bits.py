@@ -24,6 +24,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from boxmend.auditing.fixes import table as fixes_table
+from boxmend.auditing.fixes import verdicts
 from boxmend.bench.grids import jobs, noisy_data, results
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.sealed import seal_json
@@ -32,8 +34,6 @@ from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import NoiseSettings, disturb, read_truth, write_noisy
 from boxmend.errors import BoxmendError
-from boxmend.fixes import table as fixes_table
-from boxmend.fixes import verdicts
 from boxmend.handover import returned
 from boxmend.mending import patches
 from boxmend.runs.folder import Run, create, open_run

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import worlds
-from boxmend.fixes.verdicts import read_verdicts
+from boxmend.auditing.fixes.verdicts import read_verdicts
 from children import Ended, Task
 from kill_targets import TARGETS, Target
 from killing import ALL, limit_files, noted, watch_files

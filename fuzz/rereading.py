@@ -11,10 +11,10 @@ from pathlib import Path
 
 import boxmend.cli
 from boxmend.assessment import known_truth
+from boxmend.auditing.fixes.table import read_fixes
 from boxmend.data.findings import Severity
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load, read
-from boxmend.fixes.table import read_fixes
 from boxmend.review.serving import Server
 from boxmend.runs.folder import Run
 

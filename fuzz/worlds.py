@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 import boxmend.cli
+from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.bench.grids import results
 from boxmend.data.formats import load
-from boxmend.fixes.verdicts import Verdict, append_verdicts
 from boxmend.runs.settings import Optimisation, TrainSettings
 
 INPUT = "in"

@@ -8,15 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from boxmend.auditing import AuditSettings, audit
+    from boxmend.auditing.audit import AuditSettings, audit
     from boxmend.auditing.folders import audit_predictions, audit_run
+    from boxmend.auditing.predictions import read_predictions
     from boxmend.data.checks import check
     from boxmend.data.dataset import Dataset
     from boxmend.data.diff import compare
     from boxmend.data.formats import load
     from boxmend.data.noise import NoiseSettings, disturb
     from boxmend.data.synth import synthesize
-    from boxmend.detections import read_predictions
     from boxmend.errors import BoxmendError
     from boxmend.evaluation import evaluate
     from boxmend.handover import ExportOptions, export
@@ -60,7 +60,7 @@ __all__ = [
 
 _HOMES = {
     "ApplySettings": "boxmend.mending",
-    "AuditSettings": "boxmend.auditing",
+    "AuditSettings": "boxmend.auditing.audit",
     "BoxmendError": "boxmend.errors",
     "Dataset": "boxmend.data.dataset",
     "ExportOptions": "boxmend.handover",
@@ -69,9 +69,9 @@ _HOMES = {
     "ReportSettings": "boxmend.report.making",
     "TrainSettings": "boxmend.runs.settings",
     "apply": "boxmend.mending",
-    "audit": "boxmend.auditing",
-    "audit_predictions": "boxmend.auditing.folders",
-    "audit_run": "boxmend.auditing.folders",
+    "audit": "boxmend.auditing.audit",
+    "audit_predictions": "boxmend.auditing.audit.folders",
+    "audit_run": "boxmend.auditing.audit.folders",
     "check": "boxmend.data.checks",
     "compare": "boxmend.data.diff",
     "disturb": "boxmend.data.noise",
@@ -80,7 +80,7 @@ _HOMES = {
     "import_verdicts": "boxmend.handover.importing",
     "load": "boxmend.data.formats",
     "predict": "boxmend.prediction",
-    "read_predictions": "boxmend.detections",
+    "read_predictions": "boxmend.auditing.predictions",
     "revert": "boxmend.mending",
     "synthesize": "boxmend.data.synth",
     "train": "boxmend.training",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.auditing.predictions import Catalogue, read_detections
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections, SizedDetections
 from boxmend.data.fingerprint import fingerprint
@@ -26,7 +27,6 @@ from boxmend.data.formats.coco.sizes import (
     contested_images,
     contested_numbers,
 )
-from boxmend.detections import Catalogue, read_detections
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import EVALUATION_FILE, Run
 from boxmend.scores import CocoTruth, TrueBoxes, average_precision, coco_scores, detection_sizes

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
+from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids
 from boxmend.data.detections import Detections
-from boxmend.fixes.table import Fixes, Kind
 from boxmend.runs.account import Account, account_of
 from boxmend.runs.folder import Run
 from boxmend.runs.history import History

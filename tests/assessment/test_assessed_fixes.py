@@ -15,8 +15,8 @@ from boxmend.assessment.fixes import (
 )
 from boxmend.assessment.missing import Proposed, are_found, are_on_ignored
 from boxmend.assessment.truth import KnownTruth, TrueObjects
+from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.fixes.table import Kind
 from tests.assessment.assessed import (
     BUS,
     NOWHERE,

@@ -10,9 +10,9 @@ from boxmend.assessment.finders import OURS, hotcoco, mistakenness, objectlab, o
 from boxmend.assessment.finders.kinds import OTHERS, KindScores, compare_kinds
 from boxmend.assessment.finders.suspicion import Offered, Suspects, by_image
 from boxmend.assessment.ranking import average_precision
+from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
-from boxmend.fixes.table import Kind
 from tests.assessment.assessed import (
     BUS,
     NOWHERE,

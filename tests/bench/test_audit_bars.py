@@ -4,9 +4,9 @@ import pytest
 
 from boxmend.assessment.finders.kinds import OTHERS
 from boxmend.assessment.fixes import IN_ALL, called_wrong
-from boxmend.auditing import AuditSettings, audit
+from boxmend.auditing.audit import AuditSettings, audit
 from boxmend.bench.audit import OURS, AuditFigures, figures
-from tests import audit_data
+from tests.auditing import audit_data
 
 CALIBRATION_ERROR = 0.05
 PRECISION, LEAST, MOST = 0.95, 0.93, 0.98

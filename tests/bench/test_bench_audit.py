@@ -13,7 +13,7 @@ from boxmend.cli import run
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import disturb, write_noisy
-from tests import audit_data
+from tests.auditing import audit_data
 
 KEPT = 80  # images
 

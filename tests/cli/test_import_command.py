@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.cli import run
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.runs import folder as runs
 from tests.cli.cli_answers import answer, coco, hashes
 

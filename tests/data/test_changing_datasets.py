@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing import audit, folders
+from boxmend.auditing import folders
+from boxmend.auditing.audit import audit
 from boxmend.auditing.folders import audit_predictions, audit_run
 from boxmend.auditing.judging import judge
 from boxmend.data.dataset import Dataset

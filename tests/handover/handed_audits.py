@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from boxmend.fixes.table import Kind
+from boxmend.auditing.fixes.table import Kind
 from boxmend.handover import ExportOptions, export
 from tests.handover.handover_runs import Drawn, json_of
 from tests.mending.audited import Fix

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.fixes.table import Fixes, Kind
-from boxmend.fixes.verdicts import Verdict
+from boxmend.auditing.fixes.table import Fixes, Kind
+from boxmend.auditing.fixes.verdicts import Verdict
 from boxmend.handover.answers import Desk, desk_of, verdicts_of
 from boxmend.handover.returned import Box, Handed, Region, Seen
 

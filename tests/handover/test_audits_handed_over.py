@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import boxmend
+from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.errors import DataError
-from boxmend.fixes.verdicts import Verdict, append_verdicts
 from boxmend.handover import TARGETS, ExportOptions, export
 from tests.handover.handed_audits import audit_run, handed_over
 from tests.handover.handover_runs import json_of

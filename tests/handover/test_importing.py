@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
 from boxmend.errors import OutputError
-from boxmend.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
 from boxmend.handover import export
 from boxmend.handover.importing import Imported, import_verdicts
 from boxmend.runs.folder import sole_writer

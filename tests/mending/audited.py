@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
+from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
-from boxmend.fixes.verdicts import Verdict, append_verdicts
 from boxmend.runs import folder as runs
 from tests.runs.fabricated import facts_of
 

@@ -10,10 +10,10 @@ import pytest
 
 import boxmend
 from boxmend import ApplySettings, Dataset
+from boxmend.auditing.fixes.table import FIXES_FILE, Kind, write_fixes
+from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import DataError, UsageError
-from boxmend.fixes.table import FIXES_FILE, Kind, write_fixes
-from boxmend.fixes.verdicts import Verdict, append_verdicts
 from boxmend.runs.ledger import Verdict as Judgment
 from tests.mending.audited import Fix, audit_run, table_of
 from tests.runs.fabricated import Visit, bytes_of, drawn, finished_run

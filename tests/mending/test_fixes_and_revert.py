@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import boxmend
 from boxmend import ApplySettings, Dataset
-from boxmend.fixes.table import Kind
+from boxmend.auditing.fixes.table import Kind
 from tests.mending.audited import Fix, audit_run
 from tests.mending.drawn_documents import LABELS, SIDE, datasets, put
 from tests.runs.fabricated import bytes_of

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.cli import run as run_command
 from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.runs import folder as runs
 
 Box = tuple[float, float, float, float]

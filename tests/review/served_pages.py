@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from boxmend.fixes.verdicts import VERDICTS_FILE
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE
 from boxmend.review.serving import Server, open_desk
 
 

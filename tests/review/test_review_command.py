@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from boxmend.auditing.fixes.table import FIXES_FILE
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, read_verdicts
 from boxmend.cli import run as command
-from boxmend.fixes.table import FIXES_FILE
-from boxmend.fixes.verdicts import VERDICTS_FILE, read_verdicts
 from boxmend.review import serving
 from tests.review.reviewed_runs import plain_run
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from boxmend.auditing.fixes.choosing import PRECISION, choose
+from boxmend.auditing.fixes.table import FIXES_FILE, Kind
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, append_verdicts, read_verdicts
 from boxmend.errors import DataError, UsageError
-from boxmend.fixes.choosing import PRECISION, choose
-from boxmend.fixes.table import FIXES_FILE, Kind
-from boxmend.fixes.verdicts import VERDICTS_FILE, Verdict, append_verdicts, read_verdicts
 from boxmend.review.columns import columns_json, least_size
 from boxmend.review.desk import Answer, Desk, effects, sample_order
 from boxmend.review.serving import open_desk

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.fixes.verdicts import VERDICTS_FILE
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE
 from boxmend.review.guarding import Receive, Scope, Send, guarded
 from tests.review.reviewed_runs import plain_run
 from tests.review.served_pages import Served, served

@@ -4,7 +4,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boxmend.fixes.table import Kind
+from boxmend.auditing.fixes.table import Kind
 from tests.review.review_visits import Visit, opened
 from tests.review.reviewed_runs import BOX, Fix, plain_run
 from tests.review.served_pages import Served, served

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
+from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
-from boxmend.fixes.table import GOOD_IOU
 from boxmend.mending.changes import Changes
 from boxmend.runs.account import Account
 

@@ -19,9 +19,9 @@ from boxmend.assessment.calibration import Calibration, calibration
 from boxmend.assessment.missing import Proposed, are_found, are_on_ignored
 from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import NONE, KnownTruth, TrueObjects
+from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.fixes.table import GOOD_IOU, Fixes, Kind
 
 CALLED_WRONG = 0.5  # least probability at which an annotation is called wrong
 IN_ALL = "in all"

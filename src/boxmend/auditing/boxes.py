@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
+from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
-from boxmend.fixes.table import GOOD_IOU
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -17,20 +17,21 @@ from typing import Any
 import numpy as np
 
 from boxmend import __version__
-from boxmend.auditing import SEED, Audit, AuditSettings, Part, assembled, audit, probing
+from boxmend.auditing import probing
+from boxmend.auditing.audit import SEED, Audit, AuditSettings, Part, assembled, audit
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Objects
+from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.auditing.judging import Scene, judge
 from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.ordering import image_sizes
+from boxmend.auditing.predictions import read_predictions
 from boxmend.auditing.provenance import said_of
 from boxmend.auditing.tables import fixes_of
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, staged
 from boxmend.data.fingerprint import data_facts, ensure_unchanged
-from boxmend.detections import read_predictions
 from boxmend.errors import DataError
-from boxmend.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.runs.account import open_account
 from boxmend.runs.folder import Run, create, ensure_new, sole_writer
 from boxmend.runs.opening import finished_run

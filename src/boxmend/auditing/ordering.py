@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import Detected, Objects
+from boxmend.auditing.fixes.table import Fixes
 from boxmend.auditing.judging import Scene
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.fixes.table import Fixes
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

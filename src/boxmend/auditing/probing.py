@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.auditing.fixes.choosing import wilson
+from boxmend.auditing.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.presence import FOUND
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.fixes.choosing import wilson
-from boxmend.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import Detected, Objects, from_detections
 from boxmend.auditing.ordering import judgeable
+from boxmend.auditing.predictions import Predictions
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
-from boxmend.detections import Predictions
 
 Mask = NDArray[np.bool_]
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import NONE, Detected, Evidence
+from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
 from boxmend.auditing.judging import Opinion
 from boxmend.auditing.ordering import image_sizes
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.auditing import AuditSettings
+from boxmend.auditing.audit import AuditSettings
+from boxmend.auditing.fixes.choosing import PRECISION, choose
+from boxmend.auditing.fixes.table import Kind
 from boxmend.auditing.folders import Audited, audit_predictions, audit_run
 from boxmend.cli.options import Json, Reading
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.fixes.choosing import PRECISION, choose
-from boxmend.fixes.table import Kind
 
 RATES = {
     "wrong_labels": "wrong labels",

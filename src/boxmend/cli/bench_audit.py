@@ -89,10 +89,10 @@ def _measured(
     from importlib.metadata import version
 
     from boxmend.assessment import known_truth
-    from boxmend.auditing import AuditSettings
-    from boxmend.auditing import audit as audited
+    from boxmend.auditing.audit import AuditSettings
+    from boxmend.auditing.audit import audit as audited
+    from boxmend.auditing.predictions.predictions import read_predictions
     from boxmend.bench.audit import figures
-    from boxmend.detections.predictions import read_predictions
 
     dataset = reading.load(data)
     truth = known_truth(source, dataset)

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE
 from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.fixes.verdicts import VERDICTS_FILE
 from boxmend.runs.folder import sole_writer
 
 LONGEST_NAME = 200  # characters

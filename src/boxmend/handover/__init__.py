@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from boxmend.auditing.fixes.of_runs import has_fixes
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.sealed import seal_json
 from boxmend.data.files.staging import ensure_vacant, staged
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats.writing import IMAGES_AS, place_images
 from boxmend.errors import UsageError
-from boxmend.fixes.of_runs import has_fixes
 from boxmend.handover import coco, cvat, fiftyone, label_studio
 from boxmend.handover.audits import audited
 from boxmend.handover.bundle import Bundle, Places, bundle_of, record

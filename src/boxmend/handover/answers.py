@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.fixes.table import Fixes, Kind
-from boxmend.fixes.verdicts import ACCEPT, REJECT, Verdict
+from boxmend.auditing.fixes.table import Fixes, Kind
+from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict
 from boxmend.handover.returned import Box, Handed, Region, Seen
 
 SAME_SIDE = 0.5  # pixels; people who move a side move it by more

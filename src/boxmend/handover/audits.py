@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from boxmend.auditing.fixes.choosing import PRECISION, Chosen, choose, ranks
+from boxmend.auditing.fixes.of_runs import fixes_of
+from boxmend.auditing.fixes.table import Fixes, Kind
+from boxmend.auditing.fixes.verdicts import read_verdicts, standing
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.errors import DataError
-from boxmend.fixes.choosing import PRECISION, Chosen, choose, ranks
-from boxmend.fixes.of_runs import fixes_of
-from boxmend.fixes.table import Fixes, Kind
-from boxmend.fixes.verdicts import read_verdicts, standing
 from boxmend.handover.bundle import (
     Bundle,
     Item,

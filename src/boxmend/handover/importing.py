@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boxmend.auditing.fixes.of_runs import ensure_fixes, fixes_of
+from boxmend.auditing.fixes.verdicts import (
+    ACCEPT,
+    REJECT,
+    Verdict,
+    append_verdicts,
+    read_verdicts,
+    standing,
+)
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.text import valid_text
 from boxmend.errors import DataError
-from boxmend.fixes.of_runs import ensure_fixes, fixes_of
-from boxmend.fixes.verdicts import ACCEPT, REJECT, Verdict, append_verdicts, read_verdicts, standing
 from boxmend.handover import cvat, cvat_results, label_studio, label_studio_results
 from boxmend.handover.answers import Desk, desk_of, verdicts_of
 from boxmend.handover.returned import Returned, read_limited, read_manifest

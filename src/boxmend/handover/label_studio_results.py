@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from boxmend.auditing.fixes.verdicts import FARTHEST
 from boxmend.errors import DataError
-from boxmend.fixes.verdicts import FARTHEST
 from boxmend.handover.label_studio import CONTROL
 from boxmend.handover.returned import Box, Handed, Region, Returned, Seen, box_back, decoded
 

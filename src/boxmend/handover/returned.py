@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from boxmend.auditing.fixes.table import BOX_DECIMALS
+from boxmend.auditing.fixes.verdicts import FARTHEST
 from boxmend.data.files.reading import ensure_few_values, read_bytes
 from boxmend.data.files.sealed import checked_json
 from boxmend.errors import DataError, UsageError
-from boxmend.fixes.table import BOX_DECIMALS
-from boxmend.fixes.verdicts import FARTHEST
 
 MANIFEST_FILE = "handover.json"
 MANIFEST_VERSION = 1

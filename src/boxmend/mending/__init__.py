@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from boxmend.auditing.fixes.of_runs import ensure_fixes, has_verdicts
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, staged
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import Saved, WriteOptions, native_format, write_into
 from boxmend.errors import OutputError, UsageError
-from boxmend.fixes.of_runs import ensure_fixes, has_verdicts
 from boxmend.mending import patches
 from boxmend.mending.changes import ApplySettings, Changes, decide, mended
 from boxmend.mending.fixing import Taken, changes_of, fixed, taken_of

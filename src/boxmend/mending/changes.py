@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from boxmend.auditing.fixes.choosing import KIND_OF_WORD, check_precision
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset, Note
 from boxmend.errors import UsageError
-from boxmend.fixes.choosing import KIND_OF_WORD, check_precision
 from boxmend.runs.settling import Floats, Mask, Rows, Settlement
 
 FIELDS = ("labels", "boxes")  # that a settlement knows of; fixes know more

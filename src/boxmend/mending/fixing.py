@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
+from boxmend.auditing.fixes.of_runs import fixes_of
+from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdicts, standing
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset, Note
 from boxmend.data.files.text import valid_text
 from boxmend.errors import DataError
-from boxmend.fixes.choosing import KIND_OF_WORD, PRECISION, choose
-from boxmend.fixes.of_runs import fixes_of
-from boxmend.fixes.table import BOX_DECIMALS, Fixes, Kind
-from boxmend.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdicts, standing
 from boxmend.mending.changes import ApplySettings, Changes, mended
 from boxmend.runs.folder import Run
 from boxmend.runs.settling import SAME_SIDE, Floats, Mask, Rows

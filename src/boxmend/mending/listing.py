@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats.documents import number
-from boxmend.fixes.table import Kind
 from boxmend.mending.changes import Changes
 from boxmend.mending.fixing import Taken, reason_of
 

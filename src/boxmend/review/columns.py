@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from boxmend.auditing.fixes.table import Fixes, Floats
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.fixes.table import Fixes, Floats
 from boxmend.report.texts import shown
 
 LONGEST_REASON = 500  # characters

@@ -14,11 +14,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.errors import UsageError
-from boxmend.fixes.choosing import PRECISION, Chosen, choose, measured_precision
-from boxmend.fixes.table import BOX_DECIMALS, Fixes, Floats, Kind, Rows
-from boxmend.fixes.verdicts import (
+from boxmend.auditing.fixes.choosing import PRECISION, Chosen, choose, measured_precision
+from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Floats, Kind, Rows
+from boxmend.auditing.fixes.verdicts import (
     SKIP,
     VERDICTS_FILE,
     Verdict,
@@ -26,6 +24,8 @@ from boxmend.fixes.verdicts import (
     read_verdicts,
     standing,
 )
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.errors import UsageError
 
 NUM_DOUBTFUL = 200  # that the page is given at once; they are chosen anew as verdicts come in
 FULL_GAIN = 0.5  # of the IoU: so much is worth as much as a right label

@@ -9,10 +9,10 @@ from shlex import quote
 
 import uvicorn
 
+from boxmend.auditing.fixes.table import FIXES_FILE, read_fixes
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import UsageError
-from boxmend.fixes.table import FIXES_FILE, read_fixes
 from boxmend.review.desk import Desk
 from boxmend.review.guarding import HOST, guarded, new_token
 from boxmend.review.pages import make_app

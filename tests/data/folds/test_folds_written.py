@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import boxmend
+from boxmend.auditing.predictions import read_predictions, seen_in_training
 from boxmend.cli import run
 from boxmend.data.dataset import Dataset
 from boxmend.data.folds import FoldSettings, read_manifest, write_folds
 from boxmend.data.formats.writing import WriteOptions
-from boxmend.detections import read_predictions, seen_in_training
 from boxmend.errors import DataError, UsageError
 
 K = 3

@@ -9,10 +9,10 @@ from boxmend.assessment.finders import hotcoco, mistakenness, objectlab, ours
 from boxmend.assessment.finders.suspicion import Floats, Mask, Rows, Suspicion
 from boxmend.assessment.ranking import area_under_roc, average_precision, share
 from boxmend.assessment.truth import KnownTruth
+from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.detections import Detections
-from boxmend.fixes.table import GOOD_IOU
 from boxmend.runs.account import Account
 
 OTHERS = {

@@ -13,9 +13,9 @@ from boxmend.assessment.finders.suspicion import (
     Suspicion,
     proposed_at,
 )
+from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
-from boxmend.fixes.table import Kind
 
 MIN_IOU = 0.5  # hotcoco's default
 MIN_SCORE = 0.5  # likewise: of a detection that speaks against a label

@@ -16,9 +16,9 @@ from boxmend.assessment.fixes import are_errors, known_objects
 from boxmend.assessment.missing import are_found, are_on_ignored
 from boxmend.assessment.ranking import average_precision, share
 from boxmend.assessment.truth import KnownTruth
+from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
-from boxmend.fixes.table import Fixes, Kind
 
 OTHERS = {
     "cleanlab ObjectLab": objectlab.by_kind,

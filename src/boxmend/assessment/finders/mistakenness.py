@@ -33,10 +33,10 @@ from boxmend.assessment.finders.suspicion import (
     by_image,
     proposed_at,
 )
+from boxmend.auditing.fixes.table import Kind
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
-from boxmend.fixes.table import Kind
 
 MIN_IOU = 0.5
 MISSING_SCORE = 0.95  # above it an unmatched detection is possibly a missing object

@@ -20,10 +20,10 @@ from boxmend.assessment.finders.suspicion import (
     by_image,
     proposed_at,
 )
+from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.errors import UsageError
-from boxmend.fixes.table import Kind
 from boxmend.scores import TrueBoxes, average_precision
 
 IOUS = np.linspace(0.5, 0.95, 10)

@@ -13,7 +13,7 @@ from boxmend.assessment.finders.suspicion import (
     Suspicion,
 )
 from boxmend.assessment.fixes import CALLED_WRONG, proposed_by
-from boxmend.fixes.table import GOOD_IOU, Fixes, Kind
+from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.assessment.missing import Proposed
+from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
-from boxmend.fixes.table import Kind
 
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -21,11 +21,11 @@ from boxmend.assessment.fixes import (
     known_objects,
 )
 from boxmend.assessment.truth import KnownTruth
+from boxmend.auditing.fixes.choosing import choose
+from boxmend.auditing.fixes.table import Fixes, Kind
+from boxmend.auditing.predictions.predictions import Predictions
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
-from boxmend.detections.predictions import Predictions
-from boxmend.fixes.choosing import choose
-from boxmend.fixes.table import Fixes, Kind
 
 Floats = NDArray[np.float64]
 

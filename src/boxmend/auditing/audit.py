@@ -1,0 +1,224 @@
+"""Audit: what is wrong with annotations, how sure that is, and how to mend it.
+
+The evidence comes from the detections of any detector, or from a training run. Errors that are
+planted in memory tell what the evidence says of wrong annotations, and so how probable it is that
+one is wrong and that its fix is right. No PyTorch here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.auditing import probing
+from boxmend.auditing.calibration import Share
+from boxmend.auditing.evidence import Detected, from_detections
+from boxmend.auditing.fixes.table import Fixes, Kind
+from boxmend.auditing.judging import Opinion, judge
+from boxmend.auditing.ordering import Own, canonical, groups, judgeable, surest_first
+from boxmend.auditing.tables import LEAST, columns_of, fixes_of, joined, missing_of
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.errors import DataError, UsageError
+
+__all__ = ["Audit", "AuditSettings", "audit"]
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+SEED = 0
+FEW_BLANK = 0.05  # share of images without any detection up to which they count as looked at
+
+
+class Found(Protocol):
+    """Detections by image rows and labels of the dataset; `class_scores` [m, C] may be there."""
+
+    @property
+    def image_rows(self) -> Rows: ...
+    @property
+    def labels(self) -> Rows: ...
+    @property
+    def scores(self) -> Floats: ...
+    @property
+    def boxes(self) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """How to audit."""
+
+    probe: float = 0.02
+    """Share of annotations that is disturbed in memory to measure how many are found; or 0."""
+    unseen: bool = False
+    """Whether the detector is known not to have trained on these images; folds say it, too."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probe <= 0.2:
+            raise UsageError(f"probe is {self.probe}; expected a share from 0 to 0.2, like 0.02")
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What an audit found."""
+
+    fixes: Fixes
+    p_wrong: Mapping[Kind, Floats]
+    """[n] By kind, for every annotation of the dataset; NaN where it was not judged."""
+    missing: Fixes
+    """All objects that may lack an annotation, also the improbable ones."""
+    rates: Mapping[str, Share]
+    """Estimated shares of wrong labels, bad boxes, missing, spurious and duplicate annotations."""
+    box_noise: Share
+    """How far off edges are, in shares of the side."""
+    num_judged: int
+    num_not_looked_at: int
+    """Annotations in images of which there is no detection."""
+    probe: Mapping[Kind, probing.Findings] | None = None
+    """What became of planted errors; None where none were planted."""
+
+
+def audit(dataset: Dataset, predictions: Found, settings: AuditSettings | None = None) -> Audit:
+    """Audit the annotations of a dataset by the detections of a detector that did not train on it.
+
+    Datasets that were joined are audited each for itself: who annotated one says nothing about who
+    annotated another. The result depends neither on the order of annotations nor of detections.
+    """
+    settings = settings or AuditSettings()
+    found = look(dataset, predictions)
+    if not settings.probe:
+        return found
+    return replace(found, probe=_probed(dataset, predictions, found, settings.probe))
+
+
+def look(dataset: Dataset, predictions: Found) -> Audit:
+    """Audit without a probe."""
+    if not len(predictions.labels):
+        raise DataError("there is no detection in the predictions; nothing can be concluded")
+    parts = [_part(dataset, predictions, group) for group in groups(dataset)]
+    return assembled(dataset, parts)
+
+
+def _probed(
+    dataset: Dataset, predictions: Found, first: Audit, share: float
+) -> dict[Kind, probing.Findings]:
+    """Plant errors, audit, and count what was found; see `probing`."""
+    random = np.random.default_rng(SEED)
+    counts = {kind: np.zeros(3, np.int64) for kind in Kind}
+    is_fine = ~np.isnan(first.p_wrong[Kind.WRONG_LABEL])
+    for kind in (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE):
+        is_fine &= ~(first.p_wrong[kind] >= probing.CALLED)
+    images = probing.images_to_probe(dataset, random)
+    if images is not None:
+        is_fine = is_fine[np.isin(dataset.image_rows, images)]
+        predictions = _within(predictions, images, len(dataset.images))
+        dataset = dataset.take_images(images)
+    if is_fine.sum() < probing.LEAST:
+        return {}
+    for _ in range(probing.rounds_of(share, int(is_fine.sum()))):
+        planted = probing.plant(dataset, is_fine, share, random)
+        found = probing.checked(planted, look(planted.dataset, predictions).fixes)
+        for kind, one in found.items():
+            counts[kind] += (one.planted, one.found, one.right)
+    return {kind: probing.Findings(*one.tolist()) for kind, one in counts.items()}
+
+
+def _within(predictions: Found, images: Rows, num_images: int) -> Detected:
+    """The detections in these images, ascending, by their places among them."""
+    place = np.full(num_images + 1, UNKNOWN)  # the last is that of UNKNOWN
+    place[images] = np.arange(len(images))
+    places = place[predictions.image_rows]
+    rows = np.flatnonzero(places != UNKNOWN)
+    vectors = getattr(predictions, "class_scores", None)
+    return Detected(
+        places[rows],
+        predictions.labels[rows],
+        predictions.scores[rows],
+        predictions.boxes[rows],
+        None if vectors is None else vectors[rows],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The audit of one of the datasets that were joined, by rows of all."""
+
+    rows: Rows
+    opinion: Opinion
+    fixes: list[Fixes]
+    missing: Fixes
+    num_not_looked_at: int
+
+
+def assembled(dataset: Dataset, parts: list[Part]) -> Audit:
+    """Put the parts together."""
+    kinds = [kind for kind in Kind if kind != Kind.MISSING]
+    p_wrong: dict[Kind, Floats] = {kind: np.full(len(dataset), np.nan) for kind in kinds}
+    for part in parts:
+        for kind, column in columns_of(part.opinion).items():
+            p_wrong[kind][part.rows] = column
+    missing = joined([part.missing for part in parts])
+    listed = [one for part in parts for one in part.fixes]
+    listed.append(missing.take(missing.p_wrong >= LEAST))
+    weights = np.array([max(len(part.rows), 1) for part in parts], np.float64)
+    rates = [part.opinion.rates() for part in parts]
+    models = [part.opinion.box_model for part in parts]
+    return Audit(
+        fixes=joined(listed),
+        p_wrong=p_wrong,
+        missing=missing,
+        rates={name: _mean([one[name] for one in rates], weights) for name in rates[0]},
+        box_noise=_mean([Share(one.noise, one.low, one.high) for one in models], weights),
+        num_judged=sum(len(part.rows) for part in parts),
+        num_not_looked_at=sum(part.num_not_looked_at for part in parts),
+    )
+
+
+def _part(dataset: Dataset, predictions: Found, group: int) -> Part:
+    """Audit one dataset by the detections in its images."""
+    own = canonical(dataset, group)
+    detected = _detected(predictions, own)
+    is_seen = np.zeros(len(own.dataset.images), np.bool_)
+    is_seen[detected.image_rows] = True
+    if (~is_seen).sum() <= FEW_BLANK * len(is_seen):
+        is_seen[:] = True  # the detector looked, and saw nothing
+    judged = np.flatnonzero(judgeable(own.dataset))
+    is_looked_at = is_seen[own.dataset.image_rows[judged]]
+    rows = judged[is_looked_at]
+    scene = own.scene(rows, detected)
+    evidence = from_detections(scene.objects, scene.objects, detected)
+    opinion = judge(scene, evidence, np.random.default_rng(SEED))
+    return Part(
+        rows=own.rows[rows],
+        opinion=opinion,
+        fixes=[own.back(one) for one in fixes_of(own.dataset, rows, opinion, evidence)],
+        missing=own.back(missing_of(own.dataset, detected, opinion)),
+        num_not_looked_at=int((~is_looked_at).sum()),
+    )
+
+
+def _detected(predictions: Found, own: Own) -> Detected:
+    """Detections in the images of a dataset, by its own labels, in an order of their content."""
+    image_rows = own.image_places[predictions.image_rows]
+    labels = own.label_places[predictions.labels]
+    known = np.flatnonzero((image_rows != UNKNOWN) & (labels != UNKNOWN))
+    scores = predictions.scores[known]
+    order = surest_first(image_rows[known], scores, labels[known], predictions.boxes[known])
+    chosen = known[order]
+    vectors = getattr(predictions, "class_scores", None)
+    if vectors is not None:
+        vectors = vectors[chosen][:, own.labels]
+    return Detected(
+        image_rows[chosen],
+        labels[chosen],
+        scores[order].astype(np.float64),
+        predictions.boxes[chosen].astype(np.float64),
+        vectors,
+    )
+
+
+def _mean(shares: list[Share], weights: Floats) -> Share:
+    """The mean of shares of several datasets, by how many annotations each has."""
+    columns = np.array([[one.value, one.low, one.high] for one in shares])
+    return Share(*(float(one) for one in weights @ columns / weights.sum()))

@@ -1,0 +1,130 @@
+"""What the four numbers of a box are: as the file should have them, or as they fit better.
+
+Boxes in a wrong format overlap the annotations less. Where another format fits clearly better, it
+is the one that is meant.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from boxmend.auditing.predictions.evidence import Annotated, best_annotations
+from boxmend.auditing.predictions.found import BoxFormat, Floats, Found, Rows
+from boxmend.errors import DataError
+
+LAYOUTS = {
+    "xywh": "x, y, width and height",
+    "xyxy": "two corners x1, y1, x2, y2",
+    "cxcywh": "centre x, centre y, width and height",
+    "yxyx": "two corners y1, x1, y2, x2",
+}
+LARGEST_SHARE = 2.0  # boxes may reach beyond their image, but not far
+FEW = 10  # detections that tell nothing yet
+ENOUGH = 50  # detections that tell when no format fits
+FITS = 0.3  # mean best IoU of boxes that are read as they are meant
+FITS_NOT = 0.1  # and of boxes that have nothing to do with the annotations
+AHEAD, TIMES = 0.1, 1.3  # by how much another format has to fit better
+BEYOND_CHANCE = 0.1  # of the way from chance to a perfect fit that boxes of these images go
+
+
+def words(format: BoxFormat) -> str:
+    """A format as people read it."""
+    return LAYOUTS[format.layout] + (" in shares of the image" if format.is_share else " in pixels")
+
+
+def corners(numbers: Floats, format: BoxFormat, sizes: Floats) -> Floats:
+    """The boxes [m, 4] as xyxy pixels; `sizes` [m, 2] are those of their images."""
+    a, b = numbers[:, :2], numbers[:, 2:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if format.layout == "xywh":
+            low, high = a, a + b
+        elif format.layout == "cxcywh":
+            low, high = a - b / 2, a + b / 2
+        else:
+            low, high = (a, b) if format.layout == "xyxy" else (a[:, ::-1], b[:, ::-1])
+        boxes = np.concatenate([low, high], axis=1)
+        return boxes * np.concatenate([sizes, sizes], axis=1) if format.is_share else boxes
+
+
+def fits(
+    found: Found, rows: Rows, image_rows: Rows, sizes: Floats, known: Annotated
+) -> dict[BoxFormat, float]:
+    """How well the boxes at `rows` overlap the annotations in each format: the mean best IoU.
+
+    `image_rows` and `sizes` are those of the images at `rows`.
+    """
+    numbers = found.boxes[rows]
+    formats = [BoxFormat(layout) for layout in LAYOUTS]
+    if np.abs(numbers).max(initial=0) <= LARGEST_SHARE:
+        formats += [BoxFormat(layout, is_share=True) for layout in LAYOUTS]
+    if found.format not in formats:
+        formats.append(found.format)
+    return {
+        one: _mean(best_annotations(image_rows, corners(numbers, one, sizes), known)[1])
+        for one in formats
+    }
+
+
+def chosen(found: Found, fit: dict[BoxFormat, float], num: int) -> tuple[BoxFormat, list[str]]:
+    """The format to read by, and what is to be said about it; `num` detections were asked."""
+    expected, best = found.format, max(fit, key=lambda one: fit[one])
+    if num >= ENOUGH and fit[best] < FITS_NOT:
+        raise DataError(
+            f"{found.told_files}: the boxes hardly overlap the annotations, in whatever format "
+            f"they are read (mean best IoU {fit[best]:.2f} of {num:,}); are they of these images, "
+            f"in pixels of the image as stored? Expected {words(expected)}"
+        )
+    is_clear = fit[best] >= max(FITS, fit[expected] + AHEAD, TIMES * fit[expected])
+    if best == expected or num < FEW or not is_clear:
+        return expected, []
+    return best, [
+        f"the boxes in {found.told_files} are {words(best)}, not {words(expected)} as expected of "
+        f"{found.kind}: so they overlap the annotations by {fit[best]:.2f} instead of "
+        f"{fit[expected]:.2f} in the mean. They were read as {words(best)}"
+    ]
+
+
+def by_chance(image_rows: Rows, boxes: Floats, known: Annotated) -> float:
+    """How well boxes overlap the annotations of other images than theirs: the mean best IoU."""
+    images = np.unique(image_rows)
+    if len(images) < 2:
+        return 0.0
+    others = np.roll(images, len(images) // 2)  # far away, since neighbours may be one video
+    return _mean(best_annotations(others[np.searchsorted(images, image_rows)], boxes, known)[1])
+
+
+def ensure_images(found: Found, fit: float, chance: float, num: int) -> list[str]:
+    """Refuse boxes that fit other images as well; say so where all images are alike.
+
+    `num` detections were asked.
+    """
+    if num < ENOUGH or fit >= chance + BEYOND_CHANCE * (1 - chance):
+        return []
+    told = (
+        "overlap the annotations of other images as well as those of their own (mean best IoU "
+        f"{chance:.2f} and {fit:.2f})"
+    )
+    if fit < FITS:
+        raise DataError(
+            f"{found.told_files}: the boxes {told}; are they of these images, under their right "
+            "names?"
+        )
+    return [f"the boxes in {found.told_files} {told}: nothing tells whether the images are right"]
+
+
+def ensure_boxes(found: Found, boxes: Floats, format: BoxFormat) -> None:
+    """Refuse boxes with negative sides, or beyond all measure."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sides = boxes[:, 2:] - boxes[:, :2]
+        is_large = ~np.isfinite(boxes).all(axis=1) | ~np.isfinite(sides.prod(axis=1))
+    for is_wrong, why in (
+        (is_large, "is too large to measure"),
+        ((sides < 0).any(axis=1), f"has a negative width or height; expected {words(format)}"),
+    ):
+        if is_wrong.any():
+            row = int(np.argmax(is_wrong))
+            raise found.refused(row, f"the box {found.boxes[row].tolist()} {why}")
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0

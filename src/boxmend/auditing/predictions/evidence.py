@@ -1,0 +1,70 @@
+"""What overlaps the annotations: the evidence of what images, boxes and classes a file means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.auditing.predictions.found import Floats, Rows
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
+
+IMAGES_ASKED = 2000  # spread evenly over those that have both annotations and detections
+BEST_OF_IMAGE = 3  # detections of each that are asked about
+
+
+@dataclass(frozen=True, eq=False)
+class Annotated:
+    """The annotations that detections may be held against, by image."""
+
+    rows: Rows  # [a] of the dataset, sorted by image
+    image_rows: Rows  # [a]
+    boxes: Floats  # [a, 4]
+    labels: Rows  # [a]
+
+
+def annotated(dataset: Dataset) -> Annotated:
+    """The annotations with known image, label and box that are not to be ignored."""
+    is_usable = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
+    is_usable &= np.isfinite(dataset.boxes).all(axis=1) & ~dataset.is_ignored
+    rows = np.flatnonzero(is_usable)
+    rows = rows[np.argsort(dataset.image_rows[rows], kind="stable")]
+    return Annotated(rows, dataset.image_rows[rows], dataset.boxes[rows], dataset.labels[rows])
+
+
+def asked(image_rows: Rows, scores: Floats, boxes: Floats, known: Annotated) -> Rows:
+    """Rows of the detections to ask about: the best few of images that have annotations.
+
+    Which ones does not depend on the order of the detections.
+    """
+    num = 1 + max(int(image_rows.max(initial=-1)), int(known.image_rows.max(initial=-1)))
+    is_detected = np.zeros(num + 1, np.bool_)  # the last is that of UNKNOWN
+    is_detected[image_rows] = True
+    is_detected[-1] = False
+    images = np.unique(known.image_rows[is_detected[known.image_rows]])
+    if len(images) > IMAGES_ASKED:
+        images = images[np.linspace(0, len(images) - 1, IMAGES_ASKED).astype(np.int64)]
+    is_asked = np.zeros(num + 1, np.bool_)
+    is_asked[images] = True
+    rows = np.flatnonzero(is_asked[image_rows])
+    rows = rows[np.lexsort((*boxes[rows].T, -scores[rows], image_rows[rows]))]
+    ordered = image_rows[rows]
+    place = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return rows[place < BEST_OF_IMAGE]
+
+
+def best_annotations(
+    image_rows: Rows, boxes: Floats, known: Annotated
+) -> tuple[Rows, NDArray[np.float64]]:
+    """For each box, the label of the annotation that it overlaps most, and the IoU."""
+    first = np.searchsorted(known.image_rows, image_rows, side="left")
+    counts = np.searchsorted(known.image_rows, image_rows, side="right") - first
+    labels, best = np.full(len(boxes), UNKNOWN, np.int64), np.zeros(len(boxes))
+    for k in np.flatnonzero(counts).tolist():
+        own = slice(first[k], first[k] + counts[k])
+        iou = overlaps(boxes[k], known.boxes[own])
+        top = int(np.argmax(iou))
+        best[k], labels[k] = iou[top], known.labels[own][top]
+    return labels, best

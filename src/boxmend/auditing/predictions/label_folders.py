@@ -1,0 +1,103 @@
+"""Label files with confidences, as Ultralytics writes them by `save_txt=True save_conf=True`.
+
+A line is `class x y width height confidence`: the centre and the size in shares of the image. The
+file is called like the image.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Floats, Found, Key
+from boxmend.data.files.reading import read_bytes
+from boxmend.errors import DataError
+
+KIND = "label files"
+ENDING = ".txt"
+PARTS = 6
+NO_LABELS = {"classes.txt", "labels.txt", "requirements.txt"}
+EXPECTED = "expected lines `class x y width height confidence`"
+
+
+def label_files(folder: Path) -> Iterator[str]:
+    """Yield the label files below a folder, sorted, relative to it."""
+    for path, folders, names in os.walk(folder):
+        folders.sort()
+        below = os.path.relpath(path, folder)
+        for name in sorted(names):
+            if name.endswith(ENDING) and name not in NO_LABELS:
+                yield name if below == "." else f"{below.replace(os.sep, '/')}/{name}"
+
+
+def read_label_folder(folder: Path) -> Found:
+    """Read all label files below a folder; the name of each, without ending, tells its image."""
+    image_keys: list[Key] = []
+    files, counts = [], []
+    columns: list[Floats] = [np.zeros((0, PARTS))]
+    for name in label_files(folder):
+        path = folder / name
+        values = _values(path)
+        image_keys.append((name.removesuffix(ENDING), None))
+        files.append(str(path))
+        counts.append(len(values))
+        columns.append(values)
+    numbers = np.concatenate(columns)
+    sizes = np.array(counts, np.int64)
+    labels, classes = np.unique(numbers[:, 0], return_inverse=True)
+    return Found(
+        kind=KIND,
+        format=BoxFormat("cxcywh", is_share=True),
+        image_keys=image_keys,
+        images=np.repeat(np.arange(len(sizes)), sizes),
+        class_keys=[(int(one) if one.is_integer() else one, None) for one in labels.tolist()],
+        classes=classes.reshape(-1).astype(np.int64),
+        scores=numbers[:, 5],
+        boxes=numbers[:, 1:5],
+        vectors=None,
+        vector_names=(),
+        folds=np.full(len(numbers), UNKNOWN_FOLD, np.int64),
+        files=files,
+        firsts=np.cumsum(sizes) - sizes,
+        unit="line",
+        counts_from_0=True,
+    )
+
+
+def _values(path: Path) -> Floats:
+    """The numbers of a label file, six to a line; blank lines are passed over."""
+    lines = [
+        line for one in read_bytes(path, "label_file_bytes").splitlines() if (line := one.split())
+    ]
+    if any(len(line) != PARTS for line in lines):
+        _tell_wrong_line(path, lines)
+    try:
+        values = np.array([list(map(float, line)) for line in lines], np.float64)
+    except ValueError:
+        _tell_wrong_line(path, lines)
+        raise
+    if not np.isfinite(values).all():
+        _tell_wrong_line(path, lines)
+    return values.reshape(-1, PARTS)
+
+
+def _tell_wrong_line(path: Path, lines: list[list[bytes]]) -> None:
+    """Raise the error that names the first line which is none."""
+    for number, line in enumerate(lines):
+        told = f"{path}: line {number} (the first is 0)"
+        shown = b" ".join(line).decode("utf-8", "backslashreplace")[:80]
+        if len(line) == PARTS - 1:
+            raise DataError(
+                f"{told}: {shown}: has no confidence; predict again with save_conf=True "
+                "beside save_txt=True"
+            )
+        if len(line) != PARTS or not all(map(_is_finite, line)):
+            raise DataError(f"{told}: {shown}: {EXPECTED}")
+
+
+def _is_finite(text: bytes) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False

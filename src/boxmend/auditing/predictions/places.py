@@ -1,0 +1,150 @@
+"""Where predictions lie: files, folders of label files, and folders of folds."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from boxmend.auditing.predictions.found import Found
+from boxmend.auditing.predictions.label_folders import label_files, read_label_folder
+from boxmend.auditing.predictions.results import read_results
+from boxmend.auditing.predictions.tables import read_table
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.reading import open_file
+from boxmend.data.folds import FOLDS_FILE, Manifest, fold_folder, read_manifest
+from boxmend.errors import DataError, UsageError
+
+JSON_ENDINGS = (".json",)
+TABLE_ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
+FOLDERS = ("labels", "predictions")
+FOLD_NAME = re.compile(r"fold-(\d{1,4})")
+EXPECTED = (
+    "expected COCO results (.json), a table (.csv or .parquet), a folder of label files, or a "
+    "folder that `boxmend folds` has written"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One file, or one folder of label files."""
+
+    path: Path
+    fold: int | None = None
+
+
+def places_of(paths: Sequence[str | Path], dataset: Dataset) -> tuple[list[Place], Manifest | None]:
+    """What is to be read, and the manifest of the folds where there is one."""
+    if not paths:
+        raise UsageError(f"no predictions given; {EXPECTED}")
+    places: list[Place] = []
+    manifests: dict[Path, Manifest] = {}
+    for path in map(Path, paths):
+        if not os.path.exists(path):
+            raise UsageError(f"{path}: no such file or folder of predictions")
+        folder, fold = _fold_of(path)
+        if folder is not None and folder not in manifests:
+            manifests[folder] = read_manifest(folder, dataset)
+        if folder is not None and fold is None:
+            places += _of_folds(folder, manifests[folder])
+        else:
+            places += [Place(one, fold) for one in _in(path)]
+    seen: set[Path] = set()
+    for place in places:
+        if (real := Path(os.path.realpath(place.path))) in seen:
+            raise UsageError(f"{place.path}: is given twice; name every file once")
+        seen.add(real)
+    if len(manifests) > 1:
+        raise UsageError("predictions of several folders of folds; audit them one by one")
+    return places, next(iter(manifests.values()), None)
+
+
+def files_of(places: Sequence[Place]) -> Iterator[Path]:
+    """Yield all files that reading these places opens."""
+    for place in places:
+        if place.path.is_dir():
+            yield from (place.path / name for name in label_files(place.path))
+        else:
+            yield place.path
+
+
+def read_place(place: Place) -> Found:
+    """Read one place, as it stands there."""
+    path = place.path
+    if path.is_dir():
+        return read_label_folder(path)
+    if not path.is_file():
+        raise DataError(f"{path}: is no regular file; {EXPECTED}")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: is empty; {EXPECTED}")
+    if path.suffix.lower() in JSON_ENDINGS or _begins(path) in (b"[", b"{"):
+        return read_results(path)
+    return read_table(path)
+
+
+def _begins(path: Path) -> bytes:
+    try:
+        with open_file(path) as file:
+            return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _fold_of(path: Path) -> tuple[Path | None, int | None]:
+    """The folder of folds that a path is, or lies in, and its fold there."""
+    if (path / FOLDS_FILE).is_file():
+        return path, None
+    around = Path(os.path.abspath(path))
+    for one in (around, *list(around.parents)[:2]):
+        match = FOLD_NAME.fullmatch(one.name)
+        if match and (one.parent / FOLDS_FILE).is_file():
+            return one.parent, int(match[1])
+    return None, None
+
+
+def _of_folds(folder: Path, manifest: Manifest) -> list[Place]:
+    """The predictions of all folds; a DataError names those that are not there."""
+    places = [
+        Place(one, fold)
+        for fold in range(manifest.k)
+        for one in _in_folder(fold_folder(folder, fold), named_only=True)
+    ]
+    lost = sorted(set(range(manifest.k)) - {one.fold for one in places if one.fold is not None})
+    if lost:
+        missing = ", ".join(str(fold_folder(folder, one) / "predictions.json") for one in lost[:3])
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        raise DataError(
+            f"{folder}: there are no predictions of {len(lost)} of {manifest.k} folds; looked for "
+            f"{missing}{more} (or .csv, .parquet, a folder labels/). README.md there says how to "
+            "make them"
+        )
+    return places
+
+
+def _in(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    if found := list(_in_folder(path, named_only=False)):
+        return found
+    raise DataError(f"{path}: no predictions found; {EXPECTED}")
+
+
+def _in_folder(folder: Path, *, named_only: bool) -> Iterator[Path]:
+    """Predictions in a folder: files called so, else label files in `labels` or right there."""
+    endings = (*JSON_ENDINGS, *TABLE_ENDINGS)
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []
+    files = [
+        folder / one
+        for one in names
+        if one.startswith("predictions") and one.lower().endswith(endings)
+    ]
+    if files:
+        yield from files
+        return
+    inside = [folder / one for one in FOLDERS if (folder / one).is_dir()]
+    for one in inside if named_only else [*inside, folder]:
+        if any(True for _ in label_files(one)):
+            yield one
+            return

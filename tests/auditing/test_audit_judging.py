@@ -1,0 +1,126 @@
+"""One opinion from all parts: what each part is given, and what follows from it."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from boxmend.auditing import boxes as box_model
+from boxmend.auditing import judging
+from boxmend.auditing.boxes import BoxModel, BoxOpinion
+from boxmend.auditing.calibration import Share
+from boxmend.auditing.evidence import Evidence, Objects, from_detections
+from boxmend.auditing.judging import Opinion, Scene, judge
+from boxmend.auditing.labels import LabelOpinion
+from boxmend.auditing.presence import Missing, Presence, Repeats
+from tests.auditing.audit_scenes import LABELS, Noise, scene
+
+NOISY = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.1, duplicates=0.05)
+
+
+@cache
+def seen() -> tuple[Scene, Evidence]:
+    one = scene(NOISY, images=150)
+    objects = Objects(one.dataset.image_rows, one.dataset.labels, one.dataset.boxes, len(LABELS))
+    none = np.zeros(0, np.int64)
+    ignored = Objects(none, none, np.zeros((0, 4)), len(LABELS))
+    sizes = np.full((150, 2), 400.0)
+    return Scene(objects, ignored, sizes, one.detected), from_detections(
+        objects, objects, one.detected
+    )
+
+
+def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[Opinion, dict[str, tuple[Any, ...]]]:
+    """An opinion, and what the parts were called with."""
+    calls: dict[str, tuple[Any, ...]] = {}
+
+    def recorded(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def call(*arguments: Any) -> Any:
+            calls[name] = arguments
+            return original(*arguments)
+
+        monkeypatch.setattr(module, name, call)
+
+    for name in ("judge_labels", "find_repeats", "find_missing"):
+        recorded(judging, name)
+    recorded(box_model, "fitted")
+    return judge(*seen(), np.random.default_rng(0)), calls
+
+
+def test_every_part_is_given_what_the_others_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    opinion, calls = judged(monkeypatch)
+    p_real = 1 - opinion.presence.p_spurious
+    assert p_real.min() < 0.5
+    assert calls["judge_labels"][2].tolist() == p_real.tolist()
+    assert calls["find_missing"][1].tolist() == p_real.tolist()
+    assert opinion.labels.p_wrong.max() > 0.5
+    assert calls["find_missing"][2].tolist() == (1 - opinion.labels.p_wrong).tolist()
+    assert opinion.box_model.noise > 0.1
+    assert calls["find_repeats"][2] == opinion.box_model.noise
+    assert calls["fitted"][4] > 0  # what was chosen by its overlap follows the annotated box
+
+
+def test_an_annotation_is_there_if_it_is_neither_spurious_nor_a_duplicate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opinion, _ = judged(monkeypatch)
+    p_duplicate = np.zeros(len(opinion.p_there))
+    p_duplicate[opinion.repeats.rows] = opinion.repeats.p_duplicate
+    assert p_duplicate.max() > 0.5
+    assert opinion.p_there == pytest.approx((1 - opinion.presence.p_spurious) * (1 - p_duplicate))
+
+
+def test_boxes_that_were_not_seen_are_as_probably_bad_as_others_and_stay() -> None:
+    one, evidence = seen()
+    is_unseen = np.isnan(evidence.boxes).any(axis=1)
+    assert is_unseen.any()
+    found = judge(one, evidence, np.random.default_rng(0)).boxes
+    mean = found.p_bad[~is_unseen].mean()
+    assert mean > 0.3
+    assert found.p_bad[is_unseen] == pytest.approx(np.full(is_unseen.sum(), mean))
+    assert (found.boxes[is_unseen] == one.objects.boxes[is_unseen]).all()
+    assert found.p_fix[is_unseen].max() == 0
+
+
+def test_the_pull_of_a_training_run_is_the_one_that_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, evidence = seen()
+    pulls = []
+    original = box_model.fitted
+
+    def fitted(*arguments: Any) -> Any:
+        pulls.append(arguments[4])
+        return original(*arguments)
+
+    monkeypatch.setattr(box_model, "fitted", fitted)
+    of_run = Evidence(**{**vars(evidence), "pull": 0.25})
+    judge(Scene(one.objects, one.ignored, one.sizes, None), of_run, np.random.default_rng(0))
+    assert pulls == [0.25]
+
+
+def test_the_share_of_bad_boxes_has_the_bounds_of_their_count_and_of_the_noise() -> None:
+    none, ones = np.zeros(0), np.ones(5)
+    rows = none.astype(np.int64)
+    model = BoxModel(0.2, 0.1, 0.3, 0.0, ones[:4], 0.03 * ones, ones, 0 * ones)
+    p_bad = np.full(100, 0.9)
+    unknown = Share(0.0, 0.0, 1.0)
+    opinion = Opinion(
+        labels=LabelOpinion(none, rows, none, unknown),
+        boxes=BoxOpinion(p_bad, np.zeros((100, 4)), p_bad, p_bad),
+        box_model=model,
+        presence=Presence(none, unknown),
+        repeats=Repeats(rows, rows, none, unknown),
+        missing=Missing(rows, none, none, unknown),
+        p_there=none,
+    )
+    found = opinion.bad_boxes()
+    spoilt = [box_model.spoilt_share(noise) for noise in (0.1, 0.2, 0.3)]
+    assert spoilt[0] < 0.1 < 0.5 < spoilt[1] < spoilt[2]
+    assert found.value == pytest.approx(0.9)
+    assert found.low == pytest.approx(0.9 + spoilt[0] - spoilt[1])
+    # 1.96 sqrt(100 * 0.9 * 0.1) / 100 = 0.0588 above, or by the noise, if that is more
+    assert found.high == pytest.approx(min(max(0.9588, 0.9 + spoilt[2] - spoilt[1]), 1))
