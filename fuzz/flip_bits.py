@@ -34,8 +34,8 @@ from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import NoiseSettings, disturb, read_truth, write_noisy
 from boxmend.errors import BoxmendError
-from boxmend.handover import returned
-from boxmend.mending import patches
+from boxmend.repair import patches
+from boxmend.repair.importing import returned
 from boxmend.runs.folder import Run, create, open_run
 from boxmend.runs.ledger import COLUMNS, Entries, Ledger
 from boxmend.runs.ledger import read as read_ledger

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from boxmend.data.synth import synthesize
     from boxmend.errors import BoxmendError
     from boxmend.evaluation import evaluate
-    from boxmend.handover import ExportOptions, export
-    from boxmend.handover.importing import import_verdicts
-    from boxmend.mending import ApplySettings, apply, revert
     from boxmend.prediction import predict
     from boxmend.refiner import Refiner
+    from boxmend.repair.apply import ApplySettings, apply, revert
+    from boxmend.repair.export import ExportOptions, export
+    from boxmend.repair.importing import import_verdicts
     from boxmend.report.making import ReportSettings, write_report
     from boxmend.runs.settings import TrainSettings
     from boxmend.training import train
@@ -59,16 +59,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ApplySettings": "boxmend.mending",
+    "ApplySettings": "boxmend.repair.apply",
     "AuditSettings": "boxmend.auditing.audit",
     "BoxmendError": "boxmend.errors",
     "Dataset": "boxmend.data.dataset",
-    "ExportOptions": "boxmend.handover",
+    "ExportOptions": "boxmend.repair.export",
     "NoiseSettings": "boxmend.data.noise",
     "Refiner": "boxmend.refiner",
     "ReportSettings": "boxmend.report.making",
     "TrainSettings": "boxmend.runs.settings",
-    "apply": "boxmend.mending",
+    "apply": "boxmend.repair.apply",
     "audit": "boxmend.auditing.audit",
     "audit_predictions": "boxmend.auditing.audit.folders",
     "audit_run": "boxmend.auditing.audit.folders",
@@ -76,12 +76,12 @@ _HOMES = {
     "compare": "boxmend.data.diff",
     "disturb": "boxmend.data.noise",
     "evaluate": "boxmend.evaluation",
-    "export": "boxmend.handover",
-    "import_verdicts": "boxmend.handover.importing",
+    "export": "boxmend.repair.export",
+    "import_verdicts": "boxmend.repair.importing",
     "load": "boxmend.data.formats",
     "predict": "boxmend.prediction",
     "read_predictions": "boxmend.auditing.predictions",
-    "revert": "boxmend.mending",
+    "revert": "boxmend.repair.apply",
     "synthesize": "boxmend.data.synth",
     "train": "boxmend.training",
     "write_report": "boxmend.report.making",

@@ -25,7 +25,7 @@ from boxmend.data.images.drawing import GREEN, RED, WHITE, Outline, Panel, sheet
 from boxmend.data.noise import NoiseSettings, disturb, write_noisy
 from boxmend.data.synth import synthesize
 from boxmend.errors import BoxmendError, UsageError
-from boxmend.mending import apply
+from boxmend.repair.apply import apply
 from boxmend.report.making import ReportSettings, write_report
 
 Progress = Callable[[int, int], None]

@@ -23,7 +23,7 @@ from boxmend.bench.grids.keepsakes import (
 )
 from boxmend.bench.grids.one_cell import CellStatus, run_cell
 from boxmend.bench.grids.planning import Plan
-from boxmend.mending.changes import Changes
+from boxmend.repair.changes import Changes
 from boxmend.report.record import RunRecord
 from boxmend.runs.account import open_account
 from tests.bench.grid_worlds import ready

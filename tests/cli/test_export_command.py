@@ -11,7 +11,7 @@ import pytest
 from boxmend.cli import run
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.handover import TARGETS
+from boxmend.repair.export import TARGETS
 from boxmend.runs import folder as runs
 from boxmend.runs.ledger import Entries, Ledger, Verdict
 from tests.cli.cli_answers import answer, coco, hashes

@@ -19,8 +19,8 @@ from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import NoiseSettings, disturb, write_noisy
 from boxmend.errors import DataError
-from boxmend.handover import export
-from boxmend.mending import apply
+from boxmend.repair.apply import apply
+from boxmend.repair.export import export
 from tests.runs.fabricated import Visit, drawn, finished_run
 
 FORMATS = ("coco", "voc", "yolo")

@@ -8,10 +8,10 @@ import pytest
 
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.mending import ApplySettings
-from boxmend.mending.changes import decide, default_changes
+from boxmend.repair.apply import ApplySettings
+from boxmend.repair.changes import decide, default_changes
 from boxmend.runs.account import Account, open_account
-from tests.mending.audited import audit_run
+from tests.repair.audited import audit_run
 from tests.runs.fabricated import (
     BOXES,
     DISCARDED,

@@ -7,7 +7,7 @@ from boxmend.assessment.boxes import BoxScores, box_scores
 from boxmend.assessment.changes import ChangeScores, change_scores
 from boxmend.assessment.labels import LabelScores, label_scores
 from boxmend.assessment.truth import KnownTruth, known_truth
-from boxmend.mending.changes import default_changes
+from boxmend.repair.changes import default_changes
 from boxmend.runs.account import Account
 
 

@@ -14,7 +14,7 @@ from boxmend.assessment.ranking import share
 from boxmend.assessment.truth import KnownTruth
 from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
-from boxmend.mending.changes import Changes
+from boxmend.repair.changes import Changes
 from boxmend.runs.account import Account
 
 SAME_IOU = 0.01  # a box whose IoU with its truth changes by no more is as good as before

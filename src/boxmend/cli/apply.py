@@ -10,9 +10,9 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import FormatName, Json, MovedData, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
-from boxmend.mending import CHANGES_FILE, Applied, ApplySettings
-from boxmend.mending import apply as apply_run
-from boxmend.mending.fixing import Taken
+from boxmend.repair.apply import CHANGES_FILE, Applied, ApplySettings
+from boxmend.repair.apply import apply as apply_run
+from boxmend.repair.fixing import Taken
 
 
 @Parameter(name="*")

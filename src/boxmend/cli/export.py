@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.handover import README_FILE, Exported, ExportOptions
-from boxmend.handover import export as export_run
+from boxmend.repair.export import README_FILE, Exported, ExportOptions
+from boxmend.repair.export import export as export_run
 
 
 @Parameter(name="*")

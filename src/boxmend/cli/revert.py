@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, say
 from boxmend.errors import ExitStatus
-from boxmend.mending import revert as revert_folder
+from boxmend.repair.apply import revert as revert_folder
 
 app = App(name="revert", help_format="markdown")
 

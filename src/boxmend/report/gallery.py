@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from boxmend.assessment.truth import KnownTruth
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
-from boxmend.mending.changes import Changes
+from boxmend.repair.changes import Changes
 from boxmend.report.record import RunRecord
 from boxmend.report.texts import shown
 from boxmend.report.thumbnails import Box, Pictures, Request

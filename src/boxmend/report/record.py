@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from boxmend.assessment.truth import KnownTruth
-from boxmend.mending.changes import Changes, default_changes
+from boxmend.repair.changes import Changes, default_changes
 from boxmend.runs.account import Account
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from boxmend.assessment.truth import KnownTruth
 from boxmend.data.images.drawing import GREEN, RED, WHITE, Color, Outline, Panel, sheet
 from boxmend.errors import BoxmendError
-from boxmend.mending.changes import Changes
+from boxmend.repair.changes import Changes
 from boxmend.report.figure_files import write_figures
 from boxmend.report.figures import FIGURES
 from boxmend.report.record import Figure, RunRecord

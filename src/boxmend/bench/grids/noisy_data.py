@@ -19,7 +19,7 @@ from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import RECORD_FILE, disturb, write_noisy
 from boxmend.errors import BoxmendError, DataError
-from boxmend.mending import apply
+from boxmend.repair.apply import apply
 
 
 def noisy_data(root: Path, job: Job) -> list[str]:

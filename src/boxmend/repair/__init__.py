@@ -1,0 +1,1 @@
+"""Repair: choosing changes, writing them, reverting them, and asking people about them."""

@@ -1,0 +1,134 @@
+"""CVAT: annotations in its own XML ("CVAT for images 1.1"), and the labels to make a task with.
+
+What a box needs to be judged and read back goes into its attributes; CVAT keeps those that its
+labels declare, which is why `labels.json` comes along. Its importer replaces all annotations of a
+task, so images are always given whole.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from boxmend.data.dataset import UNKNOWN
+from boxmend.data.formats.documents import number
+from boxmend.repair.export.bundle import STATUSES, Box, Bundle, Item, Places
+from boxmend.repair.export.json_text import json_bytes
+from boxmend.repair.export.naming import distinct, on_one_line
+
+ANNOTATIONS_FILE, LABELS_FILE = "annotations.xml", "labels.json"
+LONGEST_NAME = 64  # of a label; CVAT refuses longer ones
+LONGEST_VALUE = 4096  # of an attribute; CVAT cuts longer ones
+STATUS = "status"
+REGION = "region"  # by which a box is known again
+TEXTS = ("annotation_id", "score", "doubt", "old_label", "old_box", "reason", REGION)
+
+README = f"""\
+1. Create a task. Under Constructor, Raw, paste `{LABELS_FILE}`. CVAT drops attributes that the
+   labels do not declare.
+2. Select the images: exactly those that `{ANNOTATIONS_FILE}` names. Names that hold a folder
+   (`train/1.jpg`) match only if the images come as a zip file, or from a share, with these folders.
+   CVAT falls back on the number of a frame where a name does not match, so check one image.
+3. Open the task, Actions, Upload annotations, "CVAT 1.1", and choose `{ANNOTATIONS_FILE}`. What the
+   task had before is replaced.
+4. While annotating, a filter on the attribute `{STATUS}` shows the suspects alone.
+
+Attributes: `{STATUS}` is `suspect`, `other` (as annotated) or `ignored` (crowd or difficult);
+`annotation_id`, `score` (confidence in the suggested label), `doubt` (in the old one), `old_label`,
+`old_box` (x1 y1 x2 y2 in pixels), `reason`, and `{REGION}`, by which verdicts are read back. Where
+the reason says to remove a box, delete it to agree. Label names are cut to {LONGEST_NAME}
+characters.
+"""
+
+
+def label_names(names: list[str]) -> list[str]:
+    """Label names as CVAT can have them."""
+    return distinct(names, longest=LONGEST_NAME)
+
+
+def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
+    """The files to import: annotations, and the labels of the task to import them into."""
+    names = label_names(bundle.label_names)
+    return {
+        ANNOTATIONS_FILE: "".join(_xml(bundle, names)).encode(),
+        LABELS_FILE: json_bytes([_label(name) for name in names]),
+    }
+
+
+def _label(name: str) -> dict[str, Any]:
+    return {"name": name, "type": "rectangle", "attributes": _attribute_specs()}
+
+
+def _attribute_specs() -> list[dict[str, Any]]:
+    status = {
+        "name": STATUS,
+        "input_type": "select",
+        "mutable": False,
+        "default_value": "other",
+        "values": list(STATUSES),
+    }
+    texts = [
+        {"name": name, "input_type": "text", "mutable": False, "default_value": "", "values": [""]}
+        for name in TEXTS
+    ]
+    return [status, *texts]
+
+
+def _xml(bundle: Bundle, names: list[str]) -> Iterator[str]:
+    yield '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n'
+    yield from _meta(names, len(bundle.tasks))
+    # In the order in which CVAT lays out the frames of a task, so that numbers agree, too.
+    for frame, task in enumerate(sorted(bundle.tasks, key=lambda task: task.name)):
+        size = f'width="{task.width}" height="{task.height}"'
+        yield f'  <image id="{frame}" name={quoteattr(on_one_line(task.name))} {size}>\n'
+        for item in task.items:
+            yield from _box(item, bundle, names)
+        yield "  </image>\n"
+    yield "</annotations>\n"
+
+
+def _meta(names: list[str], num_images: int) -> Iterator[str]:
+    """What CVAT's own exports say about the task; readers other than CVAT want the labels."""
+    yield "  <meta>\n    <task>\n      <name>boxmend</name>\n"
+    yield f"      <size>{num_images}</size>\n      <mode>annotation</mode>\n      <labels>\n"
+    specs = "".join(
+        f"<attribute><name>{spec['name']}</name><mutable>False</mutable>"
+        f"<input_type>{spec['input_type']}</input_type>"
+        f"<default_value>{spec['default_value']}</default_value>"
+        f"<values>{'&#10;'.join(spec['values'])}</values></attribute>"
+        for spec in _attribute_specs()
+    )
+    for name in names:
+        yield f"        <label><name>{escape(name)}</name><type>rectangle</type>"
+        yield f"<attributes>{specs}</attributes></label>\n"
+    yield "      </labels>\n    </task>\n  </meta>\n"
+
+
+def _box(item: Item, bundle: Bundle, names: list[str]) -> Iterator[str]:
+    sides = zip(("xtl", "ytl", "xbr", "ybr"), item.box, strict=True)
+    corners = " ".join(f'{name}="{number(side)}"' for name, side in sides)
+    label = quoteattr(names[item.label])
+    source = "auto" if item.status == "suspect" else "manual"
+    yield f'    <box label={label} source="{source}" occluded="0" {corners} z_order="0">\n'
+    for name, value in _attributes(item, bundle).items():
+        text = escape(on_one_line(value)[:LONGEST_VALUE])
+        yield f'      <attribute name="{name}">{text}</attribute>\n'
+    yield "    </box>\n"
+
+
+def _attributes(item: Item, bundle: Bundle) -> dict[str, str]:
+    """What an annotation's attributes say; those that do not apply are empty."""
+    is_suspect = item.status == "suspect" and item.row != UNKNOWN
+    return {
+        STATUS: item.status,
+        "annotation_id": "" if item.row == UNKNOWN else str(item.annotation_id),
+        "score": "" if item.score is None else number(item.score),
+        "doubt": "" if item.doubt is None else number(item.doubt),
+        "old_label": bundle.label_names[item.old_label] if is_suspect else "",
+        "old_box": _spaced(item.old_box) if is_suspect else "",
+        "reason": item.reason,
+        REGION: item.region,
+    }
+
+
+def _spaced(box: Box) -> str:
+    return " ".join(map(number, box))

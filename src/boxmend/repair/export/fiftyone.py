@@ -1,0 +1,102 @@
+"""FiftyOne: samples with two fields of detections, as annotated and as suggested.
+
+The layout is a FiftyOneDataset without a version, which FiftyOne reads sample by sample, whatever
+its own version is. Boxes are x, y, width and height as shares of the image.
+"""
+
+from typing import Any
+
+from boxmend.data.dataset import UNKNOWN
+from boxmend.data.files.text import valid_text
+from boxmend.repair.export.bundle import Box, Bundle, Item, Places, Task
+from boxmend.repair.export.json_text import json_bytes
+
+SAMPLES_FILE = "samples.json"
+ANNOTATED, MENDED = "annotated", "mended"  # names of the fields
+_SHARE_DECIMALS = 8
+
+README = f"""\
+```python
+import fiftyone as fo
+
+dataset = fo.Dataset.from_dir(
+    "PATH/OF/THIS/FOLDER", dataset_type=fo.types.FiftyOneDataset, dynamic=True
+)
+fo.launch_app(dataset)
+```
+
+`{ANNOTATED}` has the annotations as they are, with `annotation_id` and `status` (`suspect`,
+`other`, or `ignored` for crowd and difficult objects). `{MENDED}` has the suggestions for the
+suspects: `confidence`, `doubt`, `suspicion`, `reason`, `old_label`, `old_box` (x1, y1, x2, y2 in
+pixels) and `annotation_id`. `dynamic=True` makes these attributes known, so that the App can filter
+by them. For instance the worst ones as patches:
+
+```python
+from fiftyone import ViewField as F
+
+worst = dataset.filter_labels("{MENDED}", F("suspicion") > 0.9).to_patches("{MENDED}")
+```
+"""
+
+
+def label_names(names: list[str]) -> list[str]:
+    """Label names as FiftyOne can have them: all that is Unicode."""
+    return names
+
+
+def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
+    """The file to import."""
+    samples = [_sample(task, bundle.label_names, places) for task in bundle.tasks]
+    return {SAMPLES_FILE: json_bytes({"samples": samples})}
+
+
+def _sample(task: Task, names: list[str], places: Places) -> dict[str, Any]:
+    file = task.place if places.images_as != "none" else places.file(task)
+    suspects = [item for item in task.items if item.status == "suspect"]
+    return {
+        "filepath": valid_text(file),  # relative to the folder, or absolute
+        "tags": [],
+        "metadata": {"_cls": "ImageMetadata", "width": task.width, "height": task.height},
+        "suspicion": task.suspicion,
+        ANNOTATED: _detections(
+            [_annotated(task, item, names) for item in task.items if item.row != UNKNOWN]
+        ),
+        MENDED: _detections([_mended(task, item, names) for item in suspects]),
+    }
+
+
+def _detections(detections: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"_cls": "Detections", "detections": detections}
+
+
+def _annotated(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
+    return _detection(task, names[item.old_label], item.old_box) | {
+        "annotation_id": str(item.annotation_id),
+        "status": item.status,
+    }
+
+
+def _mended(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
+    is_known = item.row != UNKNOWN
+    told = {
+        "confidence": item.score,
+        "doubt": item.doubt,
+        "suspicion": item.suspicion,
+        "reason": item.reason,
+        "old_label": names[item.old_label] if is_known else None,
+        "old_box": list(item.old_box) if is_known else None,
+        "annotation_id": str(item.annotation_id) if is_known else None,
+        "kinds": list(item.kinds) or None,
+    }
+    known = {key: value for key, value in told.items() if value is not None}
+    return _detection(task, names[item.label], item.box) | known
+
+
+def _detection(task: Task, label: str, box: Box) -> dict[str, Any]:
+    x1, y1, x2, y2 = box
+    corner, size = (
+        (x1 / task.width, y1 / task.height),
+        ((x2 - x1) / task.width, (y2 - y1) / task.height),
+    )
+    bounding_box = [round(share, _SHARE_DECIMALS) for share in (*corner, *size)]
+    return {"_cls": "Detection", "label": label, "bounding_box": bounding_box}

@@ -1,0 +1,196 @@
+"""Results from CVAT: "CVAT for images 1.1", as XML or in the zip file in which CVAT gives it.
+
+Boxes are known by their attribute `region`. Deleted ones are those of `handover.json` that are not
+there any more. CVAT does not tell which images somebody looked at: all that are there count.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import math
+import zipfile
+import zlib
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NoReturn
+from xml.parsers import expat
+
+from boxmend.data.files.limits import ensure_within, limit
+from boxmend.errors import DataError
+from boxmend.repair.export.cvat import REGION
+from boxmend.repair.export.naming import on_one_line
+from boxmend.repair.importing.returned import (
+    Box,
+    Handed,
+    Manifest,
+    Region,
+    Returned,
+    Seen,
+    box_back,
+)
+
+VERSION = "1.1"
+MAX_DEPTH = 20  # CVAT's own needs seven
+LONGEST_TEXT = 10_000  # characters of an element that are read; CVAT cuts attributes at 4,096
+PIECE_BYTES = 2**20
+CORNERS = ("xtl", "ytl", "xbr", "ybr")
+DOCUMENT = "annotations.xml"
+_BAD_ZIP = (  # what reading an archive that lies can raise
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError),
+    *(RuntimeError, NotImplementedError, ValueError, OverflowError),
+)
+
+
+def unzipped(path: Path, data: bytes) -> Iterator[bytes]:
+    """Yield the document in a zip file of CVAT's, piece by piece."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            size = archive.getinfo(DOCUMENT).file_size
+            ensure_within("handover_bytes", size, path, f"{DOCUMENT} in it")
+            with archive.open(DOCUMENT) as file:  # which reads no more than that size
+                while piece := file.read(PIECE_BYTES):
+                    yield piece
+    except KeyError as error:
+        raise DataError(
+            f'{path}: there is no {DOCUMENT} in it; export as "CVAT for images 1.1"'
+        ) from error
+    except _BAD_ZIP as error:
+        raise DataError(f"{path}: is no zip file that can be read ({error})") from error
+
+
+def read(path: Path, pieces: Iterable[bytes], manifest: Manifest) -> Returned:
+    """The images of a hand-over that are in an export."""
+    handed = {on_one_line(image.file_name): image.annotations for image in manifest.images}
+    document = _parsed(path, pieces, handed)
+    images = document.images
+    if not images:
+        raise DataError(f"{path}: has no image that was handed over; is it of another task?")
+    boxes = [box for image in images for box in image.regions]
+    if boxes and not any(box.key for box in boxes):
+        raise DataError(
+            f"{path}: no box has the attribute `{REGION}`, as the labels of the task do not "
+            "declare it; make the task with labels.json, and import annotations.xml again"
+        )
+    return Returned(
+        to="cvat",
+        data_sha256=manifest.data_sha256,
+        seen=tuple(image.seen(handed[image.name], document.dumped) for image in images),
+        num_unseen=len(handed.keys() - {one.name for one in images}),
+        num_foreign=document.num_foreign,
+    )
+
+
+class _Image:
+    __slots__ = ("name", "regions", "size")
+
+    def __init__(self, attributes: Mapping[str, str]):
+        self.name = on_one_line(attributes.get("name", ""))
+        self.size = _number(attributes.get("width")), _number(attributes.get("height"))
+        self.regions: list[Region] = []
+
+    def seen(self, handed: list[Handed], when: str | None) -> Seen:
+        return Seen(self.name, self.size, tuple(handed), tuple(self.regions), when=when)
+
+
+class _Document:
+    """The handlers of one parse."""
+
+    def __init__(self, path: Path, wanted: Container[str]):
+        self.path = path
+        self.wanted = wanted
+        self.images: list[_Image] = []
+        self.image = _Image({})
+        self.num_foreign = 0
+        self.dumped: str | None = None
+        self.version: str | None = None
+        self.stack: list[str] = []
+        self.text = ""
+        self.num_elements = 0
+        self.most_elements = limit("handover_elements")
+        self.box: dict[str, str] = {}
+        self.key = ""
+        self.attribute: str | None = None
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if not self.stack and tag != "annotations":
+            self.refuse(f"its outermost element is <{tag[:60]}>")
+        if tag == "track":
+            self.refuse("it is for videos")
+        self.stack.append(tag)
+        self.num_elements += 1
+        if self.num_elements > self.most_elements:
+            ensure_within("handover_elements", self.num_elements, self.path)
+        if len(self.stack) > MAX_DEPTH:
+            self.refuse(f"it nests elements more than {MAX_DEPTH} deep")
+        self.text = ""
+        match self.stack[1:]:
+            case ["image"]:
+                self.image = _Image(attributes)
+                if self.image.name in self.wanted:
+                    self.images.append(self.image)
+                else:
+                    self.num_foreign += 1
+            case ["image", "box"]:
+                self.box, self.key = attributes, ""
+            case ["image", "box", "attribute"]:
+                self.attribute = attributes.get("name")
+
+    def end(self, _tag: str) -> None:
+        text = self.text.strip()
+        match self.stack[1:]:
+            case ["version"]:
+                self.version = text
+            case ["meta", "dumped"]:
+                self.dumped = text[:100]
+            case ["image", "box", "attribute"] if self.attribute == REGION:
+                self.key = text
+            case ["image", "box"]:
+                region = Region(self.key, self.box.get("label", ""), _box(self.box))
+                self.image.regions.append(region)
+        self.stack.pop()
+        self.text = ""
+
+    def add_text(self, text: str) -> None:
+        if len(self.text) < LONGEST_TEXT:
+            self.text += text[:LONGEST_TEXT]
+
+    def doctype(self, *_told: object) -> None:
+        self.refuse("it declares a document type, which CVAT does not")
+
+    def refuse(self, why: str) -> NoReturn:
+        raise DataError(
+            f'{self.path}: is no XML that can be read back: {why}; export as "CVAT for images 1.1"'
+        )
+
+
+def _parsed(path: Path, pieces: Iterable[bytes], wanted: Container[str]) -> _Document:
+    document, parser = _Document(path, wanted), expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = document.start, document.end
+    parser.buffer_text = True
+    parser.CharacterDataHandler = document.add_text
+    parser.StartDoctypeDeclHandler = document.doctype
+    try:
+        for piece in pieces:
+            parser.Parse(piece)
+        parser.Parse(b"", True)
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        document.refuse(f"{error}")
+    if document.version != VERSION:
+        document.refuse(f"its version is {document.version!r:.60}, expected {VERSION!r}")
+    return document
+
+
+def _box(attributes: Mapping[str, str]) -> Box | None:
+    """The corners in pixels; None for what is turned, or has none."""
+    x1, y1, x2, y2 = (_number(attributes.get(name)) for name in CORNERS)
+    is_turned = _number(attributes.get("rotation", "0")) != 0
+    return None if is_turned else box_back(x1, y1, x2, y2)
+
+
+def _number(text: str | None) -> float:
+    try:
+        number = float(text or "nan")
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan

@@ -1,0 +1,78 @@
+"""Texts and names made fit for other tools."""
+
+import xml.etree.ElementTree as ElementTree
+from xml.sax.saxutils import escape, quoteattr
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from boxmend.data.files.text import valid_text
+from boxmend.repair.export.naming import distinct, on_one_line, shortened, xml_text
+
+ANY_TEXT = st.text(st.characters(), max_size=12)  # lone surrogates and control characters, too
+
+
+@pytest.mark.parametrize(
+    ("text", "fit"),
+    [
+        ("plain", "plain"),
+        ("<&'\">", "<&'\">"),
+        ("\x00\x0b\x1f", "\\x00\\x0b\\x1f"),
+        ("\ud800", "\\ud800"),
+        ("\udc80x", "\\udc80x"),
+        ("\ufffe\uffff", "\\ufffe\\uffff"),
+        ("a\tb\nc\rd", "a\tb\nc\rd"),
+        ("Größe 大 😀", "Größe 大 😀"),
+    ],
+)
+def test_what_xml_forbids_is_spelt_out(text: str, fit: str) -> None:
+    assert xml_text(text) == fit
+
+
+def test_line_ends_and_tabs_are_spelt_out_in_names() -> None:
+    assert on_one_line("a\tb\nc\rd\x85e\u2028") == "a\\x09b\\x0ac\\x0dd\\x85e\\u2028"
+
+
+def test_half_a_character_is_spelt_as_in_the_ledger() -> None:
+    assert valid_text("a\ud800b\udc80") == "a\\ud800b\\udc80"
+    assert valid_text("a\nb😀") == "a\nb😀"
+
+
+@settings(deadline=None)
+@given(ANY_TEXT)
+def test_any_text_survives_an_xml_parser_once_it_is_fit(text: str) -> None:
+    fit = on_one_line(text)
+    document = f"<a b={quoteattr(fit)}>{escape(fit)}</a>".encode()
+    element = ElementTree.fromstring(document)
+    assert element.attrib["b"] == fit
+    assert (element.text or "") == fit
+
+
+def test_names_that_become_equal_are_told_apart() -> None:
+    assert distinct(["a ", "a", " a"]) == ["a", "a (2)", "a (3)"]
+    assert distinct(["", " ", "unnamed"]) == ["unnamed", "unnamed (2)", "unnamed (3)"]
+    assert distinct(["$x", "\uff04x"], swaps={"$": "\uff04"}) == ["\uff04x", "\uff04x (2)"]
+
+
+def test_long_names_are_cut_and_still_told_apart() -> None:
+    assert distinct(["x" * 9, "x" * 10], longest=8) == ["x" * 8, "xxxx (2)"]
+
+
+@settings(deadline=None)
+@given(st.lists(ANY_TEXT, max_size=6), st.sampled_from([None, 8, 64]))
+def test_names_for_tools_are_distinct_trimmed_and_not_empty(
+    names: list[str], longest: int | None
+) -> None:
+    found = distinct(names, longest=longest)
+    assert len(set(found)) == len(found) == len(names)
+    for name in found:
+        assert name == name.strip() != ""
+        assert longest is None or len(name) <= longest
+        name.encode()  # no half characters
+
+
+def test_a_long_text_is_shortened_for_sentences() -> None:
+    assert shortened("x" * 60) == "x" * 60
+    assert shortened("x" * 61) == "x" * 57 + "..."
+    assert shortened("a\nb") == "a\\x0ab"

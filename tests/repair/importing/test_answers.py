@@ -1,0 +1,92 @@
+"""Which verdict a box that came back gives: single gestures, to the fraction of a pixel."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from boxmend.auditing.fixes.table import Fixes, Kind
+from boxmend.auditing.fixes.verdicts import Verdict
+from boxmend.repair.importing.answers import Desk, desk_of, verdicts_of
+from boxmend.repair.importing.returned import Box, Handed, Region, Seen
+
+NAMES = ["van", "truck", "bus"]
+OLD: Box = (10.0, 10.0, 50.0, 50.0)
+NEW: Box = (10.0, 10.0, 60.0, 50.0)
+SIZE = (100.0, 80.0)
+
+
+def fixes_of(*kinds: Kind) -> Fixes:
+    """Fixes of one annotation, a van: it is a truck, its box ends at 60, or it goes."""
+    n = len(kinds)
+    labels = [1 if kind == Kind.WRONG_LABEL else 0 for kind in kinds]
+    boxes = [NEW if kind == Kind.BAD_BOX else OLD for kind in kinds]
+    return Fixes(
+        ids=[kind.words for kind in kinds],
+        kinds=np.array(kinds, np.int8),
+        rows=np.zeros(n, np.int64),
+        image_rows=np.zeros(n, np.int64),
+        old_labels=np.zeros(n, np.int64),
+        new_labels=np.array(labels),
+        old_boxes=np.array([OLD] * n),
+        new_boxes=np.array(boxes),
+        kept_rows=np.full(n, -1),
+        p_wrong=np.ones(n),
+        p_fix=np.ones(n),
+        iou_gain=np.zeros(n),
+        reasons=[""] * n,
+    )
+
+
+def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict], Desk]:
+    """The verdicts where the region of these fixes comes back like this."""
+    fixes = fixes_of(*kinds)
+    desk = desk_of(fixes, NAMES, NAMES)
+    handed = Handed("r", tuple(fixes.ids), "van", OLD)
+    return list(verdicts_of(desk, Seen("a", SIZE, (handed,), (Region("r", label, box),)))), desk
+
+
+def said(kinds: Sequence[Kind], label: str, box: Box) -> list[tuple[Any, ...]]:
+    verdicts, _ = answered(kinds, label, box)
+    return [(one.fix, one.answer, one.label, one.box) for one in verdicts]
+
+
+def test_a_side_that_is_off_by_half_a_pixel_is_the_same() -> None:
+    near, off = (10.5, 10.0, 60.0, 50.0), (10.6, 10.0, 60.0, 50.0)
+    assert said([Kind.BAD_BOX], "van", near) == [("bad box", "accept", None, None)]
+    assert said([Kind.BAD_BOX], "van", off) == [("bad box", "accept", None, off)]
+    assert said([Kind.BAD_BOX], "van", (10.5, 10.0, 50.0, 50.0)) == [
+        ("bad box", "reject", None, None)
+    ]
+
+
+def test_a_box_that_was_left_stays_to_the_last_digit_where_the_label_is_changed() -> None:
+    about = (10.3, 10.0, 50.0, 50.0)
+    assert said([Kind.BAD_BOX], "bus", about) == [("bad box", "accept", "bus", OLD)]
+
+
+def test_label_and_box_are_answered_each_by_its_own_fix() -> None:
+    both = [Kind.WRONG_LABEL, Kind.BAD_BOX]
+    assert said(both, "truck", OLD) == [
+        ("wrong label", "accept", None, None),
+        ("bad box", "reject", None, None),
+    ]
+    assert said(both, "van", NEW) == [
+        ("wrong label", "reject", None, None),
+        ("bad box", "accept", None, None),
+    ]
+
+
+def test_a_box_beside_its_image_says_nothing() -> None:
+    verdicts, desk = answered([Kind.BAD_BOX], "van", (120.0, 10.0, 140.0, 50.0))
+    assert verdicts == []
+    assert desk.counts["unreadable"] == 1
+    verdicts, desk = answered([Kind.SPURIOUS], "van", (10.0, 80.0, 50.0, 99.0))
+    assert verdicts == []
+    assert desk.counts["unreadable"] == 1
+
+
+def test_an_annotation_that_was_to_go_and_was_moved_stays_there() -> None:
+    assert said([Kind.SPURIOUS], "van", OLD) == [("spurious", "reject", None, None)]
+    assert said([Kind.SPURIOUS], "van", NEW) == [("spurious", "accept", None, NEW)]
+    assert said([Kind.DUPLICATE], "bus", OLD) == [("duplicate", "accept", "bus", None)]
