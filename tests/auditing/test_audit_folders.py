@@ -54,7 +54,7 @@ def test_an_audit_that_fails_while_writing_can_be_repeated(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"boxmend.auditing.audit.folders.{function}", fail)
+        patch.setattr(f"boxmend.auditing.folders.{function}", fail)
         assert run(command(data, tmp_path / "run", "--probe", "0")) == ExitStatus.FAILURE
     assert not list(tmp_path.iterdir())
     assert run(command(data, tmp_path / "run", "--probe", "0")) == ExitStatus.FINE

@@ -84,7 +84,7 @@ def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     low = random.random((40, 2)) * 20
     some = np.concatenate([low, low + 8], axis=1)
     whole = overlapping(rows, some, rows, some)
-    monkeypatch.setattr("boxmend.auditing.audit.pairs.AT_ONCE", 7)
+    monkeypatch.setattr("boxmend.auditing.pairs.AT_ONCE", 7)
     parts = overlapping(rows, some, rows, some)
     assert parts.first.tolist() == whole.first.tolist()
     assert parts.second.tolist() == whole.second.tolist()
