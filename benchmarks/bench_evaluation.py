@@ -107,7 +107,8 @@ def by_parts(folder: Path) -> dict[str, Any]:
     import boxmend
     from boxmend.data.formats.coco.sizes import areas_and_sizes
     from boxmend.evaluation import read_predictions
-    from boxmend.scores import CocoTruth, average_precision, coco_scores
+    from boxmend.scoring.coco import CocoTruth, coco_scores
+    from boxmend.scoring.voc import average_precision
 
     times = [time.perf_counter()]
     dataset = boxmend.load(folder / "truth.json")

@@ -29,7 +29,8 @@ from boxmend.data.formats.coco.sizes import (
 )
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import EVALUATION_FILE, Run
-from boxmend.scores import CocoTruth, TrueBoxes, average_precision, coco_scores, detection_sizes
+from boxmend.scoring.coco import CocoTruth, coco_scores, detection_sizes
+from boxmend.scoring.voc import TrueBoxes, average_precision
 
 if TYPE_CHECKING:
     from boxmend.prediction import Predictions

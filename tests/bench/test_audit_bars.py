@@ -2,10 +2,10 @@
 
 import pytest
 
-from boxmend.assessment.finders.kinds import OTHERS
-from boxmend.assessment.fixes import IN_ALL, called_wrong
 from boxmend.auditing.audit import AuditSettings, audit
 from boxmend.bench.audit import OURS, AuditFigures, figures
+from boxmend.scoring.finders.kinds import OTHERS
+from boxmend.scoring.fixes import IN_ALL, called_wrong
 from tests.auditing import audit_data
 
 CALIBRATION_ERROR = 0.05

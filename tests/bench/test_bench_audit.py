@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxmend.assessment.finders.kinds import OTHERS
 from boxmend.cli import run
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import disturb, write_noisy
+from boxmend.scoring.finders.kinds import OTHERS
 from tests.auditing import audit_data
 
 KEPT = 80  # images

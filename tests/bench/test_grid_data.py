@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from boxmend.assessment import known_truth
 from boxmend.bench.grids import noisy_data
 from boxmend.bench.grids.jobs import Job, read_job
 from boxmend.bench.grids.noisy_data import addresses_in, mended_data
@@ -17,6 +16,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.data.noise import write_noisy
 from boxmend.errors import BoxmendError, DataError
+from boxmend.scoring.corrections import known_truth
 from tests.bench.grid_worlds import NOISY, ready
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from boxmend.assessment import known_truth
 from boxmend.bench.grids import keepsakes
 from boxmend.bench.grids.jobs import read_job, read_result
 from boxmend.bench.grids.keepsakes import (
@@ -26,6 +25,7 @@ from boxmend.bench.grids.planning import Plan
 from boxmend.repair.changes import Changes
 from boxmend.report.record import RunRecord
 from boxmend.runs.account import open_account
+from boxmend.scoring.corrections import known_truth
 from tests.bench.grid_worlds import ready
 
 

@@ -17,7 +17,7 @@ COCO_KEYS = [
 ]
 KEYS = [*COCO_KEYS, "voc_ap50_11point", "voc_ap50_area"]
 
-# Worked out in tests/scores/test_coco_scores.py. By VOC's rule it is T F T of two: precision 1 up
+# Worked out in tests/scoring/test_coco_scores.py. By VOC's rule it is T F T of two: precision 1 up
 # to recall 1/2, 2/3 up to 1. 11 points: (6 * 1 + 5 * 2/3) / 11; area: (1 + 2/3) / 2.
 AT_50 = (51 + 100 / 3) / 101
 EXPECTED: dict[str, float | None] = {

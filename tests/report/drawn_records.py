@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from boxmend.assessment.truth import KnownTruth
 from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.report.record import RunRecord
 from boxmend.runs.account import Account, account_of
 from boxmend.runs.folder import Run
 from boxmend.runs.history import History
 from boxmend.runs.judgement import Verdict
+from boxmend.scoring.truth import KnownTruth
 
 Box = tuple[float, float, float, float]
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (

@@ -77,7 +77,7 @@ def _checked(data: Sequence[str], compared: Compared, out: Path | None) -> str:
         raise UsageError(f"--precision is {compared.precision}; expected a share, like 0.95")
     if out is not None and out.exists():
         raise UsageError(f"--out {out}: exists already; name a new file")
-    from boxmend.assessment.finders import ensure_installed
+    from boxmend.scoring.finders import ensure_installed
 
     ensure_installed()
     return compared.truth
@@ -88,11 +88,11 @@ def _measured(
 ) -> dict[str, Any]:
     from importlib.metadata import version
 
-    from boxmend.assessment import known_truth
     from boxmend.auditing.audit import AuditSettings
     from boxmend.auditing.audit import audit as audited
     from boxmend.auditing.predictions.predictions import read_predictions
     from boxmend.bench.audit import figures
+    from boxmend.scoring.corrections import known_truth
 
     dataset = reading.load(data)
     truth = known_truth(source, dataset)

@@ -16,8 +16,8 @@ from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs.folder import MENDING_FILE, Run
 
 if TYPE_CHECKING:
-    from boxmend.assessment import KnownTruth
     from boxmend.runs.account import Account
+    from boxmend.scoring.corrections import KnownTruth
 
 IN_SAMPLE = (
     "The other finders go by the run's own detections on the data it was trained on. Such a model "
@@ -90,14 +90,14 @@ class Opened:
 
 def opened(run: Path, choices: MendingChoices) -> Opened:
     """Read all that the scores need but detections, so that what is wrong is told at once."""
-    from boxmend.assessment import known_truth
     from boxmend.runs.account import open_account
+    from boxmend.scoring.corrections import known_truth
 
     choices.check()
     if choices.truth is None:
         raise UsageError("give the truth about the run's training data by --truth")
     if choices.compare:
-        from boxmend.assessment.finders import ensure_installed
+        from boxmend.scoring.finders import ensure_installed
 
         ensure_installed()
     account = open_account(run, choices.training_data or None)
@@ -110,13 +110,13 @@ def add(answer: dict[str, Any], run: Path, told: Opened, *, quiet: bool = False)
     They stand under "mending" and, with `compare`, "finders", and so they do in RUN/mending.json,
     which is replaced. `quiet` shows no progress.
     """
-    from boxmend.assessment import assess
+    from boxmend.scoring.corrections import assess
 
     choices, account, truth = told.choices, told.account, told.truth
     scores = assess(account, truth)
     found: dict[str, Any] = {"mending": {"truth": choices.truth, **scores.to_json()}}
     if choices.compare:
-        from boxmend.assessment.finders import compare
+        from boxmend.scoring.finders import compare
 
         detections = _detections(run, account.dataset, choices, quiet=quiet)
         found["finders"] = compare(account, truth, detections).to_json() | {

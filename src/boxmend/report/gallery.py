@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.assessment.truth import KnownTruth
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
 from boxmend.repair.changes import Changes
@@ -21,6 +20,7 @@ from boxmend.report.texts import shown
 from boxmend.report.thumbnails import Box, Pictures, Request
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
+from boxmend.scoring.truth import KnownTruth
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from boxmend.assessment.truth import known_truth
 from boxmend.data.dataset import Dataset
 from boxmend.report.record import RunRecord
 from boxmend.runs.account import Account, open_account
 from boxmend.runs.folder import EVALUATION_FILE, Run, open_run
+from boxmend.scoring.truth import known_truth
 
 AP50 = "voc_ap50_area"
 TRUTH_FILE = "truth.parquet"  # of `boxmend noise`, beside the data

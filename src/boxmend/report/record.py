@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from boxmend.assessment.truth import KnownTruth
 from boxmend.repair.changes import Changes, default_changes
 from boxmend.runs.account import Account
+from boxmend.scoring.truth import KnownTruth
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,12 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.assessment.changes import change_scores
 from boxmend.report.gathering import Scores
 from boxmend.report.record import RunRecord
 from boxmend.report.texts import shown
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
+from boxmend.scoring.corrections.changes import change_scores
 
 Mask = NDArray[np.bool_]
 

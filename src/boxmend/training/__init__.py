@@ -21,7 +21,7 @@ from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.runs import folder as runs
 from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.runs.settings.presets import LITERAL_METHODS
-from boxmend.scores import VocScores
+from boxmend.scoring.voc import VocScores
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
 from boxmend.training.best import Best, remove_candidates

@@ -13,7 +13,7 @@ from boxmend.detector import Detections as Found
 from boxmend.detector import Detector
 from boxmend.errors import DataError
 from boxmend.loader import Batch, Frame, Loader
-from boxmend.scores import TrueBoxes, VocScores, average_precision
+from boxmend.scoring.voc import TrueBoxes, VocScores, average_precision
 
 SHOWN = 5  # classes that an error lists
 

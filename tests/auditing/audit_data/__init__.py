@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from boxmend.assessment.truth import KnownTruth, known_truth
 from boxmend.auditing.predictions.predictions import Predictions
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.data.noise import NoiseSettings, disturb
 from boxmend.data.synth import synthesize
+from boxmend.scoring.truth import KnownTruth, known_truth
 
 HERE = Path(__file__).parent
 IMAGES = 800

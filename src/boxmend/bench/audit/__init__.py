@@ -9,10 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.assessment.calibration import NUM_BINS, Calibration
-from boxmend.assessment.finders import OURS
-from boxmend.assessment.finders.kinds import KindComparison, compare_kinds
-from boxmend.assessment.fixes import (
+from boxmend.auditing.fixes.choosing import choose
+from boxmend.auditing.fixes.table import Fixes, Kind
+from boxmend.auditing.predictions.predictions import Predictions
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
+from boxmend.scoring.calibration import NUM_BINS, Calibration
+from boxmend.scoring.finders import OURS
+from boxmend.scoring.finders.kinds import KindComparison, compare_kinds
+from boxmend.scoring.fixes import (
     IN_ALL,
     FixScores,
     annotation_calibration,
@@ -20,12 +25,7 @@ from boxmend.assessment.fixes import (
     called_wrong,
     known_objects,
 )
-from boxmend.assessment.truth import KnownTruth
-from boxmend.auditing.fixes.choosing import choose
-from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.predictions.predictions import Predictions
-from boxmend.data.dataset import Dataset
-from boxmend.data.detections import Detections
+from boxmend.scoring.truth import KnownTruth
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.assessment.truth import KnownTruth
 from boxmend.data.images.drawing import GREEN, RED, WHITE, Color, Outline, Panel, sheet
 from boxmend.errors import BoxmendError
 from boxmend.repair.changes import Changes
@@ -25,6 +24,7 @@ from boxmend.report.figures import FIGURES
 from boxmend.report.record import Figure, RunRecord
 from boxmend.report.texts import shown
 from boxmend.runs.account import Account
+from boxmend.scoring.truth import KnownTruth
 
 KEEP_FOLDER = "keep"
 PICTURE_FILE = "before-after.jpg"

@@ -37,8 +37,8 @@ from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
 
 if TYPE_CHECKING:
-    from boxmend.assessment import KnownTruth
     from boxmend.runs.account import Account
+    from boxmend.scoring.corrections import KnownTruth
 
 FOLLOWS_STDIN = "--follow-stdin"  # the process ends when whoever started it does
 COUNTED_EVERY = 5.0  # seconds between notes of how long a try lasts
@@ -98,10 +98,10 @@ def _trained_and_scored(
     folder: Path, job: Job, train: Train | None, clock: "_Clock"
 ) -> dict[str, Any]:
     """Train, unless that is done, and score the detections and the mending."""
-    from boxmend.assessment import assess, known_truth
     from boxmend.evaluation import evaluate
     from boxmend.runs.account import open_account
     from boxmend.runs.settings.files import converted
+    from boxmend.scoring.corrections import assess, known_truth
 
     root, run = folder.parent.parent, Run(folder / RUN_FOLDER)
     data = noisy_data(root, job) if job.needs is None else mended_data(root, job)

@@ -93,7 +93,7 @@ class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     where the cell failed."""
     scores_by_label: dict[str, dict[str, float | None]] = field(default_factory=dict)
     mending: dict[str, Any] | None = None
-    """`boxmend.assessment.Assessment.to_json()`, where the method left a ledger."""
+    """`boxmend.scoring.corrections.Assessment.to_json()`, where the method left a ledger."""
     estimates: dict[str, float | None] | None = None
     """Noise rates as the run found them, with _low and _high."""
     error: str | None = None

@@ -1,11 +1,11 @@
 """Of the changes made, how many were right and how many did harm; and what was missed."""
 
-from boxmend.assessment.changes import ChangeScores, change_scores
 from boxmend.report.charts import axes, drawing, marks, words
 from boxmend.report.charts.rows import ROW, row_middle, row_names, rows_plot
 from boxmend.report.charts.sheet import EDGE, SIZE, WIDTH
 from boxmend.report.charts.ticks import nice_ticks
 from boxmend.report.record import Figure, RunRecord
+from boxmend.scoring.corrections.changes import ChangeScores, change_scores
 
 NAME, TITLE = "changes", "Changes held against the truth"
 COLUMNS = ("of", "outcome", "count", "share_of_annotations")

@@ -1,0 +1,1 @@
+"""Scores: of detections, of corrections, and of tools that find wrong annotations."""

@@ -1,0 +1,44 @@
+"""Assessment: what a run made of its annotations, held against the truth where it is known."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from boxmend.repair.changes import default_changes
+from boxmend.runs.account import Account
+from boxmend.scoring.corrections.boxes import BoxScores, box_scores
+from boxmend.scoring.corrections.changes import ChangeScores, change_scores
+from boxmend.scoring.corrections.labels import LabelScores, label_scores
+from boxmend.scoring.truth import KnownTruth, known_truth
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A run's mending in figures; fractions, and None where one is not defined.
+
+    `boxes` and `labels` are of the last epoch, by the last visit of each annotation there, as the
+    paper has it. `changes` are those that `apply` writes.
+    """
+
+    boxes: BoxScores
+    labels: LabelScores
+    changes: ChangeScores
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain data: numbers, None and dictionaries."""
+        return asdict(self)
+
+
+def assess(account: Account, truth: KnownTruth) -> Assessment:
+    """Hold a run against the truth about its dataset; spurious annotations are counted apart."""
+    history = account.history
+    is_last_epoch = history.epochs == history.num_epochs - 1
+    visits = history.last(is_last_epoch, len(account.dataset))
+    visits = visits[(visits >= 0) & ~truth.is_spurious]
+    return Assessment(
+        boxes=box_scores(account, truth, visits),
+        labels=label_scores(account, truth, visits),
+        changes=change_scores(account, default_changes(account.dataset, account.settlement), truth),
+    )
+
+
+__all__ = ["Assessment", "KnownTruth", "assess", "known_truth"]

@@ -1,0 +1,89 @@
+"""How well boxes fit: with any true box of their image, and with their own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset
+from boxmend.runs.account import Account
+from boxmend.scoring.ranking import share
+from boxmend.scoring.truth import KnownTruth
+
+CORLOC_IOU = 0.7  # of the paper's CorLoc: more counts as located
+PAIRS_AT_ONCE = 2**20  # of an annotation and a true box; bounds the memory
+
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BoxFit:
+    """How boxes lie; all shares of the same annotations, None where there are none."""
+
+    corloc: float | None
+    """Share whose IoU with any true box of the image, of whatever class, is above 0.7."""
+    mean_iou: float | None
+    """With the box's own truth, as are those below."""
+    above_half: float | None
+    above_corloc: float | None
+
+
+@dataclass(frozen=True)
+class BoxScores:
+    """The boxes of one set of annotations, at four stages."""
+
+    annotations: int
+    noisy: BoxFit
+    matched: BoxFit
+    final: BoxFit
+    settled: BoxFit
+    """As `apply` writes them."""
+
+
+def box_scores(account: Account, truth: KnownTruth, visits: Rows) -> BoxScores:
+    """Score the boxes of visits, one of each annotation; spurious annotations are to be left out.
+
+    The boxes after centre matching and the final ones are those of the visits.
+    """
+    history, dataset = account.history, account.dataset
+    rows = history.rows[visits]
+    stages = {
+        "noisy": dataset.boxes[rows],
+        "matched": history.matched_boxes[visits].astype(np.float64),
+        "final": history.final_boxes[visits].astype(np.float64),
+        "settled": account.settlement.boxes[rows],
+    }
+    return BoxScores(
+        annotations=len(rows),
+        **{name: _fit(dataset, truth, rows, boxes) for name, boxes in stages.items()},
+    )
+
+
+def _fit(dataset: Dataset, truth: KnownTruth, rows: Rows, boxes: Floats) -> BoxFit:
+    own = overlaps(boxes, truth.boxes[rows])
+    best = best_overlaps(dataset.image_rows[rows], boxes, truth.image_rows, truth.image_boxes)
+    num = len(rows)
+    return BoxFit(
+        corloc=share((best > CORLOC_IOU).sum(), num),
+        mean_iou=share(own.sum(), num),
+        above_half=share((own > 0.5).sum(), num),
+        above_corloc=share((own > CORLOC_IOU).sum(), num),
+    )
+
+
+def best_overlaps(images: Rows, boxes: Floats, true_images: Rows, true_boxes: Floats) -> Floats:
+    """[n] The highest IoU of each box with a true box of its image; 0 where there is none."""
+    order = np.argsort(true_images, kind="stable")
+    first = np.searchsorted(true_images[order], images, side="left")
+    counts = np.searchsorted(true_images[order], images, side="right") - first
+    best = np.zeros(len(boxes))
+    chunks = np.cumsum(counts) // PAIRS_AT_ONCE
+    for chunk in np.unique(chunks):
+        members = np.flatnonzero(chunks == chunk)
+        box = np.repeat(members, counts[members])  # of each pair
+        begin = np.repeat(np.cumsum(counts[members]) - counts[members], counts[members])
+        other = order[first[box] + np.arange(len(box)) - begin]
+        np.maximum.at(best, box, overlaps(boxes[box], true_boxes[other]))
+    return best

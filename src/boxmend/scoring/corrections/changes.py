@@ -1,0 +1,189 @@
+"""What a user asks: of the changes that `apply` writes, which were right, and what was missed?
+
+Over all annotations but crowds and difficult objects, which are never changed, and spurious ones,
+which have no truth and are counted apart.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.auditing.fixes.table import GOOD_IOU
+from boxmend.data.boxes import overlaps
+from boxmend.repair.changes import Changes
+from boxmend.runs.account import Account
+from boxmend.scoring.ranking import share
+from boxmend.scoring.truth import KnownTruth
+
+SAME_IOU = 0.01  # a box whose IoU with its truth changes by no more is as good as before
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LabelChanges:
+    """Labels before and after; relabelled = right + wrong_to_wrong + harm."""
+
+    relabelled: int
+    right: int
+    """Wrong before, right now."""
+    wrong_to_wrong: int
+    harm: int
+    """Right before, wrong now."""
+    wrong_before: int
+    wrong_after: int
+    noise_before: float | None
+    noise_after: float | None
+    missed: int
+    """Wrong, and not changed."""
+    missed_but_unsure: int
+    """Of those missed, how many are listed as unsure."""
+
+
+@dataclass(frozen=True)
+class BoxMoves:
+    """Boxes before and after; moved = better + alike + worse."""
+
+    moved: int
+    better: int
+    """IoU with the own truth rose by more than 0.01."""
+    alike: int
+    worse: int
+    """It fell by more than 0.01: harm."""
+    bad_before: int
+    """IoU with the own truth below 0.7."""
+    bad_after: int
+    mended: int
+    """Bad before, and not now."""
+    spoiled: int
+    """Bad now, and not before."""
+    missed: int
+    """Bad, and not moved."""
+    mean_iou_before: float | None
+    mean_iou_after: float | None
+
+
+@dataclass(frozen=True)
+class SpuriousAnnotations:
+    """Annotations of nothing, and what became of them; one may be moved and anything else."""
+
+    annotations: int
+    unsure: int
+    relabelled: int
+    moved: int
+
+
+@dataclass(frozen=True)
+class ChangeScores:
+    """All changes together; an annotation that is relabelled and moved has two."""
+
+    annotations: int
+    wrong_before: int
+    """Annotations with a wrong label or a bad box."""
+    wrong_after: int
+    changes: int
+    right: int
+    """Right labels and better boxes."""
+    harm: int
+    """Labels that were right before, and boxes that were better before."""
+    missed: int
+    """Annotations with a wrong label that was not changed, or a bad box that was not moved."""
+    labels: LabelChanges
+    boxes: BoxMoves
+    spurious: SpuriousAnnotations
+
+
+def change_scores(account: Account, changes: Changes, truth: KnownTruth) -> ChangeScores:
+    """Compare the changes of a run with the truth."""
+    is_object = ~truth.is_spurious & ~account.dataset.is_ignored
+    is_relabelled, is_moved = _changed(changes, len(account.dataset))
+    labels, wrong = _label_changes(account, truth, is_object, is_relabelled)
+    boxes, bad = _box_moves(account, truth, is_object, is_moved)
+    spurious = truth.is_spurious
+    return ChangeScores(
+        annotations=int(is_object.sum()),
+        wrong_before=int((wrong.before | bad.before).sum()),
+        wrong_after=int((wrong.after | bad.after).sum()),
+        changes=labels.relabelled + boxes.moved,
+        right=labels.right + boxes.better,
+        harm=labels.harm + boxes.worse,
+        missed=int((wrong.missed | bad.missed).sum()),
+        labels=labels,
+        boxes=boxes,
+        spurious=SpuriousAnnotations(
+            annotations=int(spurious.sum()),
+            unsure=int((spurious & account.settlement.is_unsure).sum()),
+            relabelled=int((spurious & is_relabelled).sum()),
+            moved=int((spurious & is_moved).sum()),
+        ),
+    )
+
+
+class _Errors(NamedTuple):
+    """[n] Which annotations are wrong in one way, and which of them were left alone."""
+
+    before: Mask
+    after: Mask
+    missed: Mask
+
+
+def _changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
+    """Mark [num] the annotations that are relabelled, and those that are moved."""
+    is_relabelled, is_moved = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
+    is_relabelled[changes.rows] = changes.is_relabelled
+    is_moved[changes.rows] = changes.is_moved
+    return is_relabelled, is_moved
+
+
+def _label_changes(
+    account: Account, truth: KnownTruth, is_object: Mask, is_relabelled: Mask
+) -> tuple[LabelChanges, _Errors]:
+    """The changes of labels, and which labels are wrong."""
+    after = np.where(is_relabelled, account.settlement.labels, account.dataset.labels)
+    was_wrong = truth.is_wrong(account.dataset.labels) & is_object
+    is_wrong = truth.is_wrong(after) & is_object
+    is_changed, is_missed = is_relabelled & is_object, was_wrong & ~is_relabelled
+    num = int(is_object.sum())
+    changes = LabelChanges(
+        relabelled=int(is_changed.sum()),
+        right=int((is_changed & ~is_wrong).sum()),
+        wrong_to_wrong=int((is_changed & was_wrong & is_wrong).sum()),
+        harm=int((is_changed & ~was_wrong).sum()),
+        wrong_before=int(was_wrong.sum()),
+        wrong_after=int(is_wrong.sum()),
+        noise_before=share(was_wrong.sum(), num),
+        noise_after=share(is_wrong.sum(), num),
+        missed=int(is_missed.sum()),
+        missed_but_unsure=int((is_missed & account.settlement.is_unsure).sum()),
+    )
+    return changes, _Errors(was_wrong, is_wrong, is_missed)
+
+
+def _box_moves(
+    account: Account, truth: KnownTruth, is_object: Mask, is_moved: Mask
+) -> tuple[BoxMoves, _Errors]:
+    """The moves of boxes, and which boxes are bad."""
+    after = np.where(is_moved[:, None], account.settlement.boxes, account.dataset.boxes)
+    iou_before = overlaps(account.dataset.boxes, truth.boxes)
+    iou_after = overlaps(after, truth.boxes)
+    was_bad = (iou_before < GOOD_IOU) & is_object
+    is_bad = (iou_after < GOOD_IOU) & is_object
+    is_changed, is_missed = is_moved & is_object, was_bad & ~is_moved
+    gain = iou_after[is_changed] - iou_before[is_changed]
+    num = int(is_object.sum())
+    moves = BoxMoves(
+        moved=int(is_changed.sum()),
+        better=int((gain > SAME_IOU).sum()),
+        alike=int((np.abs(gain) <= SAME_IOU).sum()),
+        worse=int((gain < -SAME_IOU).sum()),
+        bad_before=int(was_bad.sum()),
+        bad_after=int(is_bad.sum()),
+        mended=int((was_bad & ~is_bad).sum()),
+        spoiled=int((is_bad & ~was_bad).sum()),
+        missed=int(is_missed.sum()),
+        mean_iou_before=share(iou_before[is_object].sum(), num),
+        mean_iou_after=share(iou_after[is_object].sum(), num),
+    )
+    return moves, _Errors(was_bad, is_bad, is_missed)

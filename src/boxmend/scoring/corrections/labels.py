@@ -1,0 +1,114 @@
+"""How well labels were judged, and how wrong they are before and after."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.runs.account import Account
+from boxmend.runs.judgement import Verdict
+from boxmend.scoring.ranking import area_under_roc, share
+from boxmend.scoring.truth import KnownTruth
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """Labels judged noisy (positive) or clean, against whether they are wrong.
+
+    The four shares are of their true group, so that TP + FN = TN + FP = 1.
+    """
+
+    judged: int
+    tp: float | None
+    """Share of the wrong labels that were judged noisy."""
+    fn: float | None
+    """Share of the wrong labels that were judged clean."""
+    tn: float | None
+    """Share of the right labels that were judged clean."""
+    fp: float | None
+    """Share of the right labels that were judged noisy."""
+    num_tp: int
+    num_fn: int
+    num_tn: int
+    num_fp: int
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """Labels of one set of annotations, as judged and as trained on."""
+
+    annotations: int
+    judgment: Judgment
+    noise_before: float | None
+    """Share of wrong labels as annotated."""
+    noise_after: float | None
+    """N*: share of wrong labels among those kept or replaced; discarded ones are left out."""
+    discarded: float | None
+    """Share of all; also those trained on softly, which are listed as unsure."""
+    replaced: int
+    pseudo_label_precision: float | None
+    """Share of the replaced labels that are right now."""
+    loss_auroc: float | None
+    """Area under the ROC curve of the loss as a finder of wrong labels, at these visits."""
+    settled_loss_auroc: float | None
+    """The same of the mean loss of the visits that settled each label, over all annotations."""
+
+
+def label_scores(account: Account, truth: KnownTruth, visits: Rows) -> LabelScores:
+    """Score the labels of visits, one of each annotation; spurious ones are to be left out.
+
+    Labels that were not judged count as kept, except in the judgment.
+    """
+    history, dataset = account.history, account.dataset
+    rows = history.rows[visits]
+    verdicts = history.verdicts[visits]
+    is_wrong = truth.is_wrong(dataset.labels)[rows]
+    is_replaced, is_discarded = verdicts == Verdict.RELABELLED, verdicts == Verdict.DISCARDED
+    labels = np.where(is_replaced, history.labels[visits], dataset.labels[rows])
+    is_wrong_now = labels != truth.labels[rows]
+    losses = history.losses[visits].astype(np.float64)
+    return LabelScores(
+        annotations=len(rows),
+        judgment=_judgment(
+            is_wrong, is_replaced | is_discarded, judged=verdicts != Verdict.UNJUDGED
+        ),
+        noise_before=share(is_wrong.sum(), len(rows)),
+        noise_after=share((is_wrong_now & ~is_discarded).sum(), (~is_discarded).sum()),
+        discarded=share(is_discarded.sum(), len(rows)),
+        replaced=int(is_replaced.sum()),
+        pseudo_label_precision=share((is_replaced & ~is_wrong_now).sum(), is_replaced.sum()),
+        loss_auroc=_auroc(losses, is_wrong),
+        settled_loss_auroc=_settled_auroc(account, truth),
+    )
+
+
+def _judgment(is_wrong: Mask, is_positive: Mask, *, judged: Mask) -> Judgment:
+    is_wrong, is_positive = is_wrong[judged], is_positive[judged]
+    num_tp, num_fn = int((is_positive & is_wrong).sum()), int((~is_positive & is_wrong).sum())
+    num_fp, num_tn = int((is_positive & ~is_wrong).sum()), int((~is_positive & ~is_wrong).sum())
+    return Judgment(
+        judged=len(is_wrong),
+        tp=share(num_tp, num_tp + num_fn),
+        fn=share(num_fn, num_tp + num_fn),
+        tn=share(num_tn, num_tn + num_fp),
+        fp=share(num_fp, num_tn + num_fp),
+        num_tp=num_tp,
+        num_fn=num_fn,
+        num_tn=num_tn,
+        num_fp=num_fp,
+    )
+
+
+def _settled_auroc(account: Account, truth: KnownTruth) -> float | None:
+    is_object = ~truth.is_spurious
+    is_wrong = truth.is_wrong(account.dataset.labels)
+    return _auroc(account.losses[is_object], is_wrong[is_object])
+
+
+def _auroc(losses: Floats, is_wrong: Mask) -> float | None:
+    is_known = ~np.isnan(losses)
+    return area_under_roc(losses[is_known], is_wrong[is_known])

@@ -1,0 +1,99 @@
+"""Which proposed objects are truly missing ones.
+
+A proposed object is right if a truly missing one of its label lies in its image with an IoU of at
+least 0.5. Each missing object counts once, for the most probable of those proposed in its place:
+to add both would make a duplicate.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.scoring.truth import TrueObjects
+
+FOUND_IOU = 0.5  # with a missing object, from which on it is found
+PAIRS_AT_ONCE = 2**20  # of two boxes of one image; bounds the memory
+
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Proposed:
+    """Objects that someone would add to a dataset."""
+
+    image_rows: Rows  # [c]
+    labels: Rows  # [c]
+    boxes: Floats  # [c, 4]
+    scores: Floats  # [c] in any scale, higher for what is surer
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def are_found(proposed: Proposed, objects: TrueObjects) -> Mask:
+    """[c] Which proposed objects are right; equal scores are taken by their IoU."""
+    missing = np.flatnonzero(objects.is_missing)
+    ours, theirs, iou = _pairs(
+        (proposed.image_rows, proposed.boxes), (objects.image_rows[missing], objects.boxes[missing])
+    )
+    is_pair = (iou >= FOUND_IOU) & (proposed.labels[ours] == objects.labels[missing][theirs])
+    is_pair &= proposed.labels[ours] != UNKNOWN
+    ours, theirs, iou = ours[is_pair], theirs[is_pair], iou[is_pair]
+    order = np.lexsort((-iou, -proposed.scores[ours]))
+    is_right = np.zeros(len(proposed), np.bool_)
+    is_taken = np.zeros(len(missing), np.bool_)
+    for mine, theirs_one in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
+        if not is_right[mine] and not is_taken[theirs_one]:
+            is_right[mine] = is_taken[theirs_one] = True
+    return is_right
+
+
+def are_on_ignored(proposed: Proposed, dataset: Dataset) -> Mask:
+    """[c] Which lie on a crowd or a difficult object, and count neither as right nor as wrong.
+
+    On a difficult object by an IoU of at least 0.5, and on a crowd with half of their own area.
+    """
+    is_known = dataset.is_ignored & (dataset.image_rows != UNKNOWN)
+    ignored = np.flatnonzero(is_known)
+    ours, theirs, iou = _pairs(
+        (proposed.image_rows, proposed.boxes), (dataset.image_rows[ignored], dataset.boxes[ignored])
+    )
+    inside = _shares_inside(proposed.boxes[ours], dataset.boxes[ignored[theirs]])
+    is_on = np.where(dataset.is_crowd[ignored[theirs]], inside, iou) >= FOUND_IOU
+    marks = np.zeros(len(proposed), np.bool_)
+    marks[ours[is_on]] = True
+    return marks
+
+
+def _pairs(ours: tuple[Rows, Floats], theirs: tuple[Rows, Floats]) -> tuple[Rows, Rows, Floats]:
+    """Rows of boxes of either side that meet in one image, and their IoU."""
+    order = np.argsort(theirs[0], kind="stable")
+    first = np.searchsorted(theirs[0][order], ours[0], side="left")
+    counts = np.searchsorted(theirs[0][order], ours[0], side="right") - first
+    chunks = np.cumsum(counts) // PAIRS_AT_ONCE
+    none = np.zeros(0, np.int64)
+    parts = [(none, none, np.zeros(0))]
+    for chunk in np.unique(chunks):
+        members = np.flatnonzero(chunks == chunk)
+        mine = np.repeat(members, counts[members])  # of each pair
+        begin = np.repeat(np.cumsum(counts[members]) - counts[members], counts[members])
+        other = order[first[mine] + np.arange(len(mine)) - begin]
+        iou = overlaps(ours[1][mine], theirs[1][other])
+        do_meet = iou > 0
+        parts.append((mine[do_meet], other[do_meet], iou[do_meet]))
+    mine, other, iou = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return mine, other, iou
+
+
+def _shares_inside(boxes: Floats, others: Floats) -> Floats:
+    """[k] The share of the area of each box that lies within the other one."""
+    low, high = np.maximum(boxes[:, :2], others[:, :2]), np.minimum(boxes[:, 2:], others[:, 2:])
+    shared = np.maximum(high - low, 0).prod(axis=1)
+    areas = np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1)
+    shares: Floats = np.divide(shared, areas, out=np.zeros(len(boxes)), where=areas > 0)
+    return shares

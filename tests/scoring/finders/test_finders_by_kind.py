@@ -1,0 +1,314 @@
+"""Finders by kind of error on made-up detections, against figures worked out on paper."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from boxmend.auditing.fixes.table import Kind
+from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.detections import Detections
+from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours
+from boxmend.scoring.finders.kinds import OTHERS, KindScores, compare_kinds
+from boxmend.scoring.finders.suspicion import Offered, Suspects, by_image
+from boxmend.scoring.ranking import average_precision
+from tests.scoring.assessed import (
+    BUS,
+    NOWHERE,
+    TRUCK,
+    VAN,
+    Box,
+    Fix,
+    annotated,
+    detected,
+    fixes_of,
+    truth_of,
+)
+
+BOX: Box = (0, 0, 10, 10)
+FAR: Box = (50, 50, 60, 60)
+AWAY: Box = (20, 70, 30, 80)
+
+
+def tall(height: float) -> Box:
+    """A box within BOX: its IoU with it is height / 10."""
+    return (0, 0, 10, height)
+
+
+def offered(suspects: Suspects) -> Offered:
+    assert suspects.missing is not None
+    return suspects.missing
+
+
+def test_what_is_never_found_counts_in_average_precision() -> None:
+    scores, is_sought = np.array([0.9, 0.8, 0.7]), np.array([True, False, True])
+    assert average_precision(scores, is_sought) == pytest.approx((1 + 2 / 3) / 2)
+    assert average_precision(scores, is_sought, 4) == pytest.approx((1 + 2 / 3) / 4)
+    assert average_precision(np.zeros(0), np.zeros(0, np.bool_), 2) == 0
+    assert average_precision(scores, np.zeros(3, np.bool_), 0) is None
+
+
+def test_images_without_annotations_are_given_if_asked_for() -> None:
+    dataset = annotated([BOX, FAR], [VAN, VAN], images=[2, 2])
+    found = detected((2, VAN, 0.5, BOX), (1, VAN, 0.5, BOX), (1, BUS, 0.5, FAR))
+    given = [[one.tolist() for one in pair] for pair in by_image(dataset, found)]
+    assert given == [[[0, 1], [0]]]
+    given = [[one.tolist() for one in pair] for pair in by_image(dataset, found, also_bare=True)]
+    assert given == [[[], [1, 2]], [[0, 1], [0]]]
+
+
+class TestMistakennessByKind:
+    def test_without_a_match_an_annotation_may_be_spurious_and_has_no_mistakenness(self) -> None:
+        dataset = annotated([BOX, FAR], [VAN, VAN])
+        result = mistakenness.by_kind(dataset, detected((0, BUS, 0.75, BOX))).annotations
+        assert result[Kind.SPURIOUS].scores.tolist() == [0, 1]
+        flags = result[Kind.SPURIOUS].is_flagged
+        assert flags is not None
+        assert flags.tolist() == [False, True]
+        assert result[Kind.WRONG_LABEL].scores.tolist()[0] == (0.75 + 1) / 2
+        assert np.isnan(result[Kind.WRONG_LABEL].scores[1])
+        assert np.isnan(result[Kind.BAD_BOX].scores[1])
+        assert result[Kind.WRONG_LABEL].is_flagged is result[Kind.BAD_BOX].is_flagged is None
+
+    def test_a_detection_without_a_match_may_be_missing_if_it_is_sure(self) -> None:
+        dataset = annotated([BOX], [VAN])
+        found = detected(
+            (0, VAN, 0.9, BOX), (0, BUS, 0.95, FAR), (0, BUS, 0.96, AWAY), (0, VAN, 0.3, BOX)
+        )
+        found = replace(found, scores=np.array([0.9, 0.95, 0.96, 0.3]))
+        missing = offered(mistakenness.by_kind(dataset, found))
+        assert missing.proposed.scores.tolist() == [0.95, 0.96, 0.3]
+        assert missing.proposed.labels.tolist() == [BUS, BUS, VAN]
+        assert missing.is_flagged.tolist() == [False, True, False]  # .95 is not above .95
+
+
+class TestHotcocoByKind:
+    def test_missing_objects_are_detections_that_meet_no_annotation(self) -> None:
+        dataset = annotated([BOX, FAR], [VAN, VAN])
+        found = detected((0, BUS, 0.75, BOX), (0, BUS, 0.5, AWAY), (0, VAN, 0.25, (80, 10, 90, 20)))
+        result = hotcoco.by_kind(dataset, found)
+        assert result.annotations.keys() == {Kind.WRONG_LABEL}
+        assert result.annotations[Kind.WRONG_LABEL].scores.tolist() == [0.75, 0]
+        missing = offered(result)
+        by_score = dict(zip(missing.proposed.scores.tolist(), missing.is_flagged, strict=True))
+        assert by_score == {0.5: True, 0.25: False}
+        assert set(missing.proposed.boxes[:, 0].tolist()) == {20, 80}
+
+    def test_nothing_is_no_trouble(self) -> None:
+        assert len(offered(hotcoco.by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
+
+
+class TestObjectLabByKind:
+    def test_annotations_are_suspected_as_without_kinds(self) -> None:
+        pytest.importorskip("cleanlab")
+        dataset = annotated([BOX, FAR], [VAN, BUS])
+        found = detected((0, VAN, 0.99, tall(6)), (0, TRUCK, 0.97, FAR))
+        before = objectlab.suspicion(dataset, found)
+        result = objectlab.by_kind(dataset, found).annotations
+        assert result.keys() == {Kind.WRONG_LABEL, Kind.BAD_BOX}
+        assert before.labels is not None
+        assert before.boxes is not None
+        assert result[Kind.WRONG_LABEL].scores.tolist() == before.labels.tolist()
+        assert result[Kind.BAD_BOX].scores.tolist() == before.boxes.tolist()
+
+    def test_overlooked_are_detections_that_meet_nothing(self) -> None:
+        pytest.importorskip("cleanlab")
+        # Vans on the left are annotated and found, so that the classes have an AP of 1 at all IoUs.
+        dataset = annotated([BOX, BOX], [VAN, VAN], images=[0, 1])
+        near: Box = (0, 13, 10, 23)  # its centre is 13 below that of BOX
+        found = detected(
+            (0, VAN, 0.99, BOX), (1, VAN, 0.99, BOX), (0, VAN, 0.96, near), (2, VAN, 0.5, FAR)
+        )
+        missing = offered(objectlab.by_kind(replaced_images(dataset, 3), found))
+        # The score is the similarity with the nearest annotation of its class, .1 exp(-.1 * 13),
+        # or, where there is none, the least of all similarities times how unsure it is.
+        least = 0.1 * math.exp(-0.1 * 13)
+        scores = dict(
+            zip(missing.proposed.image_rows.tolist(), missing.proposed.scores.tolist(), strict=True)
+        )
+        assert scores[0] == pytest.approx(1 - least)
+        assert scores[2] == pytest.approx(1 - least * 0.5)
+        flags = dict(
+            zip(missing.proposed.image_rows.tolist(), missing.is_flagged.tolist(), strict=True)
+        )
+        assert flags == {0: True, 2: False}  # only sure ones
+
+    @pytest.mark.filterwarnings("ignore")  # of cleanlab's own pools of processes
+    def test_flags_are_those_that_cleanlab_pools_into_images(self) -> None:
+        pytest.importorskip("cleanlab")
+        from cleanlab.object_detection.filter import find_label_issues
+
+        dataset, found = sure_scenes(np.random.default_rng(3))
+        result = objectlab.by_kind(dataset, found)
+        ours = np.zeros(len(dataset.images), np.bool_)
+        for ranked in result.annotations.values():
+            assert ranked.is_flagged is not None
+            ours[dataset.image_rows[ranked.is_flagged]] = True
+        by_boxes = ours.copy()
+        missing = offered(result)
+        ours[missing.proposed.image_rows[missing.is_flagged]] = True
+        labels, predictions = [], []
+        table = np.column_stack([found.boxes, found.scores])
+        for image in range(len(dataset.images)):
+            rows, theirs = dataset.image_rows == image, found.image_rows == image
+            labels.append({"bboxes": dataset.boxes[rows], "labels": dataset.labels[rows]})
+            predictions.append([table[theirs & (found.labels == label)] for label in range(3)])
+        flagged = find_label_issues(labels, predictions, return_indices_ranked_by_score=False)
+        assert ours.tolist() == flagged.tolist()
+        assert by_boxes.sum() < ours.sum() < len(ours)
+
+    def test_neither_annotations_nor_detections_are_no_trouble(self) -> None:
+        pytest.importorskip("cleanlab")
+        result = objectlab.by_kind(annotated([], []), detected())
+        assert len(result.annotations[Kind.WRONG_LABEL].scores) == 0
+        assert len(offered(result).proposed) == 0
+        alone = objectlab.by_kind(annotated([], []), detected((0, VAN, 0.99, BOX)))
+        assert len(offered(alone).proposed) == 1
+
+
+def replaced_images(dataset: Dataset, number: int) -> Dataset:
+    """The same annotations in so many images."""
+    images = annotated([BOX], [VAN], images=[number - 1]).images
+    return replace(dataset, images=images)
+
+
+def sure_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
+    """Images with two objects each, found well; some annotated far off, some not at all."""
+    boxes, labels, images, found = [], [], [], []
+    for image in range(24):
+        for left in (5.0, 60.0):
+            box = np.array([left, 10, left + 30, 50])
+            label = int(rng.integers(0, 3))
+            found.append((image, label, float(rng.uniform(0.9, 0.999)), tuple(box)))
+            if left == 60 and image % 4 == 0:
+                continue
+            shift = rng.choice([0, 0, rng.uniform(15, 29)]) * np.array([1, 0, 1, 0])
+            boxes.append(tuple(box + shift * (image % 3 == 0)))
+            labels.append(label)
+            images.append(image)
+    return annotated(boxes, labels, images=images), detected(*found)
+
+
+def test_boxmend_suspects_by_probabilities_and_flags_from_a_half_on() -> None:
+    dataset = annotated([BOX] * 3, [VAN] * 3)
+    p_wrong = {Kind.WRONG_LABEL: np.array([0.5, np.nan, 0.4])}
+    missing = fixes_of(
+        dataset,
+        Fix(Kind.MISSING, label=BUS, box=FAR, p=0.5),
+        Fix(Kind.MISSING, label=BUS, box=FAR, p=0.2),
+    )
+    result = ours.by_kind(p_wrong, missing, np.array([0, 2]))
+    ranked = result.annotations[Kind.WRONG_LABEL]
+    assert ranked.scores.tolist() == [0.5, 0.4]
+    assert ranked.is_flagged is not None
+    assert ranked.is_flagged.tolist() == [True, False]
+    assert offered(result).proposed.scores.tolist() == [0.5, 0.2]
+    assert offered(result).is_flagged.tolist() == [True, False]
+
+
+def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | None]]:
+    """A wrong label, a bad box, a spurious annotation, a missing object; a crowd besides."""
+    pytest.importorskip("cleanlab")
+    dataset = annotated([BOX, BOX, BOX, FAR, AWAY], [VAN] * 5, images=[0, 1, 2, 2, 2])
+    dataset.is_crowd[4] = True
+    boxes = [BOX, tall(6), BOX, NOWHERE, AWAY]
+    truth = truth_of(dataset, [BUS, VAN, VAN, UNKNOWN, VAN], boxes, lacking=[FAR])
+    found = detected(
+        (0, BUS, 0.9, BOX),
+        (1, VAN, 0.8, tall(6)),
+        (2, VAN, 0.99, BOX),
+        (0, VAN, 0.97, FAR),  # the missing one
+        (1, BUS, 0.6, AWAY),  # nothing
+        (2, VAN, 0.96, AWAY),  # on the crowd
+    )
+    p_wrong = {
+        Kind.WRONG_LABEL: np.array([0.9, 0.1, 0.05, 0.6, np.nan]),
+        Kind.BAD_BOX: np.array([0.1, 0.9, 0.0, 0.2, np.nan]),
+        Kind.SPURIOUS: np.array([0.1, 0.1, 0.1, 0.4, np.nan]),
+        Kind.DUPLICATE: np.zeros(5),
+    }
+    missing = fixes_of(
+        dataset,
+        Fix(Kind.MISSING, label=VAN, box=FAR, p=0.8),
+        Fix(Kind.MISSING, label=BUS, box=AWAY, image=1, p=0.9),
+    )
+    table = compare_kinds(dataset, truth, found, p_wrong, missing)
+    assert table.annotations == 4  # without the crowd
+    assert table.to_json()["scores"][0]["finder"] == OURS
+    return {(one.kind, one.finder): one for one in table.scores}, table.errors
+
+
+def test_every_finder_is_held_against_the_kinds_that_it_knows() -> None:
+    rows, errors = small_world()
+    assert errors == {
+        "wrong label": 1,
+        "bad box": 1,
+        "missing": 1,
+        "spurious": 1,
+        "duplicate": 0,
+    }
+    lab, one, hot = OTHERS
+    assert list(rows) == [
+        *(("wrong label", name) for name in (OURS, lab, one, hot)),
+        *(("bad box", name) for name in (OURS, lab, one)),
+        *(("missing", name) for name in (OURS, lab, one, hot)),
+        *(("spurious", name) for name in (OURS, one)),
+        ("duplicate", OURS),
+    ]
+
+
+def test_precision_and_recall_are_by_the_default_of_each() -> None:
+    rows, _ = small_world()
+    ours = rows["wrong label", OURS]
+    # Flagged are the wrong one and, in vain, the one of nothing.
+    assert (ours.average_precision, ours.flagged) == (1, 2)
+    assert (ours.precision, ours.recall) == (1 / 2, 1)
+    theirs = rows["wrong label", "hotcoco label_errors"]
+    assert (theirs.average_precision, theirs.flagged, theirs.precision) == (1, 1, 1)
+    assert rows["wrong label", "FiftyOne mistakenness"].flagged is None
+    spurious = rows["spurious", OURS]
+    assert (spurious.average_precision, spurious.flagged, spurious.recall) == (1, 0, 0)
+    assert spurious.precision is None
+    assert rows["spurious", "FiftyOne mistakenness"].precision == 1
+    duplicate = rows["duplicate", OURS]
+    assert duplicate.average_precision is duplicate.recall is None
+
+
+def test_missing_objects_are_held_against_all_that_are_missing() -> None:
+    rows, _ = small_world()
+    ours = rows["missing", OURS]
+    assert (ours.average_precision, ours.flagged) == (1 / 2, 2)  # the right one comes second
+    assert (ours.precision, ours.recall) == (1 / 2, 1)
+    # What lies on the crowd is not held against anybody.
+    fiftyone = rows["missing", "FiftyOne mistakenness"]
+    assert (fiftyone.average_precision, fiftyone.flagged, fiftyone.precision) == (1, 1, 1)
+    other = rows["missing", "hotcoco label_errors"]
+    assert (other.average_precision, other.flagged, other.precision) == (1, 2, 1 / 2)
+
+
+def test_an_object_that_nobody_proposes_lowers_the_average_precision() -> None:
+    pytest.importorskip("cleanlab")
+    dataset = annotated([BOX], [VAN])
+    truth = truth_of(dataset, [VAN], [BOX], lacking=[FAR, (80, 0, 90, 10)])
+    missing = fixes_of(dataset, Fix(Kind.MISSING, label=VAN, box=FAR))
+    table = compare_kinds(dataset, truth, detected((0, VAN, 0.9, FAR)), {}, missing)
+    scores = {one.finder: one for one in table.scores if one.kind == "missing"}
+    assert {one.average_precision for one in scores.values()} == {1 / 2}
+    assert (scores[OURS].precision, scores[OURS].recall) == (1, 1 / 2)
+
+
+def test_annotations_without_a_score_are_put_where_that_serves_the_finder() -> None:
+    rows, _ = small_world()
+    # mistakenness_loc: rows 0 and 2 are found exactly, and so is not 1, whose box is bad. Only
+    # the spurious one has none. The bad one is first if that comes last.
+    assert rows["bad box", "FiftyOne mistakenness"].average_precision == 1
+
+
+def test_missing_objects_are_left_out_where_the_truth_does_not_tell() -> None:
+    pytest.importorskip("cleanlab")
+    dataset = annotated([BOX], [VAN])
+    truth = truth_of(dataset, [VAN], [BOX], are_all_known=False)
+    table = compare_kinds(dataset, truth, detected((0, VAN, 0.9, FAR)), {}, fixes_of(dataset))
+    assert table.errors["missing"] is None
+    assert "missing" not in {one.kind for one in table.scores}
