@@ -27,7 +27,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.loader.columns import Columns
 from boxmend.loader.frame import fit
 from boxmend.loader.pictures import Sizes
-from boxmend.methods import Mend
+from boxmend.methods.table import Mend
 from boxmend.runs.ledger import Entries, Ledger, Verdict
 from boxmend.runs.ledger.writing import ROWS_PER_PART
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from boxmend.refinement import (
+from boxmend.methods.equations import (
     VARIANTS,
     Annotations,
     Constants,
@@ -36,7 +36,7 @@ IMAGES, OBJECTS, PROPOSALS, LABELS = 16, 10, 1000, 20
 HEIGHT, WIDTH = 240.0, 320.0
 QUEUE = 128
 NEAR = 20  # proposals around each object; the others lie anywhere
-ORACLE = Path(__file__).parents[1] / "tests/refinement/algorithm1.py"
+ORACLE = Path(__file__).parents[1] / "tests/methods/equations/algorithm1.py"
 CALLS_A_ROUND = 20  # of the fast side, which is over too soon to be timed once
 WANTED = 20
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from boxmend.methods import METHODS
+from boxmend.methods.table import METHODS
 from boxmend.runs.settings import TrainSettings
 from tests import ROOT
 

@@ -7,7 +7,7 @@ from functools import reduce
 
 import pytest
 
-from boxmend.methods import METHODS
+from boxmend.methods.table import METHODS
 from boxmend.runs.settings import TrainSettings
 from boxmend.runs.settings.presets import LITERAL_METHODS
 from tests import ROOT

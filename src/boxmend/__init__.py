@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from boxmend.data.synth import synthesize
     from boxmend.errors import BoxmendError
     from boxmend.evaluation import evaluate
+    from boxmend.methods.refiner import Refiner
     from boxmend.prediction import predict
-    from boxmend.refiner import Refiner
     from boxmend.repair.apply import ApplySettings, apply, revert
     from boxmend.repair.export import ExportOptions, export
     from boxmend.repair.importing import import_verdicts
@@ -65,7 +65,7 @@ _HOMES = {
     "Dataset": "boxmend.data.dataset",
     "ExportOptions": "boxmend.repair.export",
     "NoiseSettings": "boxmend.data.noise",
-    "Refiner": "boxmend.refiner",
+    "Refiner": "boxmend.methods.refiner",
     "ReportSettings": "boxmend.report.making",
     "TrainSettings": "boxmend.runs.settings",
     "apply": "boxmend.repair.apply",

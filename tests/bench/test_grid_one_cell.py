@@ -135,7 +135,7 @@ def test_a_failure_is_recorded_and_another_try_counts_anew(
 def test_a_method_that_there_is_not_fails_with_those_that_are(
     toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from boxmend import methods
+    from boxmend.methods import table as methods
 
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])

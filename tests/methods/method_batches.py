@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from boxmend.detector import Proposals, RoiSample, Scores
-from boxmend.methods import Given, Moment
+from boxmend.methods.table import Given, Moment
 
 WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
 NAN = math.nan

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import DETECTORS, Detector, build
-from boxmend.methods import ASKED_OF_DETECTOR, METHODS, Given, Method, Moment, Rates
-from boxmend.methods import build as build_method
 from boxmend.methods.protocol import Alone, Losses, Outcome, Work
+from boxmend.methods.table import ASKED_OF_DETECTOR, METHODS, Given, Method, Moment, Rates
+from boxmend.methods.table import build as build_method
 from tests.methods.method_batches import WAITS, Watch, padded
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend import refinement
-from boxmend.methods import Mend, MendSettings, Outcome, Rates
+from boxmend.methods import equations as refinement
+from boxmend.methods.table import Mend, MendSettings, Outcome, Rates
 from boxmend.runs.ledger import Verdict
 from tests.methods.method_batches import (
     LATER,

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.methods import Described, Mend, MendSettings, Rates
-from boxmend.refinement import FirstLook, NoiseModel, symmetric_transition
+from boxmend.methods.equations import FirstLook, NoiseModel, symmetric_transition
+from boxmend.methods.table import Described, Mend, MendSettings, Rates
 from tests.methods.method_batches import (
     LATER,
     NOTHING,

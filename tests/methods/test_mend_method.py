@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from boxmend.errors import UsageError
-from boxmend.methods import Mend, MendSettings, Rates
-from boxmend.refinement import forward_corrected_loss, soft_cross_entropy
+from boxmend.methods.equations import forward_corrected_loss, soft_cross_entropy
+from boxmend.methods.table import Mend, MendSettings, Rates
 from boxmend.runs.ledger import Verdict
 from tests.methods.method_batches import (
     LATER,

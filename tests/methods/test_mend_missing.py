@@ -6,8 +6,8 @@ import torch
 from boxmend.detector import Scores, Targets
 from boxmend.detector.assignment import assign
 from boxmend.errors import UsageError
-from boxmend.methods import Given, Mend, MendSettings, Moment, Outcome, Rates
 from boxmend.methods.missing import BESIDE, missing_objects
+from boxmend.methods.table import Given, Mend, MendSettings, Moment, Outcome, Rates
 from boxmend.methods.votes import Matches
 from tests.methods.method_batches import (
     LATER,

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend import methods
 from boxmend.detector import Scores
 from boxmend.errors import UsageError
-from boxmend.methods import (
+from boxmend.methods import table as methods
+from boxmend.methods.table import (
     METHODS,
     Mend,
     MendSettings,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Proposals, Scores
-from boxmend.methods import Given, Mend, MendSettings, Rates
+from boxmend.methods.equations import NoiseModel, fit_temperature, symmetric_transition
 from boxmend.methods.estimation import (
     LEARNT,
     MOST_LEARNT,
@@ -19,7 +19,7 @@ from boxmend.methods.estimation import (
     lost_classes,
     visited,
 )
-from boxmend.refinement import NoiseModel, fit_temperature, symmetric_transition
+from boxmend.methods.table import Given, Mend, MendSettings, Rates
 from tests.methods.method_batches import LATER, WARM_UP, noisy_evidence
 
 

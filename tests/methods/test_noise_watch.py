@@ -6,17 +6,18 @@ import pytest
 import torch
 
 from boxmend.errors import UsageError
-from boxmend.methods import Mend, MendSettings, Rates, votes
-from boxmend.methods.estimation import Estimate, bounds, lost_classes
-from boxmend.methods.watch import NoiseWatch
-from boxmend.refinement import (
+from boxmend.methods import votes
+from boxmend.methods.equations import (
     TYPICAL_ERROR,
     FirstLook,
     NoiseModel,
     rate_interval,
     symmetric_transition,
 )
-from boxmend.refinement.box_noise import BINS
+from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.estimation import Estimate, bounds, lost_classes
+from boxmend.methods.table import Mend, MendSettings, Rates
+from boxmend.methods.watch import NoiseWatch
 from tests.methods.method_batches import (
     LATER,
     NOTHING,

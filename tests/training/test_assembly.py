@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from boxmend.errors import UsageError
-from boxmend.methods import Mend, MendSettings, Published, PublishedSettings, Rates
+from boxmend.methods.table import Mend, MendSettings, Published, PublishedSettings, Rates
 from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.training import train
 from boxmend.training.assembly import completed, make_detector, make_training

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from boxmend.data.dataset import Dataset
-from boxmend.methods import Described
+from boxmend.methods.table import Described
 from boxmend.runs.settings import MendSettings, resolved
 from boxmend.training import Interrupted, train
 from boxmend.training.assembly import make_detector, make_loader

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from boxmend.loader import Batch, Frame
-from boxmend.methods import METHODS
+from boxmend.methods.table import METHODS
 from boxmend.runs.settings import Optimisation, resolved
 from boxmend.runs.settings.presets import LITERAL_METHODS
 from boxmend.training.assembly import make_detector, make_training

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 import boxmend
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.methods import METHODS
+from boxmend.methods.table import METHODS
 from boxmend.runs import folder as runs
 from boxmend.runs import ledger
 from boxmend.runs.settings import Optimisation, TrainSettings

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import boxmend
-from boxmend.methods import METHODS, MendSettings
+from boxmend.methods.table import METHODS, MendSettings
 from boxmend.runs import ledger
 from tests.training.small_runs import SIDE, Box, drawn, ensure_sound, ids_in_ledger, trained
 

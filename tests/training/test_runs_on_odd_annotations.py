@@ -8,7 +8,7 @@ import pytest
 
 from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError, DataError
-from boxmend.methods import METHODS
+from boxmend.methods.table import METHODS
 from boxmend.runs import ledger
 from boxmend.runs.settings import MendSettings, PublishedSettings
 from tests.training.small_runs import SIDE, SIDES, Box, drawn, ensure_sound, ids_in_ledger, trained

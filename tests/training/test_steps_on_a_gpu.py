@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from boxmend.loader import Batch
-from boxmend.methods import METHODS
+from boxmend.methods.table import METHODS
 from boxmend.runs import ledger
 from boxmend.runs.settings import Optimisation, resolved
 from boxmend.training import train

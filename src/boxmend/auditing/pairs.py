@@ -1,7 +1,7 @@
 """Which detections lie on which annotations: all pairs within an image that overlap.
 
 Detections take the place of proposals here: what is written about matching in
-`boxmend.refinement` holds for them, too.
+`boxmend.methods.equations` holds for them, too.
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend.refinement import (
+from boxmend.methods.equations import (
     NoiseModel,
     fit_noise_model,
     fit_rate_and_temperature,

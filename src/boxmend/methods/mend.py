@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from boxmend import refinement
 from boxmend.detector import Proposals, RoiSample, Scores, Targets
 from boxmend.errors import UsageError
+from boxmend.methods import equations as refinement
 from boxmend.methods import estimation, missing, verdicts, votes
+from boxmend.methods.equations import Belief, Roles
+from boxmend.methods.equations.box_noise import BINS
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
 from boxmend.methods.protocol import (
     BoxScorer,
@@ -30,8 +32,6 @@ from boxmend.methods.protocol import (
 from boxmend.methods.rates import Rates
 from boxmend.methods.steps import ordinary_losses
 from boxmend.methods.watch import NoiseWatch
-from boxmend.refinement import Belief, Roles
-from boxmend.refinement.box_noise import BINS
 from boxmend.runs.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are

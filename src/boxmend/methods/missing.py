@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend import refinement
 from boxmend.detector import Scores, Targets
 from boxmend.detector.nms import suppress
 from boxmend.detector.overlaps import pairwise_iou
+from boxmend.methods import equations as refinement
 from boxmend.methods.protocol import Given
 from boxmend.methods.votes import Matches
 

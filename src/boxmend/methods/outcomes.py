@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Targets
+from boxmend.methods.equations import Roles, inert_boxes
 from boxmend.methods.protocol import Given, Outcome
-from boxmend.refinement import Roles, inert_boxes
 from boxmend.runs.judgement import Verdict
 
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from boxmend import refinement
+from boxmend.methods import equations as refinement
+from boxmend.methods.equations.evidence import TINY
 from boxmend.methods.protocol import Given
-from boxmend.refinement.evidence import TINY
 from boxmend.runs.judgement import Verdict
 
 CONFIDENCE = 0.5  # of Eq. 13, as published

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend import refinement
 from boxmend.detector import Scores
+from boxmend.methods import equations as refinement
 from boxmend.methods.protocol import Given
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boxmend import refinement
 from boxmend.detector import Proposals
 from boxmend.errors import UsageError
+from boxmend.methods import equations as refinement
 from boxmend.methods import estimation, votes
+from boxmend.methods.equations import BoxNoise, FirstLook, NoiseModel
+from boxmend.methods.equations.box_noise import BINS
 from boxmend.methods.protocol import BoxScorer, Exchange, Given
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.refinement import BoxNoise, FirstLook, NoiseModel
-from boxmend.refinement.box_noise import BINS
 from boxmend.runs.settings import MendSettings
 
 UNKNOWN_BOUNDS = (0.0, 1.0)

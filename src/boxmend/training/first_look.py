@@ -12,7 +12,7 @@ from boxmend.data.folds import FoldSettings, split
 from boxmend.detector import Detector
 from boxmend.detector.describing import described
 from boxmend.loader import Loader
-from boxmend.methods import Described
+from boxmend.methods.table import Described
 
 FOLDS = 5
 PATIENCE = 20.0  # seconds between two words about how far it is

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from boxmend.detector import DETECTORS
-from boxmend.methods import METHODS
+from boxmend.methods.table import METHODS
 from boxmend.runs.settings import Optimisation, PublishedSettings, TrainSettings, resolved
 from boxmend.runs.settings.presets import LITERAL_METHODS, OWN_NUMBERS
 

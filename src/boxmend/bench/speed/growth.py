@@ -13,8 +13,8 @@ from boxmend.bench.speed.timing import Steps, seconds_of, timed_by_turns
 from boxmend.bench.speed.workshop import TrainingSteps, Workshop
 from boxmend.data.dataset import Dataset, as_ids
 from boxmend.data.images.reading import header_size
-from boxmend.methods import Given, Mend
 from boxmend.methods.protocol import Alone
+from boxmend.methods.table import Given, Mend
 from boxmend.runs.settings import TrainSettings
 
 METHODS = ("mend-paper", "mend")

@@ -14,7 +14,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector
 from boxmend.detector.backbones import freeze
 from boxmend.loader import Batch, Loader
-from boxmend.methods import ASKED_OF_DETECTOR
+from boxmend.methods.table import ASKED_OF_DETECTOR
 from boxmend.runs.settings import TrainSettings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training, replace_network

@@ -1,0 +1,277 @@
+"""Algorithm 1: one batch of annotations refined as published, composed of its equations.
+
+The order is: match, score once, judge, relabel, average, push. Every batch starts again from the
+annotations as given; what lasts from batch to batch is the queue. Letters: B images,
+A annotations, P proposals, K candidates, C foreground classes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from boxmend.errors import UsageError
+from boxmend.methods.equations import judgment
+from boxmend.methods.equations.correction import (
+    averaged_boxes,
+    clipped_boxes,
+    is_confident,
+    pseudo_labels,
+    regressed_for,
+)
+from boxmend.methods.equations.matching import (
+    candidate_boxes,
+    candidate_mask,
+    center_fitness,
+    inert_boxes,
+    matched_boxes,
+    top_candidates,
+    top_proposals,
+)
+from boxmend.runs.judgement import Verdict
+
+
+class BoxScorer(Protocol):
+    """The pre-forward (Eq. 3 to 10): what a detector's heads make of given boxes."""
+
+    def __call__(self, boxes: Tensor, /) -> tuple[Tensor, Tensor]:
+        """Score and regress boxes [B, N, 4] on the features of the current batch.
+
+        Returns probabilities [B, N, 1 + C], background first, and the regression of every box
+        for every foreground class [B, N, C, 4].
+        """
+
+
+class Annotations(NamedTuple):
+    """Annotations as given, padded."""
+
+    boxes: Tensor  # [B, A, 4]
+    labels: Tensor  # [B, A], 0 .. C - 1
+    is_box: Tensor  # [B, A]
+
+
+class Proposals(NamedTuple):
+    """What the RPN offers, padded, in any order."""
+
+    boxes: Tensor  # [B, P, 4]
+    objectness: Tensor  # [B, P]
+    is_proposal: Tensor  # [B, P]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Which parts of the method are on; the variants of the paper's tables are combinations."""
+
+    match: bool = True
+    """Centre matching (Eq. 15 to 19); off: b* = b."""
+    average: bool = True
+    """Box averaging (Eq. 14); off: the final box is b*."""
+    judge: bool = True
+    """Noise judgment; off: all labels pass, or none does where `relabel` is on."""
+    relabel: bool = True
+    """Pseudo-labels for what did not pass (Eq. 12 and 13); off: it is discarded."""
+
+
+VARIANTS = {
+    "baseline": Steps(match=False, average=False, judge=False, relabel=False),
+    "br": Steps(judge=False, relabel=False),
+    "cinj": Steps(match=False, average=False, relabel=False),
+    "cm": Steps(average=False, judge=False, relabel=False),
+    "lr": Steps(match=False, average=False),
+    "mend-paper": Steps(),
+    "pseudo": Steps(match=False, average=False, judge=False),
+}
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The published numbers; `alpha` and `acceptance` follow from the noise rates."""
+
+    gamma: float = 0.1
+    fit_threshold: float = 0.9
+    num_proposals: int = 100
+    num_candidates: int = 10
+    alpha: float = 0.4
+    acceptance: float = 0.6
+    confidence: float = 0.5
+    fallback: Literal["raw", "self"] = "raw"
+    """The box where no proposal fits: b alone, or its mean with its own regression."""
+    unreliable: Literal["discard", "keep"] = "discard"
+    """What becomes of a noisy label whose pseudo-label is not confident."""
+    granularity: Literal["batch", "object"] = "batch"
+    """One threshold for the batch, or the literal order of judging and pushing each object."""
+    steps: Steps = field(default_factory=Steps)
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "acceptance", "confidence"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise UsageError(f"{name} is {value!r}; expected a share from 0 to 1")
+        if not self.gamma >= 0:
+            raise UsageError(f"gamma is {self.gamma!r}; expected a weight from 0 on, like 0.1")
+        for name in ("num_proposals", "num_candidates"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; expected 1 or more")
+        for name, known in (
+            ("fallback", ("raw", "self")),
+            ("unreliable", ("discard", "keep")),
+            ("granularity", ("batch", "object")),
+        ):
+            if getattr(self, name) not in known:
+                names = " or ".join(map(repr, known))
+                raise UsageError(f"{name} is {getattr(self, name)!r}; expected {names}")
+
+
+@dataclass(frozen=True)
+class Refined:
+    """A batch of annotations after refinement, and how it came about."""
+
+    boxes: Tensor  # [B, A, 4], b_m*; b* for what was discarded
+    labels: Tensor  # [B, A], the final ones; as given for what was discarded
+    verdict: Tensor  # [B, A], a Verdict; DISCARDED for padding
+    loss: Tensor  # [B, A], L(b*, y) for the label as given
+    threshold: Tensor  # T, a scalar; [B, A] where every object has its own
+    confidence: Tensor  # [B, A], s(y* | b*)
+    num_candidates: Tensor  # [B, A], after the cut to K
+    matched: Tensor  # [B, A, 4], b*
+    queue: Tensor  # [N], for the next batch
+
+
+@torch.no_grad()
+def refine_as_published(
+    annotations: Annotations,
+    proposals: Proposals,
+    image_sizes: Tensor,
+    scorer: BoxScorer,
+    queue: Tensor,
+    constants: Constants,
+) -> Refined:
+    """Refine one batch: {Y, B} -> {Y*, B*} (Algorithm 1, without the training step).
+
+    Takes image_sizes [B, 2] as (height, width) and queue [N]. A label is RELABELLED only if it
+    changes: a pseudo-label equal to the given one keeps it. Padding ends as inert boxes with
+    label 0.
+    """
+    steps, is_box = constants.steps, annotations.is_box
+    boxes = inert_boxes(annotations.boxes, is_box)
+    labels = torch.where(is_box, annotations.labels, 0)
+
+    found = _candidates(boxes, is_box, proposals, constants)
+    is_candidate, matched = found.is_candidate, boxes
+    if steps.match:
+        candidates = candidate_boxes(found.proposals, found.places, is_candidate)
+        matched = matched_boxes(boxes, candidates, is_candidate, constants.alpha)  # b*
+    scored = _pre_forward(scorer, matched, found if steps.average else None)
+
+    losses = judgment.label_losses(scored.probabilities, labels, is_box)
+    limit, queue = _limit(losses, is_box, queue, constants)
+    is_noisy = judgment.judge(losses, limit, is_box)
+    pseudo, confidence = pseudo_labels(scored.probabilities)
+    is_trusted = steps.relabel & is_confident(confidence, constants.confidence)
+    verdict, final = _verdicts(is_noisy, is_trusted, labels, pseudo, constants)
+    verdict = torch.where(is_box, verdict, int(Verdict.DISCARDED))
+
+    mended = matched
+    if steps.average:
+        averaged = _averaged(matched, scored, final, is_candidate, constants.fallback)
+        averaged = clipped_boxes(averaged, is_box, image_sizes)
+        mended = torch.where((verdict == Verdict.DISCARDED)[..., None], matched, averaged)
+    return Refined(
+        boxes=mended,
+        labels=final,
+        verdict=verdict,
+        loss=losses,
+        threshold=limit,
+        confidence=torch.where(is_box, confidence, 0),
+        num_candidates=is_candidate.sum(-1),
+        matched=matched,
+        queue=queue,
+    )
+
+
+class _Scored(NamedTuple):
+    """The pre-forward of b* and, where wanted, of its candidates."""
+
+    probabilities: Tensor  # s(b*), [B, A, 1 + C]
+    regressed: Tensor  # of b*, [B, A, C, 4]
+    candidate_probabilities: Tensor  # S_candidate, [B, A, K, 1 + C]
+    candidate_regressed: Tensor  # B_regressed, [B, A, K, C, 4]
+
+
+class _Candidates(NamedTuple):
+    """B_candidate of every annotation, as places among the proposals of its image."""
+
+    proposals: Tensor  # P_h, [B, P, 4]
+    places: Tensor  # [B, A, K]
+    is_candidate: Tensor  # [B, A, K]
+
+
+def _candidates(
+    boxes: Tensor, is_box: Tensor, proposals: Proposals, constants: Constants
+) -> _Candidates:
+    if not (constants.steps.match or constants.steps.average):
+        nowhere = torch.zeros_like(is_box[..., None])
+        return _Candidates(boxes[:, :0], nowhere.long(), nowhere)
+    top, objectness, is_top = top_proposals(*proposals, constants.num_proposals)  # P_h
+    fitness = center_fitness(boxes, top, constants.gamma)  # [B, A, P]
+    is_fitting = candidate_mask(fitness, is_box, is_top, constants.fit_threshold)
+    return _Candidates(top, *top_candidates(is_fitting, objectness, constants.num_candidates))
+
+
+def _pre_forward(scorer: BoxScorer, matched: Tensor, found: _Candidates | None) -> _Scored:
+    """Score b* and its candidates in one call (Eq. 6 to 10).
+
+    Annotations share candidates, so that every proposal is scored once, and not every candidate.
+    """
+    count = matched.shape[1]
+    regions = matched if found is None else torch.cat([matched, found.proposals], dim=1)
+    probabilities, regressed = (one.float() for one in scorer(regions))
+    own = probabilities[:, :count], regressed[:, :count]
+    if found is None:
+        return _Scored(*own, own[0][:, :, None], own[1][:, :, None])
+    places = found.places.flatten(1)  # [B, A * K]
+    shape = found.places.shape
+    of_candidates = probabilities[:, count:].take_along_dim(places[..., None], dim=1)
+    moved = regressed[:, count:].take_along_dim(places[..., None, None], dim=1)
+    return _Scored(
+        *own,
+        of_candidates.view(*shape, of_candidates.shape[-1]),
+        moved.view(*shape, *moved.shape[-2:]),
+    )
+
+
+def _limit(
+    losses: Tensor, is_box: Tensor, queue: Tensor, constants: Constants
+) -> tuple[Tensor, Tensor]:
+    """T for the batch, and the queue after it."""
+    if not constants.steps.judge:
+        limit = -torch.inf if constants.steps.relabel else torch.inf  # none passes, or all
+        return losses.new_full((), limit), queue
+    if constants.granularity == "object":
+        return judgment.judge_one_by_one(queue, losses, is_box, constants.acceptance)
+    before = judgment.threshold(queue, constants.acceptance)
+    return before, judgment.push(queue, losses, is_box)
+
+
+def _verdicts(
+    is_noisy: Tensor, is_trusted: Tensor, labels: Tensor, pseudo: Tensor, constants: Constants
+) -> tuple[Tensor, Tensor]:
+    """Verdicts and final labels, all [B, A]."""
+    is_replaced = is_noisy & is_trusted
+    final = torch.where(is_replaced, pseudo, labels)
+    keeps = constants.steps.relabel and constants.unreliable == "keep"
+    lost = int(Verdict.KEPT if keeps else Verdict.DISCARDED)
+    verdict = torch.where(is_noisy & ~is_trusted, lost, int(Verdict.KEPT))
+    return torch.where(final != labels, int(Verdict.RELABELLED), verdict), final
+
+
+def _averaged(
+    matched: Tensor, scored: _Scored, labels: Tensor, is_candidate: Tensor, fallback: str
+) -> Tensor:
+    """b_m* for the final labels, before clipping; [B, A, 4]."""
+    per_candidate = labels[..., None].expand(is_candidate.shape)  # [B, A, K]
+    scores = scored.candidate_probabilities.gather(-1, per_candidate[..., None] + 1)[..., 0]
+    regressed = regressed_for(scored.candidate_regressed, per_candidate)  # [B, A, K, 4]
+    own = regressed_for(scored.regressed, labels) if fallback == "self" else None
+    return averaged_boxes(matched, regressed, scores, is_candidate, own)

@@ -1,0 +1,233 @@
+"""The paper's method and its ablations by name, as Algorithm 1 has them."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from boxmend.detector import Proposals, RoiSample, Scores, Targets
+from boxmend.errors import UsageError
+from boxmend.methods import equations as refinement
+from boxmend.methods.equations import Constants, Refined, Steps
+from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
+from boxmend.methods.protocol import BoxScorer, Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.rates import Rates, check_rates
+from boxmend.methods.steps import ordinary_losses
+from boxmend.methods.watch import NoiseWatch
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import PublishedSettings
+
+
+def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Constants:
+    """Resolve the rates: r and alpha, and which steps a rate of 0 switches off (Table 1)."""
+    if rates.label == 0:
+        steps = replace(steps, judge=False, relabel=False)
+    if rates.box == 0:
+        steps = replace(steps, match=False, average=False)
+    acceptance, alpha, usual = settings.acceptance, settings.alpha, Constants()
+    if acceptance is None:
+        known = rates.label is not None
+        acceptance = refinement.acceptance_from_rate(rates.label or 0)
+        acceptance = acceptance if known else usual.acceptance
+    if alpha is None:
+        known = rates.box is not None
+        alpha = refinement.alpha_from_rate(rates.box or 0) if known else usual.alpha
+    return Constants(
+        gamma=settings.gamma,
+        fit_threshold=settings.fit_threshold,
+        num_proposals=settings.num_proposals,
+        num_candidates=settings.num_candidates,
+        alpha=alpha,
+        acceptance=acceptance,
+        confidence=settings.confidence,
+        fallback=settings.fallback,
+        unreliable=settings.unreliable,
+        granularity=settings.granularity,
+        steps=steps,
+    )
+
+
+class Published(Method):
+    """One variant of the published method; its state is the queue of losses."""
+
+    def __init__(
+        self,
+        variant: str,
+        settings: PublishedSettings,
+        rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
+        device: torch.device | str = "cpu",
+        watch: NoiseWatch | None = None,
+    ):
+        if variant not in refinement.VARIANTS:
+            known = ", ".join(sorted(refinement.VARIANTS))
+            raise UsageError(f"unknown variant {variant!r}; known: {known}")
+        self.settings = settings
+        self.rates = check_rates(rates)
+        self.steps = refinement.VARIANTS[variant]
+        self.constants = constants_of(settings, rates, self.steps)
+        self.watch = watch
+        self._is_warm_up = True
+        self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
+
+    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+        """Compute the losses of Faster R-CNN on the mended batch."""
+        return ordinary_losses(self, work)
+
+    @torch.no_grad()
+    def refine(
+        self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
+    ) -> Outcome:
+        """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
+        given, steps = without_padding(given), self.constants.steps
+        self._is_warm_up = moment.is_warm_up
+        is_idle = moment.is_warm_up or steps == refinement.VARIANTS["baseline"]
+        heads = _OneCall(scorer, given.boxes) if not is_idle and self._asks_alike else None
+        if self.watch is not None and heads is None:
+            self.watch.observe(given, proposals, scorer, self.exchange)
+        if is_idle:
+            return untouched(given, self._losses_as_given(given, scorer, moment))
+        refined = refinement.refine_as_published(
+            refinement.Annotations(given.boxes, given.labels, given.is_box),
+            refinement.Proposals(*proposals[:3]),
+            given.sizes,
+            _adapted(scorer if heads is None else heads.for_regions),
+            self.queue,
+            self.constants,
+        )
+        if self.watch is not None and heads is not None:
+            self.watch.observe(given, proposals, heads.for_watch, self.exchange)
+        if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
+            self._push(refined.loss, given.is_box)
+        else:
+            self.queue.copy_(refined.queue)
+        roles = refinement.training_roles(refined.verdict, given.is_box, self.settings.discarded)
+        outcome = merged(given, _judged(refined, steps), roles)
+        if steps.judge:
+            outcome.metrics["threshold"] = refined.threshold.reshape(-1)[-1]
+        return outcome
+
+    def phase(self, moment: Moment) -> Hashable:
+        """Tell warm-up, its last steps, which fill the queue, and what follows apart."""
+        return moment.is_warm_up, self._fills_queue(moment)
+
+    def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
+        """Leave the targets to `roi`: the published method knows hard labels only."""
+        return None
+
+    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
+        """Estimate the rates that are not told, and r and alpha from them."""
+        if self.watch is None:
+            return {}
+        self.watch.end_pass(epoch, self._is_warm_up)
+        self._resolve()
+        return self.watch.figures()
+
+    def report(self) -> Mapping[str, Any]:
+        """Tell the noise that was found, where it had to be."""
+        return {} if self.watch is None else self.watch.report()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the queue, and what the estimates rest on."""
+        watched = {} if self.watch is None else self.watch.state_dict()
+        return {**watched, "queue": self.queue.clone(), "is_warm_up": self._is_warm_up}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up a queue of the same length."""
+        if state["queue"].shape != self.queue.shape:
+            was, now = len(state["queue"]), len(self.queue)
+            raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
+        self.queue.copy_(state["queue"])
+        self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
+        if self.watch is not None:
+            self.watch.load_state_dict(state)
+            self._resolve()
+
+    def _resolve(self) -> None:
+        """Set r and alpha by the estimates; next to no noise switches that half off, like none.
+
+        Before the first estimate the guess stays.
+        """
+        assert self.watch is not None
+        self.constants = constants_of(self.settings, self.watch.known_rates(), self.steps)
+
+    @property
+    def _asks_alike(self) -> bool:
+        """Whether the watch and Algorithm 1 score the same proposals."""
+        constants = self.constants
+        if self.watch is None or not constants.steps.average:
+            return False
+        return self.watch.settings.num_proposals == constants.num_proposals
+
+    def _losses_as_given(self, given: Given, scorer: BoxScorer, moment: Moment) -> Tensor | None:
+        """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
+        pushes = self._fills_queue(moment)
+        if not (pushes or self.settings.record_losses):
+            return None
+        probabilities = scorer(given.boxes).probabilities
+        losses = refinement.label_losses(probabilities, given.labels, given.is_box)
+        if pushes:
+            self._push(losses, given.is_box)
+        return losses
+
+    def _fills_queue(self, moment: Moment) -> bool:
+        is_last = 0 < moment.warm_up_left <= self.settings.push_in_warm_up
+        return self.constants.steps.judge and is_last
+
+    def _push(self, losses: Tensor, is_loss: Tensor) -> None:
+        """Push the losses [B, A] of the whole batch; in place: a captured step has addresses."""
+        self.queue.copy_(refinement.push(self.queue, *self.exchange.gathered(losses, is_loss)))
+
+
+def wants_estimates(variant: str, rates: Rates) -> bool:
+    """Say whether a rate is to be estimated: one that a step rests on and that nobody told."""
+    steps = refinement.VARIANTS[variant]
+    wants_label = (steps.judge or steps.relabel) and rates.label is None
+    return wants_label or ((steps.match or steps.average) and rates.box is None)
+
+
+def _judged(refined: Refined, steps: Steps) -> Judged:
+    """Name the parts; where labels are not looked at, nothing is judged."""
+    is_judging = steps.judge or steps.relabel
+    unjudged = torch.full_like(refined.verdict, int(Verdict.UNJUDGED))
+    return Judged(
+        boxes=refined.boxes,
+        labels=refined.labels,
+        verdict=refined.verdict if is_judging else unjudged,
+        loss=refined.loss,
+        threshold=refined.threshold,
+        confidence=refined.confidence,
+        num_candidates=refined.num_candidates,
+        matched=refined.matched,
+    )
+
+
+class _OneCall:
+    """The heads called once for both askers: Algorithm 1, and after it the watch.
+
+    The first asks for b* and P_h, as many b* as there are annotated boxes b; b is scored along with
+    them. The second asks for b and the same P_h.
+    """
+
+    def __init__(self, scorer: BoxScorer, boxes: Tensor):
+        self._scorer = scorer
+        self._boxes = boxes
+
+    def for_regions(self, regions: Tensor, /) -> Scores:
+        count = self._boxes.shape[1]
+        self._scores = self._scorer(torch.cat([self._boxes, regions], dim=1))  # b, b*, P_h
+        return Scores(*(part[:, count:] for part in self._scores))
+
+    def for_watch(self, regions: Tensor, /) -> Scores:
+        count = self._boxes.shape[1]
+        parts = [torch.cat([part[:, :count], part[:, 2 * count :]], 1) for part in self._scores]
+        return Scores(*parts)
+
+
+def _adapted(scorer: BoxScorer) -> refinement.BoxScorer:
+    def score(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
+        scores = scorer(boxes)
+        return scores.probabilities, scores.boxes
+
+    return score

@@ -1,0 +1,1 @@
+"""Methods of other papers, each in a module of its own."""

@@ -1,0 +1,298 @@
+"""Class-agnostic box correction with two heads (CA-BBC), a re-implementation.
+
+J. Li, C. Xiong, R. Socher, S. Hoi: Towards Noise-resistant Object Detection with Noisy
+Annotations, 2020 (arXiv:2003.01285). There is no public code; equations and numbers are as known
+from the literature. Two heads are trained on RoIs of their own. Every annotated box b takes one
+step down the slope of what the heads disagree about and of background, which gives b*; there a
+soft label y* comes from label and heads, and a box b** from the regressions of both.
+
+Where this departs: RoIAlign by `grid_sample` instead of precise RoI pooling; the length of the
+step is in shares of the box and set by recent slopes, instead of a factor of the slope in pixels,
+which depends on the size of images and vanishes as the heads grow sure (`ca_bbc.step` has the
+factor); no side moves by more than a share of the box; background has no part in y*, or heads that
+call badly placed boxes background come to call everything so (`ca_bbc.background`); a rate that is
+told to be 0 switches that half off, and an unknown box noise is estimated.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from boxmend.detector import Detector, Features, RoiOutput, RoiSample, Targets
+from boxmend.detector.differentiable_pooling import pool_with_slopes
+from boxmend.detector.losses import SMOOTH_L1_BETA, count
+from boxmend.errors import UsageError
+from boxmend.methods import equations as refinement
+from boxmend.methods.equations import Roles, dual_heads
+from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
+from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.rates import Rates, check_rates
+from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
+from boxmend.methods.watch import NEXT_TO_NONE, NoiseWatch
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import CaBbcSettings
+
+HEADS = 2
+UNKNOWN_BOX_NOISE = 0.4  # until the first estimate
+STEP_OF_NOISE = 0.15  # of the sides: 3 % at 20 % box noise, 6 % at 40 %
+PIXELS_OF_NOISE = 500.0  # as published: 100 at 20 %, 200 at 40 %
+TYPICAL = 0.5  # the median
+TINY = torch.finfo(torch.float32).tiny  # where heads are so sure that no slope is left
+
+
+class Mended(NamedTuple):
+    """What the heads make of the annotations, all [B, A, ...]."""
+
+    matched: Tensor  # b*
+    boxes: Tensor  # b**
+    soft: Tensor  # y*, background first
+    loss: Tensor  # of the label as given, at b*
+
+
+class CaBbc(Method):
+    """Box steps, soft labels and averaged regressions by two heads; its state is recent slopes."""
+
+    def __init__(
+        self,
+        settings: CaBbcSettings = CaBbcSettings(),  # noqa: B008  # frozen
+        rates: Rates = Rates(),  # noqa: B008  # a tuple
+        device: torch.device | str = "cpu",
+        watch: NoiseWatch | None = None,
+    ):
+        """Take a `watch` where the box noise is not told, to estimate it."""
+        self.settings = settings
+        self.rates = check_rates(rates)
+        self.watch = watch
+        self.mends_labels = rates.label != 0
+        self._is_warm_up = True
+        self.box_noise = UNKNOWN_BOX_NOISE if rates.box is None else rates.box
+        # Changed in place: a captured step has addresses.
+        self.slopes = refinement.empty_queue(settings.queue_length, device)
+
+    @property
+    def alpha(self) -> float:
+        """The length of a step, in the unit of `ca_bbc.step`."""
+        if self.settings.alpha is not None:
+            return self.settings.alpha
+        unit = STEP_OF_NOISE if self.settings.step == "relative" else PIXELS_OF_NOISE
+        return unit * self.box_noise
+
+    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+        """Mend the annotations by the heads, and train each head on RoIs of its own."""
+        seen = first_stage(work)
+        with torch.no_grad():
+            outcome = self._outcome(work, seen)
+        losses = rpn_losses(work, seen.raw, outcome.rpn)
+        return outcome, {**losses, **losses_of_heads(work, seen, outcome.roi)}
+
+    def phase(self, moment: Moment) -> Hashable:
+        """Tell warm-up from what follows."""
+        return moment.is_warm_up
+
+    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
+        """Estimate the box noise where it is not told."""
+        if self.watch is None:
+            return {}
+        self.watch.end_pass(epoch, self._is_warm_up)
+        self._resolve(self.watch)
+        return self.watch.figures()
+
+    def report(self) -> Mapping[str, Any]:
+        """Tell the noise that was found, where it had to be."""
+        return {} if self.watch is None else self.watch.report()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the slopes, and what the estimates rest on."""
+        watched = {} if self.watch is None else self.watch.state_dict()
+        return {**watched, "slopes": self.slopes.clone(), "is_warm_up": self._is_warm_up}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up slopes of the same number."""
+        if state["slopes"].shape != self.slopes.shape:
+            was, now = len(state["slopes"]), len(self.slopes)
+            raise UsageError(f"the state has a queue of {was} slopes, the settings one of {now}")
+        self.slopes.copy_(state["slopes"])
+        self._is_warm_up = bool(state["is_warm_up"])
+        if self.watch is not None:
+            self.watch.load_state_dict(state)
+            self._resolve(self.watch)
+
+    def _resolve(self, watch: NoiseWatch) -> None:
+        """Set the box noise by its estimate, once there is one; next to none counts as none.
+
+        Kept on the host: a step cannot wait to read it off the device.
+        """
+        if watch.is_estimated("box"):
+            self.box_noise = 0.0 if watch.box.noise < NEXT_TO_NONE else watch.box.noise
+
+    def _outcome(self, work: Work, seen: FirstStage) -> Outcome:
+        given, features = without_padding(work.given), detached(seen.features)
+        self._is_warm_up = work.moment.is_warm_up
+        if self.watch is not None:
+            scorer = work.scorer_on(features)
+            self.watch.observe(given, seen.proposals, scorer, self.exchange)
+        if self._is_warm_up:
+            outcome = untouched(given)
+            outcome.metrics["box_step"] = torch.zeros((), device=given.boxes.device)
+            return outcome
+        mended = self._mended(work.detector, features, given)
+        outcome = merged(given, self._judged(given, mended), _all_of(given), self._soft(mended))
+        outcome.metrics["box_step"] = mean_step(given, mended.matched)
+        return outcome
+
+    def _mended(self, detector: Detector, features: Features, given: Given) -> Mended:
+        """Compute b*, then y* and b** there."""
+        matched = self._stepped(detector, features, given) if self.box_noise else given.boxes
+        outputs = detector.outputs_of_heads(features, matched)
+        first, second = (
+            detector.scores_of(output, matched, features.canvas, given.sizes) for output in outputs
+        )
+        chances = (first.probabilities, second.probabilities)
+        soft = self._sharpened(given.labels, *chances)
+        boxes = matched
+        if self.box_noise:
+            labels = self._labels(given, soft)
+            regressed = refinement.regressed_for((first.boxes + second.boxes) / 2, labels)
+            mixed = torch.lerp(matched, regressed, self.settings.mixing)
+            boxes = refinement.clipped_boxes(mixed, given.is_box, given.sizes)
+        loss = refinement.label_losses((chances[0] + chances[1]) / 2, given.labels, given.is_box)
+        return Mended(matched, boxes, soft, loss)
+
+    def _stepped(self, detector: Detector, features: Features, given: Given) -> Tensor:
+        """Take the step from b to b*, [B, A, 4]."""
+        settings = self.settings
+        gradient = box_gradient(detector, features, given, settings.objectness)
+        slopes = dual_heads.relative_slopes(given.boxes, gradient)
+        if settings.step == "pixels":
+            # Undoes the unit of the slopes.
+            unit = dual_heads.sides(given.boxes).square().clamp(min=TINY)
+        else:
+            unit = self._typical(slopes, given.is_box)
+        stepped = dual_heads.moved(given.boxes, -self.alpha * slopes / unit, settings.most)
+        return refinement.clipped_boxes(stepped, given.is_box, given.sizes)
+
+    def _typical(self, slopes: Tensor, is_box: Tensor) -> Tensor:
+        """The median of recent annotations' largest slopes, infinite at first; a scalar."""
+        pushed = self.exchange.gathered(slopes.abs().amax(-1), is_box)
+        self.slopes.copy_(refinement.push(self.slopes, *pushed))
+        return refinement.threshold(self.slopes, TYPICAL).clamp(min=TINY)
+
+    def _sharpened(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """y* [B, A, 1 + C]; background has no part in it unless asked for."""
+        if not self.settings.background:
+            first, second = (
+                refinement.soft_targets(refinement.foreground_probabilities(one))
+                for one in (first, second)
+            )
+        return dual_heads.sharpened_labels(labels, first, second, self.settings.temperature)
+
+    def _labels(self, given: Given, soft: Tensor) -> Tensor:
+        return refinement.pseudo_labels(soft)[0] if self.mends_labels else given.labels
+
+    def _soft(self, mended: Mended) -> Tensor | None:
+        return mended.soft if self.mends_labels else None
+
+    def _judged(self, given: Given, mended: Mended) -> Judged:
+        """Name the parts; nothing is judged, but what has another label is told apart."""
+        labels = self._labels(given, mended.soft)
+        changed = torch.where(labels != given.labels, int(Verdict.RELABELLED), int(Verdict.KEPT))
+        unjudged = torch.full_like(changed, int(Verdict.UNJUDGED))
+        return Judged(
+            boxes=mended.boxes,
+            labels=labels,
+            verdict=changed if self.mends_labels else unjudged,
+            loss=mended.loss,
+            threshold=torch.full_like(mended.loss, torch.nan),
+            confidence=refinement.pseudo_labels(mended.soft)[1],
+            num_candidates=torch.zeros_like(given.labels),
+            matched=mended.matched,
+        )
+
+
+def box_gradient(detector: Detector, features: Features, given: Given, objectness: float) -> Tensor:
+    """Compute dL/db of annotated boxes, [B, A, 4] in float32; padding has zero.
+
+    Takes features through which no gradient flows. In float32 whatever the precision of the step:
+    near agreement L is a small difference of large numbers.
+    """
+    numbers, boxes = detector.numbers, given.boxes
+    with torch.enable_grad(), torch.autocast(boxes.device.type, enabled=False):
+        leaf = boxes.detach().float().requires_grad_()
+        pooled = pool_with_slopes(
+            [features.maps[name] for name in numbers.roi_levels],
+            leaf,
+            features.canvas,
+            size=numbers.pool_size,
+            samples=numbers.pool_samples,
+        )
+        found = detector.network.roi_heads.box_predictor.each(pooled)
+        first, second = (logits.float().softmax(-1) for logits, _ in found)
+        loss = dual_heads.region_loss(first, second, objectness)  # [B * A]
+        total = torch.where(given.is_box.flatten(), loss, 0).sum()
+        return torch.autograd.grad(total, leaf)[0]
+
+
+def losses_of_heads(work: Work, seen: FirstStage, targets: Targets) -> Losses:
+    """Compute the second stage's losses, the sum over both heads, each on RoIs drawn for it."""
+    detector = work.detector
+    rois = [sampled_rois(work, seen.proposals, targets) for _ in range(HEADS)]
+    boxes = torch.stack([one.boxes for one in rois])  # [heads, B, S, 4]
+    images, number = boxes.shape[1:3]
+    pooled = detector.pooled(seen.features, boxes.transpose(0, 1).flatten(1, 2))
+    shares = pooled.view(images, HEADS, number, *pooled.shape[1:])
+    classes, regressions = [], []
+    for which, one in enumerate(rois):
+        head = detector.network.roi_heads.box_predictor.heads[which]
+        output = _as_output(head(shares[:, which].flatten(0, 1)), images, number)
+        found = detector.losses_of_rois(output, one, targets)
+        classes.append(found.classification)
+        is_soft = targets.soft is not None and targets.soft.shape[1] > 0
+        regressions.append(
+            soft_box_loss(detector, output, one, targets) if is_soft else found.boxes
+        )
+    return {"roi_classes": torch.stack(classes).sum(), "roi_boxes": torch.stack(regressions).sum()}
+
+
+def mean_step(given: Given, matched: Tensor) -> Tensor:
+    """Tell how far boxes were moved: the largest share of a side, on average; a scalar.
+
+    A side below a pixel counts as one: boxes without extent have no shares.
+    """
+    share = ((matched - given.boxes).abs() / dual_heads.sides(given.boxes).clamp(min=1)).amax(-1)
+    total = torch.where(given.is_box, share, 0).sum()
+    return total / given.is_box.sum().clamp(min=1)
+
+
+def soft_box_loss(
+    detector: Detector, output: RoiOutput, rois: RoiSample, targets: Targets
+) -> Tensor:
+    """Sum the regression losses of positives, every class by its share of the soft label.
+
+    Divided like `box_loss` by the number of all that were sampled. Needs soft targets.
+    """
+    assert targets.soft is not None
+    is_positive = rois.is_positive & rois.is_sampled
+    wanted = torch.where(is_positive[..., None], rois.deltas, 0)[:, :, None]
+    found = torch.where(is_positive[..., None, None], output.deltas, 0)
+    if detector.numbers.box_loss == "l1":
+        each = (found - wanted).abs()
+    else:
+        wanted = wanted.expand_as(found)
+        each = functional.smooth_l1_loss(found, wanted, beta=SMOOTH_L1_BETA, reduction="none")
+    soft = targets.soft.take_along_dim(rois.matched[..., None], dim=1)  # [B, S, 1 + C]
+    loss = dual_heads.soft_regression_loss(each.sum(-1), soft)
+    number = count(rois.is_sampled, detector.total)
+    return torch.where(is_positive, loss, 0).sum() / number
+
+
+def _as_output(found: tuple[Tensor, Tensor], images: int, number: int) -> RoiOutput:
+    logits = found[0].float().view(images, number, -1)
+    return RoiOutput(logits, found[1].float().view(*logits.shape, 4))
+
+
+def _all_of(given: Given) -> Roles:
+    """Everything trains everything."""
+    return Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box))

@@ -1,0 +1,296 @@
+"""Co-teaching: two networks, each of which chooses by small losses what the other trains on.
+
+A re-implementation for Faster R-CNN of Bo Han, Quanming Yao, Xingrui Yu, Gang Niu, Miao Xu, Weihua
+Hu, Ivor Tsang and Masashi Sugiyama, *Co-teaching: Robust training of deep neural networks with
+extremely noisy labels* (NeurIPS 2018), which is about classifying images. It departs where a
+detector demands it; docs/methods/co-teaching.md has the list:
+
+* An annotation, not an image, is kept or dropped, by the loss of its RoIs.
+* A batch has too few annotations to rank, so a loss is compared with recent ones of its network.
+* A dropped annotation is no background: its RoIs teach the second stage nothing. The first stage,
+  which knows no classes, keeps it.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
+from boxmend.detector.losses import SMOOTH_L1_BETA
+from boxmend.errors import UsageError
+from boxmend.methods import equations as refinement
+from boxmend.methods import steps
+from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
+from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.rates import Rates, check_rates
+from boxmend.methods.watch import NoiseWatch
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import CoTeachingSettings
+
+NETWORKS = ("a", "b")
+SUFFIXES = ("", "_b")  # of the names of their losses
+USUAL_FORGET = 0.2  # where label noise cannot tell: boxes alone are noisy, or nothing is known
+LEAST_MEDIAN = 1e-6  # losses are divided by it; below, a median says nothing
+
+
+def wants_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
+    """Say whether tau is to follow an estimate: where neither it nor the label noise is told."""
+    return settings.forget is None and rates.label is None
+
+
+def forget_rate(told: float | None, rates: Rates) -> float:
+    """Choose tau: as told, else the label noise, else 0.2 unless there is no noise at all."""
+    if told is not None:
+        return told
+    if rates.label:
+        return rates.label
+    return 0.0 if rates == Rates(0, 0) else USUAL_FORGET
+
+
+def forgotten(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
+    """Tell the share 1 - R(t) to leave out in a pass, counted from 0: tau min(t / T_k, 1)^c.
+
+    T_k is the share `ramp` of all passes; as in the source nothing is left out in the first.
+    """
+    ramp = settings.ramp * num_epochs
+    done = 1.0 if epoch >= ramp else epoch / ramp
+    return float(tau * done**settings.exponent)
+
+
+class ObjectLosses(NamedTuple):
+    """How badly a network finds annotations fit, by their positive RoIs; all [B, A]."""
+
+    classes: Tensor  # mean cross-entropy
+    boxes: Tensor  # mean regression loss
+    is_measured: Tensor  # false where the annotation has no positive RoI
+
+
+def owners(rois: RoiSample, num_annotations: int) -> Tensor:
+    """Tell which positive RoIs belong to which annotation, [B, A, S]."""
+    rows = torch.arange(num_annotations, device=rois.matched.device)[:, None]  # [A, 1]
+    return rois.is_positive[:, None] & (rois.matched[:, None] == rows)
+
+
+def object_losses(output: RoiOutput, rois: RoiSample, is_own: Tensor, kind: str) -> ObjectLosses:
+    """Average the losses of the RoIs of each annotation.
+
+    Takes the outputs for the sampled RoIs, their owners [B, A, S] and the kind of box loss. What
+    is not measured is 0.
+    """
+    columns = torch.where(rois.is_positive, rois.labels + 1, 0)[..., None]  # [B, S, 1]
+    entropy = -output.logits.float().log_softmax(-1).take_along_dim(columns, dim=-1)[..., 0]
+    deltas = output.deltas.float().take_along_dim(columns[..., None], dim=2)[:, :, 0]  # [B, S, 4]
+    beta = SMOOTH_L1_BETA if kind == "smooth_l1" else 0.0  # without a quadratic part it is L1
+    off = F.smooth_l1_loss(deltas, rois.deltas.float(), beta=beta, reduction="none").sum(-1)
+    number = is_own.sum(-1)  # [B, A]
+
+    def mean(each: Tensor) -> Tensor:
+        return torch.where(is_own, each[:, None], 0).sum(-1) / number.clamp(min=1)
+
+    return ObjectLosses(mean(entropy), mean(off), number > 0)
+
+
+def masked_median(values: Tensor, is_value: Tensor) -> Tensor:
+    """Take the median of the marked values, of an even number the mean of the middle two.
+
+    Takes two tensors of one shape. Returns a scalar, 1 where nothing is marked.
+    """
+    number = is_value.sum()
+    ranked = F.pad(torch.where(is_value, values, torch.inf).reshape(-1), (0, 1), value=torch.inf)
+    ranked = ranked.sort().values
+    middle = torch.stack([(number - 1).clamp(min=0) // 2, number // 2])
+    return torch.where(number > 0, ranked.gather(0, middle).mean(), 1)
+
+
+def relative_losses(found: ObjectLosses, batch: ObjectLosses) -> Tensor:
+    """Add both losses of annotations [...], each in medians of the whole batch."""
+    total = torch.zeros_like(found.classes)
+    for name in ("classes", "boxes"):
+        median = masked_median(getattr(batch, name), batch.is_measured)
+        total = total + getattr(found, name) / median.clamp(min=LEAST_MEDIAN)
+    return total
+
+
+def is_dropped(
+    losses: Tensor, limit: Tensor, is_box: Tensor, is_measured: Tensor, is_measured_by_peer: Tensor
+) -> Tensor:
+    """Drop annotations whose loss exceeds the limit; all but the limit [B, A].
+
+    Without a positive RoI the loss is infinite if the peer has none either; else the annotation
+    is kept.
+    """
+    unmeasured = torch.where(is_measured_by_peer, -torch.inf, torch.inf)
+    return refinement.judge(torch.where(is_measured, losses, unmeasured), limit, is_box)
+
+
+def without_dropped(rois: RoiSample, is_own: Tensor, is_out: Tensor) -> RoiSample:
+    """Leave the RoIs of dropped annotations [B, A] out of the sample: neither for nor against."""
+    is_left = ~(is_own & is_out[..., None]).any(1)  # [B, S]
+    return rois._replace(
+        is_sampled=rois.is_sampled & is_left, is_positive=rois.is_positive & is_left
+    )
+
+
+class View(NamedTuple):
+    """What one network makes of a batch."""
+
+    detector: Detector
+    seen: steps.FirstStage
+    rpn: Losses
+    rois: RoiSample
+    is_own: Tensor  # [B, A, S]
+    output: RoiOutput
+
+
+class Opinion(NamedTuple):
+    """What one network thinks of annotations; all [B, A] but the limit."""
+
+    losses: Tensor
+    limit: Tensor
+    is_measured: Tensor
+    is_dropped: Tensor  # for its peer
+
+
+class CoTeaching(Method):
+    """Two networks that choose annotations for each other; its state are their recent losses.
+
+    Network A is the detector, B its twin. The ledger tells what B thought, since that decides
+    what A, which predicts, was trained on: loss and threshold are B's, the verdict is KEPT or
+    DISCARDED, and UNJUDGED in passes that drop nothing or where B had drawn no positive RoI.
+    """
+
+    def __init__(
+        self,
+        settings: CoTeachingSettings,
+        rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
+        device: torch.device | str = "cpu",
+        watch: NoiseWatch | None = None,
+    ):
+        """Take a `watch` where tau is to follow an estimate of the noise."""
+        self.settings = settings
+        self.rates = check_rates(rates)
+        self.watch = watch
+        self.tau = forget_rate(settings.forget, rates)
+        self.queues = [refinement.empty_queue(settings.queue_length, device) for _ in NETWORKS]
+
+    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+        """Compute the losses of both networks, each on what the other keeps for it."""
+        given = without_padding(work.given)
+        everything = untouched(given).rpn
+        views = [_view(work, one, everything) for one in (work.detector, work.detector.twin)]
+        share = forgotten(work.moment.epoch, work.moment.num_epochs, self.tau, self.settings)
+        with torch.no_grad():
+            if self.watch is not None:
+                scorer = work.scorer_on(steps.detached(views[0].seen.features))
+                self.watch.observe(given, views[0].seen.proposals, scorer, self.exchange)
+            opinions = self._opinions(given, views, share)
+            outcome = _outcome(given, opinions, is_judging=share > 0)
+        losses: Losses = {}
+        for suffix, view, peer in zip(SUFFIXES, views, reversed(opinions), strict=True):
+            rois = without_dropped(view.rois, view.is_own, peer.is_dropped)
+            found = view.detector.losses_of_rois(view.output, rois, everything)
+            second = {"roi_classes": found.classification, "roi_boxes": found.boxes}
+            losses |= {f"{name}{suffix}": one for name, one in (view.rpn | second).items()}
+        return outcome, losses
+
+    def phase(self, moment: Moment) -> Hashable:
+        """Tell nothing apart: what is left out changes with the pass alone."""
+        return None
+
+    def models(self, detector: Detector) -> Mapping[str, Detector]:
+        """Name network B, which is kept and scored beside A."""
+        return {"b": detector.twin}
+
+    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
+        """Estimate the noise where it is not told, and tau from it."""
+        if self.watch is None:
+            return {}
+        self.watch.end_pass(epoch, is_warm_up=False)
+        self._resolve()
+        return self.watch.figures()
+
+    def report(self) -> Mapping[str, Any]:
+        """Tell the noise that was found, where it had to be."""
+        return {} if self.watch is None else self.watch.report()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the queues of both networks, and what the estimates rest on."""
+        watched = {} if self.watch is None else self.watch.state_dict()
+        named = zip(NETWORKS, self.queues, strict=True)
+        return {**watched, **{f"queue_{name}": queue.clone() for name, queue in named}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up queues of the same length."""
+        for name, queue in zip(NETWORKS, self.queues, strict=True):
+            told = state[f"queue_{name}"]
+            if told.shape != queue.shape:
+                was, now = len(told), len(queue)
+                raise UsageError(f"the state has queues of {was} losses, the settings of {now}")
+            queue.copy_(told)
+        if self.watch is not None:
+            self.watch.load_state_dict(state)
+            self._resolve()
+
+    def _resolve(self) -> None:
+        """Set tau by the rates as told, else as estimated; this waits for the device."""
+        assert self.watch is not None
+        self.tau = forget_rate(self.settings.forget, self.watch.known_rates())
+
+    def _opinions(self, given: Given, views: Sequence[View], share: float) -> list[Opinion]:
+        """Judge by the queues as they were, then push the losses of the whole batch."""
+        kind = views[0].detector.numbers.box_loss
+        found = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
+        size = len(ObjectLosses._fields)
+        joined = self.exchange.gathered(*(column for one in found for column in one))
+        batches = [ObjectLosses(*joined[:size]), ObjectLosses(*joined[size:])]
+        opinions = []
+        for mine, peer, batch, queue in zip(
+            found, reversed(found), batches, self.queues, strict=True
+        ):
+            losses = relative_losses(mine, batch)
+            limit = refinement.threshold(queue, 1 - share)
+            if share == 0:  # the highest of recent losses is no limit
+                limit = torch.full_like(limit, torch.inf)
+            is_out = is_dropped(losses, limit, given.is_box, mine.is_measured, peer.is_measured)
+            opinions.append(Opinion(losses, limit, mine.is_measured, is_out))
+            pushed = relative_losses(batch, batch)
+            queue.copy_(refinement.push(queue, pushed, batch.is_measured))
+        return opinions
+
+
+def _view(work: Work, detector: Detector, targets: Targets) -> View:
+    """Run one network on the batch, with anchors and RoIs drawn for it alone."""
+    seen = steps.first_stage(work, detector)
+    rpn = steps.rpn_losses(work, seen.raw, targets, detector)
+    rois = steps.sampled_rois(work, seen.proposals, targets, detector)
+    output = detector.roi_outputs(seen.features, rois.boxes)
+    return View(detector, seen, rpn, rois, owners(rois, targets.boxes.shape[1]), output)
+
+
+def _outcome(given: Given, opinions: Sequence[Opinion], *, is_judging: bool) -> Outcome:
+    """Tell the ledger what B thinks, and the log how much each drops."""
+    _, by_b = opinions
+    is_judged = given.is_box & by_b.is_measured & is_judging
+    verdict = torch.where(by_b.is_dropped, int(Verdict.DISCARDED), int(Verdict.KEPT))
+    nothing = torch.full_like(by_b.losses, torch.nan)
+    judged = Judged(
+        boxes=given.boxes,
+        labels=given.labels,
+        verdict=torch.where(is_judged, verdict, int(Verdict.UNJUDGED)),
+        loss=torch.where(by_b.is_measured, by_b.losses, nothing),
+        threshold=torch.where(is_judged, by_b.limit, nothing),
+        confidence=nothing,
+        num_candidates=torch.zeros_like(given.labels),
+        matched=given.boxes,
+    )
+    is_kept = given.is_box & ~by_b.is_dropped
+    outcome = merged(given, judged, refinement.Roles(given.is_box, is_kept, by_b.is_dropped))
+    number = given.is_box.sum().clamp(min=1)
+    for suffix, peer in zip(SUFFIXES, reversed(opinions), strict=True):
+        outcome.metrics[f"dropped{suffix}"] = (peer.is_dropped & given.is_box).sum() / number
+        if is_judging:
+            outcome.metrics[f"threshold{suffix}"] = peer.limit
+    return outcome

@@ -1,0 +1,374 @@
+"""Box noise told apart from the detector's own error, and the share of the raw box."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.methods.equations import (
+    BoxNoise,
+    count_at_border,
+    count_residuals,
+    edge_residuals,
+    expected_boxes,
+    fit_box_noise,
+    held_at_border,
+    keep_share,
+    overlaps,
+    pull_sums,
+    share_held,
+    uncut_boxes,
+)
+from boxmend.methods.equations.box_noise import (
+    BINS,
+    NARROW,
+    STRAY_DENSITY,
+    TRULY_AT_BORDER,
+    WIDE,
+    border_share,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SIZES = torch.tensor([[1000, 1000]])
+NAN = math.nan
+TRUE = torch.tensor([300.0, 200, 500, 600])  # sides 200 and 400
+SIDES = torch.tensor([200.0, 400, 200, 400])
+
+
+def pairs(
+    noise: float, error: float, count: int = 4000, spread: float = 0.0, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Annotated and predicted boxes; with `spread` the error differs from box to box."""
+    generator = torch.Generator().manual_seed(seed)
+    moves = noise * (2 * torch.rand(count, 4, generator=generator) - 1)
+    hardness = torch.exp(spread * torch.randn(count, 1, generator=generator))
+    errors = error * hardness * torch.randn(count, 4, generator=generator)
+    return (TRUE + moves * SIDES)[None], (TRUE + errors * SIDES)[None]
+
+
+def estimated(annotated: Tensor, predicted: Tensor) -> BoxNoise:
+    return fit_box_noise(count_residuals(*edge_residuals(annotated, predicted, SIZES)))
+
+
+def test_residuals_are_shares_of_the_predicted_side() -> None:
+    annotated = torch.tensor([[[100.0, 100, 220, 300]]])
+    predicted = torch.tensor([[[110.0, 120, 190, 280]]])  # 80 x 160
+    residuals, is_free = edge_residuals(annotated, predicted, SIZES)
+    expected = torch.tensor([[[-10 / 80, -20 / 160, 30 / 80, 20 / 160]]])
+    torch.testing.assert_close(residuals, expected)
+    assert is_free.all()
+
+
+def test_edges_at_the_border_of_the_image_are_not_free() -> None:
+    box = torch.tensor([[[9.0, 11, 109, 111]]])  # 100 x 100: within 10 px of the left border
+    _, is_free = edge_residuals(box, box, torch.tensor([[120, 200]]))  # height 120, width 200
+    assert is_free.tolist() == [[[False, True, True, False]]]
+
+
+def test_residuals_are_counted_by_size_without_sign() -> None:
+    residuals = torch.tensor([0.004, -0.006, 0.013, -0.999, 1.0, 7.0, NAN, 0.5])
+    is_counted = torch.tensor([True] * 7 + [False])
+    counts = count_residuals(residuals, is_counted)
+    assert counts.shape == (BINS,)
+    assert {place: int(counts[place]) for place in counts.nonzero()[:, 0].tolist()} == {
+        0: 2,
+        1: 1,
+        99: 1,
+    }
+
+
+def test_padding_is_not_counted_whatever_it_holds() -> None:
+    counts = count_residuals(torch.tensor([NAN, math.inf, 0.1]), torch.zeros(3).bool())
+    assert counts.sum() == 0
+
+
+# Errors of a detector have long tails; even ones without any pass for noise when they are wide.
+ERRORS = [(0.03, 0.0), (0.05, 0.0), (0.03, 0.5), (0.05, 0.5), (0.075, 0.5), (0.1, 0.5)]
+
+
+@pytest.mark.parametrize(("error", "spread"), ERRORS)
+@pytest.mark.parametrize("noise", [0.0, 0.2, 0.4])
+def test_the_noise_is_recovered(noise: float, error: float, spread: float) -> None:
+    found = estimated(*pairs(noise, error, spread=spread))
+    assert found.noise == pytest.approx(noise, abs=0.05)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tenth_is_recovered_while_the_detector_is_as_good(seed: int) -> None:
+    found = estimated(*pairs(0.1, 0.05, seed=seed))
+    assert found.noise == pytest.approx(0.1, abs=0.03)
+    assert 0.4 <= keep_share(found) < 0.6
+
+
+@pytest.mark.parametrize("error", [0.075, 0.1])
+def test_a_tenth_beneath_a_worse_detector_is_hardly_seen_and_left_alone(error: float) -> None:
+    found = estimated(*pairs(0.1, error))
+    assert found.noise <= 0.15
+    assert keep_share(found) > 0.6
+
+
+@pytest.mark.parametrize(("error", "spread"), ERRORS)
+@pytest.mark.parametrize("seed", range(3))
+def test_repair_switches_itself_off_on_clean_boxes(error: float, spread: float, seed: int) -> None:
+    annotated, predicted = pairs(0, error, spread=spread, seed=seed)
+    share = keep_share(estimated(annotated, predicted))
+    final = torch.lerp(predicted, annotated, share)
+    assert share == 1
+    assert overlaps(final, TRUE).mean() >= 0.97
+
+
+def test_repair_makes_noisy_boxes_better() -> None:
+    annotated, predicted = pairs(0.4, 0.1)
+    share = keep_share(estimated(annotated, predicted))
+    final = torch.lerp(predicted, annotated, share)
+    assert share == pytest.approx(0.4)
+    assert overlaps(final, TRUE).mean() > overlaps(annotated, TRUE).mean() + 0.2
+
+
+def test_mismatched_pairs_do_not_pass_for_noise() -> None:
+    annotated, predicted = pairs(0, 0.05)
+    strays = predicted + 150 * torch.randn(
+        predicted.shape, generator=torch.Generator().manual_seed(1)
+    )
+    is_stray = torch.arange(predicted.shape[1])[:, None] % 10 == 0
+    assert keep_share(estimated(annotated, torch.where(is_stray, strays, predicted))) == 1
+
+
+def test_of_few_boxes_nothing_is_concluded() -> None:
+    assert keep_share(estimated(*pairs(0.4, 0.05, count=50))) == 1
+    assert keep_share(fit_box_noise(torch.zeros(BINS))) == 1
+
+
+@pytest.mark.parametrize(
+    ("noise", "error", "share"),
+    [
+        (0.0, 0.1, 1),
+        (0.0, 0.0, 1),
+        (0.3, 0.1, 0.4),  # 0.01 / (0.01 + 0.03) = 0.25, but no less than 0.4
+        (0.3, 0.2, 4 / 7),  # 0.04 / (0.04 + 0.03)
+        (0.06, 0.1, 1),  # 0.01 / (0.01 + 0.0012) = 0.893, above 0.8: not worth it
+        (0.2, 0.0, 0.4),
+    ],
+)
+def test_the_share_weighs_by_precision(noise: float, error: float, share: float) -> None:
+    assert keep_share(BoxNoise(noise, error)) == pytest.approx(share)
+
+
+def test_more_noise_never_gives_the_raw_box_more() -> None:
+    shares = [keep_share(BoxNoise(step / 50, 0.08)) for step in range(30)]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_the_pull_is_how_far_predictions_follow_shifts() -> None:
+    shifts = torch.tensor([10.0, -20, 10, 10, 5])
+    answers = torch.tensor([2.0, -6, 40, NAN, 5])  # a jump of 40 counts as 10, nothing as 0
+    is_counted = torch.tensor([True, True, True, True, False])
+    sums = pull_sums(shifts, answers, is_counted)
+    # 20 + 120 + 100 + 0 over 100 + 400 + 100 + 100
+    assert sums.tolist() == [240, 700]
+
+
+def test_noise_hidden_by_the_pull_is_made_up_for() -> None:
+    annotated, predicted = pairs(0.3, 0.05)
+    following = predicted + 0.25 * (annotated - TRUE)  # a quarter of every error is followed
+    counts = count_residuals(*edge_residuals(annotated, following, SIZES))
+    assert fit_box_noise(counts).noise == pytest.approx(0.225, abs=0.02)
+    assert fit_box_noise(counts, torch.tensor([25.0, 100])).noise == pytest.approx(0.3, abs=0.03)
+
+
+def test_a_pull_beyond_a_half_is_not_believed() -> None:
+    counts = count_residuals(*edge_residuals(*pairs(0.2, 0.05), SIZES))
+    half = fit_box_noise(counts, torch.tensor([50.0, 100]))
+    assert fit_box_noise(counts, torch.tensor([90.0, 100])) == half
+    assert fit_box_noise(counts, torch.tensor([-9.0, 100])) == fit_box_noise(counts)
+    assert fit_box_noise(counts, torch.zeros(2)) == fit_box_noise(counts)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2, 0.4])
+def test_the_bounds_hold_the_noise_about_nineteen_times_of_twenty(noise: float) -> None:
+    held = 0
+    for seed in range(20):
+        found = estimated(*pairs(noise, 0.05, count=1500, spread=0.5, seed=seed))
+        held += found.low <= noise <= found.high
+        assert found.low <= found.noise <= found.high
+        assert found.high - found.low < 0.1  # and they say something
+    assert held >= 18
+
+
+def moved_by(apart: float, noise: float, error: float) -> float:
+    """How far a left edge of a box of sides 100 goes to one whose edges are all `apart` away."""
+    box = torch.tensor([200.0, 200, 300, 300], dtype=torch.float64)
+    moved = expected_boxes(box, box + 100 * apart, noise, error) - box
+    torch.testing.assert_close(moved, moved[:1].expand(4))
+    return float(moved[0]) / 100
+
+
+def mean_by_summing(apart: float, noise: float, error: float) -> float:
+    """The mean of u in -N .. N under the density of d at `apart` - u, by the midpoint rule."""
+    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
+    steps = 4000
+    total = weighted = 0.0
+    for step in range(steps):
+        u = noise * (2 * (step + 0.5) / steps - 1)
+        density = STRAY_DENSITY
+        for share, scale in ((NARROW, narrow), (1 - NARROW, WIDE * narrow)):
+            place = (apart - u) / scale
+            density += share * math.exp(-(place**2) / 2) / scale / math.sqrt(2 * math.pi)
+        total, weighted = total + density, weighted + u * density
+    return weighted / total
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.05, -0.2, 0.35, -0.6, 1.1, 2.5])
+@pytest.mark.parametrize(("noise", "error"), [(0.4, 0.13), (0.2, 0.1), (0.2, 0.3), (0.05, 0.06)])
+def test_edges_are_where_the_noise_lets_them_be_expected(
+    apart: float, noise: float, error: float
+) -> None:
+    expected = mean_by_summing(apart, noise, error)
+    assert moved_by(apart, noise, error) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_vote_that_is_never_wrong_is_followed_as_far_as_the_noise_reaches() -> None:
+    assert moved_by(0.15, 0.4, 0.001) == pytest.approx(0.15, abs=1e-3)
+    assert moved_by(-0.41, 0.4, 0.01) == pytest.approx(-0.4, abs=0.01)
+
+
+def test_a_vote_that_tells_nothing_changes_nothing() -> None:
+    assert abs(moved_by(0.3, 0.1, 5.0)) < 1e-3
+    assert moved_by(1.5, 0.4, 0.05) == pytest.approx(0, abs=1e-3)  # of another object
+    assert moved_by(0.3, 0.0, 0.1) == pytest.approx(0, abs=1e-3)  # there is no noise to undo
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "shares"),
+    [(-150.0, 250.0, (-0.375, 0.375)), (20.0, 70.0, (0.4, -0.6))],
+)
+def test_shares_are_of_the_voted_side(
+    left: float, right: float, shares: tuple[float, float]
+) -> None:
+    # the annotated side is 100; edges go out by 150 of 400, or in by 20 and 30 of 50
+    raw, vote = torch.tensor([0.0, 0, 100, 100]), torch.tensor([left, 0, right, 100])
+    moved = expected_boxes(raw, vote, 0.4, 0.13) - raw
+    first, second = ((right - left) * mean_by_summing(share, 0.4, 0.13) for share in shares)
+    torch.testing.assert_close(moved, torch.tensor([first, 0, second, 0]), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize(("noise", "error"), [(0.4, 0.13), (0.2, 0.1)])
+def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, error: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    off = noise * (2 * torch.rand(20_000, 4, generator=generator) - 1)
+    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
+    is_wide = torch.rand(20_000, 4, generator=generator) > NARROW
+    scale = torch.where(is_wide, WIDE * narrow, narrow)
+    truth = torch.tensor([400.0, 400, 500, 500])
+    annotated = truth + 100 * off
+    voted = truth + 100 * scale * torch.randn(20_000, 4, generator=generator)
+
+    def wrong(boxes: Tensor) -> float:
+        return float(((boxes - truth) / 100).square().mean())
+
+    blends = [wrong(torch.lerp(voted, annotated, share / 20)) for share in range(21)]
+    assert wrong(expected_boxes(annotated, voted, noise, error)) < 0.96 * min(blends)
+
+
+def test_edges_annotated_at_the_border_go_half_of_their_way() -> None:
+    # the image is 100 high and 200 wide; a pixel from the border is still at it
+    sizes = torch.tensor([[100, 200], [200, 100]])
+    annotated = torch.tensor([[[1.0, 10, 40, 99], [160, 0, 200, 50]]] * 2)
+    mended = annotated + torch.tensor([8.0, 4, -6, -2])
+    held = held_at_border(mended, annotated, sizes, 0.5)
+    assert torch.equal(held_at_border(mended, annotated, sizes, 0.0), mended)
+    across = [[[5.0, 14, 34, 98], [168, 2, 197, 48]]]  # half of 8, -2; of 4, -6
+    upright = [[[5.0, 14, 34, 97], [168, 2, 197, 48]]]  # 99 of 200 is not at the border
+    torch.testing.assert_close(held, torch.tensor(across + upright))
+
+
+def test_edges_at_the_border_and_near_it_are_counted_by_their_distance() -> None:
+    # the image is 100 high and 200 wide; sides are 40 and 50, of padding nothing counts
+    sizes = torch.tensor([[100, 200]])
+    boxes = torch.tensor([[[1.0, 10, 41, 60], [158.1, 50, 198.1, 100], [0.0, 0, 200, 100]]])
+    counts = count_at_border(boxes, sizes, torch.tensor([[True, True, False]]))
+    assert counts[0] == 2  # left of the first, bottom of the second
+    inside = {place: int(count) for place, count in enumerate(counts[1:].tolist()) if count}
+    # 10 and 40 of 50 are .2 and .8; 1.9 of 40 is .0475; what is a side away or more is far
+    assert inside == {20: 1, 80: 1, 4: 1}
+
+
+@pytest.mark.parametrize(
+    ("at_border", "within", "share"),
+    [(100, 300, 0.0), (100, 200, 0.5), (100, 100, 1.0), (100, 500, 0.0), (0, 50, 0.0)],
+)
+def test_the_share_that_ends_at_the_border_equals_the_hand_computed_one(
+    at_border: int, within: int, share: float
+) -> None:
+    counts = torch.zeros(1 + BINS)
+    counts[0] = at_border
+    counts[1 + 39] = within  # the last bin within .4
+    counts[1 + 40] = 70  # and the first beyond
+    assert border_share(counts, 0.4) == pytest.approx(share)
+    assert border_share(counts, 0.39) == (1.0 if at_border else 0.0)  # none within
+
+
+@pytest.mark.parametrize(("truly", "held"), [(0.0, 0.0), (0.5, 0.5)])
+def test_edges_are_held_where_many_truly_end_at_the_border(truly: float, held: float) -> None:
+    """Sides are 100 in images of 300; half of the boxes are at the left border, or none."""
+    generator = torch.Generator().manual_seed(9)
+    left = 200 * torch.rand(20_000, generator=generator, dtype=torch.float64)
+    left[torch.rand(20_000, generator=generator) < truly] = 0
+    edges = torch.stack([left, torch.full_like(left, 100), left + 100, left * 0 + 200], dim=-1)
+    moves = 40 * (2 * torch.rand(20_000, 4, generator=generator, dtype=torch.float64) - 1)
+    annotated = (edges + moves).clamp(0, 300)
+    counts = count_at_border(
+        annotated[None], torch.tensor([[300, 300]]), torch.ones(1, 20_000).bool()
+    )
+    # right edges are spread evenly up to the border in both cases
+    cut = annotated[:, 0] <= 1
+    shared = float((left[cut] == 0).double().mean()) * float(cut.sum()) / float(counts[0])
+    assert border_share(counts, 0.4) == pytest.approx(shared, abs=0.15)
+    assert share_held(counts, 0.4) == held
+
+
+def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None:
+    """As on VOC: votes see borders .13 too far inside, and half of what is cut ends there."""
+    generator = torch.Generator().manual_seed(5)
+    true = 40 * torch.rand(40_000, generator=generator)
+    true[::3] = 0  # of which half are moved outside, of the others a quarter
+    moved = true + 40 * (2 * torch.rand(40_000, generator=generator) - 1)
+    true = true[moved <= 0]
+    assert float((true == 0).float().mean()) == pytest.approx(0.5, abs=0.02)
+    annotated = torch.tensor([0.0, 40, 100, 80]).repeat(1, len(true), 1)
+    voted = annotated.clone()
+    voted[..., 0] = true + 13 + 13 * torch.randn(len(true), generator=generator)
+    mended = expected_boxes(annotated, voted, 0.4, 0.13)
+
+    def wrong(boxes: Tensor) -> float:
+        return float((boxes[..., 0] - true).square().mean())
+
+    held = held_at_border(mended, annotated, torch.tensor([[300, 300]]), TRULY_AT_BORDER)
+    assert wrong(held) < 0.8 * min(wrong(mended), wrong(annotated), wrong(voted))
+
+
+def test_edges_on_the_border_are_put_outside_by_a_share_of_the_side() -> None:
+    # the image is 100 high and 200 wide; a quarter of the sides 40 and 60
+    sizes = torch.tensor([[100, 200]])
+    annotated = torch.tensor([[[0.0, 10, 40, 70], [160, 40, 199.5, 100], [60.0, 20, 100, 80]]])
+    aims = uncut_boxes(annotated + 1, annotated, sizes, 0.25)
+    expected = torch.tensor(
+        [[[1 - 10.0, 11, 41, 71], [161, 41, 200.5 + 9.875, 101 + 15], [61, 21, 101, 81]]]
+    )
+    torch.testing.assert_close(aims, expected)
+
+
+def test_cut_edges_are_in_the_mean_where_they_were() -> None:
+    """The true box ends at the border; a quarter of the noise is what cutting costs."""
+    true, noise, side = torch.tensor([0.0, 40, 100, 80]), 0.4, 100
+    moves = noise * side * (2 * torch.rand(1, 20_000, generator=torch.Generator()) - 1)
+    annotated = true.repeat(1, 20_000, 1)
+    annotated[..., 0] = (annotated[..., 0] + moves).clamp(min=0)
+    sizes = torch.tensor([[300, 300]])
+    mean = float(annotated[..., 0].mean())
+    assert mean == pytest.approx(noise / 4 * side, abs=0.5)
+    aims = uncut_boxes(annotated, annotated, sizes, noise / 2)
+    assert float(aims[..., 0].mean()) == pytest.approx(0, abs=0.5)
+    assert torch.equal(aims[..., 1:], annotated[..., 1:])

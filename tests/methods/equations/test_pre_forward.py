@@ -1,0 +1,156 @@
+"""Algorithm 1 for single objects, worked out on paper from the proposals to the final box."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.methods.equations import (
+    VARIANTS,
+    Annotations,
+    Constants,
+    Proposals,
+    Refined,
+    Verdict,
+    refine_as_published,
+)
+
+BOX = [10.0, 10, 30, 30]  # center (20, 20), extent 40
+FAR = [40.0, 40, 60, 60]
+RIGHT, DOWN, ASIDE = [12.0, 10, 32, 30], [10.0, 12, 30, 32], [11.0, 11, 31, 31]
+# All but FAR fit: D is 2 / 40, 2 / 40 and sqrt(2) / 40, and extents are the same.
+PROPOSALS = [FAR, DOWN, RIGHT, ASIDE]
+OBJECTNESS = [0.95, 0.8, 0.9, 0.7]
+MATCHED = [
+    11.0,
+    10,
+    31,
+    30,
+]  # b* = .5 * RIGHT + .5 * BOX: of those that fit, RIGHT has most objectness
+# background, class 0, class 1 at the proposals by objectness: FAR, RIGHT, DOWN, ASIDE. FAR is no
+# candidate, and must not be heard though it is surest.
+AT_PROPOSALS = [[0.0, 0.99, 0.99], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7], [0.1, 0.3, 0.6]]
+PLACES = 100  # for proposals; of those that stay empty nothing must be heard either
+REGRESSED = [  # for class 0, for class 1
+    [[0.0, 0, 9, 9], [0.0, 0, 9, 9]],  # b* itself: has no part in the mean
+    [[77.0, 7, 77, 7], [77.0, 7, 77, 7]],  # FAR
+    [[13.0, 10, 34, 30], [99.0, 9, 99, 9]],  # RIGHT
+    [[99.0, 9, 99, 9], [14.0, 13, 35, 36]],  # DOWN
+    [[12.0, 10, 31, 33], [11.0, 16, 33, 33]],  # ASIDE
+]
+
+
+class OneObject:
+    """Answers for b* and the proposals, and notes what it was asked."""
+
+    def __init__(self, at_matched: list[float]):
+        self.at_matched = at_matched
+        self.asked: list[Tensor] = []
+
+    def __call__(self, boxes: Tensor, /) -> tuple[Tensor, Tensor]:
+        self.asked.append(boxes)
+        empty = boxes.shape[1] - 5
+        scores = [self.at_matched, *AT_PROPOSALS, *[[0.0, 0.98, 0.98]] * empty]
+        regressed = [*REGRESSED, *[[[66.0, 6, 66, 6]] * 2] * empty]
+        return torch.tensor([scores]), torch.tensor([regressed])
+
+
+def refined_one(scorer: OneObject, queue: list[float]) -> Refined:
+    return refine_as_published(
+        Annotations(torch.tensor([[BOX]]), torch.tensor([[0]]), torch.ones(1, 1).bool()),
+        Proposals(torch.tensor([PROPOSALS]), torch.tensor([OBJECTNESS]), torch.ones(1, 4).bool()),
+        torch.tensor([[100.0, 100.0]]),
+        scorer,
+        torch.tensor(queue),
+        Constants(alpha=0.5, acceptance=0.5, num_candidates=4),  # T is the 2nd of 4 losses
+    )
+
+
+@pytest.mark.parametrize(
+    ("at_matched", "queue", "verdict", "label", "box"),
+    [
+        # L = -log .2 = 1.61 <= T = 2: kept; of class 0 RIGHT (.7) and ASIDE (.3) are the best,
+        # (11 + 13 + 12) / 3, (10 + 10 + 10) / 3, (31 + 34 + 31) / 3, (30 + 30 + 33) / 3
+        ([0.1, 0.2, 0.7], [1.0, 9, 9, 2], Verdict.KEPT, 0, [12, 10, 32, 31]),
+        # T = 1.5: noisy, and .7 for class 1; of that DOWN (.7) and ASIDE (.6) are the best,
+        # (11 + 14 + 11) / 3, (10 + 13 + 16) / 3, (31 + 35 + 33) / 3, (30 + 36 + 33) / 3
+        ([0.1, 0.2, 0.7], [1.0, 9, 9, 1.5], Verdict.RELABELLED, 1, [12, 13, 33, 33]),
+        # noisy, and no class has more than .5: b* stays
+        ([0.3, 0.2, 0.5], [1.0, 9, 9, 1.5], Verdict.DISCARDED, 0, MATCHED),
+    ],
+    ids=["clean", "relabelled", "discarded"],
+)
+def test_an_object_is_refined_as_computed_by_hand(
+    at_matched: list[float], queue: list[float], verdict: Verdict, label: int, box: list[float]
+) -> None:
+    scorer = OneObject(at_matched)
+    refined = refined_one(scorer, queue)
+    asked = torch.tensor([[MATCHED, FAR, RIGHT, DOWN, ASIDE]])  # by objectness, after b*
+    assert len(scorer.asked) == 1
+    assert scorer.asked[0].shape == (1, 1 + PLACES, 4)
+    torch.testing.assert_close(scorer.asked[0][:, :5], asked)
+    assert refined.verdict.tolist() == [[verdict]]
+    assert refined.labels.tolist() == [[label]]
+    torch.testing.assert_close(refined.boxes, torch.tensor([[box]]).float())
+    torch.testing.assert_close(refined.matched, torch.tensor([[MATCHED]]))
+    torch.testing.assert_close(refined.loss, torch.tensor([[-math.log(0.2)]]))
+    assert float(refined.threshold) == queue[3]
+    assert refined.num_candidates.tolist() == [[3]]
+    torch.testing.assert_close(refined.queue, torch.tensor([*queue[1:], -math.log(0.2)]))
+
+
+@pytest.mark.parametrize(
+    ("granularity", "thresholds", "verdicts"),
+    # Losses 1.61 and 1.20, r = .5 of two: T is the smaller one. A batch is judged by 1 and 3;
+    # one by one, the first loss has taken the place of the 1 when the second is judged.
+    [
+        ("batch", [1.0, 1.0], [Verdict.DISCARDED, Verdict.DISCARDED]),
+        ("object", [1.0, -math.log(0.2)], [Verdict.DISCARDED, Verdict.KEPT]),
+    ],
+)
+def test_the_order_of_judging_and_pushing_is_the_one_that_is_set(
+    granularity: str, thresholds: list[float], verdicts: list[Verdict]
+) -> None:
+    def scorer(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
+        assert boxes.shape == (1, 2, 4)
+        return torch.tensor([[[0.8, 0.2], [0.7, 0.3]]]), boxes[:, :, None]
+
+    refined = refine_as_published(
+        Annotations(torch.tensor([[BOX, FAR]]), torch.zeros(1, 2).long(), torch.ones(1, 2).bool()),
+        Proposals(torch.zeros(1, 0, 4), torch.zeros(1, 0), torch.zeros(1, 0).bool()),
+        torch.tensor([[100.0, 100.0]]),
+        scorer,
+        torch.tensor([1.0, 3]),
+        Constants(
+            acceptance=0.5,
+            granularity="object" if granularity == "object" else "batch",
+            steps=VARIANTS["cinj"],
+        ),
+    )
+    assert refined.threshold.expand(1, 2)[0].tolist() == pytest.approx(thresholds)
+    assert refined.verdict.tolist() == [verdicts]
+    assert refined.queue.tolist() == pytest.approx([-math.log(0.2), -math.log(0.3)])
+
+
+@pytest.mark.parametrize("name", ["cinj", "mend-paper"])
+def test_one_by_one_reads_no_value_either(name: str) -> None:
+    """Tensors without content refuse to be read: slow, but nothing waits for a device."""
+
+    def scorer(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
+        shape = boxes.shape[:2]
+        return boxes.new_empty(*shape, 3), boxes.new_empty(*shape, 2, 4)
+
+    def blank(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(*shape, dtype=dtype, device="meta")
+
+    refined = refine_as_published(
+        Annotations(blank(2, 3, 4), blank(2, 3, dtype=torch.int64), blank(2, 3, dtype=torch.bool)),
+        Proposals(blank(2, 5, 4), blank(2, 5), blank(2, 5, dtype=torch.bool)),
+        blank(2, 2),
+        scorer,
+        blank(8),
+        Constants(granularity="object", steps=VARIANTS[name]),
+    )
+    assert refined.threshold.shape == (2, 3)
+    assert refined.queue.shape == (8,)

@@ -1,0 +1,88 @@
+"""A tiny detector of three classifiers with its twin, and batches for the tests of NOTE-RCNN."""
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from boxmend.detector import DETECTORS, Detector, Features, Scores, build
+from boxmend.methods.peers.note_rcnn import NoteRcnn
+from boxmend.methods.protocol import BoxScorer, Work
+from boxmend.methods.table import ASKED_OF_DETECTOR, Given, Moment
+from boxmend.runs.settings import NoteRcnnSettings
+from tests.methods.method_batches import SIZE
+
+NUM_LABELS, ROWS, CANVAS, BATCHES = 3, 15, 128, 10
+PLAIN = Moment(epoch=0, step=5, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
+APART = Moment(epoch=1, step=15, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
+LOSSES = ("rpn_objectness", "rpn_boxes", "roi_classes", "roi_seed", "roi_distilled", "roi_boxes")
+
+
+def detector_of_three(seed: int = 0) -> Detector:
+    """Random weights; regressions differ from nothing, so that box losses have gradients."""
+    torch.manual_seed(seed)
+    asked = ASKED_OF_DETECTOR["note-rcnn"]
+    made = build("tiny", NUM_LABELS, numbers=replace(DETECTORS["tiny"].numbers, **asked))
+    method().prepare(made)
+    return made
+
+
+def method(settings: NoteRcnnSettings = NoteRcnnSettings()) -> NoteRcnn:  # noqa: B008  # frozen
+    return NoteRcnn(ROWS, NUM_LABELS, settings)
+
+
+def with_seeds(
+    *rows: int,
+    settings: NoteRcnnSettings = NoteRcnnSettings(),  # noqa: B008  # frozen
+) -> NoteRcnn:
+    """A method whose seeds are the annotations of these rows."""
+    made = method(settings)
+    state = made.state_dict()
+    state["is_seed"][list(rows)] = True
+    state["num_epochs"] = 3
+    made.load_state_dict(state)
+    return made
+
+
+def images(number: int = 3, seed: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    coarse = torch.rand(number, 3, 16, 16, generator=generator)
+    return nn.functional.interpolate(coarse, size=(CANVAS, CANVAS), mode="nearest")
+
+
+def work_on(detector: Detector, given: Given, moment: Moment, shown: Tensor | None = None) -> Work:
+    """A step with random numbers of its own seed."""
+    generator = torch.Generator().manual_seed(3)
+
+    def draw(shape: torch.Size) -> Tensor:
+        return torch.rand(shape, generator=generator)
+
+    def score(features: Features, boxes: Tensor, /) -> Scores:
+        return detector.score(features, boxes, given.sizes)
+
+    def scorer_on(features: Features) -> BoxScorer:
+        return partial(score, features)
+
+    shown = images(len(given.boxes)) if shown is None else shown
+    return Work(detector, shown, given, moment, draw, scorer_on)
+
+
+def empty(number: int = 2, annotations: int = 0) -> Given:
+    """Images without annotations."""
+    shape = (number, annotations)
+    no = torch.zeros(shape, dtype=torch.bool)
+    return Given(
+        boxes=torch.full((*shape, 4), torch.nan),
+        labels=torch.full(shape, -7),
+        is_box=no,
+        is_ignored=no,
+        rows=torch.full(shape, -1),
+        sizes=torch.full((number, 2), SIZE),
+    )
+
+
+def norms(module: nn.Module) -> dict[str, float]:
+    """How long the gradients of the parameters are; those that have none are left out."""
+    found = {name: one.grad for name, one in module.named_parameters()}
+    return {name: float(grad.norm()) for name, grad in found.items() if grad is not None}

@@ -1,0 +1,282 @@
+"""CA-BBC: what the two heads learn in a step, in which precision, and what is remembered."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
+from boxmend.errors import UsageError
+from boxmend.methods import equations as refinement
+from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_box_loss
+from boxmend.methods.protocol import Alone
+from boxmend.methods.steps import FirstStage, detached, first_stage
+from boxmend.methods.table import Given, Method, Moment, Outcome, PublishedSettings, Rates, build
+from boxmend.runs.settings import CaBbcSettings
+from tests.methods.method_batches import LATER, NUM_LABELS, WAITS, WARM_UP, Watch, random_batch
+from tests.methods.peers.ca_bbc_scenes import LOSSES, QUICK, RATES, made, two_heads, work_on
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def mended(method: Method, detector: Detector, given: Given, moment: Moment = LATER) -> Outcome:
+    return method.losses(work_on(detector, given, moment))[0]
+
+
+@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
+@pytest.mark.parametrize("annotations", [0, 1])
+def test_images_without_annotations_go_through(annotations: int, moment: Moment) -> None:
+    shape = (2, annotations)
+    no = torch.zeros(shape, dtype=torch.bool)
+    rows, sizes = torch.full(shape, -1), torch.full((2, 2), 100.0)
+    given = Given(torch.full((*shape, 4), torch.nan), rows, no, no, rows, sizes)
+    detector = two_heads()
+    outcome, losses = made().losses(work_on(detector, given, moment))
+    total = torch.stack(list(losses.values())).sum()
+    total.backward()  # type: ignore[no-untyped-call]
+    assert total.isfinite()
+    assert outcome.boxes.shape == (*shape, 4)
+    assert outcome.metrics["box_step"] == 0
+
+
+@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
+def test_both_heads_and_all_that_lies_below_learn(moment: Moment) -> None:
+    detector, (given, _) = two_heads(), random_batch(9)
+    outcome, losses = made(replace(QUICK, queue_length=1)).losses(work_on(detector, given, moment))
+    assert losses.keys() == LOSSES
+    assert all(value.isfinite() and value > 0 for value in losses.values())
+    parts = [outcome.boxes, outcome.matched, outcome.confidence, outcome.roi.boxes]
+    assert not any(part.requires_grad for part in parts)
+    network = detector.network
+    assert all(one.grad is None for one in network.parameters())  # the box step left nothing there
+    torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+    gradients = {name: one.grad for name, one in network.named_parameters() if one.requires_grad}
+    assert all(g is not None and g.isfinite().all() for g in gradients.values())
+    heads = network.roi_heads.box_predictor.heads
+    for part in (*heads, network.rpn, network.backbone):
+        assert any(one.grad is not None and one.grad.any() for one in part.parameters())
+    first, second = (head[0].fc6.weight.grad for head in heads)
+    assert not torch.equal(first, second)
+
+
+class DrawnRois(Detector):
+    """Notes the boxes that are pooled."""
+
+    seen: list[Tensor]
+
+    def pooled(self, features: Any, boxes: Tensor) -> Tensor:
+        self.seen.append(boxes)
+        return super().pooled(features, boxes)
+
+
+def test_each_head_learns_from_rois_of_its_own() -> None:
+    plain, (given, _) = two_heads(), random_batch(9)
+    detector = DrawnRois(plain.name, plain.network, plain.num_labels, plain.numbers)
+    detector.seen = []
+    made().losses(work_on(detector, given, WARM_UP))
+    first, second = detector.seen[-1].chunk(2, dim=1)
+    assert first.shape == second.shape == (3, detector.numbers.roi_samples, 4)
+    assert not torch.equal(first, second)
+
+
+def second_stage(detector: Detector, given: Given, targets: Targets) -> dict[str, Tensor]:
+    work = work_on(detector, given, LATER)
+    with torch.no_grad():
+        seen = first_stage(work)
+        clean = FirstStage(detached(seen.features), seen.raw, seen.proposals)
+        return losses_of_heads(work, clean, targets)
+
+
+def test_a_soft_label_that_is_certain_teaches_what_the_label_does() -> None:
+    given, _ = random_batch(9)
+    boxes, labels = given.boxes.nan_to_num(), given.labels.clamp(min=0)
+    hard = Targets(boxes, labels, given.is_box, torch.zeros_like(given.is_box))
+    certain = torch.eye(1 + NUM_LABELS)[labels + 1]
+    one = second_stage(two_heads(), given, hard)
+    other = second_stage(two_heads(), given, hard._replace(soft=certain))
+    for name in ("roi_classes", "roi_boxes"):
+        torch.testing.assert_close(one[name], other[name])
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("l1", 0.475), ("smooth_l1", 0.4513889)])
+def test_the_regression_loss_weighs_every_class_by_the_soft_label(
+    kind: str, expected: float
+) -> None:
+    # Two classes; the one positive wants (0, 0, 0, 1). Class 0 says (.5, 0, 0, 1), class 1 says
+    # (0, 0, 0, 3): sums of |d| .5 and 2; with beta = 1/9 each is 1/18 less: .4444 and 1.9444.
+    # soft (.1, .5, .35): .5 * .5 + .35 * 2 = .95; .5 * .44444 + .35 * 1.94444 = .90278; over 2
+    # sampled RoIs.
+    detector = two_heads(num_labels=2)
+    detector.numbers = replace(detector.numbers, box_loss=kind)
+    deltas = torch.full((1, 3, 3, 4), 7.0)
+    deltas[0, 0, 1] = torch.tensor([0.5, 0, 0, 1])
+    deltas[0, 0, 2] = torch.tensor([0.0, 0, 0, 3])
+    deltas[0, 2] = torch.nan  # padding
+    rois = RoiSample(
+        boxes=torch.zeros(1, 3, 4),
+        matched=torch.tensor([[1, 0, 0]]),
+        is_sampled=torch.tensor([[True, True, False]]),
+        is_positive=torch.tensor([[True, False, False]]),
+        labels=torch.zeros(1, 3, dtype=torch.int64),
+        deltas=torch.tensor([[[0.0, 0, 0, 1], [0] * 4, [0] * 4]]),
+    )
+    yes = torch.ones(1, 2, dtype=torch.bool)
+    soft = torch.tensor([[[1.0, 0, 0], [0.1, 0.5, 0.35]]])
+    targets = Targets(torch.zeros(1, 2, 4), torch.zeros(1, 2).long(), yes, ~yes, soft)
+    found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
+    assert found.item() == pytest.approx(expected, abs=1e-5)
+    detector.total = lambda number: 2 * number  # another process has as many RoIs
+    found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
+    assert found.item() == pytest.approx(expected / 2, abs=1e-5)
+
+
+class Behind(Alone):
+    """Another process whose annotations come first, with slopes ten times as large."""
+
+    def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        slopes, is_box = tensors
+        return torch.cat([10 * slopes, slopes]), torch.cat([is_box, is_box])
+
+
+def test_slopes_are_those_of_all_processes() -> None:
+    detector, (given, _) = two_heads(), random_batch(9)
+    alone, one_of_two = made(CaBbcSettings(queue_length=64)), made(CaBbcSettings(queue_length=64))
+    one_of_two.exchange = Behind()
+    for method in (alone, one_of_two):
+        mended(method, detector, given)
+    number = int((given.is_box & ~given.is_ignored).sum())
+    own = alone.slopes[-number:]
+    assert (own > 0).any()
+    torch.testing.assert_close(one_of_two.slopes[-2 * number :], torch.cat([10 * own, own]))
+    assert one_of_two.slopes[: -2 * number].isinf().all()
+
+
+def test_half_precision_changes_little_about_the_step() -> None:
+    detector, (given, _) = two_heads(), random_batch(11)
+    method = made(replace(QUICK, queue_length=1))
+    whole = mended(method, detector, given)
+    with torch.autocast("cpu", torch.bfloat16):
+        half, losses = method.losses(work_on(detector, given, LATER))
+    is_box = given.is_box
+    assert all(value.isfinite() for value in losses.values())
+    torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+    for head in detector.network.roi_heads.box_predictor.heads:
+        assert all(one.grad is not None and one.grad.any() for one in head.parameters())
+    assert half.matched.dtype == torch.float32
+    steps = (whole.matched - given.boxes)[is_box].abs()
+    assert steps.max() > 3  # pixels
+    for found, expected in ((half.matched, whole.matched), (half.boxes, whole.boxes)):
+        off = (found - expected)[is_box].abs()
+        assert off.max() < 0.75
+        assert off.mean() < 0.15
+
+
+def test_the_gradient_of_a_box_is_computed_in_full_precision_whatever_the_step_has() -> None:
+    detector, (given, _) = two_heads(), random_batch(9)
+    given = given._replace(boxes=given.boxes.nan_to_num())
+    features = detached(first_stage(work_on(detector, given, LATER)).features)
+    whole = box_gradient(detector, features, given, 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = box_gradient(detector, features, given, 0.1)
+    assert whole[given.is_box].all()
+    assert torch.equal(whole, half)
+
+
+@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
+def test_nothing_waits_for_the_device(moment: Moment) -> None:
+    detector, (given, _) = two_heads(), random_batch(9)
+    method = build("ca-bbc", 15, NUM_LABELS)
+    method.losses(work_on(detector, given, moment))  # what is made once
+    with Watch() as watch:
+        method.losses(work_on(detector, given, moment))
+    assert watch.seen
+    assert watch.seen.isdisjoint(WAITS)
+
+
+@pytest.mark.parametrize("rates", [RATES, Rates()], ids=["told", "estimated"])
+def test_a_state_is_taken_up_where_it_was_left(rates: Rates) -> None:
+    detector = two_heads()
+    first, second = (build("ca-bbc", 15, NUM_LABELS, rates, QUICK) for _ in range(2))
+    for seed in range(2):
+        mended(first, detector, random_batch(seed)[0])
+    first.end_epoch(2)
+    second.load_state_dict(first.state_dict())
+    given, _ = random_batch(5)
+    one, other = mended(first, detector, given), mended(second, detector, given)
+    assert torch.equal(one.boxes, other.boxes)
+    assert torch.equal(one.matched, other.matched)
+    assert first.end_epoch(3) == second.end_epoch(3)
+
+
+def test_a_state_is_a_snapshot() -> None:
+    detector, method = two_heads(), made()
+    state = method.state_dict()
+    assert state["is_warm_up"]
+    mended(method, detector, random_batch(5)[0])
+    assert state["slopes"].isinf().all()
+    assert not method.state_dict()["slopes"].isinf().any()
+    assert not method.state_dict()["is_warm_up"]
+
+
+def test_the_queue_stays_where_a_recorded_step_finds_it() -> None:
+    method, detector = made(), two_heads()
+    place = method.slopes.data_ptr()
+    mended(method, detector, random_batch(1)[0])
+    method.load_state_dict(method.state_dict())
+    assert method.slopes.data_ptr() == place
+    assert method.slopes.isfinite().all()
+
+
+def test_a_state_of_another_length_is_refused() -> None:
+    with pytest.raises(UsageError, match="a queue of 128 slopes, the settings one of 4"):
+        made().load_state_dict(made(CaBbcSettings()).state_dict())
+
+
+def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
+    method, told = (build("ca-bbc", 15, NUM_LABELS, rates) for rates in (Rates(), RATES))
+    assert isinstance(method, CaBbc)
+    assert isinstance(told, CaBbc)
+    assert told.watch is None
+    assert method.watch is not None
+    assert method.alpha == pytest.approx(0.06)
+    for noise, alpha in ((0.2, 0.03), (0.01, 0.0)):  # next to none counts as none
+        state = method.state_dict()
+        state |= {"box_noise": noise, "box_bounds": torch.tensor([0.0, 0.3])}
+        method.load_state_dict(state)
+        assert method.alpha == pytest.approx(alpha)
+
+
+def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = build("ca-bbc", 15, NUM_LABELS)
+    assert isinstance(method, CaBbc)
+    assert method.watch is not None
+    found = refinement.BoxNoise(0.3, 0.1)
+    monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: found)
+    mended(method, two_heads(), random_batch(1)[0])
+    assert method.end_epoch(0).keys() >= {"box_noise", "label_noise"}
+    assert method.alpha == pytest.approx(0.045)
+    assert "box_noise" in method.report()
+
+
+def test_settings_of_another_kind_are_refused() -> None:
+    with pytest.raises(UsageError, match="ca-bbc takes CaBbcSettings, got PublishedSettings"):
+        build("ca-bbc", 1, 1, settings=PublishedSettings())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objectness": -1.0}, "ca_bbc.objectness is -1.0"),
+        ({"alpha": float("nan")}, "ca_bbc.alpha is nan"),
+        ({"most": 1.5}, "ca_bbc.most is 1.5"),
+        ({"mixing": -0.1}, "ca_bbc.mixing is -0.1"),
+        ({"temperature": 0.0}, "ca_bbc.temperature is 0.0"),
+        ({"queue_length": 0}, "ca_bbc.queue_length is 0"),
+        ({"step": "metres"}, "ca_bbc.step is 'metres'"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        CaBbcSettings(**changes)

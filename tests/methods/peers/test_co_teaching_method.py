@@ -1,0 +1,391 @@
+"""Steps of co-teaching on the tiny detector: who trains on what, and what the ledger is told."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from boxmend.detector import DETECTORS, Detector, build
+from boxmend.errors import UsageError
+from boxmend.methods.peers.co_teaching import CoTeaching, forget_rate
+from boxmend.methods.protocol import Losses, Work
+from boxmend.methods.table import ASKED_OF_DETECTOR, Given, MendSettings, Moment, Outcome, Rates
+from boxmend.methods.table import build as build_method
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settings import CoTeachingSettings
+from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CANVAS = 128
+FIRST = Moment(epoch=0, step=0, num_steps=30, warm_up_left=0, num_epochs=3)
+LAST = Moment(epoch=2, step=25, num_steps=30, warm_up_left=0, num_epochs=3)
+OF_A = {"rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes"}
+OF_B = {f"{name}_b" for name in OF_A}
+
+
+@cache
+def two_networks(num_rois: int = 40) -> Detector:
+    """Random weights; of the RoIs of an image a quarter may be positive."""
+    torch.manual_seed(0)
+    asked = {**ASKED_OF_DETECTOR["co-teaching"], "roi_samples": num_rois}
+    made = build("tiny", NUM_LABELS, numbers=replace(DETECTORS["tiny"].numbers, **asked))
+    made.network.train()
+    return made
+
+
+def step(given: Given, moment: Moment = LAST) -> Work:
+    """A step whose random numbers for the first columns are the same for any number of columns."""
+    generator, detector = torch.Generator().manual_seed(3), two_networks()
+    coarse = torch.rand(len(given.boxes), 3, 16, 16, generator=generator)
+
+    def draw(shape: torch.Size) -> Tensor:
+        return torch.rand(shape[0], 5000, generator=generator)[:, : shape[1]]
+
+    return Work(
+        detector=detector,
+        images=nn.functional.interpolate(coarse, size=(CANVAS, CANVAS)),
+        given=given,
+        moment=moment,
+        draw=draw,
+        scorer_on=lambda features: lambda boxes: detector.score(features, boxes, given.sizes),
+    )
+
+
+def batch(seed: int = 9, annotations: int = 5) -> Given:
+    return random_batch(seed, annotations=annotations)[0]
+
+
+def taught(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTeaching:
+    """A method whose recent losses are all the same, so that these are the limits."""
+    method = build_method("co-teaching", 15, NUM_LABELS, Rates(label=0.4, box=0.4))
+    assert isinstance(method, CoTeaching)
+    queues = {"queue_a": torch.full((128,), limit_a), "queue_b": torch.full((128,), limit_b)}
+    method.load_state_dict(queues)
+    return method
+
+
+def gradients(loss: Tensor) -> dict[str, Tensor]:
+    """What reaches each parameter that it reaches."""
+    named = [(key, one) for key, one in two_networks().network.named_parameters()]
+    found = torch.autograd.grad(loss, [one for _, one in named], allow_unused=True)
+    return {
+        key: one
+        for (key, _), one in zip(named, found, strict=True)
+        if one is not None and one.abs().sum() > 0
+    }
+
+
+def assert_same_losses(one: Losses, other: Losses) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
+def test_losses_are_finite_scalars_of_the_same_names(moment: Moment) -> None:
+    _, losses = taught(2, 2).losses(step(batch(), moment))
+    assert losses.keys() == OF_A | OF_B
+    assert all(one.isfinite() and one.dim() == 0 and one > 0 for one in losses.values())
+
+
+def test_each_network_learns_from_its_own_losses_alone() -> None:
+    _, losses = taught(2, 2).losses(step(batch()))
+    of_a = gradients(sum((losses[name] for name in OF_A), torch.zeros(())))
+    of_b = gradients(sum((losses[name] for name in OF_B), torch.zeros(())))
+    assert not any(key.startswith("twin.") for key in of_a)
+    assert all(key.startswith("twin.") for key in of_b)
+    assert {f"twin.{key}" for key in of_a} == set(of_b)  # the same parts of both
+    for part in ("backbone.stem", "rpn.head.bbox_pred", "box_predictor.cls_score"):
+        assert any(part in key for key in of_a)
+
+
+@pytest.mark.parametrize(("judge", "learner"), [("a", "_b"), ("b", "")])
+def test_the_other_network_is_taught_without_what_one_drops(judge: str, learner: str) -> None:
+    given = batch()
+    all_kept = taught().losses(step(given))[1]
+    losses = taught(**{f"limit_{judge}": 0.0}).losses(step(given))[1]  # it drops everything
+    assert losses[f"roi_boxes{learner}"] == 0
+    assert losses[f"roi_classes{learner}"] != all_kept[f"roi_classes{learner}"]
+    assert losses[f"roi_classes{learner}"] > 0  # of the background
+    changed = {f"roi_boxes{learner}", f"roi_classes{learner}"}
+    for name in all_kept.keys() - changed:
+        assert losses[name] == all_kept[name]
+
+
+def test_without_dropping_it_is_faster_rcnn_twice() -> None:
+    """And while too few losses are known, or in the first pass, nothing is dropped."""
+    given, detector = batch(), two_networks()
+    losses = taught().losses(step(given))[1]
+    assert_same_losses(losses, taught(0, 0).losses(step(given, FIRST))[1])
+    work = step(given)
+    targets = taught().losses(step(given))[0].rpn
+    for suffix, one in (("", detector), ("_b", detector.twin)):
+        features = one.features(work.images, given.sizes)
+        raw = one.rpn(features)
+        proposals = one.proposals(raw, given.sizes)
+        rpn = one.rpn_losses(raw, targets, work.draw(raw.objectness.shape))
+        number = proposals.boxes.shape[1] + 5
+        roi = one.roi_losses(features, proposals, targets, work.draw(torch.Size((3, number))))
+        assert losses[f"rpn_objectness{suffix}"] == rpn.objectness
+        assert losses[f"rpn_boxes{suffix}"] == rpn.boxes
+        torch.testing.assert_close(losses[f"roi_classes{suffix}"], roi.classification)
+        torch.testing.assert_close(losses[f"roi_boxes{suffix}"], roi.boxes)
+
+
+def test_the_ledger_has_the_opinion_by_which_the_detector_was_trained() -> None:
+    given = batch()
+    outcome, _ = taught(limit_b=2.0).losses(step(given))
+    is_judged = outcome.verdict != int(Verdict.UNJUDGED)
+    assert is_judged.sum() >= 5
+    assert torch.equal(is_judged, given.is_box & outcome.loss.isfinite())
+    is_out = outcome.verdict == int(Verdict.DISCARDED)
+    assert 0 < is_out.sum() < is_judged.sum()
+    assert torch.equal(is_out, outcome.loss > outcome.threshold)
+    assert (outcome.threshold[is_judged] == 2.0).all()
+    assert torch.equal(is_out[is_judged], ~outcome.is_kept[is_judged])
+    assert torch.equal(outcome.rpn.is_real, given.is_box)
+    assert torch.equal(outcome.roi.is_real, outcome.is_kept)
+    assert torch.equal(outcome.roi.is_ignored & given.is_box, given.is_box & ~outcome.is_kept)
+    assert outcome.metrics["dropped"] == (given.is_box & ~outcome.is_kept).sum() / 7
+    assert outcome.metrics["dropped_b"] == 0
+    assert outcome.metrics["threshold"] == 2.0
+
+
+def test_what_only_the_peer_has_drawn_is_kept() -> None:
+    """Two positive RoIs in an image of four annotations; what is drawn exceeds a limit of 0."""
+    given, method = batch(), taught(0, 0)
+    outcome, _ = method.losses(replace(step(given), detector=two_networks(8)))
+    number = int(given.is_box.sum())
+    by_a, by_b = (int((queue > 0).sum()) for queue in method.state_dict().values())
+    assert by_b == outcome.loss.isfinite().sum() < number
+    is_kept = outcome.is_kept[given.is_box]
+    assert 0 < is_kept.sum() < number
+    assert not (outcome.is_kept & outcome.loss.isfinite()).any()
+    # Each drops what it has drawn, and both drop what neither has.
+    by_neither = [
+        round(number * float(outcome.metrics[name])) - drawn
+        for name, drawn in (("dropped", by_b), ("dropped_b", by_a))
+    ]
+    assert by_neither[0] == by_neither[1] == number - by_b - is_kept.sum()
+
+
+def test_labels_and_boxes_stay_as_given() -> None:
+    given = batch()
+    outcome, _ = taught(2, 2).losses(step(given))
+    is_real = given.is_box | given.is_ignored
+    assert torch.equal(outcome.labels[is_real], given.labels[is_real])
+    for boxes in (outcome.boxes, outcome.matched):
+        assert torch.equal(boxes[is_real], given.boxes[is_real])
+    assert outcome.confidence.isnan().all()
+    assert (outcome.num_candidates == 0).all()
+
+
+def test_in_the_first_pass_nothing_is_judged_but_losses_are_told() -> None:
+    given = batch()
+    outcome, _ = taught(0, 0).losses(step(given, FIRST))
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert torch.equal(outcome.is_kept, given.is_box)
+    assert outcome.threshold.isnan().all()
+    assert outcome.loss[given.is_box].isfinite().sum() >= 5
+    assert all(value.isfinite() for value in outcome.metrics.values())  # the log has no infinity
+
+
+def test_where_nothing_is_forgotten_nothing_is_ever_judged() -> None:
+    method = CoTeaching(CoTeachingSettings(), Rates(0.0, 0.0))
+    method.load_state_dict({"queue_a": torch.zeros(128), "queue_b": torch.zeros(128)})
+    outcome, _ = method.losses(step(batch()))
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+
+
+def test_each_network_remembers_its_own_losses_the_latest_last() -> None:
+    given, method = batch(), taught(5, 7)
+    outcome, _ = method.losses(step(given))
+    of_a, of_b = method.state_dict().values()
+    told = outcome.loss[given.is_box & outcome.loss.isfinite()]
+    assert torch.equal(of_b[-len(told) :], told)  # of images and, within them, of annotations
+    assert (of_b[: -len(told)] == 7).all()
+    new = of_a[of_a != 5]
+    assert 5 <= len(new) <= int(given.is_box.sum())
+    assert not torch.equal(new, told)
+
+
+@pytest.mark.parametrize(("share", "place"), [(0.4, 75), (0.5, 63), (0.0001, 126)])
+def test_the_limit_is_the_entry_of_the_sorted_queue_that_the_share_leaves(
+    share: float, place: int
+) -> None:
+    """Number floor(R N), counted from 1: 76 at R = 0.6, 64 at 0.5, 127 at 0.9999."""
+    method = CoTeaching(CoTeachingSettings(forget=share, ramp=0))
+    entries = torch.arange(128.0)
+    method.load_state_dict({"queue_a": entries.flip(0), "queue_b": entries})
+    outcome, _ = method.losses(step(batch()))
+    assert outcome.metrics["threshold"] == outcome.metrics["threshold_b"] == place
+
+
+def test_padding_is_inert() -> None:
+    given = batch()
+    one, other = taught(2, 2), taught(2, 2)
+    outcome, losses = one.losses(step(given))
+    wider, same = other.losses(step(padded(given, by=3)))
+    assert_same_losses(losses, same)
+    for key, value in one.state_dict().items():
+        torch.testing.assert_close(value, other.state_dict()[key])
+    assert torch.equal(wider.verdict[:, :5], outcome.verdict)
+    assert not wider.rpn.is_box[:, 5:].any()
+    assert not wider.roi.is_box[:, 5:].any()
+    assert not wider.is_kept[:, 5:].any()
+
+
+def test_ignored_annotations_are_untouched_and_leave_no_trace() -> None:
+    given = batch()
+    one, other = taught(0, 0), taught(0, 0)
+    outcome, _ = one.losses(step(given))
+    other.losses(step(given._replace(is_ignored=given.is_ignored & False)))
+    for key, value in one.state_dict().items():
+        torch.testing.assert_close(value, other.state_dict()[key])
+    row = given.is_ignored
+    assert (outcome.verdict[row] == int(Verdict.UNJUDGED)).all()
+    assert outcome.loss[row].isnan().all()
+    assert not outcome.is_kept[row].any()
+    for targets in (outcome.rpn, outcome.roi):
+        assert (targets.is_box & targets.is_ignored)[row].all()
+        assert torch.equal(targets.boxes[row], given.boxes[row])
+
+
+@pytest.mark.parametrize("annotations", [0, 1])
+@pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
+def test_images_without_annotations_teach_background(annotations: int, moment: Moment) -> None:
+    given = batch(annotations=1)
+    none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
+    cut = {name: part[:, :annotations] for name, part in none._asdict().items() if name != "sizes"}
+    none = none._replace(**cut)
+    method = taught(2, 2)
+    outcome, losses = method.losses(step(none, moment))
+    assert outcome.boxes.shape == (3, annotations, 4)
+    assert all(one.isfinite() for one in losses.values())
+    assert losses["roi_boxes"] == losses["roi_boxes_b"] == 0
+    assert losses["roi_classes"] > 0
+    assert (method.state_dict()["queue_a"] == 2).all()
+    assert all(value.isfinite() for value in outcome.metrics.values())
+
+
+@pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
+def test_nothing_waits_for_the_device(moment: Moment) -> None:
+    for method in (taught(2, 2), with_rates(0.4, 0.4)):
+        with Watch() as watch:
+            method.losses(step(batch(), moment))
+        assert "aten.sort" in watch.seen
+        assert watch.seen.isdisjoint(WAITS)
+
+
+def estimating() -> CoTeaching:
+    """A method that is told nothing about the noise."""
+    method = build_method("co-teaching", 15, NUM_LABELS)
+    assert isinstance(method, CoTeaching)
+    return method
+
+
+def with_rates(label: float, box: float) -> CoTeaching:
+    """One that has estimated these rates."""
+    method = estimating()
+    found = torch.tensor([0.0, 0.5])
+    bounds = {"label_bounds": found, "box_bounds": found}
+    told = {"rate": label, "box_noise": box}
+    method.load_state_dict({**method.state_dict(), **bounds, **told})
+    return method
+
+
+@pytest.mark.parametrize(
+    ("label", "box", "tau"),
+    [(0.352, 0.1, 0.4), (0.01, 0.3, 0.2), (0.0, 0.01, 0.0), (0.0264, 0.0, 0.03)],
+)
+def test_what_is_forgotten_follows_the_estimates(label: float, box: float, tau: float) -> None:
+    """Of wrong labels 0.12 are learnt by heart: 0.352 / 0.88 = 0.4. Below 0.02 there are none."""
+    assert with_rates(label, box).tau == pytest.approx(tau)
+
+
+def test_before_the_first_estimate_a_fifth_is_forgotten() -> None:
+    assert estimating().tau == 0.2
+    assert CoTeaching(CoTeachingSettings()).end_epoch(0) == {}
+
+
+def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_state() -> None:
+    first, second = estimating(), estimating()
+    for seed in range(3):
+        first.losses(step(batch(seed), FIRST))
+    figures = first.end_epoch(0)
+    assert figures.keys() >= {"label_noise", "label_noise_low", "label_noise_high", "box_noise"}
+    assert first.tau == forget_rate(None, Rates(figures["label_noise"], figures["box_noise"]))
+    assert first.report()["label_noise"] == figures["label_noise"]
+    second.load_state_dict(first.state_dict())
+    assert second.tau == first.tau
+    assert second.watch is not None
+    assert second.watch.figures() == figures
+
+
+@pytest.mark.parametrize(
+    ("settings", "rates"),
+    [(CoTeachingSettings(forget=0.3), Rates()), (CoTeachingSettings(), Rates(0.4, None))],
+)
+def test_nothing_is_estimated_that_nobody_asks_for(
+    settings: CoTeachingSettings, rates: Rates
+) -> None:
+    method = build_method("co-teaching", 15, NUM_LABELS, rates, settings)
+    assert isinstance(method, CoTeaching)
+    assert method.watch is None
+    assert set(method.state_dict()) == {"queue_a", "queue_b"}
+
+
+def tensors(outcome: Outcome) -> list[Tensor]:
+    return [part for part in outcome if isinstance(part, Tensor)]
+
+
+def test_a_state_is_a_snapshot_and_is_taken_up_where_it_was_left() -> None:
+    first, second = taught(2, 3), taught()
+    first.losses(step(batch(4)))
+    state = first.state_dict()
+    kept = {key: value.clone() for key, value in state.items()}
+    second.load_state_dict(state)
+    one, other = first.losses(step(batch(5))), second.losses(step(batch(5)))
+    assert_same_losses(one[1], other[1])
+    for mine, theirs in zip(tensors(one[0]), tensors(other[0]), strict=True):
+        torch.testing.assert_close(mine, theirs, equal_nan=True)
+    for key, value in kept.items():
+        assert torch.equal(value, state[key])
+        assert not torch.equal(value, first.state_dict()[key])
+        assert torch.equal(first.state_dict()[key], second.state_dict()[key])
+
+
+def test_a_recorded_step_finds_the_queues_where_they_were() -> None:
+    method = taught()
+    places = [queue.data_ptr() for queue in method.queues]
+    method.losses(step(batch()))
+    method.load_state_dict(method.state_dict())
+    assert [queue.data_ptr() for queue in method.queues] == places
+
+
+def test_queues_of_another_length_are_refused() -> None:
+    method = CoTeaching(CoTeachingSettings(queue_length=7))
+    with pytest.raises(UsageError, match="queues of 128 losses, the settings of 7"):
+        method.load_state_dict(taught().state_dict())
+
+
+def test_nothing_changes_its_arguments() -> None:
+    given = batch()
+    before = [part.clone() for part in given]
+    taught(2, 2).losses(step(given))
+    for old, new in zip(before, given, strict=True):
+        torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
+
+
+def test_network_b_is_kept_and_scored_too() -> None:
+    models = taught().models(two_networks())
+    assert list(models) == ["b"]
+    assert models["b"].network is two_networks().network.twin
+
+
+def test_settings_of_another_method_are_refused() -> None:
+    with pytest.raises(UsageError, match="co-teaching takes CoTeachingSettings, got MendSettings"):
+        build_method("co-teaching", 1, 1, settings=MendSettings())

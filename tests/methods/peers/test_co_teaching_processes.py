@@ -1,0 +1,33 @@
+"""Co-teaching in several processes: medians and queues are those of the whole batch."""
+
+import torch
+from torch import Tensor
+
+from boxmend.methods.protocol import Alone
+from tests.methods.peers.test_co_teaching_method import batch, step, taught
+
+
+class Another(Alone):
+    """Another process, which has the same annotations with losses three times as high."""
+
+    def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        def theirs(one: Tensor) -> Tensor:
+            return one if one.dtype == torch.bool else 3 * one
+
+        return tuple(torch.cat([one, theirs(one)]) for one in tensors)
+
+
+def test_losses_are_in_medians_of_the_whole_batch_and_all_are_pushed() -> None:
+    torch.set_num_threads(1)
+    alone, one_of_two = taught(), taught()
+    one_of_two.exchange = Another()
+    for method in (alone, one_of_two):
+        method.losses(step(batch()))
+    for mine, joined in zip(alone.queues, one_of_two.queues, strict=True):
+        own = mine[mine.isfinite()]
+        number = len(own)
+        assert number > 3
+        assert joined.isfinite().sum() == 2 * number
+        here, there = joined[-2 * number : -number], joined[-number:]
+        torch.testing.assert_close(there, 3 * here)
+        assert (here < own).all()  # the higher losses of the others raise both medians

@@ -1,0 +1,338 @@
+"""Steps of DISCO: against plain loops over bags, and what they teach and what they do not."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.detector import Detector, Features, RoiOutput, RoiSample, Targets
+from boxmend.detector.coding import decode, encode
+from boxmend.methods.outcomes import untouched, without_padding
+from boxmend.methods.peers.bags import normal_numbers
+from boxmend.methods.peers.disco import Disco, outputs_with_spread
+from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
+from boxmend.methods.table import Given, Moment, build
+from boxmend.runs.ledger import Verdict
+from boxmend.runs.settings import DiscoSettings
+from tests.methods.method_batches import padded, random_batch
+from tests.methods.peers.bag_scenes import (
+    MIDDLE,
+    START,
+    lengths,
+    lively,
+    reached,
+    tiny,
+    total,
+    without_annotations,
+    work_on,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags", "roi_spread"]
+LATER = DiscoSettings(start=0.25)  # so that there is a time before
+MOMENTS = pytest.mark.parametrize("moment", [START, MIDDLE], ids=["before", "correcting"])
+KEEN = DiscoSettings(exponent=0.5, most=0.9)  # moves boxes although scores are low
+
+
+@pytest.fixture
+def given() -> Given:
+    """Four annotations and an ignored one, three annotations, none."""
+    return random_batch(9)[0]
+
+
+class Bag(NamedTuple):
+    """What plain loops find for one annotation."""
+
+    mean: Tensor  # [4]
+    std: Tensor  # [4]
+    score: float  # of the mean
+    best: float
+    best_decoded: float  # without the drawn ones
+    number: int  # of RoIs
+    box: Tensor  # [4] corrected
+
+
+class Literal:
+    """DISCO bag by bag, in plain loops, for a step of the same random numbers."""
+
+    def __init__(self, detector: Detector, given: Given, settings: DiscoSettings):
+        self.detector, self.given, self.settings = detector, without_padding(given), settings
+        self.work = work_on(detector, self.given, MIDDLE)
+        self.seen = first_stage(self.work)
+
+    def outputs(self, image: int, boxes: Tensor) -> RoiOutput:
+        """Run the head on boxes [n, 4] of one image."""
+        maps = {name: one[image : image + 1] for name, one in self.seen.features.maps.items()}
+        return self.detector.roi_outputs(self.seen.features._replace(maps=maps), boxes[None])
+
+    def score(self, image: int, boxes: Tensor, label: int) -> Tensor:
+        return self.outputs(image, boxes).logits.softmax(-1)[0, :, label + 1]
+
+    def gaussian(self, boxes: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        weights = (scores / self.settings.temperature).softmax(0)[:, None]
+        mean = (weights * boxes).sum(0)
+        return mean, (weights * (boxes - mean) ** 2).sum(0).sqrt()
+
+    def inside(self, image: int, boxes: Tensor) -> Tensor:
+        """Cut at the image, with sides of a pixel at least."""
+        height, width = self.given.sizes[image].tolist()
+        made = boxes.clone()
+        for box in made:
+            for low, high, limit in ((0, 2, width), (1, 3, height)):
+                box[low] = min(max(float(box[low]), 0), limit - 1)
+                box[high] = max(min(float(box[high]), limit), float(box[low]) + 1)
+        return made
+
+    def bag(self, image: int, label: int, box: Tensor, mine: Tensor, uniform: Tensor) -> Bag:
+        """Takes the RoIs [n, 4] of a bag."""
+        deltas = self.outputs(image, mine).deltas[0, :, label + 1]
+        boxes = self.inside(image, decode(deltas, mine, self.detector.numbers.delta_weights))
+        scores = self.score(image, boxes, label)
+        mean, std = self.gaussian(boxes, scores)
+        more = self.inside(image, mean + std * normal_numbers(uniform))
+        boxes = torch.cat([boxes, more])
+        scores = torch.cat([scores, self.score(image, more, label)])
+        mean, std = self.gaussian(boxes, scores)
+        score = float(self.score(image, mean[None], label))
+        phi = min(score**self.settings.exponent, self.settings.most)
+        corrected = phi * mean + (1 - phi) * box
+        best, number = float(scores.max()), len(mine)
+        return Bag(mean, std, score, best, float(scores[:number].max()), number, corrected)
+
+    def bags(self, boxes: Tensor, rois: RoiSample, uniform: Tensor) -> dict[tuple[int, int], Bag]:
+        found = {}
+        for image, place in self.given.is_box.nonzero().tolist():
+            mine = rois.boxes[image][rois.is_positive[image] & (rois.matched[image] == place)]
+            if len(mine):
+                label = int(self.given.labels[image, place])
+                own = uniform[image, place]
+                found[image, place] = self.bag(image, label, boxes[image, place], mine, own)
+        return found
+
+    def step(self) -> tuple[dict[tuple[int, int], Bag], RoiSample, Targets]:
+        """Both times: the bags of the second, its RoIs and what they were assigned to."""
+        work, seen = self.work, self.seen
+        targets = untouched(self.given).roi
+        rpn_losses(work, seen.raw, targets)
+        shape = torch.Size((*self.given.labels.shape, self.settings.samples, 4))
+        rois = sampled_rois(work, seen.proposals, targets)
+        boxes = self.given.boxes.clone()
+        for (image, place), bag in self.bags(boxes, rois, work.draw(shape)).items():
+            boxes[image, place] = bag.box
+        targets = targets._replace(boxes=boxes)
+        rois = sampled_rois(work, seen.proposals, targets)
+        return self.bags(boxes, rois, work.draw(shape)), rois, targets
+
+
+def test_a_step_is_that_of_plain_loops_over_bags() -> None:
+    given, proposals = random_batch(9)
+    detector = lively("disco", proposals, box_loss="l1")
+    settings = replace(KEEN, weight=2.0, spread_weight=0.5)
+    with torch.no_grad():
+        outcome, losses = Disco(settings).losses(work_on(detector, given, MIDDLE))
+        literal = Literal(detector, given, settings)
+        bags, rois, targets = literal.step()
+        output, spread = outputs_with_spread(detector, literal.seen.features, rois.boxes)
+    assert len(bags) == 7
+    assert max(bag.number for bag in bags.values()) > 3
+    assert max(float(bag.std.max()) for bag in bags.values()) > 1
+    assert any(bag.best > bag.best_decoded for bag in bags.values())
+    close: Callable[..., Any] = pytest.approx
+    for (image, place), bag in bags.items():
+        assert outcome.matched[image, place].tolist() == close(bag.mean.tolist(), abs=2e-3)
+        assert outcome.boxes[image, place].tolist() == close(bag.box.tolist(), abs=2e-3)
+        assert outcome.confidence[image, place].item() == close(bag.score, rel=1e-4)
+        assert outcome.verdict[image, place] == int(Verdict.UNJUDGED)
+        assert outcome.num_candidates[image, place] == bag.number
+    torch.testing.assert_close(outcome.roi.boxes, targets.boxes, rtol=1e-4, atol=1e-3)
+    expected = -sum(math.log(bag.best) for bag in bags.values()) / len(bags)
+    assert losses["roi_bags"].item() == close(2 * expected, rel=1e-4)
+
+    boxes_loss = spread_loss = 0.0
+    for image, row in rois.is_positive.nonzero().tolist():
+        place = int(rois.matched[image, row])
+        bag = bags[image, place]
+        reference, label = rois.boxes[image, row], int(rois.labels[image, row])
+        wanted = encode(bag.box, reference, detector.numbers.delta_weights)
+        boxes_loss += float((output.deltas[image, row, label + 1] - wanted).abs().sum())
+        for side, length in enumerate((bag.box[2:] - bag.box[:2]).repeat(2).tolist()):
+            goal = math.log(max((float(bag.std[side]) / length) ** 2, 1e-6))
+            spread_loss += abs(float(spread[image, row, side]) - goal)
+    number = int(rois.is_sampled.sum())
+    assert losses["roi_boxes"].item() == close(boxes_loss / number, rel=1e-3)
+    assert losses["roi_spread"].item() == close(0.5 * spread_loss / number, rel=1e-3)
+
+
+def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(given: Given) -> None:
+    outcome, _ = Disco(KEEN).losses(work_on(tiny("disco"), given, MIDDLE))
+    has_bag = given.is_box & (outcome.num_candidates > 0)
+    first, second = outcome.roi.boxes[has_bag], outcome.boxes[has_bag]
+    assert (first - given.boxes[has_bag]).abs().amax(-1).min() > 0
+    assert (second - first).abs().amax(-1).min() > 0
+    assert torch.equal(outcome.rpn.boxes[has_bag], given.boxes[has_bag])
+
+
+def test_without_belief_a_step_trains_on_the_given_boxes(given: Given) -> None:
+    detector = tiny("disco")
+    outcome, losses = Disco(replace(KEEN, most=0.0)).losses(work_on(detector, given, MIDDLE))
+    is_box = given.is_box
+    torch.testing.assert_close(outcome.boxes[is_box], given.boxes[is_box])
+    torch.testing.assert_close(outcome.roi.boxes[is_box], given.boxes[is_box])
+    assert losses["roi_spread"] > 0
+
+
+def test_before_the_start_only_the_scores_of_bags_are_trained(given: Given) -> None:
+    detector = tiny("disco")
+    outcome, losses = Disco(LATER).losses(work_on(detector, given, START))
+    assert torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
+    assert torch.equal(outcome.roi.boxes[given.is_box], given.boxes[given.is_box])
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert losses["roi_spread"].item() == 0
+    assert losses["roi_bags"] > 0
+    usual = build("baseline", 15, 3).losses(work_on(detector, given, START))[1]
+    for name in usual:
+        torch.testing.assert_close(losses[name], usual[name])
+
+
+def test_the_phase_changes_with_the_start() -> None:
+    def at(step: int) -> Moment:
+        return Moment(epoch=0, step=step, num_steps=120, warm_up_left=0)
+
+    phases = [Disco(LATER).phase(at(step)) for step in range(120)]
+    assert [step for step in range(1, 120) if phases[step] != phases[step - 1]] == [30]
+    assert len({Disco().phase(at(step)) for step in range(120)}) == 1  # from the first step on
+
+
+def test_means_are_over_what_all_processes_have(given: Given) -> None:
+    class Doubled:
+        """Another process has the same."""
+
+        def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+            return tensors
+
+        def total(self, tensor: Tensor, /) -> Tensor:
+            return 2 * tensor
+
+    detector, method = tiny("disco"), Disco(KEEN)
+    _, alone = method.losses(work_on(detector, given, MIDDLE))
+    method.exchange = Doubled()
+    detector.total = Doubled().total
+    _, halved = method.losses(work_on(detector, given, MIDDLE))
+    for name in LOSSES:
+        torch.testing.assert_close(2 * halved[name], alone[name])
+
+
+@MOMENTS
+def test_losses_are_finite_and_always_have_the_same_names(given: Given, moment: Moment) -> None:
+    _, losses = Disco(LATER).losses(work_on(tiny("disco"), given, moment))
+    assert list(losses) == LOSSES
+    assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
+
+
+@MOMENTS
+def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
+    given: Given, moment: Moment
+) -> None:
+    detector = tiny("disco")
+    _, losses = Disco(LATER).losses(work_on(detector, given, moment))
+    names = reached(losses["roi_bags"], detector.network)
+    assert "roi_heads.box_predictor.first.cls_score.weight" in names
+    assert "backbone.stem.0.weight" in names
+    for name in names:
+        assert "bbox_pred" not in name
+        assert ".spread." not in name
+        assert not name.startswith("rpn.")
+
+
+def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(given: Given) -> None:
+    detector = tiny("disco")
+    _, losses = Disco().losses(work_on(detector, given, MIDDLE))
+    names = reached(losses["roi_spread"], detector.network)
+    assert {name for name in names if "box_predictor" in name} == {
+        "roi_heads.box_predictor.spread.weight",
+        "roi_heads.box_predictor.spread.bias",
+    }
+    assert "backbone.stem.0.weight" in names
+    everything = reached(total(losses), detector.network)
+    assert everything == {name for name, _ in detector.network.named_parameters()}
+
+
+def test_only_the_second_time_has_gradients(given: Given) -> None:
+    """The first time draws other RoIs, whose outputs would add to the gradients."""
+    detector, method = tiny("disco"), Disco(KEEN)
+    _, losses = method.losses(work_on(detector, given, MIDDLE))
+    whole = lengths(total(losses), detector.network)
+
+    calls, ordinary = 0, detector.roi_outputs
+
+    def counted(features: Features, boxes: Tensor) -> Any:
+        nonlocal calls
+        calls += torch.is_grad_enabled()
+        return ordinary(features, boxes)
+
+    detector.roi_outputs = counted  # type: ignore[method-assign]
+    _, losses = method.losses(work_on(detector, given, MIDDLE))
+    assert calls == 2  # decoded boxes and drawn ones, beside the RoIs with their spread
+    assert lengths(total(losses), detector.network) == pytest.approx(whole)
+
+
+@MOMENTS
+def test_padding_is_inert(given: Given, moment: Moment) -> None:
+    detector, count = tiny("disco"), given.boxes.shape[1]
+    settings = replace(KEEN, start=0.25)
+    outcome, losses = Disco(settings).losses(work_on(detector, given, moment))
+    wider, same = Disco(settings).losses(work_on(detector, padded(given, by=3), moment))
+    for name in LOSSES:
+        torch.testing.assert_close(losses[name], same[name], rtol=1e-4, atol=1e-6)
+    for name in ("boxes", "matched", "confidence", "loss", "verdict", "num_candidates", "labels"):
+        one, other = getattr(outcome, name), getattr(wider, name)
+        torch.testing.assert_close(one, other[:, :count], equal_nan=True, rtol=1e-4, atol=1e-3)
+    assert not wider.is_kept[:, count:].any()
+
+
+@MOMENTS
+def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
+    given: Given, moment: Moment
+) -> None:
+    detector = tiny("disco")
+    outcome, losses = Disco(LATER).losses(work_on(detector, given, moment))
+    other = given._replace(labels=torch.where(given.is_ignored, 1 - given.labels % 2, given.labels))
+    _, same = Disco(LATER).losses(work_on(detector, other, moment))
+    for name in LOSSES:
+        assert torch.equal(losses[name], same[name])
+    assert torch.equal(outcome.boxes[given.is_ignored], given.boxes[given.is_ignored])
+    assert torch.equal(outcome.roi.boxes[given.is_ignored], given.boxes[given.is_ignored])
+    assert outcome.roi.is_ignored[given.is_ignored].all()
+    assert (outcome.verdict[given.is_ignored] == int(Verdict.UNJUDGED)).all()
+    assert not outcome.is_kept[given.is_ignored].any()
+
+
+@MOMENTS
+@pytest.mark.parametrize("annotations", [1, 3])
+def test_images_without_annotations_teach_background(annotations: int, moment: Moment) -> None:
+    detector = tiny("disco")
+    none = without_annotations(annotations=annotations)
+    outcome, losses = Disco(LATER).losses(work_on(detector, none, moment))
+    assert losses["roi_bags"].item() == losses["roi_spread"].item() == 0
+    assert all(value.isfinite() for value in losses.values())
+    assert outcome.boxes.isfinite().all()
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    total(losses).backward()  # type: ignore[no-untyped-call]
+    grads = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    assert all(one.isfinite().all() for one in grads)
+
+
+def test_half_the_precision_gives_whole_boxes(given: Given) -> None:
+    detector = tiny("disco")
+    whole, _ = Disco(KEEN).losses(work_on(detector, given, MIDDLE))
+    with torch.autocast("cpu", torch.bfloat16):
+        half, losses = Disco(KEEN).losses(work_on(detector, given, MIDDLE))
+    assert all(value.isfinite() and value.dtype == torch.float32 for value in losses.values())
+    is_box = given.is_box
+    assert half.boxes.dtype == torch.float32
+    assert (half.boxes[is_box] - whole.boxes[is_box]).abs().median() < 0.5  # pixels of 100

@@ -1,0 +1,242 @@
+"""NOTE-RCNN: its seeds, stages and losses by hand-computed numbers, and its steps."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given as drawn
+from hypothesis import settings as bounded
+from hypothesis import strategies as st
+from torch import Tensor
+
+from boxmend.errors import UsageError
+from boxmend.methods.peers.note_rcnn import (
+    NoteRcnn,
+    distillation_loss,
+    is_near,
+    lowest_of_each_label,
+    plain_passes,
+    seed_share,
+)
+from boxmend.methods.table import Moment, Rates, build
+from boxmend.runs.settings import MendSettings, NoteRcnnSettings
+from tests.methods.method_batches import one_image, random_batch
+from tests.methods.peers.note_rcnn_scenes import ROWS, method
+
+INF = math.inf
+
+
+@pytest.mark.parametrize(
+    ("share", "num_epochs", "passes"),
+    [
+        (1 / 3, 12, 4),
+        (1 / 3, 14, 5),  # 4.67
+        (1 / 3, 4, 1),  # 1.33
+        (1 / 3, 2, 1),  # 0.67
+        (0.0, 5, 1),  # without a loss there is nothing to choose by
+        (1.0, 3, 3),
+        (1 / 3, 1, 1),
+        (1 / 3, 0, 0),
+    ],
+)
+def test_a_share_of_the_passes_is_plain_and_at_least_one(
+    share: float, num_epochs: int, passes: int
+) -> None:
+    assert plain_passes(share, num_epochs) == passes
+
+
+@pytest.mark.parametrize(
+    ("told", "rate", "share"),
+    [(None, None, 0.5), (None, 0.0, 0.5), (None, 0.4, 0.5), (None, 0.6, 0.4), (0.9, 0.6, 0.9)],
+)
+def test_half_of_the_annotations_are_seeds_or_fewer_where_fewer_are_right(
+    told: float | None, rate: float | None, share: float
+) -> None:
+    assert seed_share(NoteRcnnSettings(seeds=told), Rates(rate)) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
+def test_a_rate_that_is_no_share_is_refused(rate: float) -> None:
+    with pytest.raises(UsageError, match="label_noise"):
+        NoteRcnn(1, 1, rates=Rates(label=rate))
+
+
+def test_seeds_are_the_lowest_losses_of_each_label_rounded_up() -> None:
+    losses = torch.tensor([0.9, 0.1, 0.5, 4.0, 3.0, 2.0, INF, 0.3, math.nan])
+    labels = torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2])
+    found = lowest_of_each_label(losses, labels, 0.5, num_labels=4)
+    # label 0: ceil(1.5) = 2 of 0.1 0.5 0.9; label 1: 2 of 2 3 4, one was never seen; label 2: its
+    # only one; label 3 has none
+    assert found.nonzero()[:, 0].tolist() == [1, 2, 4, 5, 7]
+
+
+def test_of_equal_losses_the_first_annotations_are_seeds() -> None:
+    losses, labels = torch.ones(40), torch.zeros(40, dtype=torch.int64)
+    found = lowest_of_each_label(losses, labels, 0.25, num_labels=1)
+    assert found.tolist() == [True] * 10 + [False] * 30
+
+
+@pytest.mark.parametrize(("share", "number"), [(0.0, 0), (0.4, 2), (0.41, 3), (1.0, 5)])
+def test_a_share_of_five_is_as_many_as_it_says(share: float, number: int) -> None:
+    losses, labels = torch.arange(5.0), torch.zeros(5, dtype=torch.int64)
+    assert lowest_of_each_label(losses, labels, share, 1).sum() == number
+
+
+@drawn(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.0, 7.0, INF]), st.integers(0, 3)), max_size=30
+    ),
+    st.floats(0, 1),
+)
+@bounded(max_examples=60, deadline=None)
+def test_no_seed_has_a_higher_loss_than_another_annotation_of_its_label(
+    rows: list[tuple[float, int]], share: float
+) -> None:
+    losses = torch.tensor([loss for loss, _ in rows])
+    labels = torch.tensor([label for _, label in rows], dtype=torch.int64)
+    found = lowest_of_each_label(losses, labels, share, num_labels=4)
+    assert not found[losses.isinf()].any()
+    for label in range(4):
+        is_here = (labels == label) & losses.isfinite()
+        seeds, others = losses[found & is_here], losses[~found & is_here]
+        number = share * int(is_here.sum())
+        assert number - 1e-6 <= len(seeds) < number + 1
+        if len(seeds) and len(others):
+            assert seeds.max() <= others.min()
+
+
+def test_the_distillation_is_the_divergence_of_softened_opinions() -> None:
+    taught = 2 * torch.tensor([[0.8, 0.2], [0.5, 0.5], [math.nan, math.nan]]).log()
+    logits = torch.tensor([[0.0, 0.0], [3.0, 3.0], [math.nan, 1.0]], requires_grad=True)
+    is_sampled = torch.tensor([True, True, False])
+    loss = distillation_loss(logits, taught, is_sampled, 2.0, torch.tensor(2))
+    # p = (.8, .2), q = (.5, .5): .8 ln 1.6 + .2 ln .4 = .376003 - .183258 = .192745, times 2^2 and
+    # halved; the second row agrees, the third is padding
+    assert loss.item() == pytest.approx(0.385490, abs=1e-6)
+    loss.backward()  # type: ignore[no-untyped-call]
+    # T (q - p) / 2 = 2 (.5 - .8, .5 - .2) / 2
+    expected = torch.tensor([[-0.3, 0.3], [0.0, 0.0], [0.0, 0.0]])
+    torch.testing.assert_close(logits.grad, expected)
+
+
+def test_near_is_what_overlaps_any_annotation_that_much() -> None:
+    given = one_image([[0.0, 0, 10, 10], [40, 40, 60, 60], [70, 70, 80, 80]], [0, 1, 2])
+    given = given._replace(
+        is_box=torch.tensor([[True, False, False]]), is_ignored=torch.tensor([[False, True, False]])
+    )
+    rois = torch.tensor(
+        [
+            [
+                [0.0, 0, 10, 2.5],  # 25 of 100: reaches 0.25
+                [0.0, 0, 10, 2.4],
+                [40.0, 40, 60, 60],  # an ignored object is an object
+                [70.0, 70, 80, 80],  # padding
+                [0.0, 0, 0, 0],
+            ]
+        ]
+    )
+    assert is_near(rois, given, 0.25).tolist() == [[True, False, True, False, False]]
+
+
+def moment(epoch: int, step: int, num_epochs: int = 6) -> Moment:
+    return Moment(epoch, step, 10 * num_epochs, 0, num_epochs)
+
+
+def test_the_learning_rate_goes_by_the_steps_of_each_stage() -> None:
+    made = method()  # 2 of 6 passes of 10 steps are plain
+    assert made.clock(moment(0, 0)) == (0, 20)
+    assert made.clock(moment(1, 19)) == (19, 20)
+    assert made.clock(moment(2, 20)) == (0, 40)
+    assert made.clock(moment(5, 59)) == (39, 40)
+
+
+def test_one_pass_and_nothing_but_plain_passes_have_one_course() -> None:
+    assert method().clock(moment(0, 9, num_epochs=1)) == (9, 10)
+    plain = method(NoteRcnnSettings(plain=1.0))
+    assert plain.clock(moment(5, 59)) == (59, 60)
+
+
+def test_the_stages_are_two_phases() -> None:
+    made = method()
+    phases = [made.phase(moment(epoch, 10 * epoch)) for epoch in range(6)]
+    assert phases == [True, True, False, False, False, False]
+
+
+def remembered(made: NoteRcnn) -> None:
+    """Give it losses of five annotations of two labels, in the last plain pass of two."""
+    state = made.state_dict()
+    state["losses"][:5] = torch.tensor([0.2, 0.1, 1.0, 3.0, 2.0])
+    state["labels"][:5] = torch.tensor([0, 0, 0, 1, 1])
+    state["num_epochs"] = 6
+    made.load_state_dict(state)
+
+
+def test_seeds_are_chosen_when_the_plain_stage_ends_and_only_then() -> None:
+    made = method()
+    remembered(made)
+    assert made.end_epoch(0) == {}
+    assert not made.state_dict()["is_seed"].any()
+    assert made.end_epoch(1) == {"seeds": 3 / 5}  # ceil(1.5) + 1 of 5
+    chosen = made.state_dict()["is_seed"]
+    assert chosen.nonzero()[:, 0].tolist() == [0, 1, 4]
+    assert made.end_epoch(2) == {}
+    assert torch.equal(made.state_dict()["is_seed"], chosen)
+
+
+def test_a_pass_in_which_nothing_was_seen_has_no_seeds() -> None:
+    made = method()
+    made.load_state_dict(made.state_dict() | {"num_epochs": 3})
+    assert made.end_epoch(0) == {"seeds": 0.0}
+
+
+def test_a_state_is_taken_up_where_it_was_left_in_the_same_memory() -> None:
+    first, second = method(), method()
+    remembered(first)
+    state = first.state_dict()
+    second.load_state_dict(state)
+    assert second.end_epoch(1) == first.end_epoch(1) != {}
+    for key, value in first.state_dict().items():
+        assert torch.as_tensor(second.state_dict()[key]).equal(torch.as_tensor(value))
+    assert not state["is_seed"].any()  # a snapshot
+
+
+def test_a_state_of_another_dataset_is_refused() -> None:
+    with pytest.raises(UsageError, match=f"are of {ROWS} annotations, there are 7"):
+        NoteRcnn(7, 3).load_state_dict(method().state_dict())
+
+
+def test_it_is_built_by_its_name_with_its_own_settings() -> None:
+    made = build("note-rcnn", 4, 2, Rates(0.7, 0.1), NoteRcnnSettings(temperature=3.0))
+    assert isinstance(made, NoteRcnn)
+    assert made.settings.temperature == 3
+    assert made.share == pytest.approx(0.3)
+    with pytest.raises(UsageError, match="note-rcnn takes NoteRcnnSettings, got MendSettings"):
+        build("note-rcnn", 4, 2, settings=MendSettings())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"plain": -0.1},
+        {"plain": 1.1},
+        {"seeds": 2.0},
+        {"temperature": 0.0},
+        {"temperature": INF},
+        {"distillation": -1.0},
+        {"masked_overlap": math.nan},
+        {"masked_background": 1.5},
+    ],
+)
+def test_a_setting_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"note_rcnn.{next(iter(wrong))}"):
+        NoteRcnnSettings(**wrong)
+
+
+@drawn(st.integers(0, 50))
+@bounded(max_examples=15, deadline=None)
+def test_nothing_is_near_an_image_without_annotations(seed: int) -> None:
+    given, proposals = random_batch(seed)
+    found: Tensor = is_near(proposals.boxes.nan_to_num(), given, 0.1)
+    assert found[0].any()  # proposals lie around its annotations
+    assert not found[2].any()

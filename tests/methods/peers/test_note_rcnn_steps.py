@@ -1,0 +1,374 @@
+"""Steps of NOTE-RCNN on the tiny detector: what each classifier learns from, and what does not."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.detector import DETECTORS, Detector, Targets, build
+from boxmend.detector.overlaps import pairwise_iou
+from boxmend.methods.peers.note_rcnn import NoteRcnn
+from boxmend.methods.protocol import Alone, Losses
+from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
+from boxmend.methods.table import Given, Moment
+from boxmend.methods.table import build as build_method
+from boxmend.runs.ledger import Verdict
+from boxmend.runs.settings import NoteRcnnSettings
+from tests.methods.method_batches import WAITS, Watch, padded, random_batch
+from tests.methods.peers.note_rcnn_scenes import (
+    APART,
+    LOSSES,
+    NUM_LABELS,
+    PLAIN,
+    ROWS,
+    detector_of_three,
+    empty,
+    method,
+    norms,
+    with_seeds,
+    work_on,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ALL = tuple(range(ROWS))
+STAGES = pytest.mark.parametrize("moment", [PLAIN, APART], ids=["plain", "apart"])
+NOTHING_MASKED = NoteRcnnSettings(masked_overlap=1.0, masked_background=0.0)
+
+
+@pytest.fixture
+def given() -> Given:
+    """Four annotations and an ignored one, three annotations, none; rows 0 to 3 and 5 to 7."""
+    return random_batch(9)[0]
+
+
+def backward(losses: Losses) -> None:
+    sum(losses.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+
+
+def test_plain_training_is_that_of_a_detector_with_one_classifier(given: Given) -> None:
+    three, moment = detector_of_three(), PLAIN
+    one = build("tiny", NUM_LABELS, numbers=DETECTORS["tiny"].numbers)
+    own = {
+        key.replace("box_predictor.first", "box_predictor"): value
+        for key, value in three.network.state_dict().items()
+        if not key.startswith(("twin.", "roi_heads.box_predictor.more"))
+    }
+    one.network.load_state_dict(own)
+    usual = build_method("baseline", ROWS, NUM_LABELS)
+    _, plain = usual.losses(work_on(one, given, moment))
+    _, losses = method().losses(work_on(three, given, moment))
+    for name in plain:
+        torch.testing.assert_close(losses[name], plain[name])
+    backward(plain)
+    backward(losses)
+    expected = {name: value.grad for name, value in one.network.named_parameters()}
+    checked = 0
+    for name, value in three.network.named_parameters():
+        if not name.startswith(("twin.", "roi_heads.box_predictor.more")):
+            theirs = expected[name.replace("box_predictor.first", "box_predictor")]
+            torch.testing.assert_close(value.grad, theirs)
+            checked += 1
+    assert checked == len(expected)
+    followers = norms(three.network.roi_heads.box_predictor.more)
+    assert len(followers) == 4  # weights and biases of both
+    assert min(followers.values()) > 0
+
+
+def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
+    given: Given,
+) -> None:
+    made, detector = method(), detector_of_three()
+    work = work_on(detector, given, PLAIN)
+    outcome, _ = made.losses(work)
+    with torch.no_grad():
+        features = detector.features(work.images, given.sizes)
+        scores = detector.score(features, given.boxes.nan_to_num(), given.sizes).probabilities
+    state, number = made.state_dict(), 0
+    for image, place in given.is_box.nonzero().tolist():
+        row, label = int(given.rows[image, place]), int(given.labels[image, place])
+        expected = -math.log(float(scores[image, place, 1 + label]))
+        assert float(state["losses"][row]) == pytest.approx(expected, rel=1e-5)
+        assert float(outcome.loss[image, place]) == pytest.approx(expected, rel=1e-5)
+        assert int(state["labels"][row]) == label
+        number += 1
+    assert number == 7 == int(state["losses"].isfinite().sum())
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    before = state["losses"].clone()
+    moved = given._replace(labels=torch.where(given.is_box, (given.labels + 1) % 3, given.labels))
+    made.losses(work_on(detector, moved, PLAIN))
+    assert (made.state_dict()["losses"] != before)[before.isfinite()].all()
+
+
+def test_losses_of_other_processes_are_remembered_too(given: Given) -> None:
+    class Another(Alone):
+        def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+            theirs = (torch.tensor([10, 12]), torch.tensor([0.5, 0.25]), torch.tensor([2, 1]))
+            return tuple(torch.cat(pair) for pair in zip(tensors, theirs, strict=True))
+
+    made = method()
+    made.exchange = Another()
+    made.losses(work_on(detector_of_three(), given, PLAIN))
+    state = made.state_dict()
+    assert state["losses"][[10, 12]].tolist() == [0.5, 0.25]
+    assert state["labels"][[10, 12]].tolist() == [2, 1]
+    assert int(state["losses"].isfinite().sum()) == 7 + 2
+
+
+def test_neither_seeds_nor_the_others_are_judged(given: Given) -> None:
+    outcome, _ = with_seeds(0, 2, 6).losses(work_on(detector_of_three(), given, APART))
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert torch.equal(outcome.is_kept, given.is_box)
+    assert torch.equal(outcome.labels[given.is_box], given.labels[given.is_box])
+    assert torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
+    for column in (outcome.loss, outcome.confidence):
+        assert torch.equal(column.isfinite(), given.is_box)
+    assert (outcome.confidence[given.is_box] < 1).all()
+
+
+def test_the_memory_rests_once_seeds_are_chosen(given: Given) -> None:
+    made = with_seeds(1)
+    before = made.state_dict()
+    made.losses(work_on(detector_of_three(), given, APART))
+    for key, value in made.state_dict().items():
+        torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(before[key]))
+
+
+@torch.no_grad()
+def one_by_one(
+    detector: Detector, made: NoteRcnn, given: Given, seeds: set[int]
+) -> dict[str, float]:
+    """The second stage's losses as the words say them, RoI by RoI."""
+    work, settings = work_on(detector, given, APART), made.settings
+    is_real = given.is_box | given.is_ignored
+    boxes = given.boxes.nan_to_num(nan=1.0)
+    targets = Targets(boxes, given.labels.clamp(min=0), is_real, given.is_ignored)
+    seen = first_stage(work)
+    rpn_losses(work, seen.raw, targets)  # draws first
+    rois = sampled_rois(work, seen.proposals, targets)
+    mixed, seed, distilled = detector.outputs_of_heads(seen.features, rois.boxes)
+    twin = detector.twin
+    frozen = twin.roi_outputs(twin.features(work.images, given.sizes), rois.boxes).logits
+    overlaps = pairwise_iou(boxes, rois.boxes)
+    sums = dict.fromkeys(("roi_classes", "roi_seed", "roi_distilled", "roi_boxes"), 0.0)
+    number, kinds = 0, set[tuple[bool, ...]]()
+    for image, place in rois.is_sampled.nonzero().tolist():
+        number += 1
+        is_object = bool(rois.is_positive[image, place])
+        row = int(given.rows[image, int(rois.matched[image, place])]) if is_object else -1
+        column = int(rois.labels[image, place]) + 1 if is_object else 0
+        own = {int(one) for one in given.rows[image][given.is_box[image]]}
+        near = overlaps[image, :, place][is_real[image]]
+        is_far = not (near >= settings.masked_overlap).any()
+        is_sure = float(frozen[image, place].softmax(-1)[0]) > settings.masked_background
+        kinds.add((is_object, row in seeds, own <= seeds, is_far, is_sure))
+        if is_object or own <= seeds or (is_far and is_sure):
+            sums["roi_classes"] -= float(mixed.logits[image, place].log_softmax(-1)[column])
+        if row in seeds or (not is_object and own <= seeds):
+            sums["roi_seed"] -= float(seed.logits[image, place].log_softmax(-1)[column])
+        p, q = (
+            (one[image, place] / settings.temperature).softmax(-1)
+            for one in (frozen, distilled.logits)
+        )
+        weight = settings.distillation * settings.temperature**2
+        sums["roi_distilled"] += weight * float((p * (p / q).log()).sum())
+        if row in seeds:
+            off = mixed.deltas[image, place, column] - rois.deltas[image, place]
+            for one in off.abs().tolist():  # smooth L1 of beta 1/9
+                sums["roi_boxes"] += one * one * 4.5 if one < 1 / 9 else one - 1 / 18
+    assert len(kinds) >= 6  # the scene has nearly all cases
+    return {name: value / number for name, value in sums.items()}
+
+
+@pytest.mark.parametrize("seeds", [{0, 1, 2, 3}, {0, 5, 7}, set[int]()])
+def test_the_losses_are_those_of_the_words_taken_one_by_one(seeds: set[int], given: Given) -> None:
+    detector = detector_of_three()
+    with torch.no_grad():  # a frozen model that is at times sure of background
+        detector.network.twin.roi_heads.box_predictor.first.cls_score.weight.mul_(12)
+    made = with_seeds(*seeds, settings=NoteRcnnSettings(masked_background=0.3, distillation=0.7))
+    _, losses = made.losses(work_on(detector, given, APART))
+    expected = one_by_one(detector, made, given, seeds)
+    for name, value in expected.items():
+        assert losses[name].item() == pytest.approx(value, rel=1e-4, abs=1e-6), name
+
+
+def test_where_all_are_seeds_and_nothing_is_masked_the_losses_are_the_usual_ones(
+    given: Given,
+) -> None:
+    detector, made = detector_of_three(), with_seeds(*ALL, settings=NOTHING_MASKED)
+    _, apart = made.losses(work_on(detector, given, APART))
+    _, plain = made.losses(work_on(detector, given, PLAIN))
+    for name in set(LOSSES) - {"roi_distilled"}:
+        torch.testing.assert_close(apart[name], plain[name])
+
+
+def test_below_the_classifiers_their_mean_is_followed(given: Given) -> None:
+    detector = detector_of_three()
+    predictor = detector.network.roi_heads.box_predictor
+    predictor.more[0].load_state_dict(predictor.first.cls_score.state_dict())
+    below = list(detector.network.roi_heads.box_head.parameters())
+    made = with_seeds(*ALL, settings=NOTHING_MASKED)
+
+    def gradients(moment: Moment, of: list[torch.nn.Parameter], *names: str) -> list[Tensor]:
+        _, losses = made.losses(work_on(detector, given, moment))
+        return list(torch.autograd.grad(torch.stack([losses[name] for name in names]).sum(), of))
+
+    usual = gradients(PLAIN, below, "roi_classes")
+    together = gradients(APART, below, "roi_classes", "roi_seed")  # two that learn the same
+    for one, both in zip(usual, together, strict=True):
+        assert one.abs().max() > 0
+        torch.testing.assert_close(both, one * 2 / 3)
+    boxes = gradients(PLAIN, below, "roi_boxes")
+    for one, later in zip(boxes, gradients(APART, below, "roi_boxes"), strict=True):
+        torch.testing.assert_close(later, one)
+    own = [*predictor.first.cls_score.parameters()]
+    usual = gradients(PLAIN, own, "roi_classes")
+    for one, later in zip(usual, gradients(APART, own, "roi_classes"), strict=True):
+        torch.testing.assert_close(later, one)
+
+
+def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(given: Given) -> None:
+    detector = detector_of_three()
+    two = Given(*(part[:2] for part in given))  # an image without annotations teaches background
+    _, losses = with_seeds().losses(work_on(detector, two, APART))
+    assert losses["roi_seed"] == 0
+    assert losses["roi_boxes"] == 0
+    backward(losses)
+    predictor = detector.network.roi_heads.box_predictor
+    assert set(norms(predictor.more[0]).values()) == {0.0}
+    assert set(norms(predictor.first.bbox_pred).values()) == {0.0}
+    assert min(norms(predictor.first.cls_score).values()) > 0
+    assert min(norms(predictor.more[1]).values()) > 0
+
+
+def test_an_image_without_annotations_teaches_the_seed_classifier_background(given: Given) -> None:
+    _, losses = with_seeds().losses(work_on(detector_of_three(), given, APART))
+    assert losses["roi_seed"] > 0
+
+
+@STAGES
+def test_gradients_reach_all_that_learns_and_never_the_twin(moment: Moment, given: Given) -> None:
+    detector = detector_of_three()
+    made = with_seeds(*ALL)
+    _, losses = made.losses(work_on(detector, given, moment))
+    assert tuple(losses) == LOSSES
+    assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
+    backward(losses)
+    found = norms(detector.network)
+    trained = {name for name, one in detector.network.named_parameters() if one.requires_grad}
+    assert found.keys() == trained
+    assert not any(name.startswith("twin.") for name in trained)
+    still = {name for name, norm in found.items() if norm == 0}
+    assert not still
+    assert all(math.isfinite(norm) for norm in found.values())
+
+
+@STAGES
+def test_gradients_reach_the_same_in_half_the_precision(moment: Moment, given: Given) -> None:
+    detector = detector_of_three()
+    with torch.autocast("cpu", torch.bfloat16):
+        outcome, losses = with_seeds(*ALL).losses(work_on(detector, given, moment))
+    backward(losses)
+    assert all(value.isfinite() and value.dtype == torch.float32 for value in losses.values())
+    assert outcome.loss.dtype == torch.float32
+    assert min(norms(detector.network).values()) > 0
+
+
+def test_the_plain_stages_model_is_frozen_when_the_stage_is_over() -> None:
+    detector, made = detector_of_three(), with_seeds()
+    twin = detector.network.twin
+    addresses = {key: one.data_ptr() for key, one in twin.state_dict().items()}
+
+    def is_alike() -> list[bool]:
+        own = detector.network.state_dict()
+        return [torch.equal(own[key], value) for key, value in twin.state_dict().items()]
+
+    made.begin_epoch(0, detector)
+    assert not all(is_alike())
+    made.begin_epoch(1, detector)  # 1 of 3 passes is plain
+    assert all(is_alike())
+    assert addresses == {key: one.data_ptr() for key, one in twin.state_dict().items()}
+    with torch.no_grad():
+        detector.network.roi_heads.box_predictor.more[0].bias.add_(1)
+    made.begin_epoch(2, detector)
+    assert not all(is_alike())
+
+
+def test_a_classifier_that_is_the_frozen_model_has_nothing_to_be_taught(given: Given) -> None:
+    detector, made = detector_of_three(), with_seeds()
+    predictor = detector.network.roi_heads.box_predictor
+    for one in predictor.more:
+        one.load_state_dict(predictor.first.cls_score.state_dict())
+    made.begin_epoch(1, detector)
+    _, losses = made.losses(work_on(detector, given, APART))
+    assert losses["roi_distilled"].abs() < 1e-6
+    assert losses["roi_classes"] > 0.1
+
+
+@STAGES
+def test_padding_is_inert(moment: Moment, given: Given) -> None:
+    detector, one, other = detector_of_three(), with_seeds(0, 5), with_seeds(0, 5)
+    work = work_on(detector, given, moment)
+    wide = work_on(detector, padded(given, by=3), moment)
+    keys = {shape: torch.rand(shape) for shape in [(3, 150 + 5), (3, 150 + 8)]}
+    keys[3, 158][:, :155] = keys[3, 155]
+
+    def fixed(work_: Any) -> Any:
+        draw = work_.draw
+        return replace(work_, draw=lambda shape: keys.get(tuple(shape), draw(shape)))
+
+    outcome, losses = one.losses(fixed(work))
+    wider, same = other.losses(fixed(wide))
+    for name in LOSSES:
+        torch.testing.assert_close(same[name], losses[name])
+    assert wider.loss[:, -3:].isnan().all()
+    torch.testing.assert_close(wider.loss[:, :-3], outcome.loss, equal_nan=True)
+    for key, value in one.state_dict().items():
+        torch.testing.assert_close(
+            torch.as_tensor(value), torch.as_tensor(other.state_dict()[key]), equal_nan=True
+        )
+
+
+def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(given: Given) -> None:
+    detector, made = detector_of_three(), with_seeds(*ALL)
+    both = given._replace(is_box=given.is_box | given.is_ignored)  # what is both, is ignored
+    outcome, _ = made.losses(work_on(detector, both, APART))
+    assert given.is_ignored[0, 4]
+    assert int(outcome.verdict[0, 4]) == int(Verdict.UNJUDGED)
+    assert outcome.loss[0, 4].isnan()
+    assert not outcome.is_kept[0, 4]
+    assert outcome.rpn.is_ignored[0, 4]
+    made.losses(work_on(detector, both, PLAIN))
+    assert made.state_dict()["losses"][4].isinf()
+
+
+@STAGES
+@pytest.mark.parametrize("annotations", [0, 1])
+def test_batches_without_annotations_go_through(moment: Moment, annotations: int) -> None:
+    made = with_seeds(*ALL)
+    before = made.state_dict()["losses"]
+    outcome, losses = made.losses(work_on(detector_of_three(), empty(2, annotations), moment))
+    assert all(value.isfinite() for value in losses.values())
+    assert losses["roi_boxes"] == 0
+    assert outcome.boxes.shape == (2, annotations, 4)
+    assert torch.equal(made.state_dict()["losses"], before)
+
+
+@STAGES
+def test_nothing_waits_for_the_device(moment: Moment, given: Given) -> None:
+    made, work = with_seeds(0), work_on(detector_of_three(), given, moment)
+    with Watch() as watch:
+        made.losses(work)
+    assert watch.seen
+    assert watch.seen.isdisjoint(WAITS)
+
+
+@STAGES
+def test_nothing_changes_its_arguments(moment: Moment, given: Given) -> None:
+    before = [part.clone() for part in given]
+    with_seeds(0).losses(work_on(detector_of_three(), given, moment))
+    for old, new in zip(before, given, strict=True):
+        torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)

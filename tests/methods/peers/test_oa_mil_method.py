@@ -1,0 +1,365 @@
+"""OA-MIL: a whole step by numbers worked out by hand, and steps of the tiny detector."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.detector import Detector, RoiSample
+from boxmend.detector.coding import clip, decode
+from boxmend.errors import UsageError
+from boxmend.methods.peers.oa_mil import OaMil
+from boxmend.methods.steps import first_stage, sampled_rois
+from boxmend.methods.table import Given, Moment, build
+from boxmend.runs.ledger import Verdict
+from boxmend.runs.settings import MendSettings, OaMilSettings
+from tests.methods.method_batches import NAN, one_image, padded, random_batch
+from tests.methods.peers.bag_scenes import (
+    LATE,
+    MIDDLE,
+    START,
+    Scripted,
+    lively,
+    reached,
+    tiny,
+    total,
+    without_annotations,
+    work_on,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags"]
+MOMENTS = pytest.mark.parametrize(
+    "moment", [START, MIDDLE, LATE], ids=["before", "selecting", "extending"]
+)
+BOXES = [[10.0, 10, 30, 30], [50.0, 50, 70, 70], [80.0, 80, 90, 90]]
+LABELS = [1, 0, 1]
+# Annotation 0 of label 1 has two RoIs, annotation 1 of label 0 one, annotation 2 none; the last RoI
+# is background.
+ROIS = RoiSample(
+    boxes=torch.tensor([[[10.0, 10, 30, 30], [12, 10, 32, 30], [50, 50, 70, 70], [0, 0, 9, 9]]]),
+    matched=torch.tensor([[0, 0, 1, 0]]),
+    is_sampled=torch.ones(1, 4, dtype=torch.bool),
+    is_positive=torch.tensor([[True, True, True, False]]),
+    labels=torch.tensor([[1, 1, 0, 0]]),
+    deltas=torch.tensor([[[0.0, 0, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]]),
+)
+STILL = [0.0, 0, 0, 0]
+EVEN = [1 / 3] * 3
+# The first pass moves the RoIs to (12, ..) and (16, ..), 2 px a delta, and leaves the third.
+FIRST = [
+    (EVEN, [1.0, 0, 0, 0]),
+    (EVEN, [2.0, 0, 0, 0]),
+    (EVEN, STILL),
+    (EVEN, STILL),
+]
+# Scores of the labels at the moved boxes: .6, .8 and .5.
+SECOND = [
+    ([0.1, 0.3, 0.6], [1.0, 0, 0, 0]),
+    ([0.1, 0.1, 0.8], [-1.0, 0, 0, 0]),
+    ([0.4, 0.5, 0.1], STILL),
+]
+
+
+@pytest.fixture
+def given() -> Given:
+    """Four annotations and an ignored one, three annotations, none."""
+    return random_batch(9)[0]
+
+
+def scripted(*answers: list[tuple[list[float], list[float]]]) -> Scripted:
+    return Scripted(ROIS, [FIRST, *answers])
+
+
+def made(**changes: Any) -> OaMil:
+    return OaMil(replace(OaMilSettings(gamma=2.0), **changes))
+
+
+def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
+    detector = scripted(SECOND)
+    outcome, losses = made().losses(work_on(detector, one_image(BOXES, LABELS), MIDDLE))
+    # Annotation 0: the second RoI is best, phi = .8^2 = .64, so x goes from 10 to 10 + .64 * 6.
+    # Annotation 1: its only box is the given one. Annotation 2: no bag.
+    expected = torch.tensor([[[13.84, 10, 33.84, 30], BOXES[1], BOXES[2]]])
+    torch.testing.assert_close(outcome.boxes, expected)
+    chosen = torch.tensor([[[16.0, 10, 36, 30], BOXES[1], BOXES[2]]])
+    torch.testing.assert_close(outcome.matched, chosen)
+    torch.testing.assert_close(outcome.confidence[0, :2], torch.tensor([0.8, 0.5]))
+    assert outcome.num_candidates.tolist() == [[2, 1, 0]]
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED] * 3]
+    # Wanted deltas: 3.84 / 2 = 1.92 where 1 was said, 1.84 / 2 = .92 where 2 was said; of 4 RoIs.
+    assert losses["roi_boxes"].item() == pytest.approx((0.92 + 1.08) / 4)
+    # 1 - S: .2 for class 1, .5 for class 0; their mean .35, times lambda
+    assert losses["roi_bags"].item() == pytest.approx(0.035)
+    assert losses["roi_classes"].item() == pytest.approx(math.log(3))
+    assert [one.shape[1] for one in detector.asked] == [4, 3]  # background is not asked again
+
+
+def test_theta_is_the_most_that_a_box_moves() -> None:
+    detector = scripted(SECOND)
+    outcome, _ = made(theta=0.5).losses(work_on(detector, one_image(BOXES, LABELS), MIDDLE))
+    assert outcome.boxes[0, 0].tolist() == pytest.approx([13, 10, 33, 30])
+
+
+def test_assignment_classes_and_the_first_stage_stay_with_the_given_boxes() -> None:
+    given = one_image(BOXES, LABELS)
+    outcome, _ = made().losses(work_on(scripted(SECOND), given, MIDDLE))
+    for targets in (outcome.rpn, outcome.roi):
+        assert torch.equal(targets.boxes, given.boxes)
+        assert torch.equal(targets.labels, given.labels)
+        assert targets.is_real.all()
+
+
+def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
+    given = one_image(BOXES, LABELS)
+    outcome, losses = made().losses(work_on(scripted(SECOND), given, START))
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    # as sampled: 0 where 1 was said, -1 where 2 was said
+    assert losses["roi_boxes"].item() == pytest.approx((1 + 3) / 4)
+    assert losses["roi_bags"].item() == pytest.approx(0.035)
+
+
+# Extension. Scores .7 and .1 (class 1) and .9 (class 0): 1 - S = (.3 + .1) / 2 = .2; then .4, .9
+# and .3: (.1 + .7) / 2 = .4. Without: .35 as above.
+THIRD = [([0.2, 0.1, 0.7], [3.0, 0, 0, 0]), ([0.8, 0.1, 0.1], STILL), ([0.1, 0.9, 0.0], STILL)]
+FOURTH = [([0.5, 0.1, 0.4], STILL), ([0.1, 0.0, 0.9], STILL), ([0.6, 0.3, 0.1], STILL)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "loss"),
+    [
+        ({"extension": "refine"}, 0.1 * (0.35 + (0.2 + 0.4) / 2)),
+        ({"extension": "refine", "extension_weight": 0.5}, 0.1 * (0.35 + 0.15)),
+        ({"extension": "random"}, 0.1 * (0.35 + 0.2 + 0.4) / 3),
+        ({"extension": "random", "weight": 2.0}, 2 * (0.35 + 0.2 + 0.4) / 3),
+        ({"extension_weight": 0.0}, 0.035),
+    ],
+)
+def test_extended_bags_count_beside_the_first(changes: dict[str, Any], loss: float) -> None:
+    detector = scripted(SECOND, THIRD, FOURTH)
+    method = made(extensions=2, **changes)
+    outcome, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
+    assert losses["roi_bags"].item() == pytest.approx(loss)
+    assert not detector.answers
+    # the first round alone chooses, although a later one has a box of score .9
+    assert outcome.boxes[0, 0, 0].item() == pytest.approx(13.84)
+    assert outcome.confidence[0, 0].item() == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "second", "third"),
+    [
+        # RoI 0 is at 10, its box of the first round at 12: deltas 1, then 1, then 3, 2 px each
+        ("refine", [14.0, 14.0], [20.0, 14.0]),
+        ("random", [12.0, 10.0], [16.0, 12.0]),
+    ],
+)
+def test_a_round_starts_from_the_last_boxes_or_from_the_rois(
+    kind: str, second: list[float], third: list[float]
+) -> None:
+    detector = scripted(SECOND, THIRD, FOURTH)
+    method = made(extensions=2, extension=kind)
+    method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
+    first_x = [one[0, :2, 0].tolist() for one in detector.asked]
+    assert first_x[1] == pytest.approx([12, 16])
+    assert first_x[2] == pytest.approx(second)
+    assert first_x[3] == pytest.approx(third)
+
+
+def test_without_extensions_late_steps_are_like_others() -> None:
+    detector = scripted(SECOND)
+    method = made(extensions=0)
+    _, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
+    assert losses["roi_bags"].item() == pytest.approx(0.035)
+
+
+def at(step: int) -> Moment:
+    return Moment(epoch=step // 10, step=step, num_steps=120, warm_up_left=0, num_epochs=12)
+
+
+def test_phases_change_with_the_second_and_the_ninth_of_twelve_passes() -> None:
+    method = OaMil()
+    phases = [method.phase(at(step)) for step in range(120)]
+    changes = [step for step in range(1, 120) if phases[step] != phases[step - 1]]
+    assert changes == [10, 80]
+    assert len(set(phases)) == 3
+
+
+def test_a_batch_is_divided_by_what_all_processes_have() -> None:
+    class Doubled:
+        """Another process has the same."""
+
+        def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+            return tensors
+
+        def total(self, tensor: Tensor, /) -> Tensor:
+            return 2 * tensor
+
+    method = made()
+    method.exchange = Doubled()
+    _, losses = method.losses(work_on(scripted(SECOND), one_image(BOXES, LABELS), MIDDLE))
+    assert losses["roi_bags"].item() == pytest.approx(0.035 / 2)
+
+
+def literal_bag_loss(detector: Detector, given: Given, moment: Moment) -> tuple[float, Tensor]:
+    """Bag by bag in plain loops: the loss with lambda 1 and without extension, and the boxes."""
+    work = work_on(detector, given, moment)
+    seen = first_stage(work)
+    work.draw(seen.raw.objectness.shape)
+    given = given._replace(boxes=given.boxes.nan_to_num(), labels=given.labels.clamp(min=0))
+    targets = OaMil().losses(work_on(detector, given, moment))[0].roi
+    rois = sampled_rois(work, seen.proposals, targets)
+    most = int(detector.numbers.roi_samples * detector.numbers.roi_positive_share)
+    assert not rois.is_positive[:, most:].any()
+    output = detector.roi_outputs(seen.features, rois.boxes)
+    scores: dict[int, list[float]] = {}
+    boxes = given.boxes.clone()
+    for image, place in given.is_box.nonzero().tolist():
+        label = int(given.labels[image, place])
+        mine = (rois.is_positive & (rois.matched == place))[image].nonzero()[:, 0]
+        if not len(mine):
+            continue
+        deltas = output.deltas[image, mine, label + 1]
+        own = decode(deltas, rois.boxes[image, mine], detector.numbers.delta_weights)
+        own = clip(own[None], given.sizes[image : image + 1])
+        alone = seen.features._replace(
+            maps={name: one[image : image + 1] for name, one in seen.features.maps.items()}
+        )
+        found = detector.roi_outputs(alone, own).logits.softmax(-1)[0, :, label + 1]
+        best, score = own[0, found.argmax()], float(found.max())
+        scores.setdefault(label, []).append(score)
+        phi = min(score**0.5, 0.85)
+        boxes[image, place] = phi * best + (1 - phi) * given.boxes[image, place]
+    means = [sum(one) / len(one) for one in scores.values()]
+    return 1 - sum(means) / len(means), boxes
+
+
+def test_a_step_is_that_of_plain_loops_over_bags() -> None:
+    given, proposals = random_batch(9)
+    detector = lively("oa-mil", proposals)
+    method = made(weight=1.0, gamma=0.5)
+    with torch.no_grad():
+        outcome, losses = method.losses(work_on(detector, given, MIDDLE))
+        loss, boxes = literal_bag_loss(detector, given, MIDDLE)
+    assert losses["roi_bags"].item() == pytest.approx(loss, rel=1e-5)
+    is_box = given.is_box
+    torch.testing.assert_close(outcome.boxes[is_box], boxes[is_box], rtol=1e-4, atol=1e-3)
+    assert (outcome.boxes[is_box] - given.boxes[is_box]).abs().max() > 1
+    assert outcome.num_candidates[is_box].max() > 3
+
+
+@MOMENTS
+def test_losses_are_finite_and_always_have_the_same_names(given: Given, moment: Moment) -> None:
+    _, losses = OaMil().losses(work_on(tiny("oa-mil"), given, moment))
+    assert list(losses) == LOSSES
+    assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
+    assert losses["roi_bags"] > 0
+
+
+@MOMENTS
+def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
+    given: Given, moment: Moment
+) -> None:
+    detector = tiny("oa-mil")
+    _, losses = OaMil().losses(work_on(detector, given, moment))
+    names = reached(losses["roi_bags"], detector.network)
+    assert "roi_heads.box_predictor.cls_score.weight" in names
+    assert "backbone.stem.0.weight" in names
+    assert not any("bbox_pred" in name or name.startswith("rpn.") for name in names)
+    everything = reached(total(losses), detector.network)
+    assert everything == {name for name, _ in detector.network.named_parameters()}
+
+
+def test_the_new_target_changes_the_regression_and_not_the_classification(given: Given) -> None:
+    detector, method = tiny("oa-mil"), made(gamma=0.0)
+    _, before = method.losses(work_on(detector, given, START))
+    _, after = method.losses(work_on(detector, given, MIDDLE))
+    for name in LOSSES:
+        assert torch.equal(before[name], after[name]) is (name != "roi_boxes"), name
+
+
+@MOMENTS
+def test_padding_is_inert(given: Given, moment: Moment) -> None:
+    detector, count = tiny("oa-mil"), given.boxes.shape[1]
+    outcome, losses = OaMil().losses(work_on(detector, given, moment))
+    wider, same = OaMil().losses(work_on(detector, padded(given, by=3), moment))
+    for name in LOSSES:
+        torch.testing.assert_close(losses[name], same[name])
+    for name in ("boxes", "matched", "confidence", "loss", "verdict", "num_candidates", "labels"):
+        one, other = getattr(outcome, name), getattr(wider, name)
+        torch.testing.assert_close(one, other[:, :count], equal_nan=True)
+    assert not wider.is_kept[:, count:].any()
+
+
+@MOMENTS
+def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
+    given: Given, moment: Moment
+) -> None:
+    detector = tiny("oa-mil")
+    outcome, losses = OaMil().losses(work_on(detector, given, moment))
+    other = given._replace(labels=torch.where(given.is_ignored, 1 - given.labels % 2, given.labels))
+    _, same = OaMil().losses(work_on(detector, other, moment))
+    for name in LOSSES:
+        assert torch.equal(losses[name], same[name])
+    assert torch.equal(outcome.boxes[given.is_ignored], given.boxes[given.is_ignored])
+    assert (outcome.verdict[given.is_ignored] == int(Verdict.UNJUDGED)).all()
+    assert (outcome.num_candidates[given.is_ignored] == 0).all()
+    assert not outcome.is_kept[given.is_ignored].any()
+
+
+@MOMENTS
+@pytest.mark.parametrize("annotations", [1, 3])
+def test_images_without_annotations_teach_background(annotations: int, moment: Moment) -> None:
+    detector = tiny("oa-mil")
+    none = without_annotations(annotations=annotations)
+    outcome, losses = OaMil().losses(work_on(detector, none, moment))
+    assert losses["roi_bags"].item() == 0
+    assert all(value.isfinite() for value in losses.values())
+    assert outcome.boxes.isfinite().all()
+    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    total(losses).backward()  # type: ignore[no-untyped-call]
+    grads = [one.grad for one in detector.network.parameters() if one.grad is not None]
+    assert all(one.isfinite().all() for one in grads)
+
+
+@MOMENTS
+def test_half_the_precision_gives_whole_boxes(given: Given, moment: Moment) -> None:
+    detector = tiny("oa-mil")
+    whole, _ = made(gamma=0.5).losses(work_on(detector, given, moment))
+    with torch.autocast("cpu", torch.bfloat16):
+        half, losses = made(gamma=0.5).losses(work_on(detector, given, moment))
+    assert all(value.isfinite() and value.dtype == torch.float32 for value in losses.values())
+    is_box = given.is_box
+    assert (half.boxes[is_box] - whole.boxes[is_box]).abs().median() < 0.5  # pixels of 100
+    assert half.boxes.dtype == torch.float32
+
+
+def test_it_remembers_nothing() -> None:
+    method = build("oa-mil", 8, 3, settings=OaMilSettings(weight=0.2))
+    assert isinstance(method, OaMil)
+    assert method.settings.weight == 0.2
+    assert method.state_dict() == {}
+    method.load_state_dict({})
+
+
+def test_settings_of_another_method_are_refused() -> None:
+    with pytest.raises(UsageError, match="oa-mil takes OaMilSettings, got MendSettings"):
+        build("oa-mil", 1, 1, settings=MendSettings())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("weight", -0.1), ("gamma", math.inf), ("theta", 1.1), ("selection_from", NAN)),
+        *(("extension_from", 2.0), ("extensions", -1), ("extension", "both")),
+        ("extension_weight", -1.0),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=rf"oa_mil\.{name} is "):
+        OaMilSettings(**{name: value})

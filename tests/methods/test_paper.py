@@ -1,0 +1,233 @@
+"""The published method behind the contract of methods: rates, warm-up, the queue, roles."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxmend.detector import Scores
+from boxmend.errors import UsageError
+from boxmend.methods.equations import VARIANTS, Steps
+from boxmend.methods.estimation import LEARNT
+from boxmend.methods.outcomes import without_padding
+from boxmend.methods.paper import constants_of
+from boxmend.methods.protocol import Alone
+from boxmend.methods.table import Moment, Published, PublishedSettings, Rates, build
+from boxmend.runs.ledger import Verdict
+from tests.methods.method_batches import (
+    LATER,
+    NOTHING,
+    WARM_UP,
+    TableScorer,
+    WaveScorer,
+    one_image,
+    proposals_of,
+    random_batch,
+    table,
+)
+
+BOX = [10.0, 10, 30, 30]
+OTHER = [50.0, 50, 80, 80]
+SURE = [0.1, 0.8, 0.05, 0.05]
+UNSURE = [0.4, 0.3, 0.2, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("label", "box", "acceptance", "alpha"),
+    [(None, None, 0.6, 0.4), (0.2, 0.2, 0.8, 0.2), (0.6, 0.5, 0.5, 0.4), (0.4, 0.3, 0.6, 0.3)],
+)
+def test_acceptance_and_alpha_follow_from_the_rates(
+    label: float | None, box: float | None, acceptance: float, alpha: float
+) -> None:
+    constants = constants_of(PublishedSettings(), Rates(label, box), Steps())
+    assert constants.acceptance == pytest.approx(acceptance)
+    assert constants.alpha == pytest.approx(alpha)
+    assert constants.steps == Steps()
+
+
+def test_what_is_set_goes_before_what_follows_from_a_rate() -> None:
+    settings = PublishedSettings(acceptance=0.9, alpha=0.3)
+    constants = constants_of(settings, Rates(0.2, 0.2), Steps())
+    assert (constants.acceptance, constants.alpha) == (0.9, 0.3)
+
+
+def test_a_rate_of_zero_switches_its_half_off() -> None:
+    no_labels = constants_of(PublishedSettings(), Rates(label=0.0), Steps())
+    no_boxes = constants_of(PublishedSettings(), Rates(box=0.0), Steps())
+    assert no_labels.steps == VARIANTS["br"]
+    assert no_boxes.steps == VARIANTS["lr"]
+
+
+def test_both_rates_zero_are_the_baseline_which_asks_nothing() -> None:
+    method = Published("mend-paper", PublishedSettings(), Rates(0.0, 0.0))
+    given = one_image([BOX], [1])
+    outcome = method.refine(given, NOTHING, TableScorer(), LATER)
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.loss.isnan().all()
+
+
+def test_losses_of_the_baseline_are_recorded_on_request() -> None:
+    method = Published("baseline", PublishedSettings(record_losses=True))
+    outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SURE])), LATER)
+    torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.05)]]))
+    assert method.queue.isinf().all()
+
+
+@pytest.mark.parametrize(
+    ("discarded", "rpn", "head", "ignored"),
+    [
+        ("background", [True, True, False], [True, True, False], [False] * 3),
+        ("rpn_only", [True] * 3, [True, True, False], [False] * 3),
+        ("ignore", [True] * 3, [True, True, False], [False, False, True]),
+    ],
+)
+def test_what_is_discarded_takes_the_role_that_is_set(
+    discarded: str, rpn: list[bool], head: list[bool], ignored: list[bool]
+) -> None:
+    # T = 1 from a queue of four: r = .5 is its second loss. Losses: -log .8 = .22 passes,
+    # -log .05 = 3 is relabelled to class 0 (.8), -log .1 = 2.3 has no class above .5.
+    settings = PublishedSettings(
+        queue_length=4,
+        discarded=discarded,  # type: ignore[arg-type]  # one of the three
+    )
+    method = Published("lr", settings, Rates(label=0.5))
+    method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9]), "is_warm_up": False})
+    outcome = method.refine(
+        one_image([BOX, OTHER, BOX], [0, 1, 2]),
+        NOTHING,
+        TableScorer(table([SURE, SURE, UNSURE])),
+        LATER,
+    )
+    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED]]
+    assert outcome.labels.tolist() == [[0, 0, 2]]
+    assert outcome.rpn.is_real.tolist() == [rpn]
+    assert outcome.roi.is_real.tolist() == [head]
+    assert outcome.roi.is_ignored.tolist() == [ignored]
+    assert outcome.roi.is_box.tolist() == [[a or b for a, b in zip(head, ignored, strict=True)]]
+    assert outcome.is_kept.tolist() == [head]
+    assert outcome.threshold.tolist() == [[1.0] * 3]
+    assert float(outcome.metrics["threshold"]) == 1
+    expected = torch.tensor([9.0, -math.log(0.8), -math.log(0.05), -math.log(0.1)])
+    torch.testing.assert_close(method.queue, expected)
+
+
+def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> None:
+    # b* = .2 * p* + .8 * b = (10.4, ..); (b* + b1*) / 2 with b1* = (14, ..)
+    method = Published("br", PublishedSettings(num_candidates=1), Rates(box=0.2))
+    regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30]]
+    outcome = method.refine(
+        one_image([BOX], [1]),
+        proposals_of([[12.0, 10, 32, 30]], [0.9]),
+        TableScorer(table([SURE, SURE], regressed)),
+        LATER,
+    )
+    torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
+    torch.testing.assert_close(outcome.roi.boxes, torch.tensor([[[12.2, 10, 32.2, 30]]]))
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.is_kept.all()
+    assert float(outcome.metrics["matched"]) == 1
+
+
+@pytest.mark.parametrize(("left", "is_pushed"), [(11, False), (10, True), (1, True)])
+def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) -> None:
+    # the losses of its last 10 steps are pushed
+    method = Published("cinj", PublishedSettings(push_in_warm_up=10, queue_length=2))
+    scorer = TableScorer(table([SURE]))
+    given = one_image([BOX], [1])
+    outcome = method.refine(given, NOTHING, scorer, Moment(0, 25 - left, 100, warm_up_left=left))
+    assert torch.equal(outcome.boxes, given.boxes)
+    assert outcome.labels.tolist() == [[1]]
+    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.is_kept.all()
+    newest = -math.log(0.05) if is_pushed else math.inf
+    assert method.queue.tolist() == [math.inf, pytest.approx(newest)]
+    if is_pushed:
+        assert torch.equal(scorer.asked[0], given.boxes)
+    else:
+        assert not scorer.asked
+
+
+def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
+    method = Published("br", PublishedSettings(push_in_warm_up=1000))
+    method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
+    assert method.queue.isinf().all()
+
+
+def test_a_queue_of_another_length_is_refused() -> None:
+    method = Published("lr", PublishedSettings())
+    with pytest.raises(UsageError, match="a queue of 3 losses, the settings one of 128"):
+        method.load_state_dict({"queue": torch.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        (Rates(label=-0.1), "label_noise is -0.1; expected a share from 0 to 1"),
+        (Rates(box=math.nan), "box_noise is nan"),
+    ],
+)
+def test_rates_out_of_range_are_refused(rates: Rates, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Published("lr", PublishedSettings(), rates)
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown variant 'mend'; known: baseline, br"):
+        Published("mend", PublishedSettings())
+
+
+def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
+    method = build("mend-paper", 400, 4)
+    assert isinstance(method, Published)
+    assert method.watch is not None
+    assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # a guess
+    state = method.state_dict()
+    truth = torch.arange(400) % 4
+    labels = torch.where(torch.arange(400) % 5 == 0, (truth + 1) % 4, truth)  # a fifth is wrong
+    state["memory"][:-1] = 0.97 * torch.eye(4)[truth] + 0.0075
+    state["visits"][:-1], state["labels"][:-1] = 3, labels
+    method.load_state_dict(state)
+    assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # none yet
+    assert method.constants.steps == Steps()
+    figures = method.end_epoch(2)
+    assert figures["label_noise"] == pytest.approx(0.2 / (1 - LEARNT), abs=0.03)
+    assert method.constants.acceptance == pytest.approx(1 - figures["label_noise"])
+    assert figures["box_noise"] == 0  # nothing was seen of boxes: that half is off
+    assert not method.constants.steps.match
+    assert not method.constants.steps.average
+    assert method.report()["label_noise_low"] <= 0.2 <= method.report()["label_noise_high"]
+
+
+def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
+    given, proposals = random_batch(3)
+    wave, asked = WaveScorer(), list[int]()
+
+    def scorer(boxes: Tensor, /) -> Scores:
+        asked.append(boxes.shape[1])
+        return wave(boxes)
+
+    method = build("mend-paper", 100, 3)
+    alone = build("mend-paper", 100, 3)
+    assert isinstance(method, Published)
+    assert isinstance(alone, Published)
+    assert method.watch is not None
+    assert alone.watch is not None
+    method.refine(given, proposals, scorer, LATER)
+    count = given.boxes.shape[1]
+    assert asked == [2 * count + 100]  # b, b* and P_h
+    alone.watch.observe(without_padding(given), proposals, wave, Alone())
+    assert alone.watch.state["visits"].sum() > 0
+    assert alone.watch.state["residuals"].sum() > 0
+    for name, seen in alone.watch.state.items():
+        torch.testing.assert_close(method.watch.state[name], seen)
+
+
+@pytest.mark.parametrize(("name", "rates"), [("lr", Rates(label=0.4)), ("baseline", Rates())])
+def test_what_is_told_or_not_needed_is_not_watched(name: str, rates: Rates) -> None:
+    method = build(name, 4, 3, rates)
+    assert isinstance(method, Published)
+    assert method.watch is None
+    assert method.end_epoch(0) == {}
+    assert method.report() == {}
