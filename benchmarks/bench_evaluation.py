@@ -94,7 +94,7 @@ def by_pycocotools(folder: Path) -> dict[str, Any]:
 
 def by_boxmend(folder: Path) -> dict[str, Any]:
     """Read and score the files by one call, as `boxmend evaluate` does."""
-    from boxmend.evaluation import evaluate
+    from boxmend.training.evaluation import evaluate
 
     start = time.perf_counter()
     told = evaluate(predictions=folder / "found.json", data=folder / "truth.json")
@@ -106,9 +106,9 @@ def by_parts(folder: Path) -> dict[str, Any]:
     """The same, part by part."""
     import boxmend
     from boxmend.data.formats.coco.sizes import areas_and_sizes
-    from boxmend.evaluation import read_predictions
     from boxmend.scoring.coco import CocoTruth, coco_scores
     from boxmend.scoring.voc import average_precision
+    from boxmend.training.evaluation import read_predictions
 
     times = [time.perf_counter()]
     dataset = boxmend.load(folder / "truth.json")

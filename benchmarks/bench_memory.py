@@ -24,12 +24,12 @@ from bench_data import make_file
 
 import boxmend
 from boxmend.data.dataset import Dataset
-from boxmend.loader.columns import Columns
-from boxmend.loader.frame import fit
-from boxmend.loader.pictures import Sizes
 from boxmend.methods.table import Mend
 from boxmend.runs.ledger import Entries, Ledger, Verdict
 from boxmend.runs.ledger.writing import ROWS_PER_PART
+from boxmend.training.loader.columns import Columns
+from boxmend.training.loader.frame import fit
+from boxmend.training.loader.pictures import Sizes
 
 LIMIT_MIB = 1024
 

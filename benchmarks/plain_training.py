@@ -32,9 +32,9 @@ from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector
 from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.training.assembly import make_detector, make_loader, working_precision
-from boxmend.training.evaluation import detect, ensure_scorable, score
 from boxmend.training.optimisation import rate_at
 from boxmend.training.processes import Processes
+from boxmend.training.validation import detect, ensure_scorable, score
 
 LOG_EVERY = 100  # steps
 

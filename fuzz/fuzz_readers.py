@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["boxmend"]):
     from boxmend.data.dataset import Dataset
     from boxmend.data.findings import Severity
     from boxmend.errors import BoxmendError
-    from boxmend.evaluation import read_predictions, score
+    from boxmend.training.evaluation import read_predictions, score
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000008000000080806000000c40fbe8b"

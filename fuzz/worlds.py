@@ -180,7 +180,7 @@ def _write_predictions(rows: list[dict[str, Any]], names: tuple[str, ...]) -> No
 
 def _runs() -> None:
     """A finished training, and one that was interrupted after its first step."""
-    from boxmend.training import Interrupted, train  # imports torch
+    from boxmend.training.train import Interrupted, train  # imports torch
 
     train(("in/noisy",), Path("in/run"), QUICK, val=("in/coco:val",), log=lambda line: None)
 

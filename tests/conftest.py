@@ -43,7 +43,9 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that predictions are made with."""
-    from tests.prediction.prediction_runs import finished_run  # lies beside the tests that use it
+    from tests.training.prediction.prediction_runs import (
+        finished_run,  # lies beside the tests that use it
+    )
 
     return finished_run(tmp_path_factory.mktemp("runs") / "run")
 

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from boxmend.data.noise import NoiseSettings, disturb
     from boxmend.data.synth import synthesize
     from boxmend.errors import BoxmendError
-    from boxmend.evaluation import evaluate
     from boxmend.methods.refiner import Refiner
-    from boxmend.prediction import predict
     from boxmend.repair.apply import ApplySettings, apply, revert
     from boxmend.repair.export import ExportOptions, export
     from boxmend.repair.importing import import_verdicts
     from boxmend.report.making import ReportSettings, write_report
     from boxmend.runs.settings import TrainSettings
-    from boxmend.training import train
+    from boxmend.training.evaluation import evaluate
+    from boxmend.training.prediction import predict
+    from boxmend.training.train import train
 
 __version__ = "0.1.0"
 __all__ = [
@@ -75,15 +75,15 @@ _HOMES = {
     "check": "boxmend.data.checks",
     "compare": "boxmend.data.diff",
     "disturb": "boxmend.data.noise",
-    "evaluate": "boxmend.evaluation",
+    "evaluate": "boxmend.training.evaluation",
     "export": "boxmend.repair.export",
     "import_verdicts": "boxmend.repair.importing",
     "load": "boxmend.data.formats",
-    "predict": "boxmend.prediction",
+    "predict": "boxmend.training.prediction",
     "read_predictions": "boxmend.auditing.predictions",
     "revert": "boxmend.repair.apply",
     "synthesize": "boxmend.data.synth",
-    "train": "boxmend.training",
+    "train": "boxmend.training.train",
     "write_report": "boxmend.report.making",
 }
 

@@ -24,7 +24,7 @@ from boxmend.bench.grids.running import run_grid
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs.folder import Run
-from boxmend.training import Interrupted
+from boxmend.training.train import Interrupted
 from tests.bench.grid_worlds import ready
 
 

@@ -170,7 +170,7 @@ def test_detections_that_cannot_be_used_are_refused(
 def test_a_run_without_torch_says_what_to_install(
     files: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rooms = ("boxmend.prediction", "boxmend.training")
+    rooms = ("boxmend.training.prediction", "boxmend.training.train")
     for name in [name for name in sys.modules if name.startswith(rooms)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)  # importing it fails

@@ -104,7 +104,7 @@ def test_help_and_settings_import_no_torch() -> None:
 def test_predicting_without_torch_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rooms = ("boxmend.prediction", "boxmend.training")
+    rooms = ("boxmend.training.prediction", "boxmend.training.train")
     for name in [name for name in sys.modules if name.startswith(rooms)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)  # importing it fails

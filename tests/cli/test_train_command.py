@@ -55,7 +55,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     asked = Asked()
-    monkeypatch.setattr(boxmend.training, "train", asked)
+    monkeypatch.setattr(boxmend.training.train, "train", asked)
     return asked
 
 

@@ -11,7 +11,7 @@ from boxmend.cli import run
 def test_training_without_torch_says_what_to_install(
     toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("boxmend.training")]:
+    for name in [name for name in sys.modules if name.startswith("boxmend.training.train")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)  # importing it fails
     assert run(["train", str(toys), "--out", str(tmp_path / "run")]) == 2

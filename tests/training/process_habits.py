@@ -16,9 +16,10 @@ from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs import folder as runs
 from boxmend.runs import metrics as metric_lines
 from boxmend.runs.settings import PublishedSettings
-from boxmend.training import Interrupted, processes, train
+from boxmend.training import processes
 from boxmend.training.loop import Training
 from boxmend.training.processes import OthersLostError, Processes, joined
+from boxmend.training.train import Interrupted, train
 from tests.training.several_processes import CASES, after_each_step, in_double
 
 RANK = int(os.environ["RANK"])

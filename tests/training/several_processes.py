@@ -23,7 +23,6 @@ from torchvision.ops import roi_align
 import boxmend
 from boxmend.detector import Detector
 from boxmend.detector.faster_rcnn import normalised
-from boxmend.loader import Batch
 from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,
@@ -34,9 +33,10 @@ from boxmend.runs.settings import (
     PublishedSettings,
     TrainSettings,
 )
-from boxmend.training import train
 from boxmend.training.assembly import make_detector
+from boxmend.training.loader import Batch
 from boxmend.training.loop import Training
+from boxmend.training.train import train
 from tests import ROOT
 
 PLAIN = TrainSettings(
@@ -104,7 +104,7 @@ def in_double() -> Iterator[None]:
         return roi_align(level, rois.to(level.dtype), **options)
 
     with (
-        patch("boxmend.training.make_detector", network),
+        patch("boxmend.training.train.make_detector", network),
         patch("boxmend.detector.faster_rcnn.normalised", images),
         patch("boxmend.detector.pooling.roi_align", aligned),
     ):

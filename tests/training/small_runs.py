@@ -17,7 +17,7 @@ from boxmend.data.images.reading import header_size
 from boxmend.runs import ledger
 from boxmend.runs.folder import Run
 from boxmend.runs.settings import Optimisation, TrainSettings
-from boxmend.training import Interrupted, train
+from boxmend.training.train import Interrupted, train
 
 Box = tuple[float, float, float, float]
 SIDE = 96  # pixels

@@ -9,10 +9,10 @@ import torch
 from boxmend.errors import UsageError
 from boxmend.methods.table import Mend, MendSettings, Published, PublishedSettings, Rates
 from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.training import train
 from boxmend.training.assembly import completed, make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
+from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn
 
 ALONE = Processes(torch.device("cpu"))

@@ -9,11 +9,11 @@ import torch
 
 from boxmend.detector import Detections
 from boxmend.runs.settings import resolved
-from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
-from boxmend.training.evaluation import finds_nothing
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
+from boxmend.training.train import train
+from boxmend.training.validation import finds_nothing
 from tests.training.small_runs import QUICK, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")

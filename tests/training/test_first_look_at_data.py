@@ -13,10 +13,10 @@ import torch
 from boxmend.data.dataset import Dataset
 from boxmend.methods.table import Described
 from boxmend.runs.settings import MendSettings, resolved
-from boxmend.training import Interrupted, train
 from boxmend.training.assembly import make_detector, make_loader
 from boxmend.training.first_look import describe
 from boxmend.training.processes import Processes
+from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

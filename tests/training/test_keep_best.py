@@ -16,7 +16,7 @@ import boxmend.training
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector, save
 from boxmend.errors import DataError, UsageError
-from boxmend.training import Interrupted, train
+from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -77,7 +77,7 @@ def test_the_best_pass_is_kept(
     areas: tuple[float, ...],
     best_step: int,
 ) -> None:
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(*areas))
+    monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(*areas))
     run = train(data, tmp_path / "run", THREE, val=data)
     assert run.summary()["best_step"] == best_step
     lines = [line for line in run.metrics() if "val_voc_ap50_area" in line]
@@ -90,7 +90,7 @@ def test_the_best_pass_is_kept(
 def test_the_weights_are_those_of_the_best_pass(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.1, 0.3, 0.2, 0.1, 0.3, 0.2))
+    monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.1, 0.3, 0.2, 0.1, 0.3, 0.2))
     expected = weights_after(data, tmp_path / "a", 4)
     kept = load_file(tmp_path / "a" / "model.safetensors")
     assert all(torch.equal(kept[key], value) for key, value in expected.items())
@@ -116,7 +116,7 @@ def test_a_kill_around_the_keeping_of_a_pass_loses_nothing(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     whole, out = tmp_path / "whole", tmp_path / "killed"
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.1, 0.3, 0.2))
+    monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.1, 0.3, 0.2))
     train(data, whole, THREE, val=data)
 
     def kill(detector: Detector, path: Path, more: Mapping[str, str] | None) -> None:
@@ -128,12 +128,14 @@ def test_a_kill_around_the_keeping_of_a_pass_loses_nothing(
             save(detector, path, more)
 
     monkeypatch.setattr("boxmend.training.best.save", kill)
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.1, 0.3))
+    monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.1, 0.3))
     with pytest.raises(Killed):
         train(data, out, THREE, val=data)
     assert (out / "best-2.safetensors").exists()
     monkeypatch.setattr("boxmend.training.best.save", save)
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.3, 0.2))  # the first is known
+    monkeypatch.setattr(
+        boxmend.training.train, "evaluate", scores_of(0.3, 0.2)
+    )  # the first is known
     run = train(data, out, THREE, val=data, resume=True)
     assert run.summary() == {**run.summary(), "best_step": 4}
     one, other = (load_file(path / "model.safetensors") for path in (whole, out))
@@ -150,10 +152,10 @@ def test_a_request_to_stop_breaks_the_scoring_off(
         check()
         raise AssertionError("it should have been left")
 
-    monkeypatch.setattr(boxmend.training, "evaluate", evaluate)
+    monkeypatch.setattr(boxmend.training.train, "evaluate", evaluate)
     with pytest.raises(Interrupted, match="step 2"):
         train(data, tmp_path / "run", THREE, val=data)
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.1, 0.3, 0.2))
+    monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.1, 0.3, 0.2))
     heard: list[dict[str, Any]] = []
     run = train(data, tmp_path / "run", THREE, val=data, resume=True, log=heard.append)
     assert heard[0] == {"plan": {"first_step": 2, "steps": 6}}  # no step is made twice
@@ -167,11 +169,11 @@ def test_a_best_pass_from_before_a_stop_is_remembered(
         if line.get("step") == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.3))
+    monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.3))
     with pytest.raises(Interrupted, match="step 3"):
         train(data, tmp_path / "run", THREE, val=data, log=stop)
     expected = load_file(tmp_path / "run" / "best-2.safetensors")
-    monkeypatch.setattr(boxmend.training, "evaluate", scores_of(0.2, 0.1))
+    monkeypatch.setattr(boxmend.training.train, "evaluate", scores_of(0.2, 0.1))
     run = train(data, tmp_path / "run", THREE, val=data, resume=True)
     assert run.summary()["best_step"] == 2
     assert run.summary()["val"]["voc_ap50_area"] == 0.3

@@ -15,9 +15,10 @@ from boxmend.data.dataset import Dataset
 from boxmend.runs import metrics as metric_lines
 from boxmend.runs.folder import Run
 from boxmend.runs.settings import TrainSettings
-from boxmend.training import Interrupted, checkpoint, train
+from boxmend.training import checkpoint
 from boxmend.training.best import Best
 from boxmend.training.loop import Training
+from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.loader import Batch, Frame
 from boxmend.methods.table import METHODS
 from boxmend.runs.settings import Optimisation, resolved
 from boxmend.runs.settings.presets import LITERAL_METHODS
 from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.loader import Batch, Frame
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
 from boxmend.training.replay import Keys, Replay

@@ -19,8 +19,8 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.errors import BoxmendError, DataError, OutputError
 from boxmend.runs import folder as runs
-from boxmend.training import Interrupted, train
 from boxmend.training.loop import Training
+from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, drawn, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

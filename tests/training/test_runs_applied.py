@@ -12,7 +12,7 @@ from boxmend.data.noise import NoiseSettings, write_noisy
 from boxmend.runs import ledger
 from boxmend.runs.settings import MendSettings
 from boxmend.runs.settling import num_visits
-from boxmend.training import train
+from boxmend.training.train import train
 from tests.training.small_runs import QUICK
 
 

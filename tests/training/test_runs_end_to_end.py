@@ -20,7 +20,7 @@ from boxmend.methods.table import METHODS
 from boxmend.runs import folder as runs
 from boxmend.runs import ledger
 from boxmend.runs.settings import Optimisation, TrainSettings
-from boxmend.training import Interrupted, train
+from boxmend.training.train import Interrupted, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

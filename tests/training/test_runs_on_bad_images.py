@@ -11,7 +11,7 @@ from PIL import Image
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
 from boxmend.runs import ledger
-from boxmend.training import train
+from boxmend.training.train import train
 from tests.training.small_runs import (
     QUICK,
     SIDES,

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from boxmend.data.dataset import Dataset
 from boxmend.detector import build, save
 from boxmend.errors import DataError, UsageError
-from boxmend.training import Interrupted, train
+from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn, ensure_sound, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -17,7 +17,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError, OutputError
 from boxmend.runs.folder import Run, open_run
 from boxmend.runs.ledger import Ledger
-from boxmend.training import Interrupted, train
+from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,10 +10,10 @@ from torch import Tensor
 from boxmend.detector import Features
 from boxmend.errors import DataError
 from boxmend.runs.settings import resolved
-from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
+from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn, trained
 
 ALONE = Processes(torch.device("cpu"))

@@ -7,7 +7,7 @@ import pytest
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
-from boxmend.training.evaluation import score
+from boxmend.training.validation import score
 from tests.training.small_runs import drawn
 
 BOX = (10.0, 10.0, 50.0, 50.0)

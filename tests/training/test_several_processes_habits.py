@@ -11,7 +11,6 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs import folder as runs
 from boxmend.runs import ledger
-from boxmend.training import train
 from boxmend.training.processes import (
     VARIABLES,
     OthersLostError,
@@ -21,6 +20,7 @@ from boxmend.training.processes import (
     joined,
     told_place,
 )
+from boxmend.training.train import train
 from tests.training.several_processes import CASES, in_double, noisy_toys, run_case, together
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from boxmend.loader import Batch
 from boxmend.methods.table import METHODS
 from boxmend.runs import ledger
 from boxmend.runs.settings import Optimisation, resolved
-from boxmend.training import train
 from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.loader import Batch
 from boxmend.training.loop import Computed
 from boxmend.training.processes import Processes
+from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn
 
 pytestmark = [

@@ -10,7 +10,7 @@ from boxmend.cli.mending_scores import MendingChoices, add, opened, print_mendin
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.evaluation import evaluate as evaluate_detections
+from boxmend.training.evaluation import evaluate as evaluate_detections
 
 BY_LABEL = {  # key: header
     "AP": "AP",

@@ -133,7 +133,7 @@ def add(answer: dict[str, Any], run: Path, told: Opened, *, quiet: bool = False)
 
 def _detections(run: Path, dataset: Dataset, choices: MendingChoices, *, quiet: bool) -> Detections:
     """Detections on the training data, by its rows and labels: read, or made by the model."""
-    from boxmend.evaluation import detections_of_run, read_predictions
+    from boxmend.training.evaluation import detections_of_run, read_predictions
 
     if choices.training_detections:
         given = read_predictions(choices.training_detections, dataset)

@@ -30,8 +30,8 @@ def predict(
     cannot be read are named and left out.
     """
     try:
-        from boxmend.prediction import ensure_new  # imports torch, which takes its time
-        from boxmend.prediction import predict as find
+        from boxmend.training.prediction import ensure_new  # imports torch, which takes its time
+        from boxmend.training.prediction import predict as find
     except ModuleNotFoundError as error:
         raise UsageError(
             f"predicting needs {error.name}, which is not installed: pip install 'boxmend[train]'"

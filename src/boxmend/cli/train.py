@@ -92,9 +92,11 @@ def train(
     model.safetensors. Ctrl-C and SIGTERM save and leave at once; --resume goes on.
     """
     try:
-        from boxmend.training import train as run_training  # imports torch, which takes its time
         from boxmend.training.processes import is_first
         from boxmend.training.trackers import follow
+        from boxmend.training.train import (
+            train as run_training,  # imports torch, which takes its time
+        )
     except ModuleNotFoundError as error:
         raise UsageError(
             f"training needs {error.name}, which is not installed: pip install 'boxmend[train]'"

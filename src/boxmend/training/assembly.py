@@ -10,11 +10,11 @@ import torch
 from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
-from boxmend.loader import ImageSize, Loader, LoaderOptions
 from boxmend.methods.table import ASKED_OF_DETECTOR, METHODS, build_from
 from boxmend.runs.ledger import Ledger
 from boxmend.runs.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint
+from boxmend.training.loader import ImageSize, Loader, LoaderOptions
 from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
 

@@ -1,108 +1,310 @@
-"""Detections of a dataset in its own pixels, and their average precision."""
+"""Detection scores: a run's own detections, or those of any detector, against a dataset.
 
+`evaluate` gives an `Evaluation` with COCO's and VOC's figures, for all classes and for each. Only
+the detections of a run need torch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from boxmend.auditing.predictions import Catalogue, read_detections
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.detections import Detections
-from boxmend.detector import Detections as Found
-from boxmend.detector import Detector
-from boxmend.errors import DataError
-from boxmend.loader import Batch, Frame, Loader
-from boxmend.scoring.voc import TrueBoxes, VocScores, average_precision
+from boxmend.data.detections import Detections, SizedDetections
+from boxmend.data.fingerprint import fingerprint
+from boxmend.data.formats import load
+from boxmend.data.formats.coco.sizes import (
+    areas_and_sizes,
+    category_numbers,
+    contested_images,
+    contested_numbers,
+)
+from boxmend.errors import OutputError, UsageError
+from boxmend.runs.folder import EVALUATION_FILE, Run
+from boxmend.scoring.coco import CocoTruth, coco_scores, detection_sizes
+from boxmend.scoring.voc import TrueBoxes, average_precision
 
-SHOWN = 5  # classes that an error lists
+if TYPE_CHECKING:
+    from boxmend.training.prediction import Predictions
+
+SHOWN = 5  # classes that a note lists
+FAR_BEYOND = 1.1  # times the image's side: an end that no detector means
+MANY = 0.2  # share of boxes with such ends that is asked about
+
+Progress = Callable[[int, int], None]
+Data = Dataset | str | Path | Sequence[str | Path]
 
 
-@torch.no_grad()
-def detect(
-    detector: Detector,
-    loader: Loader,
-    batch_size: int,
+@dataclass(frozen=True)
+class Evaluation:
+    """How good detections are. Figures are fractions, None where nothing was to be found."""
+
+    figures: dict[str, float | None]
+    """COCO's AP, AP50, .., AR_large, then voc_ap50_11point and voc_ap50_area."""
+    by_label: dict[str, dict[str, float | int | None]]
+    """By label name: AP, AP50, both VOC figures, annotations and detections."""
+    num_images: int
+    num_detections: int
+    num_annotations: int
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the figures should know."""
+    saved: Path | None = None
+    """The file in the run's folder that holds them, too."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Give figures, counts and classes as JSON has them."""
+        return {
+            **self.figures,
+            "images": self.num_images,
+            "detections": self.num_detections,
+            "annotations": self.num_annotations,
+            "by_label": self.by_label,
+        }
+
+
+def evaluate(
+    run: str | Path | None = None,
     *,
-    precision: torch.dtype = torch.float32,
-    progress: Callable[[int, int], None] | None = None,
-) -> Detections:
-    """Find objects in every image; boxes come in the pixels of the image as annotated."""
-    columns: list[tuple[NDArray[Any], ...]] = []
-    done = 0
-    detector.network.eval()
-    for batch in loader.in_order(batch_size):
-        found = _found(detector, batch, precision)
-        columns.append(in_image_pixels(found, batch.frame, batch.image_rows))
-        done += len(batch.image_rows)
-        if progress is not None:
-            progress(done, len(loader.image_rows))
-    return joined(columns)
+    data: Data,
+    predictions: str | Path | None = None,
+    detections_out: str | Path | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Evaluation:
+    """Score the detections of a run, or those in a file of COCO results, on annotated data.
 
-
-@torch.no_grad()
-def finds_nothing(detector: Detector, batch: Batch, precision: torch.dtype) -> bool:
-    """Tell whether a detector finds no object at all in images that have annotated ones.
-
-    A network whose features have died, or that calls everything background, has finite losses.
+    Give either `run`, the folder of a finished run, or `predictions`. `data` is a dataset, or the
+    address of one (PATH or PATH:SPLIT), or several. Classes of a run are matched by name. Its
+    scores are also written to RUN/evaluation.json, which is replaced, and its detections to
+    `detections_out`, a new file, as COCO results.
     """
-    if not bool(batch.is_box.any()):
-        return False
-    network = detector.network
-    was_training = network.training
-    network.eval()
-    found = _found(detector, batch, precision)
-    network.train(was_training)
-    return not bool(found.is_detection.any())
+    if (run is None) == (predictions is None):
+        raise UsageError("give either a run or --predictions, the detections to be scored")
+    if predictions is not None:
+        if detections_out is not None:
+            raise UsageError("--detections-out writes the detections of a run; give a run")
+        dataset, _ = _loaded(data)
+        detections = read_predictions(predictions, dataset)
+        return replace(score(detections, dataset), notes=_odd_boxes(detections, dataset))
+    assert run is not None
+    dataset, addresses = _loaded(data)
+    found = detections_of_run(run, dataset, progress=progress, out=detections_out)
+    result = _scored_by_name(found, dataset)
+    return _saved(result, Path(run), dataset, addresses) if os.path.isdir(run) else result
 
 
-def _found(detector: Detector, batch: Batch, precision: torch.dtype) -> Found:
-    with torch.autocast(batch.images.device.type, precision, enabled=precision != torch.float32):
-        return detector.detect(batch.images, batch.sizes)
+def read_predictions(path: str | Path, dataset: Dataset) -> SizedDetections:
+    """Read COCO results of any detector; rows and labels are those of the dataset.
 
-
-def in_image_pixels(
-    found: Found, frame: Frame, image_rows: NDArray[np.int64]
-) -> tuple[NDArray[Any], ...]:
-    """Bring a batch of detections over: image rows, labels, scores and boxes in image pixels."""
-    boxes = frame.to_image(found.boxes.float()).cpu().numpy()
-    mask = found.is_detection.cpu().numpy()
-    rows = np.broadcast_to(image_rows[:, None], mask.shape)
-    labels, scores = found.labels.cpu().numpy(), found.scores.float().cpu().numpy()
-    return rows[mask], labels[mask], scores[mask], boxes[mask]
-
-
-def joined(columns: Sequence[tuple[NDArray[Any], ...]]) -> Detections:
-    """Put the columns of batches, of which there is one at least, below one another."""
-    rows, labels, scores, boxes = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Detections(rows, labels.astype(np.int64), scores, boxes)
-
-
-def ensure_scorable(truth: Dataset, label_names: Sequence[str], data: str, model: str) -> None:
-    """Raise a DataError for data that could never be scored: no images, or no class in common.
-
-    `data` and `model` say what they are.
+    Categories are numbered as the dataset's COCO documents do it, else from 1 in the order of its
+    label names, as `boxmend predict` writes them; names of classes go before numbers.
     """
-    if not len(truth.images):
-        raise DataError(f"{data} have no images")
-    if not set(truth.label_names) & set(label_names):
-        asked, known = (", ".join(names[:SHOWN]) for names in (truth.label_names, label_names))
-        raise DataError(
-            f"{data} share no class with {model}: {asked} against {known}; classes are matched by "
-            "name"
-        )
+    contested = contested_numbers(dataset)
+    numbered = {
+        number: label
+        for label, number in enumerate(category_numbers(dataset))
+        if number not in contested
+    }
+    known = Catalogue(dataset.images, dataset.label_names, numbered, contested_images(dataset))
+    return read_detections(path, known)
 
 
-def score(detections: Detections, truth: Dataset, label_names: tuple[str, ...]) -> VocScores:
-    """VOC's AP50 of detections of `label_names`; labels are matched by name."""
-    known = {name: label for label, name in enumerate(label_names)}
-    new = np.array([*(known.get(name, UNKNOWN) for name in truth.label_names), UNKNOWN])
-    labels = new[truth.labels]
-    asked = (labels != UNKNOWN) & (truth.image_rows != UNKNOWN)
-    return average_precision(
+def score(
+    detections: Detections, dataset: Dataset, *, label_names: Sequence[str] | None = None
+) -> Evaluation:
+    """Score detections whose rows and labels are those of a dataset, by the rules of COCO and VOC.
+
+    What is difficult or a crowd is neither asked for nor held against a detection. Of other
+    classes than `label_names`, where they are given, nothing is asked for either.
+    """
+    names, n = dataset.label_names, len(dataset.label_names)
+    truth = dataset.take(_is_asked(dataset, names if label_names is None else label_names))
+    voc = average_precision(
         detections,
-        TrueBoxes(
-            truth.image_rows[asked], labels[asked], truth.boxes[asked], truth.is_ignored[asked]
-        ),
-        num_labels=len(label_names),
+        TrueBoxes(truth.image_rows, truth.labels, truth.boxes, truth.is_ignored),
+        num_labels=n,
     )
+    coco = coco_scores(*_in_order_of_ids(detections, truth), num_labels=n)
+    columns = {
+        "AP": coco.ap,
+        "AP50": coco.ap50,
+        "voc_ap50_11point": voc.ap_11_points,
+        "voc_ap50_area": voc.ap_area,
+        "annotations": np.bincount(dataset.labels[dataset.labels != UNKNOWN], minlength=n),
+        "detections": voc.num_detections,
+    }
+    means = {"voc_ap50_11point": voc.mean_11_points, "voc_ap50_area": voc.mean_area}
+    return Evaluation(
+        figures={key: _defined(value) for key, value in (coco.figures | means).items()},
+        by_label={
+            name: {key: _defined(column[label].item()) for key, column in columns.items()}
+            for label, name in enumerate(names)
+        },
+        num_images=len(dataset.images),
+        num_detections=len(detections.labels),
+        num_annotations=len(dataset),
+    )
+
+
+def detections_of_run(
+    run: str | Path,
+    dataset: Dataset,
+    *,
+    progress: Progress = lambda done, total: None,
+    out: str | Path | None = None,
+) -> Predictions:
+    """Have the model of a run look at the images of a dataset, as training does to score itself.
+
+    Labels are those of the model; `out`, which must not be there, gets them as COCO results.
+    """
+    try:
+        from boxmend.training.prediction import ensure_new  # imports torch, which takes its time
+        from boxmend.training.prediction.annotated import detect_in
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the detections of a run need {error.name}, which is not installed: "
+            "pip install 'boxmend[train]'"
+        ) from error
+    if out is not None:
+        ensure_new(Path(out))
+    found = detect_in(Path(run), dataset, progress)
+    if out is not None:
+        found.save(out)
+    return found
+
+
+def _odd_boxes(detections: Detections, dataset: Dataset) -> list[str]:
+    """Ask about boxes that look as if they were given otherwise than as x, y, width, height."""
+    ends = detections.boxes[:, 2:]
+    sides = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
+    sides = sides[detections.image_rows]
+    is_beyond = ((ends > FAR_BEYOND * sides) & (sides > 0)).any(axis=1)
+    expected = "bbox is x, y, width and height in pixels"
+    if is_beyond.sum() > MANY * len(ends):
+        return [
+            f"{is_beyond.sum():,} of {len(ends):,} boxes end far outside their images: {expected}, "
+            "not two corners, and of the image as stored"
+        ]
+    if len(ends) and ends.max() <= 1 and sides.max() > 1:
+        return [f"all boxes lie within the first pixel: {expected}, not in fractions of the image"]
+    return []
+
+
+def _loaded(data: Data) -> tuple[Dataset, list[str]]:
+    """The data to score on, and where they lie."""
+    if isinstance(data, Dataset):
+        return data, [str(source.path) for source in data.sources]
+    addresses = [data] if isinstance(data, str | Path) else list(data)
+    if not addresses:
+        raise UsageError("no data to score on; name them by --data")
+    return load(*addresses), [str(one) for one in addresses]
+
+
+def _scored_by_name(found: Predictions, dataset: Dataset) -> Evaluation:
+    """Score what a model found; classes that one side does not know are left out, and said."""
+    names = found.card.label_names
+    label_of = {name: label for label, name in enumerate(dataset.label_names)}
+    new = np.array([label_of.get(name, UNKNOWN) for name in names], np.int64)
+    columns = found.found
+    labels = new[columns.labels]
+    kept = labels != UNKNOWN
+    detections = Detections(
+        columns.image_rows[kept], labels[kept], columns.scores[kept], columns.boxes[kept]
+    )
+    result = score(detections, dataset, label_names=names)
+    return replace(result, notes=_notes(found, dataset.label_names, int((~kept).sum())))
+
+
+def _notes(found: Predictions, label_names: Sequence[str], num_lost: int) -> list[str]:
+    """What was left out of the scores of a run, and why."""
+    notes = []
+    known = found.card.label_names
+    if unknown := [name for name in label_names if name not in known]:
+        notes.append(f"the run does not know {_listed(unknown)}: left out of all figures")
+    if num_lost:
+        foreign = [name for name in known if name not in label_names]
+        notes.append(f"{num_lost:,} detections of what the data do not have: {_listed(foreign)}")
+    if found.skipped:
+        notes.append(
+            f"in {len(found.skipped):,} images nothing could be found, as they cannot be read; "
+            f"the first: {found.skipped[0]}"
+        )
+    return notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" * (len(names) > SHOWN))
+
+
+def _is_asked(dataset: Dataset, label_names: Sequence[str]) -> NDArray[np.bool_]:
+    """Which annotations are there to be found: of these classes, in an image that is known."""
+    asked = set(label_names)
+    label_is_asked = np.array([*(name in asked for name in dataset.label_names), False])
+    is_asked: NDArray[np.bool_] = label_is_asked[dataset.labels] & (dataset.image_rows != UNKNOWN)
+    return is_asked
+
+
+def _in_order_of_ids(detections: Detections, truth: Dataset) -> tuple[Detections, CocoTruth]:
+    """Number images by their ids, since COCO takes detections of equal score in that order."""
+    ids = truth.images.ids
+    rank = np.arange(len(ids))
+    if ids.dtype != object:
+        rank[np.argsort(ids, kind="stable")] = np.arange(len(ids))
+    areas, sizes = areas_and_sizes(truth)
+    found = SizedDetections(
+        rank[detections.image_rows],
+        detections.labels,
+        detections.scores,
+        detections.boxes,
+        sizes=detection_sizes(detections),
+    )
+    asked = CocoTruth(
+        rank[truth.image_rows],
+        truth.labels,
+        truth.boxes,
+        truth.is_difficult,
+        truth.is_crowd,
+        areas,
+        sizes,
+    )
+    return found, asked
+
+
+def _saved(result: Evaluation, run: Path, dataset: Dataset, addresses: Sequence[str]) -> Evaluation:
+    """Write what the report of a run reads, in the place of what was there.
+
+    A folder that cannot be written to is told as a note: the figures may have taken hours.
+    """
+    told = {
+        **result.to_json(),
+        "notes": result.notes,
+        "addresses": [str(Path(one).absolute()) for one in addresses],
+        "sha256": fingerprint(dataset),
+    }
+    try:
+        Run(run).write_json(EVALUATION_FILE, told)
+    except OutputError as error:
+        return replace(result, notes=[*result.notes, f"{error}; the figures are given here alone"])
+    return replace(result, saved=run / EVALUATION_FILE)
+
+
+def _defined(value: float) -> float | None:
+    """The value, or None for NaN."""
+    return None if math.isnan(value) else value
+
+
+__all__ = [
+    "EVALUATION_FILE",
+    "Evaluation",
+    "detections_of_run",
+    "evaluate",
+    "read_predictions",
+    "score",
+]

@@ -11,8 +11,8 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.folds import FoldSettings, split
 from boxmend.detector import Detector
 from boxmend.detector.describing import described
-from boxmend.loader import Loader
 from boxmend.methods.table import Described
+from boxmend.training.loader import Loader
 
 FOLDS = 5
 PATIENCE = 20.0  # seconds between two words about how far it is

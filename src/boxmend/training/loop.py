@@ -21,16 +21,15 @@ from torch import Tensor
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector, Features
 from boxmend.errors import BoxmendError
-from boxmend.loader import Batch, Loader
 from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome, Work
 from boxmend.runs.folder import Run
 from boxmend.runs.ledger import Ledger
 from boxmend.runs.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import Best
-from boxmend.training.evaluation import finds_nothing
 from boxmend.training.facts import digest
 from boxmend.training.first_look import describe
+from boxmend.training.loader import Batch, Loader
 from boxmend.training.optimisation import (
     average_of,
     build_optimizer,
@@ -42,6 +41,7 @@ from boxmend.training.optimisation import (
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Listener, Recorder
 from boxmend.training.replay import Keys, Replay
+from boxmend.training.validation import finds_nothing
 
 SIGHTED_BY, STEPS_TO_SEE = 0.25, 200
 """Share of the passes, and steps, after which a detector finds something, if it ever will."""

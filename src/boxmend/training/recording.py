@@ -13,9 +13,9 @@ from torch import Tensor
 
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
-from boxmend.loader import Batch
 from boxmend.methods.protocol import Moment, Outcome
 from boxmend.runs.ledger import Entries, Ledger
+from boxmend.training.loader import Batch
 from boxmend.training.processes import Processes
 
 COLUMNS = ("verdict", "loss", "threshold", "confidence", "num_candidates", "labels", "is_kept")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boxmend.loader import Batch
+from boxmend.training.loader import Batch
 from boxmend.training.processes import Processes
 
 

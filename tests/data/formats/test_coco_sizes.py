@@ -9,7 +9,7 @@ import pytest
 import boxmend
 from boxmend.data.formats.coco.document import CHUNK
 from boxmend.data.formats.coco.sizes import areas_and_sizes, category_numbers, contested_numbers
-from tests.evaluation.scored_files import two_images
+from tests.training.evaluation.scored_files import two_images
 
 
 def entries(*changes: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import boxmend
 from boxmend.runs import ledger
 from boxmend.runs.settings import DiscoSettings, OaMilSettings, Optimisation, TrainSettings
-from boxmend.training import train
+from boxmend.training.train import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,7 +11,7 @@ import boxmend
 from boxmend.runs import ledger
 from boxmend.runs.folder import Run
 from boxmend.runs.settings import CoTeachingSettings, Optimisation, TrainSettings
-from boxmend.training import train
+from boxmend.training.train import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,7 +8,7 @@ import pytest
 
 import boxmend
 from boxmend.runs.settings import CoTeachingSettings, Optimisation, TrainSettings
-from boxmend.training import train
+from boxmend.training.train import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # two tests at a time, on two cores
 

@@ -61,7 +61,7 @@ class CellStatus(IntEnum):
 def run_cell(folder: Path, train: Train | None = None) -> CellStatus:
     """Run a cell to its end, wherever it stands, and record its result.
 
-    `train` takes the place of `boxmend.training.train`. What goes wrong is recorded, not raised;
+    `train` takes the place of `boxmend.training.train.train`. What goes wrong is recorded, not raised;
     the traceback goes to stderr.
     """
     try:
@@ -98,10 +98,10 @@ def _trained_and_scored(
     folder: Path, job: Job, train: Train | None, clock: "_Clock"
 ) -> dict[str, Any]:
     """Train, unless that is done, and score the detections and the mending."""
-    from boxmend.evaluation import evaluate
     from boxmend.runs.account import open_account
     from boxmend.runs.settings.files import converted
     from boxmend.scoring.corrections import assess, known_truth
+    from boxmend.training.evaluation import evaluate
 
     root, run = folder.parent.parent, Run(folder / RUN_FOLDER)
     data = noisy_data(root, job) if job.needs is None else mended_data(root, job)
@@ -133,7 +133,7 @@ def _keep(folder: Path, job: Job, account: "Account", truth: "KnownTruth") -> No
 
 
 def _usual_train() -> Train:
-    from boxmend.training import train  # imports torch, which takes its time
+    from boxmend.training.train import train  # imports torch, which takes its time
 
     return train
 
@@ -171,7 +171,7 @@ class _Clock:
 
 def _is_interruption(error: Exception) -> bool:
     """Whether a training says that it was told to stop; knows without importing torch."""
-    training = sys.modules.get("boxmend.training")
+    training = sys.modules.get("boxmend.training.train")
     return training is not None and isinstance(error, training.Interrupted)
 
 

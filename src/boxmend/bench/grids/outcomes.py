@@ -25,7 +25,7 @@ from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
 
 if TYPE_CHECKING:
-    from boxmend.evaluation import Evaluation
+    from boxmend.training.evaluation import Evaluation
 
 COCO_FIGURES = {
     "AP": "coco_ap",

@@ -13,10 +13,10 @@ from boxmend.bench.speed.timing import Note
 from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector
 from boxmend.detector.backbones import freeze
-from boxmend.loader import Batch, Loader
 from boxmend.methods.table import ASKED_OF_DETECTOR
 from boxmend.runs.settings import TrainSettings
 from boxmend.training.assembly import make_detector, make_training
+from boxmend.training.loader import Batch, Loader
 from boxmend.training.loop import Training, replace_network
 from boxmend.training.processes import Processes
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from boxmend.data.detections import Detections
 from boxmend.detector import Detector
 from boxmend.errors import DataError, UsageError
-from boxmend.loader import Frame, ImageSize
-from boxmend.loader.pictures import CANVAS_MULTIPLE, Pictures, survey
-from boxmend.loader.store import FromFiles, default_workers
-from boxmend.prediction.images import gather
-from boxmend.prediction.model import open_model
-from boxmend.prediction.results import Predictions, ensure_new
 from boxmend.runs.settings import parsed_image_size
-from boxmend.training.evaluation import in_image_pixels, joined
+from boxmend.training.loader import Frame, ImageSize
+from boxmend.training.loader.pictures import CANVAS_MULTIPLE, Pictures, survey
+from boxmend.training.loader.store import FromFiles, default_workers
+from boxmend.training.prediction.images import gather
+from boxmend.training.prediction.model import open_model
+from boxmend.training.prediction.results import Predictions, ensure_new
+from boxmend.training.validation import in_image_pixels, joined
 
 BATCH_SIZE = 8  # less than any training that fits into the memory of its device
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from boxmend.data.dataset import UNKNOWN
-from boxmend.loader import ImageSize, LoaderOptions
-from boxmend.loader.columns import Difficult
-from tests.loader.loader_data import Box, dataset_with, loader, only
+from boxmend.training.loader import ImageSize, LoaderOptions
+from boxmend.training.loader.columns import Difficult
+from tests.training.loader.loader_data import Box, dataset_with, loader, only
 
 # Images of 64 x 64 become 32 x 32: 2 pixels of the image are the least that a box may have.
 NAN, INF = math.nan, math.inf

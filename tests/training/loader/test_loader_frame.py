@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from boxmend.errors import UsageError
-from boxmend.loader.frame import Frame, ImageSize, fit, mirrored_images
+from boxmend.training.loader.frame import Frame, ImageSize, fit, mirrored_images
 
 # width, height, short, long -> new width, new height
 FITS = [

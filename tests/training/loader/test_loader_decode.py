@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from boxmend.errors import DataError
-from boxmend.loader.decode import Pixels, decode, resized
+from boxmend.training.loader.decode import Pixels, decode, resized
 
 RGB = np.array(
     [[[255, 0, 0], [0, 255, 0], [0, 0, 255]], [[9, 99, 199], [255, 255, 255], [0, 0, 0]]], np.uint8

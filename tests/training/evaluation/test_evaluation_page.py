@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import boxmend
-from boxmend.evaluation import Evaluation
+from boxmend.training.evaluation import Evaluation
 from tests import ROOT
-from tests.evaluation.scored_files import KEYS, two_images
+from tests.training.evaluation.scored_files import KEYS, two_images
 
 PAGE = (ROOT / "docs" / "evaluation.md").read_text()
 

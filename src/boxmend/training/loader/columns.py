@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.loader.pictures import Sizes
+from boxmend.training.loader.pictures import Sizes
 
 Difficult = Literal["ignore", "background"]
 NO_ROW = -1  # in `rows`, where there is no annotation

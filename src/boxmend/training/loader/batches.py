@@ -11,10 +11,10 @@ from torch import Tensor
 
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError, UsageError
-from boxmend.loader.columns import Columns, Difficult
-from boxmend.loader.frame import Frame, ImageSize, mirrored_images
-from boxmend.loader.pictures import Pictures, Progress, size_mismatch, survey
-from boxmend.loader.store import (
+from boxmend.training.loader.columns import Columns, Difficult
+from boxmend.training.loader.frame import Frame, ImageSize, mirrored_images
+from boxmend.training.loader.pictures import Pictures, Progress, size_mismatch, survey
+from boxmend.training.loader.store import (
     GIB,
     Memory,
     Report,

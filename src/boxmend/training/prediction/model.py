@@ -9,8 +9,8 @@ from boxmend.detector import Detector, build, ensure_num_labels, read_metadata
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.folder import SETTINGS_FILE, Run, open_run
 from boxmend.runs.settings.files import settings_of_run
-from boxmend.training import MODEL_FILE
 from boxmend.training.card import Card, read_card
+from boxmend.training.train import MODEL_FILE
 
 
 def open_model(path: Path) -> tuple[Detector, Card]:

@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 
 from boxmend.data.dataset import Dataset
-from boxmend.loader import ImageSize, Loader, LoaderOptions
-from boxmend.loader.pictures import Progress
-from boxmend.prediction.model import open_model
-from boxmend.prediction.results import Predictions
 from boxmend.runs.folder import open_run
 from boxmend.runs.settings import parsed_image_size
 from boxmend.training.assembly import working_precision
-from boxmend.training.evaluation import detect, ensure_scorable
+from boxmend.training.loader import ImageSize, Loader, LoaderOptions
+from boxmend.training.loader.pictures import Progress
+from boxmend.training.prediction.model import open_model
+from boxmend.training.prediction.results import Predictions
+from boxmend.training.validation import detect, ensure_scorable
 
 USUAL_BATCH = 8  # images at a time, where a run does not tell its own number
 LARGEST_BATCH = 4096

@@ -15,12 +15,12 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.detector import build, save
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.evaluation import detections_of_run, evaluate
 from boxmend.runs import folder as runs
 from boxmend.runs.folder import Run
 from boxmend.runs.settings import Optimisation, TrainSettings
 from boxmend.training.card import Card
-from tests.evaluation.scored_files import KEYS, two_images
+from boxmend.training.evaluation import detections_of_run, evaluate
+from tests.training.evaluation.scored_files import KEYS, two_images
 
 QUICK = TrainSettings(
     method="baseline",

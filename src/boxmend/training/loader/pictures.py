@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from boxmend.data.dataset import Images
 from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError
-from boxmend.loader.decode import decode
-from boxmend.loader.frame import ImageSize, fit
+from boxmend.training.loader.decode import decode
+from boxmend.training.loader.frame import ImageSize, fit
 
 CANVAS_MULTIPLE = 32  # pixels: the largest stride of a backbone
 

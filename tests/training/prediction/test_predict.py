@@ -12,9 +12,9 @@ from PIL import Image
 import boxmend
 from boxmend.detector import Detections
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.loader import resized
-from boxmend.prediction import predict
-from tests.prediction.prediction_runs import (
+from boxmend.training.loader import resized
+from boxmend.training.prediction import predict
+from tests.training.prediction.prediction_runs import (
     NAMES,
     NUMBERS,
     SIDE,

@@ -10,8 +10,8 @@ import pytest
 
 import boxmend
 from boxmend.errors import DataError, UsageError
-from boxmend.prediction.images import gather
-from tests.prediction.prediction_runs import drawn
+from boxmend.training.prediction.images import gather
+from tests.training.prediction.prediction_runs import drawn
 
 
 def coco(folder: Path, images: list[dict[str, Any]], **more: Any) -> Path:

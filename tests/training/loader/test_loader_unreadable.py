@@ -10,8 +10,8 @@ from PIL import Image
 
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
-from boxmend.loader import LoaderOptions, decode
-from tests.loader.loader_data import STREAMED, Box, dataset_with, loader, only
+from boxmend.training.loader import LoaderOptions, decode
+from tests.training.loader.loader_data import STREAMED, Box, dataset_with, loader, only
 
 
 def spoil(dataset: Dataset) -> None:

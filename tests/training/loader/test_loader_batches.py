@@ -12,9 +12,9 @@ from PIL import Image
 import boxmend
 from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
-from boxmend.loader import Batch, ImageSize, Loader, LoaderOptions, decode, fit, resized
-from boxmend.loader.store import FromDevice, FromHost
-from tests.loader.loader_data import CPU, STREAMED, Box, dataset_with, loader, only
+from boxmend.training.loader import Batch, ImageSize, Loader, LoaderOptions, decode, fit, resized
+from boxmend.training.loader.store import FromDevice, FromHost
+from tests.training.loader.loader_data import CPU, STREAMED, Box, dataset_with, loader, only
 
 
 @pytest.fixture(scope="session")

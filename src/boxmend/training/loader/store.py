@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from boxmend.loader.pictures import Pictures, Progress
+from boxmend.training.loader.pictures import Pictures, Progress
 
 CHUNK = 64  # images decoded between two copies to where they stay
 MAX_WORKERS = 32  # threads; more of them wait for Python's lock

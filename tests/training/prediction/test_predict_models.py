@@ -14,13 +14,13 @@ import boxmend
 from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.detector import backbones, save
 from boxmend.errors import BoxmendError, DataError, UsageError
-from boxmend.prediction import model
-from boxmend.prediction.model import open_model
 from boxmend.runs import folder as runs
 from boxmend.runs.settings import Optimisation, TrainSettings
-from boxmend.training import train
 from boxmend.training.card import Card, card_of, read_card
-from tests.prediction.prediction_runs import CARD, drawn, finished_run, lively_detector
+from boxmend.training.prediction import model
+from boxmend.training.prediction.model import open_model
+from boxmend.training.train import train
+from tests.training.prediction.prediction_runs import CARD, drawn, finished_run, lively_detector
 
 
 def metadata(path: Path) -> dict[str, str]:

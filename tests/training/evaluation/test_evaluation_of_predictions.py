@@ -11,8 +11,8 @@ import pytest
 
 import boxmend
 from boxmend.errors import DataError, UsageError
-from boxmend.evaluation import evaluate, read_predictions, score
-from tests.evaluation.scored_files import (
+from boxmend.training.evaluation import evaluate, read_predictions, score
+from tests.training.evaluation.scored_files import (
     AT_50,
     COCO_KEYS,
     DETECTIONS,

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from boxmend.data.dataset import Dataset, Images, as_ids
-from boxmend.loader import Batch, ImageSize, Loader, LoaderOptions
+from boxmend.training.loader import Batch, ImageSize, Loader, LoaderOptions
 
 CPU = torch.device("cpu")
 SMALL = ImageSize(64)

@@ -1,0 +1,311 @@
+"""Training: the only room that joins loader, detector, methods and ledger.
+
+`train` makes or resumes a run: settings, versions and metrics, a ledger of every annotation's
+fate, checkpoints while it lasts, and the final weights. `trackers` tell others how it goes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from boxmend.data.dataset import Dataset
+from boxmend.data.fingerprint import ensure_unchanged, fingerprint
+from boxmend.data.formats import load
+from boxmend.detector import Detector, save
+from boxmend.errors import BoxmendError, OutputError, UsageError
+from boxmend.runs import folder as runs
+from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings.presets import LITERAL_METHODS
+from boxmend.scoring.voc import VocScores
+from boxmend.training import checkpoint, facts
+from boxmend.training.assembly import completed, make_detector, make_loader, make_training
+from boxmend.training.best import Best, remove_candidates
+from boxmend.training.card import card_of
+from boxmend.training.loop import Interrupted, Training, ensure_alike
+from boxmend.training.loop import train as run_loop
+from boxmend.training.processes import CONTINUE, Processes, joined
+from boxmend.training.recording import Listener
+from boxmend.training.validation import detect, ensure_scorable, score
+
+MODEL_FILE = "model.safetensors"
+MOST_CONFUSIONS = 20  # that a summary names
+
+__all__ = ["MODEL_FILE", "Interrupted", "Listener", "train"]
+
+
+def train(
+    data: Dataset | Sequence[str],
+    out: str | Path,
+    settings: TrainSettings | None = None,
+    *,
+    val: Dataset | Sequence[str] = (),
+    resume: bool = False,
+    log: Listener | None = None,
+) -> runs.Run:
+    """Train a detector on a dataset, or on addresses, and leave the run in the folder `out`.
+
+    With `val` the final weights are scored on it; only with `keep_best` is anything chosen by that
+    score. `log` hears a dict at a time: {"plan": ...} as it begins, what metrics.jsonl gets (it has
+    a "step"), {"note": text}, and {"summary": ...} at the end. What it raises ends the training,
+    which can be resumed. Started by torchrun, all processes call this alike and train as one;
+    only process 0 writes and calls `log`.
+    """
+    settings = resolved(settings or TrainSettings())
+    with joined() as processes:
+        _ensure_shareable(settings, processes)
+        processes.by_first(lambda: _tidy_finished(runs.Run(Path(out))))
+        processes.by_first(lambda: runs.ensure_open(out, resume=resume))  # before any work
+        dataset, addresses = _dataset(data)
+        truth = _truth(val, dataset.label_names)
+        if settings.keep_best and truth is None:
+            raise UsageError("keep_best chooses by a score: give the data to score on by --val")
+        detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder yet
+        settings = completed(settings, detector.numbers)
+        told = facts.gather(addresses, dataset, processes)
+        if settings.keep_best and truth is not None:
+            told["data"]["val_sha256"] = fingerprint(truth)  # scores of others don't compare
+        _ensure_same_run(settings, told, processes)
+        processes.by_first(lambda: _ensure_unchanged(dataset, truth))
+        with ExitStack() as held, _memory_explained(settings):
+            processes.by_first(lambda: held.enter_context(runs.sole_writer(out)))
+            run = processes.by_first(
+                lambda: runs.create(out, asdict(settings), told, resume=resume)
+            )
+            say = _teller(run, log) if processes.is_first else _silent
+            with _withdrawn_if_refused(run, processes):
+                training, state = make_training(
+                    *(settings, dataset, detector, run.path, processes),
+                    note=lambda text: say({"note": text}),
+                )
+            with _unwritten_explained():
+                _run_to_the_end(training, state, truth, say)
+        return run
+
+
+def _run_to_the_end(
+    training: Training, state: dict[str, Any] | None, truth: Dataset | None, say: Listener
+) -> None:
+    """Train from the state of a checkpoint, or from the start, and finish the run."""
+    run, processes = runs.Run(training.run), training.processes
+    if training.settings.keep_best and truth is not None:
+        training.best = Best(run.path, partial(evaluate, training, truth, say), _told(training))
+    if state is not None:
+        training.take_up(state)
+    if processes.is_first:
+        saved = state or {}
+        run.rewind_metrics(saved.get("step"), saved.get("metrics_bytes"))
+    if not processes.is_alone:
+        ensure_alike(training)
+    run_loop(training, say)
+    summary = processes.by_first(lambda: _finish(run, training, truth, say))
+    say({"summary": summary})
+
+
+def evaluate(
+    training: Training, truth: Dataset, say: Listener, check: Callable[[], None] = lambda: None
+) -> dict[str, float]:
+    """VOC's AP50 of the weights that predict, by both rules; `check` is called as it goes on."""
+    return _means(_scored(training, truth, say, check))
+
+
+def _means(scores: VocScores) -> dict[str, float]:
+    return {
+        "voc_ap50_11point": float(scores.mean_11_points),
+        "voc_ap50_area": float(scores.mean_area),
+    }
+
+
+def _scored(
+    training: Training,
+    truth: Dataset,
+    say: Listener,
+    check: Callable[[], None] = lambda: None,
+    detector: Detector | None = None,
+) -> VocScores:
+    """Score the detector that predicts, or another one of the method's."""
+    loader = make_loader(
+        training.settings, truth, training.processes, lambda text: say({"note": text})
+    )
+    detector = detector or training.teacher
+    network = detector.network
+    was_training = network.training
+    found = detect(
+        detector,
+        loader,
+        training.settings.batch_size,
+        precision=training.precision,
+        progress=lambda done, total: check(),
+    )
+    network.train(was_training)
+    return score(found, truth, training.dataset.label_names)
+
+
+def _finish(
+    run: runs.Run, training: Training, truth: Dataset | None, say: Listener
+) -> dict[str, Any]:
+    """Write the final weights and mark the run as finished; returns its summary."""
+    assert training.ledger is not None
+    summary: dict[str, Any] = {"steps": training.step, "ledger_rows": training.ledger.num_rows}
+    best = training.best
+    if best is not None:
+        best.put(run.path / MODEL_FILE)
+        summary |= {"best_step": best.step, "val": best.scores}
+    else:
+        save(training.teacher, run.path / MODEL_FILE, _told(training))
+        if truth is not None:
+            scores = _scored(training, truth, say)
+            areas = zip(training.dataset.label_names, scores.ap_area.tolist(), strict=True)
+            summary |= {"val": _means(scores), "val_by_label": dict(areas)}
+    summary |= _more_models(run, training, truth, say)
+    noise = _noise(training)
+    if noise:
+        summary["noise"] = noise
+    run.finish(summary)
+    _tidy_finished(run)
+    return summary
+
+
+def _tidy_finished(run: runs.Run) -> None:
+    """Remove what only an unfinished run needs; a kill right after the end leaves it behind."""
+    if run.is_finished:
+        checkpoint.remove(run.path)
+        remove_candidates(run.path)
+        runs.remove_lock(run)
+
+
+def _more_models(
+    run: runs.Run, training: Training, truth: Dataset | None, say: Listener
+) -> dict[str, Any]:
+    """Write and score the models that a method has beside the one that predicts."""
+    found: dict[str, Any] = {}
+    for name, detector in training.method.models(training.teacher).items():
+        save(detector, run.path / f"model-{name}.safetensors", _told(training))
+        if truth is not None:
+            found[f"val_{name}"] = _means(_scored(training, truth, say, detector=detector))
+    return found
+
+
+def _noise(training: Training) -> dict[str, Any]:
+    """What the method found out about the annotations, with classes by name."""
+    found = dict(training.method.report())
+    names = training.dataset.label_names
+    if "confusions" in found:
+        found["confusions"] = [
+            {
+                "called": names[called],
+                "truly": names[truly],
+                "share": round(share, 4),
+                "annotations": round(number),
+            }
+            for called, truly, share, number in found["confusions"][:MOST_CONFUSIONS]
+        ]
+    return found
+
+
+def _told(training: Training) -> dict[str, str]:
+    """What the model file says besides its weights."""
+    return card_of(training.settings, training.dataset).metadata()
+
+
+def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
+    """Refuse what several processes cannot do as one would."""
+    if settings.batch_size % processes.number:
+        raise UsageError(
+            f"--batch-size {settings.batch_size} is that of all {processes.number} processes "
+            "together and must be a multiple of their number"
+        )
+    is_published = settings.method in LITERAL_METHODS | {"baseline"}
+    one_by_one = is_published and settings.published.granularity == "object"
+    if one_by_one and not processes.is_alone:
+        raise UsageError(
+            "--published.granularity object judges one annotation after the other, which several "
+            "processes cannot; choose batch, or train in one process"
+        )
+
+
+def _ensure_same_run(settings: TrainSettings, told: dict[str, Any], processes: Processes) -> None:
+    """Refuse processes that were told different things."""
+    numbers = asdict(replace(settings, weights=None))  # a file may lie elsewhere on each machine
+    different = {name: repr(value) for name, value in numbers.items()}
+    alike = {"data": repr(told["data"]), "device": processes.device.type, **different}
+    processes.ensure_alike(alike, "start all of them with the same command and the same data")
+
+
+def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
+    if isinstance(data, Dataset):
+        return data, [str(source.path) for source in data.sources]
+    return load(*data), list(data)
+
+
+def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset | None:
+    """The data to score on, if any; what could never be scored is refused before hours pass."""
+    if not isinstance(val, Dataset) and not val:
+        return None
+    truth = _dataset(val)[0]
+    ensure_scorable(truth, label_names, "the data to score on (--val)", "the training data")
+    return truth
+
+
+def _ensure_unchanged(dataset: Dataset, truth: Dataset | None) -> None:
+    """Refuse to begin a run on data that have changed since they were read."""
+    ensure_unchanged(dataset)
+    if truth is not None:
+        ensure_unchanged(truth)
+
+
+@contextmanager
+def _withdrawn_if_refused(run: runs.Run, processes: Processes) -> Iterator[None]:
+    """Leave no folder of a run that cannot begin, as where no image can be read."""
+    try:
+        yield
+    except BoxmendError:
+        if processes.is_first:
+            runs.withdraw(run)
+        raise
+
+
+@contextmanager
+def _memory_explained(settings: TrainSettings) -> Iterator[None]:
+    """Say what to lower where memory does not suffice, on the device or beside it."""
+    try:
+        yield
+    except RuntimeError as error:
+        is_full = isinstance(error, torch.OutOfMemoryError)
+        if not is_full and "you tried to allocate" not in str(error):  # as PyTorch says on a CPU
+            raise
+        raise BoxmendError(
+            f"out of memory with --batch-size {settings.batch_size} and --image-size "
+            f"{settings.image_size}; lower one of them, or --proposals {settings.proposals} or "
+            f"--rois {settings.rois}, in a new run"
+        ) from error
+
+
+@contextmanager
+def _unwritten_explained() -> Iterator[None]:
+    """Say how to continue a run one of whose files could not be written."""
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(f"{error}. If the disk is full, make room. {CONTINUE}") from error
+
+
+def _silent(line: dict[str, Any]) -> None:
+    """Say nothing: process 0 does."""
+
+
+def _teller(run: runs.Run, log: Listener | None) -> Listener:
+    def tell(line: dict[str, Any]) -> None:
+        if "step" in line:
+            run.append_metrics({k: v for k, v in line.items() if k not in _CLOCKS})
+        if log is not None:
+            log(line)
+
+    return tell
+
+
+_CLOCKS = {"seconds_left"}  # of interest while it runs, and never again
