@@ -14,9 +14,9 @@ from boxmend.auditing.fixes.table import read_fixes
 from boxmend.data.findings import Severity
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load, read
-from boxmend.review.serving import Server
 from boxmend.runs.folder import Run
 from boxmend.scoring.corrections import known_truth
+from boxmend.web.review.serving import Server
 
 ACKNOWLEDGED = "acknowledged: "  # on stdout, with the number of verdicts in all
 

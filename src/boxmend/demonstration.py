@@ -26,7 +26,7 @@ from boxmend.data.noise import NoiseSettings, disturb, write_noisy
 from boxmend.data.synth import synthesize
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.repair.apply import apply
-from boxmend.report.making import ReportSettings, write_report
+from boxmend.web.report.making import ReportSettings, write_report
 
 Progress = Callable[[int, int], None]
 

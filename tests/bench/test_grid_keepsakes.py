@@ -23,9 +23,9 @@ from boxmend.bench.grids.keepsakes import (
 from boxmend.bench.grids.one_cell import CellStatus, run_cell
 from boxmend.bench.grids.planning import Plan
 from boxmend.repair.changes import Changes
-from boxmend.report.record import RunRecord
 from boxmend.runs.account import open_account
 from boxmend.scoring.corrections import known_truth
+from boxmend.web.report.record import RunRecord
 from tests.bench.grid_worlds import ready
 
 

@@ -10,7 +10,7 @@ from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.squares import asked
 from boxmend.bench.grids.tables import Table, table
-from boxmend.report.charts.rows import ROW
+from boxmend.web.charts.rows import ROW
 from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")

@@ -15,7 +15,7 @@ from boxmend.bench.grids.worth import WORTHS, worth
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.report.texts import shown
+from boxmend.web.text import shown
 
 SCALE_HELP = "; ".join(f"{one.name}: {one.summary}" for one in SCALES.values())
 Names = Annotated[str, Parameter(help=f"Which tables: {', '.join(LAYOUTS)}.")]

@@ -30,7 +30,7 @@ from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.cli.panels import Panels
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.report.texts import shown
+from boxmend.web.text import shown
 
 Listed = Parameter(consume_multiple=True, negative="")
 PANELS = {

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus
-from boxmend.report.making import Reported, ReportSettings, write_report
+from boxmend.web.report.making import Reported, ReportSettings, write_report
 
 
 @Parameter(name="*")

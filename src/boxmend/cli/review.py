@@ -41,7 +41,7 @@ def review(
     if who is not None and not 0 < len(who) <= LONGEST_NAME:
         raise UsageError(f"--who has to have 1 to {LONGEST_NAME} characters")
     try:
-        from boxmend.review.serving import Server, open_desk
+        from boxmend.web.review.serving import Server, open_desk
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the review needs {error.name}, which is not installed: pip install 'boxmend[review]'"

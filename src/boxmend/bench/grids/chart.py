@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from boxmend.bench.grids.squares import Column
 from boxmend.bench.grids.tables import Square, Table
-from boxmend.report.charts import axes, drawing, legend, marks, standalone
-from boxmend.report.charts.rows import ROW, row_middle, row_names
-from boxmend.report.charts.sheet import EDGE, SIZE, SMALL, WIDTH
-from boxmend.report.charts.ticks import nice_ticks, percent_texts, tick_texts
-from boxmend.report.charts.words import breadth
+from boxmend.web.charts import axes, drawing, legend, marks, standalone
+from boxmend.web.charts.rows import ROW, row_middle, row_names
+from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
+from boxmend.web.charts.ticks import nice_ticks, percent_texts, tick_texts
+from boxmend.web.charts.words import breadth
 
 IN_A_LINE = 4  # panels at most
 _PANEL = 158.0  # wide

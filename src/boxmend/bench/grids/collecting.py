@@ -11,7 +11,7 @@ from boxmend.bench.grids.scales import SCALES, fitted
 from boxmend.bench.grids.squares import Layout
 from boxmend.bench.grids.tables import Table, concerned, table
 from boxmend.errors import BoxmendError, DataError, UsageError
-from boxmend.report.texts import shown
+from boxmend.web.text import shown
 
 FOLDER = Path("bench")
 """Where grids are run by default; a scale has a folder in it."""

@@ -25,8 +25,8 @@ from boxmend.bench.grids.mixing import IDLE, section_of
 from boxmend.bench.grids.outcomes import named_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
-from boxmend.report.texts import shown
 from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.web.text import shown
 
 HASH = "sha256:"  # before that of weights
 LEFT_TO_DETECTOR = ("proposals", "pre_nms", "rois")

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from boxmend.data.images.drawing import GREEN, RED, WHITE, Color, Outline, Panel, sheet
 from boxmend.errors import BoxmendError
 from boxmend.repair.changes import Changes
-from boxmend.report.figure_files import write_figures
-from boxmend.report.figures import FIGURES
-from boxmend.report.record import Figure, RunRecord
-from boxmend.report.texts import shown
 from boxmend.runs.account import Account
 from boxmend.scoring.truth import KnownTruth
+from boxmend.web.report.figure_files import write_figures
+from boxmend.web.report.figures import FIGURES
+from boxmend.web.report.record import Figure, RunRecord
+from boxmend.web.text import shown
 
 KEEP_FOLDER = "keep"
 PICTURE_FILE = "before-after.jpg"

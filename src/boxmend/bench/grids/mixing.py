@@ -20,7 +20,7 @@ from msgspec import to_builtins
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.squares import TWO_STAGE
 from boxmend.errors import DataError, UsageError
-from boxmend.report.texts import shown
+from boxmend.web.text import shown
 
 SHARED = (
     *("detector", "weights", "image_size", "epochs", "batch_size", "precision"),

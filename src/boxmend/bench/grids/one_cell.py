@@ -121,7 +121,7 @@ def _trained_and_scored(
 def _keep(folder: Path, job: Job, account: "Account", truth: "KnownTruth") -> None:
     """Leave figures and a picture; what goes wrong with them costs no result."""
     from boxmend.bench.grids.keepsakes import KEEP_FOLDER, write_keepsakes
-    from boxmend.report.record import RunRecord
+    from boxmend.web.report.record import RunRecord
 
     record = RunRecord(job.cell, account, account.run.metrics(), truth)
     try:

@@ -20,7 +20,7 @@ from boxmend.data.files.reading import open_file
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.report.texts import shown
+from boxmend.web.text import shown
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
 from boxmend.bench.grids.squares import TOLD, Row, asked
 from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable, is_rival
-from boxmend.report.texts import shown
+from boxmend.web.text import shown
 
 METRICS = {
     "voc_ap50_area": "AP50 by the area under the curve",

@@ -1,0 +1,191 @@
+"""Boxes before, after centre matching and in the end, on real images (figure 4 of the paper)."""
+
+import base64
+import tempfile
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from boxmend.runs.account import Account
+from boxmend.web.charts import axes, drawing, marks, words
+from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
+from boxmend.web.report.figures.examples import NUM_TRIED, examples
+from boxmend.web.report.record import Figure, RunRecord
+from boxmend.web.thumbnails import ASPECT, Box, Request, Window, pictures_of
+
+NAME, TITLE = "boxes", "Boxes and labels, before and after"
+COLUMNS = (
+    *("annotation_id", "image", "old_label", "new_label", "confidence", "iou"),
+    *(
+        f"{kind}_{side}"
+        for kind in ("annotated", "matched", "final")
+        for side in ("x1", "y1", "x2", "y2")
+    ),
+)
+NUM_EXAMPLES = 6
+LONG_SIDE = 320  # pixels of an embedded picture
+SURROUNDINGS = 1.4  # how much larger than the boxes what is shown should be, before any margin
+_COLUMNS_ACROSS, _GAP, _TEXT_HEIGHT = 2, 16.0, 46.0
+_OUTLINES = {
+    "annotated": ("#ff4d4d", "dashed"),
+    "matched": ("#ffd400", "dotted"),
+    "final": ("#ffffff", "solid"),
+}  # colours of the paper's figure; photographs are the same in every theme
+_UNDER = "#101418"  # drawn below each line, so that it shows on any photograph
+
+
+@dataclass(frozen=True)
+class Example:
+    """An annotation with what is shown of its image."""
+
+    row: int
+    boxes: tuple[Box, Box, Box]  # annotated, matched, final
+    window: Window
+    picture: bytes  # JPEG
+
+
+def boxes(record: RunRecord) -> Figure | None:
+    """Draw changed annotations on their images; None where none can be shown.
+
+    Images that cannot be read are passed over. The choice is the same each time.
+    """
+    account = record.account
+    with tempfile.TemporaryDirectory() as folder:
+        tried = islice(examples(account), NUM_TRIED)
+        found = (example for row in tried if (example := _example(account, row, Path(folder))))
+        shown = list(islice(found, NUM_EXAMPLES))
+    if not shown:
+        return None
+    caption = (
+        "Changes that the run was sure of, chosen by confidence and by how much they changed: the "
+        "box as annotated (red, dashed), after centre matching (yellow, dotted) and in the end "
+        "(white). IoU is the overlap of the first box with the last."
+    )
+    names = "; ".join(_change(account, one.row) for one in shown)
+    svg = _svg(f"{caption} {names}.", account, shown)
+    rows = [_row(account, example) for example in shown]
+    return Figure(NAME, TITLE, caption, svg, COLUMNS, rows)
+
+
+def _example(account: Account, row: int, folder: Path) -> Example | None:
+    """The annotation with its picture, or None where its image cannot be read."""
+    found = [one[row].tolist() for one in
+             (account.dataset.boxes, account.matched_boxes, account.settlement.boxes)]  # fmt: skip
+    annotated, matched, final = ((box[0], box[1], box[2], box[3]) for box in found)
+    image = int(account.dataset.image_rows[row])
+    request = Request(account.dataset.images.paths[image], [_around(annotated, matched, final)])
+    made = pictures_of(request, folder, LONG_SIDE)
+    if not made.names:
+        return None
+    picture = (folder / made.names[0]).read_bytes()
+    return Example(row, (annotated, matched, final), made.windows[0], picture)
+
+
+def _around(*boxes: Box) -> Box:
+    """A box around all of these, SURROUNDINGS times as large."""
+    x1, y1 = (min(box[k] for box in boxes) for k in (0, 1))
+    x2, y2 = (max(box[k] for box in boxes) for k in (2, 3))
+    wide, high = (SURROUNDINGS - 1) / 2 * (x2 - x1), (SURROUNDINGS - 1) / 2 * (y2 - y1)
+    return x1 - wide, y1 - high, x2 + wide, y2 + high
+
+
+def _row(account: Account, example: Example) -> tuple[str | int | float | None, ...]:
+    dataset, row = account.dataset, example.row
+    return (
+        dataset.annotation_ids[row : row + 1].tolist()[0],
+        dataset.images.file_names[int(dataset.image_rows[row])],
+        dataset.label_names[dataset.labels[row]],
+        dataset.label_names[account.settlement.labels[row]],
+        float(account.confidences[row]),
+        float(account.iou[row]),
+        *(side for box in example.boxes for side in box),
+    )
+
+
+def _change(account: Account, row: int, room: float = 1e9) -> str:
+    """What became of the label, in words; each name has half of the room."""
+    names = account.dataset.label_names
+    old, new = account.dataset.labels[row], account.settlement.labels[row]
+    if old == new:
+        return words.shortened(names[old], room, SIZE)
+    half = room / 2 - SIZE
+    told = [words.isolated(words.shortened(names[label], half, SIZE)) for label in (old, new)]
+    return " → ".join(told)
+
+
+def _svg(message: str, account: Account, shown: list[Example]) -> str:
+    width = (WIDTH - 2 * EDGE - _GAP * (_COLUMNS_ACROSS - 1)) / _COLUMNS_ACROSS
+    height = width / ASPECT
+    parts = [_keys()]
+    for k, example in enumerate(shown):
+        row, column = divmod(k, _COLUMNS_ACROSS)
+        left = EDGE + column * (width + _GAP)
+        top = 34 + row * (height + _TEXT_HEIGHT + 10)
+        parts.append(_photograph(axes.Plot(left, top, width, height), example))
+        base = top + height + SIZE + 5
+        parts.append(marks.text((left, base), _change(account, example.row, width)))
+        details = _details(account, example.row)
+        parts.append(marks.text((left, base + 19), details, "muted", size=SMALL))
+    rows = -(-len(shown) // _COLUMNS_ACROSS)
+    size = (WIDTH, 34 + rows * (height + _TEXT_HEIGHT + 10))
+    return drawing(NAME, TITLE, message, size, "".join(parts))
+
+
+def _details(account: Account, row: int) -> str:
+    confidence = words.percent(float(account.confidences[row]))
+    overlap = f"{float(account.iou[row]):.2f}"
+    return f"confidence {confidence}, IoU {overlap}"
+
+
+def _photograph(cell: axes.Plot, example: Example) -> str:
+    """What is shown of an image, at the corner of its cell, with the three boxes on it."""
+    x1, y1, x2, y2 = example.window
+    scale = min(cell.width / (x2 - x1), cell.height / (y2 - y1))
+    width, height = (x2 - x1) * scale, (y2 - y1) * scale
+    left, top = cell.left, cell.top
+    data = base64.b64encode(example.picture).decode("ascii")
+    place = "".join(
+        f' {name}="{marks.coordinate(value)}"'
+        for name, value in (("x", left), ("y", top), ("width", width), ("height", height))
+    )
+    image = f'<image{place} href="data:image/jpeg;base64,{data}"/>'
+    below, above = "", ""  # all dark lines first: boxes in the same place show through their dashes
+    for box, (color, dash) in zip(example.boxes, _OUTLINES.values(), strict=True):
+        corners = [
+            (left + (min(max(x, x1), x2) - x1) * scale, top + (min(max(y, y1), y2) - y1) * scale)
+            for x, y in (box[:2], box[2:])
+        ]
+        under, over = _outline(corners[0], corners[1], color, dash)
+        below, above = below + under, above + over
+    return image + below + above
+
+
+def _outline(low: marks.Point, high: marks.Point, color: str, dash: str) -> tuple[str, str]:
+    """The dark line below a box, and its own above."""
+    place = "".join(
+        f' {name}="{marks.coordinate(value)}"'
+        for name, value in (
+            *(("x", low[0]), ("y", low[1])),
+            *(("width", high[0] - low[0]), ("height", high[1] - low[1])),
+        )
+    )
+    dashes = f' stroke-dasharray="{marks.DASHES[dash]}"' if marks.DASHES[dash] else ""
+    return (
+        f'<rect{place} fill="none" stroke="{_UNDER}" stroke-opacity="0.75" stroke-width="4.4"/>',
+        f'<rect{place} fill="none" stroke="{color}" stroke-width="2.2"{dashes}/>',
+    )
+
+
+def _keys() -> str:
+    """The three lines in words, each on a dark strip as white does not show on paper."""
+    parts, x = [], EDGE
+    for name, (color, dash) in _OUTLINES.items():
+        dashes = f' stroke-dasharray="{marks.DASHES[dash]}"' if marks.DASHES[dash] else ""
+        parts.append(
+            f'<rect x="{x:g}" y="7" width="34" height="14" rx="2" fill="{_UNDER}"/>'
+            f'<line x1="{x + 4:g}" y1="14" x2="{x + 30:g}" y2="14" stroke="{color}" '
+            f'stroke-width="2.5"{dashes}/>'
+        )
+        parts.append(marks.text((x + 41, 14 + SIZE * 0.35), name))
+        x += 41 + words.breadth(name, SIZE) + 22
+    return "".join(parts)

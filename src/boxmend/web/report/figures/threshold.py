@@ -1,0 +1,192 @@
+"""Threshold, flagged share and estimated noise over training."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from boxmend.runs.history import History
+from boxmend.runs.judgement import Verdict
+from boxmend.web.charts import axes, drawing, marks, series, words
+from boxmend.web.charts.sheet import SIZE, WIDTH
+from boxmend.web.charts.ticks import nice_ticks, percent_texts
+from boxmend.web.report.figures.contested import contested_thresholds
+from boxmend.web.report.figures.training_axis import (
+    epoch_axis,
+    shaded_warm_up,
+    steps_per_epoch,
+    warm_up_end,
+)
+from boxmend.web.report.record import Figure, RunRecord
+
+NAME, TITLE = "threshold", "Threshold and flagged labels over training"
+NUM_POINTS = 60  # about how many, over all epochs
+LEAST_VISITS = 50  # about how many make a point; fewer would show chance
+COLUMNS = ("series", "epoch", "value", "low", "high")
+SPREAD = (0.1, 0.9)  # quantiles of thresholds that the band shows
+_LOOKS = {
+    "threshold": ("series-4", "solid"),
+    "relabelled": ("series-2", "solid"),
+    "discarded": ("series-3", "dotted"),
+    "estimated noise": ("series-1", "dashed"),
+}
+_LEFT, _RIGHT = 48.0, 136.0  # room for texts beside the plots
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series over epochs, with what it lies between; NaN where nothing is known."""
+
+    epochs: list[float]
+    values: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def threshold(record: RunRecord) -> Figure | None:
+    """Draw threshold and shares relabelled and discarded over training, warm-up shaded.
+
+    The label noise that the method estimated, with its band, is there where metrics have it. None
+    where no label was judged.
+    """
+    history = record.account.history
+    if not history.is_judged.any():
+        return None
+    lines = _lines_of(history)
+    estimate = _estimate(record.metrics, history)
+    if estimate is not None:
+        lines["estimated noise"] = estimate
+    rows: list[tuple[str | int | float | None, ...]] = [
+        (name, epoch, _known(value), _known(low), _known(high))
+        for name, one in lines.items()
+        for epoch, value, low, high in zip(
+            one.epochs, one.values, one.low, one.high, strict=True
+        )
+    ]  # fmt: skip
+    caption = _caption(lines)
+    return Figure(NAME, TITLE, caption, _svg(caption, lines, history), COLUMNS, rows)
+
+
+def _lines_of(history: History) -> dict[str, Line]:
+    """Threshold and shares by pieces of training; every epoch has the same number of pieces."""
+    epochs = history.num_epochs
+    per_epoch = steps_per_epoch(history)
+    most = min(NUM_POINTS // epochs, len(history) // epochs // LEAST_VISITS)
+    pieces = epochs * max(1, min(int(per_epoch), most))
+    limits = np.arange(pieces + 1) * (epochs * per_epoch / pieces)
+    ends = np.searchsorted(history.steps, limits)
+    is_judged = history.is_judged
+    points = [_piece(history, is_judged, slice(*ends[k : k + 2])) for k in range(pieces)]
+    at = ((np.arange(pieces) + 0.5) * epochs / pieces).tolist()
+    columns = list(map(list, zip(*points, strict=True)))
+    bare = [math.nan] * pieces
+    lines = {"relabelled": Line(at, columns[3], bare, bare),
+             "discarded": Line(at, columns[4], bare, bare)}  # fmt: skip
+    if any(map(math.isfinite, columns[0])):
+        lines = {"threshold": Line(at, *columns[:3]), **lines}
+    return lines
+
+
+def _piece(history: History, is_judged: np.ndarray[Any, Any], piece: slice) -> list[float]:
+    """Threshold with its spread, and shares relabelled and discarded, of one piece."""
+    chosen = is_judged[piece]
+    if not chosen.any():
+        return [math.nan] * 5
+    found = contested_thresholds(history.losses[piece][chosen], history.thresholds[piece][chosen])
+    middle = np.quantile(found, (0.5, *SPREAD)).tolist() if len(found) else [math.nan] * 3
+    verdicts = history.verdicts[piece][chosen]
+    shares = [(verdicts == one).mean() for one in (Verdict.RELABELLED, Verdict.DISCARDED)]
+    return [*middle, *map(float, shares)]
+
+
+def _estimate(metrics: list[dict[str, Any]], history: History) -> Line | None:
+    """The estimated label noise at the steps where metrics have it; they may hold anything."""
+    per_epoch, found = steps_per_epoch(history), []
+    for record in metrics:
+        step, noise = record.get("step"), _share(record.get("label_noise"))
+        # A last batch of images without annotations leaves no visit: the ledger may end before.
+        if isinstance(step, int) and 0 <= step <= history.steps[-1] + per_epoch:
+            at = min(step / per_epoch, float(history.num_epochs))
+            band = [_share(record.get(f"label_noise_{end}")) for end in ("low", "high")]
+            found += [(at, noise, *band)] if math.isfinite(noise) else []
+    return Line(*map(list, zip(*found, strict=True))) if found else None
+
+
+def _share(value: Any) -> float:
+    """A number from 0 to 1, or NaN."""
+    is_share = isinstance(value, int | float) and 0 <= value <= 1
+    return float(value) if is_share else math.nan
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _caption(lines: dict[str, Line]) -> str:
+    last = {name: words.percent(_last(line)) for name, line in lines.items()}
+    told = (
+        f"In the end {last['relabelled']} of the labels are relabelled and {last['discarded']} "
+        "discarded"
+    )
+    if "estimated noise" in lines:
+        told += f", where {last['estimated noise']} are estimated to be wrong"
+    if "threshold" not in lines:
+        return f"{told}."
+    text = words.number(_last(lines["threshold"]))
+    return f"{told}. A label is doubted where its loss exceeds a threshold, at last about {text}."
+
+
+def _last(line: Line) -> float:
+    return next((value for value in reversed(line.values) if math.isfinite(value)), math.nan)
+
+
+def _svg(caption: str, lines: dict[str, Line], history: History) -> str:
+    parts, top = [], 34.0
+    across = (0.0, float(history.num_epochs))
+    until = warm_up_end(history)
+    width = WIDTH - _LEFT - _RIGHT
+    if "threshold" in lines:
+        line = lines["threshold"]
+        plot = axes.Plot(_LEFT, top, width, 120, across, _range(line))
+        parts.append(_drawn(plot, {"threshold": line}, until, "threshold on the loss"))
+        parts.append(axes.across(plot, [], []))
+        top = plot.bottom + 46
+    shares = {name: line for name, line in lines.items() if name != "threshold"}
+    values = [value for line in shares.values() for value in (*line.values, *line.high)]
+    high = max((value for value in values if math.isfinite(value)), default=0.0)
+    plot = axes.Plot(_LEFT, top, width, 180, across, (0.0, min(high * 1.2, 1.0) or 1.0))
+    parts.append(_drawn(plot, shares, until, "share of the labels"))
+    parts.append(epoch_axis(plot))
+    return drawing(NAME, TITLE, caption, (WIDTH, plot.bottom + 48), "".join(parts))
+
+
+def _range(line: Line) -> axes.Range:
+    """From zero, or below it where the line goes there, to some way above the line."""
+    values = [value for value in (*line.values, *line.low, *line.high) if math.isfinite(value)]
+    low, high = min(*values, 0.0), max(*values, 0.0)
+    return low, high + 0.25 * (high - low or 1.0)
+
+
+def _drawn(plot: axes.Plot, lines: dict[str, Line], until: float, title: str) -> str:
+    """One plot: shade, grid, bands, lines, and their names at the right end."""
+    ticks = nice_ticks(*plot.y, 4)
+    is_share = "threshold" not in lines
+    texts = percent_texts(ticks) if is_share else None
+    parts = [shaded_warm_up(plot, until), axes.upwards(plot, ticks, texts, title)]
+    for name, line in lines.items():
+        parts.append(series.band(plot, line.epochs, line.low, line.high, _LOOKS[name][0]))
+    for name, line in lines.items():
+        css, dash = _LOOKS[name]
+        parts.append(series.curve(plot, line.epochs, line.values, css, dash=dash))
+    wanted = [plot.at_y(_last(line)) for line in lines.values()]
+    spread = series.spread(wanted, SIZE * 1.3, plot.top + 6, plot.bottom - 4)
+    for (name, line), y in zip(lines.items(), spread, strict=True):
+        value = words.percent(_last(line)) if is_share else words.number(_last(line))
+        at = (plot.right + 8, y + SIZE * 0.35)
+        parts.append(marks.text(at, f"{_short(name)} {value}", _LOOKS[name][0]))
+    return "".join(parts)
+
+
+def _short(name: str) -> str:
+    return {"estimated noise": "noise, est.", "threshold": "at last"}.get(name, name)

@@ -1,0 +1,115 @@
+"""What became of the annotations of each label: shares kept, relabelled and discarded."""
+
+import numpy as np
+
+from boxmend.data.dataset import UNKNOWN
+from boxmend.runs.judgement import Verdict
+from boxmend.runs.settling import Rows
+from boxmend.web.charts import axes, drawing, legend, marks, words
+from boxmend.web.charts.rows import ROW, row_middle, row_names, rows_plot
+from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
+from boxmend.web.charts.ticks import percent_texts
+from boxmend.web.report.record import Figure, RunRecord
+
+NAME, TITLE = "verdicts", "What became of the labels"
+COLUMNS = ("label", "annotations", "kept", "relabelled", "discarded")
+MOST_ROWS = 24
+OTHERS = "others"
+_KINDS = {"kept": "quiet", "relabelled": "series-2", "discarded": "series-3"}
+_RIGHT = 126.0  # room for numbers beside the bars
+
+
+def verdicts(record: RunRecord) -> Figure | None:
+    """Draw by label what share was kept, relabelled and discarded, the most doubted first.
+
+    Annotations that were never judged do not count; None where none was.
+    """
+    names, counts = _counted(record)
+    if not names:
+        return None
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    rows: list[tuple[str | int | float | None, ...]] = [
+        (name, int(counts[k].sum()), *shares[k].tolist()) for k, name in enumerate(names)
+    ]
+    total = counts.sum(axis=0) / counts.sum()
+    caption = (
+        f"Of {_many(int(counts.sum()))}, {words.percent(total[0])} keep their label, "
+        f"{words.percent(total[1])} get another, and {words.percent(total[2])} are discarded: "
+        "doubted, while no other label was found, so left as they are and listed as unsure. Most "
+        f"changes are among those labelled {words.isolated(names[0])}."
+    )
+    if counts[0, 1:].sum() == 0:
+        caption = f"Of {_many(int(counts.sum()))}, all keep their label."
+    svg = _svg(caption, *_joined(names, counts))
+    return Figure(NAME, TITLE, caption, svg, COLUMNS, rows)
+
+
+def _many(number: int) -> str:
+    return f"{number:,} annotation{'' if number == 1 else 's'}"
+
+
+def _counted(record: RunRecord) -> tuple[list[str], Rows]:
+    """Names of the judged labels and [l, 3] how many had which verdict, the most doubted first."""
+    account = record.account
+    names = account.dataset.label_names
+    known = (account.verdicts != Verdict.UNJUDGED) & (account.dataset.labels != UNKNOWN)
+    keys = account.dataset.labels[known] * 3 + account.verdicts[known]
+    counts = np.bincount(keys, minlength=3 * len(names)).reshape(len(names), 3)
+    totals = counts.sum(axis=1)
+    doubted = counts[:, 1:].sum(axis=1) / np.maximum(totals, 1)
+    order = np.argsort(-doubted, kind="stable")
+    order = order[totals[order] > 0]
+    return [names[label] for label in order.tolist()], counts[order]
+
+
+def _joined(names: list[str], counts: Rows) -> tuple[list[str], Rows]:
+    """The same with all but the first labels joined, where there are too many to draw."""
+    if len(names) <= MOST_ROWS:
+        return names, counts
+    rest = counts[MOST_ROWS - 1 :].sum(axis=0, keepdims=True)
+    shown = f"{len(names) - MOST_ROWS + 1} {OTHERS}"
+    return [*names[: MOST_ROWS - 1], shown], np.concatenate([counts[: MOST_ROWS - 1], rest])
+
+
+def _svg(caption: str, names: list[str], counts: Rows) -> str:
+    hatches = [
+        marks.hatching(f"chart-{NAME}-rising", "series-2"),
+        marks.hatching(f"chart-{NAME}-falling", "series-3", is_rising=False),
+    ]
+    fills = {"kept": "currentColor", "relabelled": hatches[0][1], "discarded": hatches[1][1]}
+    entries = [legend.Key(kind, css, "area", fill=fills[kind]) for kind, css in _KINDS.items()]
+    keys, height = legend.keys(entries, EDGE, 4, WIDTH - EDGE)
+    plot = rows_plot(names, height + 36, _RIGHT, (0.0, 1.0))
+    columns = (plot.right + 58, WIDTH - EDGE)
+    parts = [
+        *(definition for definition, _ in hatches),
+        *(keys, axes.vertical_grid(plot, (0.25, 0.5, 0.75, 1))),
+        *(
+            marks.text((x, plot.top - 8), title, "muted", size=SMALL, anchor="end")
+            for x, title in zip(columns, ("changed", "of"), strict=True)
+        ),
+    ]
+    for k, row in enumerate(counts):
+        parts.append(_bar(plot, k, row, fills))
+        share = words.percent(row[1:].sum() / row.sum())
+        y = row_middle(plot, k) + SIZE * 0.35
+        parts.append(marks.text((columns[0], y), share, anchor="end"))
+        parts.append(marks.text((columns[1], y), f"{row.sum():,}", "muted", anchor="end"))
+    ticks = (0, 0.25, 0.5, 0.75, 1)
+    parts.append(row_names(plot, names))
+    parts.append(axes.across(plot, ticks, percent_texts(ticks)))
+    return drawing(NAME, TITLE, caption, (WIDTH, plot.bottom + 28), "".join(parts))
+
+
+def _bar(plot: axes.Plot, row: int, counts: Rows, fills: dict[str, str]) -> str:
+    ends = np.append(0, np.cumsum(counts)) / counts.sum()
+    parts = []
+    for k, (kind, css) in enumerate(_KINDS.items()):
+        if counts[k]:
+            corner = (plot.at_x(ends[k]), row_middle(plot, row) - ROW * 0.34)
+            size = (plot.at_x(ends[k + 1]) - corner[0], ROW * 0.68)
+            opacity = 0.28 if kind == "kept" else 1
+            parts.append(
+                marks.bar(corner, size, css, fill=fills[kind], opacity=opacity, is_framed=True)
+            )
+    return "".join(parts)

@@ -1,0 +1,112 @@
+"""What a report is made from: a finished run, and whatever else is known about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from boxmend.data.dataset import Dataset
+from boxmend.runs.account import Account, open_account
+from boxmend.runs.folder import EVALUATION_FILE, Run, open_run
+from boxmend.scoring.truth import known_truth
+from boxmend.web.report.record import RunRecord
+
+AP50 = "voc_ap50_area"
+TRUTH_FILE = "truth.parquet"  # of `boxmend noise`, beside the data
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """What a report may know beyond its run."""
+
+    truth: str | Path | None = None
+    """A truth.parquet, or the clean dataset: then changes are held against it."""
+    baseline: str | Path | None = None
+    """A run to compare the detector with."""
+    beside: Sequence[str | Path] = ()
+    """Further runs, for figures side by side."""
+    data: Dataset | str | Sequence[str] | None = None
+    """Where the dataset of the run lies now, or the dataset itself."""
+    embed: bool | None = None
+    """Whether pictures go into the page; by default while they are not too many."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good the detector of a run is, as far as it was measured; shares, not per cent."""
+
+    ap50: float | None = None
+    by_label: dict[str, float] = field(default_factory=dict)
+
+
+def gathered(run: str | Path, settings: ReportSettings) -> RunRecord:
+    """Read all that a report shows; a DataError or UsageError names what cannot be read."""
+    account = open_account(run, settings.data)
+    truth = None if settings.truth is None else known_truth(settings.truth, account.dataset)
+    baseline = Scores() if settings.baseline is None else scores_of(open_run(settings.baseline))
+    return RunRecord(
+        name=_name(account.run),
+        account=account,
+        metrics=account.run.metrics(),
+        truth=truth,
+        label_ap=scores_of(account.run).by_label,
+        baseline_ap=baseline.by_label,
+        beside=tuple(_beside(one, account, settings) for one in settings.beside),
+    )
+
+
+def scores_of(run: Run) -> Scores:
+    """AP50 of a run: by `boxmend evaluate` where that was called, else of its validation."""
+    evaluation = run.read_json(EVALUATION_FILE) or {}
+    figures: Any = evaluation
+    by_label = evaluation.get("by_label")
+    if not evaluation:
+        summary = run.summary() if run.is_finished else {}
+        figures, by_label = summary.get("val"), summary.get("val_by_label")
+    return Scores(_share(_ap50(figures)), _by_label(by_label))
+
+
+def _beside(run: str | Path, main: Account, settings: ReportSettings) -> RunRecord:
+    """Another run, with its own truth where the first one has one too."""
+    is_same_data = open_run(run).facts().get("data") == main.run.facts().get("data")
+    account = open_account(run, main.dataset if is_same_data else None)
+    source = settings.truth
+    if source is not None and not is_same_data:
+        source = _truth_beside(account.dataset)
+    return RunRecord(
+        name=_name(account.run),
+        account=account,
+        metrics=account.run.metrics(),
+        truth=None if source is None else known_truth(source, account.dataset),
+        label_ap=scores_of(account.run).by_label,
+    )
+
+
+def _truth_beside(dataset: Dataset) -> Path | None:
+    """The file that `boxmend noise` left beside a dataset, if it is there."""
+    paths = (source.path for source in dataset.sources)
+    folders = {path if path.is_dir() else path.parent for path in paths}
+    found = [folder / TRUTH_FILE for folder in folders if (folder / TRUTH_FILE).is_file()]
+    return found[0] if len(found) == 1 else None
+
+
+def _by_label(told: Any) -> dict[str, float]:
+    if not isinstance(told, dict):
+        return {}
+    shares = {str(name): _share(_ap50(value)) for name, value in told.items()}
+    return {name: value for name, value in shares.items() if value is not None}
+
+
+def _ap50(value: Any) -> Any:
+    """Return AP50 of a label's scores, or of all; a bare number is AP50 itself."""
+    return value.get(AP50) if isinstance(value, dict) else value
+
+
+def _share(value: Any) -> float | None:
+    """A number from 0 to 1, or None for anything else that a file may hold."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= 1 else None
+
+
+def _name(run: Run) -> str:
+    return run.path.resolve().name

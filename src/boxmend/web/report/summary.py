@@ -1,0 +1,295 @@
+"""The summary of a report: what a run found and did, in words and a few large numbers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import PurePath
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from boxmend.runs.account import Account
+from boxmend.runs.judgement import Verdict
+from boxmend.scoring.corrections.changes import change_scores
+from boxmend.web.report.gathering import Scores
+from boxmend.web.report.record import RunRecord
+from boxmend.web.text import shown
+
+Mask = NDArray[np.bool_]
+
+MOST_PATTERNS = 8
+PARTS_OF_ADDRESS = 2  # folders of a data address that are shown; the rest is a machine's business
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number that stands out, and what it is."""
+
+    number: str
+    what: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How often one label was changed into another."""
+
+    called: str
+    truly: str
+    number: int
+    share: float  # of the annotations so called that were judged
+    pair: str  # as the gallery's filter writes it
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The first part of the page; texts are plain, to be escaped where they are put."""
+
+    paragraphs: list[str]
+    groups: list[tuple[str, list[Tile]]]
+    patterns: list[Pattern]
+    making: list[tuple[str, str]]
+
+
+def summarised(record: RunRecord, scores: Scores, baseline: Scores) -> Summary:
+    """Put a record into words and numbers."""
+    run = record.account.run
+    told = run.summary() if run.is_finished else {}
+    noise = told["noise"] if isinstance(told.get("noise"), dict) else {}
+    groups = [
+        ("What was found", [_counted(record), *_noise_tiles(noise)]),
+        ("What was changed", _change_tiles(record)),
+        ("Against the truth", list(_truth_tiles(record))),
+        ("The detector", list(_detector_tiles(scores, baseline))),
+    ]
+    paragraphs = [
+        " ".join(_sentences(record, noise)),
+        " ".join(_result_sentences(record, scores, baseline)),
+    ]
+    return Summary(
+        paragraphs=[text for text in paragraphs if text],
+        groups=[(title, tiles) for title, tiles in groups if tiles],
+        patterns=patterns_of(record),
+        making=list(_making(record)),
+    )
+
+
+def patterns_of(record: RunRecord) -> list[Pattern]:
+    """The most frequent changes of labels, most frequent first."""
+    account = record.account
+    names, old = account.dataset.label_names, account.dataset.labels
+    is_changed = account.verdicts == Verdict.RELABELLED
+    pairs = np.stack([old, account.settlement.labels], axis=1)[is_changed]
+    kinds, numbers = np.unique(pairs, axis=0, return_counts=True)
+    totals = np.bincount(old[account.is_visited & (old >= 0)], minlength=len(names))
+    order = np.argsort(-numbers, kind="stable")[:MOST_PATTERNS]
+    return [
+        Pattern(
+            called=shown(names[kinds[k, 0]]),
+            truly=shown(names[kinds[k, 1]]),
+            number=int(numbers[k]),
+            share=float(numbers[k] / totals[kinds[k, 0]]),
+            pair=f"{kinds[k, 0]}-{kinds[k, 1]}",
+        )
+        for k in order.tolist()
+    ]
+
+
+def percent(share: float, decimals: int = 1) -> str:
+    """A share as people read it."""
+    return f"{100 * share:.{decimals}f}\N{NO-BREAK SPACE}%"
+
+
+def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
+    account = record.account
+    n, learnt = len(account.dataset), int(account.is_visited.sum())
+    numbers = [int(mask.sum()) for mask in _kinds_of_change(account)]
+    trained = (
+        f"A detector was trained on {_many(len(account.dataset.images), 'image')} with "
+        f"{_many(n, 'annotation')}"
+    )
+    if not (any(numbers) or account.settlement.num_judged.any()):
+        yield f"{trained}. Its method doubted no label and moved no box."
+        return
+    judged = f"{learnt:,} of them" if learnt < n else "each of them" if n > 1 else "it"
+    yield f"{trained}, and judged {judged} while it learnt."
+    if _is_number(noise.get("label_noise")):
+        bounds = _bounds(noise, "label_noise")
+        between = f", likely between {' and '.join(bounds)}" if bounds else ""
+        share = percent(noise["label_noise"], 0)
+        yield f"It estimates that {share} of the labels are wrong{between}."
+    if not any(numbers):
+        yield "It changed nothing."
+        return
+    yield f"It {_done(*numbers)}: {_gallery_words(sum(numbers))}"
+    if 2 * numbers[0] > int((account.settlement.num_judged > 0).sum()):
+        yield (
+            "That is more than half of the labels: either most were wrong, or the detector learnt "
+            "too little. Look at the gallery before the changes are used."
+        )
+
+
+def _done(relabelled: int, moved: int, unsure: int) -> str:
+    """What was done, of which there is something, as a list in words."""
+    done = [
+        f"changed {_many(relabelled, 'label')}" if relabelled else "",
+        f"moved {_many(moved, 'box', 'es')}" if moved else "",
+        f"was unsure of {_many(unsure, 'annotation')}" if unsure else "",
+    ]
+    *others, last = filter(None, done)
+    comma = "," if len(others) > 1 else ""
+    return f"{', '.join(others)}{comma} and {last}" if others else last
+
+
+def _gallery_words(number: int) -> str:
+    which = "it is" if number == 1 else "each is"
+    return f"{which} in the gallery below, with the reason."
+
+
+def _result_sentences(record: RunRecord, scores: Scores, baseline: Scores) -> Iterator[str]:
+    """What came of it, where that is known."""
+    if record.truth is not None:
+        labels = change_scores(record.account, record.changes, record.truth).labels
+        if labels.noise_before is not None and labels.noise_after is not None:
+            yield (
+                f"Held against the truth, wrong labels went from {percent(labels.noise_before)} to "
+                f"{percent(labels.noise_after)}."
+            )
+    if scores.ap50 is not None:
+        other = f", the baseline {100 * baseline.ap50:.1f}" if baseline.ap50 is not None else ""
+        yield f"The detector reaches an AP50 of {100 * scores.ap50:.1f}{other}."
+
+
+def _counted(record: RunRecord) -> Tile:
+    dataset = record.account.dataset
+    images = _many(len(dataset.images), "image")
+    left_out = int((~record.account.is_visited).sum())
+    note = f"on {images}" + (f"; {left_out:,} left out, such as difficult ones" if left_out else "")
+    return Tile(f"{len(dataset):,}", _noun(len(dataset), "annotation"), note)
+
+
+def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
+    for name, what, note in (
+        ("label_noise", "of the labels are wrong", "estimated"),
+        ("box_noise", "box noise", "estimated: sides are off by up to this share of them"),
+    ):
+        if _is_number(noise.get(name)):
+            bounds = _bounds(noise, name)
+            likely = f"; likely {' to '.join(bounds)}" if bounds else ""
+            yield Tile(percent(noise[name]), what, f"{note}{likely}")
+
+
+def _kinds_of_change(account: Account) -> tuple[Mask, Mask, Mask]:
+    """[n] What is relabelled, moved, and unsure."""
+    is_relabelled: Mask = account.verdicts == Verdict.RELABELLED
+    is_unsure: Mask = account.verdicts == Verdict.DISCARDED
+    return is_relabelled, account.is_moved, is_unsure
+
+
+def _change_tiles(record: RunRecord) -> list[Tile]:
+    account = record.account
+    learnt = int(account.is_visited.sum())
+    whole = "all" if learnt == len(account.dataset) else "those judged"
+    masks = _kinds_of_change(account)
+    relabelled, moved, unsure = (int(mask.sum()) for mask in masks)
+    shares = (percent(number / max(learnt, 1)) for number in (relabelled, moved, unsure))
+    notes = [f"{share} of {whole}" for share in shares]
+    if moved:
+        notes[1] += f"; IoU of old and new box {account.iou[masks[1]].mean():.2f} in the mean"
+    return [
+        Tile(f"{relabelled:,}", f"{_noun(relabelled, 'label')} changed", notes[0]),
+        Tile(f"{moved:,}", f"{_noun(moved, 'box', 'es')} moved", notes[1]),
+        Tile(f"{unsure:,}", "left unsure", f"{notes[2]}; label doubted, no other found"),
+    ]
+
+
+def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
+    truth, account = record.truth, record.account
+    if truth is None:
+        return
+    scores = change_scores(account, record.changes, truth)
+    labels, boxes = scores.labels, scores.boxes
+    if labels.relabelled:
+        yield Tile(
+            percent(labels.right / labels.relabelled),
+            "of label changes right",
+            f"{labels.right:,} of {labels.relabelled:,}; {labels.harm:,} did harm",
+        )
+    missed = f"of {labels.wrong_before:,}; {labels.missed_but_unsure:,} of them listed as unsure"
+    yield Tile(f"{labels.missed:,}", f"wrong {_noun(labels.missed, 'label')} not changed", missed)
+    if labels.noise_before is not None and labels.noise_after is not None:
+        numbers = _arrow(f"{100 * labels.noise_before:.1f}", percent(labels.noise_after))
+        yield Tile(numbers, "wrong labels", "before and after")
+    if boxes.moved:
+        yield Tile(
+            percent(boxes.better / boxes.moved),
+            "of moved boxes better",
+            f"{boxes.better:,} of {boxes.moved:,}; {boxes.worse:,} worse",
+        )
+    if boxes.mean_iou_before is not None and boxes.mean_iou_after is not None:
+        numbers = _arrow(f"{boxes.mean_iou_before:.2f}", f"{boxes.mean_iou_after:.2f}")
+        yield Tile(numbers, "mean IoU with the true box", "before and after; 1 is perfect")
+
+
+def _detector_tiles(scores: Scores, baseline: Scores) -> Iterator[Tile]:
+    if scores.ap50 is None:
+        return
+    note = "average precision at IoU 0.5, in per cent"
+    yield Tile(f"{100 * scores.ap50:.1f}", "AP50 of this detector", note)
+    if baseline.ap50 is not None:
+        gain = 100 * (scores.ap50 - baseline.ap50)
+        yield Tile(
+            f"{100 * baseline.ap50:.1f}", "AP50 of the baseline", f"{gain:+.1f} points by this run"
+        )
+
+
+def _making(record: RunRecord) -> Iterator[tuple[str, str]]:
+    run, history = record.account.run, record.account.history
+    facts, settings = run.facts(), run.settings()
+    yield "Run", shown(record.name)
+    for name, what in (("method", "Method"), ("detector", "Detector"), ("preset", "Preset")):
+        if isinstance(settings.get(name), str):
+            yield what, shown(settings[name])
+    yield "Epochs", f"{history.num_epochs:,}"
+    if isinstance(settings.get("seed"), int):
+        yield "Seed", str(settings["seed"])
+    addresses = facts.get("addresses")
+    if isinstance(addresses, list) and addresses:
+        yield "Data", ", ".join(short_address(str(one)) for one in addresses)
+    if run.is_finished:
+        when = date.fromtimestamp((run.path / "finished").stat().st_mtime)
+        yield "Finished", when.isoformat()
+    versions = facts.get("versions")
+    if isinstance(versions, dict):
+        listed = (f"{name} {version}" for name, version in versions.items())
+        yield "Versions", shown(", ".join(listed))
+
+
+def short_address(address: str) -> str:
+    """The end of a data address, which tells what it is; not the folders of a machine before it."""
+    parts = PurePath(address).parts
+    return shown("/".join(part for part in parts[-PARTS_OF_ADDRESS:] if part != "/"))
+
+
+def _bounds(noise: dict[str, Any], name: str) -> tuple[str, str] | None:
+    low, high = noise.get(f"{name}_low"), noise.get(f"{name}_high")
+    if not (_is_number(low) and _is_number(high)):
+        return None
+    return percent(low, 0), percent(high, 0)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _many(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {_noun(number, noun, plural)}"
+
+
+def _noun(number: int, noun: str, plural: str = "s") -> str:
+    return noun if number == 1 else f"{noun}{plural}"
+
+
+def _arrow(before: str, after: str) -> str:
+    return f"{before} \N{RIGHTWARDS ARROW} {after}"

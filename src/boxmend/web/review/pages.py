@@ -1,0 +1,140 @@
+"""The answers of the server: the page, the fixes, pictures by number, and verdicts.
+
+No path of a request reaches the file system: the page's files are known by name, images by number.
+"""
+
+import re
+from importlib.resources import files
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from boxmend.errors import BoxmendError, UsageError
+from boxmend.web.review.columns import columns_json, least_size, places_json
+from boxmend.web.review.cuts import Cutter, NoPictureError
+from boxmend.web.review.desk import Desk, Posted, sample_order
+from boxmend.web.thumbnails import Window
+
+OWN_FILES = (
+    *("review.css", "rows.js", "words.js", "telling.js", "wire.js", "handles.js", "stage.js"),
+    *("classes.js", "patterns.js", "controls.js", "review.js"),
+)
+REPORT_FILES = ("page.css", "theme.js")  # both pages look alike
+TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
+MOST_BYTES = 8 * 2**20  # of verdicts at once: more than a pattern of 50,000 fixes
+MOST_IMAGES = 120  # that are asked about at once
+MOST_SIDE = 1600  # pixels of a picture
+CUT = re.compile(r"cut-(\d{1,9})-(\d{1,6})-(\d{1,6})-(\d{1,6})-(\d{1,6})-(\d{1,4})\.jpg")
+PLACES = re.compile(r"places-(\d{1,9}(?:-\d{1,9})*)")
+NEWS = re.compile(r"news-(\d{1,9})")
+A_WHILE = {"cache-control": "private, max-age=86400"}  # the address is new with every server
+
+
+def make_app(desk: Desk) -> Starlette:
+    """The answers about one desk; `guarding.guarded` has to stand before them."""
+    pages = Pages(desk)
+    return Starlette(
+        routes=[
+            Route("/", pages.index),
+            Route("/fixes", pages.fixes),
+            Route("/doubtful", pages.doubtful),
+            Route("/verdicts", pages.verdicts, methods=["POST"]),
+            Route("/{name}", pages.named),
+        ],
+        exception_handlers={BoxmendError: _failed},
+    )
+
+
+class Pages:
+    """What is answered, prepared once."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._cutter = Cutter(desk.dataset.images)
+        sample = sample_order(desk.fixes).tolist()
+        name = desk.run_path.resolve().name
+        self._fixes = columns_json(name, desk.dataset, desk.fixes, sample)
+        self._static = {name: _static("boxmend.web.review", name) for name in OWN_FILES}
+        self._static |= {name: _static("boxmend.web.report", name) for name in REPORT_FILES}
+        self._index = _static("boxmend.web.review", "index.html")
+
+    async def index(self, request: Request) -> Response:
+        """The page."""
+        return Response(self._index, media_type=TYPES["html"])
+
+    async def fixes(self, request: Request) -> Response:
+        """All fixes in columns."""
+        return Response(self._fixes, media_type="application/json")
+
+    def doubtful(self, request: Request) -> Response:
+        """The fixes most worth a look, as of now."""
+        return JSONResponse(self._desk.doubtful())
+
+    async def verdicts(self, request: Request) -> Response:
+        """Write verdicts, and tell what stands now; nothing is told before it is written."""
+        if request.headers.get("content-type", "").split(";")[0] != "application/json":
+            return PlainTextResponse("expected JSON", 415)
+        body = bytearray()
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_BYTES:
+                    return PlainTextResponse("too many verdicts at once", 413)
+            posted = msgspec.json.decode(body, type=Posted)
+        except (msgspec.MsgspecError, ClientDisconnect, RecursionError) as error:
+            return PlainTextResponse(f"no verdicts: {error}", 400)
+        return await run_in_threadpool(self._decided, posted)
+
+    def _decided(self, posted: Posted) -> Response:
+        self._desk.decide(posted.verdicts)
+        return JSONResponse(self._desk.news(posted.seen))
+
+    async def named(self, request: Request) -> Response:
+        """One of the page's files, or something by number."""
+        name = request.path_params["name"]
+        if name in self._static:
+            return Response(self._static[name], media_type=TYPES[name.rpartition(".")[2]])
+        for pattern, answer in ((CUT, self._cut), (PLACES, self._places), (NEWS, self._news)):
+            found = pattern.fullmatch(name)
+            if found:
+                numbers = [int(one) for part in found.groups() for one in part.split("-")]
+                return await run_in_threadpool(answer, numbers)
+        return PlainTextResponse("no such page", 404)
+
+    def _cut(self, numbers: list[int]) -> Response:
+        row, x1, y1, x2, y2, side = numbers
+        if row >= len(self._desk.dataset.images) or not 1 <= side <= MOST_SIDE:
+            return PlainTextResponse("no such picture", 404)
+        window: Window = x1, y1, x2, y2
+        try:
+            return Response(self._cutter.cut(row, window, side), 200, A_WHILE, "image/jpeg")
+        except NoPictureError as error:
+            return PlainTextResponse(str(error), 404)
+
+    def _places(self, numbers: list[int]) -> Response:
+        dataset = self._desk.dataset
+        if len(numbers) > MOST_IMAGES or max(numbers) >= len(dataset.images):
+            return PlainTextResponse("no such images", 404)
+        places = []
+        for row in numbers:
+            place = self._cutter.place(row)
+            boxes = dataset.boxes[dataset.image_rows == row]
+            width, height = least_size(boxes, place.size)
+            places.append({"width": width, "height": height, "problem": place.problem})
+        return Response(places_json(dataset, numbers, places), media_type="application/json")
+
+    def _news(self, numbers: list[int]) -> Response:
+        return JSONResponse(self._desk.news(numbers[0]))
+
+
+def _static(package: str, name: str) -> bytes:
+    return (files(package) / "static" / name).read_bytes()
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Tell the page what went wrong; a call that makes no sense need not be tried again."""
+    return PlainTextResponse(str(error), 400 if isinstance(error, UsageError) else 500)
