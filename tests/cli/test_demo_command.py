@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import boxmend
-from boxmend import demonstration
+from boxmend.bench import demonstration
 from boxmend.cli import run
 from boxmend.errors import BoxmendError
 from tests.cli.cli_answers import answer
