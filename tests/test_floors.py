@@ -67,10 +67,18 @@ def test_a_package_imports_only_what_lies_below(path: Path) -> None:
     module = module_of(path)
     room = room_of(module)
     if room is None:
+        assert module.split(".")[0] in WIRING
         return
     allowed = {room, *MAY_IMPORT[room]}
     above = [name for name in imports_of(path) if not any(lies_in(name, low) for low in allowed)]
     assert above == []
+
+
+def test_the_top_level_is_a_dozen_names_and_hides_no_public_function() -> None:
+    apart = {"__init__.py", "__main__.py", "__pycache__", "errors.py", "py.typed"}
+    names = {path.stem for path in ROOT.iterdir() if path.name not in apart}
+    assert len(names) <= 12
+    assert names.isdisjoint(boxmend.__all__)
 
 
 def imported_by(statement: str) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-import boxmend.training
+import boxmend.training.train
 from boxmend.cli import run
 from boxmend.cli.train import PANELS
 from boxmend.runs.settings import MendSettings, Optimisation, PublishedSettings, TrainSettings

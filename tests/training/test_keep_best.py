@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import boxmend.training
+import boxmend.training.train
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector, save
 from boxmend.errors import DataError, UsageError

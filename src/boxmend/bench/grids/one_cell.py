@@ -61,7 +61,7 @@ class CellStatus(IntEnum):
 def run_cell(folder: Path, train: Train | None = None) -> CellStatus:
     """Run a cell to its end, wherever it stands, and record its result.
 
-    `train` takes the place of `boxmend.training.train.train`. What goes wrong is recorded, not raised;
+    `train` replaces the function of the same name. Errors are recorded, not raised;
     the traceback goes to stderr.
     """
     try:
