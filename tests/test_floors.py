@@ -14,10 +14,12 @@ ROOT = Path(boxmend.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # data: no run, no detector, no torch
-    "data.boxes": set(),
-    "data.detections": set(),
+    "data.boxes": {"data.types"},
+    "data.detections": {"data.types"},
     "data.findings": set(),
-    "data.files": {"errors"},
+    "data.types": set(),
+    "data.progress": set(),
+    "data.files": {"errors", "data.types"},
     "data": {"errors"},
     "runs.judgement": set(),
     "runs.settings": {"errors", "data.files"},

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing import probing
 from boxmend.auditing.calibration import Share
@@ -20,13 +19,11 @@ from boxmend.auditing.judging import Opinion, judge
 from boxmend.auditing.ordering import Own, canonical, groups, judgeable, surest_first
 from boxmend.auditing.tables import LEAST, columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError, UsageError
 
 __all__ = ["Audit", "AuditSettings", "audit"]
 
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 SEED = 0
 FEW_BLANK = 0.05  # share of images without any detection up to which they count as looked at

@@ -19,16 +19,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Mask, Rows
 
 BORDER = 0.1  # sides; edges nearer to the image's border show little noise, as they are clipped
 BINS, BIN_WIDTH = 100, 0.01  # of residuals, in shares of a side

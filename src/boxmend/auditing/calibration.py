@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats
 
 LIMITS = 200  # places at which the share is measured
 LEAST_TAIL = 0.1  # share of the planted that must lie beyond a limit to measure by it

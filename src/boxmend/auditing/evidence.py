@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping
 from boxmend.data.boxes import overlaps
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Rows
 
 UNSEEN = 0.01  # evidence for a class that no detection speaks for
 SHARING = 3  # power of the share of a detection that fits another annotation better

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing import boxes as box_model
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
@@ -18,9 +17,7 @@ from boxmend.auditing.presence import (
     find_repeats,
     judge_presence,
 )
-
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Rows
 
 ASKED = 20_000  # annotations whose boxes are shifted to see what follows
 SHIFT = 0.2  # by up to this share of the side

@@ -7,7 +7,6 @@ says of them is known to be said of wrong labels. See `calibration`.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.calibration import (
     Sample,
@@ -18,9 +17,7 @@ from boxmend.auditing.calibration import (
     share_of_errors,
 )
 from boxmend.auditing.evidence import NONE, Evidence, Objects, suspicion
-
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Rows
 
 ROUNDS = 3  # each by what was found before; it settles within two
 MOST_COPIES = 8

@@ -24,11 +24,9 @@ from boxmend.auditing.evidence import Evidence
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.pairs import largest_by
+from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
 from boxmend.runs.folder import Run
-
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FAINT = 1e-4  # evidence for a class that a run never speaks of, at least
 MOST_KEPT = 0.95  # share of the annotated box above which nothing can be computed back

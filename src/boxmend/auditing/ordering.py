@@ -9,10 +9,7 @@ from boxmend.auditing.evidence import Detected, Objects
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.auditing.judging import Scene
 from boxmend.data.dataset import UNKNOWN, Dataset
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Mask, Rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,9 @@ Detections take the place of proposals here: what is written about matching in
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.boxes import overlaps
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Rows
 
 GAMMA = 0.1  # weight of the extents in the fitness of Eq. 15, as published
 LEAST_OVERLAP = 0.1  # IoU; what overlaps less says nothing about an annotation

@@ -7,7 +7,6 @@ the detector saw of it; a box drawn again beside itself is a duplicate. See `cal
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.calibration import (
     Share,
@@ -19,10 +18,7 @@ from boxmend.auditing.calibration import (
 from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
 from boxmend.auditing.pairs import Pairs, largest_by, overlapping
 from boxmend.data.boxes import areas, overlaps
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Mask, Rows
 
 FAINT = 1e-3  # support below which nothing is told apart
 STRATUM = 400  # annotations of like size at least, to be looked at by themselves

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.fixes.choosing import wilson
 from boxmend.auditing.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
@@ -18,10 +17,7 @@ from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.presence import FOUND
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Mask, Rows
 
 LEAST = 50  # annotations; with fewer there is nothing to learn from planting
 ENOUGH = 200  # planted errors of a kind; more add time, not precision

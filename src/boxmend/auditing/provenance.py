@@ -5,15 +5,13 @@ what is wrong with their annotations.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import Detected, Objects, from_detections
 from boxmend.auditing.ordering import judgeable
 from boxmend.auditing.predictions import Predictions
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
-
-Mask = NDArray[np.bool_]
+from boxmend.data.types import Mask
 
 AGREED = 0.97  # share of annotations seen under their own label, above which it is suspicious
 EXACT = 0.93  # median IoU with what was seen, likewise

@@ -5,7 +5,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import NONE, Detected, Evidence
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
@@ -13,9 +12,7 @@ from boxmend.auditing.judging import Opinion
 from boxmend.auditing.ordering import image_sizes
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
-
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Rows
 
 LEAST = 0.05  # probability of being wrong below which nothing is listed
 LEAST_BAD = 0.5  # likewise of being a bad box: one that is probably good had better stay

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,12 +23,11 @@ from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.images.drawing import GREEN, RED, WHITE, Outline, Panel, sheet
 from boxmend.data.noise import NoiseSettings, disturb, write_noisy
+from boxmend.data.progress import Progress
 from boxmend.data.synth import synthesize
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.repair.apply import apply
 from boxmend.web.report.making import ReportSettings, write_report
-
-Progress = Callable[[int, int], None]
 
 LABEL_NOISE, BOX_NOISE = "symmetric:0.4", "uniform:0.4"
 SIZE = 96  # pixels: what the tiny detector is made for

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.data.files.atomic import replacing
-
-Progress = Callable[[int, int], None]
+from boxmend.data.progress import Progress
 
 
 def print_json(value: Any) -> None:

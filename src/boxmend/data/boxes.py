@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Boxes = NDArray[np.float64]
+from boxmend.data.types import Floats
 
 
-def is_close(a: Boxes, b: Boxes, tolerance: float) -> NDArray[np.bool_]:
+def is_close(a: Floats, b: Floats, tolerance: float) -> NDArray[np.bool_]:
     """Mark boxes no side of which differs by more than the tolerance; two NaN do not differ."""
     with np.errstate(invalid="ignore", over="ignore"):  # infinite sides; a == b knows them
         close = (np.abs(a - b) <= tolerance) | (a == b) | (np.isnan(a) & np.isnan(b))
@@ -14,7 +14,7 @@ def is_close(a: Boxes, b: Boxes, tolerance: float) -> NDArray[np.bool_]:
     return marks
 
 
-def overlaps(a: Boxes, b: Boxes) -> NDArray[np.float64]:
+def overlaps(a: Floats, b: Floats) -> NDArray[np.float64]:
     """Intersection over union of boxes that broadcast; 1 for equal ones, even without area."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         width = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
@@ -29,7 +29,7 @@ def overlaps(a: Boxes, b: Boxes) -> NDArray[np.float64]:
     return iou
 
 
-def areas(boxes: Boxes) -> NDArray[np.float64]:
+def areas(boxes: Floats) -> NDArray[np.float64]:
     """Areas of boxes [..., 4]; 0 for those turned inside out."""
     with np.errstate(invalid="ignore", over="ignore"):
         widths = np.maximum(boxes[..., 2] - boxes[..., 0], 0)

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from boxmend.data.files.unchanged import ReadFile
 from boxmend.data.findings import Finding
+from boxmend.data.types import Ids
 
 if TYPE_CHECKING:
     from boxmend.data.formats.writing import Saved
 
-Ids = NDArray[Any]  # int64 where all ids are integers, else object
 Note = Mapping[str, float | str | None]  # what boxmend has to say of an annotation
 ADDED = -1  # source row of an annotation that no document holds yet
 UNKNOWN = -1  # label or image row of an annotation that names one which does not exist

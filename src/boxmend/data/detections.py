@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Boxes = NDArray[np.float64] | NDArray[np.float32]
+from boxmend.data.types import AnyFloats, Floats, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +15,7 @@ class Detections:
     image_rows: Rows  # [n] any numbers >= 0 that mean the same as in TrueBoxes
     labels: Rows  # [n] 0..C-1
     scores: NDArray[np.float64] | NDArray[np.float32]  # [n] finite or infinite, never NaN
-    boxes: Boxes  # [n, 4] xyxy; one without area, or with NaN, overlaps nothing
+    boxes: AnyFloats  # [n, 4] xyxy; one without area, or with NaN, overlaps nothing
 
 
 @dataclass(frozen=True, eq=False)

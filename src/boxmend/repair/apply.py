@@ -19,6 +19,7 @@ from boxmend.data.files.staging import ensure_vacant, staged
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import Saved, WriteOptions, native_format, write_into
+from boxmend.data.types import Floats
 from boxmend.errors import OutputError, UsageError
 from boxmend.repair import patches
 from boxmend.repair.changes import ApplySettings, Changes, decide, mended
@@ -27,7 +28,7 @@ from boxmend.repair.listing import changes_csv, fixes_csv
 from boxmend.repair.reverting import CHANGES_FILE, PATCH_FILE, revert
 from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run
-from boxmend.runs.settling import Floats, settle
+from boxmend.runs.settling import settle
 
 __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "revert"]
 

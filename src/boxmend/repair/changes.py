@@ -10,8 +10,9 @@ import numpy as np
 from boxmend.auditing.fixes.choosing import KIND_OF_WORD, check_precision
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset, Note
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
-from boxmend.runs.settling import Floats, Mask, Rows, Settlement
+from boxmend.runs.settling import Settlement
 
 FIELDS = ("labels", "boxes")  # that a settlement knows of; fixes know more
 DISCARDED = ("keep", "drop", "mark")

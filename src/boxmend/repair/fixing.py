@@ -16,10 +16,11 @@ from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdict
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset, Note
 from boxmend.data.files.text import valid_text
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.changes import ApplySettings, Changes, mended
 from boxmend.runs.folder import Run
-from boxmend.runs.settling import SAME_SIDE, Floats, Mask, Rows
+from boxmend.runs.settling import SAME_SIDE
 
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 

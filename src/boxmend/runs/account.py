@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run
 from boxmend.runs.history import History, history_of
 from boxmend.runs.judgement import Verdict
-from boxmend.runs.settling import Floats, Mask, Rows, Settlement, last_visits, means_of, settle
+from boxmend.runs.settling import Settlement, last_visits, means_of, settle
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Dataset
+from boxmend.data.types import Mask, Rows, Singles
 from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run
 from boxmend.runs.judgement import Verdict
 from boxmend.runs.ledger import COLUMNS
-from boxmend.runs.settling import Mask, Rows, Visits
-
-Singles = NDArray[np.float32]
+from boxmend.runs.settling import Visits
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,13 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.files.text import valid_text
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
+from boxmend.data.types import Rows
 from boxmend.errors import DataError, UsageError
 from boxmend.runs import ledger
 from boxmend.runs.folder import SETTINGS_FILE, Run, open_run
 from boxmend.runs.ledger import Verdict
 from boxmend.runs.settings.files import settings_of_run
-from boxmend.runs.settling import Rows, Visits
+from boxmend.runs.settling import Visits
 
 _BOX = ("final_x1", "final_y1", "final_x2", "final_y2")
 MIN_REFUSED_ADDRESSES = 100  # fewer are read even if some of them have no image

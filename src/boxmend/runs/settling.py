@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.judgement import Verdict
 
 EPOCHS_PER_VISIT = 3  # an annotation is settled by its last epochs / EPOCHS_PER_VISIT visits
 SAME_BOX = 0.999  # a box that overlaps the old one by more has not moved but been rounded
 SAME_SIDE = 0.01  # pixels; likewise for one side of a box that has moved
 DECIMALS = 2  # of a side that has moved
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

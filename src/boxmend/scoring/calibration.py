@@ -4,14 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from boxmend.data.types import Floats, Mask
 from boxmend.scoring.ranking import share
 
 NUM_BINS = 15  # of equal width from 0 to 1; a probability on an edge belongs to the bin above it
-
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

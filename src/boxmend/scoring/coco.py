@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.detections import Detections, SizedDetections
+from boxmend.data.types import Floats
 from boxmend.scoring.voc import TrueBoxes
 
 SIZES = ("small", "medium", "large")
@@ -28,8 +29,6 @@ MAX_DETECTIONS = (1, 10, 100)  # of an image and a class
 IN_NO_RANGE = -1.0  # an area that no range of sizes holds
 ALL_SIZES, MOST_DETECTIONS = 0, 2  # places on the axes of sizes and of MAX_DETECTIONS
 AT_50, AT_75 = 0, 5  # places on the axis of IoUs
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

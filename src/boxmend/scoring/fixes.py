@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats, Mask
 from boxmend.scoring.calibration import Calibration, calibration
 from boxmend.scoring.missing import Proposed, are_found, are_on_ignored
 from boxmend.scoring.ranking import share
@@ -25,10 +25,6 @@ from boxmend.scoring.truth import NONE, KnownTruth, TrueObjects
 
 CALLED_WRONG = 0.5  # least probability at which an annotation is called wrong
 IN_ALL = "in all"
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,14 @@ to add both would make a duplicate.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.truth import TrueObjects
 
 FOUND_IOU = 0.5  # with a missing object, from which on it is found
 PAIRS_AT_ONCE = 2**20  # of two boxes of one image; bounds the memory
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,8 @@
 """How well scores rank what is sought above all else, whatever their scale."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats, Mask
 
 
 def area_under_roc(scores: Floats, is_sought: Mask) -> float | None:

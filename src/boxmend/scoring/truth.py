@@ -6,19 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.boxes import overlaps
-from boxmend.data.dataset import UNKNOWN, Dataset, Ids
+from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.diff.images import pair_images
 from boxmend.data.files.text import valid_text
 from boxmend.data.formats import load, resolve
 from boxmend.data.noise import TRUTH_FILE, Truth, read_truth
+from boxmend.data.types import Floats, Ids, Mask, Rows
 from boxmend.errors import DataError
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Boxes = NDArray[np.float64]
 
 CLEAN = "the clean dataset"  # where it has no address
 NONE = -1  # row of a truth that there is not
@@ -32,7 +28,7 @@ class TrueObjects:
 
     image_rows: Rows  # [m]
     labels: Rows  # [m] UNKNOWN where the dataset does not know the label
-    boxes: Boxes  # [m, 4]
+    boxes: Floats  # [m, 4]
     object_rows: (
         Rows  # [n] of each annotation, the row of its object; NONE of nothing, and of crowds
     )
@@ -52,10 +48,10 @@ class KnownTruth:
     """What the annotations of a dataset should be, in its order and by its label names."""
 
     labels: Rows  # [n] UNKNOWN where there is no object, or a label it does not know
-    boxes: Boxes  # [n, 4] NaN where there is no object
+    boxes: Floats  # [n, 4] NaN where there is no object
     is_spurious: Mask  # [n] annotations of nothing
     image_rows: Rows  # [m] of all true boxes, also of those without an annotation; no crowds
-    image_boxes: Boxes  # [m, 4]
+    image_boxes: Floats  # [m, 4]
     objects: TrueObjects | None = None  # the same with labels; None where those are not told
 
     def is_wrong(self, labels: Rows) -> Mask:
@@ -108,7 +104,7 @@ def _from_file(path: Path, told: Truth, dataset: Dataset) -> KnownTruth:
     )
 
 
-def _ensure_finite(path: Path, boxes: Boxes, is_spurious: Mask, dataset: Dataset) -> None:
+def _ensure_finite(path: Path, boxes: Floats, is_spurious: Mask, dataset: Dataset) -> None:
     """Refuse true boxes that are none."""
     is_lacking = ~is_spurious & ~np.isfinite(boxes).all(axis=1)
     if is_lacking.any():

@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.detections import Detections
+from boxmend.data.types import AnyFloats, Rows
 
 PAIRS_AT_ONCE = 2**20  # of a detection and a true box: about 200 MB while they are compared
-
-Rows = NDArray[np.int64]
-Boxes = NDArray[np.float64] | NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +33,7 @@ class TrueBoxes:
 
     image_rows: Rows  # [m]
     labels: Rows  # [m] 0..C-1
-    boxes: Boxes  # [m, 4] xyxy
+    boxes: AnyFloats  # [m, 4] xyxy
     is_difficult: NDArray[np.bool_]  # [m] neither asked for nor held against a detection
 
 
@@ -164,7 +162,7 @@ def _chunks(rows: Rows, counts: Rows) -> Iterator[Rows]:
         yield from np.split(rows, np.flatnonzero(np.diff(piece)) + 1)
 
 
-def _iou(a: Boxes, b: Boxes) -> NDArray[np.float64]:
+def _iou(a: AnyFloats, b: AnyFloats) -> NDArray[np.float64]:
     """Intersection over union, row by row; 0 where it is not defined."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

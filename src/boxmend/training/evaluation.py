@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from boxmend.data.formats.coco.sizes import (
     contested_images,
     contested_numbers,
 )
+from boxmend.data.progress import Progress
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import EVALUATION_FILE, Run
 from boxmend.scoring.coco import CocoTruth, coco_scores, detection_sizes
@@ -39,7 +40,6 @@ SHOWN = 5  # classes that a note lists
 FAR_BEYOND = 1.1  # times the image's side: an end that no detector means
 MANY = 0.2  # share of boxes with such ends that is asked about
 
-Progress = Callable[[int, int], None]
 Data = Dataset | str | Path | Sequence[str | Path]
 
 

@@ -31,6 +31,8 @@ from boxmend.data.images.reading import (
     header_size,
     inspect,
 )
+from boxmend.data.progress import Progress
+from boxmend.data.types import Box
 from boxmend.errors import OutputError
 
 CONTEXT = 1.6  # sides of what is cut out, in sides of what it has to show
@@ -40,11 +42,9 @@ QUALITY = 75
 VERSION = b"1"  # of how pictures are made: another one makes them all anew
 NAME = re.compile(r"[0-9a-f]{32}\.jpg")  # of a picture; no other file is ever touched
 
-Box = tuple[float, float, float, float]
 Size = tuple[int, int]  # width, height
 Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels of an image
 Cut = tuple[Window, int]  # what is cut out, and the long side of its picture
-Progress = Callable[[int, int], None]
 
 
 class Request(NamedTuple):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.formats.yolo.labels import (
-    Box,
     Change,
     Labels,
     Rules,
@@ -16,6 +15,7 @@ from boxmend.data.formats.yolo.labels import (
     parse_labels,
     patch_labels,
 )
+from boxmend.data.types import Box
 
 RULES = Rules(3)
 SIZE = (200, 100)

@@ -7,8 +7,9 @@ import numpy as np
 
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import Verdict
+from boxmend.data.types import Box
 from boxmend.repair.importing.answers import Desk, desk_of, verdicts_of
-from boxmend.repair.importing.returned import Box, Handed, Region, Seen
+from boxmend.repair.importing.returned import Handed, Region, Seen
 
 NAMES = ["van", "truck", "bus"]
 OLD: Box = (10.0, 10.0, 50.0, 50.0)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmend.auditing.fixes.table import KINDS, Fixes, Floats, Kind, Mask, Rows
+from boxmend.auditing.fixes.table import KINDS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict, standing
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
 KIND_OF_WORD = {

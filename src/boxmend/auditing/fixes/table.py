@@ -23,6 +23,7 @@ from boxmend.data.files.atomic import replacing
 from boxmend.data.files.parquet import read_parquet
 from boxmend.data.files.sealed import parquet_bytes
 from boxmend.data.files.text import valid_text
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError, UsageError
 
 FIXES_FILE = "fixes.parquet"
@@ -31,10 +32,6 @@ FORMAT_KEY = b"boxmend_fixes"
 FORMAT_VERSION = b"1"
 BOX_DECIMALS = 2
 GOOD_IOU = 0.7  # with the true box; a box with less is bad
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 class Kind(IntEnum):

@@ -19,6 +19,7 @@ from typing import Any
 from boxmend.data.files.reading import read_within
 from boxmend.data.files.sealed import checked_lines, seal_json
 from boxmend.data.files.syncing import sync_folder
+from boxmend.data.types import Box
 from boxmend.errors import DataError, OutputError
 
 VERDICTS_FILE = "verdicts.jsonl"
@@ -27,8 +28,6 @@ MODES = ("queue", "sample", "doubtful", "pattern", "import")
 LONGEST = 10_000  # characters of a text; ids of fixes hold label names
 REMEDY = "remove that line, or put a copy of the file back"
 FARTHEST = 1e7  # pixels from the corner of an image
-
-Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)

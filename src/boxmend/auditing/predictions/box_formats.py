@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from boxmend.auditing.predictions.evidence import Annotated, best_annotations
-from boxmend.auditing.predictions.found import BoxFormat, Floats, Found, Rows
+from boxmend.auditing.predictions.found import BoxFormat, Found
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
 LAYOUTS = {

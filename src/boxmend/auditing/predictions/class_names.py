@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Found, Key, Rows
+from boxmend.auditing.predictions.found import Found, Key
 from boxmend.auditing.predictions.names import MOST_DIGITS
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats.coco.sizes import category_numbers, contested_numbers
+from boxmend.data.types import Rows
 from boxmend.errors import DataError
 
 SHOWN = 5

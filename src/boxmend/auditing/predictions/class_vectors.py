@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.found import Found, Rows
+from boxmend.auditing.predictions.found import Found
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats.coco.sizes import category_numbers
+from boxmend.data.types import Rows, Singles
 from boxmend.errors import DataError
 
 ASKED = 5000  # detections whose vectors are looked at: the best, since of others many are doubtful
 AGREES = 0.5  # share whose label has the highest value
 ROUNDING = 1e-4  # by which a probability may leave 0..1
 
-Vectors = NDArray[np.float32]
 
-
-def in_order(found: Found, labels: Rows, dataset: Dataset) -> tuple[Vectors | None, list[str]]:
+def in_order(found: Found, labels: Rows, dataset: Dataset) -> tuple[Singles | None, list[str]]:
     """The class vectors [m, C] by label, and what is to be said about them.
 
     A table names its columns. A list has C values, or C + 1 with the background first or last, in
@@ -59,7 +57,7 @@ def in_order(found: Found, labels: Rows, dataset: Dataset) -> tuple[Vectors | No
     return vectors, [] if is_plain else [f"the class vectors were read in {best}"]
 
 
-def _ensure_probabilities(found: Found, vectors: Vectors) -> None:
+def _ensure_probabilities(found: Found, vectors: Singles) -> None:
     is_wrong = ~((vectors >= -ROUNDING) & (vectors <= 1 + ROUNDING))
     if is_wrong.any():
         row = int(np.argmax(is_wrong.any(axis=1)))
@@ -69,7 +67,7 @@ def _ensure_probabilities(found: Found, vectors: Vectors) -> None:
         )
 
 
-def _by_name(found: Found, vectors: Vectors, dataset: Dataset) -> tuple[Vectors, list[str]]:
+def _by_name(found: Found, vectors: Singles, dataset: Dataset) -> tuple[Singles, list[str]]:
     """Columns by the names of classes; a class without a column has the probability 0."""
     column_of = {name: k for k, name in enumerate(found.vector_names)}
     known = [name for name in dataset.label_names if name in column_of]

@@ -11,6 +11,7 @@ import msgspec
 
 from boxmend.data.files.json_lists import ensure_few_objects, ensure_objects
 from boxmend.data.files.reading import ensure_few_values, read_within, reason_of
+from boxmend.data.types import Box
 from boxmend.errors import DataError, UsageError
 
 PORTION = 1024  # entries decoded at once: more fall out of the processor's cache
@@ -23,7 +24,6 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ABSENT = msgspec.Raw()
 
 Number = int | float
-Box = tuple[float, float, float, float]
 
 
 class Entry(msgspec.Struct, gc=False):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.found import Floats, Rows
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats, Rows
 
 IMAGES_ASKED = 2000  # spread evenly over those that have both annotations and detections
 BEST_OF_IMAGE = 3  # detections of each that are asked about

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
 UNKNOWN_FOLD = -1
 
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Key = tuple[int | float | str | None, str | None]
 """How an entry tells an image, or a class: by id and by name."""
 

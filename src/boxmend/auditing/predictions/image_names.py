@@ -8,10 +8,11 @@ from posixpath import basename, splitext
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Floats, Found, Key, Rows
+from boxmend.auditing.predictions.found import Found, Key
 from boxmend.auditing.predictions.names import AMBIGUOUS, MOST_DIGITS, Catalogue
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.images.reading import header_size
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
 SHOWN = 3

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Floats, Found, Key
+from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Found, Key
 from boxmend.data.files.reading import read_bytes
+from boxmend.data.types import Floats
 from boxmend.errors import DataError
 
 KIND = "label files"

@@ -14,7 +14,7 @@ from boxmend.auditing.predictions import box_formats
 from boxmend.auditing.predictions.class_names import labels_of
 from boxmend.auditing.predictions.class_vectors import in_order
 from boxmend.auditing.predictions.evidence import Annotated, annotated, asked, best_annotations
-from boxmend.auditing.predictions.found import BoxFormat, Floats, Found, Rows, joined
+from boxmend.auditing.predictions.found import BoxFormat, Found, joined
 from boxmend.auditing.predictions.image_names import Reading, ensure_clear, readings, sizes_of
 from boxmend.auditing.predictions.names import Catalogue
 from boxmend.auditing.predictions.places import Place, files_of, places_of, read_place
@@ -22,6 +22,7 @@ from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.unchanged import State, ensure_same_states, states_of
 from boxmend.data.folds import Manifest
 from boxmend.data.formats.coco.sizes import contested_images
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
 
 OVERLAPS = 0.5  # IoU from which a detection and an annotation are of one object
@@ -31,8 +32,6 @@ FAINT = 0.075  # score that some detections of an uncut list do not reach
 MANY = 200  # detections that tell where a list was cut
 SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Floats, Found, Key, Rows
+from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Found, Key
 from boxmend.data.files.limits import ensure_within
 from boxmend.data.files.parquet import read_parquet, refuse_doubled_columns
 from boxmend.data.files.reading import open_file
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
 KIND = "a table"

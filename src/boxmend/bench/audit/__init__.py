@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from boxmend.auditing.fixes.choosing import choose
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.predictions.predictions import Predictions
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
+from boxmend.data.types import Floats
 from boxmend.scoring.calibration import NUM_BINS, Calibration
 from boxmend.scoring.finders import OURS
 from boxmend.scoring.finders.kinds import KindComparison, compare_kinds
@@ -26,8 +24,6 @@ from boxmend.scoring.fixes import (
     known_objects,
 )
 from boxmend.scoring.truth import KnownTruth
-
-Floats = NDArray[np.float64]
 
 
 class Found(Protocol):

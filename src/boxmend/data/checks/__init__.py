@@ -10,7 +10,8 @@ from boxmend.data.checks.images import duplicate_images, photo_findings
 from boxmend.data.checks.repairs import Repair, repair
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
-from boxmend.data.images.reading import Progress, inspect_all
+from boxmend.data.images.reading import inspect_all
+from boxmend.data.progress import Progress
 
 
 def check(

@@ -16,8 +16,7 @@ from boxmend.data.checks.places import (
 )
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.findings import Finding
-
-Mask = NDArray[np.bool_]
+from boxmend.data.types import Mask
 
 OUTSIDE_TOLERANCE = 0.05  # px; rounding in relative formats stays below, mistakes do not
 IMBALANCE = 100  # a label this many times rarer than the most frequent one is told

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.checks.annotations import OUTSIDE_TOLERANCE, Mask, find_faults, image_sizes
+from boxmend.data.checks.annotations import OUTSIDE_TOLERANCE, find_faults, image_sizes
 from boxmend.data.checks.places import annotation_id, box_text, file_of_annotation
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
+from boxmend.data.types import Mask
 
 
 @dataclass(frozen=True)

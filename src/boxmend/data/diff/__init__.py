@@ -16,9 +16,7 @@ from boxmend.data.boxes import is_close, overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.diff.images import pair_images, place_annotations
 from boxmend.data.diff.pairing import Side, pair_annotations
-
-Rows = NDArray[np.int64]
-Box = tuple[float, float, float, float]
+from boxmend.data.types import Box, Rows
 
 SAME_FORMAT_TOLERANCE = 1e-6  # px; the last digits of adding and subtracting sides
 CONVERTED_TOLERANCE = 0.01  # px; what a conversion between formats may move a side by

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN, Dataset, Images
+from boxmend.data.types import Rows
 
-Rows = NDArray[np.int64]
 Key = Callable[[str, str], Hashable]  # of a split and a file name
 
 NOWHERE = -1  # place of an annotation whose image the other dataset does not have

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from boxmend.data.boxes import Boxes, is_close, overlaps
+from boxmend.data.boxes import is_close, overlaps
 from boxmend.data.diff.images import NOWHERE
+from boxmend.data.types import Floats, Rows
 
-Rows = NDArray[np.int64]
 Pairs = tuple[Rows, Rows]
 
 LARGEST_ASSIGNMENT = 200  # annotations; the best assignment of n takes time as n cubed
@@ -22,7 +21,7 @@ class Side:
 
     places: Rows  # [n] number of the image pair, or NOWHERE
     labels: Rows  # [n]
-    boxes: Boxes  # [n, 4]
+    boxes: Floats  # [n, 4]
     ids: Rows | None  # [n] None where ids mean nothing
 
 

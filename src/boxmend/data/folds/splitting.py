@@ -13,17 +13,15 @@ from hashlib import blake2b
 from posixpath import dirname
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.folds.manifest import MOST_FOLDS
+from boxmend.data.types import Rows
 from boxmend.errors import UsageError
 
 FOLDER, FRAMES = "folder", "frames"
 TRAILING_NUMBER = re.compile(r"^(.*?)\d+(?:\.[^./]*)?$")
 MANY_FRAMES = 5  # images of one name but for the number, in the mean, that look like videos
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.staging import staged
@@ -16,12 +15,11 @@ from boxmend.data.folds.guide import guide
 from boxmend.data.folds.manifest import FOLDS_FILE, described, fold_folder
 from boxmend.data.folds.splitting import FoldSettings, frames_advice, split
 from boxmend.data.formats.writing import WriteOptions, native_format, write_into
+from boxmend.data.progress import Progress
+from boxmend.data.types import Rows
 
 TRAIN, TEST = "train", "test"
 GUIDE_FILE = "README.md"
-
-Progress = Callable[[int, int], None]
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

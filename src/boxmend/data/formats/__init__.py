@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from boxmend.data.dataset import Dataset, Ids, join
+from boxmend.data.dataset import Dataset, join
 from boxmend.data.findings import Severity
 from boxmend.data.formats import coco, voc, yolo
 from boxmend.data.formats.documents import Document
 from boxmend.data.formats.reading import ReadOptions
+from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
 

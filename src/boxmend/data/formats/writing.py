@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.data.dataset import Dataset, Ids, Source
+from boxmend.data.dataset import Dataset, Source
 from boxmend.data.files.staging import staged
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.documents import Document, collector_paused
 from boxmend.data.formats.image_links import ensure_copyable
 from boxmend.data.formats.reading import is_safe_name
+from boxmend.data.types import Ids
 from boxmend.errors import LossyError, OutputError, UsageError
 
 IMAGES_AS = ("link", "copy", "none")

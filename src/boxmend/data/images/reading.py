@@ -31,9 +31,9 @@ from boxmend.data.images.decoding import (
     strictly,
     use_budget,
 )
+from boxmend.data.progress import Progress
 from boxmend.errors import BoxmendError, UsageError
 
-Progress = Callable[[int, int], None]
 Problem = Literal["missing", "unreadable", "truncated"]
 Item = TypeVar("Item")
 Made = TypeVar("Made")

@@ -27,12 +27,11 @@ from boxmend.data.noise.boxes import BOX_NOISES, disturbed, image_sizes
 from boxmend.data.noise.labels import LABEL_NOISES, confused, pair, read_confusion, symmetric
 from boxmend.data.noise.streams import Stream, chosen, share, uniform_rows, uniforms
 from boxmend.data.noise.truth import Origin, Truth, read_truth, write_truth
+from boxmend.data.types import Rows
 from boxmend.errors import OutputError, UsageError
 
 TRUTH_FILE = "truth.parquet"
 RECORD_FILE = "noise.json"
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

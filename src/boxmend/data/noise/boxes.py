@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Dataset
+from boxmend.data.types import Floats
 
 REDRAWS = 20  # a box that came out degenerate is drawn again this often, then stays clean
 MIN_SIDE = 1.0  # pixels; below it a box is degenerate
 STEPS_PER_PIXEL = 100  # edges move by whole hundredths: files stay short
 
-Floats = NDArray[np.float64]
 Moves = Callable[[Floats, float], Floats]
 Draws = Callable[[NDArray[np.int64], int], Floats]
 

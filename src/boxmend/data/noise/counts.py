@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from boxmend.data.dataset import Dataset
 from boxmend.data.noise.boxes import MIN_SIDE, disturbed, image_sizes, uniform_moves
 from boxmend.data.noise.streams import Stream, chosen, picks, share, uniform_rows, uniforms
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
 SECOND_HAND = 0.05  # how far, in shares of the side, an edge lies off when annotated again
 DECIMALS = 2  # of the boxes that are invented here
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,12 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.files.reading import read_within, reason_of
 from boxmend.data.noise.streams import chosen, picks, share
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import UsageError
 
-Labels = NDArray[np.int64]
-Keys = NDArray[np.float64]
 Confusion = dict[int, dict[int, float]]
 """By label: the share of its annotations that turn into each other label; the rest stay."""
 
@@ -30,7 +28,7 @@ TOLERANCE = 1e-6  # of the sum of a row: decimals like 0.3333333 need not add up
 EXAMPLE = '{"van": {"truck": 0.4}}'
 
 
-def symmetric(labels: Labels, keys: Keys, draws: Keys, rate: float, num_labels: int) -> Labels:
+def symmetric(labels: Rows, keys: Floats, draws: Floats, rate: float, num_labels: int) -> Rows:
     """Replace round(rate * n) labels, each by one of the other labels with equal probability."""
     _need_two_labels("symmetric", num_labels)
     rows = chosen(keys, share(rate, len(labels)))
@@ -40,7 +38,7 @@ def symmetric(labels: Labels, keys: Keys, draws: Keys, rate: float, num_labels: 
     return result
 
 
-def pair(labels: Labels, keys: Keys, rate: float, num_labels: int) -> Labels:
+def pair(labels: Rows, keys: Floats, rate: float, num_labels: int) -> Rows:
     """Turn round(rate * n_c) of each label c into the next one; the last becomes the first."""
     _need_two_labels("pair", num_labels)
     order, counts = _by_label(labels, keys, num_labels)
@@ -52,7 +50,7 @@ def pair(labels: Labels, keys: Keys, rate: float, num_labels: int) -> Labels:
     return result
 
 
-def confused(labels: Labels, keys: Keys, confusion: Confusion, num_labels: int) -> Labels:
+def confused(labels: Rows, keys: Floats, confusion: Confusion, num_labels: int) -> Rows:
     """Relabel by a confusion matrix; each label's counts are exact by largest remainder."""
     order, counts = _by_label(labels, keys, num_labels)
     ends = np.cumsum(counts)
@@ -84,7 +82,7 @@ def read_confusion(path: Path, label_names: Sequence[str]) -> Confusion:
     """Read a confusion matrix: JSON with the shares that change, or a CSV table of whole rows.
 
     JSON names only what changes, as in {"van": {"truck": 0.4}}. CSV has the names in the first
-    row and the first column, and each row adds up to 1. Labels without a row stay as they are.
+    row and the first column, and each row adds up to 1. Rows without a row stay as they are.
     """
     text = _read_text(path)
     is_json = path.suffix.lower() == ".json" or text.lstrip().startswith("{")
@@ -106,7 +104,7 @@ def _need_two_labels(kind: str, num_labels: int) -> None:
         )
 
 
-def _by_label(labels: Labels, keys: Keys, num_labels: int) -> tuple[Labels, Labels]:
+def _by_label(labels: Rows, keys: Floats, num_labels: int) -> tuple[Rows, Rows]:
     """Rows label by label, the smallest keys first, and how many each label has."""
     return np.lexsort((keys, labels)), np.bincount(labels, minlength=num_labels)
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import UNKNOWN, Ids
+from boxmend.data.dataset import UNKNOWN
 from boxmend.data.files.sealed import parquet_bytes
 from boxmend.data.files.text import valid_text
+from boxmend.data.types import Ids
 from boxmend.errors import DataError
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from boxmend.auditing.fixes.of_runs import fixes_of
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import read_verdicts, standing
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.export.bundle import (
     Bundle,
@@ -29,7 +30,6 @@ from boxmend.repair.export.bundle import (
     share_of,
 )
 from boxmend.runs.folder import Run
-from boxmend.runs.settling import Floats, Mask, Rows
 
 LIKELY = 0.5  # an annotation that is rather right than wrong is worth nobody's time
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)

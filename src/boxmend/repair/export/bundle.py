@@ -15,14 +15,13 @@ from boxmend.data.files.text import valid_text
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.documents import DECIMALS
 from boxmend.data.images.reading import header_size
+from boxmend.data.types import Box, Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.export.naming import shortened
 from boxmend.repair.export.selecting import suspicions
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
-from boxmend.runs.settling import Floats, Mask, Rows
 
-Box = tuple[float, float, float, float]
 Status = Literal["suspect", "other", "ignored"]
 STATUSES: tuple[Status, ...] = ("suspect", "other", "ignored")
 _SHARE_DECIMALS = 6  # the most suspicious differ late

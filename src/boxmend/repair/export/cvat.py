@@ -11,7 +11,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.formats.documents import number
-from boxmend.repair.export.bundle import STATUSES, Box, Bundle, Item, Places
+from boxmend.data.types import Box
+from boxmend.repair.export.bundle import STATUSES, Bundle, Item, Places
 from boxmend.repair.export.json_text import json_bytes
 from boxmend.repair.export.naming import distinct, on_one_line
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.files.text import valid_text
-from boxmend.repair.export.bundle import Box, Bundle, Item, Places, Task
+from boxmend.data.types import Box
+from boxmend.repair.export.bundle import Bundle, Item, Places, Task
 from boxmend.repair.export.json_text import json_bytes
 
 SAMPLES_FILE = "samples.json"

@@ -10,7 +10,8 @@ from xml.sax.saxutils import quoteattr
 
 from boxmend import __version__
 from boxmend.data.files.text import valid_text
-from boxmend.repair.export.bundle import IMAGES, Box, Bundle, Item, Places, Task, record
+from boxmend.data.types import Box
+from boxmend.repair.export.bundle import IMAGES, Bundle, Item, Places, Task, record
 from boxmend.repair.export.json_text import json_bytes
 from boxmend.repair.export.naming import distinct
 

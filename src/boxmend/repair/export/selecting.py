@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.account import Account
-from boxmend.runs.settling import Floats, Rows
 
 
 def suspicions(account: Account) -> Floats:

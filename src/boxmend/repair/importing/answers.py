@@ -15,7 +15,8 @@ import numpy as np
 
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict
-from boxmend.repair.importing.returned import Box, Handed, Region, Seen
+from boxmend.data.types import Box
+from boxmend.repair.importing.returned import Handed, Region, Seen
 
 SAME_SIDE = 0.5  # pixels; people who move a side move it by more
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)

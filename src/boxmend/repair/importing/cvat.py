@@ -17,18 +17,11 @@ from typing import NoReturn
 from xml.parsers import expat
 
 from boxmend.data.files.limits import ensure_within, limit
+from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.repair.export.cvat import REGION
 from boxmend.repair.export.naming import on_one_line
-from boxmend.repair.importing.returned import (
-    Box,
-    Handed,
-    Manifest,
-    Region,
-    Returned,
-    Seen,
-    box_back,
-)
+from boxmend.repair.importing.returned import Handed, Manifest, Region, Returned, Seen, box_back
 
 VERSION = "1.1"
 MAX_DEPTH = 20  # CVAT's own needs seven

@@ -12,12 +12,11 @@ from boxmend.auditing.fixes.table import BOX_DECIMALS
 from boxmend.auditing.fixes.verdicts import FARTHEST
 from boxmend.data.files.reading import ensure_few_values, read_bytes
 from boxmend.data.files.sealed import checked_json
+from boxmend.data.types import Box
 from boxmend.errors import DataError, UsageError
 
 MANIFEST_FILE = "handover.json"
 MANIFEST_VERSION = 1
-
-Box = tuple[float, float, float, float]
 
 
 class Handed(msgspec.Struct, frozen=True):

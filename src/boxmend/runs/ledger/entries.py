@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import Ids
 from boxmend.data.files.text import valid_text
+from boxmend.data.types import Ids
 from boxmend.runs.judgement import Verdict
 
 SIDES = ("x1", "y1", "x2", "y2")

@@ -3,19 +3,16 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
+from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
 CORLOC_IOU = 0.7  # of the paper's CorLoc: more counts as located
 PAIRS_AT_ONCE = 2**20  # of an annotation and a true box; bounds the memory
-
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

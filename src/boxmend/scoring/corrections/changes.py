@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
+from boxmend.data.types import Mask
 from boxmend.repair.changes import Changes
 from boxmend.runs.account import Account
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
 SAME_IOU = 0.01  # a box whose IoU with its truth changes by no more is as good as before
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

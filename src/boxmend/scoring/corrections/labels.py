@@ -3,16 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
 from boxmend.scoring.ranking import area_under_roc, share
 from boxmend.scoring.truth import KnownTruth
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

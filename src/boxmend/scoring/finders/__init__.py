@@ -9,9 +9,10 @@ from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.detections import Detections
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.account import Account
 from boxmend.scoring.finders import hotcoco, mistakenness, objectlab, ours
-from boxmend.scoring.finders.suspicion import Floats, Mask, Rows, Suspicion
+from boxmend.scoring.finders.suspicion import Suspicion
 from boxmend.scoring.ranking import area_under_roc, average_precision, share
 from boxmend.scoring.truth import KnownTruth
 

@@ -8,14 +8,8 @@ from numpy.typing import NDArray
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
-from boxmend.scoring.finders.suspicion import (
-    Floats,
-    Offered,
-    Ranked,
-    Suspects,
-    Suspicion,
-    proposed_at,
-)
+from boxmend.data.types import Floats
+from boxmend.scoring.finders.suspicion import Offered, Ranked, Suspects, Suspicion, proposed_at
 
 MIN_IOU = 0.5  # hotcoco's default
 MIN_SCORE = 0.5  # likewise: of a detection that speaks against a label

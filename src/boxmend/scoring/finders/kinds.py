@@ -13,8 +13,9 @@ import numpy as np
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
+from boxmend.data.types import Floats, Mask
 from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours
-from boxmend.scoring.finders.suspicion import Floats, Mask, Offered, Ranked, Suspects
+from boxmend.scoring.finders.suspicion import Offered, Ranked, Suspects
 from boxmend.scoring.fixes import are_errors, known_objects
 from boxmend.scoring.missing import are_found, are_on_ignored
 from boxmend.scoring.ranking import average_precision, share

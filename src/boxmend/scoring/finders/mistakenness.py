@@ -26,12 +26,10 @@ from boxmend.auditing.fixes.table import Kind
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.finders.suspicion import (
-    Floats,
-    Mask,
     Offered,
     Ranked,
-    Rows,
     Suspects,
     Suspicion,
     by_image,

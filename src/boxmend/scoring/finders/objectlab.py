@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import UsageError
 from boxmend.scoring.finders.suspicion import (
-    Floats,
     Offered,
     Ranked,
-    Rows,
     Suspects,
     Suspicion,
     by_image,

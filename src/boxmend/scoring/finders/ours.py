@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
+from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
-from boxmend.scoring.finders.suspicion import Floats, Offered, Ranked, Rows, Suspects, Suspicion
+from boxmend.scoring.finders.suspicion import Offered, Ranked, Suspects, Suspicion
 from boxmend.scoring.fixes import CALLED_WRONG, proposed_by
 
 

@@ -4,16 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.missing import Proposed
-
-Rows = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from boxmend.data.dataset import Dataset
+from boxmend.data.progress import Progress
 from boxmend.errors import DataError, UsageError
 from boxmend.training.loader.columns import Columns, Difficult
 from boxmend.training.loader.frame import Frame, ImageSize, mirrored_images
-from boxmend.training.loader.pictures import Pictures, Progress, size_mismatch, survey
+from boxmend.training.loader.pictures import Pictures, size_mismatch, survey
 from boxmend.training.loader.store import (
     GIB,
     Memory,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,8 +16,6 @@ from boxmend.training.loader.decode import decode
 from boxmend.training.loader.frame import ImageSize, fit
 
 CANVAS_MULTIPLE = 32  # pixels: the largest stride of a backbone
-
-Progress = Callable[[int, int], None]
 
 
 class Sizes(NamedTuple):

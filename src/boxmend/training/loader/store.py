@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from boxmend.training.loader.pictures import Pictures, Progress
+from boxmend.data.progress import Progress
+from boxmend.training.loader.pictures import Pictures
 
 CHUNK = 64  # images decoded between two copies to where they stay
 MAX_WORKERS = 32  # threads; more of them wait for Python's lock

@@ -4,7 +4,7 @@
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from boxmend.data.detections import Detections
+from boxmend.data.progress import Progress
 from boxmend.detector import Detector
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import parsed_image_size
@@ -26,8 +27,6 @@ from boxmend.training.validation import in_image_pixels, joined
 BATCH_SIZE = 8  # less than any training that fits into the memory of its device
 
 __all__ = ["Predictions", "ensure_new", "predict"]
-
-Progress = Callable[[int, int], None]
 
 
 def predict(

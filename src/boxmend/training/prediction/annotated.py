@@ -6,11 +6,11 @@ from pathlib import Path
 import torch
 
 from boxmend.data.dataset import Dataset
+from boxmend.data.progress import Progress
 from boxmend.runs.folder import open_run
 from boxmend.runs.settings import parsed_image_size
 from boxmend.training.assembly import working_precision
 from boxmend.training.loader import ImageSize, Loader, LoaderOptions
-from boxmend.training.loader.pictures import Progress
 from boxmend.training.prediction.model import open_model
 from boxmend.training.prediction.results import Predictions
 from boxmend.training.validation import detect, ensure_scorable

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmend.data.dataset import Ids, Images, as_ids, keep_apart
+from boxmend.data.dataset import Images, as_ids, keep_apart
 from boxmend.data.formats import FORMATS, read, resolve
 from boxmend.data.formats.reading import IMAGE_ENDINGS
+from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
 

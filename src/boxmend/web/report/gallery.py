@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.types import Box, Floats, Rows
 from boxmend.repair.changes import Changes
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
 from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.record import RunRecord
 from boxmend.web.text import shown
-from boxmend.web.thumbnails import Box, Pictures, Request
+from boxmend.web.thumbnails import Pictures, Request
 
-Rows = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Column = list[Any]
 
 LONGEST_REASON = 500  # characters; it names two labels

@@ -1,7 +1,6 @@
 """Making a report: the page, the figures as files, and the pictures that both are made with."""
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from boxmend.data.files.atomic import replacing
 from boxmend.data.files.locks import only_writer
 from boxmend.data.files.reading import open_file
 from boxmend.data.files.temporary import remove_leftovers
+from boxmend.data.progress import Progress
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import open_run
 from boxmend.web.charts import STYLES
@@ -33,8 +33,6 @@ SIDES = ((200, 512), (400, 384), (1000, 256))  # most pictures, and their long s
 WHOLE_SIDE = 200  # of a picture of all of an image, which shows where a window lies
 SIDE_IN_FOLDER = 384  # of more: photographs are then too many for the page, and may be larger
 PICTURES = ("pictures", "whole")  # columns of the gallery that name files
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,14 @@ from pathlib import PurePath
 from typing import Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from boxmend.data.types import Mask
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
 from boxmend.scoring.corrections.changes import change_scores
 from boxmend.web.report.gathering import Scores
 from boxmend.web.report.record import RunRecord
 from boxmend.web.text import shown
-
-Mask = NDArray[np.bool_]
 
 MOST_PATTERNS = 8
 PARTS_OF_ADDRESS = 2  # folders of a data address that are shown; the rest is a machine's business

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.auditing.fixes.table import Fixes, Floats
+from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats
 from boxmend.web.text import shown
 
 LONGEST_REASON = 500  # characters

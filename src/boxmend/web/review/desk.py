@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from boxmend.auditing.fixes.choosing import PRECISION, Chosen, choose, measured_precision
-from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Floats, Kind, Rows
+from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import (
     SKIP,
     VERDICTS_FILE,
@@ -25,6 +25,7 @@ from boxmend.auditing.fixes.verdicts import (
     standing,
 )
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Floats, Rows
 from boxmend.errors import UsageError
 
 NUM_DOUBTFUL = 200  # that the page is given at once; they are chosen anew as verdicts come in

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import UNKNOWN, Dataset, Ids, Images, as_ids, join
+from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids, join
 from boxmend.data.files.limits import ensure_within
 from boxmend.data.findings import Finding
 from boxmend.data.formats.coco import composing, joining, patching
@@ -22,6 +22,7 @@ from boxmend.data.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, 
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import Document, collector_paused
 from boxmend.data.formats.reading import ReadOptions, image_size, read_file
+from boxmend.data.types import Ids
 from boxmend.errors import UsageError
 
 SPLIT_NAMES = ("train", "val", "valid", "test", "trainval")

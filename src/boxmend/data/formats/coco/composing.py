@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, Dataset, Ids
+from boxmend.data.dataset import ADDED, Dataset
 from boxmend.data.formats.documents import Document, number
+from boxmend.data.types import Ids
 from boxmend.errors import DataError
 
 NOTE_KEY = "boxmend"  # of what boxmend says of an annotation

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import Ids, as_ids
+from boxmend.data.dataset import as_ids
 from boxmend.data.files.limits import ensure_within
 from boxmend.data.findings import Finding
 from boxmend.data.formats.coco.document import (
@@ -24,6 +24,7 @@ from boxmend.data.formats.coco.document import (
     members,
 )
 from boxmend.data.formats.reading import is_safe_name
+from boxmend.data.types import Ids
 
 NO_ID = "\0no id"  # no document holds it: stands for ids that are none
 NOT_A_BOX = (math.nan, math.nan, math.nan, math.nan)

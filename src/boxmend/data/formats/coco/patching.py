@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Ids, Note, as_ids, keep_apart
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, as_ids, keep_apart
 from boxmend.data.formats.coco import composing, quick
 from boxmend.data.formats.coco.composing import NOTE_KEY, encoded, plain_id
 from boxmend.data.formats.coco.document import (
@@ -26,6 +26,7 @@ from boxmend.data.formats.coco.document import (
 from boxmend.data.formats.coco.quick import BoxTexts
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS, Document, Edit, Replaced, splice
+from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
 TOLERANCE = 0.5 * 10.0**-DECIMALS  # sides that differ by less are the same

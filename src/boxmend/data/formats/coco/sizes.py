@@ -8,13 +8,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.data.dataset import ADDED, Dataset
 from boxmend.data.formats.coco.document import CHUNK, UNDECODABLE
 from boxmend.data.formats.coco.source import CocoSource
-
-Floats = NDArray[np.float64]
+from boxmend.data.types import Floats
 
 
 class _Measures(msgspec.Struct, gc=False):

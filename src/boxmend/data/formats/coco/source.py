@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ATTRIBUTES, Ids, Source
+from boxmend.data.dataset import ATTRIBUTES, Source
 from boxmend.data.formats.coco.document import (
     UNDECODABLE,
     Entries,
@@ -17,6 +17,7 @@ from boxmend.data.formats.coco.document import (
     array_span,
     members,
 )
+from boxmend.data.types import Ids
 
 KNOWN_KEYS = {
     "annotations": {"id", "image_id", "category_id", "bbox", "area", "iscrowd", "difficult"},

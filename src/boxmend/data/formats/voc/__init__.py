@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.data.dataset import UNKNOWN, Dataset, Ids, Images, position_id
+from boxmend.data.dataset import UNKNOWN, Dataset, Images, position_id
 from boxmend.data.files import unchanged
 from boxmend.data.files.reading import open_file
 from boxmend.data.files.unchanged import ReadFile
@@ -42,6 +42,7 @@ from boxmend.data.formats.voc.scanning import (
 )
 from boxmend.data.formats.voc.source import NO, VocSource, entries
 from boxmend.data.formats.voc.writing import documents, image_places, losses, written_ids
+from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
 __all__ = ["documents", "image_places", "looks_like", "losses", "read", "written_ids"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Ids, Note, document_order, position_ids
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, document_order, position_ids
 from boxmend.data.formats.documents import Document, number
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.data.formats.voc.edits import TABS, Changes, Values, edits, object_text
@@ -27,6 +27,7 @@ from boxmend.data.formats.voc.scanning import (
     is_writable,
 )
 from boxmend.data.formats.voc.source import VocSource, entries
+from boxmend.data.types import Ids
 from boxmend.errors import DataError
 
 _OFFSETS = (1, 1, 0, 0)  # what VOC adds to x1, y1, x2, y2

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.data.dataset import Dataset, Ids, Images, position_id
+from boxmend.data.dataset import Dataset, Images, position_id
 from boxmend.data.files.unchanged import ReadFile, absent
 from boxmend.data.findings import Finding
 from boxmend.data.formats.reading import ReadOptions, image_size, read_file
@@ -23,6 +23,7 @@ from boxmend.data.formats.yolo.labels import Labels, Rules, parse_labels
 from boxmend.data.formats.yolo.layout import Entry, find_images
 from boxmend.data.formats.yolo.source import USUAL_NAMES, YoloSource
 from boxmend.data.formats.yolo.writing import documents, image_places, losses, written_ids
+from boxmend.data.types import Ids
 
 ENDINGS = (".yaml", ".yml")
 THREADS = 8  # reading waits for disks more than for the processor

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.formats.documents import Edit, number, splice
+from boxmend.data.types import Box
 
 BOX_VALUES = 5  # the class, and cx cy w h
 POLYGON_VALUES = 7  # the class, and three points or more
@@ -23,7 +24,6 @@ NAN = math.nan
 NO_BOX = (NAN, NAN, NAN, NAN)
 
 Size = tuple[int, int]
-Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)

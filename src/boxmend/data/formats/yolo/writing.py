@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Ids, document_order, position_ids
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, document_order, position_ids
 from boxmend.data.formats.documents import Document
 from boxmend.data.formats.yolo.data_yaml import SPLITS, composed_yaml, patched_yaml
-from boxmend.data.formats.yolo.labels import Box, Change, Size, line_of, patch_labels
+from boxmend.data.formats.yolo.labels import Change, Size, line_of, patch_labels
 from boxmend.data.formats.yolo.layout import distinct_name, plain_name, stem
 from boxmend.data.formats.yolo.source import YoloSource
+from boxmend.data.types import Box, Ids
 from boxmend.errors import DataError
 
 YAML_NAME = "data.yaml"

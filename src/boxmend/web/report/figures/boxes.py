@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from boxmend.data.types import Box
 from boxmend.runs.account import Account
 from boxmend.web.charts import axes, drawing, marks, words
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.web.report.figures.examples import NUM_TRIED, examples
 from boxmend.web.report.record import Figure, RunRecord
-from boxmend.web.thumbnails import ASPECT, Box, Request, Window, pictures_of
+from boxmend.web.thumbnails import ASPECT, Request, Window, pictures_of
 
 NAME, TITLE = "boxes", "Boxes and labels, before and after"
 COLUMNS = (

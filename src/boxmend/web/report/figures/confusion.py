@@ -1,8 +1,8 @@
 """Which labels were taken for which: old against new label of relabelled annotations."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from boxmend.data.types import Rows
 from boxmend.runs.judgement import Verdict
 from boxmend.web.charts import drawing, words
 from boxmend.web.charts.heat import heat_map
@@ -12,8 +12,6 @@ NAME, TITLE = "confusion", "Labels that were changed"
 COLUMNS = ("old_label", "new_label", "annotations")
 MOST_LABELS = 20
 OTHERS = "others"
-
-Counts = NDArray[np.int64]
 
 
 def confusion(record: RunRecord) -> Figure | None:
@@ -51,7 +49,7 @@ def _caption(rows: list[tuple[str | int | float | None, ...]], total: int) -> st
     ).replace("(1 times)", "(once)")
 
 
-def _table(pairs: Counts, names: tuple[str, ...]) -> tuple[list[str], Counts]:
+def _table(pairs: Rows, names: tuple[str, ...]) -> tuple[list[str], Rows]:
     """The labels to draw, in the dataset's order, and [k, k] counts from old (rows) to new."""
     changes = np.bincount(pairs[:, 0], pairs[:, 2], len(names))
     changes += np.bincount(pairs[:, 1], pairs[:, 2], len(names))
@@ -67,7 +65,7 @@ def _table(pairs: Counts, names: tuple[str, ...]) -> tuple[list[str], Counts]:
     return shown, counts
 
 
-def _svg(caption: str, names: list[str], counts: Counts) -> str:
+def _svg(caption: str, names: list[str], counts: Rows) -> str:
     own = counts[:-1, :-1] if names[-1] == OTHERS else counts  # else the rest would outshine all
     most = int(own.max(initial=0)) or int(counts.max())
     content, size = heat_map(names, counts.tolist(), ("annotated as", "mended to"), most)

@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.runs.history import Singles
-from boxmend.runs.settling import Floats
+from boxmend.data.types import Floats, Singles
 
 SHARE = 0.1  # of the visits, those that came closest to their threshold
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
 from boxmend.runs.judgement import Verdict
-from boxmend.runs.settling import Floats, Rows
 
 NUM_TRIED = 60  # images may be unreadable, but not without end
 LARGEST_MOVE = 0.5  # of 1 - IoU; to move farther counts no more

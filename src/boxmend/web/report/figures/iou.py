@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from boxmend.data.boxes import overlaps
-from boxmend.runs.settling import SAME_BOX, Floats
+from boxmend.data.types import Floats
+from boxmend.runs.settling import SAME_BOX
 from boxmend.web.charts import axes, drawing, marks, series
 from boxmend.web.charts.sheet import SIZE, WIDTH
 from boxmend.web.charts.ticks import nice_ticks

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.judgement import Verdict
-from boxmend.runs.settling import Floats, Mask, Rows
 from boxmend.web.charts import axes, drawing, legend, marks, series, words
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.web.charts.ticks import log_ticks, nice_ticks, percent_texts, round_above, round_below

@@ -3,8 +3,8 @@
 import numpy as np
 
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.types import Rows
 from boxmend.runs.judgement import Verdict
-from boxmend.runs.settling import Rows
 from boxmend.web.charts import axes, drawing, legend, marks, words
 from boxmend.web.charts.rows import ROW, row_middle, row_names, rows_plot
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
