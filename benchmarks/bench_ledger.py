@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
-from boxmend.runs.ledger import Entries, Ledger, Verdict, read
+from boxmend.runs.ledger import Entries, Judgement, Ledger, read
 
 ANNOTATIONS_PER_IMAGE = 860_000 / 118_000
 IMAGES_PER_STEP = 16
@@ -73,7 +73,7 @@ class Visits:
         n, is_warm_up = len(row), epoch < WARM_UP * self.epochs
         boxes = self.boxes[row]
         verdicts = rng.choice(3, n, p=[0.65, 0.25, 0.1]).astype(np.int8)
-        verdicts[:] = Verdict.UNJUDGED if is_warm_up else verdicts
+        verdicts[:] = Judgement.UNJUDGED if is_warm_up else verdicts
         num_candidates = np.where(rng.random(n) < 0.3, 0, rng.integers(1, 11, n))
         is_moved = (num_candidates[:, None] > 0) & (not is_warm_up)
         moved = boxes + rng.normal(0, 4, (n, 4)).astype(np.float32)
@@ -91,12 +91,12 @@ class Visits:
             verdicts=verdicts,
             num_candidates=num_candidates,
             old_labels=self.labels[row],
-            new_labels=np.where(verdicts == Verdict.RELABELLED, new, self.labels[row]),
+            new_labels=np.where(verdicts == Judgement.RELABELLED, new, self.labels[row]),
             confidences=np.where(is_warm_up, np.nan, confidences).astype(np.float32),
             noisy_boxes=boxes,
             matched_boxes=matched,
             final_boxes=np.where(is_moved, (matched + boxes) / 2, boxes),
-            is_kept=verdicts != Verdict.DISCARDED,
+            is_kept=verdicts != Judgement.DISCARDED,
         )
 
 

@@ -25,7 +25,7 @@ from bench_data import make_file
 import boxmend
 from boxmend.data.dataset import Dataset
 from boxmend.methods.table import Mend
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 from boxmend.runs.ledger.writing import ROWS_PER_PART
 from boxmend.training.loader.columns import Columns
 from boxmend.training.loader.frame import fit
@@ -76,7 +76,7 @@ def _entries(data: Dataset, rows: Any, step: int) -> Entries:
         image_ids=data.images.ids[data.image_rows[rows]],
         losses=np.ones(n, np.float32),
         thresholds=np.ones(n, np.float32),
-        verdicts=np.full(n, Verdict.KEPT, np.int8),
+        verdicts=np.full(n, Judgement.KEPT, np.int8),
         num_candidates=np.full(n, 3),
         old_labels=data.labels[rows],
         new_labels=data.labels[rows],

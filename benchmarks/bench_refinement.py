@@ -26,9 +26,9 @@ from boxmend.methods.equations import (
     VARIANTS,
     Annotations,
     Constants,
-    Proposals,
-    Refined,
-    Verdict,
+    Judgement,
+    PaddedProposals,
+    RefinedBatch,
     refine_as_published,
 )
 
@@ -75,7 +75,7 @@ class Heads:
         return [power / total for power in powers], regressed
 
 
-def drawn(rng: np.random.Generator) -> tuple[Annotations, Proposals]:
+def drawn(rng: np.random.Generator) -> tuple[Annotations, PaddedProposals]:
     """A batch of random boxes, with proposals that scatter around each of them."""
     objects = _boxes(rng, OBJECTS)
     near = np.repeat(objects, NEAR, axis=1)
@@ -92,7 +92,7 @@ def drawn(rng: np.random.Generator) -> tuple[Annotations, Proposals]:
             torch.from_numpy(labels),
             torch.ones(IMAGES, OBJECTS, dtype=torch.bool),
         ),
-        Proposals(
+        PaddedProposals(
             torch.from_numpy(proposals).float(),
             torch.from_numpy(objectness).float(),
             torch.ones(IMAGES, PROPOSALS, dtype=torch.bool),
@@ -107,16 +107,18 @@ def _boxes(rng: np.random.Generator, number: int) -> Any:
     return np.concatenate([corners, corners + sides], axis=-1)
 
 
-def ensure_same(fast: Refined, literal: list[list[Any]]) -> None:
+def ensure_same(fast: RefinedBatch, literal: list[list[Any]]) -> None:
     """Stop where the two sides differ, or where the comparison would be of little worth."""
     boxes = torch.tensor([[one.box for one in image] for image in literal], dtype=torch.float64)
     labels = torch.tensor([[one.label for one in image] for image in literal])
-    verdicts = torch.tensor([[Verdict[one.verdict.upper()] for one in image] for image in literal])
+    verdicts = torch.tensor(
+        [[Judgement[one.verdict.upper()] for one in image] for image in literal]
+    )
     torch.testing.assert_close(fast.boxes.double(), boxes, atol=1e-3, rtol=0)
     assert torch.equal(fast.labels, labels)
     assert torch.equal(fast.verdict.long(), verdicts.long())
     counts = [one.num_candidates for image in literal for one in image]
-    shares = [(verdicts == one).double().mean().item() for one in Verdict if one >= 0]
+    shares = [(verdicts == one).double().mean().item() for one in Judgement if one >= 0]
     print(
         f"{statistics.mean(counts):.1f} candidates an object; verdicts "
         + ", ".join(f"{share:.0%}" for share in shares),
@@ -147,7 +149,7 @@ def main() -> None:
     ]
     wanted = literally.Options(alpha=constants.alpha, acceptance=constants.acceptance)
 
-    def fast() -> Refined:
+    def fast() -> RefinedBatch:
         return refine_as_published(annotations, proposals, sizes, heads.of_batch, queue, constants)
 
     ensure_same(fast(), literally.run(images, queue.tolist(), wanted, by_object=False)[0])

@@ -28,7 +28,7 @@ from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 
 SIZE = (500, 375)
 NUM_LABELS = 20
@@ -106,7 +106,7 @@ def epoch_of(dataset: Dataset, epoch: int, rng: np.random.Generator) -> Entries:
     verdicts = rng.choice(3, n, p=[0.6, 0.3, 0.1]).astype(np.int8)
     moved = (dataset.boxes + rng.normal(0, 6, (n, 4))).astype(np.float32)
     final: NDArray[np.float32] = np.clip(moved, 0, np.tile(np.array(SIZE, np.float32), 2))
-    labels = np.where(verdicts == Verdict.RELABELLED, (dataset.labels + 3) % 7, dataset.labels)
+    labels = np.where(verdicts == Judgement.RELABELLED, (dataset.labels + 3) % 7, dataset.labels)
     return Entries(
         epochs=np.full(n, epoch),
         steps=np.full(n, epoch),

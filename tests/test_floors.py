@@ -83,6 +83,15 @@ def test_the_top_level_is_a_dozen_names_and_hides_no_public_function() -> None:
     assert names.isdisjoint(boxmend.__all__)
 
 
+def test_no_public_class_name_exists_twice() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module_of(path))
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
 def imported_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.synth.scene import Layout, lay_out, paint
+from boxmend.data.synth.scene import SceneLayout, lay_out, paint
 from boxmend.data.synth.shapes import Field, Placed, Shape, extent, linear_map
 from boxmend.data.synth.textures import (
     Color,
@@ -221,7 +221,7 @@ def _covered(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 
 def _paint_object(
-    canvas: Field, placed: Placed, texture: Texture, rng: np.random.Generator, layout: Layout
+    canvas: Field, placed: Placed, texture: Texture, rng: np.random.Generator, layout: SceneLayout
 ) -> None:
     """Lay an object onto the canvas [3, SIZE, SIZE] in place: shadow, texture, a lit edge."""
     window = placed.window(SIZE, reach=4)
@@ -256,7 +256,7 @@ def _contrast(first: Color, second: Color) -> float:
     return abs(lightness) + max(map(abs, steps)) / 3
 
 
-def _exposed(canvas: Field, layout: Layout, rng: np.random.Generator) -> NDArray[np.uint8]:
+def _exposed(canvas: Field, layout: SceneLayout, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Turn tones [3, H, W] into bytes: contrast, brightness, grain."""
     tones = (canvas - 0.5) * layout.contrast + 0.5 + layout.brightness
     tones = tones + rng.normal(0, 0.4 * layout.grain, (1, SIZE, SIZE))

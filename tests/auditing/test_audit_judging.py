@@ -11,27 +11,27 @@ from boxmend.auditing import judging
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Evidence, Objects, from_detections
-from boxmend.auditing.judging import Opinion, Scene, judge
+from boxmend.auditing.judging import AuditInputs, AuditOpinion, judge
 from boxmend.auditing.labels import LabelOpinion
-from boxmend.auditing.presence import Missing, Presence, Repeats
+from boxmend.auditing.presence import Presence, Repeats, UnexplainedDetections
 from tests.auditing.audit_scenes import LABELS, Noise, scene
 
 NOISY = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.1, duplicates=0.05)
 
 
 @cache
-def seen() -> tuple[Scene, Evidence]:
+def seen() -> tuple[AuditInputs, Evidence]:
     one = scene(NOISY, images=150)
     objects = Objects(one.dataset.image_rows, one.dataset.labels, one.dataset.boxes, len(LABELS))
     none = np.zeros(0, np.int64)
     ignored = Objects(none, none, np.zeros((0, 4)), len(LABELS))
     sizes = np.full((150, 2), 400.0)
-    return Scene(objects, ignored, sizes, one.detected), from_detections(
+    return AuditInputs(objects, ignored, sizes, one.detected), from_detections(
         objects, objects, one.detected
     )
 
 
-def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[Opinion, dict[str, tuple[Any, ...]]]:
+def judged(monkeypatch: pytest.MonkeyPatch) -> tuple[AuditOpinion, dict[str, tuple[Any, ...]]]:
     """An opinion, and what the parts were called with."""
     calls: dict[str, tuple[Any, ...]] = {}
 
@@ -98,7 +98,7 @@ def test_the_pull_of_a_training_run_is_the_one_that_it_knows(
 
     monkeypatch.setattr(box_model, "fitted", fitted)
     of_run = Evidence(**{**vars(evidence), "pull": 0.25})
-    judge(Scene(one.objects, one.ignored, one.sizes, None), of_run, np.random.default_rng(0))
+    judge(AuditInputs(one.objects, one.ignored, one.sizes, None), of_run, np.random.default_rng(0))
     assert pulls == [0.25]
 
 
@@ -108,13 +108,13 @@ def test_the_share_of_bad_boxes_has_the_bounds_of_their_count_and_of_the_noise()
     model = BoxModel(0.2, 0.1, 0.3, 0.0, ones[:4], 0.03 * ones, ones, 0 * ones)
     p_bad = np.full(100, 0.9)
     unknown = Share(0.0, 0.0, 1.0)
-    opinion = Opinion(
+    opinion = AuditOpinion(
         labels=LabelOpinion(none, rows, none, unknown),
         boxes=BoxOpinion(p_bad, np.zeros((100, 4)), p_bad, p_bad),
         box_model=model,
         presence=Presence(none, unknown),
         repeats=Repeats(rows, rows, none, unknown),
-        missing=Missing(rows, none, none, unknown),
+        missing=UnexplainedDetections(rows, none, none, unknown),
         p_there=none,
     )
     found = opinion.bad_boxes()

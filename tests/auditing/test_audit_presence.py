@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Detected, Evidence, Objects
 from boxmend.auditing.presence import (
-    Missing,
     Presence,
+    UnexplainedDetections,
     find_missing,
     find_repeats,
     judge_presence,
@@ -145,7 +145,7 @@ def missing(
     own_labels: NDArray[np.int64] | None = None,
     p_right: Floats | None = None,
     ignored: Objects | None = None,
-) -> Missing:
+) -> UnexplainedDetections:
     """Missing objects among `extra` detections, which come behind those of the annotations."""
     nothing = np.zeros(0, np.int64)
     seen = Detected(

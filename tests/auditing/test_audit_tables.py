@@ -8,9 +8,9 @@ from boxmend.auditing.boxes import BoxModel, BoxOpinion
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Detected, Evidence
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.judging import Opinion
+from boxmend.auditing.judging import AuditOpinion
 from boxmend.auditing.labels import LabelOpinion
-from boxmend.auditing.presence import Missing, Presence, Repeats
+from boxmend.auditing.presence import Presence, Repeats, UnexplainedDetections
 from boxmend.auditing.tables import columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import Dataset
 from tests.auditing.audit_scenes import dataset_of
@@ -32,12 +32,12 @@ def opinion(
     boxes: NDArray[np.float64] = OTHERS,
     there: tuple[float, ...] = (1, 1, 1),
     repeats: Repeats | None = None,
-    missing: Missing | None = None,
-) -> Opinion:
+    missing: UnexplainedDetections | None = None,
+) -> AuditOpinion:
     """An opinion on three annotations; fixes are half as probable as errors."""
     model = BoxModel(0.2, 0.1, 0.3, 0.0, *(np.ones(5),) * 4)
     empty = np.zeros(0)
-    return Opinion(
+    return AuditOpinion(
         labels=LabelOpinion(
             np.array(p_label), np.array([3, 3, 3]), np.array(p_label) / 2, UNKNOWN_SHARE
         ),
@@ -45,12 +45,12 @@ def opinion(
         box_model=model,
         presence=Presence(np.zeros(3), UNKNOWN_SHARE),
         repeats=repeats or Repeats(NONE, NONE, empty, UNKNOWN_SHARE),
-        missing=missing or Missing(NONE, empty, empty, UNKNOWN_SHARE),
+        missing=missing or UnexplainedDetections(NONE, empty, empty, UNKNOWN_SHARE),
         p_there=np.array(there),
     )
 
 
-def fixes(one: Opinion, kind: Kind) -> Fixes:
+def fixes(one: AuditOpinion, kind: Kind) -> Fixes:
     evidence = Evidence(5, NONE, np.zeros(0), np.ones(3), np.ones(3), OTHERS, np.ones(3))
     found = joined(fixes_of(dataset(), np.arange(3), one, evidence))
     assert (found.kinds == kind).all()
@@ -107,7 +107,7 @@ def test_missing_objects_keep_both_probabilities() -> None:
         np.array([0.5, 0.9]),
         np.array([[0, 0, 20, 20], [350, 350, 420, 420.0]]),
     )
-    missing = Missing(np.array([1]), np.array([0.6]), np.array([0.3]), UNKNOWN_SHARE)
+    missing = UnexplainedDetections(np.array([1]), np.array([0.6]), np.array([0.3]), UNKNOWN_SHARE)
     found = missing_of(dataset(), detected, opinion(missing=missing))
     assert found.ids == ["missing:2:dog:350,350,400,400"]
     assert found.new_boxes.tolist() == [[350, 350, 400, 400]]
@@ -122,7 +122,7 @@ def test_slivers_without_area_are_not_proposed() -> None:
         np.array([0.5, 0.9, 0.8]),
         np.array([[0, 10, 20, 10.001], [350, 350, 420, 420], [400, 0, 450, 30.0]]),
     )
-    missing = Missing(np.arange(3), np.full(3, 0.6), np.full(3, 0.3), UNKNOWN_SHARE)
+    missing = UnexplainedDetections(np.arange(3), np.full(3, 0.6), np.full(3, 0.3), UNKNOWN_SHARE)
     found = missing_of(dataset(), detected, opinion(missing=missing))
     assert found.ids == ["missing:2:dog:350,350,400,400"]  # the last one lies beside its image
 

@@ -8,7 +8,7 @@ from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.executors import Process
 from boxmend.bench.grids.jobs import RUN_FOLDER, Tries, read_job
 from boxmend.bench.grids.outcomes import failed_result, record
-from boxmend.bench.grids.planning import Plan, Wishes, planned, prepare
+from boxmend.bench.grids.planning import GridRequest, Plan, planned, prepare
 from boxmend.bench.grids.results import Result
 from boxmend.runs.settings import TrainSettings
 
@@ -27,7 +27,7 @@ QUICK = {
 }
 
 
-def wishes(toys: Path, out: Path, name: str = "table1", **others: object) -> Wishes:
+def wishes(toys: Path, out: Path, name: str = "table1", **others: object) -> GridRequest:
     """A part of a grid on few toys, trained for a moment."""
     told: dict[str, object] = {
         "scale": "voc320",
@@ -36,7 +36,7 @@ def wishes(toys: Path, out: Path, name: str = "table1", **others: object) -> Wis
         "only": ("label40-box40-mend-0",),
         "changes": QUICK,
     }
-    return Wishes(names=(name,), out=out, **{**told, **others})  # type: ignore[arg-type]
+    return GridRequest(names=(name,), out=out, **{**told, **others})  # type: ignore[arg-type]
 
 
 def ready(toys: Path, out: Path, name: str = "table1", **others: object) -> Plan:

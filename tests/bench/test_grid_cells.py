@@ -6,7 +6,7 @@ import pytest
 
 from boxmend.bench.grids.cells import Cell, cells_of, chosen, variant_word
 from boxmend.bench.grids.layouts import LAYOUTS, layout
-from boxmend.bench.grids.planning import Wishes, planned
+from boxmend.bench.grids.planning import GridRequest, planned
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of, sources
 from boxmend.bench.grids.squares import TRUE, TWICE
 from boxmend.data.noise import NoiseSettings
@@ -100,9 +100,9 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         chosen(cells, only=("*-br-0",), methods=("lr",))
     with pytest.raises(UsageError, match=r"no table 'tabel1'; there are table1, "):
-        planned(Wishes(names=("tabel1",), scale="smoke"))
+        planned(GridRequest(names=("tabel1",), scale="smoke"))
     with pytest.raises(UsageError, match="no scale 'big'; there are paper, voc320, smoke"):
-        planned(Wishes(names=("table1",), scale="big"))
+        planned(GridRequest(names=("table1",), scale="big"))
 
 
 def test_only_published_methods_are_told_the_true_rates() -> None:

@@ -10,7 +10,7 @@ import torch
 
 from boxmend.bench.speed.growth import remembering, with_objects
 from boxmend.bench.speed.plain import AnnotatedImages, decoded, plain_steps
-from boxmend.bench.speed.side_by_side import Job, side_by_side, train_for
+from boxmend.bench.speed.side_by_side import TimedJob, side_by_side, train_for
 from tests.bench.speed_shops import SMALL, drawn_dataset, shop_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -140,7 +140,7 @@ def test_remembering_takes_some_time(tmp_path: Path) -> None:
 def test_a_job_says_that_it_is_ready_and_then_how_far_it_came(tmp_path: Path) -> None:
     ours, theirs = Pipe()
     ours.send("go")
-    job = Job(drawn_dataset(tmp_path / "data"), SMALL, "cpu", "baseline", "64")
+    job = TimedJob(drawn_dataset(tmp_path / "data"), SMALL, "cpu", "baseline", "64")
     train_for(job, 1e-3, theirs)
     assert ours.recv() == {"ready": True}
     answer = ours.recv()
@@ -150,7 +150,7 @@ def test_a_job_says_that_it_is_ready_and_then_how_far_it_came(tmp_path: Path) ->
 
 def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
     ours, theirs = Pipe()
-    job = Job(drawn_dataset(tmp_path / "data"), SMALL, "cpu", "fastest", "64")
+    job = TimedJob(drawn_dataset(tmp_path / "data"), SMALL, "cpu", "fastest", "64")
     train_for(job, 1e-3, theirs)
     assert ours.recv() == {"error": "KeyError: 'fastest'"}
 

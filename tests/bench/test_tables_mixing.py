@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from boxmend.bench.grids.mixing import Difference, differences, refuse, where
+from boxmend.bench.grids.mixing import ResultDifference, differences, refuse, where
 from boxmend.bench.grids.results import Data, Result
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_results import SETTINGS, result
@@ -179,7 +179,7 @@ def test_a_choice_that_no_result_meets_is_refused(condition: str, message: str) 
 def test_hostile_texts_are_told_on_one_line() -> None:
     odd = changed(MEND, hardware="a\n\x1b[31mb" + "x" * 9999)
     (found,) = differences([BASE, odd])
-    assert isinstance(found, Difference)
+    assert isinstance(found, ResultDifference)
     assert "\n" not in found.told()
     assert "\x1b" not in found.told()
     assert len(found.told()) < 500

@@ -14,7 +14,7 @@ from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown, plain
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.squares import asked
-from boxmend.bench.grids.statistics import Gain, Summary
+from boxmend.bench.grids.statistics import Gain, SeedSummary
 from boxmend.bench.grids.tables import Square, Table, table
 from boxmend.bench.grids.wording import figure_words, gain_words
 from tests.bench.grid_results import result, result_of
@@ -46,10 +46,10 @@ def lines_of(text: str, start: str) -> list[list[str]]:
 
 
 def test_a_square_tells_mean_deviation_seeds_and_what_was_published() -> None:
-    square = Square(Summary(0.5512, 0.0123, (0, 1, 2)), paper=0.703)
+    square = Square(SeedSummary(0.5512, 0.0123, (0, 1, 2)), paper=0.703)
     assert figure_words(square).plain() == "55.1 ± 1.2 (3) [70.3]"
-    assert figure_words(Square(Summary(0.5, None, (4,)))).plain() == "50.0 (1)"
-    assert figure_words(Square(Summary(0.5, None, (4,)), failed=("a",))).plain() == (
+    assert figure_words(Square(SeedSummary(0.5, None, (4,)))).plain() == "50.0 (1)"
+    assert figure_words(Square(SeedSummary(0.5, None, (4,)), failed=("a",))).plain() == (
         "50.0 (1, 1 failed)"
     )
     assert figure_words(Square(failed=("a",), paper=0.0845)).plain() == "failed [8.45]"

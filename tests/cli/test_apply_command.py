@@ -12,7 +12,7 @@ from boxmend.cli import run
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 from tests.cli.cli_answers import answer, coco, hashes
 
 
@@ -34,7 +34,7 @@ def trained(tmp_path: Path) -> Path:
             image_ids=dataset.image_ids,
             losses=one,
             thresholds=one,
-            verdicts=np.array([Verdict.DISCARDED], np.int8),
+            verdicts=np.array([Judgement.DISCARDED], np.int8),
             num_candidates=number,
             old_labels=number,
             new_labels=number,

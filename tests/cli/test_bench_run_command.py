@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from boxmend.bench.grids import scales
-from boxmend.bench.grids.running import Glance, Running
+from boxmend.bench.grids.running import Glance, RunningCell
 from boxmend.cli import run
 from boxmend.cli.bench_progress import clock, panel, progress, summary
 
@@ -18,7 +18,7 @@ FULL = Glance(
     done=4,
     failed=1,
     stopped=0,
-    running=[Running("label40-box40-mend-0", 75.0, 2, 12, 301.4), Running("b-0", 3.0)],
+    running=[RunningCell("label40-box40-mend-0", 75.0, 2, 12, 301.4), RunningCell("b-0", 3.0)],
     elsewhere=["label40-box40-br-0"],
     left=1,
     seconds_left=3723.4,

@@ -13,13 +13,13 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.repair.export import TARGETS
 from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 from tests.cli.cli_answers import answer, coco, hashes
 
 TARGET_NAMES = list(TARGETS)
 
 
-def run_with(folder: Path, verdict: Verdict, loss: float) -> Path:
+def run_with(folder: Path, verdict: Judgement, loss: float) -> Path:
     """A finished run on a dataset of one cat, whose label it judges so."""
     path = coco(folder)
     dataset = load(path)
@@ -55,7 +55,7 @@ def run_with(folder: Path, verdict: Verdict, loss: float) -> Path:
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
     """A run that is unsure of the one annotation there is."""
-    return run_with(tmp_path, Verdict.DISCARDED, 2.0)
+    return run_with(tmp_path, Judgement.DISCARDED, 2.0)
 
 
 @pytest.mark.parametrize("to", TARGET_NAMES)
@@ -166,7 +166,7 @@ def test_data_problems_end_with_status_3(
 def test_a_run_without_changes_ends_with_status_3_and_advice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calm = run_with(tmp_path, Verdict.KEPT, 0.1)
+    calm = run_with(tmp_path, Judgement.KEPT, 0.1)
     tokens = ["export", str(calm), "--to", "coco", "--out", str(tmp_path / "out")]
     assert run(tokens) == 3
     assert "changed no annotation" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from boxmend.cli import run as boxmend
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 from tests import ROOT
 from tests.cli.cli_answers import answer, in_a_process
 
@@ -79,7 +79,7 @@ def run(tmp_path: Path) -> Path:
             image_ids=dataset.image_ids,
             losses=np.array([3, 0, 1, 2], np.float32),
             thresholds=np.full(4, 1.5, np.float32),
-            verdicts=np.where(new == dataset.labels, Verdict.KEPT, Verdict.RELABELLED),
+            verdicts=np.where(new == dataset.labels, Judgement.KEPT, Judgement.RELABELLED),
             num_candidates=np.ones(4, np.int64),
             old_labels=dataset.labels,
             new_labels=new,

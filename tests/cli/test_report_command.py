@@ -13,7 +13,7 @@ from boxmend.cli import run
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 from tests.cli.cli_answers import answer
 
 
@@ -42,7 +42,7 @@ def trained(tmp_path: Path) -> Path:
             image_ids=dataset.image_ids,
             losses=np.array([2, 0.5], np.float32),
             thresholds=np.ones(2, np.float32),
-            verdicts=np.array([Verdict.RELABELLED, Verdict.KEPT], np.int8),
+            verdicts=np.array([Judgement.RELABELLED, Judgement.KEPT], np.int8),
             num_candidates=number,
             old_labels=number,
             new_labels=np.array([1, 0]),

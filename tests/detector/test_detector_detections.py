@@ -3,23 +3,26 @@
 import torch
 from torch import Tensor
 
-from boxmend.detector import Scores
-from boxmend.detector.detections import Detections, select
+from boxmend.detector import SecondStageOutput
+from boxmend.detector.detections import PaddedDetections, select
 
 BOX, NEAR, FAR = [0.0, 0, 10, 10], [0.0, 0, 10, 9], [50.0, 50, 60, 60]
 
 
-def scores(probabilities: list[list[float]], boxes: list[list[list[float]]]) -> Scores:
+def scores(probabilities: list[list[float]], boxes: list[list[list[float]]]) -> SecondStageOutput:
     """One image; background takes what is left."""
     foreground = torch.tensor(probabilities)
     background = 1 - foreground.sum(-1, keepdim=True)
     both = torch.cat([background, foreground], dim=-1)[None]
-    return Scores(both.log(), both, torch.tensor(boxes)[None])
+    return SecondStageOutput(both.log(), both, torch.tensor(boxes)[None])
 
 
 def chosen(
-    given: Scores, is_proposal: Tensor | None = None, most: int = 100, candidates: int = 2000
-) -> Detections:
+    given: SecondStageOutput,
+    is_proposal: Tensor | None = None,
+    most: int = 100,
+    candidates: int = 2000,
+) -> PaddedDetections:
     real = torch.ones(given.boxes.shape[:2], dtype=torch.bool)
     return select(
         given,

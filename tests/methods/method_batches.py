@@ -7,25 +7,25 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from boxmend.detector import Proposals, RoiSample, Scores
-from boxmend.methods.table import Given, Moment
+from boxmend.detector import Proposals, RoiSample, SecondStageOutput
+from boxmend.methods.table import BatchAnnotations, TrainingProgress
 
 WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique2"}
 NAN = math.nan
 NUM_LABELS = 3
 SIZE = 100.0
-WARM_UP = Moment(epoch=0, step=0, num_steps=100, warm_up_left=25)
-LATER = Moment(epoch=1, step=50, num_steps=100, warm_up_left=0)
+WARM_UP = TrainingProgress(epoch=0, step=0, num_steps=100, warm_up_left=25)
+LATER = TrainingProgress(epoch=1, step=50, num_steps=100, warm_up_left=0)
 
 
 class TableScorer:
     """Answers every call with the next of some tables, whatever the boxes are."""
 
-    def __init__(self, *tables: Scores):
+    def __init__(self, *tables: SecondStageOutput):
         self.tables = list(tables)
         self.asked: list[Tensor] = []
 
-    def __call__(self, boxes: Tensor, /) -> Scores:
+    def __call__(self, boxes: Tensor, /) -> SecondStageOutput:
         self.asked.append(boxes.clone())
         return self.tables.pop(0)
 
@@ -38,26 +38,30 @@ class WaveScorer:
         self.frequencies = 0.02 + 0.2 * torch.rand(4, 1 + num_labels, generator=generator)
         self.moves = 6 * torch.rand(num_labels, 4, generator=generator) - 3
 
-    def __call__(self, boxes: Tensor, /) -> Scores:
+    def __call__(self, boxes: Tensor, /) -> SecondStageOutput:
         assert boxes.isfinite().all()  # padding goes no further than the method
         logits = 2.5 * torch.sin(boxes @ self.frequencies)
         regressed = (boxes[:, :, None] + self.moves).clamp(0, SIZE)
-        return Scores(logits, logits.softmax(-1), regressed)
+        return SecondStageOutput(logits, logits.softmax(-1), regressed)
 
 
-def table(probabilities: list[list[float]], boxes: list[list[float]] | None = None) -> Scores:
+def table(
+    probabilities: list[list[float]], boxes: list[list[float]] | None = None
+) -> SecondStageOutput:
     """Scores of one image; boxes [K, 4] are the regressions for every class."""
     chances = torch.tensor([probabilities])
     count, width = chances.shape[1:]
     if boxes is None:
         boxes = [[0.0, 0, 10, 10]] * count
     regressed = torch.tensor([boxes])[:, :, None].expand(1, count, width - 1, 4)
-    return Scores(chances.clamp(min=1e-9).log(), chances, regressed)
+    return SecondStageOutput(chances.clamp(min=1e-9).log(), chances, regressed)
 
 
-def one_image(boxes: list[list[float]], labels: list[int], rows: list[int] | None = None) -> Given:
+def one_image(
+    boxes: list[list[float]], labels: list[int], rows: list[int] | None = None
+) -> BatchAnnotations:
     count = len(boxes)
-    return Given(
+    return BatchAnnotations(
         boxes=torch.tensor([boxes]),
         labels=torch.tensor([labels]),
         is_box=torch.ones(1, count, dtype=torch.bool),
@@ -82,7 +86,9 @@ def proposals_of(boxes: list[list[float]], objectness: list[float]) -> Proposals
 NOTHING = proposals_of([], [])
 
 
-def random_batch(seed: int, images: int = 3, annotations: int = 5) -> tuple[Given, Proposals]:
+def random_batch(
+    seed: int, images: int = 3, annotations: int = 5
+) -> tuple[BatchAnnotations, Proposals]:
     """Images with and without annotations, one of them ignored; padding holds NaN."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -102,7 +108,7 @@ def random_batch(seed: int, images: int = 3, annotations: int = 5) -> tuple[Give
     offered = torch.cat([moved.flatten(1, 2), boxes(6)], dim=1).clamp(0, SIZE)
     count = offered.shape[1]
     is_proposal = torch.arange(count) < torch.tensor([count, count - 3, 0])[:images, None]
-    given = Given(
+    given = BatchAnnotations(
         boxes=torch.where(is_real[..., None], annotated, NAN),
         labels=torch.where(is_real, labels, -7),
         is_box=is_real & ~is_ignored,
@@ -119,11 +125,11 @@ def random_batch(seed: int, images: int = 3, annotations: int = 5) -> tuple[Give
     )
 
 
-def padded(given: Given, by: int) -> Given:
+def padded(given: BatchAnnotations, by: int) -> BatchAnnotations:
     """The same batch with hostile padding at the end of each image."""
     images = given.boxes.shape[0]
     no = torch.zeros(images, by, dtype=torch.bool)
-    return Given(
+    return BatchAnnotations(
         boxes=torch.cat([given.boxes, torch.full((images, by, 4), NAN)], dim=1),
         labels=torch.cat([given.labels, torch.full((images, by), 99)], dim=1),
         is_box=torch.cat([given.is_box, no], dim=1),

@@ -9,8 +9,15 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import DETECTORS, Detector, build
-from boxmend.methods.protocol import Alone, Losses, Outcome, Work
-from boxmend.methods.table import ASKED_OF_DETECTOR, METHODS, Given, Method, Moment, Rates
+from boxmend.methods.protocol import Alone, Losses, Outcome, StepContext
+from boxmend.methods.table import (
+    ASKED_OF_DETECTOR,
+    METHODS,
+    BatchAnnotations,
+    Method,
+    Rates,
+    TrainingProgress,
+)
 from boxmend.methods.table import build as build_method
 from tests.methods.method_batches import WAITS, Watch, padded
 
@@ -40,11 +47,11 @@ def detector_for(name: str) -> Detector:
     return made
 
 
-def at(step: int) -> Moment:
-    return Moment.at(step * PASSES // STEPS, step, STEPS, 0.25, PASSES)
+def at(step: int) -> TrainingProgress:
+    return TrainingProgress.at(step * PASSES // STEPS, step, STEPS, 0.25, PASSES)
 
 
-def batch() -> Given:
+def batch() -> BatchAnnotations:
     """Two images: three objects and one ignored in the first, one object in the second."""
     boxes = torch.zeros(2, 4, 4)
     boxes[0] = torch.tensor([[4, 4, 40, 44], [30, 20, 80, 60], [50, 5, 90, 30], [2, 40, 30, 62]])
@@ -53,17 +60,19 @@ def batch() -> Given:
     is_ignored = torch.tensor([[False, False, False, True], [False] * 4])
     rows = torch.tensor([[0, 1, 2, 3], [5, -1, -1, -1]])
     labels = torch.tensor([[0, 1, 2, 0], [1, 0, 0, 0]])
-    return Given(boxes, labels, is_box, is_ignored, rows, torch.tensor([[64.0, 96.0]] * 2))
+    return BatchAnnotations(
+        boxes, labels, is_box, is_ignored, rows, torch.tensor([[64.0, 96.0]] * 2)
+    )
 
 
-def work_on(detector: Detector, given: Given, step: int) -> Work:
+def work_on(detector: Detector, given: BatchAnnotations, step: int) -> StepContext:
     generator = torch.Generator().manual_seed(step)
     images = torch.rand(2, 3, 64, 96, generator=torch.Generator().manual_seed(1))
 
     def scorer_on(features: Any) -> Any:
         return lambda boxes: detector.score(features, boxes, given.sizes)
 
-    return Work(
+    return StepContext(
         detector=detector,
         images=images,
         given=given,
@@ -87,7 +96,7 @@ def ready(name: str, step: int, rates: Rates = TOLD) -> tuple[Method, Detector]:
     return method, detector
 
 
-def taken(name: str, step: int, given: Given) -> tuple[Outcome, Losses]:
+def taken(name: str, step: int, given: BatchAnnotations) -> tuple[Outcome, Losses]:
     method, detector = ready(name, step)
     return method.losses(work_on(detector, given, step))
 

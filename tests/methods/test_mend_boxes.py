@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boxmend.methods import equations as refinement
 from boxmend.methods.table import Mend, MendSettings, Outcome, Rates
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from tests.methods.method_batches import (
     LATER,
     NOTHING,
@@ -55,7 +55,7 @@ def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
     torch.testing.assert_close(scorer.asked[0], asked)
     assert outcome.roi.soft is None  # labels are left alone
     assert outcome.labels.tolist() == [[1]]
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
 
 
 def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
@@ -67,7 +67,7 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
     scorer = TableScorer(scores._replace(boxes=regressed))
     given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
     outcome = method.refine(given, proposals, scorer, LATER)
-    assert outcome.verdict.tolist() == [[Verdict.RELABELLED]]
+    assert outcome.verdict.tolist() == [[Judgement.RELABELLED]]
     torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.0, 10, 32, 30]]]))
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from boxmend.methods.equations import FirstLook, NoiseModel, symmetric_transition
-from boxmend.methods.table import Described, Mend, MendSettings, Rates
+from boxmend.methods.table import BoxFeatures, Mend, MendSettings, Rates
 from tests.methods.method_batches import (
     LATER,
     NOTHING,
@@ -197,7 +197,7 @@ def test_a_look_at_features_finds_the_wrong_labels_of_many(number: int) -> None:
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     rows = torch.arange(NUMBER).flip(0)
     columns = (features, labels, torch.arange(NUMBER) % 5, rows)
-    found = method.look(Described(*(column[:number] for column in columns)))
+    found = method.look(BoxFeatures(*(column[:number] for column in columns)))
     if number < NUMBER:
         assert not found
         assert method.watch.prior is None

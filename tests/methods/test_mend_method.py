@@ -9,7 +9,7 @@ import torch
 from boxmend.errors import UsageError
 from boxmend.methods.equations import forward_corrected_loss, soft_cross_entropy
 from boxmend.methods.table import Mend, MendSettings, Rates
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from tests.methods.method_batches import (
     LATER,
     NAN,
@@ -51,7 +51,7 @@ def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
     )
     assert outcome.roi.soft is not None
     torch.testing.assert_close(outcome.roi.soft, expected[None])
-    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED]]
+    assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.RELABELLED, Judgement.DISCARDED]]
     assert outcome.labels.tolist() == [[0, 0, 1]]
     torch.testing.assert_close(outcome.confidence, expected[None].amax(-1))
     assert outcome.is_kept.all()
@@ -72,7 +72,7 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
     outcome = method.refine(given, NOTHING, scorer, LATER)
     q = torch.tensor([[[0, 0.075, 0.245, 0.0225]]]) / 0.3425
     torch.testing.assert_close(outcome.roi.soft, q)
-    assert outcome.verdict.tolist() == [[Verdict.KEPT]]
+    assert outcome.verdict.tolist() == [[Judgement.KEPT]]
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.35)]]))
     torch.testing.assert_close(outcome.threshold, torch.tensor([[-math.log(0.0975 / 0.7)]]))
     state = method.state_dict()
@@ -107,7 +107,7 @@ def test_labels_of_a_lost_class_are_believed_as_often_as_labels_are_right() -> N
     outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SECOND])), LATER)
     expected = torch.tensor([[[0, 0.3 * 0.12 / 0.135, 0.7, 0.3 * 0.015 / 0.135]]])
     torch.testing.assert_close(outcome.roi.soft, expected)
-    assert outcome.verdict.tolist() == [[Verdict.KEPT]]
+    assert outcome.verdict.tolist() == [[Judgement.KEPT]]
 
 
 def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
@@ -119,7 +119,7 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
     state = method.state_dict()
     method.load_state_dict({**state, "tau": torch.tensor(0.7)})
     outcome = method.refine(given, NOTHING, TableScorer(table(chances.tolist())), LATER)
-    is_flagged = outcome.verdict != int(Verdict.KEPT)
+    is_flagged = outcome.verdict != int(Judgement.KEPT)
     assert is_flagged.any()
     assert not is_flagged.all()
     assert torch.equal(outcome.loss > outcome.threshold, is_flagged)
@@ -143,7 +143,7 @@ def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
     method.load_state_dict({**method.state_dict(), "queue": queue})
     given = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = method.refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
-    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED]]
+    assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.RELABELLED, Judgement.DISCARDED]]
     assert outcome.labels.tolist() == [[0, 0, 1]]  # .8 is above a half, .45 is not
     torch.testing.assert_close(outcome.loss, -torch.tensor([[0.6, 0.1, 0.1]]).log())
     torch.testing.assert_close(outcome.threshold, torch.full((1, 3), math.log(2)))
@@ -176,7 +176,7 @@ def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> No
     for labels in (outcome.labels, outcome.rpn.labels, outcome.roi.labels):
         assert torch.equal(labels, given.labels)
     assert outcome.roi.soft is None
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED] * 2]
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 2]
     assert outcome.num_candidates.tolist() == [[1, 0]]
     torch.testing.assert_close(outcome.loss, -torch.tensor([[0.6, 0.1]]).log())
     assert outcome.is_kept.all()
@@ -236,7 +236,7 @@ def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
     assert torch.equal(outcome.boxes, given.boxes)
     assert outcome.labels.tolist() == [[2]]
     assert outcome.roi.soft is None
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
 
 
 def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:

@@ -3,11 +3,18 @@
 import pytest
 import torch
 
-from boxmend.detector import Scores, Targets
+from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.assignment import assign
 from boxmend.errors import UsageError
 from boxmend.methods.missing import BESIDE, missing_objects
-from boxmend.methods.table import Given, Mend, MendSettings, Moment, Outcome, Rates
+from boxmend.methods.table import (
+    BatchAnnotations,
+    Mend,
+    MendSettings,
+    Outcome,
+    Rates,
+    TrainingProgress,
+)
 from boxmend.methods.votes import Matches
 from tests.methods.method_batches import (
     LATER,
@@ -46,7 +53,9 @@ def scorer(own: list[float] = SURE) -> TableScorer:
     return TableScorer(table(chances, boxes))
 
 
-def refined(moment: Moment = LATER, rates: Rates | None = None, **settings: float) -> Outcome:
+def refined(
+    moment: TrainingProgress = LATER, rates: Rates | None = None, **settings: float
+) -> Outcome:
     told = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
     method = Mend(4, 3, told, rates or Rates(label=0.2, box=0.2))
     proposals = proposals_of([box for _, box in OFFERED], [0.9] * len(OFFERED))
@@ -146,7 +155,7 @@ def test_padding_is_inert_and_nothing_waits_for_the_device(annotations: int) -> 
     given, proposals = random_batch(3, annotations=annotations)
     settings = MendSettings(missing=0.3)
 
-    def rows(batch: Given) -> list[list[float]]:
+    def rows(batch: BatchAnnotations) -> list[list[float]]:
         method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
         outcome = method.refine(batch, proposals, WaveScorer(), LATER)
         assert outcome.roi.boxes.isfinite().all()
@@ -159,7 +168,7 @@ def test_padding_is_inert_and_nothing_waits_for_the_device(annotations: int) -> 
         method.refine(
             given,
             proposals,
-            lambda boxes: Scores(*(one[:, : boxes.shape[1]] for one in scores)),
+            lambda boxes: SecondStageOutput(*(one[:, : boxes.shape[1]] for one in scores)),
             LATER,
         )
     assert watch.seen.isdisjoint(WAITS)

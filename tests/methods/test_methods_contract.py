@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.detector import Scores
+from boxmend.detector import SecondStageOutput
 from boxmend.errors import UsageError
 from boxmend.methods import table as methods
 from boxmend.methods.table import (
@@ -12,12 +12,12 @@ from boxmend.methods.table import (
     Mend,
     MendSettings,
     Outcome,
-    Published,
+    PaperMethod,
     PublishedSettings,
     Rates,
     build,
 )
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings.presets import LITERAL_METHODS
 from tests.methods.method_batches import (
     LATER,
@@ -41,13 +41,13 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def fresh(name: str, num_labels: int, rates: Rates = Rates()) -> Mend | Published:  # noqa: B008  # a tuple
+def fresh(name: str, num_labels: int, rates: Rates = Rates()) -> Mend | PaperMethod:  # noqa: B008  # a tuple
     method = build(name, ROWS, num_labels, rates)
-    assert isinstance(method, Mend | Published)
+    assert isinstance(method, Mend | PaperMethod)
     return method
 
 
-def made(name: str) -> Mend | Published:
+def made(name: str) -> Mend | PaperMethod:
     """A method past its first steps, so that it has something to judge by."""
     method = fresh(name, NUM_LABELS, RATES)
     for seed in range(12):  # the queue then has its 76 losses
@@ -101,7 +101,7 @@ def test_ignored_annotations_pass_through_untouched(name: str) -> None:
         assert (targets.is_box & targets.is_ignored)[given.is_ignored].all()
         assert torch.equal(targets.boxes[given.is_ignored], given.boxes[given.is_ignored])
         assert torch.equal(targets.labels[given.is_ignored], given.labels[given.is_ignored])
-    assert (outcome.verdict[given.is_ignored] == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict[given.is_ignored] == int(Judgement.UNJUDGED)).all()
     assert not outcome.is_kept[given.is_ignored].any()
 
 
@@ -131,7 +131,7 @@ def test_warm_up_leaves_the_annotations_as_they_are(name: str) -> None:
         assert torch.equal(boxes[is_real], given.boxes[is_real])
     for labels in (outcome.labels, outcome.rpn.labels, outcome.roi.labels):
         assert torch.equal(labels[is_real], given.labels[is_real])
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert torch.equal(outcome.is_kept, given.is_box)
     assert torch.equal(outcome.rpn.is_real, given.is_box)
     assert torch.equal(outcome.roi.is_real, given.is_box)
@@ -162,7 +162,7 @@ def test_a_state_taken_up_at_the_end_of_a_pass_gives_its_estimates() -> None:
     for name in ("mend", "mend-paper"):
         first, second = (build(name, ROWS, NUM_LABELS) for _ in range(2))
         for seed in range(3):
-            assert isinstance(first, Mend | Published)
+            assert isinstance(first, Mend | PaperMethod)
             first.refine(*random_batch(seed), WaveScorer(), LATER)
         second.load_state_dict(first.state_dict())
         assert first.end_epoch(5) == second.end_epoch(5)
@@ -185,7 +185,7 @@ def test_a_state_is_a_snapshot(name: str) -> None:
 @pytest.mark.parametrize("annotations", [1, 2])
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
 def test_few_annotations_and_none_at_all_go_through(
-    name: str, annotations: int, moment: methods.Moment
+    name: str, annotations: int, moment: methods.TrainingProgress
 ) -> None:
     given, proposals = random_batch(3, annotations=annotations)
     none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
@@ -197,12 +197,12 @@ def test_few_annotations_and_none_at_all_go_through(
 
 
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_nothing_waits_for_the_device(name: str, moment: methods.Moment) -> None:
+def test_nothing_waits_for_the_device(name: str, moment: methods.TrainingProgress) -> None:
     method, batch = made(name), random_batch(9)
     scores = WaveScorer()(torch.zeros(3, 500, 4))
 
-    def scorer(boxes: Tensor, /) -> Scores:
-        return Scores(*(part[:, : boxes.shape[1]] for part in scores))
+    def scorer(boxes: Tensor, /) -> SecondStageOutput:
+        return SecondStageOutput(*(part[:, : boxes.shape[1]] for part in scores))
 
     with Watch() as watch:
         method.refine(*batch, scorer, moment)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.detector import Proposals, Scores
+from boxmend.detector import Proposals, SecondStageOutput
 from boxmend.methods.equations import NoiseModel, fit_temperature, symmetric_transition
 from boxmend.methods.estimation import (
     LEARNT,
@@ -19,7 +19,7 @@ from boxmend.methods.estimation import (
     lost_classes,
     visited,
 )
-from boxmend.methods.table import Given, Mend, MendSettings, Rates
+from boxmend.methods.table import BatchAnnotations, Mend, MendSettings, Rates
 from tests.methods.method_batches import LATER, WARM_UP, noisy_evidence
 
 
@@ -109,21 +109,21 @@ def test_only_visited_annotations_count_and_never_the_row_of_the_padding() -> No
 class Fixed:
     """Always the same scores."""
 
-    def __init__(self, scores: Scores):
+    def __init__(self, scores: SecondStageOutput):
         self.scores = scores
 
-    def __call__(self, boxes: Tensor, /) -> Scores:
+    def __call__(self, boxes: Tensor, /) -> SecondStageOutput:
         return self.scores
 
 
-def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Given:
+def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> BatchAnnotations:
     """600 images with one object each; proposals regress to the truth up to an error."""
     generator = torch.Generator().manual_seed(0)
     truth = torch.tensor([300.0, 200, 500, 600]).expand(600, 1, 4)
     sides = torch.tensor([200.0, 400, 200, 400])
     raw = truth + noise * sides * (2 * torch.rand(600, 1, 4, generator=generator) - 1)
     seen = truth + error * sides * torch.randn(600, 1, 4, generator=generator)
-    given = Given(
+    given = BatchAnnotations(
         boxes=raw,
         labels=torch.ones(600, 1, dtype=torch.int64),
         is_box=torch.ones(600, 1, dtype=torch.bool),
@@ -136,7 +136,7 @@ def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Giv
     proposals = Proposals(
         truth, torch.ones(600, 1), torch.ones(600, 1).bool(), torch.zeros(600).bool()
     )
-    scorer = Fixed(Scores(chances.log(), chances, regressed))
+    scorer = Fixed(SecondStageOutput(chances.log(), chances, regressed))
     method.refine(given, proposals, scorer, WARM_UP)
     return given
 
@@ -146,7 +146,7 @@ def nothing_new() -> tuple[Proposals, Fixed]:
     chances, boxes = torch.full((600, 2, 4), 0.25), torch.zeros(600, 2, 3, 4)
     none = torch.zeros(600, 1).bool()
     proposals = Proposals(torch.zeros(600, 1, 4), torch.zeros(600, 1), none, none[:, 0])
-    return proposals, Fixed(Scores(chances.log(), chances, boxes))
+    return proposals, Fixed(SecondStageOutput(chances.log(), chances, boxes))
 
 
 def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
@@ -204,7 +204,9 @@ def test_on_clean_boxes_repair_switches_itself_off() -> None:
     )
     chances = torch.full((600, 2, 4), 0.25)
     boxes = torch.cat([given.boxes, given.boxes + 9], dim=1)[:, :, None].expand(600, 2, 3, 4)
-    outcome = method.refine(given, proposals, Fixed(Scores(chances.log(), chances, boxes)), LATER)
+    outcome = method.refine(
+        given, proposals, Fixed(SecondStageOutput(chances.log(), chances, boxes)), LATER
+    )
     assert torch.equal(outcome.boxes, given.boxes)
     assert torch.equal(outcome.matched, given.boxes)
 

@@ -17,7 +17,7 @@ from boxmend.methods.equations import (
 from boxmend.methods.equations.box_noise import BINS
 from boxmend.methods.estimation import Estimate, bounds, lost_classes
 from boxmend.methods.table import Mend, MendSettings, Rates
-from boxmend.methods.watch import NoiseWatch
+from boxmend.methods.watch import NoiseEstimator
 from tests.methods.method_batches import (
     LATER,
     NOTHING,
@@ -38,9 +38,9 @@ BOX = [10.0, 10, 30, 30]
 
 def watching(
     state: dict[str, Any] | None = None, num_annotations: int = 4, num_labels: int = 4
-) -> NoiseWatch:
+) -> NoiseEstimator:
     """A watch that knows no rate, with some of its state set."""
-    watch = NoiseWatch(num_annotations, num_labels, MendSettings(), Rates())
+    watch = NoiseEstimator(num_annotations, num_labels, MendSettings(), Rates())
     watch.load_state_dict({**watch.state_dict(), **(state or {})})
     return watch
 

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.detector import Scores
+from boxmend.detector import SecondStageOutput
 from boxmend.errors import UsageError
-from boxmend.methods.equations import VARIANTS, Steps
+from boxmend.methods.equations import VARIANTS, EnabledSteps
 from boxmend.methods.estimation import LEARNT
 from boxmend.methods.outcomes import without_padding
 from boxmend.methods.paper import constants_of
 from boxmend.methods.protocol import Alone
-from boxmend.methods.table import Moment, Published, PublishedSettings, Rates, build
-from boxmend.runs.ledger import Verdict
+from boxmend.methods.table import PaperMethod, PublishedSettings, Rates, TrainingProgress, build
+from boxmend.runs.ledger import Judgement
 from tests.methods.method_batches import (
     LATER,
     NOTHING,
@@ -40,36 +40,36 @@ UNSURE = [0.4, 0.3, 0.2, 0.1]
 def test_acceptance_and_alpha_follow_from_the_rates(
     label: float | None, box: float | None, acceptance: float, alpha: float
 ) -> None:
-    constants = constants_of(PublishedSettings(), Rates(label, box), Steps())
+    constants = constants_of(PublishedSettings(), Rates(label, box), EnabledSteps())
     assert constants.acceptance == pytest.approx(acceptance)
     assert constants.alpha == pytest.approx(alpha)
-    assert constants.steps == Steps()
+    assert constants.steps == EnabledSteps()
 
 
 def test_what_is_set_goes_before_what_follows_from_a_rate() -> None:
     settings = PublishedSettings(acceptance=0.9, alpha=0.3)
-    constants = constants_of(settings, Rates(0.2, 0.2), Steps())
+    constants = constants_of(settings, Rates(0.2, 0.2), EnabledSteps())
     assert (constants.acceptance, constants.alpha) == (0.9, 0.3)
 
 
 def test_a_rate_of_zero_switches_its_half_off() -> None:
-    no_labels = constants_of(PublishedSettings(), Rates(label=0.0), Steps())
-    no_boxes = constants_of(PublishedSettings(), Rates(box=0.0), Steps())
+    no_labels = constants_of(PublishedSettings(), Rates(label=0.0), EnabledSteps())
+    no_boxes = constants_of(PublishedSettings(), Rates(box=0.0), EnabledSteps())
     assert no_labels.steps == VARIANTS["br"]
     assert no_boxes.steps == VARIANTS["lr"]
 
 
 def test_both_rates_zero_are_the_baseline_which_asks_nothing() -> None:
-    method = Published("mend-paper", PublishedSettings(), Rates(0.0, 0.0))
+    method = PaperMethod("mend-paper", PublishedSettings(), Rates(0.0, 0.0))
     given = one_image([BOX], [1])
     outcome = method.refine(given, NOTHING, TableScorer(), LATER)
     assert torch.equal(outcome.boxes, given.boxes)
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
     assert outcome.loss.isnan().all()
 
 
 def test_losses_of_the_baseline_are_recorded_on_request() -> None:
-    method = Published("baseline", PublishedSettings(record_losses=True))
+    method = PaperMethod("baseline", PublishedSettings(record_losses=True))
     outcome = method.refine(one_image([BOX], [1]), NOTHING, TableScorer(table([SURE])), LATER)
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.05)]]))
     assert method.queue.isinf().all()
@@ -92,7 +92,7 @@ def test_what_is_discarded_takes_the_role_that_is_set(
         queue_length=4,
         discarded=discarded,  # type: ignore[arg-type]  # one of the three
     )
-    method = Published("lr", settings, Rates(label=0.5))
+    method = PaperMethod("lr", settings, Rates(label=0.5))
     method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9]), "is_warm_up": False})
     outcome = method.refine(
         one_image([BOX, OTHER, BOX], [0, 1, 2]),
@@ -100,7 +100,7 @@ def test_what_is_discarded_takes_the_role_that_is_set(
         TableScorer(table([SURE, SURE, UNSURE])),
         LATER,
     )
-    assert outcome.verdict.tolist() == [[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED]]
+    assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.RELABELLED, Judgement.DISCARDED]]
     assert outcome.labels.tolist() == [[0, 0, 2]]
     assert outcome.rpn.is_real.tolist() == [rpn]
     assert outcome.roi.is_real.tolist() == [head]
@@ -115,7 +115,7 @@ def test_what_is_discarded_takes_the_role_that_is_set(
 
 def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> None:
     # b* = .2 * p* + .8 * b = (10.4, ..); (b* + b1*) / 2 with b1* = (14, ..)
-    method = Published("br", PublishedSettings(num_candidates=1), Rates(box=0.2))
+    method = PaperMethod("br", PublishedSettings(num_candidates=1), Rates(box=0.2))
     regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30]]
     outcome = method.refine(
         one_image([BOX], [1]),
@@ -125,7 +125,7 @@ def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> No
     )
     torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
     torch.testing.assert_close(outcome.roi.boxes, torch.tensor([[[12.2, 10, 32.2, 30]]]))
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
     assert outcome.is_kept.all()
     assert float(outcome.metrics["matched"]) == 1
 
@@ -133,13 +133,15 @@ def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> No
 @pytest.mark.parametrize(("left", "is_pushed"), [(11, False), (10, True), (1, True)])
 def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) -> None:
     # the losses of its last 10 steps are pushed
-    method = Published("cinj", PublishedSettings(push_in_warm_up=10, queue_length=2))
+    method = PaperMethod("cinj", PublishedSettings(push_in_warm_up=10, queue_length=2))
     scorer = TableScorer(table([SURE]))
     given = one_image([BOX], [1])
-    outcome = method.refine(given, NOTHING, scorer, Moment(0, 25 - left, 100, warm_up_left=left))
+    outcome = method.refine(
+        given, NOTHING, scorer, TrainingProgress(0, 25 - left, 100, warm_up_left=left)
+    )
     assert torch.equal(outcome.boxes, given.boxes)
     assert outcome.labels.tolist() == [[1]]
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED]]
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
     assert outcome.is_kept.all()
     newest = -math.log(0.05) if is_pushed else math.inf
     assert method.queue.tolist() == [math.inf, pytest.approx(newest)]
@@ -150,13 +152,13 @@ def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) ->
 
 
 def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
-    method = Published("br", PublishedSettings(push_in_warm_up=1000))
+    method = PaperMethod("br", PublishedSettings(push_in_warm_up=1000))
     method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
     assert method.queue.isinf().all()
 
 
 def test_a_queue_of_another_length_is_refused() -> None:
-    method = Published("lr", PublishedSettings())
+    method = PaperMethod("lr", PublishedSettings())
     with pytest.raises(UsageError, match="a queue of 3 losses, the settings one of 128"):
         method.load_state_dict({"queue": torch.zeros(3)})
 
@@ -170,17 +172,17 @@ def test_a_queue_of_another_length_is_refused() -> None:
 )
 def test_rates_out_of_range_are_refused(rates: Rates, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Published("lr", PublishedSettings(), rates)
+        PaperMethod("lr", PublishedSettings(), rates)
 
 
 def test_an_unknown_variant_is_refused() -> None:
     with pytest.raises(UsageError, match="unknown variant 'mend'; known: baseline, br"):
-        Published("mend", PublishedSettings())
+        PaperMethod("mend", PublishedSettings())
 
 
 def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     method = build("mend-paper", 400, 4)
-    assert isinstance(method, Published)
+    assert isinstance(method, PaperMethod)
     assert method.watch is not None
     assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # a guess
     state = method.state_dict()
@@ -190,7 +192,7 @@ def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     state["visits"][:-1], state["labels"][:-1] = 3, labels
     method.load_state_dict(state)
     assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # none yet
-    assert method.constants.steps == Steps()
+    assert method.constants.steps == EnabledSteps()
     figures = method.end_epoch(2)
     assert figures["label_noise"] == pytest.approx(0.2 / (1 - LEARNT), abs=0.03)
     assert method.constants.acceptance == pytest.approx(1 - figures["label_noise"])
@@ -204,14 +206,14 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
     given, proposals = random_batch(3)
     wave, asked = WaveScorer(), list[int]()
 
-    def scorer(boxes: Tensor, /) -> Scores:
+    def scorer(boxes: Tensor, /) -> SecondStageOutput:
         asked.append(boxes.shape[1])
         return wave(boxes)
 
     method = build("mend-paper", 100, 3)
     alone = build("mend-paper", 100, 3)
-    assert isinstance(method, Published)
-    assert isinstance(alone, Published)
+    assert isinstance(method, PaperMethod)
+    assert isinstance(alone, PaperMethod)
     assert method.watch is not None
     assert alone.watch is not None
     method.refine(given, proposals, scorer, LATER)
@@ -227,7 +229,7 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
 @pytest.mark.parametrize(("name", "rates"), [("lr", Rates(label=0.4)), ("baseline", Rates())])
 def test_what_is_told_or_not_needed_is_not_watched(name: str, rates: Rates) -> None:
     method = build(name, 4, 3, rates)
-    assert isinstance(method, Published)
+    assert isinstance(method, PaperMethod)
     assert method.watch is None
     assert method.end_epoch(0) == {}
     assert method.report() == {}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import boxmend
 from boxmend import ApplySettings, Dataset
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from tests.repair.drawn_documents import LABELS, datasets, put
 from tests.runs.fabricated import Visit, bytes_of, drawn, finished_run
 
@@ -32,7 +32,7 @@ def visits(draw: st.DrawFn, n: int) -> list[Visit]:
                 Visit(
                     epoch,
                     row,
-                    draw(st.sampled_from(list(Verdict))),
+                    draw(st.sampled_from(list(Judgement))),
                     draw(st.integers(0, len(LABELS) - 1)),
                     draw(st.sampled_from([0.25, 0.5, 0.75])),
                     draw(st.sampled_from([None, moved])),
@@ -125,8 +125,8 @@ def test_what_was_converted_goes_back_to_the_conversion(
     address = drawn(tmp_path, format)
     boxmend.load(address).save(tmp_path / "plain", format=to)
     told = [
-        Visit(0, 0, Verdict.RELABELLED, 1, 1.0, (12, 10, 30, 50)),
-        Visit(0, 2, Verdict.DISCARDED, 1, 0.5),
+        Visit(0, 0, Judgement.RELABELLED, 1, 1.0, (12, 10, 30, 50)),
+        Visit(0, 2, Judgement.DISCARDED, 1, 0.5),
     ]
     run = finished_run(tmp_path / "run", address, told)
     boxmend.apply(run, tmp_path / "out", ApplySettings(discarded="drop"), format=to)
@@ -138,7 +138,7 @@ def test_what_was_converted_goes_back_to_the_conversion(
 def test_two_datasets_joined_go_back_to_the_joined_file(tmp_path: Path) -> None:
     addresses = [drawn(tmp_path / name, "coco") for name in ("x", "y")]
     boxmend.load(*addresses).save(tmp_path / "plain")
-    run = finished_run(tmp_path / "run", addresses, [Visit(0, 5, Verdict.RELABELLED, 0, 1.0)])
+    run = finished_run(tmp_path / "run", addresses, [Visit(0, 5, Judgement.RELABELLED, 0, 1.0)])
     boxmend.apply(run, tmp_path / "out")
     entries = json.loads((tmp_path / "out/instances_train.json").read_bytes())["annotations"]
     assert [entry["id"] for entry in entries if "boxmend" in entry] == [entries[5]["id"]]

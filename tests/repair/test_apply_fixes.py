@@ -14,7 +14,7 @@ from boxmend.auditing.fixes.table import FIXES_FILE, Kind, write_fixes
 from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import DataError, UsageError
-from boxmend.runs.ledger import Verdict as Judgment
+from boxmend.runs.ledger import Judgement as Judgment
 from tests.repair.audited import Fix, audit_run, table_of
 from tests.runs.fabricated import Visit, bytes_of, drawn, finished_run
 

@@ -13,14 +13,14 @@ from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 
 Box = tuple[float, float, float, float]
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (
-    Verdict.KEPT,
-    Verdict.RELABELLED,
-    Verdict.DISCARDED,
-    Verdict.UNJUDGED,
+    Judgement.KEPT,
+    Judgement.RELABELLED,
+    Judgement.DISCARDED,
+    Judgement.UNJUDGED,
 )
 NAMES = ("van", "truck", "bus")
 BOXES: list[Box] = [(10, 10, 30, 50), (40, 20, 60, 40), (5, 5, 25, 15), (50, 50, 90, 70)]
@@ -33,7 +33,7 @@ class Visit:
 
     epoch: int
     row: int
-    verdict: Verdict = KEPT
+    verdict: Judgement = KEPT
     label: int | None = None
     confidence: float = nan
     box: Box | None = None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from boxmend.runs.settling import Settlement, Visits, num_visits, settle
 from tests.runs.fabricated import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, entries_of
 
@@ -41,7 +41,7 @@ def settled(
     return settle(dataset, told)
 
 
-def votes(*told: tuple[Verdict, int | None, float]) -> list[Visit]:
+def votes(*told: tuple[Judgement, int | None, float]) -> list[Visit]:
     """Visits of annotation 0, one an epoch: (verdict, label, confidence)."""
     return [Visit(epoch, 0, *one) for epoch, one in enumerate(told)]
 
@@ -94,7 +94,7 @@ def test_most_of_the_last_visits_decide_and_their_confidence_counts(dataset: Dat
     ],
 )
 def test_of_equally_many_the_last_word_holds(
-    dataset: Dataset, last: tuple[Verdict, int | None, float], label: int, is_unsure: bool
+    dataset: Dataset, last: tuple[Judgement, int | None, float], label: int, is_unsure: bool
 ) -> None:
     first = [(RELABELLED, BUS, 0.5), (KEPT, None, 0.5), (DISCARDED, TRUCK, 0.5)]
     first.remove(last)
@@ -224,7 +224,7 @@ VISITS = st.lists(
         Visit,
         epoch=st.integers(0, 5),
         row=st.integers(0, 3),
-        verdict=st.sampled_from(list(Verdict)),
+        verdict=st.sampled_from(list(Judgement)),
         label=st.integers(0, 2),
         confidence=st.sampled_from([0.25, 0.5, 1.0]),
         box=st.sampled_from([None, (14.0, 10.0, 30.0, 50.0), (42.0, 21.0, 61.0, 44.0)]),

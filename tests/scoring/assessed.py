@@ -13,15 +13,15 @@ from boxmend.data.detections import Detections
 from boxmend.runs.account import Account, account_of
 from boxmend.runs.folder import Run
 from boxmend.runs.history import History
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.scoring.truth import NONE, KnownTruth, TrueObjects
 
 Box = tuple[float, float, float, float]
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (
-    Verdict.KEPT,
-    Verdict.RELABELLED,
-    Verdict.DISCARDED,
-    Verdict.UNJUDGED,
+    Judgement.KEPT,
+    Judgement.RELABELLED,
+    Judgement.DISCARDED,
+    Judgement.UNJUDGED,
 )
 NAMES = ("van", "truck", "bus")
 VAN, TRUCK, BUS = range(3)
@@ -34,7 +34,7 @@ class Seen:
     """One visit; boxes are the annotated one where none is given."""
 
     row: int
-    verdict: Verdict = KEPT
+    verdict: Judgement = KEPT
     label: int | None = None
     loss: float = 0.0
     box: Box | None = None

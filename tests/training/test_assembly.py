@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from boxmend.errors import UsageError
-from boxmend.methods.table import Mend, MendSettings, Published, PublishedSettings, Rates
+from boxmend.methods.table import Mend, MendSettings, PaperMethod, PublishedSettings, Rates
 from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.training.assembly import completed, make_detector, make_training
 from boxmend.training.loop import Training
@@ -59,7 +59,7 @@ def test_settings_and_rates_reach_the_published_method(tmp_path: Path, name: str
     published = PublishedSettings(queue_length=32)
     settings = replace(QUICK, method=name, preset="paper", published=published, label_noise=0.2)
     method = made(settings, tmp_path).method
-    assert isinstance(method, Published)
+    assert isinstance(method, PaperMethod)
     assert method.queue.shape == (32,)
     assert method.constants.acceptance == pytest.approx(0.8)
 

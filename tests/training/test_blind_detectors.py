@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from boxmend.detector import Detections
+from boxmend.detector import PaddedDetections
 from boxmend.runs.settings import resolved
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training
@@ -58,7 +58,7 @@ def test_a_single_detection_is_enough_to_see(
     is_detection[2, :number] = True
     settled = torch.zeros(4, dtype=torch.bool)
     boxes = torch.zeros(4, 3, 4)
-    found = Detections(boxes, nothing, nothing.long(), is_detection, settled)
+    found = PaddedDetections(boxes, nothing, nothing.long(), is_detection, settled)
     monkeypatch.setattr(training.detector, "detect", lambda *_: found)
     assert finds_nothing(training.detector, batch, torch.float32) == (number == 0)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from boxmend.data.dataset import Dataset
-from boxmend.methods.table import Described
+from boxmend.methods.table import BoxFeatures
 from boxmend.runs.settings import MendSettings, resolved
 from boxmend.training.assembly import make_detector, make_loader
 from boxmend.training.first_look import describe
@@ -39,7 +39,7 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boxmend.methods.mend.FEW_TO_LOOK_AT", 5)
 
 
-def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> Described:
+def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
     settings = resolved(replace(QUICK, seed=seed))
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(replace(settings, seed=0), len(dataset.label_names))

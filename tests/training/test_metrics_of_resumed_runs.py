@@ -16,7 +16,7 @@ from boxmend.runs import metrics as metric_lines
 from boxmend.runs.folder import Run
 from boxmend.runs.settings import TrainSettings
 from boxmend.training import checkpoint
-from boxmend.training.best import Best
+from boxmend.training.best import BestEpoch
 from boxmend.training.loop import Training
 from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 BOXES: list[tuple[int, Box]] = [(row, (10.0, 20.0, 60.0 + row, 70.0)) for row in range(4)]
 TIMES = ("images_per_second", "seconds_left")
-POINTS = ((metric_lines, "append"), (checkpoint, "save"), (Best, "consider"))
+POINTS = ((metric_lines, "append"), (checkpoint, "save"), (BestEpoch, "consider"))
 CASES = {
     "a line and a checkpoint at each step": replace(QUICK, log_every=1, checkpoint_every=1),
     "a checkpoint between lines": replace(QUICK, log_every=3, checkpoint_every=1),

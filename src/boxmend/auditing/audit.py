@@ -15,7 +15,7 @@ from boxmend.auditing import probing
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Detected, from_detections
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.judging import Opinion, judge
+from boxmend.auditing.judging import AuditOpinion, judge
 from boxmend.auditing.ordering import Own, canonical, groups, judgeable, surest_first
 from boxmend.auditing.tables import LEAST, columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -29,7 +29,7 @@ SEED = 0
 FEW_BLANK = 0.05  # share of images without any detection up to which they count as looked at
 
 
-class Found(Protocol):
+class DetectionColumns(Protocol):
     """Detections by image rows and labels of the dataset; `class_scores` [m, C] may be there."""
 
     @property
@@ -76,7 +76,9 @@ class Audit:
     """What became of planted errors; None where none were planted."""
 
 
-def audit(dataset: Dataset, predictions: Found, settings: AuditSettings | None = None) -> Audit:
+def audit(
+    dataset: Dataset, predictions: DetectionColumns, settings: AuditSettings | None = None
+) -> Audit:
     """Audit the annotations of a dataset by the detections of a detector that did not train on it.
 
     Datasets that were joined are audited each for itself: who annotated one says nothing about who
@@ -89,7 +91,7 @@ def audit(dataset: Dataset, predictions: Found, settings: AuditSettings | None =
     return replace(found, probe=_probed(dataset, predictions, found, settings.probe))
 
 
-def look(dataset: Dataset, predictions: Found) -> Audit:
+def look(dataset: Dataset, predictions: DetectionColumns) -> Audit:
     """Audit without a probe."""
     if not len(predictions.labels):
         raise DataError("there is no detection in the predictions; nothing can be concluded")
@@ -98,7 +100,7 @@ def look(dataset: Dataset, predictions: Found) -> Audit:
 
 
 def _probed(
-    dataset: Dataset, predictions: Found, first: Audit, share: float
+    dataset: Dataset, predictions: DetectionColumns, first: Audit, share: float
 ) -> dict[Kind, probing.Findings]:
     """Plant errors, audit, and count what was found; see `probing`."""
     random = np.random.default_rng(SEED)
@@ -121,7 +123,7 @@ def _probed(
     return {kind: probing.Findings(*one.tolist()) for kind, one in counts.items()}
 
 
-def _within(predictions: Found, images: Rows, num_images: int) -> Detected:
+def _within(predictions: DetectionColumns, images: Rows, num_images: int) -> Detected:
     """The detections in these images, ascending, by their places among them."""
     place = np.full(num_images + 1, UNKNOWN)  # the last is that of UNKNOWN
     place[images] = np.arange(len(images))
@@ -138,17 +140,17 @@ def _within(predictions: Found, images: Rows, num_images: int) -> Detected:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class DatasetPart:
     """The audit of one of the datasets that were joined, by rows of all."""
 
     rows: Rows
-    opinion: Opinion
+    opinion: AuditOpinion
     fixes: list[Fixes]
     missing: Fixes
     num_not_looked_at: int
 
 
-def assembled(dataset: Dataset, parts: list[Part]) -> Audit:
+def assembled(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
     """Put the parts together."""
     kinds = [kind for kind in Kind if kind != Kind.MISSING]
     p_wrong: dict[Kind, Floats] = {kind: np.full(len(dataset), np.nan) for kind in kinds}
@@ -172,7 +174,7 @@ def assembled(dataset: Dataset, parts: list[Part]) -> Audit:
     )
 
 
-def _part(dataset: Dataset, predictions: Found, group: int) -> Part:
+def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> DatasetPart:
     """Audit one dataset by the detections in its images."""
     own = canonical(dataset, group)
     detected = _detected(predictions, own)
@@ -186,7 +188,7 @@ def _part(dataset: Dataset, predictions: Found, group: int) -> Part:
     scene = own.scene(rows, detected)
     evidence = from_detections(scene.objects, scene.objects, detected)
     opinion = judge(scene, evidence, np.random.default_rng(SEED))
-    return Part(
+    return DatasetPart(
         rows=own.rows[rows],
         opinion=opinion,
         fixes=[own.back(one) for one in fixes_of(own.dataset, rows, opinion, evidence)],
@@ -195,7 +197,7 @@ def _part(dataset: Dataset, predictions: Found, group: int) -> Part:
     )
 
 
-def _detected(predictions: Found, own: Own) -> Detected:
+def _detected(predictions: DetectionColumns, own: Own) -> Detected:
     """Detections in the images of a dataset, by its own labels, in an order of their content."""
     image_rows = own.image_places[predictions.image_rows]
     labels = own.label_places[predictions.labels]

@@ -59,7 +59,7 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class WeightedSample:
     """Suspicions, each with a weight."""
 
     suspicions: Floats  # [n]
@@ -81,12 +81,14 @@ class Sample:
         return found
 
 
-def sample(suspicions: Floats, weights: Floats | None = None) -> Sample:
+def sample(suspicions: Floats, weights: Floats | None = None) -> WeightedSample:
     """A sample; all weigh 1 where nothing else is said."""
-    return Sample(suspicions, np.ones(len(suspicions)) if weights is None else weights)
+    return WeightedSample(suspicions, np.ones(len(suspicions)) if weights is None else weights)
 
 
-def share_of_errors(observed: Sample, planted: Sample, caution: float = CAUTION) -> Share:
+def share_of_errors(
+    observed: WeightedSample, planted: WeightedSample, caution: float = CAUTION
+) -> Share:
     """Measure which share of the observed is like the planted.
 
     Of all limits that one counts which gives the lowest upper bound: further out there are few to
@@ -96,7 +98,7 @@ def share_of_errors(observed: Sample, planted: Sample, caution: float = CAUTION)
     return lowest_share([(observed, planted, caution)])
 
 
-def lowest_share(samples: Sequence[tuple[Sample, Sample, float]]) -> Share:
+def lowest_share(samples: Sequence[tuple[WeightedSample, WeightedSample, float]]) -> Share:
     """The same over several pairs of samples, each with its caution, that have the same share."""
     best, found = math.inf, Share(0.0, 0.0, 1.0)
     for observed, planted, caution in samples:
@@ -113,7 +115,7 @@ def lowest_share(samples: Sequence[tuple[Sample, Sample, float]]) -> Share:
     return found
 
 
-def _tails(observed: Sample, planted: Sample) -> tuple[Floats, Floats]:
+def _tails(observed: WeightedSample, planted: WeightedSample) -> tuple[Floats, Floats]:
     """Shares of the planted beyond limits, none too small, and the weight of the observed there."""
     places = np.quantile(planted.suspicions, np.linspace(0, 1, LIMITS, endpoint=False))
     tails = planted.beyond(places) / planted.total
@@ -121,7 +123,7 @@ def _tails(observed: Sample, planted: Sample) -> tuple[Floats, Floats]:
     return tails[is_enough], observed.beyond(places[is_enough])
 
 
-def error_curve(observed: Sample, planted: Sample, share: float) -> Curve:
+def error_curve(observed: WeightedSample, planted: WeightedSample, share: float) -> Curve:
     """Fit the probability of being wrong for every suspicion, given the share of errors."""
     if observed.total <= 0 or planted.total <= 0 or share <= 0:
         return Curve(np.zeros(0), np.zeros(0))
@@ -153,13 +155,13 @@ def _restoring(ratio: Floats, weights: Floats, share: float) -> float:
     return low
 
 
-def mean_curve(given: Sample, values: Floats) -> Curve:
+def mean_curve(given: WeightedSample, values: Floats) -> Curve:
     """Fit the mean of values in 0..1 that rise with the suspicion."""
     if given.total <= 0:
         return Curve(np.zeros(0), np.zeros(0))
     edges = _cells(given, given)
     weights = _weights_in(edges, given)
-    sums = _weights_in(edges, Sample(given.suspicions, given.weights * values))
+    sums = _weights_in(edges, WeightedSample(given.suspicions, given.weights * values))
     is_there = weights > 0
     fitted = isotonic_regression(sums[is_there] / weights[is_there], weights=weights[is_there])
     return Curve(((edges[:-1] + edges[1:]) / 2)[is_there], fitted.x)
@@ -170,7 +172,7 @@ def _least(count: float) -> float:
     return max(0.0, (math.sqrt(count + 0.25) - NORMAL / 2) ** 2 - 0.25)
 
 
-def _cells(first: Sample, second: Sample) -> Floats:
+def _cells(first: WeightedSample, second: WeightedSample) -> Floats:
     """Bounds of cells; what lies in one is not told apart."""
     shares = np.linspace(0, 1, CELLS // 2 + 1)
     both = [np.quantile(one.suspicions, shares) for one in (first, second)]
@@ -180,6 +182,6 @@ def _cells(first: Sample, second: Sample) -> Floats:
     return found
 
 
-def _weights_in(edges: Floats, given: Sample) -> Floats:
+def _weights_in(edges: Floats, given: WeightedSample) -> Floats:
     found: Floats = np.histogram(given.suspicions, edges, weights=given.weights)[0]
     return found

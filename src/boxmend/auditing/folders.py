@@ -18,11 +18,11 @@ import numpy as np
 
 from boxmend import __version__
 from boxmend.auditing import probing
-from boxmend.auditing.audit import SEED, Audit, AuditSettings, Part, assembled, audit
+from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, assembled, audit
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Objects
 from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
-from boxmend.auditing.judging import Scene, judge
+from boxmend.auditing.judging import AuditInputs, judge
 from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.predictions import read_predictions
@@ -130,7 +130,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     evidence = evidence_of(account, rows)
     num_labels = len(dataset.label_names)
     none = np.zeros(0, np.int64)
-    scene = Scene(
+    scene = AuditInputs(
         Objects(dataset.image_rows[rows], dataset.labels[rows], dataset.boxes[rows], num_labels),
         Objects(none, none, np.zeros((0, 4)), num_labels),
         image_sizes(dataset),
@@ -139,7 +139,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     labels = judge_by_losses(account, rows, evidence)
     opinion = judge(scene, evidence, np.random.default_rng(SEED), labels)
     fixes = fixes_of(dataset, rows, opinion, evidence)
-    part = Part(rows, opinion, fixes, fixes[0].take(none), 0)
+    part = DatasetPart(rows, opinion, fixes, fixes[0].take(none), 0)
     result = assembled(dataset, [part])
     notes = (
         "a training run tells of wrong labels, bad boxes and duplicates; missing and spurious "

@@ -10,9 +10,9 @@ from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
 from boxmend.auditing.labels import LabelOpinion, judge_labels
 from boxmend.auditing.presence import (
-    Missing,
     Presence,
     Repeats,
+    UnexplainedDetections,
     find_missing,
     find_repeats,
     judge_presence,
@@ -24,7 +24,7 @@ SHIFT = 0.2  # by up to this share of the side
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class AuditInputs:
     """What is looked at: annotations, others that explain detections, and images."""
 
     objects: Objects
@@ -34,7 +34,7 @@ class Scene:
 
 
 @dataclass(frozen=True, eq=False)
-class Opinion:
+class AuditOpinion:
     """What to think of annotations, row by row."""
 
     labels: LabelOpinion
@@ -42,7 +42,7 @@ class Opinion:
     box_model: BoxModel
     presence: Presence
     repeats: Repeats
-    missing: Missing
+    missing: UnexplainedDetections
     p_there: Floats  # [n] that it is neither spurious nor a duplicate
 
     def rates(self) -> dict[str, Share]:
@@ -71,11 +71,11 @@ class Opinion:
 
 
 def judge(
-    scene: Scene,
+    scene: AuditInputs,
     evidence: Evidence,
     random: np.random.Generator,
     labels: LabelOpinion | None = None,
-) -> Opinion:
+) -> AuditOpinion:
     """Weigh all annotations of a scene; presence needs detections, the rest only evidence.
 
     `labels` is an opinion on labels that there is already.
@@ -90,17 +90,17 @@ def judge(
     model, boxes = _judge_boxes(scene, evidence, random)
     repeats = find_repeats(objects, evidence.support, model.noise, random)
     none = np.zeros(0)
-    missing = Missing(none.astype(np.int64), none, none, Share(0.0, 0.0, 1.0))
+    missing = UnexplainedDetections(none.astype(np.int64), none, none, Share(0.0, 0.0, 1.0))
     if detected is not None:
         seen = objects, scene.ignored, detected
         missing = find_missing(seen, p_real, 1 - labels.p_wrong)
     p_there = p_real.copy()
     p_there[repeats.rows] *= 1 - repeats.p_duplicate
-    return Opinion(labels, boxes, model, presence, repeats, missing, p_there)
+    return AuditOpinion(labels, boxes, model, presence, repeats, missing, p_there)
 
 
 def _judge_boxes(
-    scene: Scene, evidence: Evidence, random: np.random.Generator
+    scene: AuditInputs, evidence: Evidence, random: np.random.Generator
 ) -> tuple[BoxModel, BoxOpinion]:
     """Weigh the boxes that were seen; others are as probably bad as those, and stay as they are."""
     objects = scene.objects
@@ -123,7 +123,7 @@ def _judge_boxes(
     return model, opinion
 
 
-def _pull(scene: Scene, evidence: Evidence, seen: Rows, random: np.random.Generator) -> float:
+def _pull(scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.Generator) -> float:
     """Shift some annotated boxes and see how far what is detected follows."""
     objects, detected = scene.objects, scene.detected
     if detected is None or not len(seen):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import (
-    Sample,
     Share,
+    WeightedSample,
     error_curve,
     mean_curve,
     sample,
@@ -67,7 +67,7 @@ def judge_labels(
     return LabelOpinion(p_wrong, best, p_fix, rate)
 
 
-Named = tuple[Rows, Rows, Sample]
+Named = tuple[Rows, Rows, WeightedSample]
 """Labels, the best other ones, and how suspicious that is."""
 
 

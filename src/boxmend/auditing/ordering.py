@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.evidence import Detected, Objects
 from boxmend.auditing.fixes.table import Fixes
-from boxmend.auditing.judging import Scene
+from boxmend.auditing.judging import AuditInputs
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 
@@ -27,11 +27,11 @@ class Own:
     image_places: Rows
     label_places: Rows
 
-    def scene(self, rows: Rows, detected: Detected | None) -> Scene:
+    def scene(self, rows: Rows, detected: Detected | None) -> AuditInputs:
         """The annotations at `rows` to be judged, with all that explains detections."""
         dataset = self.dataset
         is_box = np.isfinite(dataset.boxes).all(axis=1) & (dataset.image_rows != UNKNOWN)
-        return Scene(
+        return AuditInputs(
             objects=self._objects(rows),
             ignored=self._objects(np.flatnonzero(dataset.is_ignored & is_box)),
             sizes=image_sizes(dataset),

@@ -48,7 +48,7 @@ class Presence:
 
 
 @dataclass(frozen=True, eq=False)
-class Missing:
+class UnexplainedDetections:
     """Detections that nothing explains, one for each object, the most confident of it."""
 
     detections: Rows  # [c] rows
@@ -146,7 +146,7 @@ def _less_overlooked(rate: Share, overlooked: float) -> Share:
 
 def find_missing(
     scene: tuple[Objects, Objects, Detected], p_real: Floats, p_right: Floats
-) -> Missing:
+) -> UnexplainedDetections:
     """Find objects without annotation, given annotations, ignored objects and detections.
 
     What lies on an ignored object is explained by it. `p_real` [n] says how probable it is that
@@ -179,7 +179,7 @@ def find_missing(
     lost = share.times(len(candidates))
     total = len(objects) + lost.value
     rate = lost.times(1 / total) if total else Share(0.0, 0.0, 1.0)
-    return Missing(candidates, p_missing, p_missing * p_good, rate)
+    return UnexplainedDetections(candidates, p_missing, p_missing * p_good, rate)
 
 
 def _covered(objects: Objects, detected: Detected, pairs: Pairs) -> tuple[Floats, Floats]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from boxmend.auditing.evidence import NONE, Detected, Evidence
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
-from boxmend.auditing.judging import Opinion
+from boxmend.auditing.judging import AuditOpinion
 from boxmend.auditing.ordering import image_sizes
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -19,7 +19,9 @@ LEAST_BAD = 0.5  # likewise of being a bad box: one that is probably good had be
 SAME_BOX = 0.98  # IoU above which a new box is the old one, rounded
 
 
-def fixes_of(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> list[Fixes]:
+def fixes_of(
+    dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence
+) -> list[Fixes]:
     """Fixes of annotations; `rows` of the dataset are those of the opinion, one by one."""
     return [
         _wrong_labels(dataset, rows, opinion, evidence),
@@ -29,7 +31,7 @@ def fixes_of(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence)
     ]
 
 
-def columns_of(opinion: Opinion) -> dict[Kind, Floats]:
+def columns_of(opinion: AuditOpinion) -> dict[Kind, Floats]:
     """How probable every kind of error is, for every annotation of an opinion."""
     there = opinion.p_there
     duplicate = np.zeros(len(there))
@@ -42,7 +44,7 @@ def columns_of(opinion: Opinion) -> dict[Kind, Floats]:
     }
 
 
-def _wrong_labels(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> Fixes:
+def _wrong_labels(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = columns_of(opinion)[Kind.WRONG_LABEL]
     at = np.flatnonzero((p_wrong >= LEAST) & (opinion.labels.labels != NONE))
     new, old = opinion.labels.labels[at], dataset.labels[rows[at]]
@@ -58,7 +60,7 @@ def _wrong_labels(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evid
     return fixes
 
 
-def _bad_boxes(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> Fixes:
+def _bad_boxes(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = columns_of(opinion)[Kind.BAD_BOX]
     boxes = clipped(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
     is_moved = overlaps(boxes, dataset.boxes[rows]) < SAME_BOX
@@ -72,7 +74,7 @@ def _bad_boxes(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidenc
     return fixes
 
 
-def _spurious(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence) -> Fixes:
+def _spurious(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = opinion.presence.p_spurious
     at = np.flatnonzero(p_wrong >= LEAST)
     reasons = [
@@ -82,7 +84,7 @@ def _spurious(dataset: Dataset, rows: Rows, opinion: Opinion, evidence: Evidence
     return _removed(_proposed(dataset, Kind.SPURIOUS, rows[at], p_wrong[at], reasons))
 
 
-def _duplicates(dataset: Dataset, rows: Rows, opinion: Opinion) -> Fixes:
+def _duplicates(dataset: Dataset, rows: Rows, opinion: AuditOpinion) -> Fixes:
     repeats = opinion.repeats
     at = np.flatnonzero(repeats.p_duplicate >= LEAST)
     own, kept = rows[repeats.rows[at]], rows[repeats.kept[at]]
@@ -96,7 +98,7 @@ def _duplicates(dataset: Dataset, rows: Rows, opinion: Opinion) -> Fixes:
     return fixes
 
 
-def missing_of(dataset: Dataset, detected: Detected, opinion: Opinion) -> Fixes:
+def missing_of(dataset: Dataset, detected: Detected, opinion: AuditOpinion) -> Fixes:
     """Fixes that add annotations."""
     found = opinion.missing
     at = found.detections

@@ -54,7 +54,7 @@ TRAININGS = {  # the longest first
 SHOWN = 4  # images in the picture, before and after
 
 
-class Measured(NamedTuple):
+class MeasuredNoise(NamedTuple):
     """A dataset against the truth."""
 
     labels_wrong: float  # per cent of all annotations
@@ -116,11 +116,11 @@ def report(out: Path, progress: Progress) -> Path:
     return write_report(out / "runs" / "mend", settings=settings, progress=progress).path
 
 
-def measured(out: Path, name: str) -> Measured:
+def measured(out: Path, name: str) -> MeasuredNoise:
     """Compare OUT/NAME as it is written with the truth."""
     truth, dataset = _pair(out, name)
     wrong = float((truth.labels != dataset.labels).mean())
-    return Measured(100 * wrong, float(overlaps(truth.boxes, dataset.boxes).mean()))
+    return MeasuredNoise(100 * wrong, float(overlaps(truth.boxes, dataset.boxes).mean()))
 
 
 def picture(out: Path) -> Path:

@@ -17,7 +17,7 @@ from boxmend.repair.fixing import Taken
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Choices:
+class ApplyOptions:
     """What to mend, and when."""
 
     precision: Annotated[
@@ -55,7 +55,7 @@ class Choices:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Places:
+class ApplyPaths:
     """Where things are, and where they go."""
 
     out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")]
@@ -74,8 +74,8 @@ def apply(
     run: Annotated[Path, Parameter(help="Folder of a finished `boxmend train` or `audit`.")],
     /,
     *,
-    places: Places,
-    choices: Choices | None = None,
+    places: ApplyPaths,
+    choices: ApplyOptions | None = None,
     writing: Writing | None = None,
     json: Json = False,
 ) -> int:
@@ -87,7 +87,7 @@ def apply(
     change with its reason, and patch.json, with which `boxmend revert` takes them back. The input
     is not modified.
     """
-    settings = (choices or Choices()).settings()
+    settings = (choices or ApplyOptions()).settings()
     options = (writing or Writing()).options(allow_lossy=places.allow_lossy)
     applied = apply_run(
         run,

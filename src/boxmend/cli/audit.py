@@ -11,7 +11,7 @@ from boxmend.auditing.audit import AuditSettings
 from boxmend.auditing.fixes.choosing import PRECISION, choose
 from boxmend.auditing.fixes.table import Kind
 from boxmend.auditing.folders import Audited, audit_predictions, audit_run
-from boxmend.cli.options import Json, Reading
+from boxmend.cli.options import Json, ReadingOptions
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 
@@ -27,7 +27,7 @@ RATE_OF = dict(zip((kind.words for kind in Kind), RATES, strict=True))
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceOptions:
     """What speaks for and against the annotations."""
 
     predictions: Annotated[
@@ -71,8 +71,8 @@ def audit(
             "itself. Or the folder of one finished training run."
         ),
     ],
-    evidence: Evidence | None = None,
-    reading: Reading | None = None,
+    evidence: EvidenceOptions | None = None,
+    reading: ReadingOptions | None = None,
     json: Json = False,
 ) -> int:
     """Find wrong labels, bad boxes, missing, spurious and duplicate annotations, with fixes.
@@ -81,7 +81,7 @@ def audit(
     table is RUN/fixes.parquet; `boxmend apply` writes the dataset with the fixes that reach a
     stated precision, `boxmend review` shows them one by one. Nothing is changed here.
     """
-    evidence = evidence or Evidence()
+    evidence = evidence or EvidenceOptions()
     if not data:
         raise UsageError("name a dataset and its --predictions, or the folder of a training run")
     run = _training_run(data, evidence)
@@ -97,7 +97,7 @@ def audit(
     elif evidence.out is None:
         raise UsageError("name the folder to write to by --out")
     else:
-        reading = reading or Reading()
+        reading = reading or ReadingOptions()
         dataset = reading.load(data)
         audited = audit_predictions(
             dataset,
@@ -114,7 +114,7 @@ def audit(
     return ExitStatus.FINE
 
 
-def _training_run(data: tuple[str, ...], evidence: Evidence) -> Path | None:
+def _training_run(data: tuple[str, ...], evidence: EvidenceOptions) -> Path | None:
     """The folder of a run, where that is what was named."""
     path = Path(data[0])
     if not (path / "run.json").is_file():

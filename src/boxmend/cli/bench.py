@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.cli.bench_audit import app as audit_app
 from boxmend.cli.bench_table import app as table_app
-from boxmend.cli.options import Data, Json, Reading
+from boxmend.cli.options import Data, Json, ReadingOptions
 from boxmend.cli.output import print_measured, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 
@@ -35,7 +35,7 @@ for _name, _words in GRIDS.items():  # imported when they are called
 def speed(
     *data: Data,
     choices: Annotated[SpeedChoices | None, Parameter(name="*")] = None,
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
     out: Annotated[
         Path | None, Parameter(help="File to write the figures to, as JSON; a new one.")
     ] = None,
@@ -59,7 +59,7 @@ def speed(
             f"training needs {error.name}, which is not installed: pip install 'boxmend[train]'"
         ) from error
 
-    dataset = (reading or Reading()).load(data)
+    dataset = (reading or ReadingOptions()).load(data)
     answer = measure(dataset, choices or SpeedChoices(), data, _silent if json else say)
     print_measured(answer, out, None if json else _print)
     return ExitStatus.FINE

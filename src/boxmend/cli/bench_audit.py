@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, Reading
+from boxmend.cli.options import Data, Json, ReadingOptions
 from boxmend.cli.output import print_measured, print_table
 from boxmend.errors import ExitStatus, UsageError
 
@@ -46,7 +46,7 @@ class Compared:
 def audit(
     *data: Data,
     compared: Compared | None = None,
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
     out: Annotated[
         Path | None, Parameter(help="File to write the figures to, as JSON; a new one.")
     ] = None,
@@ -61,7 +61,7 @@ def audit(
     """
     compared = compared or Compared()
     truth = _checked(data, compared, out)
-    answer = _measured(data, reading or Reading(), compared, truth)
+    answer = _measured(data, reading or ReadingOptions(), compared, truth)
     print_measured(answer, out, None if json else _print)
     return ExitStatus.FINE
 
@@ -84,7 +84,7 @@ def _checked(data: Sequence[str], compared: Compared, out: Path | None) -> str:
 
 
 def _measured(
-    data: tuple[str, ...], reading: Reading, compared: Compared, source: str
+    data: tuple[str, ...], reading: ReadingOptions, compared: Compared, source: str
 ) -> dict[str, Any]:
     from importlib.metadata import version
 

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from boxmend.bench.grids.jobs import State, read_tries, state_of
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.planning import Plan, Wishes, by_name, planned
+from boxmend.bench.grids.planning import GridRequest, Plan, by_name, planned
 from boxmend.bench.grids.results import RESULTS_FILE
 from boxmend.bench.grids.scales import SCALES
 from boxmend.bench.grids.worth import WORTHS, worth
@@ -26,7 +26,7 @@ COLUMNS = ("cell", "worth", "state", "tries", "seconds", "from")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Part:
+class CellOptions:
     """Which cells, and where they lie."""
 
     out: Annotated[Path, Parameter(help="Folder of all results.")] = Path("bench")
@@ -51,12 +51,12 @@ class Part:
         ),
     ] = ()
 
-    def wishes(self, names: tuple[str, ...], scale_name: str, **more: Any) -> Wishes:
+    def wishes(self, names: tuple[str, ...], scale_name: str, **more: Any) -> GridRequest:
         """Put the choices together; a UsageError tells of seeds that are no numbers."""
         if not all(one.isdecimal() and len(one) <= SEED_DIGITS for one in split(self.seeds)):
             given = shown(self.seeds, 80)
             raise UsageError(f"--seeds is {given!r}; expected numbers with commas, like 0,1,2")
-        return Wishes(
+        return GridRequest(
             names=names,
             scale=scale_name,
             out=self.out,
@@ -72,7 +72,7 @@ class Part:
 def cells(
     *names: Names,
     scale: ScaleName,
-    part: Part | None = None,
+    part: CellOptions | None = None,
     json: Json = False,
 ) -> int:
     """List the cells of tables, how far each is and where its result is.
@@ -81,7 +81,7 @@ def cells(
     cells alone here; `bench run --dry-run` compares their settings, and their data where it is
     given any.
     """
-    wishes = (part or Part()).wishes(names, scale)
+    wishes = (part or CellOptions()).wishes(names, scale)
     plan = planned(wishes)
     return list_cells(plan, by_name(plan, wishes), json=json)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from boxmend.bench.grids.running import Glance, Running
+from boxmend.bench.grids.running import Glance, RunningCell
 from boxmend.cli.output import say
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def summary(glance: Glance) -> str:
     return ", ".join(parts)
 
 
-def progress(one: Running) -> str:
+def progress(one: RunningCell) -> str:
     """Say how far a cell is."""
     if one.epoch is None:
         return f"starting, {clock(one.seconds)}"

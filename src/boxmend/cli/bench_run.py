@@ -12,13 +12,13 @@ from cyclopts import App, Parameter
 
 from boxmend.bench.grids.executors import Executor, Local
 from boxmend.bench.grids.jobs import State, state_of
-from boxmend.bench.grids.planning import Plan, Wishes, looked_up, planned, prepare
+from boxmend.bench.grids.planning import GridRequest, Plan, looked_up, planned, prepare
 from boxmend.bench.grids.results import RESULTS_FILE
 from boxmend.bench.grids.running import Ended, run_grid
 from boxmend.bench.grids.scales import scale
 from boxmend.cli.bench_cells import (
+    CellOptions,
     Names,
-    Part,
     ScaleName,
     again_words,
     cells,
@@ -69,7 +69,7 @@ cells_app.default(cells)
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Given:
+class CellInputs:
     """What cells are trained on and with."""
 
     data: Annotated[
@@ -103,7 +103,7 @@ class Given:
     ] = False
 
     def more(self) -> dict[str, Any]:
-        """The same for `Wishes`."""
+        """The same for `GridRequest`."""
         changes = dict(_changed(one) for one in self.set)
         is_file = self.weights is not None and str(self.weights) not in WITHOUT_FILE
         if self.weights is not None and not is_file:
@@ -183,8 +183,8 @@ class Where:
 def run(
     *names: Names,
     scale: ScaleName,
-    part: Part | None = None,
-    given: Given | None = None,
+    part: CellOptions | None = None,
+    given: CellInputs | None = None,
     where: Where | None = None,
     dry_run: Annotated[
         bool, Parameter(help="List the cells and what is left to do; run nothing.", negative="")
@@ -192,7 +192,7 @@ def run(
     json: Json = False,
 ) -> int:
     """Run the trainings of tables, cell by cell; called again, it goes on where it was."""
-    part, given, where = part or Part(), given or Given(), where or Where()
+    part, given, where = part or CellOptions(), given or CellInputs(), where or Where()
     wishes = part.wishes(names, scale, **given.more())
     whole = planned(wishes)
     if dry_run:
@@ -235,7 +235,7 @@ def _tell(plan: Plan) -> None:
     say(f"{left:,} {'is' if left == 1 else 'are'} left to run under {plan.root}")
 
 
-def _report(plan: Plan, ended: Ended, wishes: Wishes) -> None:
+def _report(plan: Plan, ended: Ended, wishes: GridRequest) -> None:
     rows = [(state, number) for state, number in _counts(plan, ended).items() if number]
     print_table(("cells", "number"), rows)
     for cell, error in ended.failed.items():

@@ -20,7 +20,7 @@ app = App(name="table", help_format="markdown")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Chosen:
+class ResultOptions:
     """Which results."""
 
     scale: Annotated[
@@ -84,7 +84,7 @@ def table(
     ] = None,
     /,
     *,
-    chosen: Chosen | None = None,
+    chosen: ResultOptions | None = None,
     shown: Shown | None = None,
     json: Json = False,
 ) -> int:
@@ -102,7 +102,7 @@ def table(
     if name is None:
         print_table(("table", "what it shows"), [(one.name, one.title) for one in LAYOUTS.values()])
         return ExitStatus.FINE
-    chosen, shown = chosen or Chosen(), shown or Shown()
+    chosen, shown = chosen or ResultOptions(), shown or Shown()
     asked = layout(name)
     writers = _writers(shown)
     choice = Choice(chosen.results, chosen.scale, chosen.where, shown.metric, chosen.mixed)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, Reading, Writing, saved_summary
+from boxmend.cli.options import Data, Json, ReadingOptions, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.data.checks import check as find
 from boxmend.data.checks import repair, statistics
@@ -34,7 +34,7 @@ app = App(name="check", help_format="markdown")
 @app.default
 def check(  # noqa: PLR0913  # the options of a command are its arguments
     *data: Data,
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
     writing: Writing | None = None,
     open_images: Annotated[bool, Parameter(help="Open every image file, too.")] = True,
     fix: Annotated[bool, Parameter(help="Write a repaired copy to --out.", negative="")] = False,
@@ -48,7 +48,7 @@ def check(  # noqa: PLR0913  # the options of a command are its arguments
     Exits with 1 where errors remain. With --fix --out DIR, boxes are clipped to their image, those
     with no area left are dropped, and what cannot be decided is left as it is.
     """
-    reading, writing = reading or Reading(), writing or Writing()
+    reading, writing = reading or ReadingOptions(), writing or Writing()
     if fix != (out is not None):
         raise UsageError("--fix and --out DIR go together: the input is never modified")
     if out is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, FormatName, Json, Reading, Writing, saved_summary
+from boxmend.cli.options import Data, FormatName, Json, ReadingOptions, Writing, saved_summary
 from boxmend.cli.output import print_json, say
 from boxmend.data.files.staging import ensure_vacant
 from boxmend.data.formats.writing import write
@@ -22,7 +22,7 @@ def convert(
     allow_lossy: Annotated[
         bool, Parameter(help="Go on where the format cannot hold all.", negative="")
     ] = False,
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
     writing: Writing | None = None,
     json: Json = False,
 ) -> int:
@@ -33,7 +33,7 @@ def convert(
     is copied byte for byte. Several datasets give one COCO file, or a folder each for VOC and YOLO.
     """
     ensure_vacant(out)
-    dataset = (reading or Reading()).load(data)
+    dataset = (reading or ReadingOptions()).load(data)
     saved = write(dataset, out, to, (writing or Writing()).options(allow_lossy=allow_lossy))
     if json:
         counts = {"images": len(dataset.images), "annotations": len(dataset)}

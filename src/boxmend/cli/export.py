@@ -15,7 +15,7 @@ from boxmend.repair.export import export as export_run
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Places:
+class ExportPaths:
     """Where things are, and where they go."""
 
     to: Annotated[
@@ -27,7 +27,7 @@ class Places:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Choices:
+class ExportChoices:
     """What to hand over."""
 
     changes: Annotated[
@@ -50,7 +50,7 @@ class Choices:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Images:
+class ImageOptions:
     """How images are reached."""
 
     images_as: Annotated[
@@ -74,9 +74,9 @@ def export(
     run: Annotated[Path, Parameter(help="Folder of a finished `boxmend train` or `audit`.")],
     /,
     *,
-    places: Places,
-    choices: Choices | None = None,
-    images: Images | None = None,
+    places: ExportPaths,
+    choices: ExportChoices | None = None,
+    images: ImageOptions | None = None,
     json: Json = False,
 ) -> int:
     """Hand annotations that a run doubts to people, as pre-annotations with scores.
@@ -85,7 +85,7 @@ def export(
     were before. README.md in the output says how to import it; handover.json lists all of it. Of
     an audited run, its fixes are handed over, and `boxmend import` reads the verdicts back.
     """
-    choices, images = choices or Choices(), images or Images()
+    choices, images = choices or ExportChoices(), images or ImageOptions()
     if choices.changes and choices.most is not None:
         raise UsageError("--changes and --most exclude each other; pass one of them")
     exported = export_run(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, Reading, Writing
+from boxmend.cli.options import Data, Json, ReadingOptions, Writing
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.data.files.staging import ensure_vacant
 from boxmend.data.folds import FoldSettings, write_folds
@@ -41,7 +41,7 @@ def folds(
     *data: Data,
     out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")],
     splitting: Splitting | None = None,
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
     writing: Writing | None = None,
     json: Json = False,
 ) -> int:
@@ -54,7 +54,7 @@ def folds(
     """
     settings = (splitting or Splitting()).settings()
     ensure_vacant(out)
-    dataset = (reading or Reading()).load(data)
+    dataset = (reading or ReadingOptions()).load(data)
     options = (writing or Writing()).options()
     with progress("writing folds", quiet=json) as update:
         written = write_folds(dataset, out, settings, options, update, data)

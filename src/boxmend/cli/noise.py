@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, Reading, Writing, saved_summary
+from boxmend.cli.options import Data, Json, ReadingOptions, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.data.files.staging import ensure_vacant
 from boxmend.data.noise import NoiseSettings, disturb, fingerprint, write_noisy
@@ -47,7 +47,7 @@ def noise(
     *data: Data,
     out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")],
     amounts: Amounts | None = None,
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
     writing: Writing | None = None,
     json: Json = False,
 ) -> int:
@@ -60,7 +60,7 @@ def noise(
     """
     settings = (amounts or Amounts()).settings()
     ensure_vacant(out)
-    dataset = (reading or Reading()).load(data)
+    dataset = (reading or ReadingOptions()).load(data)
     noisy = disturb(dataset, settings)
     saved = write_noisy(noisy, settings, out, (writing or Writing()).options())
     digest = fingerprint(saved.files)

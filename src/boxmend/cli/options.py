@@ -24,7 +24,7 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the res
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """How to read."""
 
     images: Annotated[

@@ -61,7 +61,7 @@ app = App(
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Running:
+class RunOptions:
     """What is about this run, and not about what it learns."""
 
     out: Annotated[Path, Parameter(help="Folder of the run; new, or unfinished with --resume.")]
@@ -81,7 +81,7 @@ class Running:
 @app.default
 def train(
     *data: Data,
-    running: Running,
+    running: RunOptions,
     val: Annotated[tuple[str, ...], Parameter(help=VAL_HELP, negative="")] = (),
     settings: Annotated[TrainSettings | None, Parameter(name="*")] = None,
     json: Json = False,

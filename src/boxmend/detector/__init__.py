@@ -7,7 +7,7 @@ Labels are 0..C-1; class scores have 1 + C columns with background first.
 
 from boxmend.detector.assignment import Targets
 from boxmend.detector.backbones import DETECTORS, build, freeze
-from boxmend.detector.detections import Detections, Scores
+from boxmend.detector.detections import PaddedDetections, SecondStageOutput
 from boxmend.detector.faster_rcnn import (
     Detector,
     Features,
@@ -22,17 +22,17 @@ from boxmend.detector.weights import describe, ensure_num_labels, load_file, rea
 
 __all__ = [
     "DETECTORS",
-    "Detections",
     "Detector",
     "DetectorNumbers",
     "Features",
+    "PaddedDetections",
     "Proposals",
     "RoiLosses",
     "RoiOutput",
     "RoiSample",
     "RpnLosses",
     "RpnOutput",
-    "Scores",
+    "SecondStageOutput",
     "Targets",
     "build",
     "describe",

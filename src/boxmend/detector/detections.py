@@ -11,7 +11,7 @@ from boxmend.detector.nms import suppress
 SMALLEST_DETECTION = 1e-2  # pixels
 
 
-class Scores(NamedTuple):
+class SecondStageOutput(NamedTuple):
     """What the second stage says about boxes [B, K, 4]."""
 
     logits: Tensor  # [B, K, 1 + C], background first
@@ -19,7 +19,7 @@ class Scores(NamedTuple):
     boxes: Tensor  # [B, K, C, 4], regressed for each class and clipped to the image
 
 
-class Detections(NamedTuple):
+class PaddedDetections(NamedTuple):
     """The best detections of each image in descending order of score, padded."""
 
     boxes: Tensor  # [B, D, 4]; zero in padding
@@ -31,14 +31,14 @@ class Detections(NamedTuple):
 
 @torch.no_grad()
 def select(
-    scores: Scores,
+    scores: SecondStageOutput,
     is_proposal: Tensor,
     *,
     score_threshold: float,
     overlap: float,
     max_detections: int,
     work: tuple[int, int] = (2000, 20),
-) -> Detections:
+) -> PaddedDetections:
     """Keep boxes scored above the threshold, suppress within classes, take the best.
 
     `is_proposal` [B, K] tells the real rows. `work` is how many of the best scored boxes of all
@@ -60,7 +60,7 @@ def select(
     kept, place = torch.where(keep, best, -1).sort(dim=1, descending=True, stable=True)
     kept, place = kept[:, :max_detections], place[:, :max_detections]  # [B, D]
     is_detection = kept >= 0
-    return Detections(
+    return PaddedDetections(
         boxes=torch.where(
             is_detection[..., None], boxes.take_along_dim(place[..., None], dim=1), 0
         ),

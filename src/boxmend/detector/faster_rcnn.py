@@ -15,7 +15,7 @@ from torchvision.models.detection.faster_rcnn import FasterRCNN
 from boxmend.detector.anchors import anchors
 from boxmend.detector.assignment import Targets, assign
 from boxmend.detector.coding import clip, decode, encode, tame
-from boxmend.detector.detections import Detections, Scores, select
+from boxmend.detector.detections import PaddedDetections, SecondStageOutput, select
 from boxmend.detector.folding import folded_maps, is_foldable
 from boxmend.detector.losses import Total, box_loss, classification_loss, count, objectness_loss
 from boxmend.detector.numbers import DetectorNumbers
@@ -177,17 +177,17 @@ class Detector:
         shape = (boxes.shape[0], boxes.shape[1], 1 + self.num_labels)
         return RoiOutput(found[0].float().view(shape), found[1].float().view(*shape, 4))
 
-    def score(self, features: Features, boxes: Tensor, sizes: Tensor) -> Scores:
+    def score(self, features: Features, boxes: Tensor, sizes: Tensor) -> SecondStageOutput:
         """Classify boxes [B, K, 4] and regress them for each class, clipped to their images."""
         return self.scores_of(self.roi_outputs(features, boxes), boxes, features.canvas, sizes)
 
     def scores_of(
         self, output: RoiOutput, boxes: Tensor, canvas: tuple[int, int], sizes: Tensor
-    ) -> Scores:
+    ) -> SecondStageOutput:
         """Turn the second stage's outputs for boxes [B, K, 4] into probabilities and boxes."""
         references = tame(boxes.float(), canvas)[:, :, None]  # [B, K, 1, 4]
         regressed = decode(output.deltas[:, :, 1:], references, self.numbers.delta_weights)
-        return Scores(output.logits, output.logits.softmax(-1), clip(regressed, sizes))
+        return SecondStageOutput(output.logits, output.logits.softmax(-1), clip(regressed, sizes))
 
     def rpn_losses(self, raw: RpnOutput, targets: Targets, keys: Tensor) -> RpnLosses:
         """Compute the first stage's losses on anchors drawn by `keys` [B, N], uniform in [0, 1)."""
@@ -301,7 +301,7 @@ class Detector:
         score_threshold: float = 0.05,
         nms: float = 0.5,
         max_detections: int = 100,
-    ) -> Detections:
+    ) -> PaddedDetections:
         """Find objects in images [B, 3, H, W] of sizes [B, 2]: proposals, scores, suppression."""
         features = self.features(images, sizes)
         proposals = self.proposals(self.rpn(features), sizes, training=False)

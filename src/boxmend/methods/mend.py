@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from boxmend.detector import Proposals, RoiSample, Scores, Targets
+from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods import estimation, missing, verdicts, votes
@@ -20,18 +20,18 @@ from boxmend.methods.equations import Belief, Roles
 from boxmend.methods.equations.box_noise import BINS
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
 from boxmend.methods.protocol import (
+    BatchAnnotations,
+    BoxFeatures,
     BoxScorer,
-    Described,
-    Given,
     Losses,
     Method,
-    Moment,
     Outcome,
-    Work,
+    StepContext,
+    TrainingProgress,
 )
 from boxmend.methods.rates import Rates
 from boxmend.methods.steps import ordinary_losses
-from boxmend.methods.watch import NoiseWatch
+from boxmend.methods.watch import NoiseEstimator
 from boxmend.runs.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
@@ -52,7 +52,7 @@ class Mend(Method):
     ):
         self.settings = settings
         self.rates = rates
-        self.watch = NoiseWatch(num_annotations, num_labels, settings, rates, device)
+        self.watch = NoiseEstimator(num_annotations, num_labels, settings, rates, device)
         self.mends_labels = rates.label != 0
         self.mends_boxes = rates.box != 0
         self._is_warm_up = True
@@ -75,7 +75,7 @@ class Mend(Method):
         is_wanted = self.mends_labels and self.settings.first_look > 0
         return is_wanted and self.watch.num_annotations >= FEW_TO_LOOK_AT
 
-    def look(self, described: Described) -> Mapping[str, Any]:
+    def look(self, described: BoxFeatures) -> Mapping[str, Any]:
         """Judge the labels before the first step, by what the backbone makes of their boxes."""
         settings, labels = self.settings, described.labels
         if len(labels) < FEW_TO_LOOK_AT:
@@ -89,13 +89,17 @@ class Mend(Method):
         )
         return self.watch.look(described.rows, labels, seen)
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN on the mended batch."""
         return ordinary_losses(self, work)
 
     @torch.no_grad()
     def refine(
-        self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
+        self,
+        given: BatchAnnotations,
+        proposals: Proposals,
+        scorer: BoxScorer,
+        moment: TrainingProgress,
     ) -> Outcome:
         """Gather evidence about a batch and, after warm-up, mend it."""
         given = without_padding(given)
@@ -130,7 +134,7 @@ class Mend(Method):
         outcome = self._for_noisy_boxes(outcome, given, self._state["keep"])
         return self._without_missing(outcome, given, matches, scores[1])
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell warm-up from what follows."""
         return moment.is_warm_up
 
@@ -208,7 +212,9 @@ class Mend(Method):
             self._state[name].fill_(value)
         self._beta = self.settings.box_beta if keep < 1 else None  # None: the detector's own
 
-    def _for_noisy_boxes(self, outcome: Outcome, given: Given, keep: Tensor | float) -> Outcome:
+    def _for_noisy_boxes(
+        self, outcome: Outcome, given: BatchAnnotations, keep: Tensor | float
+    ) -> Outcome:
         """Regress to where noisy edges are in the mean, also where the border cut them off."""
         if not self.mends_boxes:
             return outcome
@@ -225,7 +231,11 @@ class Mend(Method):
         return self.mends_boxes or self.settings.missing is not None
 
     def _without_missing(
-        self, outcome: Outcome, given: Given, matches: votes.Matches, scores: Scores
+        self,
+        outcome: Outcome,
+        given: BatchAnnotations,
+        matches: votes.Matches,
+        scores: SecondStageOutput,
     ) -> Outcome:
         """Leave objects out that nobody annotated, where that is asked for."""
         if self.settings.missing is None:
@@ -242,7 +252,7 @@ class Mend(Method):
     def _corrects_warm_up(self) -> bool:
         return self._is_warm_up and self.mends_labels and self.settings.forward_warm_up
 
-    def _first_soft(self, given: Given) -> Tensor | None:
+    def _first_soft(self, given: BatchAnnotations) -> Tensor | None:
         """What warm-up is trained on after a first look: q(c) ~ p(c) T[c, y] by that alone."""
         prior = self.watch.prior_of(given)
         if prior is None or not self._corrects_warm_up:
@@ -251,7 +261,7 @@ class Mend(Method):
         floors = self.watch.floors(given.labels)
         return refinement.soft_targets(refinement.raised_to(first, given.labels, floors))
 
-    def _matches(self, given: Given, proposals: Proposals) -> votes.Matches:
+    def _matches(self, given: BatchAnnotations, proposals: Proposals) -> votes.Matches:
         """Centre matching as published (Eq. 15 to 19); in warm-up b* is b."""
         settings = self.settings
         top, objectness, is_top = refinement.top_proposals(*proposals[:3], settings.num_proposals)
@@ -269,14 +279,16 @@ class Mend(Method):
             matched = torch.lerp(given.boxes, nearest, self._state["alpha"])  # b*
         return votes.Matches(matched, top, is_top, places, is_candidate)
 
-    def _scores(self, matches: votes.Matches, scorer: BoxScorer) -> tuple[Scores, Scores]:
+    def _scores(
+        self, matches: votes.Matches, scorer: BoxScorer
+    ) -> tuple[SecondStageOutput, SecondStageOutput]:
         """Score b* and, where anything is asked of them, the proposals, in one call."""
         count = matches.matched.shape[1]
         if not self._needs_proposals:
             return votes.split(scorer(matches.matched), count)
         return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
 
-    def _opinion(self, evidence: Tensor, given: Given) -> verdicts.Opinion:
+    def _opinion(self, evidence: Tensor, given: BatchAnnotations) -> verdicts.Opinion:
         """What to think of the labels; in the published order, judged first and pushed after."""
         state, seen = self._state, self.watch.state
         if not self.mends_labels:
@@ -293,9 +305,9 @@ class Mend(Method):
 
     def _boxes(
         self,
-        given: Given,
+        given: BatchAnnotations,
         matches: votes.Matches,
-        scores: tuple[Scores, Scores],
+        scores: tuple[SecondStageOutput, SecondStageOutput],
         posteriors: Tensor,
     ) -> Tensor:
         """Final boxes [B, A, 4]; what the box noise is estimated from is counted along the way."""
@@ -323,7 +335,7 @@ class Mend(Method):
     def _soft(self, posteriors: Tensor) -> Tensor | None:
         return refinement.soft_targets(posteriors) if self._is_soft else None
 
-    def _roles(self, verdict: Tensor, given: Given) -> Roles:
+    def _roles(self, verdict: Tensor, given: BatchAnnotations) -> Roles:
         """Everything trains everything, but for unsure annotations where labels are hard."""
         if self._is_soft or not self.mends_labels:
             return Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box))

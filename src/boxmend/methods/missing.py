@@ -9,11 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend.detector import Scores, Targets
+from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.nms import suppress
 from boxmend.detector.overlaps import pairwise_iou
 from boxmend.methods import equations as refinement
-from boxmend.methods.protocol import Given
+from boxmend.methods.protocol import BatchAnnotations
 from boxmend.methods.votes import Matches
 
 BESIDE = 0.3  # IoU with an annotation from which a proposal means that one
@@ -21,14 +21,16 @@ ALIKE = 0.5  # IoU above which two proposals mean the same object
 MOST = 20  # in an image
 
 
-class Missing(NamedTuple):
+class UnannotatedObjects(NamedTuple):
     """Objects that nobody annotated, the surest first."""
 
     boxes: Tensor  # [B, K, 4], inert where there is none
     is_object: Tensor  # [B, K]
 
 
-def missing_objects(given: Given, matches: Matches, scores: Scores, least: float) -> Missing:
+def missing_objects(
+    given: BatchAnnotations, matches: Matches, scores: SecondStageOutput, least: float
+) -> UnannotatedObjects:
     """Find proposals of a class's score `least` or more that overlap no annotation.
 
     Takes the scores of the P proposals. Each is regressed for its likeliest class, and of those
@@ -46,10 +48,10 @@ def missing_objects(given: Given, matches: Matches, scores: Scores, least: float
     first = is_first.int().argsort(dim=1, descending=True, stable=True)[:, :MOST]
     is_object = is_first.take_along_dim(first, dim=1)
     boxes = boxes.take_along_dim(first[..., None], dim=1)
-    return Missing(refinement.inert_boxes(boxes, is_object), is_object)
+    return UnannotatedObjects(refinement.inert_boxes(boxes, is_object), is_object)
 
 
-def left_out(targets: Targets, missing: Missing) -> Targets:
+def left_out(targets: Targets, missing: UnannotatedObjects) -> Targets:
     """Give the targets with these objects besides, as rows whose surroundings teach nothing."""
     is_object = missing.is_object
     labels = torch.zeros_like(is_object, dtype=targets.labels.dtype)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from boxmend.detector import Targets
 from boxmend.methods.equations import Roles, inert_boxes
-from boxmend.methods.protocol import Given, Outcome
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.protocol import BatchAnnotations, Outcome
+from boxmend.runs.judgement import Judgement
 
 
 class Judged(NamedTuple):
@@ -24,7 +24,7 @@ class Judged(NamedTuple):
     matched: Tensor
 
 
-def without_padding(given: Given) -> Given:
+def without_padding(given: BatchAnnotations) -> BatchAnnotations:
     """Make padding harmless (the box (0, 0, 1, 1), label 0) and `is_box` and `is_ignored` disjoint.
 
     What is both, is ignored.
@@ -37,7 +37,7 @@ def without_padding(given: Given) -> Given:
     )
 
 
-def untouched(given: Given, loss: Tensor | None = None) -> Outcome:
+def untouched(given: BatchAnnotations, loss: Tensor | None = None) -> Outcome:
     """Train on the annotations as given and judge nothing; takes them without padding.
 
     The loss [B, A] is for the ledger alone; what was not measured is NaN.
@@ -47,7 +47,7 @@ def untouched(given: Given, loss: Tensor | None = None) -> Outcome:
     return Outcome(
         rpn=targets,
         roi=targets,
-        verdict=torch.full_like(given.labels, int(Verdict.UNJUDGED)),
+        verdict=torch.full_like(given.labels, int(Judgement.UNJUDGED)),
         loss=nothing if loss is None else torch.where(given.is_box, loss, torch.nan),
         threshold=nothing,
         confidence=nothing,
@@ -60,7 +60,9 @@ def untouched(given: Given, loss: Tensor | None = None) -> Outcome:
     )
 
 
-def merged(given: Given, judged: Judged, roles: Roles, soft: Tensor | None = None) -> Outcome:
+def merged(
+    given: BatchAnnotations, judged: Judged, roles: Roles, soft: Tensor | None = None
+) -> Outcome:
     """Put a method's results for `given.is_box` beside the annotations that nothing may touch.
 
     Ignored rows stay as given, UNJUDGED, and become ignored rows of the targets; takes the
@@ -73,7 +75,7 @@ def merged(given: Given, judged: Judged, roles: Roles, soft: Tensor | None = Non
     return Outcome(
         rpn=_targets(given, boxes, labels, roles.rpn),
         roi=roi._replace(soft=soft),
-        verdict=torch.where(is_box, judged.verdict, int(Verdict.UNJUDGED)),
+        verdict=torch.where(is_box, judged.verdict, int(Judgement.UNJUDGED)),
         loss=torch.where(is_box, judged.loss, torch.nan),
         threshold=torch.where(is_box, judged.threshold, torch.nan),
         confidence=torch.where(is_box, judged.confidence, torch.nan),
@@ -87,7 +89,7 @@ def merged(given: Given, judged: Judged, roles: Roles, soft: Tensor | None = Non
 
 
 def shares(
-    given: Given, verdict: Tensor | None = None, num_candidates: Tensor | None = None
+    given: BatchAnnotations, verdict: Tensor | None = None, num_candidates: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Count verdicts and matches [B, A] as shares of the annotations to learn from.
 
@@ -100,14 +102,18 @@ def shares(
 
     none = torch.zeros_like(given.is_box)
     return {
-        "relabelled": share(none if verdict is None else verdict == int(Verdict.RELABELLED)),
-        "unsure": share(none if verdict is None else verdict == int(Verdict.DISCARDED)),
+        "relabelled": share(none if verdict is None else verdict == int(Judgement.RELABELLED)),
+        "unsure": share(none if verdict is None else verdict == int(Judgement.DISCARDED)),
         "matched": share(none if num_candidates is None else num_candidates > 0),
     }
 
 
 def _targets(
-    given: Given, boxes: Tensor, labels: Tensor, is_object: Tensor, is_avoided: Tensor | None = None
+    given: BatchAnnotations,
+    boxes: Tensor,
+    labels: Tensor,
+    is_object: Tensor,
+    is_avoided: Tensor | None = None,
 ) -> Targets:
     """Objects, and the regions that teach nothing: ignored annotations and those to be avoided."""
     is_ignored = given.is_ignored if is_avoided is None else given.is_ignored | is_avoided

@@ -7,20 +7,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from boxmend.detector import Proposals, RoiSample, Scores, Targets
+from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
-from boxmend.methods.equations import Constants, Refined, Steps
+from boxmend.methods.equations import Constants, EnabledSteps, RefinedBatch
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
-from boxmend.methods.protocol import BoxScorer, Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    BoxScorer,
+    Losses,
+    Method,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import ordinary_losses
-from boxmend.methods.watch import NoiseWatch
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.watch import NoiseEstimator
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import PublishedSettings
 
 
-def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Constants:
+def constants_of(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
     """Resolve the rates: r and alpha, and which steps a rate of 0 switches off (Table 1)."""
     if rates.label == 0:
         steps = replace(steps, judge=False, relabel=False)
@@ -49,7 +57,7 @@ def constants_of(settings: PublishedSettings, rates: Rates, steps: Steps) -> Con
     )
 
 
-class Published(Method):
+class PaperMethod(Method):
     """One variant of the published method; its state is the queue of losses."""
 
     def __init__(
@@ -58,7 +66,7 @@ class Published(Method):
         settings: PublishedSettings,
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
-        watch: NoiseWatch | None = None,
+        watch: NoiseEstimator | None = None,
     ):
         if variant not in refinement.VARIANTS:
             known = ", ".join(sorted(refinement.VARIANTS))
@@ -71,13 +79,17 @@ class Published(Method):
         self._is_warm_up = True
         self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN on the mended batch."""
         return ordinary_losses(self, work)
 
     @torch.no_grad()
     def refine(
-        self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
+        self,
+        given: BatchAnnotations,
+        proposals: Proposals,
+        scorer: BoxScorer,
+        moment: TrainingProgress,
     ) -> Outcome:
         """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
         given, steps = without_padding(given), self.constants.steps
@@ -90,7 +102,7 @@ class Published(Method):
             return untouched(given, self._losses_as_given(given, scorer, moment))
         refined = refinement.refine_as_published(
             refinement.Annotations(given.boxes, given.labels, given.is_box),
-            refinement.Proposals(*proposals[:3]),
+            refinement.PaddedProposals(*proposals[:3]),
             given.sizes,
             _adapted(scorer if heads is None else heads.for_regions),
             self.queue,
@@ -108,7 +120,7 @@ class Published(Method):
             outcome.metrics["threshold"] = refined.threshold.reshape(-1)[-1]
         return outcome
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell warm-up, its last steps, which fill the queue, and what follows apart."""
         return moment.is_warm_up, self._fills_queue(moment)
 
@@ -160,7 +172,9 @@ class Published(Method):
             return False
         return self.watch.settings.num_proposals == constants.num_proposals
 
-    def _losses_as_given(self, given: Given, scorer: BoxScorer, moment: Moment) -> Tensor | None:
+    def _losses_as_given(
+        self, given: BatchAnnotations, scorer: BoxScorer, moment: TrainingProgress
+    ) -> Tensor | None:
         """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
         pushes = self._fills_queue(moment)
         if not (pushes or self.settings.record_losses):
@@ -171,7 +185,7 @@ class Published(Method):
             self._push(losses, given.is_box)
         return losses
 
-    def _fills_queue(self, moment: Moment) -> bool:
+    def _fills_queue(self, moment: TrainingProgress) -> bool:
         is_last = 0 < moment.warm_up_left <= self.settings.push_in_warm_up
         return self.constants.steps.judge and is_last
 
@@ -187,10 +201,10 @@ def wants_estimates(variant: str, rates: Rates) -> bool:
     return wants_label or ((steps.match or steps.average) and rates.box is None)
 
 
-def _judged(refined: Refined, steps: Steps) -> Judged:
+def _judged(refined: RefinedBatch, steps: EnabledSteps) -> Judged:
     """Name the parts; where labels are not looked at, nothing is judged."""
     is_judging = steps.judge or steps.relabel
-    unjudged = torch.full_like(refined.verdict, int(Verdict.UNJUDGED))
+    unjudged = torch.full_like(refined.verdict, int(Judgement.UNJUDGED))
     return Judged(
         boxes=refined.boxes,
         labels=refined.labels,
@@ -214,18 +228,18 @@ class _OneCall:
         self._scorer = scorer
         self._boxes = boxes
 
-    def for_regions(self, regions: Tensor, /) -> Scores:
+    def for_regions(self, regions: Tensor, /) -> SecondStageOutput:
         count = self._boxes.shape[1]
         self._scores = self._scorer(torch.cat([self._boxes, regions], dim=1))  # b, b*, P_h
-        return Scores(*(part[:, count:] for part in self._scores))
+        return SecondStageOutput(*(part[:, count:] for part in self._scores))
 
-    def for_watch(self, regions: Tensor, /) -> Scores:
+    def for_watch(self, regions: Tensor, /) -> SecondStageOutput:
         count = self._boxes.shape[1]
         parts = [torch.cat([part[:, :count], part[:, 2 * count :]], 1) for part in self._scores]
-        return Scores(*parts)
+        return SecondStageOutput(*parts)
 
 
-def _adapted(scorer: BoxScorer) -> refinement.BoxScorer:
+def _adapted(scorer: BoxScorer) -> refinement.PreForward:
     def score(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
         scores = scorer(boxes)
         return scores.probabilities, scores.boxes

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from boxmend.detector import Detector, Features, Scores, Targets
+from boxmend.detector import Detector, Features, SecondStageOutput, Targets
 
 
-class Given(NamedTuple):
+class BatchAnnotations(NamedTuple):
     """The annotations of a batch as the dataset tells them, padded, in the network frame."""
 
     boxes: Tensor  # [B, A, 4]
@@ -25,12 +25,12 @@ class Given(NamedTuple):
 class BoxScorer(Protocol):
     """The second stage on given boxes, over the features of the current batch, without gradient."""
 
-    def __call__(self, boxes: Tensor, /) -> Scores:
+    def __call__(self, boxes: Tensor, /) -> SecondStageOutput:
         """Score boxes [B, K, 4]."""
 
 
 @dataclass(frozen=True)
-class Moment:
+class TrainingProgress:
     """Where training stands when a batch is refined."""
 
     epoch: int
@@ -42,7 +42,7 @@ class Moment:
     @classmethod
     def at(
         cls, epoch: int, step: int, num_steps: int, warm_up: float, num_epochs: int = 1
-    ) -> "Moment":
+    ) -> "TrainingProgress":
         """Tell the moment of a step, given the share of all steps that are warm-up."""
         left = max(math.ceil(warm_up * num_steps) - step, 0)
         return cls(epoch, step, num_steps, left, num_epochs)
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     rpn: Targets
     roi: Targets
-    verdict: Tensor  # a ledger Verdict; UNJUDGED in warm-up
+    verdict: Tensor  # a Judgement; UNJUDGED in warm-up
     loss: Tensor
     threshold: Tensor  # a scalar, or [B, A]
     confidence: Tensor
@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     metrics: dict[str, Tensor]  # scalars for the log, on the device
 
 
-class Described(NamedTuple):
+class BoxFeatures(NamedTuple):
     """All annotations to learn from, as the backbone sees them before training."""
 
     features: Tensor  # [n, D]
@@ -102,13 +102,13 @@ class Alone:
 
 
 @dataclass(frozen=True)
-class Work:
+class StepContext:
     """What a step gives a method to compute the losses of a batch from."""
 
     detector: Detector
     images: Tensor  # [B, 3, H, W]
-    given: Given
-    moment: Moment
+    given: BatchAnnotations
+    moment: TrainingProgress
     draw: Callable[[torch.Size], Tensor]
     """Random numbers [B, ...] of this step, uniform in [0, 1); the calls of a step are the same
     ones in every step of a phase."""
@@ -129,14 +129,14 @@ class Method(Protocol):
 
     exchange: Exchange = Alone()
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of a batch, and what became of its annotations.
 
         Nothing waits for the device. `steps.ordinary_losses` does it for a method that only
         changes targets.
         """
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell apart moments of a pass at which `losses` does different things."""
 
     def prepare(self, detector: Detector) -> None:
@@ -148,7 +148,7 @@ class Method(Protocol):
         """Whether `look` is to be called before the first step."""
         return False
 
-    def look(self, described: Described) -> Mapping[str, Any]:
+    def look(self, described: BoxFeatures) -> Mapping[str, Any]:
         """Take a first look at all annotations; returns figures of what it says.
 
         In process 0 alone; the others take up the state that comes of it.
@@ -159,7 +159,7 @@ class Method(Protocol):
         """Do what belongs between two passes, the same in all processes, before the first step."""
         return
 
-    def clock(self, moment: Moment) -> tuple[int, int]:
+    def clock(self, moment: TrainingProgress) -> tuple[int, int]:
         """Tell step and number of steps that the learning rate goes by."""
         return moment.step, moment.num_steps
 

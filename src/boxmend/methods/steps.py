@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Detector, Features, Proposals, RoiSample, RpnOutput, Targets
-from boxmend.methods.protocol import BoxScorer, Given, Losses, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    BoxScorer,
+    Losses,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 
 
 class FirstStage(NamedTuple):
@@ -21,7 +28,11 @@ class TargetMethod(Protocol):
     """A method that changes what is trained on, and nothing else."""
 
     def refine(
-        self, given: Given, proposals: Proposals, scorer: BoxScorer, moment: Moment
+        self,
+        given: BatchAnnotations,
+        proposals: Proposals,
+        scorer: BoxScorer,
+        moment: TrainingProgress,
     ) -> Outcome:
         """Turn the annotations of a batch into what is trained on."""
 
@@ -32,7 +43,7 @@ class TargetMethod(Protocol):
         """
 
 
-def first_stage(work: Work, detector: Detector | None = None) -> FirstStage:
+def first_stage(work: StepContext, detector: Detector | None = None) -> FirstStage:
     """Compute features and proposals, by the step's detector or by another one."""
     detector = detector or work.detector
     features = detector.features(work.images, work.given.sizes)
@@ -46,7 +57,7 @@ def detached(features: Features) -> Features:
 
 
 def rpn_losses(
-    work: Work, raw: RpnOutput, targets: Targets, detector: Detector | None = None
+    work: StepContext, raw: RpnOutput, targets: Targets, detector: Detector | None = None
 ) -> Losses:
     """Compute the losses of the first stage on anchors drawn for this step."""
     keys = work.draw(raw.objectness.shape)
@@ -55,7 +66,7 @@ def rpn_losses(
 
 
 def sampled_rois(
-    work: Work, proposals: Proposals, targets: Targets, detector: Detector | None = None
+    work: StepContext, proposals: Proposals, targets: Targets, detector: Detector | None = None
 ) -> RoiSample:
     """Draw the RoIs that teach the second stage in this step."""
     number = proposals.boxes.shape[1] + targets.boxes.shape[1]
@@ -63,7 +74,7 @@ def sampled_rois(
     return (detector or work.detector).sample_rois(proposals, targets, keys)
 
 
-def ordinary_losses(method: TargetMethod, work: Work) -> tuple[Outcome, Losses]:
+def ordinary_losses(method: TargetMethod, work: StepContext) -> tuple[Outcome, Losses]:
     """Compute the losses of Faster R-CNN on what a method makes of the annotations."""
     detector = work.detector
     seen = first_stage(work)

@@ -1,8 +1,8 @@
 """Methods: what turns the annotations of a batch into losses, one for each row of the tables.
 
-`build` makes one by name: `mend` is ours (`Mend`), `mend-paper`, its parts and `baseline` are the
-published one (`Published`), the others are peers, a file each. A method also tells the ledger what
-became of the annotations; `protocol` has the contract, `steps` what they have in common.
+`build` makes a method by name: `mend` is ours (`Mend`); `mend-paper`, its parts and `baseline` are
+the paper's (`PaperMethod`); the others are peers, a module each. A method also reports
+to the ledger what became of the annotations. `protocol` has the contract, `steps` what methods share.
 """
 
 from collections.abc import Callable
@@ -14,16 +14,23 @@ import torch
 
 from boxmend.errors import UsageError
 from boxmend.methods.mend import Mend
-from boxmend.methods.paper import Published, wants_estimates
+from boxmend.methods.paper import PaperMethod, wants_estimates
 from boxmend.methods.peers.ca_bbc import CaBbc
 from boxmend.methods.peers.co_teaching import CoTeaching
 from boxmend.methods.peers.co_teaching import wants_estimates as wants_tau
 from boxmend.methods.peers.disco import Disco
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.peers.oa_mil import OaMil
-from boxmend.methods.protocol import BoxScorer, Described, Given, Method, Moment, Outcome
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    BoxFeatures,
+    BoxScorer,
+    Method,
+    Outcome,
+    TrainingProgress,
+)
 from boxmend.methods.rates import Rates
-from boxmend.methods.watch import NoiseWatch
+from boxmend.methods.watch import NoiseEstimator
 from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,
@@ -38,17 +45,17 @@ from boxmend.runs.settings import (
 __all__ = [
     "ASKED_OF_DETECTOR",
     "METHODS",
+    "BatchAnnotations",
+    "BoxFeatures",
     "BoxScorer",
-    "Described",
-    "Given",
     "Mend",
     "MendSettings",
     "Method",
-    "Moment",
     "Outcome",
-    "Published",
+    "PaperMethod",
     "PublishedSettings",
     "Rates",
+    "TrainingProgress",
     "build",
     "build_from",
 ]
@@ -58,7 +65,7 @@ Settings = PublishedSettings | MendSettings | Peers
 Device = torch.device | str
 
 
-class Order(NamedTuple):
+class MethodInputs(NamedTuple):
     """What a method is made from."""
 
     num_annotations: int
@@ -67,9 +74,11 @@ class Order(NamedTuple):
     settings: Any  # of the method's own kind
     device: Device
 
-    def watch(self, settings: MendSettings = MendSettings()) -> NoiseWatch:  # noqa: B008  # frozen
+    def watch(self, settings: MendSettings = MendSettings()) -> NoiseEstimator:  # noqa: B008  # frozen
         """Make what estimates rates; its memory has a row for every annotation."""
-        return NoiseWatch(self.num_annotations, self.num_labels, settings, self.rates, self.device)
+        return NoiseEstimator(
+            self.num_annotations, self.num_labels, settings, self.rates, self.device
+        )
 
 
 def build(
@@ -90,7 +99,7 @@ def build(
     told = usual if settings is None else settings
     if type(told) is not type(usual):
         raise UsageError(f"{name} takes {type(usual).__name__}, got {type(told).__name__}")
-    return METHODS[name](Order(num_annotations, num_labels, rates, told, device))
+    return METHODS[name](MethodInputs(num_annotations, num_labels, rates, told, device))
 
 
 def build_from(
@@ -113,32 +122,32 @@ def _place_of(method: str) -> str:
     return own if own in {one.name for one in fields(TrainSettings)} else "published"
 
 
-def _published(variant: str, order: Order) -> Method:
+def _published(variant: str, order: MethodInputs) -> Method:
     watch = order.watch() if wants_estimates(variant, order.rates) else None
-    return Published(variant, order.settings, order.rates, order.device, watch)
+    return PaperMethod(variant, order.settings, order.rates, order.device, watch)
 
 
-def _ca_bbc(order: Order) -> Method:
+def _ca_bbc(order: MethodInputs) -> Method:
     watch = order.watch() if order.rates.box is None else None
     return CaBbc(order.settings, order.rates, order.device, watch)
 
 
-def _co_teaching(order: Order) -> Method:
+def _co_teaching(order: MethodInputs) -> Method:
     watch = order.watch() if wants_tau(order.settings, order.rates) else None
     return CoTeaching(order.settings, order.rates, order.device, watch)
 
 
-def _mend(order: Order) -> Method:
+def _mend(order: MethodInputs) -> Method:
     return Mend(order.num_annotations, order.num_labels, order.settings, order.rates, order.device)
 
 
-def _note_rcnn(order: Order) -> Method:
+def _note_rcnn(order: MethodInputs) -> Method:
     return NoteRcnn(
         order.num_annotations, order.num_labels, order.settings, order.rates, order.device
     )
 
 
-METHODS: dict[str, Callable[[Order], Method]] = {
+METHODS: dict[str, Callable[[MethodInputs], Method]] = {
     "baseline": partial(_published, "baseline"),
     "br": partial(_published, "br"),
     "ca-bbc": _ca_bbc,

@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from boxmend.methods import equations as refinement
 from boxmend.methods.equations.evidence import TINY
-from boxmend.methods.protocol import Given
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.protocol import BatchAnnotations
+from boxmend.runs.judgement import Judgement
 
 CONFIDENCE = 0.5  # of Eq. 13, as published
 
@@ -24,16 +24,16 @@ class Opinion(NamedTuple):
     threshold: Tensor  # above which the label is not kept; [B, A] or a scalar
 
 
-def as_given(evidence: Tensor, given: Given) -> Opinion:
+def as_given(evidence: Tensor, given: BatchAnnotations) -> Opinion:
     """Leave the labels alone: all of q is on y, and no loss is too high."""
     loss = _losses(evidence, given)
-    unjudged = torch.full_like(given.labels, int(Verdict.UNJUDGED))
+    unjudged = torch.full_like(given.labels, int(Judgement.UNJUDGED))
     posteriors = _certain(given.labels, evidence)
     return Opinion(posteriors, given.labels, unjudged, loss, torch.full_like(loss, torch.inf))
 
 
 def by_posterior(
-    evidence: Tensor, given: Given, transition: Tensor, tau: Tensor, floors: Tensor
+    evidence: Tensor, given: BatchAnnotations, transition: Tensor, tau: Tensor, floors: Tensor
 ) -> Opinion:
     """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `refinement.posterior_verdicts`.
 
@@ -46,7 +46,7 @@ def by_posterior(
     posteriors = refinement.posterior(evidence, given.labels, transition, tau)
     posteriors = refinement.raised_to(posteriors, given.labels, floors)
     verdict = refinement.posterior_verdicts(posteriors, given.labels, given.is_box)
-    is_kept = verdict == int(Verdict.KEPT)
+    is_kept = verdict == int(Judgement.KEPT)
     right = posteriors.gather(-1, column)[..., 0].clamp(min=TINY)
     wrong = posteriors.scatter(-1, column, 0).sum(-1).clamp(min=TINY)
     loss = _losses(evidence, given)
@@ -59,7 +59,7 @@ def by_posterior(
     )
 
 
-def by_queue(evidence: Tensor, given: Given, limit: Tensor) -> Opinion:
+def by_queue(evidence: Tensor, given: BatchAnnotations, limit: Tensor) -> Opinion:
     """Judge as published, but over this evidence: noisy above the limit, a scalar.
 
     A noisy label is replaced by the likeliest class where that has more than a half, else it is
@@ -70,12 +70,12 @@ def by_queue(evidence: Tensor, given: Given, limit: Tensor) -> Opinion:
     is_noisy = refinement.judge(loss, limit, given.is_box)
     is_replaced = is_noisy & refinement.is_confident(confidence, CONFIDENCE)
     labels = torch.where(is_replaced, likeliest, given.labels)
-    verdict = torch.where(is_noisy & ~is_replaced, int(Verdict.DISCARDED), int(Verdict.KEPT))
-    verdict = torch.where(labels != given.labels, int(Verdict.RELABELLED), verdict)
+    verdict = torch.where(is_noisy & ~is_replaced, int(Judgement.DISCARDED), int(Judgement.KEPT))
+    verdict = torch.where(labels != given.labels, int(Judgement.RELABELLED), verdict)
     return Opinion(_certain(labels, evidence), labels, verdict, loss, limit)
 
 
-def _losses(evidence: Tensor, given: Given) -> Tensor:
+def _losses(evidence: Tensor, given: BatchAnnotations) -> Tensor:
     score = evidence.gather(-1, given.labels[..., None])[..., 0]
     return -score.clamp(min=TINY).log()
 

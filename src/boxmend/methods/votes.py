@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend.detector import Scores
+from boxmend.detector import SecondStageOutput
 from boxmend.methods import equations as refinement
-from boxmend.methods.protocol import Given
+from boxmend.methods.protocol import BatchAnnotations
 
 
 class Matches(NamedTuple):
@@ -29,16 +29,20 @@ class Voters(NamedTuple):
     is_voter: Tensor  # [B, A, P + 1]
 
 
-def split(scores: Scores, count: int) -> tuple[Scores, Scores]:
+def split(scores: SecondStageOutput, count: int) -> tuple[SecondStageOutput, SecondStageOutput]:
     """Part the scores of [B, A + P] boxes after the first `count`."""
     return (
-        Scores(*(part[:, :count] for part in scores)),
-        Scores(*(part[:, count:] for part in scores)),
+        SecondStageOutput(*(part[:, :count] for part in scores)),
+        SecondStageOutput(*(part[:, count:] for part in scores)),
     )
 
 
 def voters(
-    given: Given, matches: Matches, scores: tuple[Scores, Scores], posteriors: Tensor, near: float
+    given: BatchAnnotations,
+    matches: Matches,
+    scores: tuple[SecondStageOutput, SecondStageOutput],
+    posteriors: Tensor,
+    near: float,
 ) -> Voters:
     """Gather the regressed proposals and b*'s own regression for the class of highest q.
 
@@ -65,7 +69,7 @@ def voters(
     return Voters(boxes, torch.where(is_voter, weights, 0), heard, is_voter)
 
 
-def voted(given: Given, votes: Voters, keep: Tensor, alike: float) -> Tensor:
+def voted(given: BatchAnnotations, votes: Voters, keep: Tensor, alike: float) -> Tensor:
     """Blend b with the vote, clipped to the image; b itself where nobody votes or keep is 1.
 
     keep is a scalar. Returns [B, A, 4].
@@ -84,7 +88,9 @@ class EdgeNoise(NamedTuple):
     held: Tensor  # see `refinement.held_at_border`
 
 
-def expected(given: Given, votes: Voters, edges: EdgeNoise, keep: Tensor, alike: float) -> Tensor:
+def expected(
+    given: BatchAnnotations, votes: Voters, edges: EdgeNoise, keep: Tensor, alike: float
+) -> Tensor:
     """Put each edge where b and the vote let it be expected, as `voted` does otherwise.
 
     Returns [B, A, 4].
@@ -97,7 +103,7 @@ def expected(given: Given, votes: Voters, edges: EdgeNoise, keep: Tensor, alike:
     return _where_mended(given, (votes.weights > 0).any(-1), keep, boxes)
 
 
-def averaged(given: Given, matches: Matches, votes: Voters, keep: Tensor) -> Tensor:
+def averaged(given: BatchAnnotations, matches: Matches, votes: Voters, keep: Tensor) -> Tensor:
     """Take the published mean of b* and two regressions (Eq. 14) instead; b where keep is 1.
 
     Candidates are ranked by their score under q. Returns [B, A, 4].
@@ -116,7 +122,9 @@ class Agreement(NamedTuple):
     pull: Tensor  # [2], see `refinement.pull_sums`
 
 
-def agreement(given: Given, votes: Voters, near: float, alike: float, least: float) -> Agreement:
+def agreement(
+    given: BatchAnnotations, votes: Voters, near: float, alike: float, least: float
+) -> Agreement:
     """Measure what the box noise is estimated from.
 
     The own regression of an annotated box starts from that box, so it would agree with its errors
@@ -145,13 +153,15 @@ def _vote(
     return predicted, ((weights > 0) & (votes.scores >= least)).any(-1, keepdim=True)
 
 
-def _shifts(given: Given) -> Tensor:
+def _shifts(given: BatchAnnotations) -> Tensor:
     """A sixth of the side for each edge, its direction a bit of the annotation's row; [B, A, 4]."""
     sides = given.boxes[..., 2:] - given.boxes[..., :2]
     bits = torch.stack([given.rows >> bit & 1 for bit in range(4)], dim=-1)  # [B, A, 4]
     return (2 * bits - 1) * torch.cat([sides, sides], dim=-1) / 6
 
 
-def _where_mended(given: Given, is_mended: Tensor, keep: Tensor, boxes: Tensor) -> Tensor:
+def _where_mended(
+    given: BatchAnnotations, is_mended: Tensor, keep: Tensor, boxes: Tensor
+) -> Tensor:
     clipped = refinement.clipped_boxes(boxes, given.is_box, given.sizes)
     return torch.where((is_mended & (keep < 1))[..., None], clipped, given.boxes)

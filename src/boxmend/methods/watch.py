@@ -12,7 +12,7 @@ from boxmend.methods import equations as refinement
 from boxmend.methods import estimation, votes
 from boxmend.methods.equations import BoxNoise, FirstLook, NoiseModel
 from boxmend.methods.equations.box_noise import BINS
-from boxmend.methods.protocol import BoxScorer, Exchange, Given
+from boxmend.methods.protocol import BatchAnnotations, BoxScorer, Exchange
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.runs.settings import MendSettings
 
@@ -24,7 +24,7 @@ WIDE_BOUNDS = 0.1  # of the rate by a first look: wider ones say that it has see
 MOST_DOUBT = 0.6  # of the wrong labels may be left by a first look that is heard
 
 
-class NoiseWatch:
+class NoiseEstimator:
     """Evidence about every annotation, and the noise that follows from it.
 
     `rate` and `box` are as measured, or as told; `figures` makes up for what is learnt by heart.
@@ -91,11 +91,13 @@ class NoiseWatch:
         state["lost"].copy_(estimation.lost_classes(found, labels.cpu(), model.transition.cpu()))
         return self.figures()
 
-    def prior_of(self, given: Given) -> Tensor | None:
+    def prior_of(self, given: BatchAnnotations) -> Tensor | None:
         """Look up what a first look says of the annotations of a batch, [B, A, C]."""
         return None if self.prior is None else self.prior[self._places(given)]
 
-    def remember(self, given: Given, probabilities: Tensor, exchange: Exchange) -> Tensor:
+    def remember(
+        self, given: BatchAnnotations, probabilities: Tensor, exchange: Exchange
+    ) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
         if self.settings.foreground:
@@ -117,7 +119,7 @@ class NoiseWatch:
         mean, prior = mean.view_as(evidence), self.prior_of(given)
         return mean if prior is None else self._weighed(mean, prior)
 
-    def compare(self, given: Given, heard: votes.Voters, exchange: Exchange) -> None:
+    def compare(self, given: BatchAnnotations, heard: votes.Voters, exchange: Exchange) -> None:
         """Count how annotated boxes and the vote agree, where the box noise is not told."""
         if self.rates.box is None:
             settings = self.settings
@@ -129,7 +131,7 @@ class NoiseWatch:
             self.state["pull"] += sums[BINS:]
 
     def observe(
-        self, given: Given, proposals: Proposals, scorer: BoxScorer, exchange: Exchange
+        self, given: BatchAnnotations, proposals: Proposals, scorer: BoxScorer, exchange: Exchange
     ) -> None:
         """Do both for a method that does neither, with one more call of the heads."""
         settings = self.settings
@@ -247,10 +249,10 @@ class NoiseWatch:
         return refinement.weighed(evidence, prior, self.settings.first_look)
 
     @staticmethod
-    def _is_seen(given: Given) -> Tensor:
+    def _is_seen(given: BatchAnnotations) -> Tensor:
         return given.is_box & (given.rows >= 0)
 
-    def _places(self, given: Given) -> Tensor:
+    def _places(self, given: BatchAnnotations) -> Tensor:
         """Rows of the memory, [B, A]; of padding the last one."""
         return torch.where(self._is_seen(given), given.rows.long(), len(self.state["visits"]) - 1)
 

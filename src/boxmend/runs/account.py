@@ -20,7 +20,7 @@ from boxmend.errors import UsageError
 from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run
 from boxmend.runs.history import History, history_of
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.settling import Settlement, last_visits, means_of, settle
 
 
@@ -56,7 +56,7 @@ class Account:
     @cached_property
     def is_changed(self) -> Mask:
         """[n] Annotations that are relabelled, moved, or discarded as unsure."""
-        is_unlike = (self.verdicts == Verdict.RELABELLED) | (self.verdicts == Verdict.DISCARDED)
+        is_unlike = (self.verdicts == Judgement.RELABELLED) | (self.verdicts == Judgement.DISCARDED)
         is_changed: Mask = is_unlike | self.is_moved
         return is_changed
 
@@ -100,10 +100,10 @@ def account_of(run: Run, dataset: Dataset, history: History) -> Account:
 
 
 def _verdicts(dataset: Dataset, settlement: Settlement) -> NDArray[np.int8]:
-    verdicts = np.full(len(dataset), Verdict.KEPT, np.int8)
-    verdicts[settlement.labels != dataset.labels] = Verdict.RELABELLED
-    verdicts[settlement.is_unsure] = Verdict.DISCARDED
-    verdicts[settlement.num_judged == 0] = Verdict.UNJUDGED
+    verdicts = np.full(len(dataset), Judgement.KEPT, np.int8)
+    verdicts[settlement.labels != dataset.labels] = Judgement.RELABELLED
+    verdicts[settlement.is_unsure] = Judgement.DISCARDED
+    verdicts[settlement.num_judged == 0] = Judgement.UNJUDGED
     return verdicts
 
 

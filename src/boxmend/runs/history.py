@@ -9,7 +9,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.types import Mask, Rows, Singles
 from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.ledger import COLUMNS
 from boxmend.runs.settling import Visits
 
@@ -43,7 +43,7 @@ class History:
     @property
     def is_judged(self) -> Mask:
         """[v] Visits after warm-up at which the label was judged."""
-        is_judged: Mask = (self.verdicts != Verdict.UNJUDGED) & ~self.is_warm_up
+        is_judged: Mask = (self.verdicts != Judgement.UNJUDGED) & ~self.is_warm_up
         return is_judged
 
     def last(self, among: Mask, num_rows: int) -> Rows:
@@ -73,7 +73,7 @@ def history_of(run: Run, dataset: Dataset) -> History:
     single = {name: table[name].to_numpy() for name in table.column_names if name != "verdict"}
     verdicts = table["verdict"].combine_chunks().indices.to_numpy()
     labels = single["new_label"]
-    inputs.ensure_known(run, dataset, labels[verdicts == Verdict.RELABELLED].astype(np.int64))
+    inputs.ensure_known(run, dataset, labels[verdicts == Judgement.RELABELLED].astype(np.int64))
     return History(
         rows=inputs.rows_of(run, dataset, table),
         epochs=single["epoch"],

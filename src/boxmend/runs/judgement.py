@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Verdict(IntEnum):
+class Judgement(IntEnum):
     """What became of one annotation in one visit; the ledger has the name in small letters."""
 
     KEPT = 0

@@ -16,7 +16,7 @@ from boxmend.data.types import Rows
 from boxmend.errors import DataError, UsageError
 from boxmend.runs import ledger
 from boxmend.runs.folder import SETTINGS_FILE, Run, open_run
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings.files import settings_of_run
 from boxmend.runs.settling import Visits
 
@@ -133,7 +133,7 @@ def visits_of(run: Run, dataset: Dataset) -> Visits:
     rows = rows_of(run, dataset, table)
     verdicts = table["verdict"].combine_chunks().indices.to_numpy()
     labels = column("new_label").astype(np.int64)
-    ensure_known(run, dataset, labels[verdicts == Verdict.RELABELLED])
+    ensure_known(run, dataset, labels[verdicts == Judgement.RELABELLED])
     epochs = column("epoch")
     return Visits(
         rows=rows,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 EPOCHS_PER_VISIT = 3  # an annotation is settled by its last epochs / EPOCHS_PER_VISIT visits
 SAME_BOX = 0.999  # a box that overlaps the old one by more has not moved but been rounded
@@ -84,11 +84,11 @@ def num_visits(num_epochs: int) -> int:
 def _labels(dataset: Dataset, visits: Visits) -> tuple[Rows, Mask, Floats, Rows, Rows]:
     """The outcome that has most votes: label, whether unsure, confidence, votes and voters."""
     n = len(dataset)
-    is_judged = (visits.verdicts != Verdict.UNJUDGED) & ~visits.is_warm_up
+    is_judged = (visits.verdicts != Judgement.UNJUDGED) & ~visits.is_warm_up
     chosen = last_visits(visits.rows, is_judged, visits.num_epochs)
     rows, verdicts = visits.rows[chosen], visits.verdicts[chosen]
-    said = np.where(verdicts == Verdict.KEPT, dataset.labels[rows], visits.labels[chosen])
-    said[verdicts == Verdict.DISCARDED] = UNKNOWN
+    said = np.where(verdicts == Judgement.KEPT, dataset.labels[rows], visits.labels[chosen])
+    said[verdicts == Judgement.DISCARDED] = UNKNOWN
     # One number for an annotation and an outcome: [a] different ones, UNKNOWN being outcome 0.
     outcomes = len(dataset.label_names) + 1
     keys, of_visit, votes = np.unique(

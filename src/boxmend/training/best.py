@@ -15,7 +15,7 @@ from boxmend.detector import Detector, save
 CHOSEN_BY = "voc_ap50_area"
 
 
-class Best:
+class BestEpoch:
     """What is known of the best pass so far."""
 
     def __init__(

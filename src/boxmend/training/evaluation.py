@@ -34,7 +34,7 @@ from boxmend.scoring.coco import CocoTruth, coco_scores, detection_sizes
 from boxmend.scoring.voc import TrueBoxes, average_precision
 
 if TYPE_CHECKING:
-    from boxmend.training.prediction import Predictions
+    from boxmend.training.prediction import ModelPredictions
 
 SHOWN = 5  # classes that a note lists
 FAR_BEYOND = 1.1  # times the image's side: an end that no detector means
@@ -159,7 +159,7 @@ def detections_of_run(
     *,
     progress: Progress = lambda done, total: None,
     out: str | Path | None = None,
-) -> Predictions:
+) -> ModelPredictions:
     """Have the model of a run look at the images of a dataset, as training does to score itself.
 
     Labels are those of the model; `out`, which must not be there, gets them as COCO results.
@@ -207,7 +207,7 @@ def _loaded(data: Data) -> tuple[Dataset, list[str]]:
     return load(*addresses), [str(one) for one in addresses]
 
 
-def _scored_by_name(found: Predictions, dataset: Dataset) -> Evaluation:
+def _scored_by_name(found: ModelPredictions, dataset: Dataset) -> Evaluation:
     """Score what a model found; classes that one side does not know are left out, and said."""
     names = found.card.label_names
     label_of = {name: label for label, name in enumerate(dataset.label_names)}
@@ -222,7 +222,7 @@ def _scored_by_name(found: Predictions, dataset: Dataset) -> Evaluation:
     return replace(result, notes=_notes(found, dataset.label_names, int((~kept).sum())))
 
 
-def _notes(found: Predictions, label_names: Sequence[str], num_lost: int) -> list[str]:
+def _notes(found: ModelPredictions, label_names: Sequence[str], num_lost: int) -> list[str]:
     """What was left out of the scores of a run, and why."""
     notes = []
     known = found.card.label_names

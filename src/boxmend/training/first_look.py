@@ -11,7 +11,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.folds import FoldSettings, split
 from boxmend.detector import Detector
 from boxmend.detector.describing import described
-from boxmend.methods.table import Described
+from boxmend.methods.table import BoxFeatures
 from boxmend.training.loader import Loader
 
 FOLDS = 5
@@ -26,7 +26,7 @@ def describe(
     seed: int,
     note: Callable[[str], None],
     check: Callable[[], None] = lambda: None,
-) -> Described:
+) -> BoxFeatures:
     """Describe every annotation to learn from; `check` is called as it goes on.
 
     Images are dealt to the folds as `boxmend folds` does it, rare classes evenly. Features are kept
@@ -56,8 +56,8 @@ def describe(
     detector.network.train(was_training)
     if not columns:
         nothing = torch.zeros(0, dtype=torch.int64)
-        return Described(torch.zeros(0, 1), nothing, nothing, nothing)
-    return Described(*(torch.cat(column) for column in zip(*columns, strict=True)))
+        return BoxFeatures(torch.zeros(0, 1), nothing, nothing, nothing)
+    return BoxFeatures(*(torch.cat(column) for column in zip(*columns, strict=True)))
 
 
 def _dealt(dataset: Dataset, seed: int) -> NDArray[np.int64]:

@@ -21,12 +21,19 @@ from torch import Tensor
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector, Features
 from boxmend.errors import BoxmendError
-from boxmend.methods.protocol import BoxScorer, Given, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    BoxScorer,
+    Method,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 from boxmend.runs.folder import Run
 from boxmend.runs.ledger import Ledger
 from boxmend.runs.settings import TrainSettings
 from boxmend.training import checkpoint
-from boxmend.training.best import Best
+from boxmend.training.best import BestEpoch
 from boxmend.training.facts import digest
 from boxmend.training.first_look import describe
 from boxmend.training.loader import Batch, Loader
@@ -75,7 +82,7 @@ class Training:
     step: int = 0
     passes: int = 0
     """Passes that came to their end, with the estimates and scores that belong to it."""
-    best: Best | None = None
+    best: BestEpoch | None = None
     """Scores every pass and keeps the best one, where that is wanted."""
     note: Callable[[str], None] = lambda text: None
     """Hears of what is worth knowing."""
@@ -127,11 +134,11 @@ class Training:
         self.method.load_state_dict(state["method"])
         self.recorder.window = dict(state.get("figures", {}))  # older versions saved none
 
-    def moment(self) -> Moment:
+    def moment(self) -> TrainingProgress:
         """Where training stands."""
         epoch = self.step // self.loader.num_batches
         warm_up, num_epochs = self.settings.warm_up, self.settings.epochs
-        return Moment.at(epoch, self.step, self.num_steps, warm_up, num_epochs)
+        return TrainingProgress.at(epoch, self.step, self.num_steps, warm_up, num_epochs)
 
     def train_on(self, batch: Batch) -> None:
         """One step: refine the annotations of a batch, and learn from them."""
@@ -168,11 +175,11 @@ class Training:
         figures = {"loss": total.detach(), **parts, "norm": norm, **outcome.metrics}
         return Computed(outcome, figures)
 
-    def _work(self, batch: Batch) -> Work:
-        return Work(
+    def _work(self, batch: Batch) -> StepContext:
+        return StepContext(
             detector=self.detector,
             images=batch.images,
-            given=Given(
+            given=BatchAnnotations(
                 batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
             ),
             moment=self.moment(),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError
-from boxmend.methods.protocol import Moment, Outcome
+from boxmend.methods.protocol import Outcome, TrainingProgress
 from boxmend.runs.ledger import Entries, Ledger
 from boxmend.training.loader import Batch
 from boxmend.training.processes import Processes
@@ -39,7 +39,7 @@ class Recorder:
     ledger: Ledger | None
     """None in all processes but the first."""
     processes: Processes
-    pending: list[tuple[Moment, NDArray[np.int64], Tensor, Tensor, Tensor]] = field(
+    pending: list[tuple[TrainingProgress, NDArray[np.int64], Tensor, Tensor, Tensor]] = field(
         default_factory=list
     )
     names: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Recorder:
     """
 
     def add(
-        self, batch: Batch, outcome: Outcome, moment: Moment, figures: dict[str, Tensor]
+        self, batch: Batch, outcome: Outcome, moment: TrainingProgress, figures: dict[str, Tensor]
     ) -> None:
         """Take up one step without waiting for it; everything is copied.
 
@@ -129,7 +129,7 @@ class Recorder:
             )
 
     def _entries(
-        self, moment: Moment, rows: NDArray[np.int64], values: NDArray[np.float32]
+        self, moment: TrainingProgress, rows: NDArray[np.int64], values: NDArray[np.float32]
     ) -> Entries:
         column = {name: values[:, k] for k, name in enumerate(COLUMNS)}
         n, data = len(rows), self.dataset

@@ -24,7 +24,7 @@ from boxmend.runs.settings.presets import LITERAL_METHODS
 from boxmend.scoring.voc import VocScores
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
-from boxmend.training.best import Best, remove_candidates
+from boxmend.training.best import BestEpoch, remove_candidates
 from boxmend.training.card import card_of
 from boxmend.training.loop import Interrupted, Training, ensure_alike
 from boxmend.training.loop import train as run_loop
@@ -93,7 +93,9 @@ def _run_to_the_end(
     """Train from the state of a checkpoint, or from the start, and finish the run."""
     run, processes = runs.Run(training.run), training.processes
     if training.settings.keep_best and truth is not None:
-        training.best = Best(run.path, partial(evaluate, training, truth, say), _told(training))
+        training.best = BestEpoch(
+            run.path, partial(evaluate, training, truth, say), _told(training)
+        )
     if state is not None:
         training.take_up(state)
     if processes.is_first:

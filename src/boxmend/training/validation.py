@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
-from boxmend.detector import Detections as Found
 from boxmend.detector import Detector
+from boxmend.detector import PaddedDetections as Found
 from boxmend.errors import DataError
 from boxmend.scoring.voc import TrueBoxes, VocScores, average_precision
 from boxmend.training.loader import Batch, Frame, Loader

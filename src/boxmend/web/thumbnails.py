@@ -54,7 +54,7 @@ class Request(NamedTuple):
     boxes: list[Box]
 
 
-class Pictures(NamedTuple):
+class Thumbnails(NamedTuple):
     """The pictures of one image, in the order of the boxes, or why there are none."""
 
     windows: list[Window]
@@ -72,7 +72,7 @@ def make_pictures(
     whole_side: int = 0,
     jobs: int | None = None,
     progress: Progress | None = None,
-) -> Iterator[Pictures]:
+) -> Iterator[Thumbnails]:
     """Make what is not there yet in `folder`, with long sides of `side` pixels at most.
 
     With `whole_side` there is also one picture of all of each image, of that long side. Yields in
@@ -90,13 +90,13 @@ def make_pictures(
             progress(done, len(requests))
 
 
-def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) -> Pictures:
+def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) -> Thumbnails:
     """Make the pictures of one image that are not there yet; it is decoded once, if at all."""
     if not request.path:
-        return Pictures([], [], "no folder is known that holds the image")
+        return Thumbnails([], [], "no folder is known that holds the image")
     size = header_size(request.path)
     if size is None or min(size) < 1 or size[0] * size[1] > limit("image_pixels"):
-        return Pictures([], [], _trouble(request.path))
+        return Thumbnails([], [], _trouble(request.path))
     windows = [window(box, size) for box in request.boxes]
     cuts = [(one, side) for one in windows]
     cuts += [((0, 0, *size), whole_side)] if whole_side else []
@@ -109,11 +109,11 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
             image = decoded(request.path, scale, lambda found: found == size)
         except Exception as error:  # decoders raise nearly anything on bytes that lie
             reason = getattr(error, "strerror", None) or error or type(error).__name__
-            return Pictures([], [], str(reason))
+            return Thumbnails([], [], str(reason))
         for name, cut in todo.items():
             _write(folder / name, jpeg_of(image, cut, size))
     whole = names[len(windows)] if whole_side else ""
-    return Pictures(windows, names[: len(windows)], whole=whole, size=size)
+    return Thumbnails(windows, names[: len(windows)], whole=whole, size=size)
 
 
 def window(box: Box, size: Size) -> Window:

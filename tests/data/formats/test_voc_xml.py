@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.formats.voc.edits import Changes, edits
+from boxmend.data.formats.voc.edits import ObjectChanges, edits
 from boxmend.data.formats.voc.scanning import (
     ABSENT,
     BOX,
@@ -38,7 +38,7 @@ def patched(
     removed: set[int] | None = None,
     added: list[dict[int, str]] | None = None,
 ) -> bytes:
-    changes = Changes(changed or {}, removed or set(), list(added or []))
+    changes = ObjectChanges(changed or {}, removed or set(), list(added or []))
     return b"".join(xml.patched(edits(xml, changes)))
 
 

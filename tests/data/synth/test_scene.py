@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from boxmend.data.synth.scene import LABEL_NAMES, Piece, Scene, draw_scene, lay_out, paint
+from boxmend.data.synth.scene import LABEL_NAMES, DrawnScene, Piece, draw_scene, lay_out, paint
 from boxmend.data.synth.shapes import Placed, silhouette
 from boxmend.data.synth.textures import Color, from_hsv
 
 SCENES = range(40)
 
 
-def fingerprint(scene: Scene) -> str:
+def fingerprint(scene: DrawnScene) -> str:
     return hashlib.sha256(scene.pixels.tobytes()).hexdigest()
 
 

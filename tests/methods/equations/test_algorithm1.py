@@ -13,10 +13,10 @@ from boxmend.methods.equations import (
     VARIANTS,
     Annotations,
     Constants,
-    Proposals,
-    Refined,
-    Steps,
-    Verdict,
+    EnabledSteps,
+    Judgement,
+    PaddedProposals,
+    RefinedBatch,
     empty_queue,
     refine_as_published,
 )
@@ -99,7 +99,7 @@ class ListScorer:
         )
 
 
-def padded(images: list[Image], more: int = 2) -> tuple[Annotations, Proposals, Tensor]:
+def padded(images: list[Image], more: int = 2) -> tuple[Annotations, PaddedProposals, Tensor]:
     """The images as one batch, with padding that holds NaN, infinity and perfect matches."""
     num_boxes = max(len(image.boxes) for image in images) + more
     num_proposals = max(len(image.proposals) for image in images) + more
@@ -113,7 +113,7 @@ def padded(images: list[Image], more: int = 2) -> tuple[Annotations, Proposals, 
     shape = (len(images), num_proposals)
     return (
         Annotations(torch.tensor(boxes), torch.tensor(labels), torch.tensor(is_box)),
-        Proposals(
+        PaddedProposals(
             torch.tensor(close).reshape(*shape, 4),
             torch.tensor(scores).reshape(shape),
             torch.tensor(is_proposal, dtype=torch.bool).reshape(shape),
@@ -122,19 +122,21 @@ def padded(images: list[Image], more: int = 2) -> tuple[Annotations, Proposals, 
     )
 
 
-def assert_same(refined: Refined, outcomes: list[list[Outcome]], annotations: Annotations) -> None:
+def assert_same(
+    refined: RefinedBatch, outcomes: list[list[Outcome]], annotations: Annotations
+) -> None:
     num_boxes = annotations.is_box.shape[1]
     limits = refined.threshold.expand(annotations.is_box.shape)
     for row, expected in enumerate(outcomes):
         for column in range(num_boxes):
             if column >= len(expected):
-                assert refined.verdict[row, column] == Verdict.DISCARDED
+                assert refined.verdict[row, column] == Judgement.DISCARDED
                 assert refined.boxes[row, column].tolist() == [0, 0, 1, 1]
                 assert refined.labels[row, column] == 0
                 assert refined.loss[row, column] == 0
                 continue
             one, place = expected[column], (row, column)
-            assert Verdict(int(refined.verdict[place])).name == one.verdict.upper()
+            assert Judgement(int(refined.verdict[place])).name == one.verdict.upper()
             assert refined.labels[place] == one.label
             assert refined.num_candidates[place] == one.num_candidates
             assert refined.boxes[place].tolist() == pytest.approx(one.box, abs=2e-3)
@@ -189,7 +191,7 @@ def test_the_fast_version_equals_the_literal_one(name: str, by_object: bool) -> 
 
 
 def test_the_variants_switch_what_the_tables_say() -> None:
-    assert {name: Steps(*flags) for name, flags in SWITCHES.items()} == VARIANTS
+    assert {name: EnabledSteps(*flags) for name, flags in SWITCHES.items()} == VARIANTS
 
 
 def batch_of(*sizes: int, seed: int = 5) -> list[Image]:
@@ -197,7 +199,7 @@ def batch_of(*sizes: int, seed: int = 5) -> list[Image]:
     return [drawn_image(source, size) for size in sizes]
 
 
-def refine(images: list[Image], constants: Constants, more: int = 0) -> Refined:
+def refine(images: list[Image], constants: Constants, more: int = 0) -> RefinedBatch:
     annotations, proposals, sizes = padded(images, more)
     queue = torch.linspace(0, 3, 8)
     return refine_as_published(annotations, proposals, sizes, ListScorer(images), queue, constants)
@@ -241,7 +243,7 @@ def test_a_batch_without_any_object_or_proposal_passes(name: str) -> None:
     images = [Image([], [], [], [], HEIGHT, WIDTH, heads_of(0))] * 2
     for more in (1, 3):
         refined = refine(images, Constants(steps=VARIANTS[name]), more)
-        assert refined.verdict.tolist() == [[Verdict.DISCARDED] * more] * 2
+        assert refined.verdict.tolist() == [[Judgement.DISCARDED] * more] * 2
         assert torch.isfinite(refined.boxes).all()
         torch.testing.assert_close(refined.queue, torch.linspace(0, 3, 8))
 
@@ -283,7 +285,7 @@ def test_no_shape_and_no_step_depends_on_the_values(name: str) -> None:
     annotations, proposals, sizes = padded(batch_of(4, 2))
     refined = refine_as_published(
         Annotations(*(tensor.to("meta") for tensor in annotations)),
-        Proposals(*(tensor.to("meta") for tensor in proposals)),
+        PaddedProposals(*(tensor.to("meta") for tensor in proposals)),
         sizes.to("meta"),
         scorer,
         empty_queue(8, "meta"),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from boxmend.methods.equations import (
-    Verdict,
+    Judgement,
     averaged_boxes,
     clipped_boxes,
     is_confident,
@@ -130,7 +130,9 @@ def masks(*rows: str) -> list[list[list[bool]]]:
 def test_discarded_annotations_play_the_part_they_are_given(
     discarded: Discarded, expected: list[list[list[bool]]]
 ) -> None:
-    verdicts = torch.tensor([[Verdict.KEPT, Verdict.RELABELLED, Verdict.DISCARDED, Verdict.KEPT]])
+    verdicts = torch.tensor(
+        [[Judgement.KEPT, Judgement.RELABELLED, Judgement.DISCARDED, Judgement.KEPT]]
+    )
     is_box = torch.tensor([[True, True, True, False]])
     roles: tuple[Tensor, ...] = training_roles(verdicts, is_box, discarded)
     assert [role.tolist() for role in roles] == expected

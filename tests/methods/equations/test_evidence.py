@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from boxmend.methods.equations import (
-    Verdict,
+    Judgement,
     foreground_probabilities,
     posterior,
     posterior_verdicts,
@@ -92,14 +92,14 @@ def test_labels_of_padding_may_be_anything() -> None:
 @pytest.mark.parametrize(
     ("q", "label", "verdict"),
     [
-        ([0.5, 0.5, 0.0], 0, Verdict.KEPT),  # exactly half is enough to stay
-        ([0.5, 0.5, 0.0], 2, Verdict.DISCARDED),  # and not enough to take over
-        ([0.51, 0.49, 0.0], 1, Verdict.RELABELLED),
-        ([0.51, 0.49, 0.0], 0, Verdict.KEPT),
-        ([0.4, 0.3, 0.3], 0, Verdict.DISCARDED),
+        ([0.5, 0.5, 0.0], 0, Judgement.KEPT),  # exactly half is enough to stay
+        ([0.5, 0.5, 0.0], 2, Judgement.DISCARDED),  # and not enough to take over
+        ([0.51, 0.49, 0.0], 1, Judgement.RELABELLED),
+        ([0.51, 0.49, 0.0], 0, Judgement.KEPT),
+        ([0.4, 0.3, 0.3], 0, Judgement.DISCARDED),
     ],
 )
-def test_verdicts_follow_from_the_posterior(q: list[float], label: int, verdict: Verdict) -> None:
+def test_verdicts_follow_from_the_posterior(q: list[float], label: int, verdict: Judgement) -> None:
     found = posterior_verdicts(torch.tensor([q]), torch.tensor([label]), torch.tensor([True]))
     assert found.tolist() == [verdict]
 
@@ -108,7 +108,7 @@ def test_padding_gets_no_other_verdict_than_discarded() -> None:
     found = posterior_verdicts(
         torch.tensor([[1.0, 0], [NAN, NAN]]), torch.tensor([0, 99]), torch.zeros(2).bool()
     )
-    assert found.tolist() == [Verdict.DISCARDED] * 2
+    assert found.tolist() == [Judgement.DISCARDED] * 2
 
 
 def test_no_shape_of_the_posterior_depends_on_the_values() -> None:

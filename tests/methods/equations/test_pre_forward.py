@@ -10,9 +10,9 @@ from boxmend.methods.equations import (
     VARIANTS,
     Annotations,
     Constants,
-    Proposals,
-    Refined,
-    Verdict,
+    Judgement,
+    PaddedProposals,
+    RefinedBatch,
     refine_as_published,
 )
 
@@ -56,10 +56,12 @@ class OneObject:
         return torch.tensor([scores]), torch.tensor([regressed])
 
 
-def refined_one(scorer: OneObject, queue: list[float]) -> Refined:
+def refined_one(scorer: OneObject, queue: list[float]) -> RefinedBatch:
     return refine_as_published(
         Annotations(torch.tensor([[BOX]]), torch.tensor([[0]]), torch.ones(1, 1).bool()),
-        Proposals(torch.tensor([PROPOSALS]), torch.tensor([OBJECTNESS]), torch.ones(1, 4).bool()),
+        PaddedProposals(
+            torch.tensor([PROPOSALS]), torch.tensor([OBJECTNESS]), torch.ones(1, 4).bool()
+        ),
         torch.tensor([[100.0, 100.0]]),
         scorer,
         torch.tensor(queue),
@@ -72,17 +74,17 @@ def refined_one(scorer: OneObject, queue: list[float]) -> Refined:
     [
         # L = -log .2 = 1.61 <= T = 2: kept; of class 0 RIGHT (.7) and ASIDE (.3) are the best,
         # (11 + 13 + 12) / 3, (10 + 10 + 10) / 3, (31 + 34 + 31) / 3, (30 + 30 + 33) / 3
-        ([0.1, 0.2, 0.7], [1.0, 9, 9, 2], Verdict.KEPT, 0, [12, 10, 32, 31]),
+        ([0.1, 0.2, 0.7], [1.0, 9, 9, 2], Judgement.KEPT, 0, [12, 10, 32, 31]),
         # T = 1.5: noisy, and .7 for class 1; of that DOWN (.7) and ASIDE (.6) are the best,
         # (11 + 14 + 11) / 3, (10 + 13 + 16) / 3, (31 + 35 + 33) / 3, (30 + 36 + 33) / 3
-        ([0.1, 0.2, 0.7], [1.0, 9, 9, 1.5], Verdict.RELABELLED, 1, [12, 13, 33, 33]),
+        ([0.1, 0.2, 0.7], [1.0, 9, 9, 1.5], Judgement.RELABELLED, 1, [12, 13, 33, 33]),
         # noisy, and no class has more than .5: b* stays
-        ([0.3, 0.2, 0.5], [1.0, 9, 9, 1.5], Verdict.DISCARDED, 0, MATCHED),
+        ([0.3, 0.2, 0.5], [1.0, 9, 9, 1.5], Judgement.DISCARDED, 0, MATCHED),
     ],
     ids=["clean", "relabelled", "discarded"],
 )
 def test_an_object_is_refined_as_computed_by_hand(
-    at_matched: list[float], queue: list[float], verdict: Verdict, label: int, box: list[float]
+    at_matched: list[float], queue: list[float], verdict: Judgement, label: int, box: list[float]
 ) -> None:
     scorer = OneObject(at_matched)
     refined = refined_one(scorer, queue)
@@ -105,12 +107,12 @@ def test_an_object_is_refined_as_computed_by_hand(
     # Losses 1.61 and 1.20, r = .5 of two: T is the smaller one. A batch is judged by 1 and 3;
     # one by one, the first loss has taken the place of the 1 when the second is judged.
     [
-        ("batch", [1.0, 1.0], [Verdict.DISCARDED, Verdict.DISCARDED]),
-        ("object", [1.0, -math.log(0.2)], [Verdict.DISCARDED, Verdict.KEPT]),
+        ("batch", [1.0, 1.0], [Judgement.DISCARDED, Judgement.DISCARDED]),
+        ("object", [1.0, -math.log(0.2)], [Judgement.DISCARDED, Judgement.KEPT]),
     ],
 )
 def test_the_order_of_judging_and_pushing_is_the_one_that_is_set(
-    granularity: str, thresholds: list[float], verdicts: list[Verdict]
+    granularity: str, thresholds: list[float], verdicts: list[Judgement]
 ) -> None:
     def scorer(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
         assert boxes.shape == (1, 2, 4)
@@ -118,7 +120,7 @@ def test_the_order_of_judging_and_pushing_is_the_one_that_is_set(
 
     refined = refine_as_published(
         Annotations(torch.tensor([[BOX, FAR]]), torch.zeros(1, 2).long(), torch.ones(1, 2).bool()),
-        Proposals(torch.zeros(1, 0, 4), torch.zeros(1, 0), torch.zeros(1, 0).bool()),
+        PaddedProposals(torch.zeros(1, 0, 4), torch.zeros(1, 0), torch.zeros(1, 0).bool()),
         torch.tensor([[100.0, 100.0]]),
         scorer,
         torch.tensor([1.0, 3]),
@@ -146,7 +148,7 @@ def test_one_by_one_reads_no_value_either(name: str) -> None:
 
     refined = refine_as_published(
         Annotations(blank(2, 3, 4), blank(2, 3, dtype=torch.int64), blank(2, 3, dtype=torch.bool)),
-        Proposals(blank(2, 5, 4), blank(2, 5), blank(2, 5, dtype=torch.bool)),
+        PaddedProposals(blank(2, 5, 4), blank(2, 5), blank(2, 5, dtype=torch.bool)),
         blank(2, 2),
         scorer,
         blank(8),

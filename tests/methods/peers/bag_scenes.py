@@ -16,17 +16,17 @@ from boxmend.detector import (
     RoiSample,
     RpnLosses,
     RpnOutput,
-    Scores,
+    SecondStageOutput,
     Targets,
     build,
 )
-from boxmend.methods.protocol import BoxScorer, Losses, Work
-from boxmend.methods.table import ASKED_OF_DETECTOR, Given, Moment
+from boxmend.methods.protocol import BoxScorer, Losses, StepContext
+from boxmend.methods.table import ASKED_OF_DETECTOR, BatchAnnotations, TrainingProgress
 from tests.methods.method_batches import NUM_LABELS, SIZE
 
 CANVAS = 128
 START, MIDDLE, LATE = (
-    Moment(epoch=epoch, step=step, num_steps=120, warm_up_left=0, num_epochs=12)
+    TrainingProgress(epoch=epoch, step=step, num_steps=120, warm_up_left=0, num_epochs=12)
     for epoch, step in ((0, 0), (4, 45), (11, 115))
 )
 
@@ -69,20 +69,25 @@ def drawing(seed: int = 3) -> Callable[[torch.Size], Tensor]:
     return draw
 
 
-def work_on(detector: Detector, given: Given, moment: Moment, shown: Tensor | None = None) -> Work:
+def work_on(
+    detector: Detector,
+    given: BatchAnnotations,
+    moment: TrainingProgress,
+    shown: Tensor | None = None,
+) -> StepContext:
     def scorer_on(features: Features) -> BoxScorer:
-        def score(boxes: Tensor, /) -> Scores:
+        def score(boxes: Tensor, /) -> SecondStageOutput:
             return detector.score(features, boxes, given.sizes)
 
         return score
 
     shown = images(len(given.boxes)) if shown is None else shown
-    return Work(detector, shown, given, moment, drawing(), scorer_on)
+    return StepContext(detector, shown, given, moment, drawing(), scorer_on)
 
 
-def without_annotations(images: int = 2, annotations: int = 3) -> Given:
+def without_annotations(images: int = 2, annotations: int = 3) -> BatchAnnotations:
     no = torch.zeros(images, annotations, dtype=torch.bool)
-    return Given(
+    return BatchAnnotations(
         boxes=torch.full((images, annotations, 4), torch.nan),
         labels=torch.full((images, annotations), -7),
         is_box=no,

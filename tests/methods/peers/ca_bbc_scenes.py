@@ -9,10 +9,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from boxmend.detector import DETECTORS, Detector, Features, Scores, build
+from boxmend.detector import DETECTORS, Detector, Features, SecondStageOutput, build
 from boxmend.methods.peers.ca_bbc import CaBbc
-from boxmend.methods.protocol import BoxScorer, Work
-from boxmend.methods.table import ASKED_OF_DETECTOR, Given, Moment, Rates
+from boxmend.methods.protocol import BoxScorer, StepContext
+from boxmend.methods.table import ASKED_OF_DETECTOR, BatchAnnotations, Rates, TrainingProgress
 from boxmend.runs.settings import CaBbcSettings
 from tests.methods.method_batches import NUM_LABELS
 
@@ -40,20 +40,22 @@ def images(number: int = 3, seed: int = 1) -> Tensor:
     return nn.functional.interpolate(coarse, size=(CANVAS, CANVAS), mode="bilinear")
 
 
-def work_on(detector: Detector, given: Given, moment: Moment, seed: int = 3) -> Work:
+def work_on(
+    detector: Detector, given: BatchAnnotations, moment: TrainingProgress, seed: int = 3
+) -> StepContext:
     """A step with random numbers of its own seed."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(shape: torch.Size) -> Tensor:
         return torch.rand(shape, generator=generator)
 
-    def score(features: Features, boxes: Tensor, /) -> Scores:
+    def score(features: Features, boxes: Tensor, /) -> SecondStageOutput:
         return detector.score(features, boxes, given.sizes)
 
     def scorer_on(features: Features) -> BoxScorer:
         return partial(score, features)
 
-    return Work(detector, images(len(given.boxes)), given, moment, draw, scorer_on)
+    return StepContext(detector, images(len(given.boxes)), given, moment, draw, scorer_on)
 
 
 RAMP_BOX = [8.0, 4, 24, 16]

@@ -6,16 +6,16 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from boxmend.detector import DETECTORS, Detector, Features, Scores, build
+from boxmend.detector import DETECTORS, Detector, Features, SecondStageOutput, build
 from boxmend.methods.peers.note_rcnn import NoteRcnn
-from boxmend.methods.protocol import BoxScorer, Work
-from boxmend.methods.table import ASKED_OF_DETECTOR, Given, Moment
+from boxmend.methods.protocol import BoxScorer, StepContext
+from boxmend.methods.table import ASKED_OF_DETECTOR, BatchAnnotations, TrainingProgress
 from boxmend.runs.settings import NoteRcnnSettings
 from tests.methods.method_batches import SIZE
 
 NUM_LABELS, ROWS, CANVAS, BATCHES = 3, 15, 128, 10
-PLAIN = Moment(epoch=0, step=5, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
-APART = Moment(epoch=1, step=15, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
+PLAIN = TrainingProgress(epoch=0, step=5, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
+APART = TrainingProgress(epoch=1, step=15, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
 LOSSES = ("rpn_objectness", "rpn_boxes", "roi_classes", "roi_seed", "roi_distilled", "roi_boxes")
 
 
@@ -51,28 +51,33 @@ def images(number: int = 3, seed: int = 1) -> Tensor:
     return nn.functional.interpolate(coarse, size=(CANVAS, CANVAS), mode="nearest")
 
 
-def work_on(detector: Detector, given: Given, moment: Moment, shown: Tensor | None = None) -> Work:
+def work_on(
+    detector: Detector,
+    given: BatchAnnotations,
+    moment: TrainingProgress,
+    shown: Tensor | None = None,
+) -> StepContext:
     """A step with random numbers of its own seed."""
     generator = torch.Generator().manual_seed(3)
 
     def draw(shape: torch.Size) -> Tensor:
         return torch.rand(shape, generator=generator)
 
-    def score(features: Features, boxes: Tensor, /) -> Scores:
+    def score(features: Features, boxes: Tensor, /) -> SecondStageOutput:
         return detector.score(features, boxes, given.sizes)
 
     def scorer_on(features: Features) -> BoxScorer:
         return partial(score, features)
 
     shown = images(len(given.boxes)) if shown is None else shown
-    return Work(detector, shown, given, moment, draw, scorer_on)
+    return StepContext(detector, shown, given, moment, draw, scorer_on)
 
 
-def empty(number: int = 2, annotations: int = 0) -> Given:
+def empty(number: int = 2, annotations: int = 0) -> BatchAnnotations:
     """Images without annotations."""
     shape = (number, annotations)
     no = torch.zeros(shape, dtype=torch.bool)
-    return Given(
+    return BatchAnnotations(
         boxes=torch.full((*shape, 4), torch.nan),
         labels=torch.full(shape, -7),
         is_box=no,

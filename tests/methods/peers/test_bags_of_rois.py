@@ -11,8 +11,8 @@ from torch import Tensor
 
 from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
 from boxmend.methods.peers import bags
-from boxmend.methods.table import Moment
-from boxmend.runs.ledger import Verdict
+from boxmend.methods.table import TrainingProgress
+from boxmend.runs.ledger import Judgement
 from tests.methods.method_batches import NAN, one_image
 
 NUMBERS = DetectorNumbers(roi_samples=8, roi_positive_share=0.5)
@@ -208,12 +208,12 @@ def test_normal_numbers_have_the_quantiles_of_the_normal_distribution() -> None:
     [(0.0, 0, True), (0.25, 24, False), (0.25, 25, True), (1.0, 99, False)],
 )
 def test_a_share_of_all_steps_has_to_be_over(share: float, step: int, has_begun: bool) -> None:
-    moment = Moment(epoch=0, step=step, num_steps=100, warm_up_left=0)
+    moment = TrainingProgress(epoch=0, step=step, num_steps=100, warm_up_left=0)
     assert bags.has_begun(share, moment) is has_begun
 
 
-def found_for(boxes: Tensor) -> bags.Found:
-    return bags.Found(
+def found_for(boxes: Tensor) -> bags.BagResult:
+    return bags.BagResult(
         chosen=boxes + 4,
         log_scores=torch.tensor([[math.log(0.5), math.log(0.25), 1e9]]),
         boxes=torch.cat([boxes[:, :2] + 2, boxes[:, 2:]], dim=1),
@@ -224,7 +224,7 @@ def found_for(boxes: Tensor) -> bags.Found:
 def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> None:
     given = one_image(BOXES[:3], [1, 0, 1])
     outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=True)
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED] * 3]  # labels are believed
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]  # labels are believed
     assert outcome.matched[0, :2].tolist() == (given.boxes[0, :2] + 4).tolist()
     assert outcome.boxes[0, :2].tolist() == (given.boxes[0, :2] + 2).tolist()
     assert torch.equal(outcome.matched[0, 2], given.boxes[0, 2])  # it has no bag
@@ -246,7 +246,7 @@ def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> No
 def test_before_boxes_change_all_are_those_given() -> None:
     given = one_image(BOXES[:3], [1, 0, 1])
     outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=False)
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert torch.equal(outcome.matched, given.boxes)
     assert torch.equal(outcome.boxes, given.boxes)
     assert outcome.num_candidates.tolist() == [[3, 1, 0]]
@@ -259,6 +259,6 @@ def test_an_ignored_annotation_passes_through() -> None:
     outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=True)
     assert torch.equal(outcome.boxes[0, 1], given.boxes[0, 1])
     assert torch.equal(outcome.matched[0, 1], given.boxes[0, 1])
-    assert outcome.verdict[0, 1] == int(Verdict.UNJUDGED)
+    assert outcome.verdict[0, 1] == int(Judgement.UNJUDGED)
     assert outcome.num_candidates[0, 1] == 0
     assert not outcome.is_kept[0, 1]

@@ -11,9 +11,9 @@ from boxmend.methods import equations as refinement
 from boxmend.methods.equations import dual_heads
 from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient
 from boxmend.methods.steps import first_stage
-from boxmend.methods.table import Given, Method, Moment, Outcome, Rates
-from boxmend.methods.watch import NoiseWatch
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.table import BatchAnnotations, Method, Outcome, Rates, TrainingProgress
+from boxmend.methods.watch import NoiseEstimator
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings, MendSettings
 from tests.methods.method_batches import LATER, WARM_UP, one_image, padded, random_batch
 from tests.methods.peers.ca_bbc_scenes import (
@@ -31,15 +31,17 @@ from tests.methods.peers.ca_bbc_scenes import (
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def ramp_image(*boxes: list[float]) -> Given:
+def ramp_image(*boxes: list[float]) -> BatchAnnotations:
     return one_image(list(boxes), [0] * len(boxes))._replace(sizes=torch.tensor([[32.0, 40]]))
 
 
-def stepped(method: CaBbc, given: Given) -> Tensor:
+def stepped(method: CaBbc, given: BatchAnnotations) -> Tensor:
     return method._stepped(ramp_detector(), ramp_features(), given)
 
 
-def mended(method: Method, detector: Detector, given: Given, moment: Moment = LATER) -> Outcome:
+def mended(
+    method: Method, detector: Detector, given: BatchAnnotations, moment: TrainingProgress = LATER
+) -> Outcome:
     return method.losses(work_on(detector, given, moment))[0]
 
 
@@ -173,9 +175,9 @@ def test_the_verdict_tells_which_labels_changed() -> None:
     outcome = mended(made(replace(QUICK, temperature=0.05)), detector, given)
     changed = outcome.labels != given.labels
     is_box = given.is_box
-    relabelled = outcome.verdict == int(Verdict.RELABELLED)
+    relabelled = outcome.verdict == int(Judgement.RELABELLED)
     assert torch.equal(relabelled[is_box], changed[is_box])
-    assert (outcome.verdict[is_box & ~relabelled] == int(Verdict.KEPT)).all()
+    assert (outcome.verdict[is_box & ~relabelled] == int(Judgement.KEPT)).all()
     assert outcome.threshold.isnan().all()
     assert not outcome.num_candidates.any()
     assert torch.equal(outcome.is_kept, is_box)
@@ -196,7 +198,7 @@ def test_labels_told_to_be_right_stay_as_they_are() -> None:
     outcome = mended(made(rates=Rates(label=0.0, box=0.4)), detector, given)
     assert torch.equal(outcome.labels[given.is_box], given.labels[given.is_box])
     assert outcome.roi.soft is None
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert not torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
 
 
@@ -208,7 +210,7 @@ def test_warm_up_trains_on_the_annotations_as_they_are() -> None:
     assert torch.equal(outcome.roi.boxes[is_real], given.boxes[is_real])
     assert torch.equal(outcome.roi.labels[is_real], given.labels[is_real])
     assert outcome.roi.soft is None
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert losses.keys() == LOSSES
     assert method.slopes.isinf().all()
     assert method.phase(WARM_UP) != method.phase(LATER)
@@ -237,14 +239,14 @@ def test_ignored_annotations_pass_through_and_leave_no_trace() -> None:
     assert ignored.any()
     assert torch.equal(outcome.boxes[ignored], given.boxes[ignored])
     assert torch.equal(outcome.labels[ignored], given.labels[ignored])
-    assert (outcome.verdict[ignored] == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict[ignored] == int(Judgement.UNJUDGED)).all()
     assert (outcome.roi.is_box & outcome.roi.is_ignored)[ignored].all()
     torch.testing.assert_close(one.slopes, other.slopes)
 
 
 @pytest.mark.parametrize(("measured", "noise"), [(0.019, 0.0), (0.021, 0.021)])
 def test_an_estimate_below_two_percent_switches_the_step_off(measured: float, noise: float) -> None:
-    watch = NoiseWatch(4, 3, MendSettings(), Rates(label=0.0))
+    watch = NoiseEstimator(4, 3, MendSettings(), Rates(label=0.0))
     method = CaBbc(QUICK, Rates(label=0.0), watch=watch)
     bounds = torch.tensor([0.01, 0.03], dtype=torch.float64)
     method.load_state_dict(

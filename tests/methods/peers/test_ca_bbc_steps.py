@@ -13,7 +13,15 @@ from boxmend.methods import equations as refinement
 from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_box_loss
 from boxmend.methods.protocol import Alone
 from boxmend.methods.steps import FirstStage, detached, first_stage
-from boxmend.methods.table import Given, Method, Moment, Outcome, PublishedSettings, Rates, build
+from boxmend.methods.table import (
+    BatchAnnotations,
+    Method,
+    Outcome,
+    PublishedSettings,
+    Rates,
+    TrainingProgress,
+    build,
+)
 from boxmend.runs.settings import CaBbcSettings
 from tests.methods.method_batches import LATER, NUM_LABELS, WAITS, WARM_UP, Watch, random_batch
 from tests.methods.peers.ca_bbc_scenes import LOSSES, QUICK, RATES, made, two_heads, work_on
@@ -21,17 +29,19 @@ from tests.methods.peers.ca_bbc_scenes import LOSSES, QUICK, RATES, made, two_he
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def mended(method: Method, detector: Detector, given: Given, moment: Moment = LATER) -> Outcome:
+def mended(
+    method: Method, detector: Detector, given: BatchAnnotations, moment: TrainingProgress = LATER
+) -> Outcome:
     return method.losses(work_on(detector, given, moment))[0]
 
 
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
 @pytest.mark.parametrize("annotations", [0, 1])
-def test_images_without_annotations_go_through(annotations: int, moment: Moment) -> None:
+def test_images_without_annotations_go_through(annotations: int, moment: TrainingProgress) -> None:
     shape = (2, annotations)
     no = torch.zeros(shape, dtype=torch.bool)
     rows, sizes = torch.full(shape, -1), torch.full((2, 2), 100.0)
-    given = Given(torch.full((*shape, 4), torch.nan), rows, no, no, rows, sizes)
+    given = BatchAnnotations(torch.full((*shape, 4), torch.nan), rows, no, no, rows, sizes)
     detector = two_heads()
     outcome, losses = made().losses(work_on(detector, given, moment))
     total = torch.stack(list(losses.values())).sum()
@@ -42,7 +52,7 @@ def test_images_without_annotations_go_through(annotations: int, moment: Moment)
 
 
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_both_heads_and_all_that_lies_below_learn(moment: Moment) -> None:
+def test_both_heads_and_all_that_lies_below_learn(moment: TrainingProgress) -> None:
     detector, (given, _) = two_heads(), random_batch(9)
     outcome, losses = made(replace(QUICK, queue_length=1)).losses(work_on(detector, given, moment))
     assert losses.keys() == LOSSES
@@ -81,7 +91,9 @@ def test_each_head_learns_from_rois_of_its_own() -> None:
     assert not torch.equal(first, second)
 
 
-def second_stage(detector: Detector, given: Given, targets: Targets) -> dict[str, Tensor]:
+def second_stage(
+    detector: Detector, given: BatchAnnotations, targets: Targets
+) -> dict[str, Tensor]:
     work = work_on(detector, given, LATER)
     with torch.no_grad():
         seen = first_stage(work)
@@ -185,7 +197,7 @@ def test_the_gradient_of_a_box_is_computed_in_full_precision_whatever_the_step_h
 
 
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_nothing_waits_for_the_device(moment: Moment) -> None:
+def test_nothing_waits_for_the_device(moment: TrainingProgress) -> None:
     detector, (given, _) = two_heads(), random_batch(9)
     method = build("ca-bbc", 15, NUM_LABELS)
     method.losses(work_on(detector, given, moment))  # what is made once

@@ -10,18 +10,25 @@ from torch import Tensor, nn
 from boxmend.detector import DETECTORS, Detector, build
 from boxmend.errors import UsageError
 from boxmend.methods.peers.co_teaching import CoTeaching, forget_rate
-from boxmend.methods.protocol import Losses, Work
-from boxmend.methods.table import ASKED_OF_DETECTOR, Given, MendSettings, Moment, Outcome, Rates
+from boxmend.methods.protocol import Losses, StepContext
+from boxmend.methods.table import (
+    ASKED_OF_DETECTOR,
+    BatchAnnotations,
+    MendSettings,
+    Outcome,
+    Rates,
+    TrainingProgress,
+)
 from boxmend.methods.table import build as build_method
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CoTeachingSettings
 from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CANVAS = 128
-FIRST = Moment(epoch=0, step=0, num_steps=30, warm_up_left=0, num_epochs=3)
-LAST = Moment(epoch=2, step=25, num_steps=30, warm_up_left=0, num_epochs=3)
+FIRST = TrainingProgress(epoch=0, step=0, num_steps=30, warm_up_left=0, num_epochs=3)
+LAST = TrainingProgress(epoch=2, step=25, num_steps=30, warm_up_left=0, num_epochs=3)
 OF_A = {"rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes"}
 OF_B = {f"{name}_b" for name in OF_A}
 
@@ -36,7 +43,7 @@ def two_networks(num_rois: int = 40) -> Detector:
     return made
 
 
-def step(given: Given, moment: Moment = LAST) -> Work:
+def step(given: BatchAnnotations, moment: TrainingProgress = LAST) -> StepContext:
     """A step whose random numbers for the first columns are the same for any number of columns."""
     generator, detector = torch.Generator().manual_seed(3), two_networks()
     coarse = torch.rand(len(given.boxes), 3, 16, 16, generator=generator)
@@ -44,7 +51,7 @@ def step(given: Given, moment: Moment = LAST) -> Work:
     def draw(shape: torch.Size) -> Tensor:
         return torch.rand(shape[0], 5000, generator=generator)[:, : shape[1]]
 
-    return Work(
+    return StepContext(
         detector=detector,
         images=nn.functional.interpolate(coarse, size=(CANVAS, CANVAS)),
         given=given,
@@ -54,7 +61,7 @@ def step(given: Given, moment: Moment = LAST) -> Work:
     )
 
 
-def batch(seed: int = 9, annotations: int = 5) -> Given:
+def batch(seed: int = 9, annotations: int = 5) -> BatchAnnotations:
     return random_batch(seed, annotations=annotations)[0]
 
 
@@ -85,7 +92,7 @@ def assert_same_losses(one: Losses, other: Losses) -> None:
 
 
 @pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
-def test_losses_are_finite_scalars_of_the_same_names(moment: Moment) -> None:
+def test_losses_are_finite_scalars_of_the_same_names(moment: TrainingProgress) -> None:
     _, losses = taught(2, 2).losses(step(batch(), moment))
     assert losses.keys() == OF_A | OF_B
     assert all(one.isfinite() and one.dim() == 0 and one > 0 for one in losses.values())
@@ -138,10 +145,10 @@ def test_without_dropping_it_is_faster_rcnn_twice() -> None:
 def test_the_ledger_has_the_opinion_by_which_the_detector_was_trained() -> None:
     given = batch()
     outcome, _ = taught(limit_b=2.0).losses(step(given))
-    is_judged = outcome.verdict != int(Verdict.UNJUDGED)
+    is_judged = outcome.verdict != int(Judgement.UNJUDGED)
     assert is_judged.sum() >= 5
     assert torch.equal(is_judged, given.is_box & outcome.loss.isfinite())
-    is_out = outcome.verdict == int(Verdict.DISCARDED)
+    is_out = outcome.verdict == int(Judgement.DISCARDED)
     assert 0 < is_out.sum() < is_judged.sum()
     assert torch.equal(is_out, outcome.loss > outcome.threshold)
     assert (outcome.threshold[is_judged] == 2.0).all()
@@ -186,7 +193,7 @@ def test_labels_and_boxes_stay_as_given() -> None:
 def test_in_the_first_pass_nothing_is_judged_but_losses_are_told() -> None:
     given = batch()
     outcome, _ = taught(0, 0).losses(step(given, FIRST))
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert torch.equal(outcome.is_kept, given.is_box)
     assert outcome.threshold.isnan().all()
     assert outcome.loss[given.is_box].isfinite().sum() >= 5
@@ -197,7 +204,7 @@ def test_where_nothing_is_forgotten_nothing_is_ever_judged() -> None:
     method = CoTeaching(CoTeachingSettings(), Rates(0.0, 0.0))
     method.load_state_dict({"queue_a": torch.zeros(128), "queue_b": torch.zeros(128)})
     outcome, _ = method.losses(step(batch()))
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
 
 
 def test_each_network_remembers_its_own_losses_the_latest_last() -> None:
@@ -246,7 +253,7 @@ def test_ignored_annotations_are_untouched_and_leave_no_trace() -> None:
     for key, value in one.state_dict().items():
         torch.testing.assert_close(value, other.state_dict()[key])
     row = given.is_ignored
-    assert (outcome.verdict[row] == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict[row] == int(Judgement.UNJUDGED)).all()
     assert outcome.loss[row].isnan().all()
     assert not outcome.is_kept[row].any()
     for targets in (outcome.rpn, outcome.roi):
@@ -256,7 +263,9 @@ def test_ignored_annotations_are_untouched_and_leave_no_trace() -> None:
 
 @pytest.mark.parametrize("annotations", [0, 1])
 @pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
-def test_images_without_annotations_teach_background(annotations: int, moment: Moment) -> None:
+def test_images_without_annotations_teach_background(
+    annotations: int, moment: TrainingProgress
+) -> None:
     given = batch(annotations=1)
     none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
     cut = {name: part[:, :annotations] for name, part in none._asdict().items() if name != "sizes"}
@@ -272,7 +281,7 @@ def test_images_without_annotations_teach_background(annotations: int, moment: M
 
 
 @pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
-def test_nothing_waits_for_the_device(moment: Moment) -> None:
+def test_nothing_waits_for_the_device(moment: TrainingProgress) -> None:
     for method in (taught(2, 2), with_rates(0.4, 0.4)):
         with Watch() as watch:
             method.losses(step(batch(), moment))

@@ -15,8 +15,8 @@ from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.peers.bags import normal_numbers
 from boxmend.methods.peers.disco import Disco, outputs_with_spread
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
-from boxmend.methods.table import Given, Moment, build
-from boxmend.runs.ledger import Verdict
+from boxmend.methods.table import BatchAnnotations, TrainingProgress, build
+from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import DiscoSettings
 from tests.methods.method_batches import padded, random_batch
 from tests.methods.peers.bag_scenes import (
@@ -40,7 +40,7 @@ KEEN = DiscoSettings(exponent=0.5, most=0.9)  # moves boxes although scores are 
 
 
 @pytest.fixture
-def given() -> Given:
+def given() -> BatchAnnotations:
     """Four annotations and an ignored one, three annotations, none."""
     return random_batch(9)[0]
 
@@ -60,7 +60,7 @@ class Bag(NamedTuple):
 class Literal:
     """DISCO bag by bag, in plain loops, for a step of the same random numbers."""
 
-    def __init__(self, detector: Detector, given: Given, settings: DiscoSettings):
+    def __init__(self, detector: Detector, given: BatchAnnotations, settings: DiscoSettings):
         self.detector, self.given, self.settings = detector, without_padding(given), settings
         self.work = work_on(detector, self.given, MIDDLE)
         self.seen = first_stage(self.work)
@@ -147,7 +147,7 @@ def test_a_step_is_that_of_plain_loops_over_bags() -> None:
         assert outcome.matched[image, place].tolist() == close(bag.mean.tolist(), abs=2e-3)
         assert outcome.boxes[image, place].tolist() == close(bag.box.tolist(), abs=2e-3)
         assert outcome.confidence[image, place].item() == close(bag.score, rel=1e-4)
-        assert outcome.verdict[image, place] == int(Verdict.UNJUDGED)
+        assert outcome.verdict[image, place] == int(Judgement.UNJUDGED)
         assert outcome.num_candidates[image, place] == bag.number
     torch.testing.assert_close(outcome.roi.boxes, targets.boxes, rtol=1e-4, atol=1e-3)
     expected = -sum(math.log(bag.best) for bag in bags.values()) / len(bags)
@@ -168,7 +168,7 @@ def test_a_step_is_that_of_plain_loops_over_bags() -> None:
     assert losses["roi_spread"].item() == close(0.5 * spread_loss / number, rel=1e-3)
 
 
-def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(given: Given) -> None:
+def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(given: BatchAnnotations) -> None:
     outcome, _ = Disco(KEEN).losses(work_on(tiny("disco"), given, MIDDLE))
     has_bag = given.is_box & (outcome.num_candidates > 0)
     first, second = outcome.roi.boxes[has_bag], outcome.boxes[has_bag]
@@ -177,7 +177,7 @@ def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(given: Given)
     assert torch.equal(outcome.rpn.boxes[has_bag], given.boxes[has_bag])
 
 
-def test_without_belief_a_step_trains_on_the_given_boxes(given: Given) -> None:
+def test_without_belief_a_step_trains_on_the_given_boxes(given: BatchAnnotations) -> None:
     detector = tiny("disco")
     outcome, losses = Disco(replace(KEEN, most=0.0)).losses(work_on(detector, given, MIDDLE))
     is_box = given.is_box
@@ -186,12 +186,12 @@ def test_without_belief_a_step_trains_on_the_given_boxes(given: Given) -> None:
     assert losses["roi_spread"] > 0
 
 
-def test_before_the_start_only_the_scores_of_bags_are_trained(given: Given) -> None:
+def test_before_the_start_only_the_scores_of_bags_are_trained(given: BatchAnnotations) -> None:
     detector = tiny("disco")
     outcome, losses = Disco(LATER).losses(work_on(detector, given, START))
     assert torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
     assert torch.equal(outcome.roi.boxes[given.is_box], given.boxes[given.is_box])
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert losses["roi_spread"].item() == 0
     assert losses["roi_bags"] > 0
     usual = build("baseline", 15, 3).losses(work_on(detector, given, START))[1]
@@ -200,15 +200,15 @@ def test_before_the_start_only_the_scores_of_bags_are_trained(given: Given) -> N
 
 
 def test_the_phase_changes_with_the_start() -> None:
-    def at(step: int) -> Moment:
-        return Moment(epoch=0, step=step, num_steps=120, warm_up_left=0)
+    def at(step: int) -> TrainingProgress:
+        return TrainingProgress(epoch=0, step=step, num_steps=120, warm_up_left=0)
 
     phases = [Disco(LATER).phase(at(step)) for step in range(120)]
     assert [step for step in range(1, 120) if phases[step] != phases[step - 1]] == [30]
     assert len({Disco().phase(at(step)) for step in range(120)}) == 1  # from the first step on
 
 
-def test_means_are_over_what_all_processes_have(given: Given) -> None:
+def test_means_are_over_what_all_processes_have(given: BatchAnnotations) -> None:
     class Doubled:
         """Another process has the same."""
 
@@ -228,7 +228,9 @@ def test_means_are_over_what_all_processes_have(given: Given) -> None:
 
 
 @MOMENTS
-def test_losses_are_finite_and_always_have_the_same_names(given: Given, moment: Moment) -> None:
+def test_losses_are_finite_and_always_have_the_same_names(
+    given: BatchAnnotations, moment: TrainingProgress
+) -> None:
     _, losses = Disco(LATER).losses(work_on(tiny("disco"), given, moment))
     assert list(losses) == LOSSES
     assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
@@ -236,7 +238,7 @@ def test_losses_are_finite_and_always_have_the_same_names(given: Given, moment: 
 
 @MOMENTS
 def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
-    given: Given, moment: Moment
+    given: BatchAnnotations, moment: TrainingProgress
 ) -> None:
     detector = tiny("disco")
     _, losses = Disco(LATER).losses(work_on(detector, given, moment))
@@ -249,7 +251,7 @@ def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
         assert not name.startswith("rpn.")
 
 
-def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(given: Given) -> None:
+def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(given: BatchAnnotations) -> None:
     detector = tiny("disco")
     _, losses = Disco().losses(work_on(detector, given, MIDDLE))
     names = reached(losses["roi_spread"], detector.network)
@@ -262,7 +264,7 @@ def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(given: Given)
     assert everything == {name for name, _ in detector.network.named_parameters()}
 
 
-def test_only_the_second_time_has_gradients(given: Given) -> None:
+def test_only_the_second_time_has_gradients(given: BatchAnnotations) -> None:
     """The first time draws other RoIs, whose outputs would add to the gradients."""
     detector, method = tiny("disco"), Disco(KEEN)
     _, losses = method.losses(work_on(detector, given, MIDDLE))
@@ -282,7 +284,7 @@ def test_only_the_second_time_has_gradients(given: Given) -> None:
 
 
 @MOMENTS
-def test_padding_is_inert(given: Given, moment: Moment) -> None:
+def test_padding_is_inert(given: BatchAnnotations, moment: TrainingProgress) -> None:
     detector, count = tiny("disco"), given.boxes.shape[1]
     settings = replace(KEEN, start=0.25)
     outcome, losses = Disco(settings).losses(work_on(detector, given, moment))
@@ -297,7 +299,7 @@ def test_padding_is_inert(given: Given, moment: Moment) -> None:
 
 @MOMENTS
 def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
-    given: Given, moment: Moment
+    given: BatchAnnotations, moment: TrainingProgress
 ) -> None:
     detector = tiny("disco")
     outcome, losses = Disco(LATER).losses(work_on(detector, given, moment))
@@ -308,26 +310,28 @@ def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
     assert torch.equal(outcome.boxes[given.is_ignored], given.boxes[given.is_ignored])
     assert torch.equal(outcome.roi.boxes[given.is_ignored], given.boxes[given.is_ignored])
     assert outcome.roi.is_ignored[given.is_ignored].all()
-    assert (outcome.verdict[given.is_ignored] == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict[given.is_ignored] == int(Judgement.UNJUDGED)).all()
     assert not outcome.is_kept[given.is_ignored].any()
 
 
 @MOMENTS
 @pytest.mark.parametrize("annotations", [1, 3])
-def test_images_without_annotations_teach_background(annotations: int, moment: Moment) -> None:
+def test_images_without_annotations_teach_background(
+    annotations: int, moment: TrainingProgress
+) -> None:
     detector = tiny("disco")
     none = without_annotations(annotations=annotations)
     outcome, losses = Disco(LATER).losses(work_on(detector, none, moment))
     assert losses["roi_bags"].item() == losses["roi_spread"].item() == 0
     assert all(value.isfinite() for value in losses.values())
     assert outcome.boxes.isfinite().all()
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     total(losses).backward()  # type: ignore[no-untyped-call]
     grads = [one.grad for one in detector.network.parameters() if one.grad is not None]
     assert all(one.isfinite().all() for one in grads)
 
 
-def test_half_the_precision_gives_whole_boxes(given: Given) -> None:
+def test_half_the_precision_gives_whole_boxes(given: BatchAnnotations) -> None:
     detector = tiny("disco")
     whole, _ = Disco(KEEN).losses(work_on(detector, given, MIDDLE))
     with torch.autocast("cpu", torch.bfloat16):

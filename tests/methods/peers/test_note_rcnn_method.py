@@ -19,7 +19,7 @@ from boxmend.methods.peers.note_rcnn import (
     plain_passes,
     seed_share,
 )
-from boxmend.methods.table import Moment, Rates, build
+from boxmend.methods.table import Rates, TrainingProgress, build
 from boxmend.runs.settings import MendSettings, NoteRcnnSettings
 from tests.methods.method_batches import one_image, random_batch
 from tests.methods.peers.note_rcnn_scenes import ROWS, method
@@ -139,8 +139,8 @@ def test_near_is_what_overlaps_any_annotation_that_much() -> None:
     assert is_near(rois, given, 0.25).tolist() == [[True, False, True, False, False]]
 
 
-def moment(epoch: int, step: int, num_epochs: int = 6) -> Moment:
-    return Moment(epoch, step, 10 * num_epochs, 0, num_epochs)
+def moment(epoch: int, step: int, num_epochs: int = 6) -> TrainingProgress:
+    return TrainingProgress(epoch, step, 10 * num_epochs, 0, num_epochs)
 
 
 def test_the_learning_rate_goes_by_the_steps_of_each_stage() -> None:

@@ -13,9 +13,9 @@ from boxmend.detector.overlaps import pairwise_iou
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.protocol import Alone, Losses
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
-from boxmend.methods.table import Given, Moment
+from boxmend.methods.table import BatchAnnotations, TrainingProgress
 from boxmend.methods.table import build as build_method
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import NoteRcnnSettings
 from tests.methods.method_batches import WAITS, Watch, padded, random_batch
 from tests.methods.peers.note_rcnn_scenes import (
@@ -40,7 +40,7 @@ NOTHING_MASKED = NoteRcnnSettings(masked_overlap=1.0, masked_background=0.0)
 
 
 @pytest.fixture
-def given() -> Given:
+def given() -> BatchAnnotations:
     """Four annotations and an ignored one, three annotations, none; rows 0 to 3 and 5 to 7."""
     return random_batch(9)[0]
 
@@ -49,7 +49,7 @@ def backward(losses: Losses) -> None:
     sum(losses.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
 
 
-def test_plain_training_is_that_of_a_detector_with_one_classifier(given: Given) -> None:
+def test_plain_training_is_that_of_a_detector_with_one_classifier(given: BatchAnnotations) -> None:
     three, moment = detector_of_three(), PLAIN
     one = build("tiny", NUM_LABELS, numbers=DETECTORS["tiny"].numbers)
     own = {
@@ -79,7 +79,7 @@ def test_plain_training_is_that_of_a_detector_with_one_classifier(given: Given) 
 
 
 def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
-    given: Given,
+    given: BatchAnnotations,
 ) -> None:
     made, detector = method(), detector_of_three()
     work = work_on(detector, given, PLAIN)
@@ -96,14 +96,14 @@ def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
         assert int(state["labels"][row]) == label
         number += 1
     assert number == 7 == int(state["losses"].isfinite().sum())
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     before = state["losses"].clone()
     moved = given._replace(labels=torch.where(given.is_box, (given.labels + 1) % 3, given.labels))
     made.losses(work_on(detector, moved, PLAIN))
     assert (made.state_dict()["losses"] != before)[before.isfinite()].all()
 
 
-def test_losses_of_other_processes_are_remembered_too(given: Given) -> None:
+def test_losses_of_other_processes_are_remembered_too(given: BatchAnnotations) -> None:
     class Another(Alone):
         def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             theirs = (torch.tensor([10, 12]), torch.tensor([0.5, 0.25]), torch.tensor([2, 1]))
@@ -118,9 +118,9 @@ def test_losses_of_other_processes_are_remembered_too(given: Given) -> None:
     assert int(state["losses"].isfinite().sum()) == 7 + 2
 
 
-def test_neither_seeds_nor_the_others_are_judged(given: Given) -> None:
+def test_neither_seeds_nor_the_others_are_judged(given: BatchAnnotations) -> None:
     outcome, _ = with_seeds(0, 2, 6).losses(work_on(detector_of_three(), given, APART))
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert torch.equal(outcome.is_kept, given.is_box)
     assert torch.equal(outcome.labels[given.is_box], given.labels[given.is_box])
     assert torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
@@ -129,7 +129,7 @@ def test_neither_seeds_nor_the_others_are_judged(given: Given) -> None:
     assert (outcome.confidence[given.is_box] < 1).all()
 
 
-def test_the_memory_rests_once_seeds_are_chosen(given: Given) -> None:
+def test_the_memory_rests_once_seeds_are_chosen(given: BatchAnnotations) -> None:
     made = with_seeds(1)
     before = made.state_dict()
     made.losses(work_on(detector_of_three(), given, APART))
@@ -139,7 +139,7 @@ def test_the_memory_rests_once_seeds_are_chosen(given: Given) -> None:
 
 @torch.no_grad()
 def one_by_one(
-    detector: Detector, made: NoteRcnn, given: Given, seeds: set[int]
+    detector: Detector, made: NoteRcnn, given: BatchAnnotations, seeds: set[int]
 ) -> dict[str, float]:
     """The second stage's losses as the words say them, RoI by RoI."""
     work, settings = work_on(detector, given, APART), made.settings
@@ -184,7 +184,9 @@ def one_by_one(
 
 
 @pytest.mark.parametrize("seeds", [{0, 1, 2, 3}, {0, 5, 7}, set[int]()])
-def test_the_losses_are_those_of_the_words_taken_one_by_one(seeds: set[int], given: Given) -> None:
+def test_the_losses_are_those_of_the_words_taken_one_by_one(
+    seeds: set[int], given: BatchAnnotations
+) -> None:
     detector = detector_of_three()
     with torch.no_grad():  # a frozen model that is at times sure of background
         detector.network.twin.roi_heads.box_predictor.first.cls_score.weight.mul_(12)
@@ -196,7 +198,7 @@ def test_the_losses_are_those_of_the_words_taken_one_by_one(seeds: set[int], giv
 
 
 def test_where_all_are_seeds_and_nothing_is_masked_the_losses_are_the_usual_ones(
-    given: Given,
+    given: BatchAnnotations,
 ) -> None:
     detector, made = detector_of_three(), with_seeds(*ALL, settings=NOTHING_MASKED)
     _, apart = made.losses(work_on(detector, given, APART))
@@ -205,14 +207,16 @@ def test_where_all_are_seeds_and_nothing_is_masked_the_losses_are_the_usual_ones
         torch.testing.assert_close(apart[name], plain[name])
 
 
-def test_below_the_classifiers_their_mean_is_followed(given: Given) -> None:
+def test_below_the_classifiers_their_mean_is_followed(given: BatchAnnotations) -> None:
     detector = detector_of_three()
     predictor = detector.network.roi_heads.box_predictor
     predictor.more[0].load_state_dict(predictor.first.cls_score.state_dict())
     below = list(detector.network.roi_heads.box_head.parameters())
     made = with_seeds(*ALL, settings=NOTHING_MASKED)
 
-    def gradients(moment: Moment, of: list[torch.nn.Parameter], *names: str) -> list[Tensor]:
+    def gradients(
+        moment: TrainingProgress, of: list[torch.nn.Parameter], *names: str
+    ) -> list[Tensor]:
         _, losses = made.losses(work_on(detector, given, moment))
         return list(torch.autograd.grad(torch.stack([losses[name] for name in names]).sum(), of))
 
@@ -230,9 +234,13 @@ def test_below_the_classifiers_their_mean_is_followed(given: Given) -> None:
         torch.testing.assert_close(later, one)
 
 
-def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(given: Given) -> None:
+def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(
+    given: BatchAnnotations,
+) -> None:
     detector = detector_of_three()
-    two = Given(*(part[:2] for part in given))  # an image without annotations teaches background
+    two = BatchAnnotations(
+        *(part[:2] for part in given)
+    )  # an image without annotations teaches background
     _, losses = with_seeds().losses(work_on(detector, two, APART))
     assert losses["roi_seed"] == 0
     assert losses["roi_boxes"] == 0
@@ -244,13 +252,17 @@ def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(given: Gi
     assert min(norms(predictor.more[1]).values()) > 0
 
 
-def test_an_image_without_annotations_teaches_the_seed_classifier_background(given: Given) -> None:
+def test_an_image_without_annotations_teaches_the_seed_classifier_background(
+    given: BatchAnnotations,
+) -> None:
     _, losses = with_seeds().losses(work_on(detector_of_three(), given, APART))
     assert losses["roi_seed"] > 0
 
 
 @STAGES
-def test_gradients_reach_all_that_learns_and_never_the_twin(moment: Moment, given: Given) -> None:
+def test_gradients_reach_all_that_learns_and_never_the_twin(
+    moment: TrainingProgress, given: BatchAnnotations
+) -> None:
     detector = detector_of_three()
     made = with_seeds(*ALL)
     _, losses = made.losses(work_on(detector, given, moment))
@@ -267,7 +279,9 @@ def test_gradients_reach_all_that_learns_and_never_the_twin(moment: Moment, give
 
 
 @STAGES
-def test_gradients_reach_the_same_in_half_the_precision(moment: Moment, given: Given) -> None:
+def test_gradients_reach_the_same_in_half_the_precision(
+    moment: TrainingProgress, given: BatchAnnotations
+) -> None:
     detector = detector_of_three()
     with torch.autocast("cpu", torch.bfloat16):
         outcome, losses = with_seeds(*ALL).losses(work_on(detector, given, moment))
@@ -297,7 +311,9 @@ def test_the_plain_stages_model_is_frozen_when_the_stage_is_over() -> None:
     assert not all(is_alike())
 
 
-def test_a_classifier_that_is_the_frozen_model_has_nothing_to_be_taught(given: Given) -> None:
+def test_a_classifier_that_is_the_frozen_model_has_nothing_to_be_taught(
+    given: BatchAnnotations,
+) -> None:
     detector, made = detector_of_three(), with_seeds()
     predictor = detector.network.roi_heads.box_predictor
     for one in predictor.more:
@@ -309,7 +325,7 @@ def test_a_classifier_that_is_the_frozen_model_has_nothing_to_be_taught(given: G
 
 
 @STAGES
-def test_padding_is_inert(moment: Moment, given: Given) -> None:
+def test_padding_is_inert(moment: TrainingProgress, given: BatchAnnotations) -> None:
     detector, one, other = detector_of_three(), with_seeds(0, 5), with_seeds(0, 5)
     work = work_on(detector, given, moment)
     wide = work_on(detector, padded(given, by=3), moment)
@@ -332,12 +348,12 @@ def test_padding_is_inert(moment: Moment, given: Given) -> None:
         )
 
 
-def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(given: Given) -> None:
+def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(given: BatchAnnotations) -> None:
     detector, made = detector_of_three(), with_seeds(*ALL)
     both = given._replace(is_box=given.is_box | given.is_ignored)  # what is both, is ignored
     outcome, _ = made.losses(work_on(detector, both, APART))
     assert given.is_ignored[0, 4]
-    assert int(outcome.verdict[0, 4]) == int(Verdict.UNJUDGED)
+    assert int(outcome.verdict[0, 4]) == int(Judgement.UNJUDGED)
     assert outcome.loss[0, 4].isnan()
     assert not outcome.is_kept[0, 4]
     assert outcome.rpn.is_ignored[0, 4]
@@ -347,7 +363,7 @@ def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(given: Given) ->
 
 @STAGES
 @pytest.mark.parametrize("annotations", [0, 1])
-def test_batches_without_annotations_go_through(moment: Moment, annotations: int) -> None:
+def test_batches_without_annotations_go_through(moment: TrainingProgress, annotations: int) -> None:
     made = with_seeds(*ALL)
     before = made.state_dict()["losses"]
     outcome, losses = made.losses(work_on(detector_of_three(), empty(2, annotations), moment))
@@ -358,7 +374,7 @@ def test_batches_without_annotations_go_through(moment: Moment, annotations: int
 
 
 @STAGES
-def test_nothing_waits_for_the_device(moment: Moment, given: Given) -> None:
+def test_nothing_waits_for_the_device(moment: TrainingProgress, given: BatchAnnotations) -> None:
     made, work = with_seeds(0), work_on(detector_of_three(), given, moment)
     with Watch() as watch:
         made.losses(work)
@@ -367,7 +383,7 @@ def test_nothing_waits_for_the_device(moment: Moment, given: Given) -> None:
 
 
 @STAGES
-def test_nothing_changes_its_arguments(moment: Moment, given: Given) -> None:
+def test_nothing_changes_its_arguments(moment: TrainingProgress, given: BatchAnnotations) -> None:
     before = [part.clone() for part in given]
     with_seeds(0).losses(work_on(detector_of_three(), given, moment))
     for old, new in zip(before, given, strict=True):

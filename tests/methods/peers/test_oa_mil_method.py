@@ -13,8 +13,8 @@ from boxmend.detector.coding import clip, decode
 from boxmend.errors import UsageError
 from boxmend.methods.peers.oa_mil import OaMil
 from boxmend.methods.steps import first_stage, sampled_rois
-from boxmend.methods.table import Given, Moment, build
-from boxmend.runs.ledger import Verdict
+from boxmend.methods.table import BatchAnnotations, TrainingProgress, build
+from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import MendSettings, OaMilSettings
 from tests.methods.method_batches import NAN, one_image, padded, random_batch
 from tests.methods.peers.bag_scenes import (
@@ -66,7 +66,7 @@ SECOND = [
 
 
 @pytest.fixture
-def given() -> Given:
+def given() -> BatchAnnotations:
     """Four annotations and an ignored one, three annotations, none."""
     return random_batch(9)[0]
 
@@ -90,7 +90,7 @@ def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
     torch.testing.assert_close(outcome.matched, chosen)
     torch.testing.assert_close(outcome.confidence[0, :2], torch.tensor([0.8, 0.5]))
     assert outcome.num_candidates.tolist() == [[2, 1, 0]]
-    assert outcome.verdict.tolist() == [[Verdict.UNJUDGED] * 3]
+    assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]
     # Wanted deltas: 3.84 / 2 = 1.92 where 1 was said, 1.84 / 2 = .92 where 2 was said; of 4 RoIs.
     assert losses["roi_boxes"].item() == pytest.approx((0.92 + 1.08) / 4)
     # 1 - S: .2 for class 1, .5 for class 0; their mean .35, times lambda
@@ -118,7 +118,7 @@ def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
     given = one_image(BOXES, LABELS)
     outcome, losses = made().losses(work_on(scripted(SECOND), given, START))
     assert torch.equal(outcome.boxes, given.boxes)
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     # as sampled: 0 where 1 was said, -1 where 2 was said
     assert losses["roi_boxes"].item() == pytest.approx((1 + 3) / 4)
     assert losses["roi_bags"].item() == pytest.approx(0.035)
@@ -178,8 +178,10 @@ def test_without_extensions_late_steps_are_like_others() -> None:
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
 
-def at(step: int) -> Moment:
-    return Moment(epoch=step // 10, step=step, num_steps=120, warm_up_left=0, num_epochs=12)
+def at(step: int) -> TrainingProgress:
+    return TrainingProgress(
+        epoch=step // 10, step=step, num_steps=120, warm_up_left=0, num_epochs=12
+    )
 
 
 def test_phases_change_with_the_second_and_the_ninth_of_twelve_passes() -> None:
@@ -206,7 +208,9 @@ def test_a_batch_is_divided_by_what_all_processes_have() -> None:
     assert losses["roi_bags"].item() == pytest.approx(0.035 / 2)
 
 
-def literal_bag_loss(detector: Detector, given: Given, moment: Moment) -> tuple[float, Tensor]:
+def literal_bag_loss(
+    detector: Detector, given: BatchAnnotations, moment: TrainingProgress
+) -> tuple[float, Tensor]:
     """Bag by bag in plain loops: the loss with lambda 1 and without extension, and the boxes."""
     work = work_on(detector, given, moment)
     seen = first_stage(work)
@@ -254,7 +258,9 @@ def test_a_step_is_that_of_plain_loops_over_bags() -> None:
 
 
 @MOMENTS
-def test_losses_are_finite_and_always_have_the_same_names(given: Given, moment: Moment) -> None:
+def test_losses_are_finite_and_always_have_the_same_names(
+    given: BatchAnnotations, moment: TrainingProgress
+) -> None:
     _, losses = OaMil().losses(work_on(tiny("oa-mil"), given, moment))
     assert list(losses) == LOSSES
     assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
@@ -263,7 +269,7 @@ def test_losses_are_finite_and_always_have_the_same_names(given: Given, moment: 
 
 @MOMENTS
 def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
-    given: Given, moment: Moment
+    given: BatchAnnotations, moment: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
     _, losses = OaMil().losses(work_on(detector, given, moment))
@@ -275,7 +281,9 @@ def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
     assert everything == {name for name, _ in detector.network.named_parameters()}
 
 
-def test_the_new_target_changes_the_regression_and_not_the_classification(given: Given) -> None:
+def test_the_new_target_changes_the_regression_and_not_the_classification(
+    given: BatchAnnotations,
+) -> None:
     detector, method = tiny("oa-mil"), made(gamma=0.0)
     _, before = method.losses(work_on(detector, given, START))
     _, after = method.losses(work_on(detector, given, MIDDLE))
@@ -284,7 +292,7 @@ def test_the_new_target_changes_the_regression_and_not_the_classification(given:
 
 
 @MOMENTS
-def test_padding_is_inert(given: Given, moment: Moment) -> None:
+def test_padding_is_inert(given: BatchAnnotations, moment: TrainingProgress) -> None:
     detector, count = tiny("oa-mil"), given.boxes.shape[1]
     outcome, losses = OaMil().losses(work_on(detector, given, moment))
     wider, same = OaMil().losses(work_on(detector, padded(given, by=3), moment))
@@ -298,7 +306,7 @@ def test_padding_is_inert(given: Given, moment: Moment) -> None:
 
 @MOMENTS
 def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
-    given: Given, moment: Moment
+    given: BatchAnnotations, moment: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
     outcome, losses = OaMil().losses(work_on(detector, given, moment))
@@ -307,28 +315,32 @@ def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
     for name in LOSSES:
         assert torch.equal(losses[name], same[name])
     assert torch.equal(outcome.boxes[given.is_ignored], given.boxes[given.is_ignored])
-    assert (outcome.verdict[given.is_ignored] == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict[given.is_ignored] == int(Judgement.UNJUDGED)).all()
     assert (outcome.num_candidates[given.is_ignored] == 0).all()
     assert not outcome.is_kept[given.is_ignored].any()
 
 
 @MOMENTS
 @pytest.mark.parametrize("annotations", [1, 3])
-def test_images_without_annotations_teach_background(annotations: int, moment: Moment) -> None:
+def test_images_without_annotations_teach_background(
+    annotations: int, moment: TrainingProgress
+) -> None:
     detector = tiny("oa-mil")
     none = without_annotations(annotations=annotations)
     outcome, losses = OaMil().losses(work_on(detector, none, moment))
     assert losses["roi_bags"].item() == 0
     assert all(value.isfinite() for value in losses.values())
     assert outcome.boxes.isfinite().all()
-    assert (outcome.verdict == int(Verdict.UNJUDGED)).all()
+    assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     total(losses).backward()  # type: ignore[no-untyped-call]
     grads = [one.grad for one in detector.network.parameters() if one.grad is not None]
     assert all(one.isfinite().all() for one in grads)
 
 
 @MOMENTS
-def test_half_the_precision_gives_whole_boxes(given: Given, moment: Moment) -> None:
+def test_half_the_precision_gives_whole_boxes(
+    given: BatchAnnotations, moment: TrainingProgress
+) -> None:
     detector = tiny("oa-mil")
     whole, _ = made(gamma=0.5).losses(work_on(detector, given, moment))
     with torch.autocast("cpu", torch.bfloat16):

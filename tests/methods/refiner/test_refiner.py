@@ -9,9 +9,16 @@ from torch import Tensor, nn
 import boxmend
 from boxmend.detector import RoiSample
 from boxmend.errors import UsageError
-from boxmend.methods.refiner import Refined, Refiner
-from boxmend.methods.table import METHODS, Given, Mend, Moment, Published, build_from
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.refiner import RefinedTargets, Refiner
+from boxmend.methods.table import (
+    METHODS,
+    BatchAnnotations,
+    Mend,
+    PaperMethod,
+    TrainingProgress,
+    build_from,
+)
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import MendSettings, PublishedSettings, TrainSettings, resolved
 from tests.methods.refiner.refiner_scenes import (
     NUM_ANNOTATIONS,
@@ -42,10 +49,10 @@ def refiner_of(model: nn.Module, num_steps: int = 4, **settings: Any) -> Refiner
     )
 
 
-def given() -> Given:
+def given() -> BatchAnnotations:
     """What `targets` has, padded by hand as our loop would have it."""
     nowhere = [0.0, 0.0, 0.0, 0.0]
-    return Given(
+    return BatchAnnotations(
         boxes=torch.tensor(
             [
                 [[10.0, 10, 50, 50], [30, 20, 90, 80], [60, 60, 80, 95]],
@@ -73,7 +80,7 @@ def test_a_refiner_does_what_the_method_does_in_our_loop(name: str, detector: st
     images, features, proposals = seen(made)
     settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
     method = build_from(resolved(settings), NUM_ANNOTATIONS, NUM_LABELS, "cpu")
-    assert isinstance(method, Mend | Published)
+    assert isinstance(method, Mend | PaperMethod)
     refiner = refiner_of(made.network, method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
     for step, left in enumerate((2, 1, 0, 0)):
         refined = refiner(images, features.maps, listed(proposals), targets())
@@ -82,7 +89,7 @@ def test_a_refiner_does_what_the_method_does_in_our_loop(name: str, detector: st
                 given(),
                 proposals,
                 lambda boxes: made.score(features, boxes, torch.tensor(SIZES)),
-                Moment(step // 2, step, 4, left),
+                TrainingProgress(step // 2, step, 4, left),
             )
         found = refined.outcome
         for part in ("verdict", "labels", "num_candidates", "is_kept"):
@@ -108,7 +115,7 @@ def test_in_warm_up_targets_stay_as_they_are() -> None:
         for one, expected in zip(lists, targets(), strict=True):
             assert one.keys() == expected.keys()
             assert all(torch.equal(one[key], expected[key]) for key in expected)
-    assert (refined.record.verdict == int(Verdict.UNJUDGED)).all()
+    assert (refined.record.verdict == int(Judgement.UNJUDGED)).all()
 
 
 def test_labels_that_the_heads_contradict_change_after_warm_up() -> None:
@@ -119,7 +126,7 @@ def test_labels_that_the_heads_contradict_change_after_warm_up() -> None:
     assert refined.record.rows.tolist() == [4, 0, 7, 2]
     assert refined.record.old_labels.tolist() == [1, 3, 2, 2]
     assert refined.record.new_labels.tolist() == [3, 3, 2, 3]
-    kept, relabelled = int(Verdict.KEPT), int(Verdict.RELABELLED)
+    kept, relabelled = int(Judgement.KEPT), int(Judgement.RELABELLED)
     assert refined.record.verdict.tolist() == [relabelled, kept, kept, relabelled]
     assert torch.equal(refined.record.final_boxes, refined.record.noisy_boxes)
     soft = torch.cat([one["soft"] for one in refined.roi])
@@ -178,7 +185,7 @@ def test_crowds_are_not_touched_and_not_trained_on() -> None:
     asked[0]["iscrowd"] = torch.tensor([1, 0, 0])
     refined = refiner(blank(), MAPS, no_proposals(), asked)
     assert rows_of(refined.rpn) == rows_of(refined.roi) == [[0, 7], [2]]
-    assert refined.record.verdict[0] == int(Verdict.UNJUDGED)
+    assert refined.record.verdict[0] == int(Judgement.UNJUDGED)
     assert refined.record.is_kept.tolist() == [False, True, True, True]
     assert refined.record.new_labels.tolist() == [1, 3, 2, 3]
 
@@ -225,7 +232,7 @@ def test_a_single_feature_map_is_taken_like_a_dict_of_one() -> None:
     assert torch.equal(answers[0], answers[1])
 
 
-def samples(refined: Refined) -> tuple[list[Tensor], list[Tensor]]:
+def samples(refined: RefinedTargets) -> tuple[list[Tensor], list[Tensor]]:
     """Sampled RoIs: of the first image of annotations 2, none and 0, of the second none and 0."""
     labels = [one["labels"] for one in refined.roi]
     first = torch.stack([labels[0][2], torch.tensor(0), labels[0][0]])

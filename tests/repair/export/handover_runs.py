@@ -15,7 +15,7 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.repair.export import ExportOptions, export
 from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Ledger, Verdict
+from boxmend.runs.ledger import Entries, Judgement, Ledger
 
 Box = tuple[float, float, float, float]
 NAMES = ("van", "truck", "bus")
@@ -27,7 +27,7 @@ class Visit:
     """One row of a ledger; label and box are the annotated ones where none are given."""
 
     row: int
-    verdict: Verdict = Verdict.KEPT
+    verdict: Judgement = Judgement.KEPT
     loss: float = 0.0
     label: int | None = None
     confidence: float = nan
@@ -36,10 +36,10 @@ class Visit:
 
 # Doubts are 1 - exp(-loss): 3/4 for log 4, 9/10 for log 10, 0 for 0.
 VISITS = [
-    Visit(0, Verdict.RELABELLED, log(4), label=1, confidence=0.875),
-    Visit(1, Verdict.KEPT, 0.0, confidence=0.5, box=(100, 20, 150, 60)),  # IoU 1600 / 2000
-    Visit(3, Verdict.DISCARDED, log(10), confidence=0.25),
-    Visit(4, Verdict.KEPT, 0.0, confidence=1.0),
+    Visit(0, Judgement.RELABELLED, log(4), label=1, confidence=0.875),
+    Visit(1, Judgement.KEPT, 0.0, confidence=0.5, box=(100, 20, 150, 60)),  # IoU 1600 / 2000
+    Visit(3, Judgement.DISCARDED, log(10), confidence=0.25),
+    Visit(4, Judgement.KEPT, 0.0, confidence=1.0),
 ]
 
 

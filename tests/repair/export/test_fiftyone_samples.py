@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.repair.export import export
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from tests.repair.export.handover_runs import Visit, exported, finished_run, json_of
 
 
@@ -70,7 +70,7 @@ def test_files_are_absolute_or_lie_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_numbers_are_floats_so_that_their_type_is_the_same_everywhere(tmp_path: Path) -> None:
-    visits = [Visit(0, Verdict.KEPT, 0.0, confidence=1.0), Visit(1, Verdict.KEPT, 9.0)]
+    visits = [Visit(0, Judgement.KEPT, 0.0, confidence=1.0), Visit(1, Judgement.KEPT, 9.0)]
     out = export(finished_run(tmp_path, visits=visits), tmp_path / "out", "fiftyone", most=2).out
     found = detections(samples_in(out)[0], "mended")
     for one in found.values():

@@ -11,7 +11,7 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.repair.export import TARGETS, ExportOptions, export
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from tests.repair.export.handover_runs import (
     VISITS,
     Drawn,
@@ -198,7 +198,7 @@ def test_images_of_the_same_name_in_two_datasets_are_kept_apart(tmp_path: Path) 
         (tmp_path / name).mkdir()
         Drawn().write(tmp_path / name)
     addresses = [str(tmp_path / name / "instances_train.json") for name in ("one", "two")]
-    visits = [*VISITS, *(Visit(row, Verdict.DISCARDED, 5.0) for row in (6, 9))]
+    visits = [*VISITS, *(Visit(row, Judgement.DISCARDED, 5.0) for row in (6, 9))]
     run = run_on(load(*addresses), tmp_path / "run", addresses, visits)
     result = export(run, tmp_path / "out", "cvat", options=ExportOptions(images_as="copy"))
     names = [one["file_name"] for one in json_of(tmp_path / "out/handover.json")["images"]]
@@ -228,7 +228,7 @@ def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> Non
     dataset = load(Drawn().write(tmp_path))
     dataset.is_crowd[2] = False
     dataset.is_difficult[4] = True
-    visits = [*VISITS[:3], Visit(4, Verdict.RELABELLED, 9.0, label=0)]
+    visits = [*VISITS[:3], Visit(4, Judgement.RELABELLED, 9.0, label=0)]
     run = run_on(dataset, tmp_path / "run", ["unknown"], visits)
     export(run, tmp_path / "out", "coco", most=9, data=dataset)
     images = json_of(tmp_path / "out/handover.json")["images"]
@@ -239,7 +239,7 @@ def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> Non
 
 
 def test_a_method_without_losses_has_reasons_without_doubts(tmp_path: Path) -> None:
-    visits = [Visit(1, Verdict.KEPT, nan, confidence=nan, box=(100, 20, 150, 60))]
+    visits = [Visit(1, Judgement.KEPT, nan, confidence=nan, box=(100, 20, 150, 60))]
     out = export(finished_run(tmp_path, visits=visits), tmp_path / "out", "coco").out
     (told,) = (
         one

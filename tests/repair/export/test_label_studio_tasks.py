@@ -9,7 +9,7 @@ import pytest
 
 from boxmend import __version__
 from boxmend.repair.export import ExportOptions, export
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from tests.repair.export.handover_runs import Drawn, Visit, exported, finished_run, json_of
 
 
@@ -158,7 +158,7 @@ def test_a_dollar_is_no_variable(tmp_path: Path) -> None:
 
 
 def test_suspects_stand_on_top_of_the_regions(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, visits=[Visit(2), Visit(4, Verdict.DISCARDED, 3.0)])
+    run = finished_run(tmp_path, visits=[Visit(2), Visit(4, Judgement.DISCARDED, 3.0)])
     task = json_of(export(run, tmp_path / "out", "label-studio").out / "tasks.json")[0]
     assert [region["id"] for region in task["predictions"][0]["result"]] == [
         *("annotation-4", "annotation-3", "annotation-5")

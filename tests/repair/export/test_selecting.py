@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from boxmend.errors import DataError, UsageError
 from boxmend.repair.export.selecting import changed, most_doubtful, suspicions
 from boxmend.runs.account import Account, open_account
-from boxmend.runs.ledger import Verdict
+from boxmend.runs.ledger import Judgement
 from tests.repair.export.handover_runs import VISITS, Visit, finished_run
 
 
@@ -62,8 +62,8 @@ def test_fewer_than_one_is_wrong_usage(account: Account, number: int) -> None:
 
 def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> None:
     visits = [
-        Visit(0, Verdict.UNJUDGED, box=(20, 10, 50, 50)),
-        Visit(1, Verdict.UNJUDGED, loss=log(100)),
+        Visit(0, Judgement.UNJUDGED, box=(20, 10, 50, 50)),
+        Visit(1, Judgement.UNJUDGED, loss=log(100)),
     ]
     account = open_account(finished_run(tmp_path, visits=visits))
     assert most_doubtful(account, 5).tolist() == [0]
@@ -71,7 +71,7 @@ def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> Non
 
 
 def test_a_run_that_judges_nothing_has_no_doubt_to_hand_over(tmp_path: Path) -> None:
-    visits = [Visit(row, Verdict.UNJUDGED, loss=nan) for row in (0, 1, 3)]
+    visits = [Visit(row, Judgement.UNJUDGED, loss=nan) for row in (0, 1, 3)]
     account = open_account(finished_run(tmp_path, visits=visits))
     for select in (changed, lambda told: most_doubtful(told, 5)):
         with pytest.raises(DataError, match="judged no label and moved no box"):
@@ -85,7 +85,7 @@ def test_a_run_that_changed_nothing_says_so_and_what_to_do(tmp_path: Path) -> No
 
 
 def test_a_crowd_is_never_chosen_even_if_a_ledger_tells_of_it(tmp_path: Path) -> None:
-    visits = [*VISITS[:2], Visit(2, Verdict.RELABELLED, log(50), label=0), *VISITS[2:]]
+    visits = [*VISITS[:2], Visit(2, Judgement.RELABELLED, log(50), label=0), *VISITS[2:]]
     account = open_account(finished_run(tmp_path, visits=visits))
     assert 2 not in changed(account).tolist()
     assert 2 not in most_doubtful(account, 10).tolist()

@@ -8,7 +8,7 @@ import numpy as np
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import Verdict
 from boxmend.data.types import Box
-from boxmend.repair.importing.answers import Desk, desk_of, verdicts_of
+from boxmend.repair.importing.answers import AnswerIndex, desk_of, verdicts_of
 from boxmend.repair.importing.returned import Handed, Region, Seen
 
 NAMES = ["van", "truck", "bus"]
@@ -39,7 +39,7 @@ def fixes_of(*kinds: Kind) -> Fixes:
     )
 
 
-def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict], Desk]:
+def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict], AnswerIndex]:
     """The verdicts where the region of these fixes comes back like this."""
     fixes = fixes_of(*kinds)
     desk = desk_of(fixes, NAMES, NAMES)

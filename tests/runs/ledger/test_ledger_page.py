@@ -2,7 +2,7 @@
 
 import re
 
-from boxmend.runs.ledger import COLUMNS, Verdict
+from boxmend.runs.ledger import COLUMNS, Judgement
 from tests import ROOT
 
 PAGE = (ROOT / "docs" / "ledger.md").read_text()
@@ -24,4 +24,4 @@ def test_the_page_explains_every_column_in_order() -> None:
 
 def test_the_page_names_every_verdict() -> None:
     (row,) = re.findall(r"^\| `verdict` \| (.*) \|$", PAGE, re.MULTILINE)
-    assert set(re.findall(r"`([a-z]+)`", row)) == {one.name.lower() for one in Verdict}
+    assert set(re.findall(r"`([a-z]+)`", row)) == {one.name.lower() for one in Judgement}

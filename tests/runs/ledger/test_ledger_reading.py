@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.errors import DataError, UsageError
-from boxmend.runs.ledger import COLUMNS, Entries, Ledger, Verdict, read
+from boxmend.runs.ledger import COLUMNS, Entries, Judgement, Ledger, read
 from tests.runs.ledger.visits import visits
 
 BY_HAND = Entries(
@@ -23,7 +23,7 @@ BY_HAND = Entries(
     image_ids=np.array([5, 5, 5]),
     losses=np.array([0.5, np.nan, 2.25], np.float32),
     thresholds=np.array([np.inf, np.nan, 1.5], np.float32),
-    verdicts=np.array([Verdict.KEPT, Verdict.UNJUDGED, Verdict.RELABELLED], np.int8),
+    verdicts=np.array([Judgement.KEPT, Judgement.UNJUDGED, Judgement.RELABELLED], np.int8),
     num_candidates=np.array([3, 0, 1]),
     old_labels=np.array([2, 4, 2]),
     new_labels=np.array([2, -1, 9]),
@@ -151,7 +151,7 @@ def test_the_last_epoch_is_read_without_the_parts_before_it(tmp_path: Path) -> N
 def test_verdicts_of_all_parts_share_one_dictionary(tmp_path: Path) -> None:
     entries = visits(40)
     verdicts = read(written(tmp_path, entries))["verdict"]
-    names = [Verdict(code).name.lower() for code in entries.verdicts.tolist()]
+    names = [Judgement(code).name.lower() for code in entries.verdicts.tolist()]
     assert verdicts.to_pylist() == names
     assert len({tuple(chunk.dictionary.to_pylist()) for chunk in verdicts.chunks}) == 1
 

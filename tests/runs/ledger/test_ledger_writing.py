@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.errors import DataError, OutputError
-from boxmend.runs.ledger import ROWS_PER_PART, Entries, Ledger, LedgerState, Verdict, read
+from boxmend.runs.ledger import ROWS_PER_PART, Entries, Judgement, Ledger, LedgerState, read
 from tests.runs.ledger.visits import bytes_of, pieces, visits
 
 
@@ -300,7 +300,7 @@ def test_memory_is_bounded_by_one_part(tmp_path: Path) -> None:
 
 
 def test_the_verdicts_have_fixed_codes() -> None:
-    assert [(one.name, one.value) for one in Verdict] == [
+    assert [(one.name, one.value) for one in Judgement] == [
         ("KEPT", 0),
         ("RELABELLED", 1),
         ("DISCARDED", 2),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.runs.ledger import Entries, Verdict
+from boxmend.runs.ledger import Entries, Judgement
 
 
 def visits(n: int, *, epoch: int = 1, seed: int = 0, texts: bool = False) -> Entries:
@@ -34,7 +34,7 @@ def visits(n: int, *, epoch: int = 1, seed: int = 0, texts: bool = False) -> Ent
         noisy_boxes=noisy,
         matched_boxes=matched,
         final_boxes=(noisy + matched) * np.float32(0.5),
-        is_kept=verdicts != Verdict.DISCARDED,
+        is_kept=verdicts != Judgement.DISCARDED,
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import boxmend
-from boxmend.detector import Detections
+from boxmend.detector import PaddedDetections
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.training.loader import resized
 from boxmend.training.prediction import predict
@@ -25,7 +25,7 @@ from tests.training.prediction.prediction_runs import (
 )
 
 
-def seen(picture: np.ndarray) -> Detections:
+def seen(picture: np.ndarray) -> PaddedDetections:
     """What the model says about pixels [H, W, 3] that need no scaling."""
     height, width = picture.shape[:2]
     canvas = np.zeros((1, 3, -(-height // 32) * 32, -(-width // 32) * 32), np.uint8)

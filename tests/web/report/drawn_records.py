@@ -13,16 +13,16 @@ from boxmend.data.dataset import Dataset, Images, as_ids
 from boxmend.runs.account import Account, account_of
 from boxmend.runs.folder import Run
 from boxmend.runs.history import History
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.record import RunRecord
 
 Box = tuple[float, float, float, float]
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (
-    Verdict.KEPT,
-    Verdict.RELABELLED,
-    Verdict.DISCARDED,
-    Verdict.UNJUDGED,
+    Judgement.KEPT,
+    Judgement.RELABELLED,
+    Judgement.DISCARDED,
+    Judgement.UNJUDGED,
 )
 NAMES = ("van", "truck", "bus")
 BOXES: list[Box] = [(10, 10, 30, 50), (40, 20, 60, 40), (5, 5, 25, 15), (50, 50, 90, 70)]
@@ -36,7 +36,7 @@ class Seen:
 
     epoch: int
     row: int
-    verdict: Verdict = KEPT
+    verdict: Judgement = KEPT
     label: int | None = None
     loss: float = nan
     threshold: float = nan

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.web.report.gallery import Mark, columns, gallery_of, marks_of, requests_of
-from boxmend.web.thumbnails import Pictures
+from boxmend.web.thumbnails import Thumbnails
 from tests.web.report.drawn_records import (
     BOXES,
     DISCARDED,
@@ -24,8 +24,10 @@ from tests.web.report.drawn_records import (
 
 # Of the telling record: row 0 is kept; 1 relabelled and moved; 2 unsure; 3 moved.
 ALL_THERE = [
-    Pictures([(0, 0, 40, 30)], ["one.jpg"], whole="first.jpg", size=(80, 60)),
-    Pictures([(1, 2, 41, 32), (5, 6, 45, 36)], ["two.jpg", "three.jpg"], "", "last.jpg", (90, 70)),
+    Thumbnails([(0, 0, 40, 30)], ["one.jpg"], whole="first.jpg", size=(80, 60)),
+    Thumbnails(
+        [(1, 2, 41, 32), (5, 6, 45, 36)], ["two.jpg", "three.jpg"], "", "last.jpg", (90, 70)
+    ),
 ]
 
 
@@ -66,7 +68,7 @@ def test_the_columns_say_what_became_of_each_row() -> None:
 
 
 def test_an_image_that_cannot_be_read_leaves_its_rows_without_pictures() -> None:
-    made = [Pictures([], [], "no such file"), ALL_THERE[1]]
+    made = [Thumbnails([], [], "no such file"), ALL_THERE[1]]
     table = columns(gallery_of(replace(telling_record(), truth=None)), made)
     assert table["pictures"] == [None, "two.jpg", "three.jpg"]
     assert table["whole"] == [None, "last.jpg"]
@@ -128,13 +130,13 @@ def test_difficult_objects_were_not_missed() -> None:
 
 def test_numbers_that_are_not_known_are_none_and_infinite_thresholds_too() -> None:
     visits = [Seen(0, 1, RELABELLED, 2, loss=nan, threshold=inf, confidence=nan)]
-    table = columns(gallery_of(made_record(visits)), [Pictures([(0, 0, 9, 9)], ["a.jpg"])])
+    table = columns(gallery_of(made_record(visits)), [Thumbnails([(0, 0, 9, 9)], ["a.jpg"])])
     assert (table["loss"], table["threshold"], table["confidence"]) == ([None], [None], [None])
 
 
 def test_a_box_that_moved_under_a_doubted_label_has_both_reasons() -> None:
     visits = [Seen(0, 2, DISCARDED, final=(5, 5, 25, 25))]
-    table = columns(gallery_of(made_record(visits)), [Pictures([(0, 0, 9, 9)], ["a.jpg"])])
+    table = columns(gallery_of(made_record(visits)), [Thumbnails([(0, 0, 9, 9)], ["a.jpg"])])
     assert table["reasons"] == ["label: unsure of bus in 1 of 1 visits, kept; box: mean of 1 visit"]
 
 

@@ -12,7 +12,7 @@ from boxmend.auditing.fixes.table import FIXES_FILE, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, append_verdicts, read_verdicts
 from boxmend.errors import DataError, UsageError
 from boxmend.web.review.columns import columns_json, least_size
-from boxmend.web.review.desk import Answer, Desk, effects, sample_order
+from boxmend.web.review.desk import Answer, ReviewSession, effects, sample_order
 from boxmend.web.review.serving import open_desk
 from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, Fix, fixes_of, plain_run
 
@@ -244,7 +244,7 @@ def test_an_edited_dataset_is_refused(run: Path) -> None:
 
 
 def test_a_desk_does_not_change_its_fixes(run: Path) -> None:
-    desk: Desk = open_desk(run)
+    desk: ReviewSession = open_desk(run)
     before = desk.fixes.p_fix.copy()
     desk.decide([Answer(0, "reject")])
     desk.figures()
@@ -254,7 +254,7 @@ def test_a_desk_does_not_change_its_fixes(run: Path) -> None:
 def test_odd_names_are_shown_fit_and_written_as_they_are(run: Path) -> None:
     opened = open_desk(run)
     names = ("half \ud800", "\u202etfel", "two\nlines")
-    desk = Desk(run, replace(opened.dataset, label_names=names), opened.fixes)
+    desk = ReviewSession(run, replace(opened.dataset, label_names=names), opened.fixes)
     told = json.loads(columns_json("run\n", desk.dataset, desk.fixes, []))
     assert told["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
     assert told["name"] == "run\ufffd"

@@ -35,7 +35,7 @@ Z = 1.959964  # of 95 %
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenFixes:
     """Which fixes to take, and what is to be expected of them."""
 
     rows: Rows  # [t] of the table, in its order
@@ -45,7 +45,7 @@ class Chosen:
     num_left: int  # for review: neither taken nor judged by anybody, and still of use
 
 
-class Measured(NamedTuple):
+class MeasuredPrecision(NamedTuple):
     """How many fixes of a random sample people found right, and the 95 % interval of the share."""
 
     right: int
@@ -76,7 +76,7 @@ def adjusted(fixes: Fixes, standing: Mapping[str, Verdict]) -> Floats:
     return p_fix
 
 
-def measured_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, Measured]:
+def measured_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, MeasuredPrecision]:
     """By the words of each kind, and by ALL: how many of the fixes met in sample mode were right.
 
     What counts is the last answer about each of them. Right is what was accepted as proposed.
@@ -95,14 +95,16 @@ def measured_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, M
     return found
 
 
-def wilson(right: int, number: int) -> Measured:
+def wilson(right: int, number: int) -> MeasuredPrecision:
     """A share with Wilson's interval at 95 %; from 0 to 1 where there is nothing."""
     if number == 0:
-        return Measured(0, 0, 0.0, 1.0)
+        return MeasuredPrecision(0, 0, 0.0, 1.0)
     share, weight = right / number, Z**2 / number
     centre = (share + weight / 2) / (1 + weight)
     half = Z * np.sqrt(share * (1 - share) / number + weight / (4 * number)) / (1 + weight)
-    return Measured(right, number, float(max(centre - half, 0)), float(min(centre + half, 1)))
+    return MeasuredPrecision(
+        right, number, float(max(centre - half, 0)), float(min(centre + half, 1))
+    )
 
 
 def choose(
@@ -110,7 +112,7 @@ def choose(
     standing: Mapping[str, Verdict],
     precision: float | None,
     only: Sequence[str] = tuple(KIND_OF_WORD),
-) -> Chosen:
+) -> ChosenFixes:
     """Take what people accepted and, of what nobody judged, as much as is precise enough.
 
     That is the largest set whose mean probability reaches `precision`: what people accepted does
@@ -142,7 +144,7 @@ def choose(
     is_left = is_wanted & ~is_accepted & ~is_rejected
     is_left[taken] = False
     is_left &= ~np.isin(fixes.rows, fixes.rows[taken[is_removal[taken]]])  # of no use any more
-    return Chosen(
+    return ChosenFixes(
         rows=taken,
         p_fix=p_fix,
         expected_precision=float(p_fix[taken].mean()) if len(taken) else None,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.entries import Entry, portions, refused, shown
+from boxmend.auditing.predictions.entries import DetectionEntry, portions, refused, shown
 from boxmend.auditing.predictions.found import Key
 from boxmend.auditing.predictions.names import AMBIGUOUS, Catalogue
 from boxmend.auditing.predictions.predictions import (
@@ -108,6 +108,6 @@ class _Reading:
         return boxes
 
 
-def _xywh(entries: list[Entry]) -> NDArray[np.float64]:
+def _xywh(entries: list[DetectionEntry]) -> NDArray[np.float64]:
     sides = [side for one in entries for side in one.bbox]
     return np.fromiter(sides, np.float64, 4 * len(entries)).reshape(-1, 4)

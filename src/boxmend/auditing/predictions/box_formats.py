@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from boxmend.auditing.predictions.evidence import Annotated, best_annotations
-from boxmend.auditing.predictions.found import BoxFormat, Found
+from boxmend.auditing.predictions.found import BoxFormat, RawDetections
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
@@ -48,7 +48,7 @@ def corners(numbers: Floats, format: BoxFormat, sizes: Floats) -> Floats:
 
 
 def fits(
-    found: Found, rows: Rows, image_rows: Rows, sizes: Floats, known: Annotated
+    found: RawDetections, rows: Rows, image_rows: Rows, sizes: Floats, known: Annotated
 ) -> dict[BoxFormat, float]:
     """How well the boxes at `rows` overlap the annotations in each format: the mean best IoU.
 
@@ -66,7 +66,9 @@ def fits(
     }
 
 
-def chosen(found: Found, fit: dict[BoxFormat, float], num: int) -> tuple[BoxFormat, list[str]]:
+def chosen(
+    found: RawDetections, fit: dict[BoxFormat, float], num: int
+) -> tuple[BoxFormat, list[str]]:
     """The format to read by, and what is to be said about it; `num` detections were asked."""
     expected, best = found.format, max(fit, key=lambda one: fit[one])
     if num >= ENOUGH and fit[best] < FITS_NOT:
@@ -94,7 +96,7 @@ def by_chance(image_rows: Rows, boxes: Floats, known: Annotated) -> float:
     return _mean(best_annotations(others[np.searchsorted(images, image_rows)], boxes, known)[1])
 
 
-def ensure_images(found: Found, fit: float, chance: float, num: int) -> list[str]:
+def ensure_images(found: RawDetections, fit: float, chance: float, num: int) -> list[str]:
     """Refuse boxes that fit other images as well; say so where all images are alike.
 
     `num` detections were asked.
@@ -113,7 +115,7 @@ def ensure_images(found: Found, fit: float, chance: float, num: int) -> list[str
     return [f"the boxes in {found.told_files} {told}: nothing tells whether the images are right"]
 
 
-def ensure_boxes(found: Found, boxes: Floats, format: BoxFormat) -> None:
+def ensure_boxes(found: RawDetections, boxes: Floats, format: BoxFormat) -> None:
     """Refuse boxes with negative sides, or beyond all measure."""
     with np.errstate(over="ignore", invalid="ignore"):
         sides = boxes[:, 2:] - boxes[:, :2]

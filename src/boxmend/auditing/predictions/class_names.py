@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Found, Key
+from boxmend.auditing.predictions.found import Key, RawDetections
 from boxmend.auditing.predictions.names import MOST_DIGITS
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats.coco.sizes import category_numbers, contested_numbers
@@ -67,7 +67,7 @@ def numberings(dataset: Dataset, *, counts_from_0: bool) -> list[Numbering]:
 
 
 def labels_of(
-    found: Found, dataset: Dataset, rows: Rows, true_labels: Rows
+    found: RawDetections, dataset: Dataset, rows: Rows, true_labels: Rows
 ) -> tuple[Rows, list[str]]:
     """The label [class keys] that each key means, and what is to be said about that.
 
@@ -117,7 +117,7 @@ def _loosely(name: str) -> str:
 
 
 def _chosen(
-    found: Found,
+    found: RawDetections,
     dataset: Dataset,
     numbers: Mapping[int, int | str],
     pairs: tuple[Rows, Rows],
@@ -165,7 +165,7 @@ def _share_known(numbering: Numbering, numbers: Mapping[int, int | str], counts:
 
 
 def _agreement(
-    found: Found,
+    found: RawDetections,
     numbering: Numbering,
     numbers: Mapping[int, int | str],
     pairs: tuple[Rows, Rows],
@@ -205,7 +205,7 @@ def _exchanged(labels: Rows, true_labels: Rows, names: Sequence[str]) -> list[st
     ]
 
 
-def _unknown(found: Found, dataset: Dataset, labels: Rows) -> list[str]:
+def _unknown(found: RawDetections, dataset: Dataset, labels: Rows) -> list[str]:
     """What is said of detections of classes that the data do not have; a DataError if many."""
     counts = np.bincount(found.classes, minlength=len(labels))
     lost = [place for place in np.flatnonzero(labels == UNKNOWN).tolist() if counts[place]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Found
+from boxmend.auditing.predictions.found import RawDetections
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.data.types import Rows, Singles
@@ -15,7 +15,9 @@ AGREES = 0.5  # share whose label has the highest value
 ROUNDING = 1e-4  # by which a probability may leave 0..1
 
 
-def in_order(found: Found, labels: Rows, dataset: Dataset) -> tuple[Singles | None, list[str]]:
+def in_order(
+    found: RawDetections, labels: Rows, dataset: Dataset
+) -> tuple[Singles | None, list[str]]:
     """The class vectors [m, C] by label, and what is to be said about them.
 
     A table names its columns. A list has C values, or C + 1 with the background first or last, in
@@ -57,7 +59,7 @@ def in_order(found: Found, labels: Rows, dataset: Dataset) -> tuple[Singles | No
     return vectors, [] if is_plain else [f"the class vectors were read in {best}"]
 
 
-def _ensure_probabilities(found: Found, vectors: Singles) -> None:
+def _ensure_probabilities(found: RawDetections, vectors: Singles) -> None:
     is_wrong = ~((vectors >= -ROUNDING) & (vectors <= 1 + ROUNDING))
     if is_wrong.any():
         row = int(np.argmax(is_wrong.any(axis=1)))
@@ -67,7 +69,7 @@ def _ensure_probabilities(found: Found, vectors: Singles) -> None:
         )
 
 
-def _by_name(found: Found, vectors: Singles, dataset: Dataset) -> tuple[Singles, list[str]]:
+def _by_name(found: RawDetections, vectors: Singles, dataset: Dataset) -> tuple[Singles, list[str]]:
     """Columns by the names of classes; a class without a column has the probability 0."""
     column_of = {name: k for k, name in enumerate(found.vector_names)}
     known = [name for name in dataset.label_names if name in column_of]

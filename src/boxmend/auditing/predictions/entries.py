@@ -26,7 +26,7 @@ _ABSENT = msgspec.Raw()
 Number = int | float
 
 
-class Entry(msgspec.Struct, gc=False):
+class DetectionEntry(msgspec.Struct, gc=False):
     """What is read of a detection; other keys are passed over."""
 
     bbox: Box
@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, gc=False):
     category_name: str | None = None
 
 
-class RichEntry(Entry, gc=False):
+class RichEntry(DetectionEntry, gc=False):
     """The same with what an audit can use beyond it."""
 
     probs: list[float] | None = None
@@ -45,7 +45,7 @@ class RichEntry(Entry, gc=False):
     fold: Annotated[int, msgspec.Meta(ge=0, le=MOST_FOLDS)] | None = None
 
 
-AnyEntry = TypeVar("AnyEntry", bound=Entry)
+AnyEntry = TypeVar("AnyEntry", bound=DetectionEntry)
 
 
 class _Holder(msgspec.Struct):
@@ -58,9 +58,9 @@ class _Holder(msgspec.Struct):
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def portions(path: Path) -> Iterator[tuple[int, list[Entry]]]:
+def portions(path: Path) -> Iterator[tuple[int, list[DetectionEntry]]]:
     """Yield the entries of a file, portion by portion, each with the place of its first one."""
-    return _portions(path, Entry)
+    return _portions(path, DetectionEntry)
 
 
 def rich_portions(path: Path) -> Iterator[tuple[int, list[RichEntry]]]:
@@ -168,7 +168,7 @@ def _entry(path: Path, index: int, value: Any, kind: type[AnyEntry]) -> AnyEntry
         if not isinstance(value.get(key), str | None):
             raise refused(path, index, f"{key} is {_told(value, key)}, not a name")
     x, y, width, height = map(float, value["bbox"])
-    names = {key: value.get(key) for key in Entry.__struct_fields__[2:]}
+    names = {key: value.get(key) for key in DetectionEntry.__struct_fields__[2:]}
     if issubclass(kind, RichEntry):
         names |= _extras(path, index, value)
     return kind((x, y, width, height), float(value["score"]), **names)

@@ -30,7 +30,7 @@ class BoxFormat:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class RawDetections:
     """Detections of one file, or of several of one kind."""
 
     kind: str  # what people call such a file
@@ -65,7 +65,7 @@ class Found:
         return f"{self.files[0]}{more}" if self.files else "the predictions"
 
 
-def joined(parts: Sequence[Found]) -> Found:
+def joined(parts: Sequence[RawDetections]) -> RawDetections:
     """One Found of several of the same kind and format; vectors stay where all parts have alike."""
     if len(parts) == 1:
         return parts[0]
@@ -80,7 +80,7 @@ def joined(parts: Sequence[Found]) -> Found:
     }
     vectors = [one.vectors for one in parts if one.vectors is not None and len(one)]
     has_vectors = len(shapes) == 1 and len(vectors) > 0
-    return Found(
+    return RawDetections(
         kind=parts[0].kind,
         format=parts[0].format,
         image_keys=image_keys,

@@ -8,7 +8,7 @@ from posixpath import basename, splitext
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Found, Key
+from boxmend.auditing.predictions.found import Key, RawDetections
 from boxmend.auditing.predictions.names import AMBIGUOUS, MOST_DIGITS, Catalogue
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.images.reading import header_size
@@ -19,21 +19,21 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ImageNaming:
     """One way to understand how a file tells its images."""
 
     words: str
     rows: Rows  # [image keys] of the dataset's images; UNKNOWN
 
 
-def readings(found: Found, dataset: Dataset, catalogue: Catalogue) -> list[Reading]:
+def readings(found: RawDetections, dataset: Dataset, catalogue: Catalogue) -> list[ImageNaming]:
     """The ways to understand the images of a file: ids and names, else numbers in file names.
 
     The second is there where ids are numbers and file names are, too, and both mean different
     images: Ultralytics tells 000042.jpg as 42, whatever its id.
     """
     rows = np.array([_row(key, catalogue) for key in found.image_keys], np.int64)
-    plain = Reading("ids and file names", rows)
+    plain = ImageNaming("ids and file names", rows)
     if dataset.images.ids.dtype == object:
         return [plain]
     by_number = _by_number(dataset.images.file_names)
@@ -46,10 +46,10 @@ def readings(found: Found, dataset: Dataset, catalogue: Catalogue) -> list[Readi
     )
     if (other == rows).all() or not (other >= 0).any():
         return [plain]
-    return [plain, Reading("the numbers in file names", other)]
+    return [plain, ImageNaming("the numbers in file names", other)]
 
 
-def ensure_clear(found: Found, rows: Rows, dataset: Dataset) -> list[str]:
+def ensure_clear(found: RawDetections, rows: Rows, dataset: Dataset) -> list[str]:
     """Refuse names of several images, and files of other images; say what is passed over."""
     is_ambiguous = rows == AMBIGUOUS
     if is_ambiguous.any():

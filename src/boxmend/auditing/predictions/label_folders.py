@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Found, Key
+from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
 from boxmend.data.files.reading import read_bytes
 from boxmend.data.types import Floats
 from boxmend.errors import DataError
@@ -32,7 +32,7 @@ def label_files(folder: Path) -> Iterator[str]:
                 yield name if below == "." else f"{below.replace(os.sep, '/')}/{name}"
 
 
-def read_label_folder(folder: Path) -> Found:
+def read_label_folder(folder: Path) -> RawDetections:
     """Read all label files below a folder; the name of each, without ending, tells its image."""
     image_keys: list[Key] = []
     files, counts = [], []
@@ -47,7 +47,7 @@ def read_label_folder(folder: Path) -> Found:
     numbers = np.concatenate(columns)
     sizes = np.array(counts, np.int64)
     labels, classes = np.unique(numbers[:, 0], return_inverse=True)
-    return Found(
+    return RawDetections(
         kind=KIND,
         format=BoxFormat("cxcywh", is_share=True),
         image_keys=image_keys,

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.auditing.predictions.found import Found
+from boxmend.auditing.predictions.found import RawDetections
 from boxmend.auditing.predictions.label_folders import label_files, read_label_folder
 from boxmend.auditing.predictions.results import read_results
 from boxmend.auditing.predictions.tables import read_table
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.reading import open_file
-from boxmend.data.folds import FOLDS_FILE, Manifest, fold_folder, read_manifest
+from boxmend.data.folds import FOLDS_FILE, FoldManifest, fold_folder, read_manifest
 from boxmend.errors import DataError, UsageError
 
 JSON_ENDINGS = (".json",)
@@ -28,19 +28,21 @@ EXPECTED = (
 
 
 @dataclass(frozen=True)
-class Place:
+class PredictionFile:
     """One file, or one folder of label files."""
 
     path: Path
     fold: int | None = None
 
 
-def places_of(paths: Sequence[str | Path], dataset: Dataset) -> tuple[list[Place], Manifest | None]:
+def places_of(
+    paths: Sequence[str | Path], dataset: Dataset
+) -> tuple[list[PredictionFile], FoldManifest | None]:
     """What is to be read, and the manifest of the folds where there is one."""
     if not paths:
         raise UsageError(f"no predictions given; {EXPECTED}")
-    places: list[Place] = []
-    manifests: dict[Path, Manifest] = {}
+    places: list[PredictionFile] = []
+    manifests: dict[Path, FoldManifest] = {}
     for path in map(Path, paths):
         if not os.path.exists(path):
             raise UsageError(f"{path}: no such file or folder of predictions")
@@ -50,7 +52,7 @@ def places_of(paths: Sequence[str | Path], dataset: Dataset) -> tuple[list[Place
         if folder is not None and fold is None:
             places += _of_folds(folder, manifests[folder])
         else:
-            places += [Place(one, fold) for one in _in(path)]
+            places += [PredictionFile(one, fold) for one in _in(path)]
     seen: set[Path] = set()
     for place in places:
         if (real := Path(os.path.realpath(place.path))) in seen:
@@ -61,7 +63,7 @@ def places_of(paths: Sequence[str | Path], dataset: Dataset) -> tuple[list[Place
     return places, next(iter(manifests.values()), None)
 
 
-def files_of(places: Sequence[Place]) -> Iterator[Path]:
+def files_of(places: Sequence[PredictionFile]) -> Iterator[Path]:
     """Yield all files that reading these places opens."""
     for place in places:
         if place.path.is_dir():
@@ -70,7 +72,7 @@ def files_of(places: Sequence[Place]) -> Iterator[Path]:
             yield place.path
 
 
-def read_place(place: Place) -> Found:
+def read_place(place: PredictionFile) -> RawDetections:
     """Read one place, as it stands there."""
     path = place.path
     if path.is_dir():
@@ -104,10 +106,10 @@ def _fold_of(path: Path) -> tuple[Path | None, int | None]:
     return None, None
 
 
-def _of_folds(folder: Path, manifest: Manifest) -> list[Place]:
+def _of_folds(folder: Path, manifest: FoldManifest) -> list[PredictionFile]:
     """The predictions of all folds; a DataError names those that are not there."""
     places = [
-        Place(one, fold)
+        PredictionFile(one, fold)
         for fold in range(manifest.k)
         for one in _in_folder(fold_folder(folder, fold), named_only=True)
     ]

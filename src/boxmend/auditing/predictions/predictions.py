@@ -14,13 +14,13 @@ from boxmend.auditing.predictions import box_formats
 from boxmend.auditing.predictions.class_names import labels_of
 from boxmend.auditing.predictions.class_vectors import in_order
 from boxmend.auditing.predictions.evidence import Annotated, annotated, asked, best_annotations
-from boxmend.auditing.predictions.found import BoxFormat, Found, joined
-from boxmend.auditing.predictions.image_names import Reading, ensure_clear, readings, sizes_of
+from boxmend.auditing.predictions.found import BoxFormat, RawDetections, joined
+from boxmend.auditing.predictions.image_names import ImageNaming, ensure_clear, readings, sizes_of
 from boxmend.auditing.predictions.names import Catalogue
-from boxmend.auditing.predictions.places import Place, files_of, places_of, read_place
+from boxmend.auditing.predictions.places import PredictionFile, files_of, places_of, read_place
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.unchanged import State, ensure_same_states, states_of
-from boxmend.data.folds import Manifest
+from boxmend.data.folds import FoldManifest
 from boxmend.data.formats.coco.sizes import contested_images
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
@@ -45,7 +45,7 @@ class Predictions:
     class_scores: NDArray[np.float32] | None  # [m, C] by label, where all have a class vector
     folds: Rows  # [m] of the detector that found it; -1 unknown
     notes: list[str] = field(default_factory=list)  # what is to be said to the user
-    manifest: Manifest | None = None  # of the folder of folds they were read from
+    manifest: FoldManifest | None = None  # of the folder of folds they were read from
     states: Mapping[str, State | None] = field(default_factory=dict, repr=False)
     """Size and times of the files just before they were read."""
 
@@ -83,7 +83,7 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
     """
     places, manifest = places_of(paths, dataset)
     states = states_of(files_of(places))
-    parts: dict[tuple[str, BoxFormat], list[Found]] = {}
+    parts: dict[tuple[str, BoxFormat], list[RawDetections]] = {}
     for place in places:
         found = _of_fold(read_place(place), place)
         parts.setdefault((found.kind, found.format), []).append(found)
@@ -106,14 +106,14 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
     )
 
 
-def seen_in_training(predictions: Predictions, manifest: Manifest) -> Mask:
+def seen_in_training(predictions: Predictions, manifest: FoldManifest) -> Mask:
     """Mark the detections in images that their detector was trained on; not known is not marked."""
     own = manifest.folds[predictions.image_rows]
     mark: Mask = (predictions.folds >= 0) & (own >= 0) & (predictions.folds != own)
     return mark
 
 
-def _of_fold(found: Found, place: Place) -> Found:
+def _of_fold(found: RawDetections, place: PredictionFile) -> RawDetections:
     if place.fold is None:
         return found
     return replace(found, folds=np.full(len(found), place.fold, np.int64))
@@ -124,7 +124,9 @@ def _catalogue(dataset: Dataset) -> Catalogue:
     return Catalogue(dataset.images, dataset.label_names, {}, contested_images(dataset))
 
 
-def _settled(found: Found, dataset: Dataset, catalogue: Catalogue, known: Annotated) -> Predictions:
+def _settled(
+    found: RawDetections, dataset: Dataset, catalogue: Catalogue, known: Annotated
+) -> Predictions:
     """Detections of one kind of file, understood."""
     scores = _probabilities(found)
     ways = [
@@ -170,14 +172,16 @@ def _settled(found: Found, dataset: Dataset, catalogue: Catalogue, known: Annota
 class _Understood:
     """What one reading of the images of a file leads to."""
 
-    reading: Reading
+    reading: ImageNaming
     image_rows: Rows  # [m]
     rows: Rows  # the detections that were asked about
     fit: dict[BoxFormat, float]
     quality: float  # how well it all fits: the mean best IoU, times the share of known images
 
 
-def _understood(found: Found, reading: Reading, dataset: Dataset, known: Annotated) -> _Understood:
+def _understood(
+    found: RawDetections, reading: ImageNaming, dataset: Dataset, known: Annotated
+) -> _Understood:
     image_rows = np.maximum(reading.rows, UNKNOWN)[found.images]
     rows = asked(image_rows, found.scores, found.boxes, known)
     sizes = sizes_of(dataset, image_rows[rows])[image_rows[rows]]
@@ -186,7 +190,7 @@ def _understood(found: Found, reading: Reading, dataset: Dataset, known: Annotat
     return _Understood(reading, image_rows, rows, fit, quality)
 
 
-def _probabilities(found: Found) -> Floats:
+def _probabilities(found: RawDetections) -> Floats:
     """The scores, which lie in 0..1; an error says what they look like where they do not."""
     scores = found.scores
     is_wrong = ~((scores >= -ROUNDING) & (scores <= 1 + ROUNDING))
@@ -202,7 +206,7 @@ def _probabilities(found: Found) -> Floats:
     raise found.refused(row, f"the score {scores[row]:.6g} does not lie between 0 and 1; {looks}")
 
 
-def _ensure_sizes(found: Found, dataset: Dataset, image_rows: Rows, sizes: Floats) -> None:
+def _ensure_sizes(found: RawDetections, dataset: Dataset, image_rows: Rows, sizes: Floats) -> None:
     is_wrong = (image_rows >= 0) & ~np.isfinite(sizes).all(axis=1)
     if is_wrong.any():
         row = int(np.argmax(is_wrong))

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.predictions.entries import RichEntry, refused, rich_portions
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Found, Key
+from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
 from boxmend.data.types import Rows
 
 KIND = "COCO results"
 
 
-def read_results(path: Path) -> Found:
+def read_results(path: Path) -> RawDetections:
     """Read a JSON list of detections, as it stands there."""
     images: dict[Key, int] = {}
     classes: dict[Key, int] = {}
@@ -24,7 +24,7 @@ def read_results(path: Path) -> Found:
         vectors += _vectors(path, first, entries, vectors[0].shape[1] if vectors else None)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     is_whole = sum(map(len, vectors)) == len(columns[0]) > 0
-    return Found(
+    return RawDetections(
         kind=KIND,
         format=BoxFormat("xywh"),
         image_keys=list(images),

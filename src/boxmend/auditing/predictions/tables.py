@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Found, Key
+from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
 from boxmend.data.files.limits import ensure_within
 from boxmend.data.files.parquet import read_parquet, refuse_doubled_columns
 from boxmend.data.files.reading import open_file
@@ -41,7 +41,7 @@ BOX_FORMATS = {**dict.fromkeys(CORNERS, "xyxy"), **dict.fromkeys(SIZES, "xywh")}
 EXPECTED = "expected the columns image, x1, y1, x2, y2, label and score"
 
 
-def read_table(path: Path) -> Found:
+def read_table(path: Path) -> RawDetections:
     """Read a CSV or Parquet file of detections, as it stands there."""
     table = _opened(path)
     names = _plain_names(path, table.column_names)
@@ -54,7 +54,7 @@ def read_table(path: Path) -> Found:
     image_keys, images = _keys(path, table, columns["file_name"] or columns["image_id"])
     class_keys, classes = _keys(path, table, columns["category_name"] or columns["category_id"])
     vector_columns = [one for one in table.column_names if one.startswith(VECTOR_PREFIX)]
-    return Found(
+    return RawDetections(
         kind=KIND,
         format=BoxFormat(BOX_FORMATS[sides]),
         image_keys=image_keys,

@@ -26,7 +26,7 @@ from boxmend.scoring.fixes import (
 from boxmend.scoring.truth import KnownTruth
 
 
-class Found(Protocol):
+class AuditLike(Protocol):
     """What this needs of an audit."""
 
     @property
@@ -90,7 +90,11 @@ class AuditFigures:
 
 
 def figures(
-    dataset: Dataset, predictions: Predictions, truth: KnownTruth, found: Found, precision: float
+    dataset: Dataset,
+    predictions: Predictions,
+    truth: KnownTruth,
+    found: AuditLike,
+    precision: float,
 ) -> AuditFigures:
     """Hold an audit of these predictions against the truth, beside the other finders."""
     chosen = choose(found.fixes, {}, precision)
@@ -111,4 +115,4 @@ def figures(
     )
 
 
-__all__ = ["IN_ALL", "OURS", "AtPrecision", "AuditFigures", "Found", "figures"]
+__all__ = ["IN_ALL", "OURS", "AtPrecision", "AuditFigures", "AuditLike", "figures"]

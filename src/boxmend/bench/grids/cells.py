@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, Layout, Variant, amount, asked
+from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, TableLayout, Variant, amount, asked
 from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
 
@@ -100,7 +100,7 @@ def noise_settings(
     return NoiseSettings(labels, boxes, missing, spurious, seed=seed)
 
 
-def cells_of(layout: Layout, seeds: Sequence[int]) -> list[Cell]:
+def cells_of(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
     """List the cells of a table, each once, the reference first and then row by row.
 
     A cell stands after the one that it needs, which is added where the table does not have it.

@@ -8,7 +8,7 @@ from boxmend.bench.grids.earlier import result_files
 from boxmend.bench.grids.mixing import differences, refuse, where
 from boxmend.bench.grids.results import Result, counting, read_all
 from boxmend.bench.grids.scales import SCALES, fitted
-from boxmend.bench.grids.squares import Layout
+from boxmend.bench.grids.squares import TableLayout
 from boxmend.bench.grids.tables import Table, concerned, table
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.web.text import shown
@@ -31,7 +31,7 @@ class Choice:
     """Show results side by side that differ in more than what is compared."""
 
 
-def collected(layout: Layout, choice: Choice) -> tuple[Table, list[str]]:
+def collected(layout: TableLayout, choice: Choice) -> tuple[Table, list[str]]:
     """Make a table of the results of one scale; also gives warnings about the files.
 
     A DataError says that there are none, and the command that makes them, or that they differ in
@@ -51,7 +51,7 @@ def collected(layout: Layout, choice: Choice) -> tuple[Table, list[str]]:
     return table(layout, used, choice.metric, tuple(found)), read.warnings
 
 
-def _files(layout: Layout, choice: Choice) -> list[Path]:
+def _files(layout: TableLayout, choice: Choice) -> list[Path]:
     """The files to read, each once, in the order given."""
     usual = FOLDER / choice.scale if choice.scale else FOLDER
     found = result_files(choice.paths or ([usual] if usual.is_dir() else []))
@@ -61,7 +61,7 @@ def _files(layout: Layout, choice: Choice) -> list[Path]:
     return found
 
 
-def _only_scale(layout: Layout, results: Sequence[Result]) -> str:
+def _only_scale(layout: TableLayout, results: Sequence[Result]) -> str:
     """The scale of all results, or the only one with some for the table."""
     every = sorted({one.scale for one in results})
     fitting = sorted({one.scale for one in concerned(layout, results)})
@@ -74,7 +74,7 @@ def _only_scale(layout: Layout, results: Sequence[Result]) -> str:
     return fitting[0] if fitting else every[0]
 
 
-def _none(layout: Layout, scale: str, results: Sequence[Result]) -> BoxmendError:
+def _none(layout: TableLayout, scale: str, results: Sequence[Result]) -> BoxmendError:
     """What to say where no result is one of the table's."""
     having = sorted({one.scale for one in results})
     if scale not in having and scale not in SCALES:
@@ -87,5 +87,5 @@ def _none(layout: Layout, scale: str, results: Sequence[Result]) -> BoxmendError
     return DataError(f"{none}; {_make(layout, scale)}")
 
 
-def _make(layout: Layout, scale: str | None) -> str:
+def _make(layout: TableLayout, scale: str | None) -> str:
     return f"make them by `boxmend bench run {layout.name} --scale {scale or 'smoke'}`"

@@ -35,7 +35,7 @@ LISTED_CELLS, LISTED_DIFFERENCES = 8, 5  # in a message
 
 
 @dataclass(frozen=True)
-class Line:
+class PreviousResult:
     """A finished result, and where it stands."""
 
     path: Path
@@ -49,28 +49,30 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Found:
+class PreviousCells:
     """What lines say about cells, by their names."""
 
-    taken: dict[str, Line] = field(default_factory=dict)
+    taken: dict[str, PreviousResult] = field(default_factory=dict)
     """The lines that count."""
-    differing: dict[str, tuple[Line, list[str]]] = field(default_factory=dict)
+    differing: dict[str, tuple[PreviousResult, list[str]]] = field(default_factory=dict)
     """Cells whose lines are all of other settings or data: the last one, and what differs."""
 
 
-def lines_in(paths: Sequence[Path], scale: str) -> tuple[dict[str, list[Line]], list[str]]:
+def lines_in(
+    paths: Sequence[Path], scale: str
+) -> tuple[dict[str, list[PreviousResult]], list[str]]:
     """Read the finished results of a scale by cell, in the order of the lines; also warnings.
 
     A folder stands for the files of results in it. A DataError names a file or line that is none.
     """
-    lines: dict[str, list[Line]] = {}
+    lines: dict[str, list[PreviousResult]] = {}
     warnings: list[str] = []
     for path in result_files(paths):
         found = read(path)
         warnings += found.warnings
         for number, one in zip(found.numbers, found.results, strict=True):
             if one.scale == scale and one.error is None:
-                lines.setdefault(one.cell, []).append(Line(path, number, one))
+                lines.setdefault(one.cell, []).append(PreviousResult(path, number, one))
     return lines, warnings
 
 
@@ -87,9 +89,11 @@ def result_files(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def matched(jobs: Mapping[Cell, Job], lines: Mapping[str, Sequence[Line]]) -> Found:
+def matched(
+    jobs: Mapping[Cell, Job], lines: Mapping[str, Sequence[PreviousResult]]
+) -> PreviousCells:
     """Find the line that counts for each cell; hashes that a job lacks are not compared."""
-    found, fitting = Found(), dict[str, list[Line]]()
+    found, fitting = PreviousCells(), dict[str, list[PreviousResult]]()
     for cell, job in jobs.items():  # what a cell needs stands before it
         here = lines.get(cell.name, ())
         if not here:
@@ -104,7 +108,7 @@ def matched(jobs: Mapping[Cell, Job], lines: Mapping[str, Sequence[Line]]) -> Fo
     return found
 
 
-def refuse_differing(found: Found) -> None:
+def refuse_differing(found: PreviousCells) -> None:
     """Raise a UsageError that says which lines are of other settings or data, if any are."""
     if not found.differing:
         return
@@ -169,7 +173,7 @@ def _hash_of(weights: Any) -> Any:
     return text[text.index(HASH) :] if HASH in text else weights
 
 
-def _stale(job: Job, line: Line, first: Sequence[Line] | None) -> list[str]:
+def _stale(job: Job, line: PreviousResult, first: Sequence[PreviousResult] | None) -> list[str]:
     """Why a second stage is not one of the first stage that is asked for, if so.
 
     `first` are the lines of the first stage that count; None where it has no lines at all.
@@ -180,7 +184,7 @@ def _stale(job: Job, line: Line, first: Sequence[Line] | None) -> list[str]:
     return [f"needs {job.needs}, which {reason}"]
 
 
-def _begun(line: Line) -> datetime:
+def _begun(line: PreviousResult) -> datetime:
     try:
         told = datetime.fromisoformat(line.result.started)
     except ValueError:

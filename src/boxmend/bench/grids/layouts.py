@@ -4,11 +4,11 @@ Plain data, shared by running and reading: `LAYOUTS[name]` has rows, columns, an
 run; `squares` says what that means.
 """
 
-from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, Column, Layout, Row
+from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, Column, Row, TableLayout
 from boxmend.errors import UsageError
 
 
-def layout(name: str) -> Layout:
+def layout(name: str) -> TableLayout:
     """Give the layout of a table; a UsageError lists those that exist."""
     if name not in LAYOUTS:
         raise UsageError(f"there is no table {name!r}; there are {', '.join(LAYOUTS)}")
@@ -98,15 +98,15 @@ CORE_ROWS = (
 CORE_FEW = ("clean", "baseline", "ca-bbc", "mend-paper", "mend")
 
 _ALL = (
-    Layout("table1", "Accuracy under label and box noise", PAPER_ORDER, TABLE1_ROWS),
-    Layout(
+    TableLayout("table1", "Accuracy under label and box noise", PAPER_ORDER, TABLE1_ROWS),
+    TableLayout(
         "coco",
         "Accuracy under label and box noise on COCO",
         (*_coco(20, 20), *_coco(40, 40)),
         TABLE1_ROWS,
         metric="coco_ap50",
     ),
-    Layout(
+    TableLayout(
         "core",
         "The comparison that matters most",
         (_rates(40, 40), _rates(20, 20), _rates(40, 0), _rates(0, 40), NOISE_FREE),
@@ -117,14 +117,14 @@ _ALL = (
         },
         records="table1",
     ),
-    Layout(
+    TableLayout(
         "rivals",
         "Every method in the other settings",
         (_rates(20, 20), _rates(40, 0), _rates(0, 40)),
         CORE_ROWS,
         records="table1",
     ),
-    Layout(
+    TableLayout(
         "no-harm",
         "What methods do to clean data",
         (NOISE_FREE,),
@@ -134,7 +134,7 @@ _ALL = (
         ),
         compare="difference",
     ),
-    Layout(
+    TableLayout(
         "auto",
         "Noise rates estimated against rates told",
         (_rates(40, 40), _rates(40, 0), _rates(0, 40), _rates(20, 20), NOISE_FREE),
@@ -147,7 +147,7 @@ _ALL = (
         ),
         records="table1",
     ),
-    Layout(
+    TableLayout(
         "two-stage",
         "Trained afresh on mended annotations",
         (_rates(40, 40),),
@@ -159,8 +159,10 @@ _ALL = (
         ),
         records="table1",
     ),
-    Layout("ablation-boxes", "Parts of box repair", BOXES, (CLEAN, *_rows("baseline", "cm", "br"))),
-    Layout(
+    TableLayout(
+        "ablation-boxes", "Parts of box repair", BOXES, (CLEAN, *_rows("baseline", "cm", "br"))
+    ),
+    TableLayout(
         "ablation-labels",
         "Parts of label repair",
         LABELS,
@@ -171,19 +173,19 @@ _ALL = (
             Row("lr", "lr"),
         ),
     ),
-    Layout(
+    TableLayout(
         "pair",
         "Accuracy under pair label noise",
         tuple(_pair(label) for label in (20, 30, 40)),
         (CLEAN, *_rows("baseline", "lr", "mend-paper", "mend")),
     ),
-    Layout(
+    TableLayout(
         "gaussian",
         "Accuracy under Gaussian box noise",
         tuple(_rates(0, box, "gaussian") for box in (20, 25, 30)),
         (CLEAN, *_rows("baseline", "br", "mend-paper", "mend")),
     ),
-    Layout(
+    TableLayout(
         "sensitivity-n",
         "Length of the queue",
         LABELS,
@@ -192,7 +194,7 @@ _ALL = (
             *_varied("mend-paper", "published.queue_length", "N", (64, 128, 256, 512)),
         ),
     ),
-    Layout(
+    TableLayout(
         "sensitivity-alpha",
         "Weight of the best candidate",
         BOXES,
@@ -201,7 +203,7 @@ _ALL = (
             *_varied("mend-paper", "published.alpha", "alpha", (0.1, 0.2, 0.3, 0.4, 0.5)),
         ),
     ),
-    Layout(
+    TableLayout(
         "sensitivity-t-cm",
         "Threshold of centre matching",
         (*BOXES, *LABELS),
@@ -211,7 +213,7 @@ _ALL = (
         ),
         only={column.name: () for column in LABELS},  # a box threshold says nothing there
     ),
-    Layout(
+    TableLayout(
         "sensitivity-t-refine",
         "Confidence of pseudo-labels",
         (*LABELS, *BOXES),
@@ -221,7 +223,7 @@ _ALL = (
         ),
         only={column.name: () for column in BOXES},  # a label threshold says nothing there
     ),
-    Layout(
+    TableLayout(
         "sensitivity-rate",
         "A label-noise rate told wrongly",
         LABELS,
@@ -232,7 +234,7 @@ _ALL = (
             Row("mend", "mend"),
         ),
     ),
-    Layout(
+    TableLayout(
         "box-noise",
         "Box noise as OA-MIL makes it",
         tuple(_rates(0, box, "jitter") for box in (10, 20, 30, 40)),
@@ -243,7 +245,7 @@ _ALL = (
             *(Row(name, None, is_apart=True) for name in ("FreeAnchor", "Noisy RetinaNet")),
         ),
     ),
-    Layout(
+    TableLayout(
         "presence",
         "Accuracy under missing and spurious annotations",
         tuple(_presence(kind, share) for kind in ("missing", "spurious") for share in (20, 40)),
@@ -252,14 +254,14 @@ _ALL = (
             Row("mend, missing left out", "mend", {"mend.missing": 0.3}),
         ),
     ),
-    Layout(
+    TableLayout(
         "refined-boxes",
         "Boxes that agree with the truth (CorLoc at IoU 0.7)",
         PAPER_ORDER[len(LABELS) :],
         (*_boxes_of("mend-paper"), *_boxes_of("mend")),
         compare="none",
     ),
-    Layout(
+    TableLayout(
         "refined-labels",
         "How well labels were judged, and how wrong they are afterwards",
         tuple(column for column in PAPER_ORDER if column.labels),
@@ -267,5 +269,5 @@ _ALL = (
         compare="none",
     ),
 )
-LAYOUTS: dict[str, Layout] = {one.name: one for one in _ALL}
+LAYOUTS: dict[str, TableLayout] = {one.name: one for one in _ALL}
 """Every table by its name, in the order in which lists show them."""

@@ -45,7 +45,7 @@ Place = tuple[Result, dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Difference:
+class ResultDifference:
     """One thing in which results differ."""
 
     where: str
@@ -61,7 +61,7 @@ class Difference:
         return f"{self.where}{self.among}: {'; '.join(parts)}"
 
 
-def differences(results: Iterable[Result]) -> list[Difference]:
+def differences(results: Iterable[Result]) -> list[ResultDifference]:
     """Find what forbids to show results side by side; failed ones show no figure, so never do."""
     finished = [one for one in results if one.error is None]
     places = [(one, _leaves(to_builtins(one))) for one in finished]
@@ -75,7 +75,7 @@ def differences(results: Iterable[Result]) -> list[Difference]:
     ]
 
 
-def refuse(found: Sequence[Difference]) -> None:
+def refuse(found: Sequence[ResultDifference]) -> None:
     """Raise a DataError that says what differs and how to choose, if anything does."""
     if not found:
         return
@@ -124,7 +124,7 @@ def _there(leaves: Sequence[Mapping[str, str]], place: str) -> str:
     return f"there is no such place; there are {', '.join(near or usual)} and others"
 
 
-def _over_all(places: Sequence[Place]) -> Iterator[Difference]:
+def _over_all(places: Sequence[Place]) -> Iterator[ResultDifference]:
     names = ["data.train_sha256", "data.val_sha256", "hardware"]
     names += sorted({name for _, leaves in places for name in leaves if _is_version(name)})
     names += [f"settings.{name}" for name in SHARED]
@@ -132,7 +132,7 @@ def _over_all(places: Sequence[Place]) -> Iterator[Difference]:
         yield from _grouped(places, name, lambda one: "", "")
 
 
-def _in_methods(places: Sequence[Place]) -> Iterator[Difference]:
+def _in_methods(places: Sequence[Place]) -> Iterator[ResultDifference]:
     names = {name for one, leaves in places for name in leaves if _goes_by(one, name)}
     for name in sorted(names):
         concerned = [place for place in places if _goes_by(place[0], name)]
@@ -141,7 +141,7 @@ def _in_methods(places: Sequence[Place]) -> Iterator[Difference]:
 
 def _grouped(
     places: Sequence[Place], name: str, group: Callable[[Result], Hashable], among: str
-) -> Iterator[Difference]:
+) -> Iterator[ResultDifference]:
     """The values at a place that differ within a group of results."""
     setting = name.removeprefix("settings.")
     groups: dict[Hashable, dict[str, list[str]]] = {}
@@ -154,7 +154,7 @@ def _grouped(
         if len(values) > 1:
             by_number = sorted(values.items(), key=lambda item: -len(item[1]))
             cells = {value: tuple(cells) for value, cells in by_number}
-            yield Difference(name, among.format(key), cells)
+            yield ResultDifference(name, among.format(key), cells)
 
 
 def _noise_and_seed(one: Result) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from boxmend.bench.grids.cells import Cell, cells_of, chosen, is_chosen
-from boxmend.bench.grids.earlier import Line, lines_in, matched, refuse_differing
+from boxmend.bench.grids.earlier import PreviousResult, lines_in, matched, refuse_differing
 from boxmend.bench.grids.jobs import Job, State, rates_told, save_job, state_of
 from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.scales import Scale, Sources, fitted, scale, settings_of, sources
@@ -24,7 +24,7 @@ from boxmend.web.text import shown
 
 
 @dataclass(frozen=True)
-class Wishes:
+class GridRequest:
     """Which part of which grids is to be run, on what, and where its results go."""
 
     names: tuple[str, ...]
@@ -56,7 +56,7 @@ class Plan:
     root: Path
     """OUT/SCALE."""
     cells: tuple[Cell, ...]
-    earlier: Mapping[str, Line] = field(default_factory=dict)
+    earlier: Mapping[str, PreviousResult] = field(default_factory=dict)
     """By the names of cells that are not run here: the lines that stand for them."""
     again: Mapping[str, str] = field(default_factory=dict)
     """Cells that have a line and are trained all the same, and the one that needs their run."""
@@ -68,7 +68,7 @@ class Plan:
         return self.root / "cells" / cell.name
 
 
-def planned(wishes: Wishes) -> Plan:
+def planned(wishes: GridRequest) -> Plan:
     """Choose the cells, those worth most first; looks at no data and writes nothing."""
     which = scale(wishes.scale)
     if not wishes.names:
@@ -88,7 +88,7 @@ def planned(wishes: Wishes) -> Plan:
     return Plan(wishes.out / which.name, tuple(kept))
 
 
-def prepare(plan: Plan, wishes: Wishes) -> Plan:
+def prepare(plan: Plan, wishes: GridRequest) -> Plan:
     """Look at the data, and save the job of every cell that is left to run in its folder.
 
     Gives the plan without the cells that have a line in `wishes.done`. A UsageError tells of a cell
@@ -105,7 +105,7 @@ def prepare(plan: Plan, wishes: Wishes) -> Plan:
     return plan
 
 
-def looked_up(plan: Plan, wishes: Wishes) -> Plan:
+def looked_up(plan: Plan, wishes: GridRequest) -> Plan:
     """Give what `prepare` would, as far as it can be told without writing anything.
 
     Data are compared where they are named; drawn ones are always the same.
@@ -117,7 +117,7 @@ def looked_up(plan: Plan, wishes: Wishes) -> Plan:
     return _without_earlier(plan, wishes, _jobs(plan, wishes, given, hashes))
 
 
-def by_name(plan: Plan, wishes: Wishes) -> Plan:
+def by_name(plan: Plan, wishes: GridRequest) -> Plan:
     """Give the plan with lines found by the names of cells alone, for who looks without data."""
     lines, warnings = lines_in(wishes.done, wishes.scale)
     names = {cell.name for cell in plan.cells}
@@ -125,7 +125,7 @@ def by_name(plan: Plan, wishes: Wishes) -> Plan:
     return replace(plan, earlier=earlier, warnings=tuple(warnings))
 
 
-def _without_earlier(plan: Plan, wishes: Wishes, jobs: Mapping[Cell, Job]) -> Plan:
+def _without_earlier(plan: Plan, wishes: GridRequest, jobs: Mapping[Cell, Job]) -> Plan:
     """Leave out cells that have a line elsewhere, unless a cell that is left needs their run."""
     lines, warnings = lines_in(wishes.done, wishes.scale)
     found = matched(jobs, lines)
@@ -157,7 +157,9 @@ def _names(cells: Iterable[Cell]) -> set[str]:
     return {cell.name for cell in cells}
 
 
-def _jobs(plan: Plan, wishes: Wishes, given: Sources, hashes: tuple[str, str]) -> dict[Cell, Job]:
+def _jobs(
+    plan: Plan, wishes: GridRequest, given: Sources, hashes: tuple[str, str]
+) -> dict[Cell, Job]:
     which, weights = scale(wishes.scale), _hash_of_file(wishes.weights)
     return {
         cell: msgspec.structs.replace(
@@ -170,7 +172,7 @@ def _jobs(plan: Plan, wishes: Wishes, given: Sources, hashes: tuple[str, str]) -
     }
 
 
-def _job(cell: Cell, which: Scale, wishes: Wishes, given: Sources) -> Job:
+def _job(cell: Cell, which: Scale, wishes: GridRequest, given: Sources) -> Job:
     settings = settings_of(cell, which, wishes.weights, wishes.changes)
     return Job(
         cell=cell.name,

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, field
 Percent = Annotated[float, Meta(ge=0, le=100)] | Literal[""]
 
 
-class Published(Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedTable(Struct, frozen=True, forbid_unknown_fields=True):
     """One published table."""
 
     source: str
@@ -31,13 +31,13 @@ class Published(Struct, frozen=True, forbid_unknown_fields=True):
         return None if isinstance(value, str) else round(value / 100, 6)
 
 
-def published(name: str) -> Published | None:
+def published(name: str) -> PublishedTable | None:
     """Give the published table of a name; None where there is none."""
     return all_published().get(name)
 
 
 @cache
-def all_published() -> dict[str, Published]:
+def all_published() -> dict[str, PublishedTable]:
     """Read all published tables."""
     text = (files("boxmend.bench.grids") / "published.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, Published])
+    return msgspec.convert(tomllib.loads(text), dict[str, PublishedTable])

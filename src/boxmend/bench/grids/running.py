@@ -37,7 +37,7 @@ STOPPING = {CellStatus.STOPPED, -signal.SIGTERM, -signal.SIGINT}
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningCell:
     """A cell in progress, as far as it told."""
 
     name: str
@@ -57,7 +57,7 @@ class Glance:
     done: int
     failed: int
     stopped: int
-    running: list[Running]
+    running: list[RunningCell]
     elsewhere: list[str]
     """Cells that another process runs."""
     left: int
@@ -240,7 +240,7 @@ class _Grid:
         else:
             self.failed[cell] = _record_death(folder, status)
 
-    def _seconds_left(self, running: Sequence[Running]) -> float | None:
+    def _seconds_left(self, running: Sequence[RunningCell]) -> float | None:
         for cell in self.done:
             if cell not in self._took:
                 result = read_result(self.plan.folder(cell))
@@ -250,7 +250,7 @@ class _Grid:
         slots = max(min(self.executor.capacity, len(running) + len(waiting)), 1)
         return seconds_left(list(self._took.values()), paces, waiting, slots)
 
-    def _pace(self, cell: Cell, now: Running) -> Pace:
+    def _pace(self, cell: Cell, now: RunningCell) -> Pace:
         """How fast a cell is; remembers when a pass is first seen to be done."""
         seconds = self._before[cell] + now.seconds
         if now.passes > self._marks.get(cell, (0, 0.0))[0]:
@@ -282,11 +282,11 @@ def _error_of(folder: Path) -> str:
     return (result.error if result is not None else None) or "failed"
 
 
-def _progress(folder: Path, since: float) -> Running:
+def _progress(folder: Path, since: float) -> RunningCell:
     """How far a cell is by the end of its metrics."""
     line = _last_line(folder / RUN_FOLDER / "metrics.jsonl")
     epoch, over, speed = (line.get(name) for name in ("epoch", "epoch_ends", "images_per_second"))
-    return Running(
+    return RunningCell(
         folder.name,
         time.monotonic() - since,
         epoch + 1 if isinstance(epoch, int) else None,

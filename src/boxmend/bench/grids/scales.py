@@ -7,7 +7,7 @@ from typing import Any
 
 from boxmend.bench.grids.cells import Cell, resolved_variant
 from boxmend.bench.grids.locks import waiting_for
-from boxmend.bench.grids.squares import TOLD, TWO_STAGE, Layout, amount
+from boxmend.bench.grids.squares import TOLD, TWO_STAGE, TableLayout, amount
 from boxmend.data.synth import synthesize
 from boxmend.errors import UsageError
 from boxmend.runs.settings import TrainSettings, resolved
@@ -122,7 +122,7 @@ def sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[str]) 
     return Sources(tuple(train), tuple(val))
 
 
-def fitted(which: Scale, layout: Layout) -> Layout:
+def fitted(which: Scale, layout: TableLayout) -> TableLayout:
     """Give the layout as this scale runs it: an embedded one with one column besides clean data.
 
     It is that of 40/40, or the last one where the table has no such column.

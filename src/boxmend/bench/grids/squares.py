@@ -67,7 +67,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """One table."""
 
     name: str
@@ -101,7 +101,7 @@ class Asked(NamedTuple):
     presence: str | None = None
 
 
-def asked(table: Layout) -> Iterator[Asked]:
+def asked(table: TableLayout) -> Iterator[Asked]:
     """Go through the squares that are run, row by row."""
     for row, column in product(table.rows, table.columns):
         if table.is_run(row, column):

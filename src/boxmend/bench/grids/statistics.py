@@ -15,7 +15,7 @@ LEAST_LOSS = 0.01  # of a figure in 0..1: by less than a point trainings differ 
 
 
 @dataclass(frozen=True)
-class Summary:
+class SeedSummary:
     """A figure over seeds."""
 
     mean: float
@@ -37,13 +37,13 @@ class Gain:
     """Seeds that some of the sides have and others do not."""
 
 
-def summary(values: Values) -> Summary | None:
+def summary(values: Values) -> SeedSummary | None:
     """Sum up a figure; None where there is no value."""
     if not values:
         return None
     seeds = tuple(sorted(values))
     numbers = [values[seed] for seed in seeds]
-    return Summary(_mean(numbers), _deviation(numbers), seeds)
+    return SeedSummary(_mean(numbers), _deviation(numbers), seeds)
 
 
 def won_back(method: Values, baseline: Values, clean: Values) -> Gain:

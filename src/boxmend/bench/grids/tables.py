@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from boxmend.bench.grids.mixing import Difference
-from boxmend.bench.grids.published_tables import Published, published
+from boxmend.bench.grids.mixing import ResultDifference
+from boxmend.bench.grids.published_tables import PublishedTable, published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import Asked, Column, Layout, Row, square
-from boxmend.bench.grids.statistics import Gain, Summary, difference, summary, won_back
+from boxmend.bench.grids.squares import Asked, Column, Row, TableLayout, square
+from boxmend.bench.grids.statistics import Gain, SeedSummary, difference, summary, won_back
 from boxmend.errors import DataError, UsageError
 
 BASELINE = "baseline"
@@ -23,7 +23,7 @@ Key = tuple[str, tuple[str | None, ...], str]
 class Square:
     """One square; nothing in it is known where nothing was run or published."""
 
-    ours: Summary | None = None
+    ours: SeedSummary | None = None
     values: dict[int, float] = field(default_factory=dict)
     """Our figure by seed."""
     cells: tuple[str, ...] = ()
@@ -41,14 +41,14 @@ class Square:
 class Table:
     """All squares of a layout, row by row."""
 
-    layout: Layout
+    layout: TableLayout
     scale: str
     metric: str
     squares: tuple[tuple[Square, ...], ...]
-    published: Published | None
+    published: PublishedTable | None
     results: tuple[Result, ...]
     """Those that the table rests on."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ResultDifference, ...] = ()
     """What the results differ in, where they were mixed all the same."""
 
     def lines(self) -> Iterable[tuple[Row, tuple[Square, ...]]]:
@@ -60,7 +60,7 @@ class Table:
         return row.figure or column.metric or self.metric
 
 
-def concerned(layout: Layout, results: Iterable[Result]) -> list[Result]:
+def concerned(layout: TableLayout, results: Iterable[Result]) -> list[Result]:
     """Keep the results that some square of a layout asks for."""
     keys = {
         _key_of_square(asked)
@@ -73,10 +73,10 @@ def concerned(layout: Layout, results: Iterable[Result]) -> list[Result]:
 
 
 def table(
-    layout: Layout,
+    layout: TableLayout,
     results: Sequence[Result],
     metric: str | None = None,
-    differences: tuple[Difference, ...] = (),
+    differences: tuple[ResultDifference, ...] = (),
 ) -> Table:
     """Put results, one of each cell, into the squares of a layout.
 
@@ -123,12 +123,12 @@ def is_comparable(metric: str, other: str) -> bool:
 
 
 def _square(
-    layout: Layout,
+    layout: TableLayout,
     row: Row,
     column: Column,
     found: dict[Key, list[Result]],
     metric: str,
-    records: Published | None,
+    records: PublishedTable | None,
 ) -> Square:
     place = row.figure or column.metric or metric
     is_alike = records is not None and is_comparable(place, column.metric or records.metric)
@@ -149,7 +149,7 @@ def _square(
     )
 
 
-def _mark_best(layout: Layout, squares: list[list[Square]]) -> None:
+def _mark_best(layout: TableLayout, squares: list[list[Square]]) -> None:
     """Mark the best of each column as it is rounded; alone, a row is the best of nothing."""
     rows = [number for number, row in enumerate(layout.rows) if is_rival(row)]
     for column in range(len(layout.columns)):
@@ -168,7 +168,7 @@ def is_rival(row: Row) -> bool:
     return not row.is_clean and row.figure is None and row.method is not None
 
 
-def _compare(layout: Layout, squares: list[list[Square]]) -> None:
+def _compare(layout: TableLayout, squares: list[list[Square]]) -> None:
     """Add what each rival wins back, or its difference to baseline, to its squares."""
     names = {row.name: number for number, row in enumerate(layout.rows)}
     if layout.compare == "none" or BASELINE not in names:
@@ -200,7 +200,7 @@ def _published_gain(
     return won_back({0: method}, {0: baseline}, {0: clean}).value
 
 
-def _ensure_metric(metric: str, layout: Layout, results: Sequence[Result]) -> None:
+def _ensure_metric(metric: str, layout: TableLayout, results: Sequence[Result]) -> None:
     """Refuse a metric that nothing in the table would show."""
     is_fixed = all(row.figure for row in layout.rows) or all(one.metric for one in layout.columns)
     if is_fixed:

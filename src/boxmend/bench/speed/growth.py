@@ -9,12 +9,12 @@ import torch
 
 from boxmend.bench.speed.choices import BLOCKS
 from boxmend.bench.speed.tables import told
-from boxmend.bench.speed.timing import Steps, seconds_of, timed_by_turns
+from boxmend.bench.speed.timing import TimedTraining, seconds_of, timed_by_turns
 from boxmend.bench.speed.workshop import TrainingSteps, Workshop
 from boxmend.data.dataset import Dataset, as_ids
 from boxmend.data.images.reading import header_size
 from boxmend.methods.protocol import Alone
-from boxmend.methods.table import Given, Mend
+from boxmend.methods.table import BatchAnnotations, Mend
 from boxmend.runs.settings import TrainSettings
 
 METHODS = ("mend-paper", "mend")
@@ -60,7 +60,7 @@ def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
 
 
 def _measured(
-    shop: Workshop, makers: dict[tuple[str, int], Callable[[], Steps]], what: str
+    shop: Workshop, makers: dict[tuple[str, int], Callable[[], TimedTraining]], what: str
 ) -> list[dict[str, Any]]:
     names = {f"{row}, {number} {what}": (row, number) for row, number in makers}
     found = timed_by_turns(
@@ -80,7 +80,9 @@ def _measured(
     return rows
 
 
-def _maker(shop: Workshop, settings: TrainSettings, dataset: Dataset | None) -> Callable[[], Steps]:
+def _maker(
+    shop: Workshop, settings: TrainSettings, dataset: Dataset | None
+) -> Callable[[], TimedTraining]:
     return lambda: TrainingSteps(shop.training(settings, dataset))
 
 
@@ -115,7 +117,7 @@ def remembering(shop: Workshop, size: str) -> float:
     """
     training = shop.training(shop.choices.settings("mend", size))
     batch = next(training.loader.epoch(0))
-    given = Given(
+    given = BatchAnnotations(
         batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
     )
     shape = (*batch.labels.shape, 1 + len(shop.dataset.label_names))

@@ -25,7 +25,7 @@ PATIENCE = 300.0  # seconds until all are ready, and again until all have answer
 MPS_PIPES = "/tmp/nvidia-mps"  # where NVIDIA's service listens if nothing else is said
 
 
-class Job(NamedTuple):
+class TimedJob(NamedTuple):
     """What a process is to do."""
 
     dataset: Dataset
@@ -43,7 +43,7 @@ def side_by_side(shop: Workshop, row: str, size: str) -> dict[str, Any]:
     choices, jobs = shop.choices, shop.choices.jobs
     shop.note(f"{size}: {jobs} trainings of {row} side by side")
     plain = replace(shop.dataset, sources=())  # documents need not travel
-    job = Job(plain, choices, str(shop.device), row, size)
+    job = TimedJob(plain, choices, str(shop.device), row, size)
     each: list[float] = []
     error: str | None = None
     try:
@@ -65,7 +65,7 @@ def is_served() -> bool:
     return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES)).exists()
 
 
-def _rates(job: Job, jobs: int, seconds: float) -> list[float]:
+def _rates(job: TimedJob, jobs: int, seconds: float) -> list[float]:
     context = multiprocessing.get_context("spawn")  # a GPU cannot be shared with a fork
     with ExitStack() as held:
         lines: list[Connection] = []
@@ -103,7 +103,7 @@ def _end(process: BaseProcess) -> None:
         process.join()
 
 
-def train_for(job: Job, seconds: float, line: Connection) -> None:
+def train_for(job: TimedJob, seconds: float, line: Connection) -> None:
     """Train in this process; says when it is ready, begins when told, and says how far it came."""
     device = torch.device(job.device)
     try:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from boxmend.bench.speed.choices import BLOCKS, PEERS, PLAIN, Counts
 from boxmend.bench.speed.plain import plain_steps
-from boxmend.bench.speed.timing import Steps, Timed, timed_by_turns
+from boxmend.bench.speed.timing import Timed, TimedTraining, timed_by_turns
 from boxmend.bench.speed.workshop import Workshop
 
 
-class Comparison(NamedTuple):
+class Ratio(NamedTuple):
     """A quotient of two rows that someone asks for."""
 
     row: str
@@ -23,14 +23,14 @@ class Comparison(NamedTuple):
 
 
 COMPARISONS = (
-    Comparison("mend-paper", "baseline", "milliseconds", "at most 1.1"),
-    Comparison("mend", "baseline", "milliseconds", "at most 1.25"),
-    Comparison("baseline", "plain", "images_per_second", "at least 4 at 320, 2 at 600/1000"),
-    Comparison("baseline", "plain-on-device", "images_per_second", ""),
-    Comparison("baseline", "baseline-eager", "images_per_second", ""),
-    Comparison("mend", "mend-eager", "images_per_second", ""),
-    Comparison("mend", "baseline", "peak_bytes", "at most 1.05"),
-    *(Comparison(name, "baseline", "milliseconds", "") for name in PEERS),
+    Ratio("mend-paper", "baseline", "milliseconds", "at most 1.1"),
+    Ratio("mend", "baseline", "milliseconds", "at most 1.25"),
+    Ratio("baseline", "plain", "images_per_second", "at least 4 at 320, 2 at 600/1000"),
+    Ratio("baseline", "plain-on-device", "images_per_second", ""),
+    Ratio("baseline", "baseline-eager", "images_per_second", ""),
+    Ratio("mend", "mend-eager", "images_per_second", ""),
+    Ratio("mend", "baseline", "peak_bytes", "at most 1.05"),
+    *(Ratio(name, "baseline", "milliseconds", "") for name in PEERS),
 )
 
 
@@ -74,11 +74,11 @@ def ratios(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _measured(one: Comparison) -> dict[str, str]:
+def _measured(one: Ratio) -> dict[str, str]:
     return {"measure": one.measure, "wanted": one.wanted}
 
 
-def _maker(shop: Workshop, row: str, size: str, counts: Counts) -> Callable[[], Steps]:
+def _maker(shop: Workshop, row: str, size: str, counts: Counts) -> Callable[[], TimedTraining]:
     if row in PLAIN:
         return partial(plain_steps, shop, size, counts, on_device=row == "plain-on-device")
     return partial(shop.steps, row, size, counts)

@@ -15,7 +15,7 @@ WARM_UP = 4  # steps: with a CUDA graph the first is launched as it is and the s
 Note = Callable[[str], None]
 
 
-class Steps(Protocol):
+class TimedTraining(Protocol):
     """A training whose steps can be timed."""
 
     batch_size: int
@@ -84,7 +84,7 @@ def own_stream(device: torch.device) -> Iterator[None]:
 
 
 def timed_by_turns(
-    makers: Mapping[str, Callable[[], Steps]],
+    makers: Mapping[str, Callable[[], TimedTraining]],
     device: torch.device,
     blocks: int,
     steps: int,
@@ -95,7 +95,7 @@ def timed_by_turns(
     A row that fails has its error, and the others go on without it.
     """
     found = {name: Timed() for name in makers}
-    ready: dict[str, Steps] = {}
+    ready: dict[str, TimedTraining] = {}
     for name, make in makers.items():
         note(f"preparing {name}")
         made = _prepared(make, found[name], device)
@@ -112,7 +112,9 @@ def timed_by_turns(
     return found
 
 
-def _prepared(make: Callable[[], Steps], row: Timed, device: torch.device) -> Steps | None:
+def _prepared(
+    make: Callable[[], TimedTraining], row: Timed, device: torch.device
+) -> TimedTraining | None:
     """Make a row and take its first steps; what it needs of the device is its own."""
     _release(device)
     before = _memory(device)
@@ -132,7 +134,7 @@ def _prepared(make: Callable[[], Steps], row: Timed, device: torch.device) -> St
     return made
 
 
-def _add_block(steps: Steps, row: Timed, device: torch.device, number: int) -> bool:
+def _add_block(steps: TimedTraining, row: Timed, device: torch.device, number: int) -> bool:
     """Time one block; returns whether it came to its end."""
     try:
         steps.settle()

@@ -4,16 +4,16 @@
 manifest of which image is in which fold. `read_manifest` reads it for a dataset.
 """
 
-from boxmend.data.folds.manifest import FOLDS_FILE, Manifest, fold_folder, read_manifest
+from boxmend.data.folds.manifest import FOLDS_FILE, FoldManifest, fold_folder, read_manifest
 from boxmend.data.folds.splitting import FRAMES, FoldSettings, split
 from boxmend.data.folds.writing import Folds, write_folds
 
 __all__ = [
     "FOLDS_FILE",
     "FRAMES",
+    "FoldManifest",
     "FoldSettings",
     "Folds",
-    "Manifest",
     "fold_folder",
     "read_manifest",
     "split",

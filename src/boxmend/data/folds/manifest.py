@@ -21,7 +21,7 @@ MOST_FOLDS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Manifest:
+class FoldManifest:
     """The folds of a dataset's images."""
 
     path: Path  # the folder of folds
@@ -49,7 +49,7 @@ def described(
     return seal_json(json.dumps(content, indent=1).encode())
 
 
-def read_manifest(path: str | Path, dataset: Dataset) -> Manifest:
+def read_manifest(path: str | Path, dataset: Dataset) -> FoldManifest:
     """Read the manifest of a folder of folds, for the images of this dataset by file name.
 
     The annotations may have changed since: the images are what was split.
@@ -64,7 +64,7 @@ def read_manifest(path: str | Path, dataset: Dataset) -> Manifest:
             f"{path / FOLDS_FILE}: none of the {len(column):,} images of the data is in a fold; "
             f"the folds are of other images, such as {some}"
         )
-    return Manifest(path, k, np.array(column, np.int64), content["data_sha256"])
+    return FoldManifest(path, k, np.array(column, np.int64), content["data_sha256"])
 
 
 def _decoded(file: Path) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from boxmend.data.dataset import Dataset, Images
 from boxmend.data.files.staging import staged
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import Saved, WriteOptions, write_into
-from boxmend.data.synth.scene import LABEL_NAMES, Scene, draw_scene
+from boxmend.data.synth.scene import LABEL_NAMES, DrawnScene, draw_scene
 from boxmend.errors import UsageError
 
 VAL_SHARE = 0.2  # of the images; the rest is for training
 
-__all__ = ["LABEL_NAMES", "VAL_SHARE", "Scene", "draw_scene", "synthesize"]
+__all__ = ["LABEL_NAMES", "VAL_SHARE", "DrawnScene", "draw_scene", "synthesize"]
 
 
 def synthesize(

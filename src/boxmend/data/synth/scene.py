@@ -39,7 +39,7 @@ _BLACK, _WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Scene:
+class DrawnScene:
     """One painted image and the truth about it.
 
     `boxes` are xyxy, zero-based, half-open and in pixels, rounded to hundredths; each is tight
@@ -61,7 +61,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SceneLayout:
     """Everything about a scene that does not depend on its size in pixels."""
 
     ground: Ground
@@ -75,20 +75,20 @@ class Layout:
     grain: float
 
 
-def draw_scene(seed: int, index: int, *, size: int = 96) -> Scene:
+def draw_scene(seed: int, index: int, *, size: int = 96) -> DrawnScene:
     """Draw scene `index` of `seed`, `size` pixels square; neither number may be negative.
 
     The result depends on the three arguments only, and boxes and labels on `size` by scale only.
     """
     layout = lay_out(seed, index)
-    return Scene(
+    return DrawnScene(
         pixels=_develop(paint(layout, size), layout, _Draws(seed, index, _GRAIN_STREAM)),
         boxes=np.round(np.array([piece.placed.box for piece in layout.objects]) * size, 2),
         labels=np.array(layout.labels, dtype=np.int64),
     )
 
 
-def lay_out(seed: int, index: int) -> Layout:
+def lay_out(seed: int, index: int) -> SceneLayout:
     """Decide what scene `index` of `seed` shows and where."""
     draws = _Draws(seed, index, _LAYOUT_STREAM)
     ground = _draw_ground(draws)
@@ -96,7 +96,7 @@ def lay_out(seed: int, index: int) -> Layout:
     clutter = [_draw_clutter(draws) for _ in range(4 + draws.below(6))]
     num_over = draws.below(3)
     lamp = draws.between(0.58, 0.92) * 2 * math.pi  # above, since y points down
-    return Layout(
+    return SceneLayout(
         ground=ground,
         under=tuple(clutter[num_over:]),
         objects=objects,
@@ -109,7 +109,7 @@ def lay_out(seed: int, index: int) -> Layout:
     )
 
 
-def paint(layout: Layout, size: int) -> Field:
+def paint(layout: SceneLayout, size: int) -> Field:
     """Paint ground and pieces, bottom to top: tones around 0..1, [3, size, size]."""
     canvas = paint_ground(layout.ground, size)
     for piece in (*layout.under, *layout.objects, *layout.over):
@@ -290,7 +290,7 @@ def _slope(distance: Field, towards: tuple[float, float]) -> Field:
     return slope
 
 
-def _develop(canvas: Field, layout: Layout, draws: _Draws) -> NDArray[np.uint8]:
+def _develop(canvas: Field, layout: SceneLayout, draws: _Draws) -> NDArray[np.uint8]:
     """Turn tones [3, H, W] into bytes [H, W, 3]: exposure, darker corners, grain."""
     size = canvas.shape[-1]
     steps = ((np.arange(size) + 0.5) / size - 0.5).astype(np.float32)

@@ -12,11 +12,11 @@ and no function changes its arguments.
 from boxmend.methods.equations.algorithm1 import (
     VARIANTS,
     Annotations,
-    BoxScorer,
     Constants,
-    Proposals,
-    Refined,
-    Steps,
+    EnabledSteps,
+    PaddedProposals,
+    PreForward,
+    RefinedBatch,
     refine_as_published,
 )
 from boxmend.methods.equations.box_noise import (
@@ -88,7 +88,7 @@ from boxmend.methods.equations.matching import (
     top_proposals,
 )
 from boxmend.methods.equations.voting import overlaps, scores_under, vote_weights, voted_boxes
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 __all__ = [
     "TYPICAL_ERROR",
@@ -96,15 +96,15 @@ __all__ = [
     "Annotations",
     "Belief",
     "BoxNoise",
-    "BoxScorer",
     "Constants",
+    "EnabledSteps",
     "FirstLook",
+    "Judgement",
     "NoiseModel",
-    "Proposals",
-    "Refined",
+    "PaddedProposals",
+    "PreForward",
+    "RefinedBatch",
     "Roles",
-    "Steps",
-    "Verdict",
     "acceptance_from_rate",
     "alpha_from_rate",
     "averaged_boxes",

@@ -29,10 +29,10 @@ from boxmend.methods.equations.matching import (
     top_candidates,
     top_proposals,
 )
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 
-class BoxScorer(Protocol):
+class PreForward(Protocol):
     """The pre-forward (Eq. 3 to 10): what a detector's heads make of given boxes."""
 
     def __call__(self, boxes: Tensor, /) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ class Annotations(NamedTuple):
     is_box: Tensor  # [B, A]
 
 
-class Proposals(NamedTuple):
+class PaddedProposals(NamedTuple):
     """What the RPN offers, padded, in any order."""
 
     boxes: Tensor  # [B, P, 4]
@@ -60,7 +60,7 @@ class Proposals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Steps:
+class EnabledSteps:
     """Which parts of the method are on; the variants of the paper's tables are combinations."""
 
     match: bool = True
@@ -74,13 +74,13 @@ class Steps:
 
 
 VARIANTS = {
-    "baseline": Steps(match=False, average=False, judge=False, relabel=False),
-    "br": Steps(judge=False, relabel=False),
-    "cinj": Steps(match=False, average=False, relabel=False),
-    "cm": Steps(average=False, judge=False, relabel=False),
-    "lr": Steps(match=False, average=False),
-    "mend-paper": Steps(),
-    "pseudo": Steps(match=False, average=False, judge=False),
+    "baseline": EnabledSteps(match=False, average=False, judge=False, relabel=False),
+    "br": EnabledSteps(judge=False, relabel=False),
+    "cinj": EnabledSteps(match=False, average=False, relabel=False),
+    "cm": EnabledSteps(average=False, judge=False, relabel=False),
+    "lr": EnabledSteps(match=False, average=False),
+    "mend-paper": EnabledSteps(),
+    "pseudo": EnabledSteps(match=False, average=False, judge=False),
 }
 
 
@@ -101,7 +101,7 @@ class Constants:
     """What becomes of a noisy label whose pseudo-label is not confident."""
     granularity: Literal["batch", "object"] = "batch"
     """One threshold for the batch, or the literal order of judging and pushing each object."""
-    steps: Steps = field(default_factory=Steps)
+    steps: EnabledSteps = field(default_factory=EnabledSteps)
 
     def __post_init__(self) -> None:
         for name in ("alpha", "acceptance", "confidence"):
@@ -124,12 +124,12 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Refined:
+class RefinedBatch:
     """A batch of annotations after refinement, and how it came about."""
 
     boxes: Tensor  # [B, A, 4], b_m*; b* for what was discarded
     labels: Tensor  # [B, A], the final ones; as given for what was discarded
-    verdict: Tensor  # [B, A], a Verdict; DISCARDED for padding
+    verdict: Tensor  # [B, A], a Judgement; DISCARDED for padding
     loss: Tensor  # [B, A], L(b*, y) for the label as given
     threshold: Tensor  # T, a scalar; [B, A] where every object has its own
     confidence: Tensor  # [B, A], s(y* | b*)
@@ -141,12 +141,12 @@ class Refined:
 @torch.no_grad()
 def refine_as_published(
     annotations: Annotations,
-    proposals: Proposals,
+    proposals: PaddedProposals,
     image_sizes: Tensor,
-    scorer: BoxScorer,
+    scorer: PreForward,
     queue: Tensor,
     constants: Constants,
-) -> Refined:
+) -> RefinedBatch:
     """Refine one batch: {Y, B} -> {Y*, B*} (Algorithm 1, without the training step).
 
     Takes image_sizes [B, 2] as (height, width) and queue [N]. A label is RELABELLED only if it
@@ -170,14 +170,14 @@ def refine_as_published(
     pseudo, confidence = pseudo_labels(scored.probabilities)
     is_trusted = steps.relabel & is_confident(confidence, constants.confidence)
     verdict, final = _verdicts(is_noisy, is_trusted, labels, pseudo, constants)
-    verdict = torch.where(is_box, verdict, int(Verdict.DISCARDED))
+    verdict = torch.where(is_box, verdict, int(Judgement.DISCARDED))
 
     mended = matched
     if steps.average:
         averaged = _averaged(matched, scored, final, is_candidate, constants.fallback)
         averaged = clipped_boxes(averaged, is_box, image_sizes)
-        mended = torch.where((verdict == Verdict.DISCARDED)[..., None], matched, averaged)
-    return Refined(
+        mended = torch.where((verdict == Judgement.DISCARDED)[..., None], matched, averaged)
+    return RefinedBatch(
         boxes=mended,
         labels=final,
         verdict=verdict,
@@ -208,7 +208,7 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(
-    boxes: Tensor, is_box: Tensor, proposals: Proposals, constants: Constants
+    boxes: Tensor, is_box: Tensor, proposals: PaddedProposals, constants: Constants
 ) -> _Candidates:
     if not (constants.steps.match or constants.steps.average):
         nowhere = torch.zeros_like(is_box[..., None])
@@ -219,7 +219,7 @@ def _candidates(
     return _Candidates(top, *top_candidates(is_fitting, objectness, constants.num_candidates))
 
 
-def _pre_forward(scorer: BoxScorer, matched: Tensor, found: _Candidates | None) -> _Scored:
+def _pre_forward(scorer: PreForward, matched: Tensor, found: _Candidates | None) -> _Scored:
     """Score b* and its candidates in one call (Eq. 6 to 10).
 
     Annotations share candidates, so that every proposal is scored once, and not every candidate.
@@ -261,9 +261,9 @@ def _verdicts(
     is_replaced = is_noisy & is_trusted
     final = torch.where(is_replaced, pseudo, labels)
     keeps = constants.steps.relabel and constants.unreliable == "keep"
-    lost = int(Verdict.KEPT if keeps else Verdict.DISCARDED)
-    verdict = torch.where(is_noisy & ~is_trusted, lost, int(Verdict.KEPT))
-    return torch.where(final != labels, int(Verdict.RELABELLED), verdict), final
+    lost = int(Judgement.KEPT if keeps else Judgement.DISCARDED)
+    verdict = torch.where(is_noisy & ~is_trusted, lost, int(Judgement.KEPT))
+    return torch.where(final != labels, int(Judgement.RELABELLED), verdict), final
 
 
 def _averaged(

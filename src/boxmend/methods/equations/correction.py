@@ -7,7 +7,7 @@ from torch import Tensor
 
 from boxmend.methods.equations.matching import inert_boxes
 from boxmend.methods.equations.ranking import best
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 Discarded = Literal["background", "ignore", "rpn_only"]
 
@@ -91,7 +91,7 @@ def training_roles(verdicts: Tensor, is_box: Tensor, discarded: Discarded) -> Ro
     reading); "ignore" keeps them as objects of the RPN and out of the heads' sampling; "rpn_only"
     keeps them for the RPN and lets the heads see background. Takes verdicts and is_box [B, A].
     """
-    is_discarded = is_box & (verdicts == Verdict.DISCARDED)
+    is_discarded = is_box & (verdicts == Judgement.DISCARDED)
     head = is_box & ~is_discarded
     rpn = head if discarded == "background" else is_box
     ignored = is_discarded if discarded == "ignore" else torch.zeros_like(is_box)

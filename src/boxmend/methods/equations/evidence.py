@@ -9,7 +9,7 @@ T is a transition matrix [C, C], where T[c, y] is the probability that class c i
 import torch
 from torch import Tensor
 
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 TINY = torch.finfo(torch.float32).tiny  # the smallest normal number stands in for zero
 
@@ -89,6 +89,6 @@ def posterior_verdicts(posteriors: Tensor, labels: Tensor, is_box: Tensor) -> Te
     given = torch.where(is_box, labels, 0)[..., None]
     is_kept = posteriors.gather(-1, given)[..., 0] >= 0.5
     is_other = posteriors.amax(-1) > 0.5
-    unsure = torch.where(is_other, int(Verdict.RELABELLED), int(Verdict.DISCARDED))
-    verdicts = torch.where(is_kept, int(Verdict.KEPT), unsure)
-    return torch.where(is_box, verdicts, int(Verdict.DISCARDED))
+    unsure = torch.where(is_other, int(Judgement.RELABELLED), int(Judgement.DISCARDED))
+    verdicts = torch.where(is_kept, int(Judgement.KEPT), unsure)
+    return torch.where(is_box, verdicts, int(Judgement.DISCARDED))

@@ -16,18 +16,18 @@ from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
 from boxmend.detector.coding import decode, encode
 from boxmend.methods.equations import Roles, clipped_boxes
 from boxmend.methods.outcomes import Judged, merged
-from boxmend.methods.protocol import Given, Moment, Outcome
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.protocol import BatchAnnotations, Outcome, TrainingProgress
+from boxmend.runs.judgement import Judgement
 
 
-class Best(NamedTuple):
+class BestMember(NamedTuple):
     """The member of highest score of each bag; meaningless where the bag is empty."""
 
     scores: Tensor  # [B, A]
     places: Tensor  # [B, A] in 0 .. M - 1
 
 
-class Found(NamedTuple):
+class BagResult(NamedTuple):
     """What a method found out about the annotations of a batch."""
 
     chosen: Tensor  # [B, A, 4] the box that speaks for a bag
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     num_members: Tensor  # [B, A]
 
 
-def has_begun(share: float, moment: Moment) -> bool:
+def has_begun(share: float, moment: TrainingProgress) -> bool:
     """Say whether a share of all steps is over."""
     return moment.step >= share * moment.num_steps
 
@@ -80,7 +80,7 @@ def log_scores(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.float().log_softmax(-1).take_along_dim((labels + 1)[..., None], dim=-1)[..., 0]
 
 
-def best_of(scores: Tensor, is_member: Tensor) -> Best:
+def best_of(scores: Tensor, is_member: Tensor) -> BestMember:
     """Find the best member of each bag.
 
     Takes scores [B, A, M], or [B, 1, M] where they are those of every bag, and is_member
@@ -88,7 +88,7 @@ def best_of(scores: Tensor, is_member: Tensor) -> Best:
     """
     lowest = torch.finfo(scores.dtype).min
     found = torch.where(is_member, scores, lowest).max(dim=-1)
-    return Best(found.values, found.indices)
+    return BestMember(found.values, found.indices)
 
 
 def blend_share(scores: Tensor, exponent: float, most: float) -> Tensor:
@@ -148,7 +148,7 @@ def normal_numbers(uniform: Tensor) -> Tensor:
     return math.sqrt(2) * torch.erfinv(2 * inside - 1)
 
 
-def outcome_of(given: Given, found: Found, *, is_changing: bool) -> Outcome:
+def outcome_of(given: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
     """Tell the ledger; takes annotations without padding. Labels are believed, so never judged.
 
     Before boxes are changed, all are those given. An annotation without a bag keeps its box, and
@@ -160,7 +160,7 @@ def outcome_of(given: Given, found: Found, *, is_changing: bool) -> Outcome:
     judged = Judged(
         boxes=found.boxes if is_changing else given.boxes,
         labels=given.labels,
-        verdict=torch.full_like(given.labels, int(Verdict.UNJUDGED)),
+        verdict=torch.full_like(given.labels, int(Judgement.UNJUDGED)),
         loss=-log_scores,
         threshold=torch.full_like(log_scores, torch.nan),
         confidence=log_scores.exp(),

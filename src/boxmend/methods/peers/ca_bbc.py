@@ -28,11 +28,18 @@ from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods.equations import Roles, dual_heads
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
-from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    Losses,
+    Method,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
-from boxmend.methods.watch import NEXT_TO_NONE, NoiseWatch
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.watch import NEXT_TO_NONE, NoiseEstimator
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings
 
 HEADS = 2
@@ -60,7 +67,7 @@ class CaBbc(Method):
         settings: CaBbcSettings = CaBbcSettings(),  # noqa: B008  # frozen
         rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
-        watch: NoiseWatch | None = None,
+        watch: NoiseEstimator | None = None,
     ):
         """Take a `watch` where the box noise is not told, to estimate it."""
         self.settings = settings
@@ -80,7 +87,7 @@ class CaBbc(Method):
         unit = STEP_OF_NOISE if self.settings.step == "relative" else PIXELS_OF_NOISE
         return unit * self.box_noise
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Mend the annotations by the heads, and train each head on RoIs of its own."""
         seen = first_stage(work)
         with torch.no_grad():
@@ -88,7 +95,7 @@ class CaBbc(Method):
         losses = rpn_losses(work, seen.raw, outcome.rpn)
         return outcome, {**losses, **losses_of_heads(work, seen, outcome.roi)}
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell warm-up from what follows."""
         return moment.is_warm_up
 
@@ -120,7 +127,7 @@ class CaBbc(Method):
             self.watch.load_state_dict(state)
             self._resolve(self.watch)
 
-    def _resolve(self, watch: NoiseWatch) -> None:
+    def _resolve(self, watch: NoiseEstimator) -> None:
         """Set the box noise by its estimate, once there is one; next to none counts as none.
 
         Kept on the host: a step cannot wait to read it off the device.
@@ -128,7 +135,7 @@ class CaBbc(Method):
         if watch.is_estimated("box"):
             self.box_noise = 0.0 if watch.box.noise < NEXT_TO_NONE else watch.box.noise
 
-    def _outcome(self, work: Work, seen: FirstStage) -> Outcome:
+    def _outcome(self, work: StepContext, seen: FirstStage) -> Outcome:
         given, features = without_padding(work.given), detached(seen.features)
         self._is_warm_up = work.moment.is_warm_up
         if self.watch is not None:
@@ -143,7 +150,7 @@ class CaBbc(Method):
         outcome.metrics["box_step"] = mean_step(given, mended.matched)
         return outcome
 
-    def _mended(self, detector: Detector, features: Features, given: Given) -> Mended:
+    def _mended(self, detector: Detector, features: Features, given: BatchAnnotations) -> Mended:
         """Compute b*, then y* and b** there."""
         matched = self._stepped(detector, features, given) if self.box_noise else given.boxes
         outputs = detector.outputs_of_heads(features, matched)
@@ -161,7 +168,7 @@ class CaBbc(Method):
         loss = refinement.label_losses((chances[0] + chances[1]) / 2, given.labels, given.is_box)
         return Mended(matched, boxes, soft, loss)
 
-    def _stepped(self, detector: Detector, features: Features, given: Given) -> Tensor:
+    def _stepped(self, detector: Detector, features: Features, given: BatchAnnotations) -> Tensor:
         """Take the step from b to b*, [B, A, 4]."""
         settings = self.settings
         gradient = box_gradient(detector, features, given, settings.objectness)
@@ -189,17 +196,19 @@ class CaBbc(Method):
             )
         return dual_heads.sharpened_labels(labels, first, second, self.settings.temperature)
 
-    def _labels(self, given: Given, soft: Tensor) -> Tensor:
+    def _labels(self, given: BatchAnnotations, soft: Tensor) -> Tensor:
         return refinement.pseudo_labels(soft)[0] if self.mends_labels else given.labels
 
     def _soft(self, mended: Mended) -> Tensor | None:
         return mended.soft if self.mends_labels else None
 
-    def _judged(self, given: Given, mended: Mended) -> Judged:
+    def _judged(self, given: BatchAnnotations, mended: Mended) -> Judged:
         """Name the parts; nothing is judged, but what has another label is told apart."""
         labels = self._labels(given, mended.soft)
-        changed = torch.where(labels != given.labels, int(Verdict.RELABELLED), int(Verdict.KEPT))
-        unjudged = torch.full_like(changed, int(Verdict.UNJUDGED))
+        changed = torch.where(
+            labels != given.labels, int(Judgement.RELABELLED), int(Judgement.KEPT)
+        )
+        unjudged = torch.full_like(changed, int(Judgement.UNJUDGED))
         return Judged(
             boxes=mended.boxes,
             labels=labels,
@@ -212,7 +221,9 @@ class CaBbc(Method):
         )
 
 
-def box_gradient(detector: Detector, features: Features, given: Given, objectness: float) -> Tensor:
+def box_gradient(
+    detector: Detector, features: Features, given: BatchAnnotations, objectness: float
+) -> Tensor:
     """Compute dL/db of annotated boxes, [B, A, 4] in float32; padding has zero.
 
     Takes features through which no gradient flows. In float32 whatever the precision of the step:
@@ -235,7 +246,7 @@ def box_gradient(detector: Detector, features: Features, given: Given, objectnes
         return torch.autograd.grad(total, leaf)[0]
 
 
-def losses_of_heads(work: Work, seen: FirstStage, targets: Targets) -> Losses:
+def losses_of_heads(work: StepContext, seen: FirstStage, targets: Targets) -> Losses:
     """Compute the second stage's losses, the sum over both heads, each on RoIs drawn for it."""
     detector = work.detector
     rois = [sampled_rois(work, seen.proposals, targets) for _ in range(HEADS)]
@@ -256,7 +267,7 @@ def losses_of_heads(work: Work, seen: FirstStage, targets: Targets) -> Losses:
     return {"roi_classes": torch.stack(classes).sum(), "roi_boxes": torch.stack(regressions).sum()}
 
 
-def mean_step(given: Given, matched: Tensor) -> Tensor:
+def mean_step(given: BatchAnnotations, matched: Tensor) -> Tensor:
     """Tell how far boxes were moved: the largest share of a side, on average; a scalar.
 
     A side below a pixel counts as one: boxes without extent have no shares.
@@ -293,6 +304,6 @@ def _as_output(found: tuple[Tensor, Tensor], images: int, number: int) -> RoiOut
     return RoiOutput(logits, found[1].float().view(*logits.shape, 4))
 
 
-def _all_of(given: Given) -> Roles:
+def _all_of(given: BatchAnnotations) -> Roles:
     """Everything trains everything."""
     return Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box))

@@ -24,10 +24,17 @@ from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods import steps
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
-from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    Losses,
+    Method,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.methods.watch import NoiseWatch
-from boxmend.runs.judgement import Verdict
+from boxmend.methods.watch import NoiseEstimator
+from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CoTeachingSettings
 
 NETWORKS = ("a", "b")
@@ -145,7 +152,7 @@ class View(NamedTuple):
     output: RoiOutput
 
 
-class Opinion(NamedTuple):
+class NetworkOpinion(NamedTuple):
     """What one network thinks of annotations; all [B, A] but the limit."""
 
     losses: Tensor
@@ -167,7 +174,7 @@ class CoTeaching(Method):
         settings: CoTeachingSettings,
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
-        watch: NoiseWatch | None = None,
+        watch: NoiseEstimator | None = None,
     ):
         """Take a `watch` where tau is to follow an estimate of the noise."""
         self.settings = settings
@@ -176,7 +183,7 @@ class CoTeaching(Method):
         self.tau = forget_rate(settings.forget, rates)
         self.queues = [refinement.empty_queue(settings.queue_length, device) for _ in NETWORKS]
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of both networks, each on what the other keeps for it."""
         given = without_padding(work.given)
         everything = untouched(given).rpn
@@ -196,7 +203,7 @@ class CoTeaching(Method):
             losses |= {f"{name}{suffix}": one for name, one in (view.rpn | second).items()}
         return outcome, losses
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell nothing apart: what is left out changes with the pass alone."""
         return None
 
@@ -239,7 +246,9 @@ class CoTeaching(Method):
         assert self.watch is not None
         self.tau = forget_rate(self.settings.forget, self.watch.known_rates())
 
-    def _opinions(self, given: Given, views: Sequence[View], share: float) -> list[Opinion]:
+    def _opinions(
+        self, given: BatchAnnotations, views: Sequence[View], share: float
+    ) -> list[NetworkOpinion]:
         """Judge by the queues as they were, then push the losses of the whole batch."""
         kind = views[0].detector.numbers.box_loss
         found = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
@@ -255,13 +264,13 @@ class CoTeaching(Method):
             if share == 0:  # the highest of recent losses is no limit
                 limit = torch.full_like(limit, torch.inf)
             is_out = is_dropped(losses, limit, given.is_box, mine.is_measured, peer.is_measured)
-            opinions.append(Opinion(losses, limit, mine.is_measured, is_out))
+            opinions.append(NetworkOpinion(losses, limit, mine.is_measured, is_out))
             pushed = relative_losses(batch, batch)
             queue.copy_(refinement.push(queue, pushed, batch.is_measured))
         return opinions
 
 
-def _view(work: Work, detector: Detector, targets: Targets) -> View:
+def _view(work: StepContext, detector: Detector, targets: Targets) -> View:
     """Run one network on the batch, with anchors and RoIs drawn for it alone."""
     seen = steps.first_stage(work, detector)
     rpn = steps.rpn_losses(work, seen.raw, targets, detector)
@@ -270,16 +279,18 @@ def _view(work: Work, detector: Detector, targets: Targets) -> View:
     return View(detector, seen, rpn, rois, owners(rois, targets.boxes.shape[1]), output)
 
 
-def _outcome(given: Given, opinions: Sequence[Opinion], *, is_judging: bool) -> Outcome:
+def _outcome(
+    given: BatchAnnotations, opinions: Sequence[NetworkOpinion], *, is_judging: bool
+) -> Outcome:
     """Tell the ledger what B thinks, and the log how much each drops."""
     _, by_b = opinions
     is_judged = given.is_box & by_b.is_measured & is_judging
-    verdict = torch.where(by_b.is_dropped, int(Verdict.DISCARDED), int(Verdict.KEPT))
+    verdict = torch.where(by_b.is_dropped, int(Judgement.DISCARDED), int(Judgement.KEPT))
     nothing = torch.full_like(by_b.losses, torch.nan)
     judged = Judged(
         boxes=given.boxes,
         labels=given.labels,
-        verdict=torch.where(is_judged, verdict, int(Verdict.UNJUDGED)),
+        verdict=torch.where(is_judged, verdict, int(Judgement.UNJUDGED)),
         loss=torch.where(by_b.is_measured, by_b.losses, nothing),
         threshold=torch.where(is_judged, by_b.limit, nothing),
         confidence=nothing,

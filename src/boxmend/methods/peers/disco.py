@@ -29,7 +29,14 @@ from boxmend.detector.losses import box_loss, count
 from boxmend.methods.equations import clipped_boxes
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.peers import bags
-from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    Losses,
+    Method,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 from boxmend.methods.steps import FirstStage, first_stage, rpn_losses, sampled_rois
 from boxmend.runs.settings import DiscoSettings
 
@@ -46,7 +53,7 @@ class Gaussians(NamedTuple):
 class Calibrated(NamedTuple):
     """What the bags of a batch say."""
 
-    found: bags.Found
+    found: bags.BagResult
     std: Tensor  # [B, A, 4] of the distribution, in pixels
     best: Tensor  # [B, A] logarithm of the best score of each bag, with gradient
 
@@ -57,11 +64,11 @@ class Disco(Method):
     def __init__(self, settings: DiscoSettings = DiscoSettings()):  # noqa: B008  # frozen
         self.settings = settings
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell whether boxes are corrected."""
         return self._is_correcting(moment)
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN on corrected boxes, the bags' and the spread's."""
         detector, is_correcting = work.detector, self._is_correcting(work.moment)
         given = without_padding(work.given)
@@ -98,7 +105,7 @@ class Disco(Method):
         }
 
     @torch.no_grad()
-    def _corrected(self, work: Work, given: Given, seen: FirstStage) -> Tensor:
+    def _corrected(self, work: StepContext, given: BatchAnnotations, seen: FirstStage) -> Tensor:
         """Correct the given boxes [B, A, 4] by the RoIs that are assigned to them."""
         detector = work.detector
         rois = sampled_rois(work, seen.proposals, untouched(given).roi)
@@ -107,7 +114,12 @@ class Disco(Method):
         return self._calibrated(work, given, seen.features, positives, output).found.boxes
 
     def _calibrated(
-        self, work: Work, given: Given, features: Features, rois: RoiSample, output: RoiOutput
+        self,
+        work: StepContext,
+        given: BatchAnnotations,
+        features: Features,
+        rois: RoiSample,
+        output: RoiOutput,
     ) -> Calibrated:
         """Model the bags of positive RoIs [B, M], given the outputs of the head for them."""
         detector, settings, sizes = work.detector, self.settings, given.sizes
@@ -135,9 +147,9 @@ class Disco(Method):
             share = bags.blend_share(score.exp(), settings.exponent, settings.most)
             corrected = bags.blended(given.boxes, mean, share, has_bag)
         num_members = is_member[..., : shape[2]].sum(-1)
-        return Calibrated(bags.Found(mean, score, corrected, num_members), fine.std, best)
+        return Calibrated(bags.BagResult(mean, score, corrected, num_members), fine.std, best)
 
-    def _is_correcting(self, moment: Moment) -> bool:
+    def _is_correcting(self, moment: TrainingProgress) -> bool:
         return bags.has_begun(self.settings.start, moment)
 
 

@@ -33,7 +33,14 @@ from boxmend.detector.weights import own_tensors
 from boxmend.errors import UsageError
 from boxmend.methods.equations import label_losses
 from boxmend.methods.outcomes import untouched, without_padding
-from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    Losses,
+    Method,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
 from boxmend.runs.settings import NoteRcnnSettings
@@ -84,11 +91,11 @@ class NoteRcnn(Method):
         """Keep the twin, which is a memory, from the optimiser."""
         detector.twin.network.requires_grad_(False)
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell the plain stage from what follows."""
         return self._is_plain(moment)
 
-    def clock(self, moment: Moment) -> tuple[int, int]:
+    def clock(self, moment: TrainingProgress) -> tuple[int, int]:
         """Let the learning rate go through its whole course in each stage."""
         passes = plain_passes(self.settings.plain, moment.num_epochs)
         plain = moment.num_steps // moment.num_epochs * passes
@@ -96,7 +103,7 @@ class NoteRcnn(Method):
             return moment.step, plain
         return moment.step - plain, moment.num_steps - plain
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of the stage that the training is in."""
         self._num_epochs = work.moment.num_epochs
         given, seen = without_padding(work.given), first_stage(work)
@@ -139,11 +146,11 @@ class NoteRcnn(Method):
             tensor.copy_(state[name])
         self._num_epochs = int(state["num_epochs"])
 
-    def _is_plain(self, moment: Moment) -> bool:
+    def _is_plain(self, moment: TrainingProgress) -> bool:
         return moment.epoch < plain_passes(self.settings.plain, moment.num_epochs)
 
     @torch.no_grad()
-    def _looked_at(self, work: Work, given: Given, seen: FirstStage) -> Outcome:
+    def _looked_at(self, work: StepContext, given: BatchAnnotations, seen: FirstStage) -> Outcome:
         """Measure the loss at each annotated box, and remember it in the plain stage.
 
         Nothing is judged. Seeds are trusted, but of the others nobody says that they are wrong;
@@ -158,7 +165,7 @@ class NoteRcnn(Method):
         confidence = torch.where(given.is_box, scores[..., 1:].float().amax(-1), torch.nan)
         return outcome._replace(confidence=confidence)
 
-    def _remember(self, given: Given, loss: Tensor) -> None:
+    def _remember(self, given: BatchAnnotations, loss: Tensor) -> None:
         """Keep the losses of a visit; the one of the last pass stays.
 
         A pass leaves out what does not fill its last batch. These keep an older loss, and what
@@ -173,16 +180,18 @@ class NoteRcnn(Method):
         self._state["losses"].index_copy_(0, rows, losses)
         self._state["labels"].index_copy_(0, rows, labels)
 
-    def _seeds(self, given: Given) -> Seeds:
+    def _seeds(self, given: BatchAnnotations) -> Seeds:
         is_seed = self._state["is_seed"][self._rows(given)]
         return Seeds(is_seed, (is_seed | ~given.is_box).all(-1))
 
-    def _rows(self, given: Given) -> Tensor:
+    def _rows(self, given: BatchAnnotations) -> Tensor:
         """Rows [B, A] in the memory; the last one for what is not learnt from."""
         is_known = given.is_box & (given.rows >= 0)
         return torch.where(is_known, given.rows.long(), len(self._state["losses"]) - 1)
 
-    def _apart(self, work: Work, given: Given, seen: FirstStage, rois: RoiSample) -> Losses:
+    def _apart(
+        self, work: StepContext, given: BatchAnnotations, seen: FirstStage, rois: RoiSample
+    ) -> Losses:
         """Teach each classifier what is its own, and the regression the seeds.
 
         All are divided by the number of sampled RoIs: one that counts weighs as in plain training.
@@ -244,7 +253,7 @@ def lowest_of_each_label(losses: Tensor, labels: Tensor, share: float, num_label
     return chosen
 
 
-def is_near(boxes: Tensor, given: Given, overlap: float) -> Tensor:
+def is_near(boxes: Tensor, given: BatchAnnotations, overlap: float) -> Tensor:
     """Mark boxes [B, S, 4] whose IoU with any annotation, ignored or not, reaches `overlap`."""
     is_real = given.is_box | given.is_ignored
     overlaps = pairwise_iou(given.boxes.float(), boxes)  # [B, A, S]
@@ -267,7 +276,7 @@ def distillation_loss(
     return temperature**2 * torch.where(is_sampled, each, 0).sum() / number
 
 
-def _plain_losses(work: Work, seen: FirstStage, rois: RoiSample) -> Losses:
+def _plain_losses(work: StepContext, seen: FirstStage, rois: RoiSample) -> Losses:
     """Teach all classifiers the same, so that their mean is sensible from the start.
 
     The gradient of the first alone goes on into the representation, which is that of a detector
@@ -286,7 +295,7 @@ def _plain_losses(work: Work, seen: FirstStage, rois: RoiSample) -> Losses:
 
 
 @torch.no_grad()
-def _frozen_opinion(work: Work, rois: RoiSample) -> Tensor:
+def _frozen_opinion(work: StepContext, rois: RoiSample) -> Tensor:
     """Logits [B, S, 1 + C] of the plain stage's model, from features of its own."""
     twin = work.detector.twin
     features = twin.features(work.images, work.given.sizes)

@@ -21,7 +21,14 @@ from torch import Tensor
 from boxmend.detector import Features, RoiOutput, RoiSample
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.peers import bags
-from boxmend.methods.protocol import Given, Losses, Method, Moment, Outcome, Work
+from boxmend.methods.protocol import (
+    BatchAnnotations,
+    Losses,
+    Method,
+    Outcome,
+    StepContext,
+    TrainingProgress,
+)
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
 from boxmend.runs.settings import OaMilSettings
 
@@ -39,11 +46,11 @@ class OaMil(Method):
     def __init__(self, settings: OaMilSettings = OaMilSettings()):  # noqa: B008  # frozen
         self.settings = settings
 
-    def phase(self, moment: Moment) -> Hashable:
+    def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell apart whether boxes are chosen, and whether bags are extended."""
         return self._is_selecting(moment), self._is_extending(moment)
 
-    def losses(self, work: Work) -> tuple[Outcome, Losses]:
+    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN with new targets of regression, and the bags'."""
         detector, numbers = work.detector, work.detector.numbers
         given = without_padding(work.given)
@@ -69,7 +76,7 @@ class OaMil(Method):
         }
 
     def _rounds(
-        self, work: Work, features: Features, rois: RoiSample, output: RoiOutput
+        self, work: StepContext, features: Features, rois: RoiSample, output: RoiOutput
     ) -> list[Round]:
         """Decode and score once, and again as often as bags are extended.
 
@@ -86,17 +93,17 @@ class OaMil(Method):
         return rounds
 
     @torch.no_grad()
-    def _selected(self, given: Given, first: Round, is_member: Tensor) -> bags.Found:
+    def _selected(self, given: BatchAnnotations, first: Round, is_member: Tensor) -> bags.BagResult:
         """Choose the best box of each bag, and blend it with the given one."""
         best = bags.best_of(first.log_scores[:, None], is_member)
         chosen = first.boxes.take_along_dim(best.places[..., None], dim=1)  # [B, A, 4]
         share = bags.blend_share(best.scores.exp(), self.settings.gamma, self.settings.theta)
         num_members = is_member.sum(-1)
         boxes = bags.blended(given.boxes, chosen, share, num_members > 0)
-        return bags.Found(chosen, best.scores, boxes, num_members)
+        return bags.BagResult(chosen, best.scores, boxes, num_members)
 
     def _bag_loss(
-        self, given: Given, rounds: list[Round], is_member: Tensor, num_labels: int
+        self, given: BatchAnnotations, rounds: list[Round], is_member: Tensor, num_labels: int
     ) -> Tensor:
         """lambda * (1 - S) with S the mean bag score, of the first round and of those after it.
 
@@ -114,8 +121,8 @@ class OaMil(Method):
             return settings.weight * torch.stack([first, *later]).mean()
         return settings.weight * (first + settings.extension_weight * torch.stack(later).mean())
 
-    def _is_selecting(self, moment: Moment) -> bool:
+    def _is_selecting(self, moment: TrainingProgress) -> bool:
         return bags.has_begun(self.settings.selection_from, moment)
 
-    def _is_extending(self, moment: Moment) -> bool:
+    def _is_extending(self, moment: TrainingProgress) -> bool:
         return bags.has_begun(self.settings.extension_from, moment)

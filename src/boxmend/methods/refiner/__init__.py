@@ -26,13 +26,13 @@ from boxmend.methods.refiner.lists import (
     taken,
 )
 from boxmend.methods.refiner.scoring import Maps, own_scorer
-from boxmend.methods.table import Mend, Moment, Outcome, Published, build_from
+from boxmend.methods.table import Mend, Outcome, PaperMethod, TrainingProgress, build_from
 from boxmend.runs.settings import TrainSettings, resolved
 
-__all__ = ["Record", "Refined", "Refiner"]
+__all__ = ["Record", "RefinedTargets", "Refiner"]
 
 
-class Refined(NamedTuple):
+class RefinedTargets(NamedTuple):
     """What to train a batch on."""
 
     rpn: list[TargetDict]  # for the losses of the first stage
@@ -70,7 +70,7 @@ class Refiner:
         self._warm_up = settings.warm_up
         device = next(self._heads.parameters()).device
         made = build_from(settings, num_annotations, num_labels, device)
-        if not isinstance(made, Mend | Published):
+        if not isinstance(made, Mend | PaperMethod):
             raise UsageError(
                 f"{settings.method} computes losses of its own, which a Refiner cannot; it serves "
                 "mend, mend-paper and its parts. Use boxmend train"
@@ -91,7 +91,7 @@ class Refiner:
         features: Maps,
         proposals: tuple[Sequence[Tensor], Sequence[Tensor]],
         targets: Sequence[TargetDict],
-    ) -> Refined:
+    ) -> RefinedTargets:
         """Refine the annotations of a batch; call it once a step, before the losses.
 
         Takes images and targets as `model.transform` gives them, the features of the backbone, and
@@ -104,14 +104,14 @@ class Refiner:
         check_values(targets, self._num_annotations, self._num_labels)
         given = as_given(targets, sizes)
         scorer = own_scorer(self._heads, images, features, self._num_labels)
-        moment = Moment.at(self.epoch, self.step, self._num_steps, self._warm_up)
+        moment = TrainingProgress.at(self.epoch, self.step, self._num_steps, self._warm_up)
         outcome = self._method.refine(given, as_proposals(*proposals), scorer, moment)
         self.step += 1
         is_object = torch.stack([outcome.rpn.is_real, outcome.roi.is_real]).cpu()  # [2, B, A]
         rpn_places, places = (
             [mask.nonzero()[:, 0].to(given.boxes.device) for mask in stage] for stage in is_object
         )
-        return Refined(
+        return RefinedTargets(
             as_lists(targets, outcome.rpn, rpn_places),
             as_lists(targets, outcome.roi, places),
             as_record(targets, given, outcome),
@@ -121,7 +121,11 @@ class Refiner:
 
     @torch.no_grad()
     def class_targets(
-        self, refined: Refined, logits: Tensor, labels: Sequence[Tensor], matched: Sequence[Tensor]
+        self,
+        refined: RefinedTargets,
+        logits: Tensor,
+        labels: Sequence[Tensor],
+        matched: Sequence[Tensor],
     ) -> Tensor:
         """Give the class targets [n, 1 + C] of sampled RoIs, to be compared by cross-entropy.
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Proposals, RoiSample, Targets
-from boxmend.methods.table import Given, Outcome
+from boxmend.methods.table import BatchAnnotations, Outcome
 
 TargetDict = dict[str, Tensor]
 NEEDED = ("boxes", "labels", "rows")
@@ -22,7 +22,7 @@ class Record(NamedTuple):
     """
 
     rows: Tensor  # [n]
-    verdict: Tensor  # [n] a `boxmend.runs.ledger.Verdict`
+    verdict: Tensor  # [n] a `boxmend.runs.judgement.Judgement`
     loss: Tensor  # [n]; NaN where it was not measured, as in the next two
     threshold: Tensor  # [n]
     confidence: Tensor  # [n]
@@ -35,13 +35,13 @@ class Record(NamedTuple):
     is_kept: Tensor  # [n] trained on as an object
 
 
-def as_given(targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]) -> Given:
+def as_given(targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]) -> BatchAnnotations:
     """Pad targets with labels from 1 to annotations with labels from 0; crowds are ignored."""
     boxes, labels, rows = (padded([one[name] for one in targets]) for name in NEEDED)
     is_real = _mask([one["labels"] for one in targets])
     crowds = [one.get("iscrowd", torch.zeros_like(one["labels"])) for one in targets]
     is_ignored = is_real & padded(crowds).bool()
-    return Given(
+    return BatchAnnotations(
         boxes=boxes.float(),
         labels=torch.where(is_real, labels.long() - 1, 0),
         is_box=is_real & ~is_ignored,
@@ -88,7 +88,7 @@ def as_lists(
     return lists
 
 
-def as_record(targets: Sequence[TargetDict], given: Given, outcome: Outcome) -> Record:
+def as_record(targets: Sequence[TargetDict], given: BatchAnnotations, outcome: Outcome) -> Record:
     """Put what a method tells about padded annotations into flat columns."""
     counts = [len(one["labels"]) for one in targets]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList
 
-from boxmend.detector import Scores
+from boxmend.detector import SecondStageOutput
 from boxmend.detector.coding import clip, tame
 from boxmend.errors import UsageError
 from boxmend.methods.table import BoxScorer
@@ -23,7 +23,7 @@ def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -
     height, width = images.tensors.shape[-2:]
     sizes = torch.tensor(images.image_sizes, device=images.tensors.device)
 
-    def score(boxes: Tensor, /) -> Scores:
+    def score(boxes: Tensor, /) -> SecondStageOutput:
         lists = list(tame(boxes.float(), (height, width)))  # B of [K, 4]
         with _at_rest(heads.box_head, heads.box_predictor):
             pooled = heads.box_roi_pool(maps, lists, images.image_sizes)
@@ -32,7 +32,7 @@ def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -
         shape = (*boxes.shape[:2], 1 + num_labels)
         regressed = heads.box_coder.decode(deltas.float(), lists).view(*shape, 4)
         logits = logits.float().view(shape)
-        return Scores(logits, logits.softmax(-1), clip(regressed[:, :, 1:], sizes))
+        return SecondStageOutput(logits, logits.softmax(-1), clip(regressed[:, :, 1:], sizes))
 
     return score
 

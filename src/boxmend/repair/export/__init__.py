@@ -21,7 +21,7 @@ from boxmend.data.formats.writing import IMAGES_AS, place_images
 from boxmend.errors import UsageError
 from boxmend.repair.export import coco, cvat, fiftyone, label_studio
 from boxmend.repair.export.audits import audited
-from boxmend.repair.export.bundle import Bundle, Places, bundle_of, record
+from boxmend.repair.export.bundle import Bundle, ImageLocations, bundle_of, record
 from boxmend.repair.export.json_text import json_bytes
 from boxmend.repair.export.selecting import changed, most_doubtful
 from boxmend.runs import opening as inputs
@@ -39,7 +39,7 @@ class Target(Protocol):
     def label_names(self, names: list[str]) -> list[str]:
         """The label names as the tool can have them, in the same order, none twice."""
 
-    def documents(self, bundle: Bundle, places: Places) -> dict[str, bytes]:
+    def documents(self, bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
         """The files to import, by name."""
 
 
@@ -131,7 +131,7 @@ def export(
     options.check(to)
     ensure_vacant(target)
     bundle = _bundle(run, data, most, options)
-    places = Places(target, options.images_as, options.image_prefix)
+    places = ImageLocations(target, options.images_as, options.image_prefix)
     files = {
         **TARGETS[to].documents(bundle, places),
         MANIFEST_FILE: _manifest(bundle, to),

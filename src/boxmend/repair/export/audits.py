@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import PRECISION, Chosen, choose, ranks
+from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, ranks
 from boxmend.auditing.fixes.of_runs import fixes_of
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import read_verdicts, standing
@@ -64,7 +64,9 @@ def audited(
     return replace(bundle, num_unasked=chosen.num_left - len(at))
 
 
-def _selected(fixes: Fixes, chosen: Chosen, is_open: Mask, most: int | None, changes: bool) -> Rows:
+def _selected(
+    fixes: Fixes, chosen: ChosenFixes, is_open: Mask, most: int | None, changes: bool
+) -> Rows:
     if most is not None:
         at = np.flatnonzero(is_open)
         order = np.lexsort((ranks(fixes.ids)[at], -fixes.p_wrong[at]))

@@ -20,7 +20,7 @@ from boxmend.errors import DataError
 from boxmend.repair.export.naming import shortened
 from boxmend.repair.export.selecting import suspicions
 from boxmend.runs.account import Account
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 Status = Literal["suspect", "other", "ignored"]
 STATUSES: tuple[Status, ...] = ("suspect", "other", "ignored")
@@ -82,7 +82,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Places:
+class ImageLocations:
     """Where the images will be found by whoever reads what is handed over."""
 
     out: Path
@@ -241,13 +241,13 @@ def _reason(account: Account, row: int) -> str:
     old = shortened(names[account.dataset.labels[row]])
     votes = settlement.votes(row)
     parts = []
-    match Verdict(int(account.verdicts[row])):
-        case Verdict.RELABELLED:
+    match Judgement(int(account.verdicts[row])):
+        case Judgement.RELABELLED:
             new = shortened(names[settlement.labels[row]])
             parts.append(f"label: {new} instead of {old} {votes}")
-        case Verdict.DISCARDED:
+        case Judgement.DISCARDED:
             parts.append(f"label: unsure of {old} {votes}")
-        case Verdict.KEPT:
+        case Judgement.KEPT:
             doubt = account.doubts[row]
             known = f", doubt {doubt:.2f}" if math.isfinite(doubt) else ""
             parts.append(f"label: {old} kept {votes}{known}")

@@ -7,7 +7,7 @@ from boxmend.data.files.text import valid_text
 from boxmend.data.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS
-from boxmend.repair.export.bundle import Bundle, Item, Places, Task, record
+from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task, record
 from boxmend.repair.export.json_text import json_bytes
 
 ANNOTATIONS_FILE = "instances_suggested.json"
@@ -27,7 +27,7 @@ def label_names(names: list[str]) -> list[str]:
     return names
 
 
-def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
+def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     """The file to import."""
     dataset = bundle.dataset
     categories, ids = category_ids(dataset), item_ids(bundle)

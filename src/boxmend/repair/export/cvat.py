@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.formats.documents import number
 from boxmend.data.types import Box
-from boxmend.repair.export.bundle import STATUSES, Bundle, Item, Places
+from boxmend.repair.export.bundle import STATUSES, Bundle, ImageLocations, Item
 from boxmend.repair.export.json_text import json_bytes
 from boxmend.repair.export.naming import distinct, on_one_line
 
@@ -46,7 +46,7 @@ def label_names(names: list[str]) -> list[str]:
     return distinct(names, longest=LONGEST_NAME)
 
 
-def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
+def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     """The files to import: annotations, and the labels of the task to import them into."""
     names = label_names(bundle.label_names)
     return {

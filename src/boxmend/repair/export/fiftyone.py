@@ -9,7 +9,7 @@ from typing import Any
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.files.text import valid_text
 from boxmend.data.types import Box
-from boxmend.repair.export.bundle import Bundle, Item, Places, Task
+from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task
 from boxmend.repair.export.json_text import json_bytes
 
 SAMPLES_FILE = "samples.json"
@@ -45,13 +45,13 @@ def label_names(names: list[str]) -> list[str]:
     return names
 
 
-def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
+def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     """The file to import."""
     samples = [_sample(task, bundle.label_names, places) for task in bundle.tasks]
     return {SAMPLES_FILE: json_bytes({"samples": samples})}
 
 
-def _sample(task: Task, names: list[str], places: Places) -> dict[str, Any]:
+def _sample(task: Task, names: list[str], places: ImageLocations) -> dict[str, Any]:
     file = task.place if places.images_as != "none" else places.file(task)
     suspects = [item for item in task.items if item.status == "suspect"]
     return {

@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 from boxmend import __version__
 from boxmend.data.files.text import valid_text
 from boxmend.data.types import Box
-from boxmend.repair.export.bundle import IMAGES, Bundle, Item, Places, Task, record
+from boxmend.repair.export.bundle import IMAGES, Bundle, ImageLocations, Item, Task, record
 from boxmend.repair.export.json_text import json_bytes
 from boxmend.repair.export.naming import distinct
 
@@ -44,7 +44,7 @@ def label_names(names: list[str]) -> list[str]:
     return distinct(names, swaps={"$": "\uff04"})
 
 
-def documents(bundle: Bundle, places: Places) -> dict[str, bytes]:
+def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     """The files to import: tasks, the most suspicious first, and the configuration."""
     names = label_names(bundle.label_names)
     tasks = sorted(bundle.tasks, key=lambda task: -task.suspicion)
@@ -67,7 +67,7 @@ def _config(names: list[str]) -> bytes:
     return text.encode()
 
 
-def _task(task: Task, bundle: Bundle, names: list[str], places: Places) -> dict[str, Any]:
+def _task(task: Task, bundle: Bundle, names: list[str], places: ImageLocations) -> dict[str, Any]:
     items = sorted(task.items, key=lambda item: item.status != "suspect")  # suspects on top
     regions = {item.region: item for item in items}
     prediction: dict[str, Any] = {
@@ -115,7 +115,7 @@ def _percent(box: Box, task: Task) -> dict[str, float]:
     return {name: round(side, _PERCENT_DECIMALS) for name, side in sides.items()}
 
 
-def _address(task: Task, places: Places) -> str:
+def _address(task: Task, places: ImageLocations) -> str:
     if places.image_prefix is not None:
         return places.image_prefix + _quoted(task.place.removeprefix(IMAGES))
     return LOCAL_FILES + _quoted(places.file(task).lstrip("/"))

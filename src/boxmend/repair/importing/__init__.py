@@ -23,7 +23,7 @@ from boxmend.errors import DataError
 from boxmend.repair.export import cvat, label_studio
 from boxmend.repair.importing import cvat as cvat_results
 from boxmend.repair.importing import label_studio as label_studio_results
-from boxmend.repair.importing.answers import Desk, desk_of, verdicts_of
+from boxmend.repair.importing.answers import AnswerIndex, desk_of, verdicts_of
 from boxmend.repair.importing.returned import Returned, read_limited, read_manifest
 from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run, sole_writer
@@ -131,7 +131,9 @@ def _said(verdict: Verdict | None) -> tuple[Any, ...] | None:
     return None if verdict is None else (verdict.answer, verdict.label, verdict.box)
 
 
-def _imported(returned: Returned, desk: Desk, new: Sequence[Verdict], num_told: int) -> Imported:
+def _imported(
+    returned: Returned, desk: AnswerIndex, new: Sequence[Verdict], num_told: int
+) -> Imported:
     counts = desk.counts
     return Imported(
         to=returned.to,

@@ -23,7 +23,7 @@ REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
 @dataclass(frozen=True, eq=False)
-class Desk:
+class AnswerIndex:
     """What verdicts are read against: the table, by id, and the labels as the tool has them."""
 
     fixes: Fixes
@@ -34,10 +34,10 @@ class Desk:
     counts: Counter[str]  # what became of what is no verdict
 
 
-def desk_of(fixes: Fixes, label_names: list[str], written: list[str]) -> Desk:
+def desk_of(fixes: Fixes, label_names: list[str], written: list[str]) -> AnswerIndex:
     """Lay out a table for reading verdicts; `written` are the label names in the tool."""
     is_removal = np.isin(fixes.kinds, REMOVALS)
-    return Desk(
+    return AnswerIndex(
         fixes=fixes,
         of_fix={one: k for k, one in enumerate(fixes.ids)},
         of_label={name: label for label, name in enumerate(written)},
@@ -47,7 +47,7 @@ def desk_of(fixes: Fixes, label_names: list[str], written: list[str]) -> Desk:
     )
 
 
-def verdicts_of(desk: Desk, seen: Seen) -> Iterator[Verdict]:
+def verdicts_of(desk: AnswerIndex, seen: Seen) -> Iterator[Verdict]:
     """The verdicts on the fixes of one image."""
     back = dict[str, Region]()
     for one in seen.regions:
@@ -71,7 +71,9 @@ def verdicts_of(desk: Desk, seen: Seen) -> Iterator[Verdict]:
 Answer = tuple[int, str, int | None, Box | None]  # fix, answer, other label, other box
 
 
-def _answers(desk: Desk, seen: Seen, ks: list[int], region: Region | None) -> Iterator[Answer]:
+def _answers(
+    desk: AnswerIndex, seen: Seen, ks: list[int], region: Region | None
+) -> Iterator[Answer]:
     fixes, kind = desk.fixes, Kind(int(desk.fixes.kinds[ks[0]]))
     if region is None:
         yield from _of_deleted(desk, ks)
@@ -97,7 +99,7 @@ def _answers(desk: Desk, seen: Seen, ks: list[int], region: Region | None) -> It
 
 
 def _of_changed(
-    desk: Desk,
+    desk: AnswerIndex,
     seen: Seen,
     ks: list[int],
     labels: tuple[int, int | None],
@@ -127,7 +129,7 @@ def _of_changed(
                 yield k, ACCEPT, also, None if is_new else stays
 
 
-def _of_deleted(desk: Desk, ks: list[int]) -> Iterator[Answer]:
+def _of_deleted(desk: AnswerIndex, ks: list[int]) -> Iterator[Answer]:
     kind, row = Kind(int(desk.fixes.kinds[ks[0]])), int(desk.fixes.rows[ks[0]])
     if kind == Kind.MISSING:
         yield ks[0], REJECT, None, None
@@ -139,7 +141,7 @@ def _of_deleted(desk: Desk, ks: list[int]) -> Iterator[Answer]:
         desk.counts["deleted"] += 1
 
 
-def _count_other(desk: Desk, seen: Seen, handed: Handed, region: Region | None) -> None:
+def _count_other(desk: AnswerIndex, seen: Seen, handed: Handed, region: Region | None) -> None:
     """Note what people did to an annotation that was only given along."""
     if region is None:
         desk.counts["deleted"] += 1

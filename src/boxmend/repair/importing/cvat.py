@@ -21,7 +21,14 @@ from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.repair.export.cvat import REGION
 from boxmend.repair.export.naming import on_one_line
-from boxmend.repair.importing.returned import Handed, Manifest, Region, Returned, Seen, box_back
+from boxmend.repair.importing.returned import (
+    ExportManifest,
+    Handed,
+    Region,
+    Returned,
+    Seen,
+    box_back,
+)
 
 VERSION = "1.1"
 MAX_DEPTH = 20  # CVAT's own needs seven
@@ -52,7 +59,7 @@ def unzipped(path: Path, data: bytes) -> Iterator[bytes]:
         raise DataError(f"{path}: is no zip file that can be read ({error})") from error
 
 
-def read(path: Path, pieces: Iterable[bytes], manifest: Manifest) -> Returned:
+def read(path: Path, pieces: Iterable[bytes], manifest: ExportManifest) -> Returned:
     """The images of a hand-over that are in an export."""
     handed = {on_one_line(image.file_name): image.annotations for image in manifest.images}
     document = _parsed(path, pieces, handed)

@@ -68,7 +68,7 @@ class _Image(msgspec.Struct):
     annotations: list[Handed]
 
 
-class Manifest(msgspec.Struct):
+class ExportManifest(msgspec.Struct):
     """`handover.json`, as far as it is needed."""
 
     boxmend_handover: int
@@ -102,7 +102,7 @@ def decoded(path: Path, data: bytes, kind: Any, what: str, remedy: str) -> Any:
         raise DataError(f"{path}: is no {what} ({error}); {remedy}") from error
 
 
-def read_manifest(file: Path, given: Path | None, to: str) -> Manifest:
+def read_manifest(file: Path, given: Path | None, to: str) -> ExportManifest:
     """The manifest of a hand-over, as named, or beside the file that came back."""
     path = file.parent / MANIFEST_FILE if given is None else given
     path = path / MANIFEST_FILE if path.is_dir() else path
@@ -112,7 +112,7 @@ def read_manifest(file: Path, given: Path | None, to: str) -> Manifest:
         )
     what, remedy = f"{MANIFEST_FILE} of an audit", "bring back the one that came with the export"
     content = checked_json(path, read_limited(path), remedy)
-    manifest: Manifest = decoded(path, content, Manifest, what, remedy)
+    manifest: ExportManifest = decoded(path, content, ExportManifest, what, remedy)
     if manifest.boxmend_handover != MANIFEST_VERSION:
         raise DataError(f"{path}: is of version {manifest.boxmend_handover}; export again")
     if manifest.to != to:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.data.files.text import valid_text
 from boxmend.data.types import Ids
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 SIDES = ("x1", "y1", "x2", "y2")
 ID_COLUMNS = ("annotation_id", "image_id")
@@ -31,7 +31,7 @@ class Entries:
     image_ids: Ids  # [n] likewise
     losses: NDArray[np.float32]  # [n] of the annotated label
     thresholds: NDArray[np.float32]  # [n] that the loss was held against; may be infinite
-    verdicts: NDArray[np.int8]  # [n] Verdict
+    verdicts: NDArray[np.int8]  # [n] Judgement
     num_candidates: NDArray[np.int64]  # [n]
     old_labels: NDArray[np.int64]  # [n] as annotated
     new_labels: NDArray[np.int64]  # [n] as trained on
@@ -65,7 +65,7 @@ COLUMNS = (*_SINGLE, *BOX_COLUMNS, "is_kept")
 """The columns of a ledger, in order."""
 
 VERDICT_TYPE = pa.dictionary(pa.int8(), pa.string())
-_VERDICT_NAMES = pa.array([one.name.lower() for one in Verdict], pa.string())
+_VERDICT_NAMES = pa.array([one.name.lower() for one in Judgement], pa.string())
 
 Columns = dict[str, NDArray[Any]]  # column of the file -> [n] values; ids int64 or object of str
 
@@ -81,8 +81,8 @@ def columns_of(entries: Entries) -> Columns:
         boxes = _narrowed(field, _sized(field, getattr(entries, field), (n, 4)), np.float32)
         columns |= {f"{box}_{side}": boxes[:, k] for k, side in enumerate(SIDES)}
     columns["is_kept"] = _narrowed("is_kept", _sized("is_kept", entries.is_kept, (n,)), np.bool_)
-    if n and not (columns["verdict"].min() >= 0 and columns["verdict"].max() < len(Verdict)):
-        raise ValueError(f"verdicts must lie between 0 and {len(Verdict) - 1}")
+    if n and not (columns["verdict"].min() >= 0 and columns["verdict"].max() < len(Judgement)):
+        raise ValueError(f"verdicts must lie between 0 and {len(Judgement) - 1}")
     return columns
 
 

@@ -27,7 +27,7 @@ _SMOOTH = ("loss", "confidence", *BOX_COLUMNS)  # hardly a value occurs twice
 
 
 @dataclass(frozen=True)
-class Part:
+class LedgerPart:
     """One file, as its footer tells."""
 
     path: Path
@@ -95,7 +95,7 @@ def part_numbers(folder: Path) -> list[int]:
     return sorted(numbers)
 
 
-def checked_parts(folder: Path, numbers: list[int]) -> list[Part]:
+def checked_parts(folder: Path, numbers: list[int]) -> list[LedgerPart]:
     """The footers of these parts; a DataError where they do not add up to one whole ledger."""
     for expected, number in enumerate(numbers):
         if number != expected:
@@ -113,7 +113,7 @@ def checked_parts(folder: Path, numbers: list[int]) -> list[Part]:
     return parts
 
 
-def read_footer(folder: Path, number: int) -> Part:
+def read_footer(folder: Path, number: int) -> LedgerPart:
     """What a part says about itself; a DataError where it is not what it should be."""
     path = part_path(folder, number)
     try:
@@ -133,7 +133,7 @@ def read_footer(folder: Path, number: int) -> Part:
     if not rows.isdigit() or not 0 < num_rows <= int(rows):
         raise DataError(f"{path}: its footer gives no sensible number of rows; {REMEDY}")
     _check_schema(path, schema)
-    return Part(path, number, num_rows, int(rows), schema.remove_metadata(), claimed, size)
+    return LedgerPart(path, number, num_rows, int(rows), schema.remove_metadata(), claimed, size)
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:

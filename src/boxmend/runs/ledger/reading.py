@@ -11,7 +11,7 @@ from boxmend.errors import DataError, UsageError
 from boxmend.runs.ledger.entries import COLUMNS, empty_table
 from boxmend.runs.ledger.parts import (
     REMEDY,
-    Part,
+    LedgerPart,
     checked_parts,
     folder_of,
     part_numbers,
@@ -41,7 +41,7 @@ def read(
     return pa.concat_tables([_read_part(part, wanted) for part in parts])
 
 
-def _last_epoch(parts: Sequence[Part], wanted: list[str]) -> list[pa.Table]:
+def _last_epoch(parts: Sequence[LedgerPart], wanted: list[str]) -> list[pa.Table]:
     """From the end backwards as far as the last epoch reaches, which is no farther than needed."""
     found: list[pa.Table] = []
     last = None
@@ -55,7 +55,7 @@ def _last_epoch(parts: Sequence[Part], wanted: list[str]) -> list[pa.Table]:
     return found
 
 
-def _read_part(part: Part, columns: list[str]) -> pa.Table:
+def _read_part(part: LedgerPart, columns: list[str]) -> pa.Table:
     try:
         table = read_parquet(part.path, columns, remedy=REMEDY)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:

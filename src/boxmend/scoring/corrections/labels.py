@@ -6,7 +6,7 @@ import numpy as np
 
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.account import Account
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.scoring.ranking import area_under_roc, share
 from boxmend.scoring.truth import KnownTruth
 
@@ -63,14 +63,14 @@ def label_scores(account: Account, truth: KnownTruth, visits: Rows) -> LabelScor
     rows = history.rows[visits]
     verdicts = history.verdicts[visits]
     is_wrong = truth.is_wrong(dataset.labels)[rows]
-    is_replaced, is_discarded = verdicts == Verdict.RELABELLED, verdicts == Verdict.DISCARDED
+    is_replaced, is_discarded = verdicts == Judgement.RELABELLED, verdicts == Judgement.DISCARDED
     labels = np.where(is_replaced, history.labels[visits], dataset.labels[rows])
     is_wrong_now = labels != truth.labels[rows]
     losses = history.losses[visits].astype(np.float64)
     return LabelScores(
         annotations=len(rows),
         judgment=_judgment(
-            is_wrong, is_replaced | is_discarded, judged=verdicts != Verdict.UNJUDGED
+            is_wrong, is_replaced | is_discarded, judged=verdicts != Judgement.UNJUDGED
         ),
         noise_before=share(is_wrong.sum(), len(rows)),
         noise_after=share((is_wrong_now & ~is_discarded).sum(), (~is_discarded).sum()),

@@ -7,7 +7,7 @@ import numpy as np
 from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
 from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.scoring.finders.suspicion import Offered, Ranked, Suspects, Suspicion
 from boxmend.scoring.fixes import CALLED_WRONG, proposed_by
 
@@ -20,11 +20,11 @@ def suspicion(account: Account, rows: Rows) -> Suspicion:
     """
     doubts, verdicts = account.doubts[rows], account.verdicts[rows]
     iou = account.iou[rows]
-    has_judged = bool((verdicts != Verdict.UNJUDGED).any())
+    has_judged = bool((verdicts != Judgement.UNJUDGED).any())
     return Suspicion(
         labels=np.nan_to_num(doubts, nan=0.0) if has_judged else None,
         boxes=1 - iou if account.is_moved.any() else None,
-        is_label_flagged=np.isin(verdicts, (Verdict.RELABELLED, Verdict.DISCARDED)),
+        is_label_flagged=np.isin(verdicts, (Judgement.RELABELLED, Judgement.DISCARDED)),
         is_box_flagged=iou < GOOD_IOU,
     )
 

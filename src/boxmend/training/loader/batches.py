@@ -14,7 +14,7 @@ from boxmend.data.progress import Progress
 from boxmend.errors import DataError, UsageError
 from boxmend.training.loader.columns import Columns, Difficult
 from boxmend.training.loader.frame import Frame, ImageSize, mirrored_images
-from boxmend.training.loader.pictures import Pictures, size_mismatch, survey
+from boxmend.training.loader.pictures import ReadableImages, size_mismatch, survey
 from boxmend.training.loader.store import (
     GIB,
     Memory,
@@ -186,7 +186,7 @@ class Loader:
 class _Opened(NamedTuple):
     """The images of a dataset, found and decoded."""
 
-    pictures: Pictures
+    pictures: ReadableImages
     store: Store
     places: NDArray[np.int64]  # [n] of the readable ones, in pictures and store
     skipped: list[str]

@@ -41,7 +41,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ReadableImages:
     """Images whose headers could be read: n of them, in the order of the dataset."""
 
     rows: NDArray[np.int64]  # [n] in the dataset's images
@@ -69,7 +69,7 @@ class Pictures:
         return None
 
 
-def survey(images: Images, image_size: ImageSize) -> tuple[Pictures, list[str]]:
+def survey(images: Images, image_size: ImageSize) -> tuple[ReadableImages, list[str]]:
     """Read the headers of all images; returns those that have one, and what is wrong elsewhere."""
     headers = [header_size(path) if path else None for path in images.paths]
     rows = [row for row, size in enumerate(headers) if size is not None and min(size) > 0]
@@ -78,10 +78,10 @@ def survey(images: Images, image_size: ImageSize) -> tuple[Pictures, list[str]]:
     fitted = [fit(*size, image_size.short, image_size.long) for size in stored]
     sizes = Sizes(_pairs(stored), _pairs(fitted))
     paths = [images.paths[row] for row in rows]
-    return Pictures(np.array(rows, np.int64), paths, sizes), problems
+    return ReadableImages(np.array(rows, np.int64), paths, sizes), problems
 
 
-def size_mismatch(images: Images, pictures: Pictures) -> str | None:
+def size_mismatch(images: Images, pictures: ReadableImages) -> str | None:
     """Say how many images have another size than is recorded for them, with an example."""
     recorded = np.stack([images.widths, images.heights], -1)[pictures.rows]  # [n, 2]
     stored = pictures.sizes.stored

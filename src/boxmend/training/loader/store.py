@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from boxmend.data.progress import Progress
-from boxmend.training.loader.pictures import Pictures
+from boxmend.training.loader.pictures import ReadableImages
 
 CHUNK = 64  # images decoded between two copies to where they stay
 MAX_WORKERS = 32  # threads; more of them wait for Python's lock
@@ -48,7 +48,7 @@ class Memory:
 
 
 def open_store(
-    pictures: Pictures, memory: Memory, *, workers: int, report: Report, progress: Progress
+    pictures: ReadableImages, memory: Memory, *, workers: int, report: Report, progress: Progress
 ) -> tuple[Store, dict[int, str]]:
     """Decode every image once, keep them where they fit, and tell by index what cannot be read."""
     height, width = pictures.sizes.canvas
@@ -106,7 +106,7 @@ class FromHost:
 class FromFiles:
     """Images that are decoded anew, the next batch while one is used; one that fails is black."""
 
-    def __init__(self, pictures: Pictures, device: torch.device, workers: int):
+    def __init__(self, pictures: ReadableImages, device: torch.device, workers: int):
         self._pictures = pictures
         self._device = device
         self._workers = workers
@@ -135,7 +135,7 @@ def copied_at_once(arrays: Sequence[NDArray[Any]], device: torch.device) -> list
 
 
 def _decode_all(
-    pictures: Pictures, kept: Tensor | None, workers: int, progress: Progress
+    pictures: ReadableImages, kept: Tensor | None, workers: int, progress: Progress
 ) -> dict[int, str]:
     """Decode all images into `kept` [n, 3, H, W], or only to see which can be; tell problems."""
     chunk = np.empty((min(CHUNK, len(pictures)), 3, *pictures.sizes.canvas), np.uint8)

@@ -1,6 +1,6 @@
 """Prediction: the model of a run on images that nobody has annotated.
 
-`predict` takes a run and files, folders or datasets of images, and gives `Predictions`.
+`predict` takes a run and files, folders or datasets of images, and gives `ModelPredictions`.
 """
 
 import warnings
@@ -17,16 +17,16 @@ from boxmend.detector import Detector
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import parsed_image_size
 from boxmend.training.loader import Frame, ImageSize
-from boxmend.training.loader.pictures import CANVAS_MULTIPLE, Pictures, survey
+from boxmend.training.loader.pictures import CANVAS_MULTIPLE, ReadableImages, survey
 from boxmend.training.loader.store import FromFiles, default_workers
 from boxmend.training.prediction.images import gather
 from boxmend.training.prediction.model import open_model
-from boxmend.training.prediction.results import Predictions, ensure_new
+from boxmend.training.prediction.results import ModelPredictions, ensure_new
 from boxmend.training.validation import in_image_pixels, joined
 
 BATCH_SIZE = 8  # less than any training that fits into the memory of its device
 
-__all__ = ["Predictions", "ensure_new", "predict"]
+__all__ = ["ModelPredictions", "ensure_new", "predict"]
 
 
 def predict(
@@ -35,7 +35,7 @@ def predict(
     *,
     score_threshold: float = 0.05,
     progress: Progress = lambda done, total: None,
-) -> Predictions:
+) -> ModelPredictions:
     """Find objects in images by the model of a run; boxes are in pixels of the images as stored.
 
     `run` is the folder of a finished run, or its model.safetensors. `images` are image files,
@@ -56,12 +56,12 @@ def predict(
         raise DataError(
             f"none of the {len(columns)} images can be read, the first because: {skipped[0]}"
         )
-    return Predictions(columns, card, found, skipped)
+    return ModelPredictions(columns, card, found, skipped)
 
 
 @torch.no_grad()
 def _detected(
-    detector: Detector, pictures: Pictures, score_threshold: float, progress: Progress
+    detector: Detector, pictures: ReadableImages, score_threshold: float, progress: Progress
 ) -> tuple[Detections, list[str]]:
     """Detections in the order of the images, and what is wrong with images that show nothing."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -86,7 +86,7 @@ def _detected(
     return _in_order(joined(columns)), [problems[row] for row in sorted(problems)]
 
 
-def _of_one_canvas(pictures: Pictures) -> Iterator[Pictures]:
+def _of_one_canvas(pictures: ReadableImages) -> Iterator[ReadableImages]:
     """Part the images by the canvas each of them needs, so that none is padded for another."""
     if not len(pictures):
         return
@@ -95,11 +95,11 @@ def _of_one_canvas(pictures: Pictures) -> Iterator[Pictures]:
     for group in range(int(group_of.max()) + 1):
         rows = np.flatnonzero(group_of.reshape(-1) == group)
         paths = [pictures.paths[row] for row in rows]
-        yield Pictures(pictures.rows[rows], paths, pictures.sizes.take(rows))
+        yield ReadableImages(pictures.rows[rows], paths, pictures.sizes.take(rows))
 
 
 def _batches(
-    pictures: Pictures, device: torch.device
+    pictures: ReadableImages, device: torch.device
 ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor, Sequence[str | None]]]:
     """Yield which images these are, their pixels, and what is wrong with each."""
     plan = np.split(np.arange(len(pictures)), range(BATCH_SIZE, len(pictures), BATCH_SIZE))
@@ -109,7 +109,7 @@ def _batches(
 
 
 def _placed(
-    pictures: Pictures, index: NDArray[np.int64], device: torch.device
+    pictures: ReadableImages, index: NDArray[np.int64], device: torch.device
 ) -> tuple[Frame, torch.Tensor]:
     """How images lie in the network frame, and their heights and widths there."""
     sizes = pictures.sizes.take(index)

@@ -12,14 +12,14 @@ from boxmend.runs.settings import parsed_image_size
 from boxmend.training.assembly import working_precision
 from boxmend.training.loader import ImageSize, Loader, LoaderOptions
 from boxmend.training.prediction.model import open_model
-from boxmend.training.prediction.results import Predictions
+from boxmend.training.prediction.results import ModelPredictions
 from boxmend.training.validation import detect, ensure_scorable
 
 USUAL_BATCH = 8  # images at a time, where a run does not tell its own number
 LARGEST_BATCH = 4096
 
 
-def detect_in(run: Path, dataset: Dataset, progress: Progress) -> Predictions:
+def detect_in(run: Path, dataset: Dataset, progress: Progress) -> ModelPredictions:
     """Find objects in every image of a dataset by the model of a finished run.
 
     Size, batches and precision are those that the run was scored with, so that its scores come
@@ -42,7 +42,7 @@ def detect_in(run: Path, dataset: Dataset, progress: Progress) -> Predictions:
     )
     kind = working_precision(precision, device)
     found = detect(detector, loader, batch_size, precision=kind, progress=progress)
-    return Predictions(dataset.images, card, found, loader.skipped)
+    return ModelPredictions(dataset.images, card, found, loader.skipped)
 
 
 def _habits(run: Path) -> tuple[int, str]:

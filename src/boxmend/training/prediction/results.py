@@ -19,7 +19,7 @@ SCORE_DIGITS = 6
 
 
 @dataclass(frozen=True)
-class Predictions:
+class ModelPredictions:
     """What a model found in images."""
 
     images: Images

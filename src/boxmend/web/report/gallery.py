@@ -17,11 +17,11 @@ from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Box, Floats, Rows
 from boxmend.repair.changes import Changes
 from boxmend.runs.account import Account
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.record import RunRecord
 from boxmend.web.text import shown
-from boxmend.web.thumbnails import Pictures, Request
+from boxmend.web.thumbnails import Request, Thumbnails
 
 Column = list[Any]
 
@@ -70,7 +70,7 @@ def marks_of(account: Account, truth: KnownTruth | None) -> NDArray[np.int8]:
     if truth is None:
         return marks
     was_wrong, is_wrong = truth.is_wrong(old), truth.is_wrong(account.settlement.labels)
-    is_relabelled, is_unsure = verdicts == Verdict.RELABELLED, verdicts == Verdict.DISCARDED
+    is_relabelled, is_unsure = verdicts == Judgement.RELABELLED, verdicts == Judgement.DISCARDED
     marks[was_wrong & ~account.dataset.is_ignored] = Mark.MISSED
     marks[is_unsure] = np.where(was_wrong, Mark.DOUBTED_RIGHTLY, Mark.DOUBTED_WRONGLY)[is_unsure]
     changed = np.where(is_wrong, Mark.HARMED, Mark.MENDED)
@@ -94,7 +94,7 @@ def requests_of(gallery: Gallery) -> list[Request]:
     return requests
 
 
-def columns(gallery: Gallery, pictures: Iterable[Pictures]) -> dict[str, Any]:
+def columns(gallery: Gallery, pictures: Iterable[Thumbnails]) -> dict[str, Any]:
     """Put all that the page shows of the gallery into columns, texts that recur into lists.
 
     `pictures` are those of `requests_of`. Numbers are rounded to what can be seen; None is what is
@@ -150,7 +150,7 @@ def _truth_columns(gallery: Gallery, truth: KnownTruth) -> dict[str, Column]:
     }
 
 
-def _picture_columns(numbers: Sequence[int], pictures: Iterable[Pictures]) -> dict[str, Column]:
+def _picture_columns(numbers: Sequence[int], pictures: Iterable[Thumbnails]) -> dict[str, Column]:
     """The window and the picture of every row, or the problem; the whole of every image.
 
     `numbers` are those of rows, by image.

@@ -32,7 +32,7 @@ class ReportSettings:
 
 
 @dataclass(frozen=True)
-class Scores:
+class DetectorScores:
     """How good the detector of a run is, as far as it was measured; shares, not per cent."""
 
     ap50: float | None = None
@@ -43,7 +43,9 @@ def gathered(run: str | Path, settings: ReportSettings) -> RunRecord:
     """Read all that a report shows; a DataError or UsageError names what cannot be read."""
     account = open_account(run, settings.data)
     truth = None if settings.truth is None else known_truth(settings.truth, account.dataset)
-    baseline = Scores() if settings.baseline is None else scores_of(open_run(settings.baseline))
+    baseline = (
+        DetectorScores() if settings.baseline is None else scores_of(open_run(settings.baseline))
+    )
     return RunRecord(
         name=_name(account.run),
         account=account,
@@ -55,7 +57,7 @@ def gathered(run: str | Path, settings: ReportSettings) -> RunRecord:
     )
 
 
-def scores_of(run: Run) -> Scores:
+def scores_of(run: Run) -> DetectorScores:
     """AP50 of a run: by `boxmend evaluate` where that was called, else of its validation."""
     evaluation = run.read_json(EVALUATION_FILE) or {}
     figures: Any = evaluation
@@ -63,7 +65,7 @@ def scores_of(run: Run) -> Scores:
     if not evaluation:
         summary = run.summary() if run.is_finished else {}
         figures, by_label = summary.get("val"), summary.get("val_by_label")
-    return Scores(_share(_ap50(figures)), _by_label(by_label))
+    return DetectorScores(_share(_ap50(figures)), _by_label(by_label))
 
 
 def _beside(run: str | Path, main: Account, settings: ReportSettings) -> RunRecord:

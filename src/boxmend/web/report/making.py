@@ -16,7 +16,7 @@ from boxmend.web.charts import STYLES
 from boxmend.web.report.figure_files import write_figures
 from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.gallery import Gallery, columns, gallery_of, requests_of
-from boxmend.web.report.gathering import ReportSettings, Scores, gathered, scores_of
+from boxmend.web.report.gathering import DetectorScores, ReportSettings, gathered, scores_of
 from boxmend.web.report.page import GENERATOR, Page, rendered
 from boxmend.web.report.record import Figure
 from boxmend.web.report.summary import summarised
@@ -201,5 +201,5 @@ def _remove_former(folder: Path, figures: list[Figure]) -> None:
             (folder / f"{name}.{ending}").unlink(missing_ok=True)
 
 
-def _baseline(settings: ReportSettings) -> Scores:
-    return Scores() if settings.baseline is None else scores_of(open_run(settings.baseline))
+def _baseline(settings: ReportSettings) -> DetectorScores:
+    return DetectorScores() if settings.baseline is None else scores_of(open_run(settings.baseline))

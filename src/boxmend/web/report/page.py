@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from boxmend import __version__
 from boxmend.web.report.record import Figure
-from boxmend.web.report.summary import Summary
+from boxmend.web.report.summary import ReportSummary
 from boxmend.web.text import script_json, shown
 
 GENERATOR = '<meta name="generator" content="boxmend report'  # by which a page is known as ours
@@ -25,7 +25,7 @@ class Page:
     """What is put on a page."""
 
     name: str  # of the run
-    summary: Summary
+    summary: ReportSummary
     figures: list[Figure]
     figure_folder: str  # beside the page, where the figures lie as files
     gallery: dict[str, Any]  # the columns, with their pictures

@@ -10,9 +10,9 @@ import numpy as np
 
 from boxmend.data.types import Mask
 from boxmend.runs.account import Account
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.scoring.corrections.changes import change_scores
-from boxmend.web.report.gathering import Scores
+from boxmend.web.report.gathering import DetectorScores
 from boxmend.web.report.record import RunRecord
 from boxmend.web.text import shown
 
@@ -41,7 +41,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ReportSummary:
     """The first part of the page; texts are plain, to be escaped where they are put."""
 
     paragraphs: list[str]
@@ -50,7 +50,9 @@ class Summary:
     making: list[tuple[str, str]]
 
 
-def summarised(record: RunRecord, scores: Scores, baseline: Scores) -> Summary:
+def summarised(
+    record: RunRecord, scores: DetectorScores, baseline: DetectorScores
+) -> ReportSummary:
     """Put a record into words and numbers."""
     run = record.account.run
     told = run.summary() if run.is_finished else {}
@@ -65,7 +67,7 @@ def summarised(record: RunRecord, scores: Scores, baseline: Scores) -> Summary:
         " ".join(_sentences(record, noise)),
         " ".join(_result_sentences(record, scores, baseline)),
     ]
-    return Summary(
+    return ReportSummary(
         paragraphs=[text for text in paragraphs if text],
         groups=[(title, tiles) for title, tiles in groups if tiles],
         patterns=patterns_of(record),
@@ -77,7 +79,7 @@ def patterns_of(record: RunRecord) -> list[Pattern]:
     """The most frequent changes of labels, most frequent first."""
     account = record.account
     names, old = account.dataset.label_names, account.dataset.labels
-    is_changed = account.verdicts == Verdict.RELABELLED
+    is_changed = account.verdicts == Judgement.RELABELLED
     pairs = np.stack([old, account.settlement.labels], axis=1)[is_changed]
     kinds, numbers = np.unique(pairs, axis=0, return_counts=True)
     totals = np.bincount(old[account.is_visited & (old >= 0)], minlength=len(names))
@@ -145,7 +147,9 @@ def _gallery_words(number: int) -> str:
     return f"{which} in the gallery below, with the reason."
 
 
-def _result_sentences(record: RunRecord, scores: Scores, baseline: Scores) -> Iterator[str]:
+def _result_sentences(
+    record: RunRecord, scores: DetectorScores, baseline: DetectorScores
+) -> Iterator[str]:
     """What came of it, where that is known."""
     if record.truth is not None:
         labels = change_scores(record.account, record.changes, record.truth).labels
@@ -180,8 +184,8 @@ def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
 
 def _kinds_of_change(account: Account) -> tuple[Mask, Mask, Mask]:
     """[n] What is relabelled, moved, and unsure."""
-    is_relabelled: Mask = account.verdicts == Verdict.RELABELLED
-    is_unsure: Mask = account.verdicts == Verdict.DISCARDED
+    is_relabelled: Mask = account.verdicts == Judgement.RELABELLED
+    is_unsure: Mask = account.verdicts == Judgement.DISCARDED
     return is_relabelled, account.is_moved, is_unsure
 
 
@@ -230,7 +234,7 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
         yield Tile(numbers, "mean IoU with the true box", "before and after; 1 is perfect")
 
 
-def _detector_tiles(scores: Scores, baseline: Scores) -> Iterator[Tile]:
+def _detector_tiles(scores: DetectorScores, baseline: DetectorScores) -> Iterator[Tile]:
     if scores.ap50 is None:
         return
     note = "average precision at IoU 0.5, in per cent"

@@ -22,7 +22,7 @@ MOST_PIXELS = 40_000_000  # of decoded images that are remembered: 120 MB
 
 
 @dataclass(frozen=True)
-class Place:
+class ImagePlace:
     """What the page has to know of an image before it asks for parts of it."""
 
     size: Size  # as annotated; as recorded where the file cannot be read
@@ -45,13 +45,13 @@ class Cutter:
 
     def __init__(self, images: Images) -> None:
         self._images = images
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, ImagePlace] = {}
         self._made: OrderedDict[tuple[int, Window, int], bytes] = OrderedDict()
         self._num_bytes = 0
         self._decoded: OrderedDict[int, _Decoded] = OrderedDict()
         self._lock = threading.Lock()  # one image is decoded at a time: memory stays bounded
 
-    def place(self, row: int) -> Place:
+    def place(self, row: int) -> ImagePlace:
         """What is known of an image; its header is read once."""
         if row not in self._places:
             self._places[row] = self._looked_at(row)
@@ -81,26 +81,26 @@ class Cutter:
             self._remember(key, made)
             return made
 
-    def _looked_at(self, row: int) -> Place:
+    def _looked_at(self, row: int) -> ImagePlace:
         recorded = int(self._images.widths[row]), int(self._images.heights[row])
         path = self._images.paths[row]
         if not path:
-            return Place(recorded, problem="no folder is known that holds the image")
+            return ImagePlace(recorded, problem="no folder is known that holds the image")
         stored = header_size(path)
         if stored is None or min(stored) < 1:
-            return Place(recorded, problem=inspect(path).detail or "cannot be read")
+            return ImagePlace(recorded, problem=inspect(path).detail or "cannot be read")
         if not _is_bearable(stored):
             problem = f"{stored[0]} x {stored[1]} pixels are too many"
-            return Place(recorded, problem=problem)
+            return ImagePlace(recorded, problem=problem)
         if recorded == stored[::-1] != stored and inspect(path).orientation in TURNED:
-            return Place(recorded, is_turned=True)
-        return Place(stored)
+            return ImagePlace(recorded, is_turned=True)
+        return ImagePlace(stored)
 
-    def _cut(self, row: int, place: Place, window: Window, side: int) -> bytes:
+    def _cut(self, row: int, place: ImagePlace, window: Window, side: int) -> bytes:
         image = self._image(row, place, scale_of(window, side))
         return jpeg_of(image, (window, side), place.size, QUALITY)
 
-    def _image(self, row: int, place: Place, scale: float) -> Image.Image:
+    def _image(self, row: int, place: ImagePlace, scale: float) -> Image.Image:
         """The decoded image, not smaller than `scale` needs it."""
         if row in self._decoded and self._decoded[row].scale >= scale:
             self._decoded.move_to_end(row)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import PRECISION, Chosen, choose, measured_precision
+from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, measured_precision
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import (
     SKIP,
@@ -51,7 +51,7 @@ class Posted(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     verdicts: list[Answer]
 
 
-class Desk:
+class ReviewSession:
     """The fixes of a run under review; safe to use from several threads."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Desk:
         self._verdicts: list[Verdict] = []
         self._of_fix: dict[str, list[Verdict]] = {}
         self._standing: dict[str, Verdict] = {}
-        self._chosen: Chosen | None = None
+        self._chosen: ChosenFixes | None = None
         self._figures: dict[str, Any] | None = None
         self.num_given = 0  # by this desk: what was taken back counts, too
         self._catch_up()
@@ -137,7 +137,7 @@ class Desk:
         rows: list[int] = order[is_open[order]][:NUM_DOUBTFUL].tolist()
         return rows
 
-    def _choose(self) -> Chosen:
+    def _choose(self) -> ChosenFixes:
         if self._chosen is None:
             self._chosen = choose(self.fixes, self._standing, PRECISION)
         return self._chosen

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.web.review.columns import columns_json, least_size, places_json
 from boxmend.web.review.cuts import Cutter, NoPictureError
-from boxmend.web.review.desk import Desk, Posted, sample_order
+from boxmend.web.review.desk import Posted, ReviewSession, sample_order
 from boxmend.web.thumbnails import Window
 
 OWN_FILES = (
@@ -34,7 +34,7 @@ NEWS = re.compile(r"news-(\d{1,9})")
 A_WHILE = {"cache-control": "private, max-age=86400"}  # the address is new with every server
 
 
-def make_app(desk: Desk) -> Starlette:
+def make_app(desk: ReviewSession) -> Starlette:
     """The answers about one desk; `guarding.guarded` has to stand before them."""
     pages = Pages(desk)
     return Starlette(
@@ -52,7 +52,7 @@ def make_app(desk: Desk) -> Starlette:
 class Pages:
     """What is answered, prepared once."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ReviewSession) -> None:
         self._desk = desk
         self._cutter = Cutter(desk.dataset.images)
         sample = sample_order(desk.fixes).tolist()

@@ -14,7 +14,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import UsageError
 from boxmend.runs.opening import dataset_of, finished_run
-from boxmend.web.review.desk import Desk
+from boxmend.web.review.desk import ReviewSession
 from boxmend.web.review.guarding import HOST, guarded, new_token
 from boxmend.web.review.pages import make_app
 
@@ -24,7 +24,7 @@ BACKLOG = 128
 
 def open_desk(
     run: str | Path, data: Dataset | str | list[str] | None = None, who: str | None = None
-) -> Desk:
+) -> ReviewSession:
     """The fixes of a run with its dataset; a UsageError where nothing was audited yet."""
     opened = finished_run(run)
     if not (opened.path / FIXES_FILE).exists():
@@ -35,7 +35,7 @@ def open_desk(
         )
     dataset = dataset_of(opened, data)
     fixes = read_fixes(opened.path / FIXES_FILE, dataset, fingerprint(dataset))
-    return Desk(opened.path, dataset, fixes, who)
+    return ReviewSession(opened.path, dataset, fixes, who)
 
 
 def listening(port: int) -> socket.socket:
@@ -64,7 +64,7 @@ def listening(port: int) -> socket.socket:
 class Server:
     """A server of one desk; `run` answers until `stop`, or an interrupt."""
 
-    def __init__(self, desk: Desk, port: int = 0) -> None:
+    def __init__(self, desk: ReviewSession, port: int = 0) -> None:
         self._socket = listening(port)
         self.port = int(self._socket.getsockname()[1])
         token = new_token()

@@ -70,7 +70,7 @@ Spans = dict[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Entries:
+class EntrySpans:
     """One array of a document: `data[starts[i]:ends[i]]` is its entry i."""
 
     starts: NDArray[np.int64]
@@ -90,7 +90,7 @@ class Parsed:
 
     data: bytes
     readable: bytes  # of the document's length, and valid JSON
-    spans: dict[str, Entries]
+    spans: dict[str, EntrySpans]
 
     def entry(self, key: str, row: int) -> bytes:
         """The bytes of an entry, as valid JSON."""
@@ -124,9 +124,9 @@ def parse(data: bytes, path: Path, *, exact: bool = False) -> Parsed:
     return Parsed(data, readable, spans)
 
 
-def _entries(data: bytes, raw: msgspec.Raw, exact: bool, path: Path) -> Entries:
+def _entries(data: bytes, raw: msgspec.Raw, exact: bool, path: Path) -> EntrySpans:
     if raw is _ABSENT:
-        return Entries(np.empty(0, np.int64), np.empty(0, np.int64))
+        return EntrySpans(np.empty(0, np.int64), np.empty(0, np.int64))
     start = offset(data, raw)
     end = start + len(memoryview(raw))
     found = None
@@ -175,18 +175,18 @@ def _with_placeholders(data: bytes) -> bytes:
     return _STRINGS_AND_LAX_NUMBERS.sub(placeholder, data)
 
 
-def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> Entries:
+def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> EntrySpans:
     """The spans of consecutive entries in the bytes that they are views of."""
     if not raws:
-        return Entries(np.empty(0, np.int64), np.empty(0, np.int64))
+        return EntrySpans(np.empty(0, np.int64), np.empty(0, np.int64))
     lengths = np.fromiter([len(memoryview(raw)) for raw in raws], np.int64, len(raws))
     starts = _evenly_spaced(data, raws[0], lengths)
     if starts is None:
         starts = np.fromiter((offset(data, raw) for raw in raws), np.int64, len(raws))
-    return Entries(starts, starts + lengths)
+    return EntrySpans(starts, starts + lengths)
 
 
-def _flat_entries(data: bytes, start: int, end: int) -> Entries | None:
+def _flat_entries(data: bytes, start: int, end: int) -> EntrySpans | None:
     """The spans of what looks like flat objects, evenly separated, and nothing else; or None."""
     buffer = np.frombuffer(data, np.uint8)
     starts = _places(buffer, ord("{"), start, end)
@@ -206,7 +206,7 @@ def _flat_entries(data: bytes, start: int, end: int) -> Entries | None:
         at += 1
     at -= gap + 1
     is_flat = is_flat and bool((buffer[at] == ord("}")).all())
-    return Entries(starts, ends) if is_flat else None
+    return EntrySpans(starts, ends) if is_flat else None
 
 
 def _places(buffer: NDArray[np.uint8], byte: int, start: int, end: int) -> NDArray[np.int64]:
@@ -340,7 +340,7 @@ def new_members(entry: bytes, added: dict[str, bytes]) -> Edit:
     return Edit(end, end, (comma if has_members else b"") + comma.join(texts))
 
 
-def without_entries(entries: Entries, removed: NDArray[np.bool_], added: bytes) -> list[Edit]:
+def without_entries(entries: EntrySpans, removed: NDArray[np.bool_], added: bytes) -> list[Edit]:
     """The edits that take entries out of an array, and put `added` behind those that stay."""
     kept = np.flatnonzero(~removed)
     if not len(kept):
@@ -354,7 +354,7 @@ def without_entries(entries: Entries, removed: NDArray[np.bool_], added: bytes) 
     return edits
 
 
-def separator(data: bytes, entries: Entries) -> bytes:
+def separator(data: bytes, entries: EntrySpans) -> bytes:
     """What stands between the entries of an array; of an only one, what stands before it."""
     if len(entries) > 1:
         return data[entries.ends[0] : entries.starts[1]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from boxmend.data.dataset import ATTRIBUTES, Source
 from boxmend.data.formats.coco.document import (
     UNDECODABLE,
-    Entries,
+    EntrySpans,
     all_members,
     array_span,
     members,
@@ -38,20 +38,20 @@ class CocoSource(Source):
     annotation_ids: Ids
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
-    spans: dict[str, Entries] = field(repr=False)  # where the entries lie, list by list
+    spans: dict[str, EntrySpans] = field(repr=False)  # where the entries lie, list by list
 
     @property
-    def annotations(self) -> Entries:
+    def annotations(self) -> EntrySpans:
         """Where the annotations lie."""
         return self.spans["annotations"]
 
     @property
-    def images(self) -> Entries:
+    def images(self) -> EntrySpans:
         """Where the images lie."""
         return self.spans["images"]
 
     @property
-    def categories(self) -> Entries:
+    def categories(self) -> EntrySpans:
         """Where the categories lie."""
         return self.spans["categories"]
 
@@ -59,7 +59,7 @@ class CocoSource(Source):
         """The one file there is."""
         return self.path
 
-    def entry(self, entries: Entries, row: int) -> bytes:
+    def entry(self, entries: EntrySpans, row: int) -> bytes:
         """The bytes of one entry."""
         return self.data[entries.starts[row] : entries.ends[row]]
 

@@ -39,7 +39,7 @@ TABS = Style("\n\t", "\n\t\t", "\n\t\t\t")
 
 
 @dataclass
-class Changes:
+class ObjectChanges:
     """What becomes of the objects of one document."""
 
     changed: dict[int, dict[int, str]]  # position -> new values by column
@@ -49,7 +49,7 @@ class Changes:
     """What <boxmend> says, by position; added objects come after those that are there."""
 
 
-def edits(xml: VocXml, changes: Changes) -> list[Edit]:
+def edits(xml: VocXml, changes: ObjectChanges) -> list[Edit]:
     """All edits of a document, in order."""
     style = style_of(xml)
     made: list[Edit] = []

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, document_order, position_ids
 from boxmend.data.formats.documents import Document, number
 from boxmend.data.formats.reading import is_safe_name
-from boxmend.data.formats.voc.edits import TABS, Changes, Values, edits, object_text
+from boxmend.data.formats.voc.edits import TABS, ObjectChanges, Values, edits, object_text
 from boxmend.data.formats.voc.scanning import (
     DIFFICULT,
     NAME,
@@ -110,9 +110,9 @@ def _patched(dataset: Dataset, source: VocSource) -> Iterator[Document]:
     yield from _lists(dataset, source)
 
 
-def _changes(dataset: Dataset, source: VocSource) -> dict[int, Changes]:
+def _changes(dataset: Dataset, source: VocSource) -> dict[int, ObjectChanges]:
     """What differs from the source, by the row of the image in there."""
-    changes: dict[int, Changes] = defaultdict(lambda: Changes({}, set(), []))
+    changes: dict[int, ObjectChanges] = defaultdict(lambda: ObjectChanges({}, set(), []))
     kept = np.flatnonzero(dataset.source_rows != ADDED)
     rows = dataset.source_rows[kept]
     files, positions = source.places(rows)

@@ -20,7 +20,7 @@ from boxmend.data.findings import Finding
 from boxmend.data.formats.reading import ReadOptions, image_size, read_file
 from boxmend.data.formats.yolo.data_yaml import read_yaml
 from boxmend.data.formats.yolo.labels import Labels, Rules, parse_labels
-from boxmend.data.formats.yolo.layout import Entry, find_images
+from boxmend.data.formats.yolo.layout import SplitImage, find_images
 from boxmend.data.formats.yolo.source import USUAL_NAMES, YoloSource
 from boxmend.data.formats.yolo.writing import documents, image_places, losses, written_ids
 from boxmend.data.types import Ids
@@ -96,13 +96,13 @@ class _Files:
         return None if self.labels is None else self.labels.content
 
 
-def _read_files(entries: Sequence[Entry]) -> list[_Files]:
+def _read_files(entries: Sequence[SplitImage]) -> list[_Files]:
     chunks = [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]
     with ThreadPoolExecutor(THREADS) as pool:
         return [one for chunk in pool.map(_read_chunk, chunks) for one in chunk]
 
 
-def _read_chunk(entries: Sequence[Entry]) -> list[_Files]:
+def _read_chunk(entries: Sequence[SplitImage]) -> list[_Files]:
     files = []
     for entry in entries:
         is_there = os.path.isfile(entry.image)  # no pipe may be opened: it would never end
@@ -111,7 +111,7 @@ def _read_chunk(entries: Sequence[Entry]) -> list[_Files]:
     return files
 
 
-def _label_file(entry: Entry) -> ReadFile | None:
+def _label_file(entry: SplitImage) -> ReadFile | None:
     if entry.is_sharing:
         return None
     if not os.path.exists(entry.label):
@@ -119,7 +119,7 @@ def _label_file(entry: Entry) -> ReadFile | None:
     return read_file(entry.label, "label_file_bytes")
 
 
-def _image_findings(entries: Sequence[Entry], files: Sequence[_Files]) -> Iterator[Finding]:
+def _image_findings(entries: Sequence[SplitImage], files: Sequence[_Files]) -> Iterator[Finding]:
     for entry, one in zip(entries, files, strict=True):
         if entry.is_orphan:
             message = f"a label file without its image; looked for {entry.image} and other endings"
@@ -132,14 +132,14 @@ def _image_findings(entries: Sequence[Entry], files: Sequence[_Files]) -> Iterat
             yield Finding("unreadable-image", message, entry.image, entry.name)
 
 
-def _line_findings(entries: Sequence[Entry], parsed: Sequence[Labels]) -> Iterator[Finding]:
+def _line_findings(entries: Sequence[SplitImage], parsed: Sequence[Labels]) -> Iterator[Finding]:
     for entry, one in zip(entries, parsed, strict=True):
         for kind, position, message in one.problems:
             identity = position_id(entry.id, position)
             yield Finding(kind, message, entry.label, entry.name, identity)
 
 
-def _whole_findings(source: YoloSource, entries: Sequence[Entry]) -> Iterator[Finding]:
+def _whole_findings(source: YoloSource, entries: Sequence[SplitImage]) -> Iterator[Finding]:
     """What is told once: polygons that became boxes, and splits without any label file."""
     if source.num_polygons:
         message = f"{source.num_polygons:,} polygons were read as the boxes around them"
@@ -157,7 +157,10 @@ def _whole_findings(source: YoloSource, entries: Sequence[Entry]) -> Iterator[Fi
 
 
 def _dataset(
-    source: YoloSource, entries: Sequence[Entry], files: Sequence[_Files], findings: list[Finding]
+    source: YoloSource,
+    entries: Sequence[SplitImage],
+    files: Sequence[_Files],
+    findings: list[Finding],
 ) -> Dataset:
     n, num_images = len(source.labels), len(entries)
     counts = np.diff(source.first_rows)

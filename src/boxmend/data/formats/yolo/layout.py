@@ -22,7 +22,7 @@ NO_LABELS = {"classes.txt"}  # what annotation tools leave among label files
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SplitImage:
     """One image of a split, whether it is there or not."""
 
     split: str
@@ -39,10 +39,10 @@ class Entry:
 
 
 @dataclass
-class Layout:
+class SplitLayout:
     """The images of the splits that are read, in order, and what was wrong on the way."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[SplitImage] = field(default_factory=list)
     read_as: dict[str, str] = field(default_factory=dict)
     """Split of the data.yaml -> the split it is read as; several may share their images."""
     findings: list[Finding] = field(default_factory=list)
@@ -50,9 +50,9 @@ class Layout:
     """The .txt files that list images."""
 
 
-def find_images(document: DataYaml, split: str | None) -> Layout:
+def find_images(document: DataYaml, split: str | None) -> SplitLayout:
     """List the images of one split, or of all."""
-    layout = Layout()
+    layout = SplitLayout()
     root = _root(document)
     for name, places in _chosen(document, root, split, layout).items():
         finder = _Finder(name, root, layout.findings)
@@ -114,7 +114,7 @@ def _root(document: DataYaml) -> str:
 
 
 def _chosen(
-    document: DataYaml, root: str, split: str | None, layout: Layout
+    document: DataYaml, root: str, split: str | None, layout: SplitLayout
 ) -> dict[str, tuple[str, ...]]:
     """The splits to read with their places; those with the same places are read once."""
     if not document.splits:
@@ -177,9 +177,9 @@ class _Finder:
         self.split = split
         self.root = root
         self.findings = findings
-        self.entries: list[Entry] = []
+        self.entries: list[SplitImage] = []
         self.seen: set[str] = set()  # paths of images
-        self.labels: dict[str, Entry] = {}  # path of a label file -> the image it belongs to
+        self.labels: dict[str, SplitImage] = {}  # path of a label file -> the image it belongs to
         self.names: dict[str, int] = {}
         self.read_files: list[ReadFile] = []
 
@@ -252,11 +252,11 @@ class _Finder:
             message = f"its label file {label} is that of {owner.image}, too; rename one of them"
             self._tell("duplicate-id", message, image)
             name = stem(owner.name) + os.path.splitext(image)[1]
-            self.entries.append(Entry(self.split, name, image, label, is_sharing=True))
+            self.entries.append(SplitImage(self.split, name, image, label, is_sharing=True))
             return
         longer = (plain_name(one, self.split) for one in _longer(name, image))
         name = distinct_name(filter(is_safe_name, longer), self.names)
-        entry = self.labels[label] = Entry(self.split, name, image, label, is_orphan)
+        entry = self.labels[label] = SplitImage(self.split, name, image, label, is_orphan)
         self.entries.append(entry)
 
     def _tell(self, kind: str, message: str, file: str) -> None:

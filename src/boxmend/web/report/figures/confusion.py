@@ -3,7 +3,7 @@
 import numpy as np
 
 from boxmend.data.types import Rows
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.web.charts import drawing, words
 from boxmend.web.charts.heat import heat_map
 from boxmend.web.report.record import Figure, RunRecord
@@ -21,7 +21,7 @@ def confusion(record: RunRecord) -> Figure | None:
     """
     account = record.account
     names = account.dataset.label_names
-    changed = account.verdicts == Verdict.RELABELLED
+    changed = account.verdicts == Judgement.RELABELLED
     if not changed.any():
         return None
     old, new = account.dataset.labels[changed], account.settlement.labels[changed]

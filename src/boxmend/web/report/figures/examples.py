@@ -7,7 +7,7 @@ import numpy as np
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 
 NUM_TRIED = 60  # images may be unreadable, but not without end
 LARGEST_MOVE = 0.5  # of 1 - IoU; to move farther counts no more
@@ -48,7 +48,7 @@ def examples(account: Account) -> Iterator[int]:
 def _scores(account: Account) -> Floats:
     """[n] How telling each change is; 0 for what should not be shown."""
     dataset, settlement = account.dataset, account.settlement
-    is_relabelled = account.verdicts == Verdict.RELABELLED
+    is_relabelled = account.verdicts == Judgement.RELABELLED
     move = np.minimum(1 - account.iou, LARGEST_MOVE)
     usable = (is_relabelled | (account.is_moved & (move >= LEAST_MOVE))) & ~settlement.is_unsure
     usable &= (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)

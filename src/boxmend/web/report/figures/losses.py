@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.data.types import Floats, Mask, Rows
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.web.charts import axes, drawing, legend, marks, series, words
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.web.charts.ticks import log_ticks, nice_ticks, percent_texts, round_above, round_below
@@ -34,7 +34,7 @@ _NEAR_END = 0.12  # of the axis
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class LossSample:
     """The losses of one run at its last epoch."""
 
     name: str
@@ -65,14 +65,14 @@ def losses(record: RunRecord) -> Figure | None:
     return Figure(NAME, title, caption, _svg(title, caption, samples, edges), COLUMNS, rows)
 
 
-def _sample(record: RunRecord, by_truth: bool) -> Sample | None:
+def _sample(record: RunRecord, by_truth: bool) -> LossSample | None:
     history = record.account.history
     chosen = (history.epochs == history.num_epochs - 1) & ~np.isnan(history.losses)
     if not chosen.any():
         return None
     verdicts = history.verdicts[chosen]
-    is_judged = verdicts != Verdict.UNJUDGED
-    is_rejected = is_judged & (verdicts != Verdict.KEPT)
+    is_judged = verdicts != Judgement.UNJUDGED
+    is_rejected = is_judged & (verdicts != Judgement.KEPT)
     if by_truth and record.truth is not None:
         is_wrong = record.truth.is_wrong(record.account.dataset.labels)[history.rows[chosen]]
         groups = {"right": ~is_wrong, "wrong": is_wrong}
@@ -83,7 +83,7 @@ def _sample(record: RunRecord, by_truth: bool) -> Sample | None:
     found = contested_thresholds(history.losses[chosen], thresholds)
     middle = float(np.median(found)) if len(found) else math.nan
     spread = np.ptp(thresholds[np.isfinite(thresholds)]) if len(found) else 0.0
-    return Sample(
+    return LossSample(
         name=words.cleaned(record.name),
         losses=np.maximum(history.losses[chosen].astype(np.float64), 0),
         groups={group: mask for group, mask in groups.items() if mask.any()},
@@ -93,7 +93,7 @@ def _sample(record: RunRecord, by_truth: bool) -> Sample | None:
     )
 
 
-def _edges(samples: Sequence[Sample]) -> Floats:
+def _edges(samples: Sequence[LossSample]) -> Floats:
     """[NUM_BINS + 1] Edges of bins that grow by one factor, between round ends."""
     usable = [one.losses[np.isfinite(one.losses) & (one.losses > 0)] for one in samples]
     ends = np.array([np.quantile(one, CLIPPED) for one in usable if len(one)])
@@ -112,7 +112,7 @@ def _counts(losses: Floats, edges: Floats) -> Rows:
     return np.bincount(bins, minlength=NUM_BINS)
 
 
-def _rows(sample: Sample, edges: Floats) -> list[tuple[str | int | float | None, ...]]:
+def _rows(sample: LossSample, edges: Floats) -> list[tuple[str | int | float | None, ...]]:
     limits: list[float | None] = [0.0, *edges[1:-1].tolist(), None]  # the outer bins are open
     threshold = sample.threshold if math.isfinite(sample.threshold) else None
     return [
@@ -125,7 +125,7 @@ def _rows(sample: Sample, edges: Floats) -> list[tuple[str | int | float | None,
     ]
 
 
-def _separation(samples: Sequence[Sample], by_truth: bool) -> list[str]:
+def _separation(samples: Sequence[LossSample], by_truth: bool) -> list[str]:
     """What the first run's verdicts of the last epoch came to, in words."""
     sample = samples[0]
     found = [
@@ -139,7 +139,7 @@ def _separation(samples: Sequence[Sample], by_truth: bool) -> list[str]:
     return [f"In the last epoch, {share} of the labels were rejected{name}."]
 
 
-def _ends(samples: Sequence[Sample], edges: Floats) -> list[str]:
+def _ends(samples: Sequence[LossSample], edges: Floats) -> list[str]:
     """What the axis does not show, in words."""
     told = ["The further apart the two, the surer the verdicts."]
     beyond = _num_beyond(samples, edges)
@@ -157,16 +157,16 @@ def _ends(samples: Sequence[Sample], edges: Floats) -> list[str]:
     return told
 
 
-def _num_beyond(samples: Sequence[Sample], edges: Floats) -> int:
+def _num_beyond(samples: Sequence[LossSample], edges: Floats) -> int:
     return sum(int((one.losses > edges[-1]).sum()) for one in samples)
 
 
-def _is_shown(sample: Sample, edges: Floats) -> bool:
+def _is_shown(sample: LossSample, edges: Floats) -> bool:
     """Whether the threshold is on the axis; not so for NaN."""
     return bool(edges[0] <= sample.threshold <= edges[-1])
 
 
-def _svg(title: str, caption: str, samples: Sequence[Sample], edges: Floats) -> str:
+def _svg(title: str, caption: str, samples: Sequence[LossSample], edges: Floats) -> str:
     hatch, hatched = marks.hatching(f"chart-{NAME}-hatch", "series-2")
     groups = list(dict.fromkeys(group for one in samples for group in one.groups))
     fills = {group: hatched if group in _HATCHED else "currentColor" for group in _LOOKS}
@@ -208,7 +208,7 @@ def _columns(panels: int) -> int:
     return {4: 2}.get(panels, min(panels, 3))
 
 
-def _panel(plot: axes.Plot, sample: Sample, edges: Floats, fills: dict[str, str]) -> str:
+def _panel(plot: axes.Plot, sample: LossSample, edges: Floats, fills: dict[str, str]) -> str:
     at = np.log10(edges).tolist()
     parts = []
     for group, mask in sample.groups.items():

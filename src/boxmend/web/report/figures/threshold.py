@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.runs.history import History
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.web.charts import axes, drawing, marks, series, words
 from boxmend.web.charts.sheet import SIZE, WIDTH
 from boxmend.web.charts.ticks import nice_ticks, percent_texts
@@ -35,7 +35,7 @@ _LEFT, _RIGHT = 48.0, 136.0  # room for texts beside the plots
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """A series over epochs, with what it lies between; NaN where nothing is known."""
 
     epochs: list[float]
@@ -68,7 +68,7 @@ def threshold(record: RunRecord) -> Figure | None:
     return Figure(NAME, TITLE, caption, _svg(caption, lines, history), COLUMNS, rows)
 
 
-def _lines_of(history: History) -> dict[str, Line]:
+def _lines_of(history: History) -> dict[str, Series]:
     """Threshold and shares by pieces of training; every epoch has the same number of pieces."""
     epochs = history.num_epochs
     per_epoch = steps_per_epoch(history)
@@ -81,10 +81,10 @@ def _lines_of(history: History) -> dict[str, Line]:
     at = ((np.arange(pieces) + 0.5) * epochs / pieces).tolist()
     columns = list(map(list, zip(*points, strict=True)))
     bare = [math.nan] * pieces
-    lines = {"relabelled": Line(at, columns[3], bare, bare),
-             "discarded": Line(at, columns[4], bare, bare)}  # fmt: skip
+    lines = {"relabelled": Series(at, columns[3], bare, bare),
+             "discarded": Series(at, columns[4], bare, bare)}  # fmt: skip
     if any(map(math.isfinite, columns[0])):
-        lines = {"threshold": Line(at, *columns[:3]), **lines}
+        lines = {"threshold": Series(at, *columns[:3]), **lines}
     return lines
 
 
@@ -96,11 +96,11 @@ def _piece(history: History, is_judged: np.ndarray[Any, Any], piece: slice) -> l
     found = contested_thresholds(history.losses[piece][chosen], history.thresholds[piece][chosen])
     middle = np.quantile(found, (0.5, *SPREAD)).tolist() if len(found) else [math.nan] * 3
     verdicts = history.verdicts[piece][chosen]
-    shares = [(verdicts == one).mean() for one in (Verdict.RELABELLED, Verdict.DISCARDED)]
+    shares = [(verdicts == one).mean() for one in (Judgement.RELABELLED, Judgement.DISCARDED)]
     return [*middle, *map(float, shares)]
 
 
-def _estimate(metrics: list[dict[str, Any]], history: History) -> Line | None:
+def _estimate(metrics: list[dict[str, Any]], history: History) -> Series | None:
     """The estimated label noise at the steps where metrics have it; they may hold anything."""
     per_epoch, found = steps_per_epoch(history), []
     for record in metrics:
@@ -110,7 +110,7 @@ def _estimate(metrics: list[dict[str, Any]], history: History) -> Line | None:
             at = min(step / per_epoch, float(history.num_epochs))
             band = [_share(record.get(f"label_noise_{end}")) for end in ("low", "high")]
             found += [(at, noise, *band)] if math.isfinite(noise) else []
-    return Line(*map(list, zip(*found, strict=True))) if found else None
+    return Series(*map(list, zip(*found, strict=True))) if found else None
 
 
 def _share(value: Any) -> float:
@@ -123,7 +123,7 @@ def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _caption(lines: dict[str, Line]) -> str:
+def _caption(lines: dict[str, Series]) -> str:
     last = {name: words.percent(_last(line)) for name, line in lines.items()}
     told = (
         f"In the end {last['relabelled']} of the labels are relabelled and {last['discarded']} "
@@ -137,11 +137,11 @@ def _caption(lines: dict[str, Line]) -> str:
     return f"{told}. A label is doubted where its loss exceeds a threshold, at last about {text}."
 
 
-def _last(line: Line) -> float:
+def _last(line: Series) -> float:
     return next((value for value in reversed(line.values) if math.isfinite(value)), math.nan)
 
 
-def _svg(caption: str, lines: dict[str, Line], history: History) -> str:
+def _svg(caption: str, lines: dict[str, Series], history: History) -> str:
     parts, top = [], 34.0
     across = (0.0, float(history.num_epochs))
     until = warm_up_end(history)
@@ -161,14 +161,14 @@ def _svg(caption: str, lines: dict[str, Line], history: History) -> str:
     return drawing(NAME, TITLE, caption, (WIDTH, plot.bottom + 48), "".join(parts))
 
 
-def _range(line: Line) -> axes.Range:
+def _range(line: Series) -> axes.Range:
     """From zero, or below it where the line goes there, to some way above the line."""
     values = [value for value in (*line.values, *line.low, *line.high) if math.isfinite(value)]
     low, high = min(*values, 0.0), max(*values, 0.0)
     return low, high + 0.25 * (high - low or 1.0)
 
 
-def _drawn(plot: axes.Plot, lines: dict[str, Line], until: float, title: str) -> str:
+def _drawn(plot: axes.Plot, lines: dict[str, Series], until: float, title: str) -> str:
     """One plot: shade, grid, bands, lines, and their names at the right end."""
     ticks = nice_ticks(*plot.y, 4)
     is_share = "threshold" not in lines

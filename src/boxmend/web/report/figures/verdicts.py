@@ -4,7 +4,7 @@ import numpy as np
 
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Rows
-from boxmend.runs.judgement import Verdict
+from boxmend.runs.judgement import Judgement
 from boxmend.web.charts import axes, drawing, legend, marks, words
 from boxmend.web.charts.rows import ROW, row_middle, row_names, rows_plot
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
@@ -52,7 +52,7 @@ def _counted(record: RunRecord) -> tuple[list[str], Rows]:
     """Names of the judged labels and [l, 3] how many had which verdict, the most doubted first."""
     account = record.account
     names = account.dataset.label_names
-    known = (account.verdicts != Verdict.UNJUDGED) & (account.dataset.labels != UNKNOWN)
+    known = (account.verdicts != Judgement.UNJUDGED) & (account.dataset.labels != UNKNOWN)
     keys = account.dataset.labels[known] * 3 + account.verdicts[known]
     counts = np.bincount(keys, minlength=3 * len(names)).reshape(len(names), 3)
     totals = counts.sum(axis=1)
