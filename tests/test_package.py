@@ -24,13 +24,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_types_and_nothing_of_the_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "boxmend/py.typed" in names
-    assert "boxmend/formats/coco/__init__.py" in names
+    assert "boxmend/data/formats/coco/__init__.py" in names
     assert "boxmend/detector/tiny.safetensors" in names
     assert not [name for name in names if "tests/" in name or "/test_" in name]
     for part in ("page.html.j2", "page.css", "page.js", "pictures.js", "rows.js", "theme.js"):
-        assert f"boxmend/report/static/{part}" in names
+        assert f"boxmend/web/report/static/{part}" in names
     for part in ("index.html", "review.css", "review.js", "stage.js"):
-        assert f"boxmend/review/static/{part}" in names
+        assert f"boxmend/web/review/static/{part}" in names
 
 
 def test_the_version_is_the_same_everywhere(wheel: Path) -> None:

@@ -1,9 +1,8 @@
 """What the pages about the peers name: functions, tests and settings that exist."""
 
-import importlib
+import pkgutil
 import re
 from dataclasses import is_dataclass
-from functools import reduce
 
 import pytest
 
@@ -35,10 +34,9 @@ def test_every_peer_has_a_page_that_says_whose_method_it_is_and_what_is_ours() -
         assert f"({name}.md)" in PAGES["index"]
 
 
-@pytest.mark.parametrize(("page", "name"), named(r"`((?:detector|methods|refinement)(?:\.\w+)+)`"))
+@pytest.mark.parametrize(("page", "name"), named(r"`((?:detector|methods)(?:\.\w+)+)`"))
 def test_what_is_named_exists(page: str, name: str) -> None:
-    room, module, *attributes = name.split(".")
-    assert reduce(getattr, attributes, importlib.import_module(f"boxmend.{room}.{module}")), page
+    assert pkgutil.resolve_name(f"boxmend.{name}"), page
 
 
 @pytest.mark.parametrize(("page", "file"), named(r"`(test_\w+\.py)`"))
@@ -68,7 +66,7 @@ def test_an_option_that_is_named_exists(page: str, option: str) -> None:
 
 def test_the_sources_are_named_where_the_methods_are() -> None:
     for name in PEERS:
-        path = ROOT / "src/boxmend/methods" / f"{name.replace('-', '_')}.py"
+        path = ROOT / "src/boxmend/methods/peers" / f"{name.replace('-', '_')}.py"
         opening = path.read_text().split('"""')[1]
         assert "re-implementation" in opening, name
         assert re.search(r"\b(19|20)\d\d\b", opening), name

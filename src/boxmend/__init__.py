@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from boxmend.methods.refiner import Refiner
     from boxmend.repair.apply import ApplySettings, apply, revert
     from boxmend.repair.export import ExportOptions, export
-    from boxmend.repair.importing import import_verdicts
+    from boxmend.repair.importing.verdicts import import_verdicts
     from boxmend.runs.settings import TrainSettings
     from boxmend.training.evaluation import evaluate
     from boxmend.training.prediction import predict
@@ -77,7 +77,7 @@ _HOMES = {
     "disturb": "boxmend.data.noise",
     "evaluate": "boxmend.training.evaluation",
     "export": "boxmend.repair.export",
-    "import_verdicts": "boxmend.repair.importing",
+    "import_verdicts": "boxmend.repair.importing.verdicts",
     "load": "boxmend.data.formats",
     "predict": "boxmend.training.prediction",
     "read_predictions": "boxmend.auditing.predictions",

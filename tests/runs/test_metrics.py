@@ -168,8 +168,8 @@ def test_any_bytes_as_metrics_end_in_a_data_error_or_in_records(
 
 TRAINING = """
 import json, sys
-from boxmend.files.atomic import replacing
-from boxmend.runs import create
+from boxmend.data.files.atomic import replacing
+from boxmend.runs.folder import create
 run = create(sys.argv[1], {"a": 1}, {"seed": 2}, resume=True)
 saved = run.path / "checkpoint.json"
 last = json.loads(saved.read_text()) if saved.exists() else None

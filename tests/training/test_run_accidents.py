@@ -175,8 +175,8 @@ def test_a_full_disk_says_how_to_continue_and_loses_nothing(data: Dataset, tmp_p
 
 LOCKER = """
 import sys, time
-from boxmend import runs
-with runs.sole_writer(sys.argv[1]):
+from boxmend.runs.folder import sole_writer
+with sole_writer(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)
 """

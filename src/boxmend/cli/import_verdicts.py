@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
-from boxmend.repair.importing import Imported, import_verdicts
+from boxmend.repair.importing.verdicts import Imported, import_verdicts
 
 app = App(name="import", help_format="markdown")
 

@@ -2,7 +2,7 @@
 
 `build` makes a method by name: `mend` is ours (`Mend`); `mend-paper`, its parts and `baseline` are
 the paper's (`PaperMethod`); the others are peers, a module each. A method also reports
-to the ledger what became of the annotations. `protocol` has the contract, `steps` what methods share.
+to the ledger what became of the annotations. `protocol` has the contract, `steps` what they share.
 """
 
 from collections.abc import Callable

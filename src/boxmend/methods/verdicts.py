@@ -35,7 +35,7 @@ def as_given(evidence: Tensor, given: BatchAnnotations) -> Opinion:
 def by_posterior(
     evidence: Tensor, given: BatchAnnotations, transition: Tensor, tau: Tensor, floors: Tensor
 ) -> Opinion:
-    """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `refinement.posterior_verdicts`.
+    """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `methods.equations.posterior_verdicts`.
 
     q(y) is no lower than the floors [B, A], which believe in labels of lost classes.
 

@@ -83,9 +83,9 @@ def voted(given: BatchAnnotations, votes: Voters, keep: Tensor, alike: float) ->
 class EdgeNoise(NamedTuple):
     """What edges are expected by; scalars."""
 
-    noise: Tensor  # N, see `refinement.expected_boxes`
+    noise: Tensor  # N, see `methods.equations.expected_boxes`
     error: Tensor  # of a vote
-    held: Tensor  # see `refinement.held_at_border`
+    held: Tensor  # see `methods.equations.held_at_border`
 
 
 def expected(
@@ -119,7 +119,7 @@ class Agreement(NamedTuple):
     """How annotated boxes and the vote of the proposals alone agree; sums over a batch."""
 
     residuals: Tensor  # [BINS]
-    pull: Tensor  # [2], see `refinement.pull_sums`
+    pull: Tensor  # [2], see `methods.equations.pull_sums`
 
 
 def agreement(

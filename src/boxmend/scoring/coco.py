@@ -88,7 +88,7 @@ def detection_sizes(detections: Detections) -> Floats:
 
 def _counted(detections: Detections, truth: CocoTruth, num_labels: int) -> tuple[Floats, Floats]:
     """COCO's precision [T, R, C, sizes, M] and recall [T, C, sizes, M]; -1 where not defined."""
-    import hotcoco  # only where it is needed: `boxmend.scores` is imported by much that is not
+    import hotcoco  # only where it is needed: this module is imported by much that is not
 
     images = np.unique(np.concatenate([detections.image_rows, truth.image_rows])).tolist()
     asked = hotcoco.COCO.from_arrays(

@@ -175,7 +175,7 @@ def test_a_sealed_archive_is_one_for_other_programs(
 NOTED = """
 import sys
 from pathlib import Path
-from boxmend.runs import Run
+from boxmend.runs.folder import Run
 run = Run(Path(sys.argv[1]))
 print(run.read_json("evaluation.json"))
 """

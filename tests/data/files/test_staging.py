@@ -19,7 +19,7 @@ from boxmend.errors import OutputError
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from boxmend.files import staging
+from boxmend.data.files import staging
 
 stop = sys.argv[2]
 names = []

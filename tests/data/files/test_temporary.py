@@ -21,7 +21,7 @@ from boxmend.data.files.temporary import (
 HOLDER = """
 import sys, time
 from pathlib import Path
-from boxmend.files import temporary
+from boxmend.data.files import temporary
 with getattr(temporary, sys.argv[1])(Path(sys.argv[2])) as path:
     (path / "half" if path.is_dir() else path).write_text("half")
     print(path, flush=True)

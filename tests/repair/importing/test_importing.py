@@ -11,7 +11,7 @@ import pytest
 from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
 from boxmend.errors import OutputError
 from boxmend.repair.export import export
-from boxmend.repair.importing import Imported, import_verdicts
+from boxmend.repair.importing.verdicts import Imported, import_verdicts
 from boxmend.runs.folder import sole_writer
 from tests.repair.export.handed_audits import audit_run, handed_over, submitted
 from tests.repair.export.handed_tools import TOOLS, Cvat, LabelStudio, Tool

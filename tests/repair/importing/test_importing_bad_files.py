@@ -9,7 +9,7 @@ import pytest
 
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.repair.export import export
-from boxmend.repair.importing import import_verdicts
+from boxmend.repair.importing.verdicts import import_verdicts
 from tests.repair.export.handed_audits import audit_run, handed_over, submitted
 from tests.repair.export.handover_runs import Drawn, finished_run
 

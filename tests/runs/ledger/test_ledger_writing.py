@@ -312,7 +312,7 @@ ENDLESS = """
 import sys
 from pathlib import Path
 from visits import visits
-from boxmend.ledger import Ledger
+from boxmend.runs.ledger import Ledger
 ledger = Ledger.create(Path(sys.argv[1]), rows_per_part=500)
 print("ready", flush=True)
 for seed in range(1_000_000):
