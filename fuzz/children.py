@@ -99,6 +99,8 @@ def written_paths(event: str, arguments: tuple[Any, ...]) -> list[str]:
 
 def run_in_child(task: Task) -> Ended:
     """Run a command in a child of this process, and wait for its end."""
+    for name in ("stdout", "stderr"):  # of the child before: this one may be killed at once
+        task.case.with_name(name).write_bytes(b"")
     started = time.monotonic()
     child = os.fork()
     if child == 0:

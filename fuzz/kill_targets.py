@@ -114,6 +114,7 @@ TARGETS = [
         "bench-run",
         f"bench run table1 --out out {CELL}",
         "coco",
+        again=f"bench run table1 --out out {CELL} --retry-failed",  # a full disk fails a cell
         is_resumable=True,
         counters="attempt number",
         torch=True,

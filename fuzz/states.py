@@ -48,10 +48,16 @@ def _parsed(path: Path) -> Any:
     try:
         data = path.read_bytes()
         if path.suffix == LINES:
-            return [json.loads(line) for line in data.splitlines() if line.strip()]
+            lines = [json.loads(line) for line in data.splitlines() if line.strip()]
+            return [line for line in lines if not _is_failed_try(line)]
         return json.loads(data)
     except (ValueError, OSError):
         return {"": "not JSON"}
+
+
+def _is_failed_try(line: Any) -> bool:
+    """Whether a line records a failed cell of a grid, which stays in the file by design."""
+    return isinstance(line, dict) and isinstance(line.get("error"), str)
 
 
 def _flat(value: Any, place: str = "") -> list[tuple[str, Any]]:
