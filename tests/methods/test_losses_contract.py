@@ -11,10 +11,10 @@ from torch import Tensor
 from boxmend.detector import DETECTORS, Detector, build
 from boxmend.methods.protocol import Alone, Losses, Outcome, StepContext
 from boxmend.methods.table import (
-    ASKED_OF_DETECTOR,
     METHODS,
     BatchAnnotations,
     Method,
+    MethodInputs,
     Rates,
     TrainingProgress,
 )
@@ -42,7 +42,7 @@ def pattern(asked: tuple[tuple[str, Any], ...]) -> Detector:
 
 
 def detector_for(name: str) -> Detector:
-    made = pattern(tuple(sorted(ASKED_OF_DETECTOR.get(name, {}).items())))
+    made = pattern(tuple(sorted(METHODS[name].detector.items())))
     made.network.zero_grad(set_to_none=True)
     return made
 
@@ -85,7 +85,7 @@ def work_on(detector: Detector, given: BatchAnnotations, step: int) -> StepConte
 def ready(name: str, step: int, rates: Rates = TOLD) -> tuple[Method, Detector]:
     """A method that has seen the passes before a step, in one step of each."""
     detector = detector_for(name)
-    method = build_method(name, ROWS, NUM_LABELS, rates)
+    method = build_method(name, MethodInputs(ROWS, NUM_LABELS, rates))
     method.prepare(detector)
     for epoch in range(at(step).epoch + 1):
         method.begin_epoch(epoch, detector)
@@ -229,7 +229,7 @@ def test_no_step_waits_for_the_device(name: str, step: int, rates: Rates) -> Non
 
 def test_a_method_goes_on_from_its_state_as_if_nothing_had_happened(name: str) -> None:
     first, detector = ready(name, 60)
-    second = build_method(name, ROWS, NUM_LABELS, TOLD)
+    second = build_method(name, MethodInputs(ROWS, NUM_LABELS, TOLD))
     second.prepare(detector)
     second.load_state_dict(first.state_dict())
     for step in (60, 61):

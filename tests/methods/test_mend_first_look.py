@@ -56,7 +56,8 @@ def test_warm_up_is_trained_on_what_the_look_says() -> None:
     expected = torch.tensor([0, 0.135, 0.035, 0.0075]) / 0.1775
     assert outcome.roi.soft is not None
     torch.testing.assert_close(outcome.roi.soft[0, 0], expected)
-    assert method.class_targets(torch.zeros(1, 1, 4), rois_of([1], [True]), outcome.roi) is None
+    logits, rois = torch.zeros(1, 1, 4), rois_of([1], [True])
+    assert method.class_targets(logits, rois, outcome.roi, WARM_UP) is None
 
 
 def test_later_both_witnesses_are_heard() -> None:

@@ -190,7 +190,7 @@ def test_targets_of_warm_up_are_the_posterior_of_the_current_prediction() -> Non
     # y = 1, s = .2 .64 .08 .08: s T = .096 .056 .012, together .164; no object: background
     logits = torch.tensor([[SECOND, SECOND, [NAN] * 4]]).log()
     rois = rois_of([1, 0, 0], [True, False, False])
-    targets = method.class_targets(logits, rois, roi=None)  # type: ignore[arg-type]  # not read
+    targets = method.class_targets(logits, rois, None, WARM_UP)  # type: ignore[arg-type]
     expected = torch.tensor(
         [[[0, 0.096 / 0.164, 0.056 / 0.164, 0.012 / 0.164], [1, 0, 0, 0], [1, 0, 0, 0]]]
     )
@@ -202,7 +202,7 @@ def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() ->
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), WARM_UP)
     logits = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(1), requires_grad=True)
     rois = rois_of([0, 1, 2, 2, 0, 0], [True] * 4 + [False] * 2)
-    targets = method.class_targets(logits.detach(), rois, roi=None)  # type: ignore[arg-type]
+    targets = method.class_targets(logits.detach(), rois, None, WARM_UP)  # type: ignore[arg-type]
     assert targets is not None
     soft_cross_entropy(logits[0], targets[0]).sum().backward()  # type: ignore[no-untyped-call]
     assert logits.grad is not None
@@ -224,9 +224,10 @@ def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() ->
 )
 def test_other_moments_have_no_targets_of_their_own(method: Mend, is_warm_up: bool) -> None:
     scorer = TableScorer(table([FIRST] * 101))
-    method.refine(one_image([BOX], [0]), NOTHING, scorer, WARM_UP if is_warm_up else LATER)
+    moment = WARM_UP if is_warm_up else LATER
+    method.refine(one_image([BOX], [0]), NOTHING, scorer, moment)
     logits, rois = torch.zeros(1, 1, 4), rois_of([0], [True])
-    assert method.class_targets(logits, rois, roi=None) is None  # type: ignore[arg-type]
+    assert method.class_targets(logits, rois, None, moment) is None  # type: ignore[arg-type]
 
 
 def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:

@@ -11,6 +11,7 @@ from boxmend.methods.table import (
     METHODS,
     Mend,
     MendSettings,
+    MethodInputs,
     Outcome,
     PaperMethod,
     PublishedSettings,
@@ -19,6 +20,7 @@ from boxmend.methods.table import (
 )
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings.presets import LITERAL_METHODS
+from boxmend.runs.settings.training import SECTIONS, TrainSettings
 from tests.methods.method_batches import (
     LATER,
     NUM_LABELS,
@@ -42,7 +44,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def fresh(name: str, num_labels: int, rates: Rates = Rates()) -> Mend | PaperMethod:  # noqa: B008  # a tuple
-    method = build(name, ROWS, num_labels, rates)
+    method = build(name, MethodInputs(ROWS, num_labels, rates))
     assert isinstance(method, Mend | PaperMethod)
     return method
 
@@ -160,7 +162,7 @@ def test_a_state_is_taken_up_where_it_was_left(name: str) -> None:
 def test_a_state_taken_up_at_the_end_of_a_pass_gives_its_estimates() -> None:
     """No step comes between: the end of a pass after warm-up is no longer one of warm-up."""
     for name in ("mend", "mend-paper"):
-        first, second = (build(name, ROWS, NUM_LABELS) for _ in range(2))
+        first, second = (build(name, MethodInputs(ROWS, NUM_LABELS)) for _ in range(2))
         for seed in range(3):
             assert isinstance(first, Mend | PaperMethod)
             first.refine(*random_batch(seed), WaveScorer(), LATER)
@@ -216,20 +218,27 @@ def test_every_name_builds_and_an_unknown_one_lists_them() -> None:
         *("mend-paper", "note-rcnn", "oa-mil", "pseudo"),
     ]
     with pytest.raises(UsageError, match=r"unknown method 'mends'; known: baseline, br, .*pseudo"):
-        build("mends", 1, 1)
+        build("mends", MethodInputs(1, 1))
+
+
+def test_every_method_has_its_section_of_the_settings() -> None:
+    usual = TrainSettings()
+    assert {name: spec.settings for name, spec in METHODS.items()} == {
+        name: type(getattr(usual, section)) for name, section in SECTIONS.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "other"),
     [("mend", PublishedSettings()), ("lr", MendSettings()), ("disco", MendSettings())],
 )
-def test_settings_of_the_other_kind_are_refused(name: str, other: methods.Settings) -> None:
+def test_settings_of_the_other_kind_are_refused(name: str, other: object) -> None:
     with pytest.raises(UsageError, match=f"{name} takes .*Settings, got .*Settings"):
-        build(name, 1, 1, settings=other)
+        build(name, MethodInputs(1, 1, settings=other))
 
 
 def test_mend_is_made_from_its_settings_and_the_known_rates() -> None:
-    method = build("mend", 1, 3, Rates(label=0.2, box=0.0), MendSettings(near=0.5))
+    method = build("mend", MethodInputs(1, 3, Rates(label=0.2, box=0.0), MendSettings(near=0.5)))
     assert isinstance(method, methods.Mend)
     assert method.settings == MendSettings(near=0.5)
     assert method.rates == Rates(label=0.2, box=0.0)

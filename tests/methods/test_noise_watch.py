@@ -179,7 +179,7 @@ def test_warm_up_believes_labels_of_a_lost_class_as_often_as_labels_are_right() 
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([second])), WARM_UP)
     logits = torch.tensor([[second, second]]).log()
     rois = rois_of([1, 0], [True, False])
-    targets = method.class_targets(logits, rois, roi=None)  # type: ignore[arg-type]  # not read
+    targets = method.class_targets(logits, rois, None, WARM_UP)  # type: ignore[arg-type]
     expected = [[0, 0.3 * 0.096 / 0.108, 0.7, 0.3 * 0.012 / 0.108], [1, 0, 0, 0]]
     torch.testing.assert_close(targets, torch.tensor([expected]))
 

@@ -12,8 +12,14 @@ from boxmend.methods.equations import VARIANTS, EnabledSteps
 from boxmend.methods.estimation import LEARNT
 from boxmend.methods.outcomes import without_padding
 from boxmend.methods.paper import constants_of
-from boxmend.methods.protocol import Alone
-from boxmend.methods.table import PaperMethod, PublishedSettings, Rates, TrainingProgress, build
+from boxmend.methods.table import (
+    MethodInputs,
+    PaperMethod,
+    PublishedSettings,
+    Rates,
+    TrainingProgress,
+    build,
+)
 from boxmend.runs.ledger import Judgement
 from tests.methods.method_batches import (
     LATER,
@@ -181,7 +187,7 @@ def test_an_unknown_variant_is_refused() -> None:
 
 
 def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
-    method = build("mend-paper", 400, 4)
+    method = build("mend-paper", MethodInputs(400, 4))
     assert isinstance(method, PaperMethod)
     assert method.watch is not None
     assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # a guess
@@ -210,8 +216,8 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
         asked.append(boxes.shape[1])
         return wave(boxes)
 
-    method = build("mend-paper", 100, 3)
-    alone = build("mend-paper", 100, 3)
+    method = build("mend-paper", MethodInputs(100, 3))
+    alone = build("mend-paper", MethodInputs(100, 3))
     assert isinstance(method, PaperMethod)
     assert isinstance(alone, PaperMethod)
     assert method.watch is not None
@@ -219,7 +225,7 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
     method.refine(given, proposals, scorer, LATER)
     count = given.boxes.shape[1]
     assert asked == [2 * count + 100]  # b, b* and P_h
-    alone.watch.observe(without_padding(given), proposals, wave, Alone())
+    alone.watch.observe(without_padding(given), proposals, wave)
     assert alone.watch.state["visits"].sum() > 0
     assert alone.watch.state["residuals"].sum() > 0
     for name, seen in alone.watch.state.items():
@@ -228,7 +234,7 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
 
 @pytest.mark.parametrize(("name", "rates"), [("lr", Rates(label=0.4)), ("baseline", Rates())])
 def test_what_is_told_or_not_needed_is_not_watched(name: str, rates: Rates) -> None:
-    method = build(name, 4, 3, rates)
+    method = build(name, MethodInputs(4, 3, rates))
     assert isinstance(method, PaperMethod)
     assert method.watch is None
     assert method.end_epoch(0) == {}

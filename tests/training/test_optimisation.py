@@ -43,9 +43,9 @@ def test_the_average_follows_the_weights() -> None:
     network = nn.Linear(1, 1)
     average = average_of(network)
     nn.init.constant_(network.weight, 3.0)
-    nn.init.constant_(average.weight, 1.0)  # type: ignore[arg-type]
+    nn.init.constant_(average.weight, 1.0)
     follow(average, network, 0.75)
-    assert average.weight.item() == pytest.approx(0.75 * 1 + 0.25 * 3)  # type: ignore[operator]
+    assert average.weight.item() == pytest.approx(0.75 * 1 + 0.25 * 3)
     assert network.weight.item() == 3.0
     assert not average.weight.requires_grad
 

@@ -4,7 +4,7 @@ Everything has a fixed shape and a mask; nothing waits for the device or loops o
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -68,6 +68,7 @@ class RoiLosses(NamedTuple):
     boxes: Tensor
 
 
+@dataclass(eq=False)
 class Detector:
     """A two-stage detector for C classes.
 
@@ -77,20 +78,17 @@ class Detector:
     `total` turns into that of the whole batch where others have the rest of it.
     """
 
-    def __init__(self, name: str, network: FasterRCNN, num_labels: int, numbers: DetectorNumbers):
-        self.name = name
-        self.network = network
-        self.num_labels = num_labels
-        self.numbers = numbers
-        self.total: Total = lambda number: number
+    name: str
+    network: FasterRCNN
+    num_labels: int
+    numbers: DetectorNumbers
+    total: Total = lambda number: number
 
     @property
     def twin(self) -> "Detector":
         """The second network of a detector that has two, as a detector of its own."""
         numbers = replace(self.numbers, networks=1)
-        made = Detector(self.name, self.network.twin, self.num_labels, numbers)
-        made.total = self.total
-        return made
+        return replace(self, network=self.network.twin, numbers=numbers)
 
     def features(self, images: Tensor, sizes: Tensor) -> Features:
         """Normalise images and compute their feature maps.

@@ -20,18 +20,19 @@ from boxmend.methods.equations import Belief, Roles
 from boxmend.methods.equations.box_noise import BINS
 from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
     BoxFeatures,
     BoxScorer,
+    Exchange,
     Losses,
-    Method,
     Outcome,
     StepContext,
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates
 from boxmend.methods.steps import ordinary_losses
-from boxmend.methods.watch import NoiseEstimator
+from boxmend.methods.watch import EstimatingMethod, NoiseEstimator
 from boxmend.runs.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
@@ -39,8 +40,10 @@ FEW_TO_LOOK_AT = 500  # annotations: of fewer a first look may see anything
 MOST_BYTES = 2**31  # of features that are brought to the device
 
 
-class Mend(Method):
+class Mend(EstimatingMethod):
     """The changed method; it remembers evidence for every annotation of the dataset."""
+
+    watch: NoiseEstimator
 
     def __init__(
         self,
@@ -49,13 +52,14 @@ class Mend(Method):
         settings: MendSettings = MendSettings(),  # noqa: B008  # frozen
         rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
+        exchange: Exchange = ALONE,
     ):
+        sizes = (num_annotations, num_labels)
+        super().__init__(NoiseEstimator(*sizes, settings, rates, device, exchange), exchange)
         self.settings = settings
         self.rates = rates
-        self.watch = NoiseEstimator(num_annotations, num_labels, settings, rates, device)
         self.mends_labels = rates.label != 0
         self.mends_boxes = rates.box != 0
-        self._is_warm_up = True
         # Changed in place: a captured step has addresses.
         self._state: dict[str, Tensor] = {
             "queue": refinement.empty_queue(settings.queue_length, device),
@@ -103,12 +107,12 @@ class Mend(Method):
     ) -> Outcome:
         """Gather evidence about a batch and, after warm-up, mend it."""
         given = without_padding(given)
-        self._is_warm_up = moment.is_warm_up
+        self._was_warm_up = moment.is_warm_up
         if not (self.mends_labels or self._needs_proposals):
             return untouched(given)
-        matches = self._matches(given, proposals)
+        matches = self._matches(given, proposals, moment.is_warm_up)
         scores = self._scores(matches, scorer)
-        evidence = self.watch.remember(given, scores[0].probabilities, self.exchange)  # p
+        evidence = self.watch.remember(given, scores[0].probabilities)  # p
         opinion = self._opinion(evidence, given)
         boxes = self._boxes(given, matches, scores, opinion.posteriors)
         num_candidates = matches.is_candidate.sum(-1)
@@ -139,14 +143,17 @@ class Mend(Method):
         return moment.is_warm_up
 
     @torch.no_grad()
-    def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
+    def class_targets(
+        self, logits: Tensor, rois: RoiSample, roi: Targets, moment: TrainingProgress
+    ) -> Tensor | None:
         """Correct the loss of warm-up: r(c) = s(c) T[c, y] / sum_c s(c) T[c, y].
 
         Cross-entropy against r has the gradient of -log sum_c s(c) T[c, y]; s is the current
         prediction, and background has no part in r. RoIs of no object are background. After a
         first look nothing needs correcting: warm-up is trained on what that says.
         """
-        if not self._corrects_warm_up or self.watch.prior is not None:
+        is_corrected = moment.is_warm_up and self._corrects_warm_up
+        if not is_corrected or self.watch.prior is not None:
             return None
         is_object = rois.is_positive[..., None]
         foreground = torch.where(is_object, logits[..., 1:].float(), 0).softmax(-1)
@@ -158,13 +165,7 @@ class Mend(Method):
 
     def end_epoch(self, epoch: int) -> Mapping[str, Any]:
         """Estimate the noise anew, and from it the shares of raw box and p*."""
-        self.watch.end_pass(epoch, self._is_warm_up)
-        if self.rates.box is None:
-            settings = self.settings
-            self._set_shares(
-                refinement.keep_share(self.watch.box, settings.least_keep, settings.off_above)
-            )
-        found, keep = self.watch.figures(), float(self._state["keep"])
+        found, keep = super().end_epoch(epoch), float(self._state["keep"])
         held = 0.0
         if keep < 1:
             held = refinement.share_held(self._state["border"], found["box_noise"])
@@ -173,25 +174,30 @@ class Mend(Method):
         lost = int(self.watch.state["lost"].sum())
         return {**found, "tau": tau, "keep": keep, "lost_classes": lost, "held_at_border": held}
 
-    def report(self) -> Mapping[str, Any]:
-        """Tell the noise that was found, and which labels stand for which others."""
-        return self.watch.report()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give memory, counts and estimates."""
-        own = {name: tensor.clone() for name, tensor in self._state.items()}
-        return {**self.watch.state_dict(), **own, "is_warm_up": self._is_warm_up}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes."""
+        super().load_state_dict(state)
+        self._set_shares(float(state["keep"]))  # from which all others follow
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return the queue and how boxes are mended."""
+        return {name: tensor.clone() for name, tensor in self._state.items()}
+
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Take up a queue of the same length, and what is counted at the border."""
         if len(state["queue"]) != len(self._state["queue"]):
             was, now = len(state["queue"]), len(self._state["queue"])
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
-        self.watch.load_state_dict(state)
         for name in ("queue", "border", "held"):
             self._state[name].copy_(state[name])
-        self._set_shares(float(state["keep"]))  # from which all others follow
-        self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
+
+    def _follow(self, watch: NoiseEstimator) -> None:
+        """Choose how boxes are mended by the estimated box noise."""
+        if self.rates.box is None:
+            settings = self.settings
+            self._set_shares(
+                refinement.keep_share(watch.box, settings.least_keep, settings.off_above)
+            )
 
     def _set_shares(self, estimated: float) -> None:
         """Choose how boxes are mended: by the settings, a known box noise, or the estimate.
@@ -250,7 +256,7 @@ class Mend(Method):
 
     @property
     def _corrects_warm_up(self) -> bool:
-        return self._is_warm_up and self.mends_labels and self.settings.forward_warm_up
+        return self.mends_labels and self.settings.forward_warm_up
 
     def _first_soft(self, given: BatchAnnotations) -> Tensor | None:
         """What warm-up is trained on after a first look: q(c) ~ p(c) T[c, y] by that alone."""
@@ -261,7 +267,9 @@ class Mend(Method):
         floors = self.watch.floors(given.labels)
         return refinement.soft_targets(refinement.raised_to(first, given.labels, floors))
 
-    def _matches(self, given: BatchAnnotations, proposals: Proposals) -> votes.Matches:
+    def _matches(
+        self, given: BatchAnnotations, proposals: Proposals, is_warm_up: bool
+    ) -> votes.Matches:
         """Centre matching as published (Eq. 15 to 19); in warm-up b* is b."""
         settings = self.settings
         top, objectness, is_top = refinement.top_proposals(*proposals[:3], settings.num_proposals)
@@ -273,7 +281,7 @@ class Mend(Method):
             is_fitting, objectness, settings.num_candidates
         )
         matched = given.boxes
-        if self.mends_boxes and not self._is_warm_up:
+        if self.mends_boxes and not is_warm_up:
             candidates = refinement.candidate_boxes(top, places, is_candidate)
             nearest = refinement.matched_boxes(given.boxes, candidates, is_candidate, alpha=1.0)
             matched = torch.lerp(given.boxes, nearest, self._state["alpha"])  # b*
@@ -315,7 +323,7 @@ class Mend(Method):
             return given.boxes
         settings, keep = self.settings, self._state["keep"]
         heard = votes.voters(given, matches, scores, posteriors, settings.near)
-        self.watch.compare(given, heard, self.exchange)
+        self.watch.compare(given, heard)
         if settings.boxes == "average":
             return votes.averaged(given, matches, heard, keep)
         if settings.boxes == "vote" or settings.keep is not None:

@@ -13,17 +13,18 @@ from boxmend.methods import equations as refinement
 from boxmend.methods.equations import Constants, EnabledSteps, RefinedBatch
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
     BoxScorer,
+    Exchange,
     Losses,
-    Method,
     Outcome,
     StepContext,
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import ordinary_losses
-from boxmend.methods.watch import NoiseEstimator
+from boxmend.methods.watch import EstimatingMethod, NoiseEstimator
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import PublishedSettings
 
@@ -57,7 +58,7 @@ def constants_of(settings: PublishedSettings, rates: Rates, steps: EnabledSteps)
     )
 
 
-class PaperMethod(Method):
+class PaperMethod(EstimatingMethod):
     """One variant of the published method; its state is the queue of losses."""
 
     def __init__(
@@ -67,7 +68,9 @@ class PaperMethod(Method):
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
         watch: NoiseEstimator | None = None,
+        exchange: Exchange = ALONE,
     ):
+        super().__init__(watch, exchange)
         if variant not in refinement.VARIANTS:
             known = ", ".join(sorted(refinement.VARIANTS))
             raise UsageError(f"unknown variant {variant!r}; known: {known}")
@@ -75,8 +78,6 @@ class PaperMethod(Method):
         self.rates = check_rates(rates)
         self.steps = refinement.VARIANTS[variant]
         self.constants = constants_of(settings, rates, self.steps)
-        self.watch = watch
-        self._is_warm_up = True
         self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
 
     def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
@@ -93,11 +94,11 @@ class PaperMethod(Method):
     ) -> Outcome:
         """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
         given, steps = without_padding(given), self.constants.steps
-        self._is_warm_up = moment.is_warm_up
+        self._was_warm_up = moment.is_warm_up
         is_idle = moment.is_warm_up or steps == refinement.VARIANTS["baseline"]
         heads = _OneCall(scorer, given.boxes) if not is_idle and self._asks_alike else None
-        if self.watch is not None and heads is None:
-            self.watch.observe(given, proposals, scorer, self.exchange)
+        if heads is None:
+            self.observe(given, proposals, scorer)
         if is_idle:
             return untouched(given, self._losses_as_given(given, scorer, moment))
         refined = refinement.refine_as_published(
@@ -108,8 +109,8 @@ class PaperMethod(Method):
             self.queue,
             self.constants,
         )
-        if self.watch is not None and heads is not None:
-            self.watch.observe(given, proposals, heads.for_watch, self.exchange)
+        if heads is not None:
+            self.observe(given, proposals, heads.for_watch)
         if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
             self._push(refined.loss, given.is_box)
         else:
@@ -124,45 +125,29 @@ class PaperMethod(Method):
         """Tell warm-up, its last steps, which fill the queue, and what follows apart."""
         return moment.is_warm_up, self._fills_queue(moment)
 
-    def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
+    def class_targets(
+        self, logits: Tensor, rois: RoiSample, roi: Targets, moment: TrainingProgress
+    ) -> Tensor | None:
         """Leave the targets to `roi`: the published method knows hard labels only."""
         return None
 
-    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate the rates that are not told, and r and alpha from them."""
-        if self.watch is None:
-            return {}
-        self.watch.end_pass(epoch, self._is_warm_up)
-        self._resolve()
-        return self.watch.figures()
+    def _own_state(self) -> dict[str, Any]:
+        """Return the queue."""
+        return {"queue": self.queue.clone()}
 
-    def report(self) -> Mapping[str, Any]:
-        """Tell the noise that was found, where it had to be."""
-        return {} if self.watch is None else self.watch.report()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the queue, and what the estimates rest on."""
-        watched = {} if self.watch is None else self.watch.state_dict()
-        return {**watched, "queue": self.queue.clone(), "is_warm_up": self._is_warm_up}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
         """Take up a queue of the same length."""
         if state["queue"].shape != self.queue.shape:
             was, now = len(state["queue"]), len(self.queue)
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.queue.copy_(state["queue"])
-        self._is_warm_up = bool(state["is_warm_up"])  # a pass may be at its end
-        if self.watch is not None:
-            self.watch.load_state_dict(state)
-            self._resolve()
 
-    def _resolve(self) -> None:
+    def _follow(self, watch: NoiseEstimator) -> None:
         """Set r and alpha by the estimates; next to no noise switches that half off, like none.
 
         Before the first estimate the guess stays.
         """
-        assert self.watch is not None
-        self.constants = constants_of(self.settings, self.watch.known_rates(), self.steps)
+        self.constants = constants_of(self.settings, watch.known_rates(), self.steps)
 
     @property
     def _asks_alike(self) -> bool:

@@ -101,6 +101,9 @@ class Alone:
         return tensor
 
 
+ALONE = Alone()
+
+
 @dataclass(frozen=True)
 class StepContext:
     """What a step gives a method to compute the losses of a batch from."""
@@ -127,7 +130,7 @@ class Method(Protocol):
     most methods need not do has a default here, which those that derive from this class have.
     """
 
-    exchange: Exchange = Alone()
+    exchange: Exchange
 
     def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of a batch, and what became of its annotations.

@@ -36,7 +36,9 @@ class TargetMethod(Protocol):
     ) -> Outcome:
         """Turn the annotations of a batch into what is trained on."""
 
-    def class_targets(self, logits: Tensor, rois: RoiSample, roi: Targets) -> Tensor | None:
+    def class_targets(
+        self, logits: Tensor, rois: RoiSample, roi: Targets, moment: TrainingProgress
+    ) -> Tensor | None:
         """Soft targets [B, S, 1 + C] for the sampled RoIs, or None for those of `roi`.
 
         Called with the second stage's logits (detached) before its loss is computed.
@@ -84,6 +86,6 @@ def ordinary_losses(method: TargetMethod, work: StepContext) -> tuple[Outcome, L
     losses = rpn_losses(work, seen.raw, outcome.rpn)
     rois = sampled_rois(work, seen.proposals, outcome.roi)
     output = detector.roi_outputs(seen.features, rois.boxes)
-    wanted = method.class_targets(output.logits.detach(), rois, outcome.roi)
+    wanted = method.class_targets(output.logits.detach(), rois, outcome.roi, work.moment)
     found = detector.losses_of_rois(output, rois, outcome.roi, wanted)
     return outcome, {**losses, "roi_classes": found.classification, "roi_boxes": found.boxes}

@@ -5,14 +5,15 @@ the paper's (`PaperMethod`); the others are peers, a module each. A method also 
 to the ledger what became of the annotations. `protocol` has the contract, `steps` what they share.
 """
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 
 from boxmend.errors import UsageError
+from boxmend.methods.equations import VARIANTS
 from boxmend.methods.mend import Mend
 from boxmend.methods.paper import PaperMethod, wants_estimates
 from boxmend.methods.peers.ca_bbc import CaBbc
@@ -22,9 +23,11 @@ from boxmend.methods.peers.disco import Disco
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.peers.oa_mil import OaMil
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
     BoxFeatures,
     BoxScorer,
+    Exchange,
     Method,
     Outcome,
     TrainingProgress,
@@ -41,9 +44,9 @@ from boxmend.runs.settings import (
     PublishedSettings,
     TrainSettings,
 )
+from boxmend.runs.settings.training import PUBLISHED, SECTIONS
 
 __all__ = [
-    "ASKED_OF_DETECTOR",
     "METHODS",
     "BatchAnnotations",
     "BoxFeatures",
@@ -51,6 +54,8 @@ __all__ = [
     "Mend",
     "MendSettings",
     "Method",
+    "MethodInputs",
+    "MethodSpec",
     "Outcome",
     "PaperMethod",
     "PublishedSettings",
@@ -60,8 +65,6 @@ __all__ = [
     "build_from",
 ]
 
-Peers = CaBbcSettings | CoTeachingSettings | DiscoSettings | NoteRcnnSettings | OaMilSettings
-Settings = PublishedSettings | MendSettings | Peers
 Device = torch.device | str
 
 
@@ -70,102 +73,89 @@ class MethodInputs(NamedTuple):
 
     num_annotations: int
     num_labels: int
-    rates: Rates
-    settings: Any  # of the method's own kind
-    device: Device
+    rates: Rates = Rates()
+    settings: Any = None  # of the method's own type; None: the defaults
+    device: Device = "cpu"
+    exchange: Exchange = ALONE
 
-    def watch(self, settings: MendSettings = MendSettings()) -> NoiseEstimator:  # noqa: B008  # frozen
-        """Make what estimates rates; its memory has a row for every annotation."""
-        return NoiseEstimator(
-            self.num_annotations, self.num_labels, settings, self.rates, self.device
-        )
+    def estimator(self, is_wanted: bool) -> NoiseEstimator | None:
+        """Make what estimates the rates, where a method wants it."""
+        if not is_wanted:
+            return None
+        sizes = (self.num_annotations, self.num_labels)
+        return NoiseEstimator(*sizes, MendSettings(), self.rates, self.device, self.exchange)
 
 
-def build(
-    name: str,
-    num_annotations: int,
-    num_labels: int,
-    rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
-    settings: Settings | None = None,
-    device: Device = "cpu",
-) -> Method:
-    """Make a method by name for a dataset of so many annotations and classes.
+class MethodSpec(NamedTuple):
+    """How a method is made, and what it needs."""
 
-    Without settings there are the defaults.
-    """
+    settings: type[Any]
+    """The type of its settings, which are the field `SECTIONS[name]` of TrainSettings."""
+    make: Callable[[MethodInputs], Method]
+    """Takes inputs with settings of that type."""
+    detector: Mapping[str, Any] = MappingProxyType({})
+    """The numbers of the detector (`DetectorNumbers`) that have to be other than usual."""
+
+
+def build(name: str, inputs: MethodInputs) -> Method:
+    """Make a method by name; unknown names and settings of another type are a UsageError."""
     if name not in METHODS:
         raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
-    usual = getattr(TrainSettings(), _place_of(name))
-    told = usual if settings is None else settings
-    if type(told) is not type(usual):
-        raise UsageError(f"{name} takes {type(usual).__name__}, got {type(told).__name__}")
-    return METHODS[name](MethodInputs(num_annotations, num_labels, rates, told, device))
+    spec = METHODS[name]
+    settings = spec.settings() if inputs.settings is None else inputs.settings
+    if type(settings) is not spec.settings:
+        taken, told = spec.settings.__name__, type(settings).__name__
+        raise UsageError(f"{name} takes {taken}, got {told}")
+    return spec.make(inputs._replace(settings=settings))
 
 
 def build_from(
-    settings: TrainSettings, num_annotations: int, num_labels: int, device: Device
+    settings: TrainSettings,
+    num_annotations: int,
+    num_labels: int,
+    device: Device,
+    exchange: Exchange = ALONE,
 ) -> Method:
     """Make the method that resolved settings ask for."""
-    return build(
-        settings.method,
-        num_annotations,
-        num_labels,
-        Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise))),
-        getattr(settings, _place_of(settings.method)),
-        device,
+    rates = Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise)))
+    own = getattr(settings, SECTIONS.get(settings.method, PUBLISHED))
+    inputs = MethodInputs(num_annotations, num_labels, rates, own, device, exchange)
+    return build(settings.method, inputs)
+
+
+def _published(variant: str, inputs: MethodInputs) -> Method:
+    estimator = inputs.estimator(wants_estimates(variant, inputs.rates))
+    return PaperMethod(
+        variant, inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange
     )
 
 
-def _place_of(method: str) -> str:
-    """Name the part of TrainSettings that a method has for itself."""
-    own = method.replace("-", "_")
-    return own if own in {one.name for one in fields(TrainSettings)} else "published"
+def _ca_bbc(inputs: MethodInputs) -> Method:
+    estimator = inputs.estimator(inputs.rates.box is None)
+    return CaBbc(inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange)
 
 
-def _published(variant: str, order: MethodInputs) -> Method:
-    watch = order.watch() if wants_estimates(variant, order.rates) else None
-    return PaperMethod(variant, order.settings, order.rates, order.device, watch)
+def _co_teaching(inputs: MethodInputs) -> Method:
+    estimator = inputs.estimator(wants_tau(inputs.settings, inputs.rates))
+    return CoTeaching(inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange)
 
 
-def _ca_bbc(order: MethodInputs) -> Method:
-    watch = order.watch() if order.rates.box is None else None
-    return CaBbc(order.settings, order.rates, order.device, watch)
+def _of_annotations(kind: type[Mend] | type[NoteRcnn], inputs: MethodInputs) -> Method:
+    """Make a method that remembers something about every annotation."""
+    sizes = (inputs.num_annotations, inputs.num_labels)
+    return kind(*sizes, inputs.settings, inputs.rates, inputs.device, inputs.exchange)
 
 
-def _co_teaching(order: MethodInputs) -> Method:
-    watch = order.watch() if wants_tau(order.settings, order.rates) else None
-    return CoTeaching(order.settings, order.rates, order.device, watch)
-
-
-def _mend(order: MethodInputs) -> Method:
-    return Mend(order.num_annotations, order.num_labels, order.settings, order.rates, order.device)
-
-
-def _note_rcnn(order: MethodInputs) -> Method:
-    return NoteRcnn(
-        order.num_annotations, order.num_labels, order.settings, order.rates, order.device
-    )
-
-
-METHODS: dict[str, Callable[[MethodInputs], Method]] = {
-    "baseline": partial(_published, "baseline"),
-    "br": partial(_published, "br"),
-    "ca-bbc": _ca_bbc,
-    "cinj": partial(_published, "cinj"),
-    "cm": partial(_published, "cm"),
-    "co-teaching": _co_teaching,
-    "disco": lambda order: Disco(order.settings),
-    "lr": partial(_published, "lr"),
-    "mend": _mend,
-    "mend-paper": partial(_published, "mend-paper"),
-    "note-rcnn": _note_rcnn,
-    "oa-mil": lambda order: OaMil(order.settings),
-    "pseudo": partial(_published, "pseudo"),
+METHODS: dict[str, MethodSpec] = {
+    **{name: MethodSpec(PublishedSettings, partial(_published, name)) for name in VARIANTS},
+    "ca-bbc": MethodSpec(CaBbcSettings, _ca_bbc, {"box_heads": 2}),
+    "co-teaching": MethodSpec(CoTeachingSettings, _co_teaching, {"networks": 2}),
+    "disco": MethodSpec(
+        DiscoSettings, lambda one: Disco(one.settings, one.exchange), {"has_spread": True}
+    ),
+    "mend": MethodSpec(MendSettings, partial(_of_annotations, Mend)),
+    "note-rcnn": MethodSpec(
+        NoteRcnnSettings, partial(_of_annotations, NoteRcnn), {"classifiers": 3, "networks": 2}
+    ),
+    "oa-mil": MethodSpec(OaMilSettings, lambda one: OaMil(one.settings, one.exchange)),
 }
-ASKED_OF_DETECTOR: dict[str, dict[str, Any]] = {
-    "ca-bbc": {"box_heads": 2},
-    "co-teaching": {"networks": 2},
-    "disco": {"has_spread": True},
-    "note-rcnn": {"classifiers": 3, "networks": 2},
-}
-"""The numbers of a detector that a method needs to be other than usual."""

@@ -1,5 +1,6 @@
 """Watching the noise: what every visit shows of it, kept for the estimates made once a pass."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from boxmend.methods import equations as refinement
 from boxmend.methods import estimation, votes
 from boxmend.methods.equations import BoxNoise, FirstLook, NoiseModel
 from boxmend.methods.equations.box_noise import BINS
-from boxmend.methods.protocol import BatchAnnotations, BoxScorer, Exchange
+from boxmend.methods.protocol import ALONE, BatchAnnotations, BoxScorer, Exchange, Method
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.runs.settings import MendSettings
 
@@ -37,8 +38,10 @@ class NoiseEstimator:
         settings: MendSettings,
         rates: Rates,
         device: torch.device | str = "cpu",
+        exchange: Exchange = ALONE,
     ):
         self.settings = settings
+        self.exchange = exchange
         self.rates = check_rates(rates)
         self.rate = settings.first_rate if rates.label is None else rates.label
         self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
@@ -95,9 +98,7 @@ class NoiseEstimator:
         """Look up what a first look says of the annotations of a batch, [B, A, C]."""
         return None if self.prior is None else self.prior[self._places(given)]
 
-    def remember(
-        self, given: BatchAnnotations, probabilities: Tensor, exchange: Exchange
-    ) -> Tensor:
+    def remember(self, given: BatchAnnotations, probabilities: Tensor) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
         if self.settings.foreground:
@@ -113,26 +114,24 @@ class NoiseEstimator:
             self.settings.least_new,
         )
         labels = torch.where(is_seen, given.labels.reshape(-1), 0)
-        rows, *seen = exchange.gathered(rows, mean, visits, labels)
+        rows, *seen = self.exchange.gathered(rows, mean, visits, labels)
         for name, values in zip(("memory", "visits", "labels"), seen, strict=True):
             state[name].index_copy_(0, rows, values)
         mean, prior = mean.view_as(evidence), self.prior_of(given)
         return mean if prior is None else self._weighed(mean, prior)
 
-    def compare(self, given: BatchAnnotations, heard: votes.Voters, exchange: Exchange) -> None:
+    def compare(self, given: BatchAnnotations, heard: votes.Voters) -> None:
         """Count how annotated boxes and the vote agree, where the box noise is not told."""
         if self.rates.box is None:
             settings = self.settings
             found = votes.agreement(
                 given, heard, settings.near, settings.alike, settings.residual_score
             )
-            sums = exchange.total(torch.cat(found))  # [BINS + 2]
+            sums = self.exchange.total(torch.cat(found))  # [BINS + 2]
             self.state["residuals"] += sums[:BINS]
             self.state["pull"] += sums[BINS:]
 
-    def observe(
-        self, given: BatchAnnotations, proposals: Proposals, scorer: BoxScorer, exchange: Exchange
-    ) -> None:
+    def observe(self, given: BatchAnnotations, proposals: Proposals, scorer: BoxScorer) -> None:
         """Do both for a method that does neither, with one more call of the heads."""
         settings = self.settings
         top, _, is_top = refinement.top_proposals(*proposals[:3], settings.num_proposals)
@@ -140,9 +139,9 @@ class NoiseEstimator:
         matches = votes.Matches(given.boxes, top, is_top, nobody, nobody.bool())
         count = given.boxes.shape[1]
         scores = votes.split(scorer(torch.cat([given.boxes, top], dim=1)), count)
-        evidence = self.remember(given, scores[0].probabilities, exchange)
+        evidence = self.remember(given, scores[0].probabilities)
         heard = votes.voters(given, matches, scores, evidence, settings.near)
-        self.compare(given, heard, exchange)
+        self.compare(given, heard)
 
     def end_pass(self, epoch: int, is_warm_up: bool) -> None:
         """Estimate anew what is not told.
@@ -262,3 +261,63 @@ class NoiseEstimator:
             return
         self.box = estimate
         self.state["box_bounds"].copy_(torch.tensor([estimate.low, estimate.high]))
+
+
+class EstimatingMethod(Method):
+    """Holds what methods share that go by estimates of the noise, where nobody tells it.
+
+    A subclass follows new estimates in `_follow`, and gives what it remembers besides by
+    `_own_state` and takes it up by `_load_own_state`.
+    """
+
+    has_warm_up = True
+
+    def __init__(self, watch: NoiseEstimator | None, exchange: Exchange):
+        """Take an estimator where a rate is to be estimated."""
+        self.watch = watch
+        self.exchange = exchange
+        self._was_warm_up = self.has_warm_up  # the last step; an epoch may be at its end
+
+    def observe(self, given: BatchAnnotations, proposals: Proposals, scorer: BoxScorer) -> None:
+        """Gather evidence about a batch, where a rate is to be estimated."""
+        if self.watch is not None:
+            self.watch.observe(given, proposals, scorer)
+
+    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
+        """Estimate the rates that are not told, and follow them."""
+        if self.watch is None:
+            return {}
+        self.watch.end_pass(epoch, self._was_warm_up)
+        self._follow(self.watch)
+        return self.watch.figures()
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the estimated noise and which labels stand for which others, if estimated."""
+        return {} if self.watch is None else self.watch.report()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the estimates rest on, and the method's own state."""
+        watched = {} if self.watch is None else self.watch.state_dict()
+        warm_up = {"is_warm_up": self._was_warm_up} if self.has_warm_up else {}
+        return {**watched, **self._own_state(), **warm_up}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up a state made for as many annotations and classes, and the same settings."""
+        self._load_own_state(state)
+        if self.has_warm_up:
+            self._was_warm_up = bool(state["is_warm_up"])
+        if self.watch is not None:
+            self.watch.load_state_dict(state)
+            self._follow(self.watch)
+
+    @abstractmethod
+    def _follow(self, watch: NoiseEstimator) -> None:
+        """Set what depends on the rates by the estimates; this may wait for the device."""
+
+    @abstractmethod
+    def _own_state(self) -> dict[str, Any]:
+        """Return what the method remembers besides the estimates."""
+
+    @abstractmethod
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `_own_state` returned; raise a UsageError where it does not fit."""

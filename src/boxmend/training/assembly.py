@@ -10,7 +10,7 @@ import torch
 from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
-from boxmend.methods.table import ASKED_OF_DETECTOR, METHODS, build_from
+from boxmend.methods.table import METHODS, build_from
 from boxmend.runs.ledger import Ledger
 from boxmend.runs.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint
@@ -91,9 +91,8 @@ def make_training(
     """
     device = processes.device
     detector.network.to(device)
-    detector.total = processes.total
-    method = build_from(settings, len(dataset), len(dataset.label_names), device)
-    method.exchange = processes
+    detector = replace(detector, total=processes.total)
+    method = build_from(settings, len(dataset), len(dataset.label_names), device, processes)
     method.prepare(detector)
     where = device if processes.is_alone else torch.device("cpu")
     state = processes.by_first(
@@ -129,7 +128,7 @@ def _numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbe
         "rpn_low_quality": settings.rpn_low_quality,
     }
     changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
-    return replace(numbers, **changes, **ASKED_OF_DETECTOR.get(settings.method, {}))
+    return replace(numbers, **changes, **METHODS[settings.method].detector)
 
 
 def working_precision(wanted: str, device: torch.device) -> torch.dtype:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +97,7 @@ class Training:
         self.trained = [one for group in self.optimizer.param_groups for one in group["params"]]
         self.teacher = self.detector
         if self.settings.optimisation.average:
-            self.teacher = replace_network(self.detector, average_of(network))
+            self.teacher = replace(self.detector, network=average_of(network))
         self.recorder = Recorder(self.dataset, self.ledger, self.processes)
         self.keys = Keys(self.processes)
         self.replay: Replay | None = None
@@ -194,11 +194,6 @@ class Training:
         if which == "average" and judge is not self.detector:
             features = judge.features(batch.images, batch.sizes)
         return lambda boxes: judge.score(features, boxes, batch.sizes)
-
-
-def replace_network(detector: Detector, network: Any) -> Detector:
-    """The same detector with other weights."""
-    return Detector(detector.name, network, detector.num_labels, detector.numbers)
 
 
 def train(training: Training, log: Listener) -> None:

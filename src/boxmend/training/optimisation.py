@@ -3,11 +3,14 @@
 import copy
 import math
 from collections.abc import Iterable
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from boxmend.runs.settings import Optimisation
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 def build_optimizer(
@@ -32,7 +35,7 @@ def rate_at(step: int, num_steps: int, lr: float, settings: Optimisation) -> flo
     return lr * (0.1 if step >= settings.drop_at * num_steps else 1.0)
 
 
-def average_of(network: nn.Module) -> nn.Module:
+def average_of(network: Network) -> Network:
     """A copy of a network that follows it by `follow`."""
     average = copy.deepcopy(network)
     return average.requires_grad_(False)

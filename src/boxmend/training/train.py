@@ -20,7 +20,7 @@ from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.runs import folder as runs
 from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.runs.settings.presets import LITERAL_METHODS
+from boxmend.runs.settings.training import PUBLISHED, SECTIONS
 from boxmend.scoring.voc import VocScores
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import completed, make_detector, make_loader, make_training
@@ -221,7 +221,7 @@ def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
             f"--batch-size {settings.batch_size} is that of all {processes.number} processes "
             "together and must be a multiple of their number"
         )
-    is_published = settings.method in LITERAL_METHODS | {"baseline"}
+    is_published = SECTIONS.get(settings.method) == PUBLISHED
     one_by_one = is_published and settings.published.granularity == "object"
     if one_by_one and not processes.is_alone:
         raise UsageError(

@@ -21,7 +21,7 @@ from boxmend.detector import (
     build,
 )
 from boxmend.methods.protocol import BoxScorer, Losses, StepContext
-from boxmend.methods.table import ASKED_OF_DETECTOR, BatchAnnotations, TrainingProgress
+from boxmend.methods.table import METHODS, BatchAnnotations, TrainingProgress
 from tests.methods.method_batches import NUM_LABELS, SIZE
 
 CANVAS = 128
@@ -34,7 +34,7 @@ START, MIDDLE, LATE = (
 def tiny(name: str, seed: int = 0, **changes: Any) -> Detector:
     """The tiny detector as a method asks for it, with regressions that move boxes."""
     torch.manual_seed(seed)
-    numbers = replace(DETECTORS["tiny"].numbers, **ASKED_OF_DETECTOR.get(name, {}), **changes)
+    numbers = replace(DETECTORS["tiny"].numbers, **METHODS[name].detector, **changes)
     made = build("tiny", NUM_LABELS, numbers=numbers)
     for key, value in made.network.named_parameters():
         if key.endswith("bbox_pred.bias"):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from boxmend.detector import DETECTORS, Detector, Features, SecondStageOutput, build
 from boxmend.methods.peers.ca_bbc import CaBbc
 from boxmend.methods.protocol import BoxScorer, StepContext
-from boxmend.methods.table import ASKED_OF_DETECTOR, BatchAnnotations, Rates, TrainingProgress
+from boxmend.methods.table import METHODS, BatchAnnotations, Rates, TrainingProgress
 from boxmend.runs.settings import CaBbcSettings
 from tests.methods.method_batches import NUM_LABELS
 
@@ -25,7 +25,7 @@ QUICK = CaBbcSettings(queue_length=4)
 def two_heads(seed: int = 0, num_labels: int = NUM_LABELS) -> Detector:
     """Random weights, with heads that tell boxes apart visibly."""
     torch.manual_seed(seed)
-    numbers = replace(DETECTORS["tiny"].numbers, **ASKED_OF_DETECTOR["ca-bbc"])
+    numbers = replace(DETECTORS["tiny"].numbers, **METHODS["ca-bbc"].detector)
     made = build("tiny", num_labels, numbers=numbers)
     with torch.no_grad():
         for head in made.network.roi_heads.box_predictor.heads:

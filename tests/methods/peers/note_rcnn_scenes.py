@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from boxmend.detector import DETECTORS, Detector, Features, SecondStageOutput, build
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.protocol import BoxScorer, StepContext
-from boxmend.methods.table import ASKED_OF_DETECTOR, BatchAnnotations, TrainingProgress
+from boxmend.methods.table import METHODS, BatchAnnotations, TrainingProgress
 from boxmend.runs.settings import NoteRcnnSettings
 from tests.methods.method_batches import SIZE
 
@@ -22,7 +22,7 @@ LOSSES = ("rpn_objectness", "rpn_boxes", "roi_classes", "roi_seed", "roi_distill
 def detector_of_three(seed: int = 0) -> Detector:
     """Random weights; regressions differ from nothing, so that box losses have gradients."""
     torch.manual_seed(seed)
-    asked = ASKED_OF_DETECTOR["note-rcnn"]
+    asked = METHODS["note-rcnn"].detector
     made = build("tiny", NUM_LABELS, numbers=replace(DETECTORS["tiny"].numbers, **asked))
     method().prepare(made)
     return made

@@ -16,6 +16,7 @@ from boxmend.methods.steps import FirstStage, detached, first_stage
 from boxmend.methods.table import (
     BatchAnnotations,
     Method,
+    MethodInputs,
     Outcome,
     PublishedSettings,
     Rates,
@@ -199,7 +200,7 @@ def test_the_gradient_of_a_box_is_computed_in_full_precision_whatever_the_step_h
 @pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
 def test_nothing_waits_for_the_device(moment: TrainingProgress) -> None:
     detector, (given, _) = two_heads(), random_batch(9)
-    method = build("ca-bbc", 15, NUM_LABELS)
+    method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
     method.losses(work_on(detector, given, moment))  # what is made once
     with Watch() as watch:
         method.losses(work_on(detector, given, moment))
@@ -210,7 +211,7 @@ def test_nothing_waits_for_the_device(moment: TrainingProgress) -> None:
 @pytest.mark.parametrize("rates", [RATES, Rates()], ids=["told", "estimated"])
 def test_a_state_is_taken_up_where_it_was_left(rates: Rates) -> None:
     detector = two_heads()
-    first, second = (build("ca-bbc", 15, NUM_LABELS, rates, QUICK) for _ in range(2))
+    first, second = (build("ca-bbc", MethodInputs(15, NUM_LABELS, rates, QUICK)) for _ in range(2))
     for seed in range(2):
         mended(first, detector, random_batch(seed)[0])
     first.end_epoch(2)
@@ -247,7 +248,9 @@ def test_a_state_of_another_length_is_refused() -> None:
 
 
 def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
-    method, told = (build("ca-bbc", 15, NUM_LABELS, rates) for rates in (Rates(), RATES))
+    method, told = (
+        build("ca-bbc", MethodInputs(15, NUM_LABELS, rates)) for rates in (Rates(), RATES)
+    )
     assert isinstance(method, CaBbc)
     assert isinstance(told, CaBbc)
     assert told.watch is None
@@ -261,7 +264,7 @@ def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
 
 
 def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = build("ca-bbc", 15, NUM_LABELS)
+    method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CaBbc)
     assert method.watch is not None
     found = refinement.BoxNoise(0.3, 0.1)
@@ -274,7 +277,7 @@ def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_settings_of_another_kind_are_refused() -> None:
     with pytest.raises(UsageError, match="ca-bbc takes CaBbcSettings, got PublishedSettings"):
-        build("ca-bbc", 1, 1, settings=PublishedSettings())
+        build("ca-bbc", MethodInputs(1, 1, settings=PublishedSettings()))
 
 
 @pytest.mark.parametrize(

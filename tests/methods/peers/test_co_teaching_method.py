@@ -12,9 +12,10 @@ from boxmend.errors import UsageError
 from boxmend.methods.peers.co_teaching import CoTeaching, forget_rate
 from boxmend.methods.protocol import Losses, StepContext
 from boxmend.methods.table import (
-    ASKED_OF_DETECTOR,
+    METHODS,
     BatchAnnotations,
     MendSettings,
+    MethodInputs,
     Outcome,
     Rates,
     TrainingProgress,
@@ -37,7 +38,7 @@ OF_B = {f"{name}_b" for name in OF_A}
 def two_networks(num_rois: int = 40) -> Detector:
     """Random weights; of the RoIs of an image a quarter may be positive."""
     torch.manual_seed(0)
-    asked = {**ASKED_OF_DETECTOR["co-teaching"], "roi_samples": num_rois}
+    asked = {**METHODS["co-teaching"].detector, "roi_samples": num_rois}
     made = build("tiny", NUM_LABELS, numbers=replace(DETECTORS["tiny"].numbers, **asked))
     made.network.train()
     return made
@@ -67,7 +68,7 @@ def batch(seed: int = 9, annotations: int = 5) -> BatchAnnotations:
 
 def taught(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTeaching:
     """A method whose recent losses are all the same, so that these are the limits."""
-    method = build_method("co-teaching", 15, NUM_LABELS, Rates(label=0.4, box=0.4))
+    method = build_method("co-teaching", MethodInputs(15, NUM_LABELS, Rates(label=0.4, box=0.4)))
     assert isinstance(method, CoTeaching)
     queues = {"queue_a": torch.full((128,), limit_a), "queue_b": torch.full((128,), limit_b)}
     method.load_state_dict(queues)
@@ -291,7 +292,7 @@ def test_nothing_waits_for_the_device(moment: TrainingProgress) -> None:
 
 def estimating() -> CoTeaching:
     """A method that is told nothing about the noise."""
-    method = build_method("co-teaching", 15, NUM_LABELS)
+    method = build_method("co-teaching", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CoTeaching)
     return method
 
@@ -341,7 +342,7 @@ def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_sta
 def test_nothing_is_estimated_that_nobody_asks_for(
     settings: CoTeachingSettings, rates: Rates
 ) -> None:
-    method = build_method("co-teaching", 15, NUM_LABELS, rates, settings)
+    method = build_method("co-teaching", MethodInputs(15, NUM_LABELS, rates, settings))
     assert isinstance(method, CoTeaching)
     assert method.watch is None
     assert set(method.state_dict()) == {"queue_a", "queue_b"}
@@ -397,4 +398,4 @@ def test_network_b_is_kept_and_scored_too() -> None:
 
 def test_settings_of_another_method_are_refused() -> None:
     with pytest.raises(UsageError, match="co-teaching takes CoTeachingSettings, got MendSettings"):
-        build_method("co-teaching", 1, 1, settings=MendSettings())
+        build_method("co-teaching", MethodInputs(1, 1, settings=MendSettings()))

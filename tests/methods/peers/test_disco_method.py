@@ -15,7 +15,7 @@ from boxmend.methods.peers.disco import (
     sampled_boxes,
     spread_targets,
 )
-from boxmend.methods.table import build
+from boxmend.methods.table import MethodInputs, build
 from boxmend.runs.settings import DiscoSettings, MendSettings
 from tests.methods.method_batches import NAN
 from tests.methods.peers.bag_scenes import tiny
@@ -93,7 +93,7 @@ def test_the_output_with_spread_is_the_ordinary_one_and_four_numbers_more() -> N
 
 
 def test_it_remembers_nothing() -> None:
-    method = build("disco", 8, 3, settings=DiscoSettings(weight=0.2))
+    method = build("disco", MethodInputs(8, 3, settings=DiscoSettings(weight=0.2)))
     assert isinstance(method, Disco)
     assert method.settings.weight == 0.2
     assert method.state_dict() == {}
@@ -102,7 +102,7 @@ def test_it_remembers_nothing() -> None:
 
 def test_settings_of_another_method_are_refused() -> None:
     with pytest.raises(UsageError, match="disco takes DiscoSettings, got MendSettings"):
-        build("disco", 1, 1, settings=MendSettings())
+        build("disco", MethodInputs(1, 1, settings=MendSettings()))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.peers.bags import normal_numbers
 from boxmend.methods.peers.disco import Disco, outputs_with_spread
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
-from boxmend.methods.table import BatchAnnotations, TrainingProgress, build
+from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress, build
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import DiscoSettings
 from tests.methods.method_batches import padded, random_batch
@@ -194,7 +194,7 @@ def test_before_the_start_only_the_scores_of_bags_are_trained(given: BatchAnnota
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert losses["roi_spread"].item() == 0
     assert losses["roi_bags"] > 0
-    usual = build("baseline", 15, 3).losses(work_on(detector, given, START))[1]
+    usual = build("baseline", MethodInputs(15, 3)).losses(work_on(detector, given, START))[1]
     for name in usual:
         torch.testing.assert_close(losses[name], usual[name])
 

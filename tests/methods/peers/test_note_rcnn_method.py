@@ -19,7 +19,7 @@ from boxmend.methods.peers.note_rcnn import (
     plain_passes,
     seed_share,
 )
-from boxmend.methods.table import Rates, TrainingProgress, build
+from boxmend.methods.table import MethodInputs, Rates, TrainingProgress, build
 from boxmend.runs.settings import MendSettings, NoteRcnnSettings
 from tests.methods.method_batches import one_image, random_batch
 from tests.methods.peers.note_rcnn_scenes import ROWS, method
@@ -207,12 +207,14 @@ def test_a_state_of_another_dataset_is_refused() -> None:
 
 
 def test_it_is_built_by_its_name_with_its_own_settings() -> None:
-    made = build("note-rcnn", 4, 2, Rates(0.7, 0.1), NoteRcnnSettings(temperature=3.0))
+    made = build(
+        "note-rcnn", MethodInputs(4, 2, Rates(0.7, 0.1), NoteRcnnSettings(temperature=3.0))
+    )
     assert isinstance(made, NoteRcnn)
     assert made.settings.temperature == 3
     assert made.share == pytest.approx(0.3)
     with pytest.raises(UsageError, match="note-rcnn takes NoteRcnnSettings, got MendSettings"):
-        build("note-rcnn", 4, 2, settings=MendSettings())
+        build("note-rcnn", MethodInputs(4, 2, settings=MendSettings()))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from boxmend.detector.overlaps import pairwise_iou
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.protocol import Alone, Losses
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
-from boxmend.methods.table import BatchAnnotations, TrainingProgress
+from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress
 from boxmend.methods.table import build as build_method
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import NoteRcnnSettings
@@ -58,7 +58,7 @@ def test_plain_training_is_that_of_a_detector_with_one_classifier(given: BatchAn
         if not key.startswith(("twin.", "roi_heads.box_predictor.more"))
     }
     one.network.load_state_dict(own)
-    usual = build_method("baseline", ROWS, NUM_LABELS)
+    usual = build_method("baseline", MethodInputs(ROWS, NUM_LABELS))
     _, plain = usual.losses(work_on(one, given, moment))
     _, losses = method().losses(work_on(three, given, moment))
     for name in plain:

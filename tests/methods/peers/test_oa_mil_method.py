@@ -13,7 +13,7 @@ from boxmend.detector.coding import clip, decode
 from boxmend.errors import UsageError
 from boxmend.methods.peers.oa_mil import OaMil
 from boxmend.methods.steps import first_stage, sampled_rois
-from boxmend.methods.table import BatchAnnotations, TrainingProgress, build
+from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress, build
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import MendSettings, OaMilSettings
 from tests.methods.method_batches import NAN, one_image, padded, random_batch
@@ -352,7 +352,7 @@ def test_half_the_precision_gives_whole_boxes(
 
 
 def test_it_remembers_nothing() -> None:
-    method = build("oa-mil", 8, 3, settings=OaMilSettings(weight=0.2))
+    method = build("oa-mil", MethodInputs(8, 3, settings=OaMilSettings(weight=0.2)))
     assert isinstance(method, OaMil)
     assert method.settings.weight == 0.2
     assert method.state_dict() == {}
@@ -361,7 +361,7 @@ def test_it_remembers_nothing() -> None:
 
 def test_settings_of_another_method_are_refused() -> None:
     with pytest.raises(UsageError, match="oa-mil takes OaMilSettings, got MendSettings"):
-        build("oa-mil", 1, 1, settings=MendSettings())
+        build("oa-mil", MethodInputs(1, 1, settings=MendSettings()))
 
 
 @pytest.mark.parametrize(

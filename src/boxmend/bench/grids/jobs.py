@@ -26,6 +26,7 @@ from boxmend.data.files.reading import read_record
 from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import TrainSettings
+from boxmend.runs.settings.training import PUBLISHED, SECTIONS
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"
 LOCK_FILE = ".lock"
@@ -169,8 +170,7 @@ def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
 
     Weights, which may lie elsewhere on each machine, go by the name of their file.
     """
-    own = method.replace("-", "_")
-    section = own if isinstance(settings.get(own), Mapping) else "published"
+    section = SECTIONS.get(method, PUBLISHED)
     kept = {
         name: value
         for name, value in settings.items()

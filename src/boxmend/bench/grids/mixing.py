@@ -20,6 +20,7 @@ from msgspec import to_builtins
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.squares import TWO_STAGE
 from boxmend.errors import DataError, UsageError
+from boxmend.runs.settings.training import PUBLISHED, SECTIONS
 from boxmend.web.text import shown
 
 SHARED = (
@@ -31,10 +32,8 @@ FREE = frozenset({"method", "preset", "seed", "label_noise", "box_noise"})
 """Settings that a table is about."""
 IDLE = frozenset({"checkpoint_every", "log_every", "strict"})
 """Settings that change no figure."""
-SECTIONS = {"mend": "mend", TWO_STAGE: "mend", "baseline": None}
-"""The part of the settings that a method goes by, where it is not its name or `published`."""
-PEERS = ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
-"""Methods with a part of the settings of their own name."""
+GOES_BY: dict[str, str | None] = {**SECTIONS, TWO_STAGE: "mend", "baseline": None}
+"""The section of the settings that a method goes by; of a method unknown here, `published`."""
 NAMED = 3  # cells that a message names
 LISTED = 12  # values that a message lists
 ABSENT = "(not there)"
@@ -182,9 +181,7 @@ def _goes_by(one: Result, name: str) -> bool:
 
 def section_of(method: str) -> str | None:
     """Name the part of the settings that a method goes by."""
-    if method in SECTIONS:
-        return SECTIONS[method]
-    return method.replace("-", "_") if method in PEERS else "published"
+    return GOES_BY.get(method, PUBLISHED)
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

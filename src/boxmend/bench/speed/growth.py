@@ -13,7 +13,6 @@ from boxmend.bench.speed.timing import TimedTraining, seconds_of, timed_by_turns
 from boxmend.bench.speed.workshop import TrainingSteps, Workshop
 from boxmend.data.dataset import Dataset, as_ids
 from boxmend.data.images.reading import header_size
-from boxmend.methods.protocol import Alone
 from boxmend.methods.table import BatchAnnotations, Mend
 from boxmend.runs.settings import TrainSettings
 
@@ -127,7 +126,7 @@ def remembering(shop: Workshop, size: str) -> float:
 
     def remember() -> None:
         for _ in range(CALLS):
-            method.watch.remember(given, probabilities, Alone())
+            method.watch.remember(given, probabilities)
 
     remember()
     again = _recorded(remember) if shop.device.type == "cuda" else remember

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ from boxmend.bench.speed.timing import Note
 from boxmend.data.dataset import Dataset
 from boxmend.detector import DETECTORS, Detector
 from boxmend.detector.backbones import freeze
-from boxmend.methods.table import ASKED_OF_DETECTOR
+from boxmend.methods.table import METHODS
 from boxmend.runs.settings import TrainSettings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch, Loader
-from boxmend.training.loop import Training, replace_network
+from boxmend.training.loop import Training
 from boxmend.training.processes import Processes
 
 
@@ -68,14 +68,14 @@ class Workshop:
         key = (
             *(settings.rois, settings.proposals, settings.pre_nms),
             *(settings.box_loss, settings.rpn_low_quality),
-            *ASKED_OF_DETECTOR.get(settings.method, {}).items(),
+            *METHODS[settings.method].detector.items(),
         )
         if key not in self._patterns:
             made = make_detector(settings, len(self.dataset.label_names))
             freeze(made, DETECTORS[made.name].frozen_stages)
             self._patterns[key] = made
         pattern = self._patterns[key]
-        return replace_network(pattern, copy.deepcopy(pattern.network))
+        return replace(pattern, network=copy.deepcopy(pattern.network))
 
     def training(self, settings: TrainSettings, dataset: Dataset | None = None) -> Training:
         """Put a training in place; by default on the dataset."""

@@ -29,16 +29,17 @@ from boxmend.methods import equations as refinement
 from boxmend.methods.equations import Roles, dual_heads
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
+    Exchange,
     Losses,
-    Method,
     Outcome,
     StepContext,
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
-from boxmend.methods.watch import NEXT_TO_NONE, NoiseEstimator
+from boxmend.methods.watch import NEXT_TO_NONE, EstimatingMethod, NoiseEstimator
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings
 
@@ -59,7 +60,7 @@ class Mended(NamedTuple):
     loss: Tensor  # of the label as given, at b*
 
 
-class CaBbc(Method):
+class CaBbc(EstimatingMethod):
     """Box steps, soft labels and averaged regressions by two heads; its state is recent slopes."""
 
     def __init__(
@@ -68,13 +69,13 @@ class CaBbc(Method):
         rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
         watch: NoiseEstimator | None = None,
+        exchange: Exchange = ALONE,
     ):
         """Take a `watch` where the box noise is not told, to estimate it."""
+        super().__init__(watch, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
-        self.watch = watch
         self.mends_labels = rates.label != 0
-        self._is_warm_up = True
         self.box_noise = UNKNOWN_BOX_NOISE if rates.box is None else rates.box
         # Changed in place: a captured step has addresses.
         self.slopes = refinement.empty_queue(settings.queue_length, device)
@@ -99,35 +100,18 @@ class CaBbc(Method):
         """Tell warm-up from what follows."""
         return moment.is_warm_up
 
-    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate the box noise where it is not told."""
-        if self.watch is None:
-            return {}
-        self.watch.end_pass(epoch, self._is_warm_up)
-        self._resolve(self.watch)
-        return self.watch.figures()
+    def _own_state(self) -> dict[str, Any]:
+        """Return the slopes."""
+        return {"slopes": self.slopes.clone()}
 
-    def report(self) -> Mapping[str, Any]:
-        """Tell the noise that was found, where it had to be."""
-        return {} if self.watch is None else self.watch.report()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the slopes, and what the estimates rest on."""
-        watched = {} if self.watch is None else self.watch.state_dict()
-        return {**watched, "slopes": self.slopes.clone(), "is_warm_up": self._is_warm_up}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
         """Take up slopes of the same number."""
         if state["slopes"].shape != self.slopes.shape:
             was, now = len(state["slopes"]), len(self.slopes)
             raise UsageError(f"the state has a queue of {was} slopes, the settings one of {now}")
         self.slopes.copy_(state["slopes"])
-        self._is_warm_up = bool(state["is_warm_up"])
-        if self.watch is not None:
-            self.watch.load_state_dict(state)
-            self._resolve(self.watch)
 
-    def _resolve(self, watch: NoiseEstimator) -> None:
+    def _follow(self, watch: NoiseEstimator) -> None:
         """Set the box noise by its estimate, once there is one; next to none counts as none.
 
         Kept on the host: a step cannot wait to read it off the device.
@@ -137,11 +121,10 @@ class CaBbc(Method):
 
     def _outcome(self, work: StepContext, seen: FirstStage) -> Outcome:
         given, features = without_padding(work.given), detached(seen.features)
-        self._is_warm_up = work.moment.is_warm_up
+        self._was_warm_up = work.moment.is_warm_up
         if self.watch is not None:
-            scorer = work.scorer_on(features)
-            self.watch.observe(given, seen.proposals, scorer, self.exchange)
-        if self._is_warm_up:
+            self.observe(given, seen.proposals, work.scorer_on(features))
+        if work.moment.is_warm_up:
             outcome = untouched(given)
             outcome.metrics["box_step"] = torch.zeros((), device=given.boxes.device)
             return outcome

@@ -25,15 +25,16 @@ from boxmend.methods import equations as refinement
 from boxmend.methods import steps
 from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
+    Exchange,
     Losses,
-    Method,
     Outcome,
     StepContext,
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.methods.watch import NoiseEstimator
+from boxmend.methods.watch import EstimatingMethod, NoiseEstimator
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CoTeachingSettings
 
@@ -161,7 +162,7 @@ class NetworkOpinion(NamedTuple):
     is_dropped: Tensor  # for its peer
 
 
-class CoTeaching(Method):
+class CoTeaching(EstimatingMethod):
     """Two networks that choose annotations for each other; its state are their recent losses.
 
     Network A is the detector, B its twin. The ledger tells what B thought, since that decides
@@ -169,17 +170,20 @@ class CoTeaching(Method):
     DISCARDED, and UNJUDGED in passes that drop nothing or where B had drawn no positive RoI.
     """
 
+    has_warm_up = False  # `ramp` takes its place
+
     def __init__(
         self,
         settings: CoTeachingSettings,
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
         watch: NoiseEstimator | None = None,
+        exchange: Exchange = ALONE,
     ):
         """Take a `watch` where tau is to follow an estimate of the noise."""
+        super().__init__(watch, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
-        self.watch = watch
         self.tau = forget_rate(settings.forget, rates)
         self.queues = [refinement.empty_queue(settings.queue_length, device) for _ in NETWORKS]
 
@@ -192,7 +196,7 @@ class CoTeaching(Method):
         with torch.no_grad():
             if self.watch is not None:
                 scorer = work.scorer_on(steps.detached(views[0].seen.features))
-                self.watch.observe(given, views[0].seen.proposals, scorer, self.exchange)
+                self.observe(given, views[0].seen.proposals, scorer)
             opinions = self._opinions(given, views, share)
             outcome = _outcome(given, opinions, is_judging=share > 0)
         losses: Losses = {}
@@ -211,25 +215,12 @@ class CoTeaching(Method):
         """Name network B, which is kept and scored beside A."""
         return {"b": detector.twin}
 
-    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate the noise where it is not told, and tau from it."""
-        if self.watch is None:
-            return {}
-        self.watch.end_pass(epoch, is_warm_up=False)
-        self._resolve()
-        return self.watch.figures()
-
-    def report(self) -> Mapping[str, Any]:
-        """Tell the noise that was found, where it had to be."""
-        return {} if self.watch is None else self.watch.report()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the queues of both networks, and what the estimates rest on."""
-        watched = {} if self.watch is None else self.watch.state_dict()
+    def _own_state(self) -> dict[str, Any]:
+        """Return the queues of both networks."""
         named = zip(NETWORKS, self.queues, strict=True)
-        return {**watched, **{f"queue_{name}": queue.clone() for name, queue in named}}
+        return {f"queue_{name}": queue.clone() for name, queue in named}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def _load_own_state(self, state: Mapping[str, Any]) -> None:
         """Take up queues of the same length."""
         for name, queue in zip(NETWORKS, self.queues, strict=True):
             told = state[f"queue_{name}"]
@@ -237,14 +228,10 @@ class CoTeaching(Method):
                 was, now = len(told), len(queue)
                 raise UsageError(f"the state has queues of {was} losses, the settings of {now}")
             queue.copy_(told)
-        if self.watch is not None:
-            self.watch.load_state_dict(state)
-            self._resolve()
 
-    def _resolve(self) -> None:
-        """Set tau by the rates as told, else as estimated; this waits for the device."""
-        assert self.watch is not None
-        self.tau = forget_rate(self.settings.forget, self.watch.known_rates())
+    def _follow(self, watch: NoiseEstimator) -> None:
+        """Set tau by the rates as told, else as estimated."""
+        self.tau = forget_rate(self.settings.forget, watch.known_rates())
 
     def _opinions(
         self, given: BatchAnnotations, views: Sequence[View], share: float

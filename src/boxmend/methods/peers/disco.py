@@ -30,7 +30,9 @@ from boxmend.methods.equations import clipped_boxes
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.peers import bags
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
+    Exchange,
     Losses,
     Method,
     Outcome,
@@ -61,8 +63,13 @@ class Calibrated(NamedTuple):
 class Disco(Method):
     """Distribution-aware calibration; it remembers nothing."""
 
-    def __init__(self, settings: DiscoSettings = DiscoSettings()):  # noqa: B008  # frozen
+    def __init__(
+        self,
+        settings: DiscoSettings = DiscoSettings(),  # noqa: B008  # frozen
+        exchange: Exchange = ALONE,
+    ):
         self.settings = settings
+        self.exchange = exchange
 
     def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell whether boxes are corrected."""

@@ -34,7 +34,9 @@ from boxmend.errors import UsageError
 from boxmend.methods.equations import label_losses
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
+    Exchange,
     Losses,
     Method,
     Outcome,
@@ -74,8 +76,10 @@ class NoteRcnn(Method):
         settings: NoteRcnnSettings = NoteRcnnSettings(),  # noqa: B008  # frozen
         rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
+        exchange: Exchange = ALONE,
     ):
         self.settings = settings
+        self.exchange = exchange
         self.num_labels = num_labels
         self.share = seed_share(settings, check_rates(rates))
         self._num_epochs = 0  # not known before the first step

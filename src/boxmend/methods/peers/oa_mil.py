@@ -22,7 +22,9 @@ from boxmend.detector import Features, RoiOutput, RoiSample
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.peers import bags
 from boxmend.methods.protocol import (
+    ALONE,
     BatchAnnotations,
+    Exchange,
     Losses,
     Method,
     Outcome,
@@ -43,8 +45,13 @@ class Round(NamedTuple):
 class OaMil(Method):
     """Object-aware multiple instance learning; it remembers nothing."""
 
-    def __init__(self, settings: OaMilSettings = OaMilSettings()):  # noqa: B008  # frozen
+    def __init__(
+        self,
+        settings: OaMilSettings = OaMilSettings(),  # noqa: B008  # frozen
+        exchange: Exchange = ALONE,
+    ):
         self.settings = settings
+        self.exchange = exchange
 
     def phase(self, moment: TrainingProgress) -> Hashable:
         """Tell apart whether boxes are chosen, and whether bags are extended."""

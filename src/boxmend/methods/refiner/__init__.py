@@ -104,8 +104,9 @@ class Refiner:
         check_values(targets, self._num_annotations, self._num_labels)
         given = as_given(targets, sizes)
         scorer = own_scorer(self._heads, images, features, self._num_labels)
-        moment = TrainingProgress.at(self.epoch, self.step, self._num_steps, self._warm_up)
-        outcome = self._method.refine(given, as_proposals(*proposals), scorer, moment)
+        outcome = self._method.refine(
+            given, as_proposals(*proposals), scorer, self._moment(self.step)
+        )
         self.step += 1
         is_object = torch.stack([outcome.rpn.is_real, outcome.roi.is_real]).cpu()  # [2, B, A]
         rpn_places, places = (
@@ -136,7 +137,8 @@ class Refiner:
         counts = [len(one) for one in labels]
         rows = [taken(*pair) for pair in zip(refined.places, matched, strict=True)]
         by_image = padded(torch.split(logits.detach().float(), counts))  # [B, S, 1 + C]
-        wanted = self._method.class_targets(by_image, as_rois(labels, rows), refined.outcome.roi)
+        rois, moment = as_rois(labels, rows), self._moment(self.step - 1)  # that of the last call
+        wanted = self._method.class_targets(by_image, rois, refined.outcome.roi, moment)
         if wanted is not None:
             return torch.cat([some[:count] for some, count in zip(wanted, counts, strict=True)])
         columns = torch.cat(list(labels))
@@ -145,6 +147,9 @@ class Refiner:
             return hard
         soft = [taken(one["soft"], at) for one, at in zip(refined.roi, matched, strict=True)]
         return torch.where(columns[:, None] > 0, torch.cat(soft), hard)
+
+    def _moment(self, step: int) -> TrainingProgress:
+        return TrainingProgress.at(self.epoch, step, self._num_steps, self._warm_up)
 
     def end_epoch(self) -> Mapping[str, Any]:
         """Estimate the noise anew; call it after each pass. Returns figures for the log."""

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from boxmend.runs.settings.training import Optimisation, TrainSettings
+from boxmend.runs.settings.training import PUBLISHED, SECTIONS, Optimisation, TrainSettings
 
-LITERAL_METHODS = frozenset({"br", "cinj", "cm", "lr", "mend-paper", "pseudo"})
+LITERAL_METHODS = frozenset(
+    method for method, section in SECTIONS.items() if section == PUBLISHED and method != "baseline"
+)
 """Rows of the paper's tables: they are the literal reading whatever the preset says."""
 OWN_NUMBERS = frozenset({"tiny"})
 """Detectors whose numbers of proposals and RoIs belong to them, whatever the preset says."""

@@ -16,6 +16,23 @@ from boxmend.runs.settings.published import PublishedSettings
 from boxmend.runs.settings.ranges import check_amount, check_choice, check_count, check_share
 
 RATE_OF_AN_IMAGE = 0.00125  # mmdetection's linear rule: 0.02 for a batch of 16
+PUBLISHED = "published"
+SECTIONS: dict[str, str] = {
+    "baseline": PUBLISHED,
+    "br": PUBLISHED,
+    "ca-bbc": "ca_bbc",
+    "cinj": PUBLISHED,
+    "cm": PUBLISHED,
+    "co-teaching": "co_teaching",
+    "disco": "disco",
+    "lr": PUBLISHED,
+    "mend": "mend",
+    "mend-paper": PUBLISHED,
+    "note-rcnn": "note_rcnn",
+    "oa-mil": "oa_mil",
+    "pseudo": PUBLISHED,
+}
+"""The field of TrainSettings that holds the settings of a method, by the method's name."""
 
 
 @dataclass(frozen=True)
