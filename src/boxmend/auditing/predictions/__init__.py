@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.auditing.predictions.catalogue import AMBIGUOUS, Catalogue
 from boxmend.auditing.predictions.entries import DetectionEntry, portions, refused, shown
-from boxmend.auditing.predictions.found import Key
-from boxmend.auditing.predictions.names import AMBIGUOUS, Catalogue
 from boxmend.auditing.predictions.predictions import (
     Predictions,
     read_predictions,
     seen_in_training,
 )
+from boxmend.auditing.predictions.raw import Key
 from boxmend.data.detections import SizedDetections
 from boxmend.errors import DataError
 

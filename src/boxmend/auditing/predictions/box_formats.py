@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmend.auditing.predictions.evidence import Annotated, best_annotations
-from boxmend.auditing.predictions.found import BoxFormat, RawDetections
+from boxmend.auditing.predictions.overlap import Annotated, best_annotations
+from boxmend.auditing.predictions.raw import BoxFormat, RawDetections
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 

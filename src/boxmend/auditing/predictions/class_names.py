@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Key, RawDetections
-from boxmend.auditing.predictions.names import MOST_DIGITS
+from boxmend.auditing.predictions.catalogue import MOST_DIGITS
+from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats.coco.sizes import category_numbers, contested_numbers
 from boxmend.data.types import Rows

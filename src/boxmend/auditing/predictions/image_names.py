@@ -8,8 +8,8 @@ from posixpath import basename, splitext
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Key, RawDetections
-from boxmend.auditing.predictions.names import AMBIGUOUS, MOST_DIGITS, Catalogue
+from boxmend.auditing.predictions.catalogue import AMBIGUOUS, MOST_DIGITS, Catalogue
+from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.images.reading import header_size
 from boxmend.data.types import Floats, Rows

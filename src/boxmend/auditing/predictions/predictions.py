@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.predictions import box_formats
+from boxmend.auditing.predictions.catalogue import Catalogue
 from boxmend.auditing.predictions.class_names import labels_of
 from boxmend.auditing.predictions.class_vectors import in_order
-from boxmend.auditing.predictions.evidence import Annotated, annotated, asked, best_annotations
-from boxmend.auditing.predictions.found import BoxFormat, RawDetections, joined
 from boxmend.auditing.predictions.image_names import ImageNaming, ensure_clear, readings, sizes_of
-from boxmend.auditing.predictions.names import Catalogue
-from boxmend.auditing.predictions.places import PredictionFile, files_of, places_of, read_place
+from boxmend.auditing.predictions.locating import PredictionFile, files_of, places_of, read_place
+from boxmend.auditing.predictions.overlap import Annotated, annotated, asked, best_annotations
+from boxmend.auditing.predictions.raw import BoxFormat, RawDetections, joined
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.unchanged import State, ensure_same_states, states_of
 from boxmend.data.folds import FoldManifest

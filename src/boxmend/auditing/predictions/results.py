@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.predictions.entries import RichEntry, refused, rich_portions
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
+from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
 from boxmend.data.types import Rows
 
 KIND = "COCO results"

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.auditing.predictions.found import RawDetections
 from boxmend.auditing.predictions.label_folders import label_files, read_label_folder
+from boxmend.auditing.predictions.raw import RawDetections
 from boxmend.auditing.predictions.results import read_results
 from boxmend.auditing.predictions.tables import read_table
 from boxmend.data.dataset import Dataset
