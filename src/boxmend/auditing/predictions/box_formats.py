@@ -131,7 +131,7 @@ def ensure_boxes(found: RawDetections, boxes: Floats, format: BoxFormat) -> None
 def first_fault(boxes: Floats, sides: Floats, expected: str) -> tuple[int, str] | None:
     """Return the row of a box that is none, and why; `sides` [m, 2] are widths and heights."""
     with np.errstate(over="ignore", invalid="ignore"):
-        is_large = ~np.isfinite(boxes).all(axis=1) | ~np.isfinite(sides.prod(axis=1))
+        is_large = ~np.isfinite(boxes).all(axis=1) | ~np.isfinite(sides[:, 0] * sides[:, 1])
     for is_wrong, why in (
         (is_large, "is too large to measure"),
         ((sides < 0).any(axis=1), f"has a negative width or height; {expected}"),

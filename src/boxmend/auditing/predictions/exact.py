@@ -12,7 +12,7 @@ import numpy as np
 from boxmend.auditing.predictions.box_formats import corners, first_fault
 from boxmend.auditing.predictions.catalogue import AMBIGUOUS, Catalogue
 from boxmend.auditing.predictions.entries import refused, shown
-from boxmend.auditing.predictions.raw import Key, KeyCodes
+from boxmend.auditing.predictions.raw import Key
 from boxmend.auditing.predictions.results import read_plain_results
 from boxmend.data.detections import SizedDetections
 from boxmend.data.types import Rows
@@ -50,9 +50,9 @@ class _Lookup:
         self.find = find
         self.rows: list[int] = []
 
-    def extend(self, first: int, known: KeyCodes, codes: Rows) -> None:
+    def extend(self, first: int, keys: list[Key], codes: Rows) -> None:
         """Look up the keys that are new in a portion, which begins at the detection `first`."""
-        for key in known.since(len(self.rows)):
+        for key in keys[len(self.rows) :]:
             row = self.find(*key)
             if row < 0:
                 place = first + int(np.argmax(codes == len(self.rows)))

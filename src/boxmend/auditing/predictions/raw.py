@@ -7,9 +7,8 @@ or by what overlaps the annotations (`inference`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +26,15 @@ class KeyCodes:
     """Keys in the order in which they first occur; the code of a key is its place."""
 
     def __init__(self) -> None:
+        self.keys: list[Key] = []
         self._codes: dict[Key, int] = {}
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._codes)
-
-    def since(self, code: int) -> Iterator[Key]:
-        """Yield the keys from this code on."""
-        return islice(self._codes, code, None)
 
     def coded(self, keys: Sequence[Key]) -> Rows:
         """Return the codes [m] of keys; new ones get the next codes, in their order."""
         for key in dict.fromkeys(keys):
-            self._codes.setdefault(key, len(self._codes))
+            if key not in self._codes:
+                self._codes[key] = len(self.keys)
+                self.keys.append(key)
         return np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
 
 
@@ -126,4 +121,4 @@ def joined(parts: Sequence[RawDetections]) -> RawDetections:
 def _recoded(columns: Sequence[tuple[list[Key], Rows]]) -> tuple[list[Key], Rows]:
     known = KeyCodes()
     codes = [known.coded(keys)[column] for keys, column in columns]
-    return list(known), np.concatenate(codes)
+    return known.keys, np.concatenate(codes)

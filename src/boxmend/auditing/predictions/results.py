@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.auditing.predictions.entries import DetectionEntry, RichEntry, portions, refused
-from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, KeyCodes, RawDetections
+from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, Key, KeyCodes, RawDetections
 from boxmend.data.types import Rows, Singles
 
 KIND = "COCO results"
 
-KeyCheck = Callable[[int, KeyCodes, Rows], None]
+KeyCheck = Callable[[int, list[Key], Rows], None]
 """Takes the first place of a portion, all keys so far, and its codes; raises for unknown keys."""
 
 
@@ -34,8 +34,8 @@ def read_plain_results(path: Path, checks: tuple[KeyCheck, KeyCheck]) -> RawDete
     columns = _Columns()
     for first, entries in portions(path, DetectionEntry):
         images, classes = columns.add(entries)
-        checks[0](first, columns.images, images)
-        checks[1](first, columns.classes, classes)
+        checks[0](first, columns.images.keys, images)
+        checks[1](first, columns.classes.keys, classes)
     return columns.raw(path, None, [])
 
 
@@ -68,9 +68,9 @@ class _Columns:
         return RawDetections(
             kind=KIND,
             format=BoxFormat("xywh"),
-            image_keys=list(self.images),
+            image_keys=self.images.keys,
             images=images,
-            class_keys=list(self.classes),
+            class_keys=self.classes.keys,
             classes=classes,
             scores=scores,
             boxes=boxes,
