@@ -105,15 +105,15 @@ def by_boxmend(folder: Path) -> dict[str, Any]:
 def by_parts(folder: Path) -> dict[str, Any]:
     """The same, part by part."""
     import boxmend
+    from boxmend.auditing.predictions import read_coco_results
     from boxmend.data.formats.coco.sizes import areas_and_sizes
     from boxmend.scoring.coco import CocoTruth, coco_scores
     from boxmend.scoring.voc import average_precision
-    from boxmend.training.evaluation import read_predictions
 
     times = [time.perf_counter()]
     dataset = boxmend.load(folder / "truth.json")
     times.append(time.perf_counter())
-    found = read_predictions(folder / "found.json", dataset)
+    found = read_coco_results(folder / "found.json", dataset)
     times.append(time.perf_counter())
     truth = CocoTruth(
         dataset.image_rows,

@@ -21,10 +21,11 @@ import atheris
 
 with atheris.instrument_imports(include=["boxmend"]):
     import boxmend.data.formats
+    from boxmend.auditing.predictions import read_coco_results
     from boxmend.data.dataset import Dataset
     from boxmend.data.findings import Severity
     from boxmend.errors import BoxmendError
-    from boxmend.training.evaluation import read_predictions, score
+    from boxmend.training.evaluation import score
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000008000000080806000000c40fbe8b"
@@ -100,7 +101,7 @@ def test_detections(data: bytes) -> None:
     path.write_bytes(data)
     dataset = scored()
     try:
-        found = read_predictions(path, dataset)
+        found = read_coco_results(path, dataset)
     except BoxmendError:
         return
     told = score(found, dataset).to_json()

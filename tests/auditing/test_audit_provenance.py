@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from boxmend.auditing.predictions import Predictions
-from boxmend.auditing.provenance import is_too_good, said_of
+from boxmend.auditing.provenance import is_too_good, provenance_warnings
 from tests.auditing.audit_scenes import Noise, scene
 
 ONE = scene(Noise(), images=50)
@@ -55,10 +55,10 @@ def test_labels_and_edges_have_to_agree_to_look_like_those_of_training(
 
 def test_predictions_are_known_to_be_of_unseen_images_only_if_all_have_a_fold() -> None:
     folds = np.zeros(200, np.int64)
-    assert said_of(ONE.dataset, predictions(folds=folds), unseen=False) == []
+    assert provenance_warnings(ONE.dataset, predictions(folds=folds), unseen=False) == []
     folds[7] = -1
-    (said,) = said_of(ONE.dataset, predictions(folds=folds), unseen=False)
+    (said,) = provenance_warnings(ONE.dataset, predictions(folds=folds), unseen=False)
     assert said.startswith("WARNING: the predictions agree")
-    assert said_of(ONE.dataset, predictions(folds=folds), unseen=True) == []
-    (said,) = said_of(ONE.dataset, predictions(shift=0.1), unseen=False)
+    assert provenance_warnings(ONE.dataset, predictions(folds=folds), unseen=True) == []
+    (said,) = provenance_warnings(ONE.dataset, predictions(shift=0.1), unseen=False)
     assert said.startswith("WARNING: nothing says")

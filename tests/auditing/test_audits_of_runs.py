@@ -9,7 +9,7 @@ import pytest
 from boxmend import cli
 from boxmend.auditing.fixes.table import FIXES_FILE, Kind
 from boxmend.auditing.folders import AUDIT_FILE, audit_run
-from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows, kept_share
+from boxmend.auditing.run_evidence import evidence_of, judge_by_losses, judged_rows, kept_share
 from boxmend.errors import DataError
 from boxmend.runs import folder as runs
 from boxmend.runs.account import open_account

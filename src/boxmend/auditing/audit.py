@@ -16,7 +16,7 @@ from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Detected, from_detections
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.judging import AuditOpinion, judge
-from boxmend.auditing.ordering import Own, canonical, groups, judgeable, surest_first
+from boxmend.auditing.ordering import SourceView, groups, judgeable, normalise_order, surest_first
 from boxmend.auditing.tables import LEAST, columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
@@ -176,7 +176,7 @@ def assembled(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
 
 def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> DatasetPart:
     """Audit one dataset by the detections in its images."""
-    own = canonical(dataset, group)
+    own = normalise_order(dataset, group)
     detected = _detected(predictions, own)
     is_seen = np.zeros(len(own.dataset.images), np.bool_)
     is_seen[detected.image_rows] = True
@@ -197,7 +197,7 @@ def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> Datase
     )
 
 
-def _detected(predictions: DetectionColumns, own: Own) -> Detected:
+def _detected(predictions: DetectionColumns, own: SourceView) -> Detected:
     """Detections in the images of a dataset, by its own labels, in an order of their content."""
     image_rows = own.image_places[predictions.image_rows]
     labels = own.label_places[predictions.labels]

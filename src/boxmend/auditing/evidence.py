@@ -1,7 +1,7 @@
 """What a detector saw of each annotation: for which classes, how well, and where.
 
 `Evidence` is the same whoever it comes from: detections of any detector (`from_detections`), or
-the visits of a training run (`boxmend.auditing.ledgers`). Everything after it is one path.
+the visits of a training run (`boxmend.auditing.run_evidence`). Everything after it is one path.
 """
 
 from dataclasses import dataclass

@@ -23,10 +23,10 @@ from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Objects
 from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.auditing.judging import AuditInputs, judge
-from boxmend.auditing.ledgers import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.predictions import read_predictions
-from boxmend.auditing.provenance import said_of
+from boxmend.auditing.provenance import provenance_warnings
+from boxmend.auditing.run_evidence import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.tables import fixes_of
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, staged
@@ -85,7 +85,7 @@ def audit_predictions(
     ensure_vacant(Path(out))
     found = read_predictions(predictions, dataset)
     result = audit(dataset, found, settings)
-    notes = (*found.notes, *said_of(dataset, found, unseen=settings.unseen))
+    notes = (*found.notes, *provenance_warnings(dataset, found, unseen=settings.unseen))
     facts = {
         "kind": "audit",
         "versions": {

@@ -13,7 +13,7 @@ from boxmend.data.types import Floats, Mask, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class Own:
+class SourceView:
     """One of the datasets that were joined: images by name, labels by name, annotations by place.
 
     `rows`, `images` and `labels` lead back to the joined dataset; `image_places` and
@@ -71,7 +71,7 @@ def groups(dataset: Dataset) -> list[int]:
     return sorted({source.group for source in dataset.sources}) or [0]
 
 
-def canonical(dataset: Dataset, group: int) -> Own:
+def normalise_order(dataset: Dataset, group: int) -> SourceView:
     """Put one of the datasets that were joined into order."""
     of_sources = np.array([source.group for source in dataset.sources] or [0], np.int64)
     mine = np.flatnonzero(of_sources[dataset.images.sources] == group)
@@ -96,7 +96,7 @@ def canonical(dataset: Dataset, group: int) -> Own:
         notes={},
         findings=(),
     )
-    return Own(own, rows, images, labels.astype(np.int64), image_places, label_places)
+    return SourceView(own, rows, images, labels.astype(np.int64), image_places, label_places)
 
 
 def surest_first(image_rows: Rows, scores: Floats, labels: Rows, boxes: Floats) -> Rows:

@@ -19,7 +19,7 @@ ENOUGH = 50_000  # annotations to tell by; more add time
 REMEDY = "`boxmend folds` makes splits to get predictions on images that the detector has not seen"
 
 
-def said_of(dataset: Dataset, predictions: Predictions, *, unseen: bool) -> list[str]:
+def provenance_warnings(dataset: Dataset, predictions: Predictions, *, unseen: bool) -> list[str]:
     """What is to be said of where predictions come from; nothing where all is well."""
     if predictions.manifest is not None:
         return []  # whoever read them knows, and has said so

@@ -90,7 +90,7 @@ def _measured(
 
     from boxmend.auditing.audit import AuditSettings
     from boxmend.auditing.audit import audit as audited
-    from boxmend.auditing.predictions.predictions import read_predictions
+    from boxmend.auditing.predictions import read_predictions
     from boxmend.bench.audit import figures
     from boxmend.scoring.corrections import known_truth
 

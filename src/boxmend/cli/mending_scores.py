@@ -133,10 +133,11 @@ def add(answer: dict[str, Any], run: Path, told: Opened, *, quiet: bool = False)
 
 def _detections(run: Path, dataset: Dataset, choices: MendingChoices, *, quiet: bool) -> Detections:
     """Detections on the training data, by its rows and labels: read, or made by the model."""
-    from boxmend.training.evaluation import detections_of_run, read_predictions
+    from boxmend.auditing.predictions import read_coco_results
+    from boxmend.training.evaluation import detections_of_run
 
     if choices.training_detections:
-        given = read_predictions(choices.training_detections, dataset)
+        given = read_coco_results(choices.training_detections, dataset)
         _ensure_confidences(choices.training_detections, given)
         return given
     with progress("looking at images", quiet=quiet) as update:

@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions import Catalogue, read_detections
+from boxmend.auditing.predictions import read_coco_results
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections, SizedDetections
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.data.formats.coco.sizes import (
-    areas_and_sizes,
-    category_numbers,
-    contested_images,
-    contested_numbers,
-)
+from boxmend.data.formats.coco.sizes import areas_and_sizes
 from boxmend.data.progress import Progress
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import EVALUATION_FILE, Run
@@ -91,29 +86,13 @@ def evaluate(
         if detections_out is not None:
             raise UsageError("--detections-out writes the detections of a run; give a run")
         dataset, _ = _loaded(data)
-        detections = read_predictions(predictions, dataset)
+        detections = read_coco_results(predictions, dataset)
         return replace(score(detections, dataset), notes=_odd_boxes(detections, dataset))
     assert run is not None
     dataset, addresses = _loaded(data)
     found = detections_of_run(run, dataset, progress=progress, out=detections_out)
     result = _scored_by_name(found, dataset)
     return _saved(result, Path(run), dataset, addresses) if os.path.isdir(run) else result
-
-
-def read_predictions(path: str | Path, dataset: Dataset) -> SizedDetections:
-    """Read COCO results of any detector; rows and labels are those of the dataset.
-
-    Categories are numbered as the dataset's COCO documents do it, else from 1 in the order of its
-    label names, as `boxmend predict` writes them; names of classes go before numbers.
-    """
-    contested = contested_numbers(dataset)
-    numbered = {
-        number: label
-        for label, number in enumerate(category_numbers(dataset))
-        if number not in contested
-    }
-    known = Catalogue(dataset.images, dataset.label_names, numbered, contested_images(dataset))
-    return read_detections(path, known)
 
 
 def score(
@@ -305,6 +284,5 @@ __all__ = [
     "Evaluation",
     "detections_of_run",
     "evaluate",
-    "read_predictions",
     "score",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.predictions import Predictions
+from boxmend.auditing.predictions import Predictions
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.data.noise import NoiseSettings, disturb

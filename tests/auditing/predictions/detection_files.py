@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.auditing.predictions import Catalogue
+from boxmend.auditing.predictions.catalogue import Catalogue
 from boxmend.data.dataset import Images, as_ids
 
 GOOD: dict[str, Any] = {"image_id": 7, "category_id": 18, "bbox": [1, 2, 30, 40], "score": 0.5}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing.predictions import read_detections
+from boxmend.auditing.predictions.exact import read_exactly
 from boxmend.errors import DataError
 from tests.auditing.predictions.detection_files import GOOD, catalogue, written
 
@@ -14,7 +14,7 @@ PLACES = {"val/000001.jpg": 11, "val/000002.jpg": 12, "test/000002.jpg": 13, "x.
 
 def row(folder: Path, names: dict[str, int | str], **entry: Any) -> int:
     told = {key: value for key, value in (GOOD | entry).items() if value is not ...}
-    return int(read_detections(written(folder, [told]), catalogue(names)).image_rows[0])
+    return int(read_exactly(written(folder, [told]), catalogue(names)).image_rows[0])
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_a_class_is_told_by_number_or_name(
     tmp_path: Path, entry: dict[str, Any], expected: int
 ) -> None:
     told = {key: value for key, value in (GOOD | entry).items() if value is not ...}
-    assert read_detections(written(tmp_path, [told]), catalogue()).labels.tolist() == [expected]
+    assert read_exactly(written(tmp_path, [told]), catalogue()).labels.tolist() == [expected]
 
 
 def test_a_class_whose_name_is_a_number_goes_before_that_number(tmp_path: Path) -> None:
     known = catalogue(labels={1: 0, 2: 1}, label_names=("2", "1"))
     for told, expected in ((1, 0), ("1", 1), ("2", 0)):
         path = written(tmp_path, [GOOD | {"category_id": told}])
-        assert read_detections(path, known).labels.tolist() == [expected]
+        assert read_exactly(path, known).labels.tolist() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_is_unknown_is_refused_by_file_place_and_value(
 ) -> None:
     path = written(tmp_path, [GOOD, GOOD, GOOD | entry])
     with pytest.raises(DataError) as caught:
-        read_detections(path, catalogue())
+        read_exactly(path, catalogue())
     assert str(caught.value).startswith(f"{path}: detection 2 (the first is 0): ")
     assert message in str(caught.value)
     assert len(str(caught.value)) < 400 + len(str(path))
@@ -145,4 +145,4 @@ def test_what_is_unknown_is_refused_by_file_place_and_value(
 
 def test_a_dataset_without_images_knows_none(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="image_id 7 is no image of the data; they have none"):
-        read_detections(written(tmp_path, [GOOD]), catalogue({}))
+        read_exactly(written(tmp_path, [GOOD]), catalogue({}))

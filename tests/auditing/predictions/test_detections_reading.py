@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.auditing.predictions import read_detections
 from boxmend.auditing.predictions.entries import PORTION
+from boxmend.auditing.predictions.exact import read_exactly
 from tests.auditing.predictions.detection_files import GOOD, catalogue, written
 
 
@@ -19,7 +19,7 @@ def test_columns_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:
         {"image_id": 3, "category_id": 1, "bbox": [10, 20, 30, 40], "score": 0.25},
         {"image_id": 7, "category_id": 18, "bbox": [0.5, 1.5, 2, 0], "score": 3},
     ]
-    found = read_detections(written(tmp_path, entries), catalogue())
+    found = read_exactly(written(tmp_path, entries), catalogue())
     assert found.image_rows.tolist() == [1, 0]
     assert found.labels.tolist() == [1, 0]
     assert found.scores.tolist() == [0.25, 3.0]  # a score need not be a probability
@@ -31,14 +31,14 @@ def test_columns_are_those_of_the_file_in_its_order(tmp_path: Path) -> None:
 
 def test_widths_survive_to_the_last_bit(tmp_path: Path) -> None:
     entry = GOOD | {"bbox": [0.1, 0.7, 0.2, 0.1]}
-    found = read_detections(written(tmp_path, [entry]), catalogue())
+    found = read_exactly(written(tmp_path, [entry]), catalogue())
     assert found.sizes.tolist() == [[0.2, 0.1]]
     assert (found.boxes[:, 2:] - found.boxes[:, :2]).tolist() != [[0.2, 0.1]]
 
 
 @pytest.mark.parametrize("content", [[], {"annotations": []}, {"predictions": []}, " [ ]\n"])
 def test_no_detections_are_a_fine_answer(tmp_path: Path, content: Any) -> None:
-    found = read_detections(written(tmp_path, content), catalogue())
+    found = read_exactly(written(tmp_path, content), catalogue())
     assert len(found.labels) == 0
     assert found.boxes.shape == (0, 4)
     assert found.sizes.shape == (0, 2)
@@ -46,7 +46,7 @@ def test_no_detections_are_a_fine_answer(tmp_path: Path, content: Any) -> None:
 
 @pytest.mark.parametrize("key", ["annotations", "predictions"])
 def test_the_list_may_lie_in_an_object(tmp_path: Path, key: str) -> None:
-    found = read_detections(written(tmp_path, {"info": {"x": [1]}, key: [GOOD]}), catalogue())
+    found = read_exactly(written(tmp_path, {"info": {"x": [1]}, key: [GOOD]}), catalogue())
     assert found.scores.tolist() == [0.5]
 
 
@@ -62,7 +62,7 @@ def test_the_list_may_lie_in_an_object(tmp_path: Path, key: str) -> None:
     ],
 )
 def test_other_keys_are_passed_over(tmp_path: Path, extra: dict[str, Any]) -> None:
-    found = read_detections(written(tmp_path, [GOOD, GOOD | extra]), catalogue())
+    found = read_exactly(written(tmp_path, [GOOD, GOOD | extra]), catalogue())
     assert found.image_rows.tolist() == [0, 0]
     assert found.boxes.tolist() == [[1, 2, 31, 42]] * 2
 
@@ -70,13 +70,13 @@ def test_other_keys_are_passed_over(tmp_path: Path, extra: dict[str, Any]) -> No
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 def test_encodings_that_shells_write_do_no_harm(tmp_path: Path, encoding: str) -> None:
     path = written(tmp_path, json.dumps([GOOD]).encode(encoding))
-    assert read_detections(path, catalogue()).scores.tolist() == [0.5]
+    assert read_exactly(path, catalogue()).scores.tolist() == [0.5]
 
 
 def test_many_portions_are_put_together_in_order(tmp_path: Path) -> None:
     n = 2 * PORTION + 5
     entries = [GOOD | {"score": k / n, "image_id": (3, 7)[k % 2]} for k in range(n)]
-    found = read_detections(written(tmp_path, entries), catalogue())
+    found = read_exactly(written(tmp_path, entries), catalogue())
     assert found.scores.tolist() == [k / n for k in range(n)]
     assert found.image_rows.tolist() == [1 - k % 2 for k in range(n)]
 
@@ -100,7 +100,7 @@ def test_what_is_written_is_what_is_read(
     tmp_path_factory: pytest.TempPathFactory, entries: list[dict[str, Any]]
 ) -> None:
     path = written(tmp_path_factory.mktemp("any"), entries)
-    found = read_detections(path, catalogue())
+    found = read_exactly(path, catalogue())
     assert found.scores.tolist() == [one["score"] for one in entries]
     assert found.sizes.tolist() == [list(one["bbox"][2:]) for one in entries]
     assert found.boxes[:, :2].tolist() == [list(one["bbox"][:2]) for one in entries]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing.predictions import read_detections
-from boxmend.auditing.predictions.entries import PORTION, portions
+from boxmend.auditing.predictions.entries import PORTION, DetectionEntry, portions
+from boxmend.auditing.predictions.exact import read_exactly
 from boxmend.errors import BoxmendError, DataError, UsageError
 from tests.auditing.predictions.detection_files import GOOD, catalogue, written
 
@@ -55,7 +55,7 @@ def test_a_wrong_value_is_refused_by_file_place_and_value(
     wrong = {key: value for key, value in (GOOD | change).items() if value is not ...}
     path = written(tmp_path, [*[GOOD] * before, wrong, GOOD])
     with pytest.raises(DataError) as caught:
-        read_detections(path, catalogue())
+        read_exactly(path, catalogue())
     assert str(caught.value).startswith(f"{path}: detection {before} (the first is 0): ")
     assert message in str(caught.value)
 
@@ -91,7 +91,7 @@ def test_what_is_no_list_of_detections_is_refused(
 ) -> None:
     path = written(tmp_path, content)
     with pytest.raises(DataError) as caught:
-        read_detections(path, catalogue())
+        read_exactly(path, catalogue())
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
     assert "expected a JSON list of" in str(caught.value)
@@ -101,27 +101,27 @@ def test_what_is_no_list_of_detections_is_refused(
 def test_an_entry_nested_beyond_all_measure_is_refused_or_passed_over(tmp_path: Path) -> None:
     deep = json.dumps(GOOD)[:-1] + ', "more": ' + "[" * 100_000 + "]" * 100_000 + "}"
     with pytest.raises(DataError, match="nested too deeply"):
-        read_detections(written(tmp_path, f"[{deep}]"), catalogue())
+        read_exactly(written(tmp_path, f"[{deep}]"), catalogue())
 
 
 def test_more_digits_than_python_reads_are_told_by_their_key(tmp_path: Path) -> None:
     long = json.dumps(GOOD).replace("0.5", "9" * 5000)
     with pytest.raises(DataError, match=r"detection 0 .*score is Infinity, not a finite number"):
-        read_detections(written(tmp_path, f"[{long}]"), catalogue())
+        read_exactly(written(tmp_path, f"[{long}]"), catalogue())
     beside = json.dumps(GOOD)[:-1] + f', "area": NaN, "more": {"9" * 5000}}}'
-    assert len(read_detections(written(tmp_path, f"[{beside}]"), catalogue()).labels) == 1
+    assert len(read_exactly(written(tmp_path, f"[{beside}]"), catalogue()).labels) == 1
 
 
 def test_the_first_wrong_detection_is_the_one_that_is_told(tmp_path: Path) -> None:
     entries = [GOOD, GOOD | {"score": "high"}, GOOD | {"bbox": []}]
     with pytest.raises(DataError, match=r"detection 1 .*score"):
-        read_detections(written(tmp_path, entries), catalogue())
+        read_exactly(written(tmp_path, entries), catalogue())
 
 
 def test_the_place_is_told_also_where_a_file_is_read_the_slow_way(tmp_path: Path) -> None:
     entries = [GOOD | {"area": NAN}, *[GOOD] * (PORTION + 1), GOOD | {"image_id": 8}]
     with pytest.raises(DataError, match=f"detection {PORTION + 2} .*image_id 8 is no image"):
-        read_detections(written(tmp_path, entries), catalogue())
+        read_exactly(written(tmp_path, entries), catalogue())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_read_is_told(
     tmp_path: Path, name: str, kind: type[BoxmendError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        read_detections(tmp_path / name, catalogue())
+        read_exactly(tmp_path / name, catalogue())
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ def test_too_many_entries_are_refused_before_they_are_decoded(
     path.write_bytes(b"[" + entries + b"]")
     monkeypatch.setenv(f"BOXMEND_MAX_{variable}", "100000")
     with pytest.raises(DataError, match=rf"predictions\.json: .*BOXMEND_MAX_{variable}"):
-        list(portions(path))
+        list(portions(path, DetectionEntry))

@@ -9,7 +9,7 @@ import pytest
 
 import boxmend
 from boxmend.auditing.predictions import box_formats, read_predictions
-from boxmend.auditing.predictions.evidence import Annotated
+from boxmend.auditing.predictions.overlap import Annotated
 from boxmend.auditing.predictions.results import read_results
 from boxmend.errors import DataError
 from tests.auditing.predictions.prediction_worlds import as_json, coco, results

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import boxmend
+from boxmend.auditing.predictions import read_coco_results
 from boxmend.errors import DataError, UsageError
-from boxmend.training.evaluation import evaluate, read_predictions, score
+from boxmend.training.evaluation import evaluate, score
 from tests.training.evaluation.scored_files import (
     AT_50,
     COCO_KEYS,
@@ -67,7 +68,7 @@ def test_an_id_of_two_joined_files_is_refused_unless_a_name_goes_with_it(tmp_pat
 
     def rows(**told: Any) -> list[int]:
         found = as_json(tmp_path / "found.json", [DETECTIONS[0] | told])
-        return list(read_predictions(found, joined).image_rows)
+        return list(read_coco_results(found, joined).image_rows)
 
     for identity in (9, "9"):
         with pytest.raises(
@@ -203,7 +204,7 @@ def test_images_of_several_datasets_are_told_by_name(tmp_path: Path) -> None:
 def test_scores_of_a_changed_dataset_are_those_of_its_columns(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path))
     dataset.boxes[1] = [0, 0, 100, 82]  # as the third detection has it; 8,200 pixels: medium
-    found = read_predictions(as_json(tmp_path / "found.json", DETECTIONS), dataset)
+    found = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS), dataset)
     told = score(found, dataset)
     assert told.figures["AP"] == pytest.approx(AT_50)
     assert told.figures["AP_medium"] == pytest.approx(1.0)
@@ -213,7 +214,7 @@ def test_scores_of_a_changed_dataset_are_those_of_its_columns(tmp_path: Path) ->
 def test_annotations_of_no_known_image_or_class_are_not_asked_for(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path))
     dataset.image_rows[1] = -1
-    found = read_predictions(as_json(tmp_path / "found.json", DETECTIONS[:1]), dataset)
+    found = read_coco_results(as_json(tmp_path / "found.json", DETECTIONS[:1]), dataset)
     told = score(found, dataset)
     assert told.figures["AP"] == pytest.approx(1.0)
     assert told.num_annotations == told.by_label["cat"]["annotations"] == 2  # they are there

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmend.auditing.predictions.evidence import Annotated, best_annotations
-from boxmend.auditing.predictions.found import BoxFormat, RawDetections
+from boxmend.auditing.predictions.overlap import Annotated, best_annotations
+from boxmend.auditing.predictions.raw import BoxFormat, RawDetections
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
@@ -33,8 +33,8 @@ def words(format: BoxFormat) -> str:
     return LAYOUTS[format.layout] + (" in shares of the image" if format.is_share else " in pixels")
 
 
-def corners(numbers: Floats, format: BoxFormat, sizes: Floats) -> Floats:
-    """The boxes [m, 4] as xyxy pixels; `sizes` [m, 2] are those of their images."""
+def corners(numbers: Floats, format: BoxFormat, sizes: Floats | None = None) -> Floats:
+    """Return the boxes [m, 4] as xyxy pixels; shares need the `sizes` [m, 2] of their images."""
     a, b = numbers[:, :2], numbers[:, 2:]
     with np.errstate(over="ignore", invalid="ignore"):
         if format.layout == "xywh":
@@ -43,8 +43,12 @@ def corners(numbers: Floats, format: BoxFormat, sizes: Floats) -> Floats:
             low, high = a - b / 2, a + b / 2
         else:
             low, high = (a, b) if format.layout == "xyxy" else (a[:, ::-1], b[:, ::-1])
-        boxes = np.concatenate([low, high], axis=1)
-        return boxes * np.concatenate([sizes, sizes], axis=1) if format.is_share else boxes
+        boxes: Floats = np.concatenate([low, high], axis=1)
+        if not format.is_share:
+            return boxes
+        assert sizes is not None
+        scaled: Floats = boxes * np.concatenate([sizes, sizes], axis=1)
+        return scaled
 
 
 def fits(
@@ -119,14 +123,22 @@ def ensure_boxes(found: RawDetections, boxes: Floats, format: BoxFormat) -> None
     """Refuse boxes with negative sides, or beyond all measure."""
     with np.errstate(over="ignore", invalid="ignore"):
         sides = boxes[:, 2:] - boxes[:, :2]
-        is_large = ~np.isfinite(boxes).all(axis=1) | ~np.isfinite(sides.prod(axis=1))
+    if fault := first_fault(boxes, sides, f"expected {words(format)}"):
+        row, why = fault
+        raise found.refused(row, f"the box {found.boxes[row].tolist()} {why}")
+
+
+def first_fault(boxes: Floats, sides: Floats, expected: str) -> tuple[int, str] | None:
+    """Return the row of a box that is none, and why; `sides` [m, 2] are widths and heights."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_large = ~np.isfinite(boxes).all(axis=1) | ~np.isfinite(sides[:, 0] * sides[:, 1])
     for is_wrong, why in (
         (is_large, "is too large to measure"),
-        ((sides < 0).any(axis=1), f"has a negative width or height; expected {words(format)}"),
+        ((sides < 0).any(axis=1), f"has a negative width or height; {expected}"),
     ):
         if is_wrong.any():
-            row = int(np.argmax(is_wrong))
-            raise found.refused(row, f"the box {found.boxes[row].tolist()} {why}")
+            return int(np.argmax(is_wrong)), why
+    return None
 
 
 def _mean(values: Floats) -> float:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Key, RawDetections
-from boxmend.auditing.predictions.names import MOST_DIGITS
+from boxmend.auditing.predictions.catalogue import category_labels, whole_number
+from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.formats.coco.sizes import category_numbers, contested_numbers
+from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.data.types import Rows
 from boxmend.errors import DataError
 
@@ -51,8 +51,7 @@ def numberings(dataset: Dataset, *, counts_from_0: bool) -> list[Numbering]:
         counted.append(Numbering("COCO's own ids", {one: k for k, one in enumerate(ids)}))
     if not any(source.format == "coco" for source in dataset.sources):
         return counted
-    contested = contested_numbers(dataset)
-    own = {one: k for k, one in enumerate(category_numbers(dataset)) if one not in contested}
+    own = category_labels(dataset)
     numbers = sorted((one, k) for one, k in own.items() if isinstance(one, int))
     ranked: dict[str, dict[int | str, int]] = {
         f"numbers from {first} in the order of the category ids": {
@@ -97,18 +96,10 @@ def _named(keys: Sequence[Key], dataset: Dataset) -> tuple[Rows, dict[int, int |
         if isinstance(told, str):
             labels[place] = exact.get(told, loose.get(_loosely(told), UNKNOWN))
         if name is None and labels[place] == UNKNOWN:
-            number = identity if identity in texts else _whole(identity)
+            number = identity if identity in texts else whole_number(identity)
             if isinstance(number, int | str):
                 numbers[place] = number
     return labels, numbers
-
-
-def _whole(identity: int | float | str | None) -> int | None:
-    """A whole number, also where it is written as a text."""
-    if isinstance(identity, str):
-        is_digits = identity.isascii() and identity.isdigit() and len(identity) < MOST_DIGITS
-        return int(identity) if is_digits else None
-    return int(identity) if identity is not None and float(identity).is_integer() else None
 
 
 def _loosely(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import RawDetections
+from boxmend.auditing.predictions.raw import RawDetections
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.data.types import Rows, Singles

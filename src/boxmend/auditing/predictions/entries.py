@@ -58,17 +58,8 @@ class _Holder(msgspec.Struct):
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def portions(path: Path) -> Iterator[tuple[int, list[DetectionEntry]]]:
-    """Yield the entries of a file, portion by portion, each with the place of its first one."""
-    return _portions(path, DetectionEntry)
-
-
-def rich_portions(path: Path) -> Iterator[tuple[int, list[RichEntry]]]:
-    """Yield the entries with class vectors and folds, where they have any."""
-    return _portions(path, RichEntry)
-
-
-def _portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
+def portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
+    """Yield the entries of a file as `kind`, portion by portion, each with its first place."""
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]  # known at run time
     data = _read(path)
     ensure_few_objects(data, path)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from posixpath import basename, splitext
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import Key, RawDetections
-from boxmend.auditing.predictions.names import AMBIGUOUS, MOST_DIGITS, Catalogue
+from boxmend.auditing.predictions.catalogue import (
+    AMBIGUOUS,
+    Catalogue,
+    rows_by_number,
+    whole_number,
+)
+from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.images.reading import header_size
 from boxmend.data.types import Floats, Rows
@@ -36,7 +40,7 @@ def readings(found: RawDetections, dataset: Dataset, catalogue: Catalogue) -> li
     plain = ImageNaming("ids and file names", rows)
     if dataset.images.ids.dtype == object:
         return [plain]
-    by_number = _by_number(dataset.images.file_names)
+    by_number = rows_by_number(dataset.images.file_names)
     other = np.array(
         [
             by_number.get(number, UNKNOWN) if (number := _number(key)) is not None else row
@@ -95,24 +99,8 @@ def _row(key: Key, catalogue: Catalogue) -> int:
 
 
 def _number(key: Key) -> int | None:
-    """The whole number that tells an image, where no name does."""
-    one, name = key
-    if name is not None or one is None:
-        return None
-    if isinstance(one, str):
-        is_digits = one.isascii() and one.isdigit() and len(one) < MOST_DIGITS
-        return int(one) if is_digits else None
-    return int(one) if float(one).is_integer() else None
-
-
-def _by_number(names: Sequence[str]) -> dict[int, int]:
-    """Rows by the number that a file is called by; AMBIGUOUS where several are."""
-    found: dict[int, int] = {}
-    for row, name in enumerate(names):
-        text = splitext(basename(name))[0]
-        if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS:
-            found[int(text)] = AMBIGUOUS if int(text) in found else row
-    return found
+    """Return the whole number that tells an image, where no name does."""
+    return whole_number(key[0]) if key[1] is None else None
 
 
 def _told(key: Key) -> int | float | str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
+from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
 from boxmend.data.files.reading import read_bytes
 from boxmend.data.types import Floats
 from boxmend.errors import DataError

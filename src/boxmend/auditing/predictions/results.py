@@ -1,71 +1,90 @@
-"""COCO's results, and what Ultralytics writes like them: a JSON list, decoded in portions."""
+"""COCO results, and what Ultralytics writes like them: a JSON list, decoded in portions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.entries import RichEntry, refused, rich_portions
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
-from boxmend.data.types import Rows
+from boxmend.auditing.predictions.entries import DetectionEntry, RichEntry, portions, refused
+from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, Key, KeyCodes, RawDetections
+from boxmend.data.types import Rows, Singles
 
 KIND = "COCO results"
 
+KeyCheck = Callable[[int, list[Key], Rows], None]
+"""Takes the first place of a portion, all keys so far, and its codes; raises for unknown keys."""
+
 
 def read_results(path: Path) -> RawDetections:
-    """Read a JSON list of detections, as it stands there."""
-    images: dict[Key, int] = {}
-    classes: dict[Key, int] = {}
-    parts: list[tuple[NDArray[np.generic], ...]] = [_part([], images, classes)]
-    vectors: list[NDArray[np.float32]] = []
-    for first, entries in rich_portions(path):
-        parts.append(_part(entries, images, classes))
+    """Read a JSON list of detections as it stands, with class vectors and folds."""
+    columns, folds, vectors = _Columns(), [np.zeros(0, np.int64)], list[Singles]()
+    for first, entries in portions(path, RichEntry):
+        columns.add(entries)
+        told = [UNKNOWN_FOLD if one.fold is None else one.fold for one in entries]
+        folds.append(np.fromiter(told, np.int64, len(told)))
         vectors += _vectors(path, first, entries, vectors[0].shape[1] if vectors else None)
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    is_whole = sum(map(len, vectors)) == len(columns[0]) > 0
-    return RawDetections(
-        kind=KIND,
-        format=BoxFormat("xywh"),
-        image_keys=list(images),
-        images=columns[0],
-        class_keys=list(classes),
-        classes=columns[1],
-        scores=columns[2],
-        boxes=columns[3],
-        vectors=np.concatenate(vectors) if is_whole else None,
-        vector_names=(),
-        folds=columns[4],
-        files=[str(path)],
-        firsts=np.zeros(1, np.int64),
-    )
+    return columns.raw(path, np.concatenate(folds), vectors)
 
 
-def _part(
-    entries: Sequence[RichEntry], images: dict[Key, int], classes: dict[Key, int]
-) -> tuple[NDArray[np.generic], ...]:
-    """Columns of a portion; keys that are new get the next codes."""
-    n = len(entries)
-    sides = [side for one in entries for side in one.bbox]
-    folds = [UNKNOWN_FOLD if one.fold is None else one.fold for one in entries]
-    return (
-        _coded([(one.image_id, one.file_name) for one in entries], images),
-        _coded([(one.category_id, one.category_name) for one in entries], classes),
-        np.fromiter([one.score for one in entries], np.float64, n),
-        np.fromiter(sides, np.float64, 4 * n).reshape(-1, 4),
-        np.fromiter(folds, np.int64, n),
-    )
+def read_plain_results(path: Path, checks: tuple[KeyCheck, KeyCheck]) -> RawDetections:
+    """Read a JSON list of detections as it stands, without class vectors and folds.
+
+    `checks`, one for images and one for classes, look at every portion before the next is decoded.
+    """
+    columns = _Columns()
+    for first, entries in portions(path, DetectionEntry):
+        images, classes = columns.add(entries)
+        checks[0](first, columns.images.keys, images)
+        checks[1](first, columns.classes.keys, classes)
+    return columns.raw(path, None, [])
 
 
-def _coded(keys: list[Key], known: dict[Key, int]) -> Rows:
-    for key in dict.fromkeys(keys):  # in their order, so that messages name the first ones
-        known.setdefault(key, len(known))
-    return np.fromiter(map(known.__getitem__, keys), np.int64, len(keys))
+class _Columns:
+    """The columns of a file, gathered portion by portion."""
+
+    def __init__(self) -> None:
+        self.images, self.classes = KeyCodes(), KeyCodes()
+        none = np.zeros(0, np.int64)
+        self._parts = [(none, none, np.zeros(0), np.zeros((0, 4)))]
+
+    def add(self, entries: Sequence[DetectionEntry]) -> tuple[Rows, Rows]:
+        """Add a portion; return the codes of its images and classes."""
+        sides = [side for one in entries for side in one.bbox]
+        part = (
+            self.images.coded([(one.image_id, one.file_name) for one in entries]),
+            self.classes.coded([(one.category_id, one.category_name) for one in entries]),
+            np.fromiter([one.score for one in entries], np.float64, len(entries)),
+            np.fromiter(sides, np.float64, 4 * len(entries)).reshape(-1, 4),
+        )
+        self._parts.append(part)
+        return part[:2]
+
+    def raw(self, path: Path, folds: Rows | None, vectors: Sequence[Singles]) -> RawDetections:
+        """Return all portions; class vectors count where all detections have one."""
+        images, classes, scores, boxes = (
+            np.concatenate(column) for column in zip(*self._parts, strict=True)
+        )
+        is_whole = sum(map(len, vectors)) == len(scores) > 0
+        return RawDetections(
+            kind=KIND,
+            format=BoxFormat("xywh"),
+            image_keys=self.images.keys,
+            images=images,
+            class_keys=self.classes.keys,
+            classes=classes,
+            scores=scores,
+            boxes=boxes,
+            vectors=np.concatenate(vectors) if is_whole else None,
+            vector_names=(),
+            folds=np.full(len(scores), UNKNOWN_FOLD, np.int64) if folds is None else folds,
+            files=[str(path)],
+            firsts=np.zeros(1, np.int64),
+        )
 
 
 def _vectors(
     path: Path, first: int, entries: Sequence[RichEntry], length: int | None
-) -> list[NDArray[np.float32]]:
+) -> list[Singles]:
     """The class vectors of a portion, where all entries have one; none otherwise."""
     found = [one.probs if one.probs is not None else one.scores for one in entries]
     vectors = [one for one in found if one is not None]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from boxmend.auditing.predictions.found import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
+from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
 from boxmend.data.files.limits import ensure_within
 from boxmend.data.files.parquet import read_parquet, refuse_doubled_columns
 from boxmend.data.files.reading import open_file

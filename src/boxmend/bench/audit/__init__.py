@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from boxmend.auditing.fixes.choosing import choose
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.predictions.predictions import Predictions
+from boxmend.auditing.predictions import Predictions
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats

@@ -1,4 +1,4 @@
-"""What a detection may call its image and its class, and which one that is."""
+"""The images and classes of a dataset by every name that a file of detections may give them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from posixpath import basename, splitext
 from typing import Any, TypeVar
 
-from boxmend.data.dataset import UNKNOWN, Images
+from boxmend.data.dataset import UNKNOWN, Dataset, Images
+from boxmend.data.formats.coco.sizes import category_numbers, contested_images, contested_numbers
 
 AMBIGUOUS = -2  # instead of a row: there is more than one
 LONGEST = 4096  # characters of a name: that of a path
@@ -45,14 +46,9 @@ class Catalogue:
         self._by_part = _unambiguous(
             (part, row) for row in range(len(ids)) for part in (str(ids[row]), *self._parts(row))
         )
-        numbers = [splitext(basename(name))[0] for name in self._names]
         self._by_number: dict[Any, int] = {}
         if images.ids.dtype == object:
-            self._by_number = _unambiguous(
-                (int(text), row)
-                for row, text in enumerate(numbers)
-                if text.isascii() and text.isdigit() and len(text) < MOST_DIGITS
-            )
+            self._by_number = rows_by_number(self._names)
 
     def image_row(self, identity: Identity, name: str | None) -> int:
         """The row of an image told by `image_id`, `file_name` or both; UNKNOWN or AMBIGUOUS.
@@ -78,9 +74,8 @@ class Catalogue:
         if not isinstance(identity, str):
             return UNKNOWN
         label = self._labels.get(identity, UNKNOWN)
-        is_number = identity.isascii() and identity.isdigit() and len(identity) < MOST_DIGITS
-        if label == UNKNOWN and is_number:
-            return self._category_labels.get(int(identity), UNKNOWN)
+        if label == UNKNOWN:
+            return self._category_labels.get(whole_number(identity), UNKNOWN)
         return label
 
     def known(self, what: str) -> str:
@@ -123,6 +118,38 @@ class Catalogue:
         name = self._names[row]
         base = basename(name)
         return base, splitext(base)[0], splitext(name)[0]
+
+
+def catalogue_of(dataset: Dataset) -> Catalogue:
+    """Return the catalogue of a dataset; numbers of classes are those of `category_labels`."""
+    return Catalogue(
+        dataset.images, dataset.label_names, category_labels(dataset), contested_images(dataset)
+    )
+
+
+def category_labels(dataset: Dataset) -> dict[int | str, int]:
+    """Return the labels by category id, without ids that mean more than one class.
+
+    The ids are those of the dataset's COCO documents, else they count its label names from 1, as
+    `boxmend predict` writes them.
+    """
+    contested = contested_numbers(dataset)
+    numbers = enumerate(category_numbers(dataset))
+    return {number: label for label, number in numbers if number not in contested}
+
+
+def whole_number(identity: Identity) -> int | None:
+    """Return the whole number that an id is, also as a text; None where it is none."""
+    if isinstance(identity, str):
+        is_digits = identity.isascii() and identity.isdigit() and len(identity) < MOST_DIGITS
+        return int(identity) if is_digits else None
+    return int(identity) if identity is not None and float(identity).is_integer() else None
+
+
+def rows_by_number(file_names: Sequence[str]) -> dict[Any, int]:
+    """Return rows by the number that a file is called, 42 for 000042.jpg; AMBIGUOUS if several."""
+    numbers = (whole_number(splitext(basename(name))[0]) for name in file_names)
+    return _unambiguous((one, row) for row, one in enumerate(numbers) if one is not None)
 
 
 def _with_fewer_folders(name: str) -> Iterator[str]:

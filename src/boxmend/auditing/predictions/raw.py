@@ -1,7 +1,8 @@
 """Detections as their files have them: images, classes and boxes in the files' own words.
 
 Images and classes are codes into a list of keys, so that each is looked up once. What the keys
-and the four numbers of a box mean is found out later, by what overlaps the annotations.
+and the four numbers of a box mean is decided later: by the documentation of COCO results (`exact`),
+or by what overlaps the annotations (`inference`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,22 @@ UNKNOWN_FOLD = -1
 
 Key = tuple[int | float | str | None, str | None]
 """How an entry tells an image, or a class: by id and by name."""
+
+
+class KeyCodes:
+    """Keys in the order in which they first occur; the code of a key is its place."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self._codes: dict[Key, int] = {}
+
+    def coded(self, keys: Sequence[Key]) -> Rows:
+        """Return the codes [m] of keys; new ones get the next codes, in their order."""
+        for key in dict.fromkeys(keys):
+            if key not in self._codes:
+                self._codes[key] = len(self.keys)
+                self.keys.append(key)
+        return np.fromiter(map(self._codes.__getitem__, keys), np.int64, len(keys))
 
 
 @dataclass(frozen=True)
@@ -66,7 +83,7 @@ class RawDetections:
 
 
 def joined(parts: Sequence[RawDetections]) -> RawDetections:
-    """One Found of several of the same kind and format; vectors stay where all parts have alike."""
+    """Join detections of one kind and format; class vectors stay where all parts have alike."""
     if len(parts) == 1:
         return parts[0]
     image_keys, images = _recoded([(one.image_keys, one.images) for one in parts])
@@ -102,9 +119,6 @@ def joined(parts: Sequence[RawDetections]) -> RawDetections:
 
 
 def _recoded(columns: Sequence[tuple[list[Key], Rows]]) -> tuple[list[Key], Rows]:
-    known: dict[Key, int] = {}
-    codes = []
-    for keys, column in columns:
-        new = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
-        codes.append(new[column])
-    return list(known), np.concatenate(codes)
+    known = KeyCodes()
+    codes = [known.coded(keys)[column] for keys, column in columns]
+    return known.keys, np.concatenate(codes)

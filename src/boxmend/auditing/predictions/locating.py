@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from boxmend.auditing.predictions.found import RawDetections
+import numpy as np
+
 from boxmend.auditing.predictions.label_folders import label_files, read_label_folder
+from boxmend.auditing.predictions.raw import RawDetections
 from boxmend.auditing.predictions.results import read_results
 from boxmend.auditing.predictions.tables import read_table
 from boxmend.data.dataset import Dataset
@@ -73,8 +75,14 @@ def files_of(places: Sequence[PredictionFile]) -> Iterator[Path]:
 
 
 def read_place(place: PredictionFile) -> RawDetections:
-    """Read one place, as it stands there."""
-    path = place.path
+    """Read one place as it stands; the fold of the place counts for all of it."""
+    found = _read(place.path)
+    if place.fold is None:
+        return found
+    return replace(found, folds=np.full(len(found), place.fold, np.int64))
+
+
+def _read(path: Path) -> RawDetections:
     if path.is_dir():
         return read_label_folder(path)
     if not path.is_file():
