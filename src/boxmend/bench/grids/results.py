@@ -12,7 +12,7 @@ Figures are fractions, and what is not defined is None: a NaN becomes null when 
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
+from boxmend.data.files.locks import lock_handle
 from boxmend.data.files.reading import read_within
 from boxmend.data.files.sealed import checked_lines, seal_json
 from boxmend.errors import DataError, OutputError
@@ -208,10 +209,7 @@ def _locked(path: Path) -> Iterator[int]:
     """A handle of the file that no other process appends to, where the system has such locks."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
     try:
-        with suppress(ImportError, OSError):  # Windows; a file system without locks
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_handle(handle, wait=True)
         yield handle
     finally:
         os.close(handle)  # and so unlocks
