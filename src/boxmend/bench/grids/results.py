@@ -20,10 +20,12 @@ from typing import Annotated, Any, Literal
 from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
+from boxmend.data.files.atomic import output_errors
 from boxmend.data.files.locks import lock_handle
 from boxmend.data.files.reading import read_within
 from boxmend.data.files.sealed import checked_lines, seal_json
-from boxmend.errors import DataError, OutputError
+from boxmend.data.files.text import valid_text
+from boxmend.errors import DataError
 
 RESULTS_FILE = "results.jsonl"
 MARK = b"\xef\xbb\xbf"  # that some editors put before a text
@@ -130,13 +132,10 @@ def append(path: Path, result: Result) -> None:
         _decoder.decode(text)
     except (DecodeError, TypeError) as error:
         raise ValueError(f"not a sound result: {error}") from error
-    try:
+    with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) as handle:
             _append(path, handle, seal_json(text))
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{path}: could not be written ({reason})") from error
 
 
 def read(path: Path) -> Read:
@@ -184,12 +183,12 @@ def counting(results: Iterable[Result]) -> list[Result]:
 
 
 def _encodable(value: Any) -> Any:
-    """The value with half characters, which names of files may hold, written out."""
+    """Copy a value with half characters, which names of files may hold, written out."""
     if isinstance(value, dict):
         return {_encodable(name): _encodable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_encodable(one) for one in value]
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    return valid_text(value) if isinstance(value, str) else value
 
 
 def _parsed(path: Path, number: int, line: bytes) -> Result:
