@@ -14,10 +14,10 @@ from boxmend.bench.grids.jobs import (
     save_job,
     state_of,
 )
-from boxmend.bench.grids.locks import Held, is_held, sole, waiting_for
 from boxmend.bench.grids.planning import planned, prepare
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.cli import run
+from boxmend.data.files.locks import HeldError, holding, holding_in_turn, is_held
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_worlds import QUICK, begun, pretended, ready, wishes
 
@@ -29,7 +29,7 @@ def test_a_state_is_told_by_the_folder(toys: Path, tmp_path: Path) -> None:
     assert state_of(folder) is State.OPEN
     begun(folder)
     assert state_of(folder) is State.STOPPED
-    with sole(folder / LOCK_FILE):
+    with holding(folder / LOCK_FILE):
         assert state_of(folder) is State.RUNNING
     pretended(folder, "out of luck")
     assert state_of(folder) is State.FAILED
@@ -117,9 +117,9 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert not is_held(path)
     assert not path.exists()
-    with waiting_for(path):
+    with holding_in_turn(path):
         assert is_held(path)
-        with pytest.raises(Held), sole(path, patience=0.1):
+        with pytest.raises(HeldError), holding(path, max_wait=0.1):
             pass
     assert not is_held(path)
 

@@ -15,12 +15,12 @@ import pytest
 
 from boxmend.bench.grids.executors import Local
 from boxmend.bench.grids.jobs import LOCK_FILE, State, read_result, read_tries, state_of
-from boxmend.bench.grids.locks import sole
 from boxmend.bench.grids.one_cell import CellStatus, run_cell
 from boxmend.bench.grids.outcomes import source_hash
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.bench.grids.running import run_grid
+from boxmend.data.files.locks import holding
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs.folder import Run
@@ -106,7 +106,7 @@ def test_a_cell_that_is_done_is_left_alone(lived: Plan) -> None:
 def test_a_cell_that_is_held_is_not_touched(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
-    with sole(folder / LOCK_FILE):
+    with holding(folder / LOCK_FILE):
         assert run_cell(folder) is CellStatus.HELD
     assert not (folder / "tries.json").exists()
 

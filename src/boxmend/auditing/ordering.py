@@ -62,8 +62,7 @@ class SourceView:
 
 def image_sizes(dataset: Dataset) -> NDArray[np.float64]:
     """[images, 2] Width and height of images; 0 where unknown."""
-    sizes = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
-    return sizes.astype(np.float64)
+    return dataset.images.sizes
 
 
 def groups(dataset: Dataset) -> list[int]:

@@ -9,8 +9,7 @@ import numpy as np
 from boxmend.auditing.evidence import NONE, Detected, Evidence
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
 from boxmend.auditing.judging import AuditOpinion
-from boxmend.auditing.ordering import image_sizes
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import clip_boxes, overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
@@ -146,10 +145,7 @@ def joined(parts: Sequence[Fixes]) -> Fixes:
 
 def clipped(dataset: Dataset, image_rows: Rows, boxes: Floats) -> Floats:
     """Boxes within their images, with as many digits as are written."""
-    sizes = image_sizes(dataset)[image_rows]
-    limits = np.where(sizes > 0, sizes, np.inf)
-    inside = np.clip(boxes, 0, np.concatenate([limits, limits], axis=1))
-    found: Floats = np.round(inside, BOX_DECIMALS)
+    found: Floats = np.round(clip_boxes(boxes, dataset.images.sizes[image_rows]), BOX_DECIMALS)
     return found
 
 

@@ -83,6 +83,11 @@ class Images:
     def __len__(self) -> int:
         return len(self.file_names)
 
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """[n, 2] Widths and heights; 0 where unknown."""
+        return np.stack([self.widths, self.heights], axis=1).astype(np.float64)
+
     def take(self, rows: NDArray[np.int64]) -> Images:
         """The images at `rows`, in that order."""
         return Images(

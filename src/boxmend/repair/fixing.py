@@ -13,7 +13,7 @@ from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
 from boxmend.auditing.fixes.of_runs import fixes_of
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdicts, standing
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import clip_boxes, overlaps
 from boxmend.data.dataset import Dataset, Note
 from boxmend.data.files.text import valid_text
 from boxmend.data.types import Floats, Mask, Rows
@@ -170,10 +170,7 @@ def _as_answered(
 
 def _tidied(dataset: Dataset, taken: Fixes, boxes: Floats) -> Floats:
     """Sides that move cut at the border of the image and rounded; others as they are annotated."""
-    images = dataset.images
-    limits = np.stack([images.widths, images.heights], axis=1).astype(np.float64)
-    limits[limits == 0] = np.inf  # unknown
-    inside = np.clip(boxes, 0, np.tile(limits[taken.image_rows], 2)).round(BOX_DECIMALS)
+    inside = clip_boxes(boxes, dataset.images.sizes[taken.image_rows]).round(BOX_DECIMALS)
     old = np.full_like(boxes, np.nan)
     old[taken.rows >= 0] = dataset.boxes[taken.rows[taken.rows >= 0]]
     with np.errstate(invalid="ignore"):

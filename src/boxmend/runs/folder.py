@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import output_errors, replacing
+from boxmend.data.files.json_text import strict_json
 from boxmend.data.files.locks import locking, only_writer
 from boxmend.data.files.reading import read_record
 from boxmend.data.files.sealed import checked_json, seal_json
@@ -250,28 +251,22 @@ def _flat(tree: Record, prefix: str = "") -> Record:
 def _make_folder(path: Path) -> None:
     if os.path.exists(path) and not os.path.isdir(path):
         raise OutputError(f"{path}: is there already and not a folder; name a new one")
-    try:
+    with output_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _not_written(path, error) from error
 
 
 def _touched(path: Path) -> Path:
     """Make an empty file unless it exists."""
-    try:
+    with output_errors(path.parent):
         path.touch()
-    except OSError as error:
-        raise _not_written(path.parent, error) from error
     return path
 
 
 def _ensure_vacant(path: Path) -> None:
     """Refuse a folder with anything in it but the remains of a run killed as it began."""
-    try:
+    with output_errors(path):
         names = sorted(one.name for one in path.iterdir())
         found = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
-    except OSError as error:
-        raise _not_written(path, error) from error
     if found:
         raise OutputError(
             f"{path}: the folder is not empty and holds no run ({found[0]}); name a new one"
@@ -319,9 +314,8 @@ def _json_of(value: Mapping[str, Any]) -> Record:
 
 
 def _dumped(value: Any, indent: int | None = None) -> bytes:
-    """Strict JSON and a line end; an infinite number is a ValueError."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, indent=indent) + "\n"
-    return text.encode("utf-8", "backslashreplace")  # which is how JSON escapes half a character
+    """Encode a value as strict JSON with a line end."""
+    return strict_json(value, indent=indent) + b"\n"
 
 
 def _plain(value: Any) -> Any:
@@ -342,10 +336,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _not_written(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: could not be written ({error.strerror or error})")
 
 
 def _not_read(path: Path, error: Exception) -> DataError:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import output_errors, replacing
 from boxmend.data.files.reading import read_within
 from boxmend.data.files.sealed import checked_lines, seal_json
 from boxmend.errors import DataError, OutputError
@@ -20,11 +20,8 @@ REMEDY = "remove that line"
 def append(path: Path, line: bytes) -> None:
     """Add one line, which ends in a line feed, with its digest."""
     sealed = seal_json(line)
-    try:
-        with path.open("ab", buffering=0) as file:
-            written = file.write(sealed)
-    except OSError as error:
-        raise _not_written(path, error) from error
+    with output_errors(path), path.open("ab", buffering=0) as file:
+        written = file.write(sealed)
     if written != len(sealed):
         raise OutputError(f"{path}: could not be written (the disk is full)")
 
@@ -39,12 +36,9 @@ def sync(path: Path) -> int:
     """Put the file on disk; returns its size in bytes, 0 where no line was written yet."""
     if not os.path.exists(path):
         return 0
-    try:
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
-            return file.seek(0, os.SEEK_END)
-    except OSError as error:
-        raise _not_written(path, error) from error
+    with output_errors(path), path.open("rb+") as file:
+        os.fsync(file.fileno())
+        return file.seek(0, os.SEEK_END)
 
 
 def rewind(path: Path, step: int | None, num_bytes: int | None = None) -> None:
@@ -100,7 +94,3 @@ def _parsed(path: Path, number: int, text: bytes) -> Record:
     if not isinstance(record, dict) or not is_step(record.get("step")):
         raise DataError(f"{path}: line {number} is no object with an integer 'step'; {REMEDY}")
     return record
-
-
-def _not_written(path: Path, error: OSError) -> OutputError:
-    return OutputError(f"{path}: could not be written ({error.strerror or error})")

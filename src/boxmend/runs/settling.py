@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import clip_boxes, overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.judgement import Judgement
@@ -162,10 +162,8 @@ def _is_moved(old: Floats, new: Floats) -> Mask:
 
 def _tidied(dataset: Dataset, mean: Floats) -> Floats:
     """Boxes inside of their images, with short numbers; as annotated where they have not moved."""
-    images, old = dataset.images, dataset.boxes
-    limits = np.stack([images.widths, images.heights], axis=1).astype(np.float64)
-    limits[limits == 0] = np.inf  # unknown
-    limits = np.append(limits, [[np.inf, np.inf]], axis=0)[dataset.image_rows]
-    inside: Floats = np.clip(mean, 0, np.tile(limits, 2))
+    old = dataset.boxes
+    sizes = np.append(dataset.images.sizes, [[0.0, 0.0]], axis=0)  # UNKNOWN picks the last
+    inside = clip_boxes(mean, sizes[dataset.image_rows])
     new = np.where(np.abs(inside - old) < SAME_SIDE, old, inside.round(DECIMALS))
     return np.where(_is_moved(old, new)[:, None], new, old)

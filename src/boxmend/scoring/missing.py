@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import overlaps, pairs_of_images, shares_inside
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.truth import TrueObjects
 
 FOUND_IOU = 0.5  # with a missing object, from which on it is found
-PAIRS_AT_ONCE = 2**20  # of two boxes of one image; bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ def are_on_ignored(proposed: Proposed, dataset: Dataset) -> Mask:
     ours, theirs, iou = _pairs(
         (proposed.image_rows, proposed.boxes), (dataset.image_rows[ignored], dataset.boxes[ignored])
     )
-    inside = _shares_inside(proposed.boxes[ours], dataset.boxes[ignored[theirs]])
+    inside = shares_inside(proposed.boxes[ours], dataset.boxes[ignored[theirs]])
     is_on = np.where(dataset.is_crowd[ignored[theirs]], inside, iou) >= FOUND_IOU
     marks = np.zeros(len(proposed), np.bool_)
     marks[ours[is_on]] = True
@@ -68,28 +67,11 @@ def are_on_ignored(proposed: Proposed, dataset: Dataset) -> Mask:
 
 def _pairs(ours: tuple[Rows, Floats], theirs: tuple[Rows, Floats]) -> tuple[Rows, Rows, Floats]:
     """Rows of boxes of either side that meet in one image, and their IoU."""
-    order = np.argsort(theirs[0], kind="stable")
-    first = np.searchsorted(theirs[0][order], ours[0], side="left")
-    counts = np.searchsorted(theirs[0][order], ours[0], side="right") - first
-    chunks = np.cumsum(counts) // PAIRS_AT_ONCE
     none = np.zeros(0, np.int64)
     parts = [(none, none, np.zeros(0))]
-    for chunk in np.unique(chunks):
-        members = np.flatnonzero(chunks == chunk)
-        mine = np.repeat(members, counts[members])  # of each pair
-        begin = np.repeat(np.cumsum(counts[members]) - counts[members], counts[members])
-        other = order[first[mine] + np.arange(len(mine)) - begin]
+    for mine, other in pairs_of_images(ours[0], theirs[0]):
         iou = overlaps(ours[1][mine], theirs[1][other])
         do_meet = iou > 0
         parts.append((mine[do_meet], other[do_meet], iou[do_meet]))
     mine, other, iou = (np.concatenate(column) for column in zip(*parts, strict=True))
     return mine, other, iou
-
-
-def _shares_inside(boxes: Floats, others: Floats) -> Floats:
-    """[k] The share of the area of each box that lies within the other one."""
-    low, high = np.maximum(boxes[:, :2], others[:, :2]), np.minimum(boxes[:, 2:], others[:, 2:])
-    shared = np.maximum(high - low, 0).prod(axis=1)
-    areas = np.maximum(boxes[:, 2:] - boxes[:, :2], 0).prod(axis=1)
-    shares: Floats = np.divide(shared, areas, out=np.zeros(len(boxes)), where=areas > 0)
-    return shares

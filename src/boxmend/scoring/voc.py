@@ -21,10 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.data.boxes import PAIRS_AT_ONCE, overlaps
 from boxmend.data.detections import Detections
 from boxmend.data.types import AnyFloats, Rows
-
-PAIRS_AT_ONCE = 2**20  # of a detection and a true box: about 200 MB while they are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +146,11 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
         starts = np.cumsum(per_row) - per_row
         pairs = np.arange(per_row.sum())
         candidates = by_place[pairs + np.repeat(first[rows] - starts, per_row)]
-        overlap = _iou(detections.boxes[np.repeat(rows, per_row)], truth.boxes[candidates])
+        overlap = overlaps(
+            detections.boxes[np.repeat(rows, per_row)].astype(np.float64),
+            truth.boxes[candidates].astype(np.float64),
+            equal_without_area=0.0,
+        )
         iou[rows] = np.maximum.reduceat(overlap, starts)
         is_best = overlap == np.repeat(iou[rows], per_row)
         picks = np.minimum.reduceat(np.where(is_best, pairs, len(pairs)), starts)
@@ -160,17 +163,6 @@ def _chunks(rows: Rows, counts: Rows) -> Iterator[Rows]:
     if len(rows):
         piece = (np.cumsum(counts[rows]) - 1) // PAIRS_AT_ONCE
         yield from np.split(rows, np.flatnonzero(np.diff(piece)) + 1)
-
-
-def _iou(a: AnyFloats, b: AnyFloats) -> NDArray[np.float64]:
-    """Intersection over union, row by row; 0 where it is not defined."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        sides = np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2])
-        shared = np.maximum(sides, 0).prod(axis=1)
-        own, other = (np.maximum(one[:, 2:] - one[:, :2], 0).prod(axis=1) for one in (a, b))
-        iou = shared / (own + other - shared)
-    return np.where(np.isfinite(iou), iou, 0.0)
 
 
 def _is_first_hit(order: Rows, found: Rows, is_hit: NDArray[np.bool_]) -> NDArray[np.bool_]:

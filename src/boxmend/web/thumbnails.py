@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
+from boxmend.data.files.atomic import replacing
 from boxmend.data.files.limits import limit
 from boxmend.data.files.reading import open_file
-from boxmend.data.files.syncing import sync_files
-from boxmend.data.files.temporary import temporary_file
 from boxmend.data.images.decoding import opened, read_image, rgb_of
 from boxmend.data.images.reading import (
     CHUNK,
@@ -33,7 +32,6 @@ from boxmend.data.images.reading import (
 )
 from boxmend.data.progress import Progress
 from boxmend.data.types import Box
-from boxmend.errors import OutputError
 
 CONTEXT = 1.6  # sides of what is cut out, in sides of what it has to show
 ASPECT = 4 / 3  # width to height of a picture, where the image is large enough
@@ -111,7 +109,9 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
             reason = getattr(error, "strerror", None) or error or type(error).__name__
             return Thumbnails([], [], str(reason))
         for name, cut in todo.items():
-            _write(folder / name, jpeg_of(image, cut, size))
+            picture = jpeg_of(image, cut, size)
+            with replacing(folder / name, sync_name=False) as file:
+                file.write(picture)
     whole = names[len(windows)] if whole_side else ""
     return Thumbnails(windows, names[: len(windows)], whole=whole, size=size)
 
@@ -213,18 +213,6 @@ def jpeg_of(image: Image.Image, what: Cut, size: Size, quality: int = QUALITY) -
     file = io.BytesIO()
     cut.save(file, "JPEG", quality=quality)
     return file.getvalue()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Put a picture in its place when it is whole and on the disk."""
-    try:
-        with temporary_file(path) as temporary:
-            temporary.write_bytes(content)
-            sync_files([temporary])
-            temporary.replace(path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{path}: could not be written ({reason})") from error
 
 
 def _path(request: Request) -> str:

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import best_overlaps, overlaps
 from boxmend.data.dataset import UNKNOWN
 from boxmend.scoring.corrections import assess
-from boxmend.scoring.corrections.boxes import BoxFit, BoxScores, best_overlaps
+from boxmend.scoring.corrections.boxes import BoxFit, BoxScores
 from tests.scoring.assessed import (
     BUS,
     DISCARDED,
@@ -144,6 +144,6 @@ def test_many_pairs_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> No
     boxes, true = np.concatenate([low, low + rng.uniform(1, 40, (2, 40, 2))], axis=2)
     images, true_images = rng.integers(0, 4, (2, 40))
     whole = best_overlaps(images, boxes, true_images, true)
-    monkeypatch.setattr("boxmend.scoring.corrections.boxes.PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr("boxmend.data.boxes.PAIRS_AT_ONCE", 7)
     assert best_overlaps(images, boxes, true_images, true).tolist() == whole.tolist()
     assert whole.max() > 0

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from boxmend.data.files.atomic import output_errors
 from boxmend.data.files.reading import read_within
 from boxmend.data.files.sealed import checked_lines, seal_json
 from boxmend.data.files.syncing import sync_folder
@@ -91,7 +92,7 @@ def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
         return 0
     path = run_path / VERDICTS_FILE
     lines = b"".join(seal_json(json.dumps(one.to_json()).encode()) for one in verdicts)
-    try:
+    with output_errors(path):
         with path.open("ab+", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
@@ -101,9 +102,6 @@ def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
             os.fsync(file.fileno())
         if size == 0:  # the file is new, so its name has to be synced as well
             sync_folder(run_path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{path}: could not be written ({reason})") from error
     if written != len(data):
         raise OutputError(f"{path}: could not be written (the disk is full)")
     return len(data)

@@ -82,7 +82,7 @@ def sizes_of(dataset: Dataset, rows: Rows) -> Floats:
     Where the dataset does not tell a size, the header of the image file does.
     """
     images = dataset.images
-    sizes = np.stack([images.widths, images.heights], axis=1).astype(np.float64)
+    sizes = images.sizes
     sizes[(sizes <= 0).any(axis=1)] = np.nan
     asked = np.unique(rows[rows >= 0])
     for row in asked[np.isnan(sizes[asked, 0])].tolist():

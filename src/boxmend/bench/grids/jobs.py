@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from boxmend.bench.grids.locks import is_held
 from boxmend.bench.grids.results import Result, Setting
 from boxmend.bench.grids.squares import TOLD
 from boxmend.data.files.atomic import replacing
+from boxmend.data.files.locks import is_held
 from boxmend.data.files.reading import read_record
 from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.errors import DataError, UsageError

@@ -10,8 +10,8 @@ import msgspec
 
 from boxmend.bench.grids.cells import noise_settings
 from boxmend.bench.grids.jobs import RUN_FOLDER, Job, State, state_of
-from boxmend.bench.grids.locks import waiting_for
 from boxmend.data.dataset import Dataset
+from boxmend.data.files.locks import holding_in_turn
 from boxmend.data.files.reading import read_record
 from boxmend.data.files.sealed import checked_json
 from boxmend.data.fingerprint import fingerprint
@@ -29,7 +29,7 @@ def noisy_data(root: Path, job: Job) -> list[str]:
     images are gone, as after a move, they are made anew, and must come out the same.
     """
     folder = root / "noise" / job.noise_folder
-    with waiting_for(folder.with_name(f".{folder.name}.lock")):
+    with holding_in_turn(folder.with_name(f".{folder.name}.lock")):
         if not _is_usable(folder):
             _make(folder, job)
     return addresses_in(folder)
@@ -43,7 +43,7 @@ def mended_data(root: Path, job: Job) -> list[str]:
         raise BoxmendError(f"{job.cell} needs {job.needs}, which is not done: run that first")
     noisy = noisy_data(root, job)
     folder = root / "mended" / job.needs
-    with waiting_for(folder.with_name(f".{folder.name}.lock")):
+    with holding_in_turn(folder.with_name(f".{folder.name}.lock")):
         if folder.is_dir() and not _has_images(_under(folder, root, job, noisy)):
             shutil.rmtree(folder)
         if not folder.is_dir():

@@ -30,9 +30,9 @@ from boxmend.bench.grids.jobs import (
     read_tries,
     write_json,
 )
-from boxmend.bench.grids.locks import Held, sole
 from boxmend.bench.grids.noisy_data import clean_data, mended_data, noisy_data, truth_of
 from boxmend.bench.grids.outcomes import failed_result, finished_result, record
+from boxmend.data.files.locks import HeldError, holding
 from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
 
@@ -65,12 +65,12 @@ def run_cell(folder: Path, train: Train | None = None) -> CellStatus:
     the traceback goes to stderr.
     """
     try:
-        with sole(folder / LOCK_FILE):
+        with holding(folder / LOCK_FILE):
             before = read_result(folder)
             if before is not None and before.error is None:
                 return CellStatus.DONE
             return _run(folder, train)
-    except Held:
+    except HeldError:
         return CellStatus.HELD
 
 

@@ -3,7 +3,6 @@
 import base64
 import csv
 import io
-import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
@@ -24,6 +23,7 @@ from boxmend.bench.grids.wording import (
     origin,
     row_title,
 )
+from boxmend.data.files.json_text import strict_json
 
 _MARKDOWN = str.maketrans(
     {sign: f"\\{sign}" for sign in "\\`*_|#~[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -112,7 +112,7 @@ def plain(table: Table) -> dict[str, Any]:
 
 def json_bytes(table: Table) -> bytes:
     """Give what `plain` gives as a file."""
-    return json.dumps(plain(table), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return strict_json(plain(table), indent=2) + b"\n"
 
 
 def html(table: Table) -> bytes:

@@ -12,7 +12,7 @@ Figures are fractions, and what is not defined is None: a NaN becomes null when 
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,9 +20,12 @@ from typing import Annotated, Any, Literal
 from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
+from boxmend.data.files.atomic import output_errors
+from boxmend.data.files.locks import lock_handle
 from boxmend.data.files.reading import read_within
 from boxmend.data.files.sealed import checked_lines, seal_json
-from boxmend.errors import DataError, OutputError
+from boxmend.data.files.text import valid_text
+from boxmend.errors import DataError
 
 RESULTS_FILE = "results.jsonl"
 MARK = b"\xef\xbb\xbf"  # that some editors put before a text
@@ -129,13 +132,10 @@ def append(path: Path, result: Result) -> None:
         _decoder.decode(text)
     except (DecodeError, TypeError) as error:
         raise ValueError(f"not a sound result: {error}") from error
-    try:
+    with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) as handle:
             _append(path, handle, seal_json(text))
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{path}: could not be written ({reason})") from error
 
 
 def read(path: Path) -> Read:
@@ -183,12 +183,12 @@ def counting(results: Iterable[Result]) -> list[Result]:
 
 
 def _encodable(value: Any) -> Any:
-    """The value with half characters, which names of files may hold, written out."""
+    """Copy a value with half characters, which names of files may hold, written out."""
     if isinstance(value, dict):
         return {_encodable(name): _encodable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_encodable(one) for one in value]
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    return valid_text(value) if isinstance(value, str) else value
 
 
 def _parsed(path: Path, number: int, line: bytes) -> Result:
@@ -208,10 +208,7 @@ def _locked(path: Path) -> Iterator[int]:
     """A handle of the file that no other process appends to, where the system has such locks."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
     try:
-        with suppress(ImportError, OSError):  # Windows; a file system without locks
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        lock_handle(handle, wait=True)
         yield handle
     finally:
         os.close(handle)  # and so unlocks

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.bench.grids.cells import Cell, resolved_variant
-from boxmend.bench.grids.locks import waiting_for
 from boxmend.bench.grids.squares import TOLD, TWO_STAGE, TableLayout, amount
+from boxmend.data.files.locks import holding_in_turn
 from boxmend.data.synth import synthesize
 from boxmend.errors import UsageError
 from boxmend.runs.settings import TrainSettings, resolved
@@ -106,7 +106,7 @@ def sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[str]) 
         if train or val:
             raise UsageError(f"--scale {which.name} draws its data: leave out --data and --val")
         folder = root / "data"
-        with waiting_for(root / ".data.lock"):
+        with holding_in_turn(root / ".data.lock"):
             if not folder.is_dir():
                 synthesize(folder, images=SMOKE_IMAGES, size=SMOKE_SIZE)
         return Sources((f"{folder}:train",), (f"{folder}:val",))

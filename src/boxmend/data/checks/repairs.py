@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.checks.annotations import OUTSIDE_TOLERANCE, find_faults, image_sizes
+from boxmend.data.boxes import clip_boxes
+from boxmend.data.checks.annotations import OUTSIDE_TOLERANCE, find_faults
 from boxmend.data.checks.places import annotation_id, box_text, file_of_annotation
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
@@ -54,8 +55,8 @@ def repair(dataset: Dataset) -> tuple[Dataset, list[Repair]]:
 
 def _clipped(dataset: Dataset, is_outside: Mask) -> NDArray[np.float64]:
     boxes = dataset.boxes.copy()
-    sizes = np.column_stack(image_sizes(dataset))[is_outside]  # [k, 2]
-    boxes[is_outside] = np.clip(boxes[is_outside], 0, np.tile(sizes, 2))
+    sizes = dataset.images.sizes[dataset.image_rows[is_outside]]  # [k, 2], known
+    boxes[is_outside] = clip_boxes(boxes[is_outside], sizes)
     return boxes
 
 

@@ -15,14 +15,25 @@ BATCH_FILES = 256  # open at the same time; systems allow at least 1,024
 
 
 @contextmanager
-def replacing(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn every OSError into an OutputError that names the file or folder to be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{path}: could not be written ({reason})") from error
+
+
+@contextmanager
+def replacing(path: Path, *, overwrite: bool = True, sync_name: bool = True) -> Iterator[BinaryIO]:
     """Open a file to write that replaces `path` when the block ends well, and else vanishes.
 
     After a kill or a power cut `path` is the old file or the new one. Two processes that replace
     the same file do not mix: the last one wins, or with `overwrite=False` the first one, and the
-    other gets an OutputError. Every OSError becomes an OutputError.
+    other gets an OutputError. Every OSError becomes an OutputError. Without `sync_name` a power
+    cut may undo the replacement as a whole: for one of many files in a folder.
     """
-    try:
+    with output_errors(path):
         with temporary_file(path) as temporary:
             with temporary.open("wb") as file:
                 yield file
@@ -32,10 +43,8 @@ def replacing(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
                 temporary.replace(path)
             else:
                 _link_new(temporary, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{path}: could not be written ({reason})") from error
+        if sync_name:
+            sync_folder(path.parent)
 
 
 def _link_new(temporary: Path, path: Path) -> None:
@@ -56,7 +65,7 @@ def replace_files(contents: Iterable[tuple[Path, bytes]]) -> None:
     """Replace many files, each as `replacing` does, with one sync for a batch of them."""
     remaining = iter(contents)
     while batch := list(islice(remaining, BATCH_FILES)):
-        try:
+        with output_errors(batch[0][0]):
             with ExitStack() as stack:
                 pairs = []
                 for path, content in batch:
@@ -68,6 +77,3 @@ def replace_files(contents: Iterable[tuple[Path, bytes]]) -> None:
                     temporary.replace(path)
             for folder in {path.parent for path, _ in batch}:
                 sync_folder(folder)
-        except OSError as error:
-            reason = error.strerror or error
-            raise OutputError(f"{batch[0][0]}: could not be written ({reason})") from error

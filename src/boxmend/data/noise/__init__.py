@@ -5,7 +5,6 @@ give the same bytes on every machine. Crowd and difficult objects stay as they a
 """
 
 import hashlib
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from boxmend import __version__
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.files.json_text import strict_json
 from boxmend.data.files.sealed import seal_json
 from boxmend.data.files.staging import staged
 from boxmend.data.fingerprint import ensure_unchanged
@@ -266,9 +266,7 @@ def _record(noisy: Noisy, settings: NoiseSettings, saved: Saved) -> bytes:
         "settings": described,
         "sha256": fingerprint(saved.files),
     }
-    text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    # A name that is no valid text has its odd bytes escaped the way JSON does it.
-    return seal_json(text.encode("utf-8", "backslashreplace"))
+    return seal_json(strict_json(record, indent=2, sort_keys=True))
 
 
 __all__ = ["NoiseSettings", "Noisy", "Origin", "Truth", "disturb", "read_truth", "write_noisy"]

@@ -99,8 +99,7 @@ def disturbed(
 
 def image_sizes(dataset: Dataset, rows: NDArray[np.int64], clip: bool = True) -> Floats:
     """Find the image size [n, 2] for annotations at `rows`; infinite where unknown or no clip."""
-    images = dataset.images
-    sizes = np.stack([images.widths, images.heights], axis=1).astype(np.float64)
+    sizes = dataset.images.sizes
     if not clip:
         sizes[:] = np.inf
     sizes[(sizes <= 0).any(axis=1)] = np.inf

@@ -14,6 +14,7 @@ import numpy as np
 
 from boxmend.auditing.fixes.of_runs import has_fixes
 from boxmend.data.dataset import Dataset
+from boxmend.data.files.json_text import strict_json_by_line
 from boxmend.data.files.sealed import seal_json
 from boxmend.data.files.staging import ensure_vacant, staged
 from boxmend.data.fingerprint import ensure_unchanged
@@ -22,7 +23,6 @@ from boxmend.errors import UsageError
 from boxmend.repair.export import coco, cvat, fiftyone, label_studio
 from boxmend.repair.export.audits import audited
 from boxmend.repair.export.bundle import Bundle, ImageLocations, bundle_of, record
-from boxmend.repair.export.json_text import json_bytes
 from boxmend.repair.export.selecting import changed, most_doubtful
 from boxmend.runs import opening as inputs
 from boxmend.runs.account import open_account
@@ -184,7 +184,7 @@ def _place_images(folder: Path, bundle: Bundle, images_as: str) -> None:
 def _manifest(bundle: Bundle, to: str) -> bytes:
     """What was handed over, whatever the tool makes of it: verdicts are read back against this."""
     names = TARGETS[to].label_names(bundle.label_names)
-    document = json_bytes(
+    document = strict_json_by_line(
         {
             "boxmend_handover": MANIFEST_VERSION,
             "to": to,

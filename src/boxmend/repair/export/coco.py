@@ -3,12 +3,12 @@
 from typing import Any
 
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.files.json_text import strict_json_by_line
 from boxmend.data.files.text import valid_text
 from boxmend.data.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS
 from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task, record
-from boxmend.repair.export.json_text import json_bytes
 
 ANNOTATIONS_FILE = "instances_suggested.json"
 
@@ -49,7 +49,7 @@ def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
             for identity, name in zip(categories, bundle.label_names, strict=True)
         ],
     }
-    return {ANNOTATIONS_FILE: json_bytes(document)}
+    return {ANNOTATIONS_FILE: strict_json_by_line(document)}
 
 
 def category_ids(dataset: Dataset) -> list[int | str]:

@@ -7,10 +7,10 @@ its own version is. Boxes are x, y, width and height as shares of the image.
 from typing import Any
 
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.files.json_text import strict_json_by_line
 from boxmend.data.files.text import valid_text
 from boxmend.data.types import Box
 from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task
-from boxmend.repair.export.json_text import json_bytes
 
 SAMPLES_FILE = "samples.json"
 ANNOTATED, MENDED = "annotated", "mended"  # names of the fields
@@ -48,7 +48,7 @@ def label_names(names: list[str]) -> list[str]:
 def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     """The file to import."""
     samples = [_sample(task, bundle.label_names, places) for task in bundle.tasks]
-    return {SAMPLES_FILE: json_bytes({"samples": samples})}
+    return {SAMPLES_FILE: strict_json_by_line({"samples": samples})}
 
 
 def _sample(task: Task, names: list[str], places: ImageLocations) -> dict[str, Any]:

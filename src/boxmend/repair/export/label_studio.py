@@ -9,10 +9,10 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from boxmend import __version__
+from boxmend.data.files.json_text import strict_json_by_line
 from boxmend.data.files.text import valid_text
 from boxmend.data.types import Box
 from boxmend.repair.export.bundle import IMAGES, Bundle, ImageLocations, Item, Task, record
-from boxmend.repair.export.json_text import json_bytes
 from boxmend.repair.export.naming import distinct
 
 LOCAL_FILES = "/data/local-files/?d="  # from Label Studio's own host, below its document root
@@ -49,7 +49,7 @@ def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     names = label_names(bundle.label_names)
     tasks = sorted(bundle.tasks, key=lambda task: -task.suspicion)
     return {
-        TASKS_FILE: json_bytes([_task(task, bundle, names, places) for task in tasks]),
+        TASKS_FILE: strict_json_by_line([_task(task, bundle, names, places) for task in tasks]),
         CONFIG_FILE: _config(names),
     }
 

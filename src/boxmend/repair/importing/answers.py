@@ -15,6 +15,7 @@ import numpy as np
 
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict
+from boxmend.data.boxes import clip_boxes
 from boxmend.data.types import Box
 from boxmend.repair.importing.returned import Handed, Region, Seen
 
@@ -168,8 +169,7 @@ def _is_inside(box: Box, size: tuple[float, float]) -> bool:
 
 
 def _cut(box: Box, size: tuple[float, float]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    limits = [one if one > 0 else np.inf for one in size] * 2
-    return np.clip(np.array(box, np.float64), 0, limits)
+    return clip_boxes(np.array(box, np.float64), np.array(size, np.float64))
 
 
 def _box(sides: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Box:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import best_overlaps, overlaps
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
@@ -12,7 +12,6 @@ from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
 CORLOC_IOU = 0.7  # of the paper's CorLoc: more counts as located
-PAIRS_AT_ONCE = 2**20  # of an annotation and a true box; bounds the memory
 
 
 @dataclass(frozen=True)
@@ -68,19 +67,3 @@ def _fit(dataset: Dataset, truth: KnownTruth, rows: Rows, boxes: Floats) -> BoxF
         above_half=share((own > 0.5).sum(), num),
         above_corloc=share((own > CORLOC_IOU).sum(), num),
     )
-
-
-def best_overlaps(images: Rows, boxes: Floats, true_images: Rows, true_boxes: Floats) -> Floats:
-    """[n] The highest IoU of each box with a true box of its image; 0 where there is none."""
-    order = np.argsort(true_images, kind="stable")
-    first = np.searchsorted(true_images[order], images, side="left")
-    counts = np.searchsorted(true_images[order], images, side="right") - first
-    best = np.zeros(len(boxes))
-    chunks = np.cumsum(counts) // PAIRS_AT_ONCE
-    for chunk in np.unique(chunks):
-        members = np.flatnonzero(chunks == chunk)
-        box = np.repeat(members, counts[members])  # of each pair
-        begin = np.repeat(np.cumsum(counts[members]) - counts[members], counts[members])
-        other = order[first[box] + np.arange(len(box)) - begin]
-        np.maximum.at(best, box, overlaps(boxes[box], true_boxes[other]))
-    return best

@@ -1,6 +1,5 @@
 """What was found, as COCO's results have it, and one file of it."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 from boxmend.data.dataset import Images
 from boxmend.data.detections import Detections
 from boxmend.data.files.atomic import replacing
+from boxmend.data.files.json_text import strict_json
 from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import OutputError
 from boxmend.training.card import Card
@@ -63,8 +63,7 @@ class ModelPredictions:
         with replacing(path, overwrite=False) as file:
             before = b"[\n"
             for result in self.results():
-                line = json.dumps(result, ensure_ascii=False, allow_nan=False)
-                file.write(before + line.encode("utf-8", "backslashreplace"))
+                file.write(before + strict_json(result))
                 before = b",\n"
             file.write(b"\n]\n" if len(self) else b"[]\n")
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from boxmend.data.files.atomic import replacing
-from boxmend.errors import OutputError
+from boxmend.data.files.atomic import output_errors, replacing
 from boxmend.web.charts import standalone
 from boxmend.web.report.record import Figure
 
@@ -20,11 +19,8 @@ def write_figures(figures: Iterable[Figure], out: Path) -> list[Path]:
     The folder is made where it is missing. Each file is there whole or not at all and replaces
     what has its name; an OutputError says why one could not be written.
     """
-    try:
+    with output_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{out}: could not be written ({reason})") from error
     written = []
     for figure in figures:
         contents = {

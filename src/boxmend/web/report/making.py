@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import output_errors, replacing
 from boxmend.data.files.locks import only_writer
 from boxmend.data.files.reading import open_file
 from boxmend.data.files.temporary import remove_leftovers
@@ -145,16 +145,13 @@ def _ensure_ours(path: Path) -> None:
 
 def _claim(folder: Path) -> None:
     """Make a folder for files of reports, or know it again; an OutputError protects any other."""
-    try:
+    with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / CLAIM).is_file():
             return
         found = sorted(one.name for one in folder.iterdir())
         if not found:
             (folder / CLAIM).write_text(CLAIMED, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{folder}: could not be written ({reason})") from error
     if found:
         raise OutputError(
             f"{folder}: holds {found[0]!r}, and was not made by `boxmend report`; move it away, or "
