@@ -170,7 +170,11 @@ def by_key(lines: Iterable[dict[str, Any]]) -> dict[str, list[Any]]:
 
 def read_table(path: Path) -> dict[str, Any]:
     """Return type, digest of the decoded values and a summary of every column of Parquet files."""
-    table = pyarrow.dataset.dataset(path, format="parquet").to_table()
+    return read_columns(pyarrow.dataset.dataset(path, format="parquet").to_table())
+
+
+def read_columns(table: Any) -> dict[str, Any]:
+    """Return the same of every column of a table in memory."""
     return {name: read_column(table.column(name)) for name in table.column_names}
 
 
@@ -186,11 +190,12 @@ def read_column(column: Any) -> dict[str, Any]:
 
 def _summary(values: list[Any], is_number: bool) -> Any:
     """Return how often each of a few values occurs, or the range of numbers."""
-    known = [value for value in values if value is not None and value == value]
-    if not is_number and len(set(values)) <= MAX_COUNTED_VALUES:
-        return {str(value): count for value, count in sorted(Counter(map(str, values)).items())}
-    if not is_number or not known:
-        return f"{len(values)} values, {len(set(map(str, values)))} different"
+    counts = Counter(map(str, values))
+    if not is_number and len(counts) <= MAX_COUNTED_VALUES:
+        return dict(sorted(counts.items()))
+    known = [value for value in values if is_number and value is not None and value == value]
+    if not known:
+        return f"{len(values)} values, {len(counts)} different"
     mean = sum(known) / len(known)
     return f"{len(known)} of {len(values)}, {min(known):.5g} to {max(known):.5g}, mean {mean:.5g}"
 
