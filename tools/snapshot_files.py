@@ -95,10 +95,49 @@ def odd_files(space: Workspace) -> dict[str, Any]:
         for target in FORMATS
     }
     for choice in ("flag", "drop"):
-        words = ("check", "odd", "--fix", "--segmentation", choice)
-        found[f"fixed, {choice}"] = written(space, f"odd-fixed-{choice}", *words)
-    noisy = ("noise", "odd", "--boxes", "uniform:0.3", "--segmentation", "drop")
-    return found | {"noisy": written(space, "odd-noisy", *noisy)}
+        options = ("--segmentation", choice)
+        words = ("noise", "odd", "--boxes", "uniform:0.3", *options)
+        found[f"fixed, {choice}"] = written(
+            space, f"fixed-{choice}", "check", "odd", "--fix", *options
+        )
+        found[f"noisy, {choice}"] = written(space, f"odd-noisy-{choice}", *words)
+    return found | difficult_files(space) | polygon_files(space)
+
+
+def difficult_files(space: Workspace) -> dict[str, Any]:
+    """Return noise on and conversions of VOC with a difficult object and a comment."""
+    shutil.copytree(space.folder / "few-voc", space.folder / "difficult", symlinks=True)
+    file = min(space.folder.glob("difficult/**/*.xml"))
+    text = file.read_text().replace("<difficult>0<", "<difficult>1<", 1)
+    file.write_text(text.replace("</annotation>", "<!-- by hand -->\n</annotation>"))
+    noise = ("noise", "difficult:train", "--labels", "symmetric:0.5", "--boxes", "uniform:0.2")
+    return {
+        "difficult, noisy": written(space, "difficult-noisy", *noise),
+        **{
+            f"difficult to {target}": written(
+                space,
+                f"difficult-{target}",
+                "convert",
+                "difficult",
+                "--to",
+                target,
+                "--allow-lossy",
+            )
+            for target in FORMATS
+        },
+    }
+
+
+def polygon_files(space: Workspace) -> dict[str, Any]:
+    """Return conversions of YOLO labels with a polygon."""
+    shutil.copytree(space.folder / "few-yolo", space.folder / "polygons", symlinks=True)
+    file = min(space.folder.glob("polygons/labels/train/*.txt"))
+    file.write_text(file.read_text() + "2 0.10 0.1 0.5 0.125 0.4 0.75\n")
+    words = ("convert", "polygons:train", "--polygons", "box", "--allow-lossy", "--to")
+    return {
+        f"polygons to {target}": written(space, f"polygons-{target}", *words, target)
+        for target in FORMATS
+    }
 
 
 def fold_files(space: Workspace) -> dict[str, Any]:
@@ -182,7 +221,7 @@ def applied(space: Workspace) -> dict[str, Any]:
         for target in FORMATS:
             out = f"mended-{name}-{target}"
             found[f"{name} to {target}"] = written(space, out, *words, "--to", target)
-            found[f"{name} to {target}, reverted"] = reverted(space, out)
+            found[f"{name} to {target}, reverted"] = reverted(space, out, target)
     choices = ("--only", "labels", "--min-confidence", 0.3, "--discarded", "drop")
     found["run, chosen"] = written(space, "mended-chosen", "apply", "runs/mend", *choices)
     marked = ("--discarded", "mark", "--images-as", "none", "--json")
@@ -192,17 +231,14 @@ def applied(space: Workspace) -> dict[str, Any]:
     return found | {"diff": answer(space, shown), "diff as JSON": json.loads(counted.stdout)}
 
 
-def reverted(space: Workspace, folder: str) -> dict[str, Any]:
-    """Revert a copy of a mended dataset and return its files; COCO equals the input again."""
-    copy = space.folder / f"{folder}-reverted"
-    shutil.copytree(space.folder / folder, copy, symlinks=True)
-    done = call(space, "revert", copy.name)
-    restored, source = copy / "instances_train.json", space.folder / "noisy/instances_train.json"
-    return {
-        "answer": answer(space, done),
-        "files": read_tree(space, copy),
-        "equals the input": restored.exists() and restored.read_bytes() == source.read_bytes(),
-    }
+def reverted(space: Workspace, folder: str, target: str) -> dict[str, Any]:
+    """Revert a copy of a mended dataset, and compare its files with those before the mending."""
+    copy, unmended = f"{folder}-reverted", f"{folder}-unmended"
+    shutil.copytree(space.folder / folder, space.folder / copy, symlinks=True)
+    done = call(space, "revert", copy)
+    before = written(space, unmended, "convert", "noisy", "--to", target)["files"]
+    after = read_tree(space, space.folder / copy)
+    return {"answer": answer(space, done), "files": after, "equals the input": after == before}
 
 
 def exported(space: Workspace) -> dict[str, Any]:
@@ -223,17 +259,13 @@ def imported(space: Workspace) -> dict[str, Any]:
         run = f"audit-{tool}"
         shutil.copytree(space.folder / "audit", space.folder / run)
         done = call(space, "import", run, file, "--handover", f"to-{tool}")
+        verdicts = read_lines(space, space.folder / run / "verdicts.jsonl")
         found[tool] = {
             "answer": answer(space, done),
-            "verdicts": by_fix(read_lines(space, space.folder / run / "verdicts.jsonl")),
+            "verdicts": {str(k): verdict for k, verdict in enumerate(verdicts)},
             "applied": written(space, f"mended-{tool}", "apply", run),
         }
     return found
-
-
-def by_fix(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return verdicts by line, without times: files of CVAT have none, so the clock counts."""
-    return {str(k): {n: v for n, v in line.items() if n != "at"} for k, line in enumerate(lines)}
 
 
 def label_studio_file(space: Workspace) -> str:

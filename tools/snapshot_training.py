@@ -191,9 +191,9 @@ def audit(space: Workspace) -> dict[str, Any]:
 
 
 def predictions(space: Workspace) -> None:
-    """Write predictions.json by the baseline's model, unless it is there."""
+    """Write predictions.json by the model of `mend`, unless it is there."""
     if not (space.folder / "predictions.json").exists():
-        run = needed_run(space, "baseline")
+        run = needed_run(space, "mend")
         options = ("--out", "predictions.json", "--score-threshold", 0.02)
         call(space, "predict", run, "noisy:train", *options)
 
