@@ -5,7 +5,8 @@
 
 `make` runs the code of a checkout (by default the one that holds this file) in a temporary folder
 and writes digests and small readable values of everything it returns, prints and writes. `compare`
-prints every value that differs between two such files and exits with 1 if there is any.
+prints every value that differs between two such files and exits with 1 if there is any. A step that
+fails is recorded with its message; `make` then exits with 2.
 
 Only the command line, the names in `boxmend.__all__` and other libraries are used, so that the
 same script runs before and after modules move. Trainings run on the CPU with one thread; files of
@@ -85,7 +86,19 @@ def make(file: Path, root: Path, parts: list[str]) -> int:
         except StepFailed as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
-    return 0
+    failed = list(_failures(document))
+    for key in failed:
+        print(f"failed: {key}", file=sys.stderr)
+    return 2 if failed else 0
+
+
+def _failures(value: Any, key: str = "") -> Iterator[str]:
+    """Yield the keys of steps that are recorded as failed."""
+    if isinstance(value, dict):
+        if list(value) == ["failed"]:  # as `snapshot_running.gather` records it
+            yield key
+        for name, inner in value.items():
+            yield from _failures(inner, f"{key} / {name}" if key else name)
 
 
 def _about(root: Path, parts: list[str]) -> dict[str, Any]:
@@ -125,8 +138,13 @@ def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, A
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for number, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, after, f"{key} / {number}")
-    elif old is MISSING or new is MISSING or type(old) is not type(new) or old != new:
+    elif not _is_same(old, new):
         yield key, old, new
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Return whether two values have equal type and value; NaN equals NaN."""
+    return type(old) is type(new) and (old == new or (old != old and new != new))
 
 
 def _shown(old: Any, new: Any) -> list[str]:

@@ -1,11 +1,13 @@
 """Record a small benchmark grid for `snapshot.py`."""
 
+from functools import partial
 from typing import Any
 
 from snapshot_running import (
     Workspace,
     by_key,
     call,
+    gather,
     plain,
     read_bytes,
     read_json,
@@ -24,12 +26,13 @@ def bench(space: Workspace) -> dict[str, Any]:
     call(inner, "bench", "run", "core", "--scale", "smoke", "--jobs", 1)
     grid = inner.folder / "bench/smoke"
     lines = read_lines(inner, grid / "results.jsonl")
+    cells = sorted(path.name for path in grid.glob("cells/*"))
     return {
         "results": {line["cell"]: line for line in lines},
-        "cells": {path.name: cell(inner, path.name) for path in sorted(grid.glob("cells/*"))},
+        "cells": gather(inner, {name: partial(cell, inner, name) for name in cells}),
         "noise": {path.name: read_tree(inner, path) for path in sorted(grid.glob("noise/*/"))},
         "listed": plain(inner, call(inner, "bench", "cells", "core", "--scale", "smoke").stdout),
-        "tables": tables(inner),
+        **gather(inner, {"tables": partial(tables, inner)}),
     }
 
 

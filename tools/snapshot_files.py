@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ from snapshot_running import (
     answer,
     call,
     digest,
+    gather,
     names_in,
     plain,
     read_bytes,
@@ -34,24 +36,26 @@ def files(space: Workspace) -> dict[str, Any]:
     predictions(space)
     audited = ("noisy", "--predictions", "predictions.json", "--unseen", "--out", "audit")
     call(space, "audit", *audited)
-    return {
-        **{name: drawn_files(space, name) for name in ("toys", "noisy", "wrong-labels")},
-        "noise": noise_files(space),
-        "convert": converted(space),
-        "odd data": odd_files(space),
-        "folds": fold_files(space),
-        "evaluate": evaluated(space),
-        "report": reported(space),
-        "apply": applied(space),
-        "export": exported(space),
-        "import": imported(space),
-        "demo": demo(space),
+    steps = {
+        "datasets": drawn_files,
+        "noise": noise_files,
+        "convert": converted,
+        "odd data": odd_files,
+        "folds": fold_files,
+        "evaluate": evaluated,
+        "report": reported,
+        "apply": applied,
+        "export": exported,
+        "import": imported,
+        "demo": demo,
     }
+    return gather(space, {name: partial(step, space) for name, step in steps.items()})
 
 
-def drawn_files(space: Workspace, name: str) -> dict[str, str]:
-    """Return the files of a dataset in the workspace."""
-    return read_tree(space, space.folder / name)
+def drawn_files(space: Workspace) -> dict[str, Any]:
+    """Return the files of the datasets that trainings use."""
+    names = ("toys", "noisy", "wrong-labels")
+    return {name: read_tree(space, space.folder / name) for name in names}
 
 
 def written(space: Workspace, out: str, *words: object) -> dict[str, Any]:

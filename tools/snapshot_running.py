@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import pyarrow.dataset
 from safetensors import safe_open
 
 TIMEOUT_SECONDS = 900
+FAILED = "failed"  # key of the message of a step that failed
 MAX_COUNTED_VALUES = 12  # of a column whose summary counts each of them
 MAX_TEXT_BYTES = 4000  # of files that are stored as text
 TEXT_SUFFIXES = {".md", ".yaml"}
@@ -51,6 +52,19 @@ def check_import(space: Workspace) -> None:
     found = python(space, "import boxmend; print(boxmend.__file__)").strip()
     if not Path(found).resolve().is_relative_to(space.root / "src"):
         raise StepFailed(f"boxmend is imported from {found}, not from {space.root / 'src'}")
+
+
+def gather(space: Workspace, steps: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Return what each step returns; a step that fails is recorded, and the others go on."""
+    found = {}
+    for name, step in steps.items():
+        try:
+            found[name] = step()
+        except (StepFailed, OSError, LookupError, ValueError) as error:
+            message = plain(space, f"{type(error).__name__}: {error}")
+            print(f"{name} failed: {message}", file=sys.stderr, flush=True)
+            found[name] = {FAILED: message}
+    return found
 
 
 def python(space: Workspace, code: str) -> str:

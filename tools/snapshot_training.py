@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from snapshot_running import (
     by_key,
     call,
     environment,
+    gather,
     names_in,
     plain,
     progress,
@@ -72,9 +75,9 @@ def training(space: Workspace) -> dict[str, Any]:
     """Return what every method leaves after a short training, and what a resumed one leaves."""
     draw(space)
     return {
-        **{method: run_of(space, method) for method in METHODS},
+        **gather(space, {method: partial(run_of, space, method) for method in METHODS}),
         "variants": {name: variant(space, name) for name in VARIANTS},
-        "stopped and resumed": resumed(space),
+        **gather(space, {"stopped and resumed": partial(resumed, space)}),
     }
 
 
@@ -170,24 +173,27 @@ def stop_at(space: Workspace, words: tuple[object, ...], line: str) -> int:
 def audit(space: Workspace) -> dict[str, Any]:
     """Return predictions and what audits make of them, in each format; and audits of runs."""
     predictions(space)
-    found = {
-        kind: audited(space, f"audits/{kind}", "noisy", "--predictions", place, "--unseen")
-        for kind, place in write_predictions(space).items()
+    places = write_predictions(space)
+    clean = ("toys:train", "--predictions", "predictions.json", "--probe", 0)
+    steps: dict[str, Callable[[], Any]] = {
+        "predictions": lambda: read_list(space.folder / "predictions.json"),
+        "clean data": lambda: audited(space, "audits/clean", *clean),
+        "compared with others": lambda: compared(space),
     }
-    compared = ("noisy", "--predictions", "predictions.json", "--truth", "toys:train", "--json")
-    return {
-        "predictions": read_column_wise(space.folder / "predictions.json"),
-        "predictions of models": {
-            method: read_column_wise(predicted(space, method))
-            for method in ("co-teaching", "ca-bbc", "note-rcnn", "disco")
-        },
-        "by predictions": found,
-        "clean data": audited(
-            space, "audits/clean", "toys:train", "--predictions", "predictions.json", "--probe", 0
-        ),
-        "by runs": {method: audited_run(space, method) for method in ("mend", "mend-paper")},
-        "compared with others": steady(json.loads(call(space, "bench", "audit", *compared).stdout)),
-    }
+    for method in ("co-teaching", "ca-bbc", "note-rcnn", "disco"):
+        steps[f"predictions by {method}"] = partial(predicted, space, method)
+    for kind, place in places.items():
+        words = ("noisy", "--predictions", place, "--unseen")
+        steps[f"by {kind}"] = partial(audited, space, f"audits/{kind}", *words)
+    for method in ("mend", "mend-paper"):
+        steps[f"run of {method}"] = partial(audited_run, space, method)
+    return gather(space, steps)
+
+
+def compared(space: Workspace) -> Any:
+    """Return what the comparison with other finders says."""
+    words = ("noisy", "--predictions", "predictions.json", "--truth", "toys:train", "--json")
+    return steady(json.loads(call(space, "bench", "audit", *words).stdout))
 
 
 def predictions(space: Workspace) -> None:
@@ -198,15 +204,15 @@ def predictions(space: Workspace) -> None:
         call(space, "predict", run, "noisy:train", *options)
 
 
-def predicted(space: Workspace, method: str) -> Path:
-    """Predict on validation images by the model of a method, and return the file."""
+def predicted(space: Workspace, method: str) -> dict[str, Any]:
+    """Predict on a folder of images by the model of a method alone."""
     run = needed_run(space, method)
     name = f"predictions-{method}.json"
     call(space, "predict", f"{run}/model.safetensors", "toys/images/val", "--out", name)
-    return space.folder / name
+    return read_list(space.folder / name)
 
 
-def read_column_wise(path: Path) -> dict[str, Any]:
+def read_list(path: Path) -> dict[str, Any]:
     """Return the digests of each key of a list of predictions."""
     return read_columns(pa.Table.from_pylist(json.loads(path.read_text())))
 
