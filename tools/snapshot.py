@@ -6,7 +6,8 @@
 `make` runs the code of a checkout (by default the one that holds this file) in a temporary folder
 and writes digests and small readable values of everything it returns, prints and writes. `compare`
 prints every value that differs between two such files and exits with 1 if there is any. A step that
-fails is recorded with its message; `make` then exits with 2.
+fails is recorded with its message; `make` then exits with 2. Parts that `--only` left out of one
+file are not compared.
 
 Only the command line, the names in `boxmend.__all__` and other libraries are used, so that the
 same script runs before and after modules move. Trainings run on the CPU with one thread; files of
@@ -111,19 +112,27 @@ def _about(root: Path, parts: list[str]) -> dict[str, Any]:
 
 def compare(a: Path, b: Path) -> int:
     """Print the values that differ and return 1 if there are any, else 0."""
-    first, second = (_without_about(json.loads(path.read_text())) for path in (a, b))
+    documents = [json.loads(path.read_text()) for path in (a, b)]
+    skipped = _skipped(documents)
+    first, second = (
+        {key: value for key, value in document.items() if key not in skipped}
+        for document in documents
+    )
     differing = 0
     for key, old, new in differences(first, second):
         differing += 1
         print(key)
         print(*(f"  {line}" for line in _shown(old, new)), sep="\n")
+    if skipped - {ABOUT}:
+        print(f"not compared, as not asked for in both: {', '.join(sorted(skipped - {ABOUT}))}")
     print(f"{differing} differences, {_count(first)} values in {a} and {_count(second)} in {b}")
     return 1 if differing else 0
 
 
-def _without_about(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a snapshot."""
-    return {key: value for key, value in document.items() if key != ABOUT}
+def _skipped(documents: list[dict[str, Any]]) -> set[str]:
+    """Return the keys that are not compared: parts that `--only` left out of one snapshot."""
+    asked = [set(document.get(ABOUT, {}).get("parts", PARTS)) for document in documents]
+    return {ABOUT, *(asked[0] ^ asked[1])}
 
 
 def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -1,5 +1,6 @@
 """Record a small benchmark grid for `snapshot.py`."""
 
+import json
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from snapshot_running import (
     read_lines,
     read_table,
     read_tree,
+    steady,
 )
 
 TABLE_SUFFIXES = ("md", "csv", "json", "html", "svg")
@@ -26,12 +28,13 @@ def bench(space: Workspace) -> dict[str, Any]:
     call(inner, "bench", "run", "core", "--scale", "smoke", "--jobs", 1)
     grid = inner.folder / "bench/smoke"
     lines = read_lines(inner, grid / "results.jsonl")
+    listed = call(inner, "bench", "cells", "core", "--scale", "smoke", "--json")
     cells = sorted(path.name for path in grid.glob("cells/*"))
     return {
         "results": {line["cell"]: line for line in lines},
         "cells": gather(inner, {name: partial(cell, inner, name) for name in cells}),
         "noise": {path.name: read_tree(inner, path) for path in sorted(grid.glob("noise/*/"))},
-        "listed": plain(inner, call(inner, "bench", "cells", "core", "--scale", "smoke").stdout),
+        "listed": steady(json.loads(plain(inner, listed.stdout))),
         **gather(inner, {"tables": partial(tables, inner)}),
     }
 

@@ -31,6 +31,16 @@ def test_equal_snapshots_have_no_differences_wherever_they_come_from(tmp_path: P
     assert lines == ["0 differences, 4 values in a.json and 4 in b.json"]
 
 
+def test_parts_that_were_not_asked_for_are_not_compared(tmp_path: Path) -> None:
+    about = {"about": {"parts": ["files"]}}
+    status, lines = compared(tmp_path, {**VALUES, "files": {"a": 1}}, {**about, "files": {"a": 1}})
+    assert status == 0
+    assert lines[0] == "not compared, as not asked for in both: audit, bench, interface, training"
+    status, lines = compared(tmp_path, VALUES, {"about": {"parts": ["training"]}})
+    assert status == 1  # asked for, and not there
+    assert lines[0] == "training"
+
+
 @pytest.mark.parametrize(
     ("other", "shown"),
     [
