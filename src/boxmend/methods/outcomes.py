@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Targets
-from boxmend.methods.equations import RefinedBatch, Roles, inert_boxes
+from boxmend.detector.boxes import inert_boxes
+from boxmend.methods.equations import RefinedBatch, Roles
 from boxmend.methods.protocol import BatchAnnotations, Outcome
 from boxmend.runs.judgement import Judgement
 

@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import clipped_boxes, inert_boxes
 from boxmend.errors import UsageError
 from boxmend.methods.equations import judgment
 from boxmend.methods.equations.correction import (
     averaged_boxes,
-    clipped_boxes,
     is_confident,
     pseudo_labels,
     regressed_for,
@@ -24,7 +24,6 @@ from boxmend.methods.equations.matching import (
     candidate_boxes,
     candidate_mask,
     center_fitness,
-    inert_boxes,
     matched_boxes,
     top_candidates,
     top_proposals,

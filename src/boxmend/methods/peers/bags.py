@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
+from boxmend.detector.boxes import clipped_boxes
 from boxmend.detector.coding import decode, encode
-from boxmend.methods.equations import RefinedBatch, Roles, clipped_boxes
+from boxmend.methods.equations import RefinedBatch, Roles
 from boxmend.methods.outcomes import merged
 from boxmend.methods.protocol import BatchAnnotations, Outcome, TrainingProgress
 from boxmend.runs.judgement import Judgement

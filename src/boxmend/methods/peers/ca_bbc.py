@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from boxmend.detector import Detector, Features, RoiOutput, RoiSample, Targets
+from boxmend.detector.boxes import clipped_boxes, sides_of_edges
 from boxmend.detector.differentiable_pooling import pool_with_slopes
 from boxmend.detector.losses import SMOOTH_L1_BETA, count
 from boxmend.errors import UsageError
@@ -142,7 +143,7 @@ class CaBbc(EstimatingMethod):
         if self.box_noise:
             regressed = refinement.regressed_for((first.boxes + second.boxes) / 2, labels)
             mixed = torch.lerp(matched, regressed, self.settings.mixing)
-            boxes = refinement.clipped_boxes(mixed, given.is_box, given.sizes)
+            boxes = clipped_boxes(mixed, given.is_box, given.sizes)
         loss = refinement.label_losses((chances[0] + chances[1]) / 2, given.labels, given.is_box)
         changed = torch.where(
             labels != given.labels, int(Judgement.RELABELLED), int(Judgement.KEPT)
@@ -167,11 +168,11 @@ class CaBbc(EstimatingMethod):
         slopes = dual_heads.relative_slopes(given.boxes, gradient)
         if settings.step == "pixels":
             # Undoes the unit of the slopes.
-            unit = dual_heads.sides(given.boxes).square().clamp(min=TINY)
+            unit = sides_of_edges(given.boxes).square().clamp(min=TINY)
         else:
             unit = self._typical(slopes, given.is_box)
         stepped = dual_heads.moved(given.boxes, -self.alpha * slopes / unit, settings.most)
-        return refinement.clipped_boxes(stepped, given.is_box, given.sizes)
+        return clipped_boxes(stepped, given.is_box, given.sizes)
 
     def _typical(self, slopes: Tensor, is_box: Tensor) -> Tensor:
         """The median of recent annotations' largest slopes, infinite at first; a scalar."""
@@ -243,7 +244,7 @@ def mean_step(given: BatchAnnotations, matched: Tensor) -> Tensor:
 
     A side below a pixel counts as one: boxes without extent have no shares.
     """
-    share = ((matched - given.boxes).abs() / dual_heads.sides(given.boxes).clamp(min=1)).amax(-1)
+    share = ((matched - given.boxes).abs() / sides_of_edges(given.boxes).clamp(min=1)).amax(-1)
     total = torch.where(given.is_box, share, 0).sum()
     return total / given.is_box.sum().clamp(min=1)
 
