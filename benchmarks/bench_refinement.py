@@ -150,7 +150,9 @@ def main() -> None:
     wanted = literally.Options(alpha=constants.alpha, acceptance=constants.acceptance)
 
     def fast() -> RefinedBatch:
-        return refine_as_published(annotations, proposals, sizes, heads.of_batch, queue, constants)
+        return refine_as_published(annotations, proposals, sizes, heads.of_batch, queue, constants)[
+            0
+        ]
 
     ensure_same(fast(), literally.run(images, queue.tolist(), wanted, by_object=False)[0])
     took: dict[str, list[float]] = {"literal": [], "boxmend": []}

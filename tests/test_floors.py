@@ -28,9 +28,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "repair": {"errors", "data", "runs", "auditing"},
     "scoring": {"errors", "data", "runs", "auditing", "repair"},
     "web": {"errors", "data", "runs", "auditing", "repair", "scoring"},
-    # torch begins here; the equations and the detector do not know each other
+    # torch begins here; of the detector the equations know the geometry of boxes alone
+    "detector.boxes": set(),
     "detector": {"errors", "data.files"},
-    "methods.equations": {"errors", "runs.judgement"},
+    "methods.equations": {"errors", "runs.judgement", "detector.boxes"},
     "methods": {"errors", "runs.settings", "runs.judgement", "detector"},
     "training": {"errors", "data", "runs", "auditing", "scoring", "detector", "methods"},
 }

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import kernels
+from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.nms import suppress
-from boxmend.detector.overlaps import pairwise_iou
 from boxmend.detector.pooling import _places, level_of, pool
 from tests.detector.detector_scenes import random_boxes
 

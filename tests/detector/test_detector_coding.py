@@ -7,7 +7,8 @@ import torch
 from torchvision.models.detection._utils import BoxCoder
 from torchvision.ops import clip_boxes_to_image
 
-from boxmend.detector.coding import clip, decode, encode, is_large, tame
+from boxmend.detector.boxes import clip, is_large, tame
+from boxmend.detector.coding import decode, encode
 
 REFERENCE = torch.tensor([10.0, 20, 30, 60])  # centre (20, 40), 20 x 40
 BOX = torch.tensor([15.0, 20, 55, 40])  # centre (35, 30), 40 x 20

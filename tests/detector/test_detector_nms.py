@@ -8,8 +8,8 @@ from torch import Tensor
 from torchvision.ops import batched_nms, box_iou
 
 import boxmend.detector.nms as nms
+from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.nms import suppress
-from boxmend.detector.overlaps import pairwise_iou
 from tests.detector.detector_scenes import random_boxes
 
 

@@ -137,7 +137,7 @@ def blow_up() -> None:
 
     def spoil(training: Training) -> None:
         if RANK == 1:
-            training.recorder.figures[-1][1][0].fill_(torch.nan)  # the loss
+            training.recorder.pending[-1].figures["loss"].fill_(torch.nan)
 
     with after_each_step(spoil), pytest.raises(DataError, match="not finite at step 0") as caught:
         train(NOISY, FOLDER / "blown-up", BASELINE)

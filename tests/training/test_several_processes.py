@@ -103,6 +103,9 @@ def test_process_0_alone_writes_and_says_how_many_there_were(done: Path) -> None
     assert [runs.open_run(run).facts()["processes"] for run in (one, two)] == [1, 2]
 
 
+FIRST_IS_SUM = np.array([True, False])
+
+
 def portion(figures: list[list[float]], numbers: list[int]) -> Portion:
     return Portion(np.array(figures, np.float32), np.array(numbers), [], [], [])
 
@@ -112,19 +115,19 @@ def test_losses_add_up_and_shares_weigh_as_many_annotations_as_they_are_of() -> 
         portion([[1.0, 0.5], [2.0, 0.25], [3.0, 0.5]], [3, 0, 0]),
         portion([[0.5, 0.1], [0.25, 0.75], [1.0, 0.1]], [1, 2, 0]),
     ]
-    joined = joined_figures(parts, num_sums=1)
+    joined = joined_figures(parts, FIRST_IS_SUM)
     # (3 * 0.5 + 1 * 0.1) / 4; only the second has any; none has, so the plain mean
     np.testing.assert_allclose(joined, [[1.5, 0.4], [2.25, 0.75], [4.0, 0.3]], rtol=1e-6)
 
 
 def test_a_threshold_that_is_still_infinite_stays_so() -> None:
     parts = [portion([[1.0, np.inf]], [2]), portion([[1.0, np.inf]], [0])]
-    assert joined_figures(parts, num_sums=1).tolist() == [[2.0, np.inf]]
+    assert joined_figures(parts, FIRST_IS_SUM).tolist() == [[2.0, np.inf]]
 
 
 def test_figures_of_one_process_are_left_as_they_are() -> None:
     only = portion([[1.0, np.nan]], [0])
-    assert joined_figures([only], num_sums=1) is only.figures
+    assert joined_figures([only], FIRST_IS_SUM) is only.figures
 
 
 @pytest.mark.parametrize("exchange", [ONE, Alone()])

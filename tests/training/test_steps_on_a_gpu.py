@@ -46,7 +46,7 @@ def test_a_step_never_waits_for_the_device(name: str, is_warm_up: bool, tmp_path
         training.train_on(batch)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert torch.isfinite(training.recorder.figures[-1][1][0])  # the loss
+    assert torch.isfinite(training.recorder.pending[-1].figures["loss"])
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))

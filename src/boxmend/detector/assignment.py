@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boxmend.detector.overlaps import pairwise_iou
+from boxmend.detector.boxes import pairwise_iou
 
 
 class Targets(NamedTuple):

@@ -1,4 +1,4 @@
-"""Box deltas: how a box is written relative to another one, and how boxes are kept inside images.
+"""Box deltas: how a box is written relative to another one.
 
 With (cx, cy, w, h) of the reference box and weights (wx, wy, ww, wh), the deltas of a box are
 
@@ -49,31 +49,6 @@ def decode(deltas: Tensor, references: Tensor, weights: Weights = UNIT_WEIGHTS) 
         centre_y + half_height,
     ]
     return torch.stack(corners, dim=-1)
-
-
-def clip(boxes: Tensor, sizes: Tensor) -> Tensor:
-    """Cut boxes [B, ..., 4] off at their image's size: x into 0..width, y into 0..height.
-
-    `sizes` [B, 2] holds (height, width) of each image.
-    """
-    limits = sizes.flip(-1).to(boxes).repeat(1, 2)  # [B, 4]: width, height, width, height
-    limits = limits.reshape(-1, *[1] * (boxes.dim() - 2), 4)
-    return torch.minimum(boxes.clamp(min=0), limits)
-
-
-def tame(boxes: Tensor, canvas: tuple[int, int]) -> Tensor:
-    """Move whatever padding rows hold (NaN, infinity, anything) onto the canvas.
-
-    Boxes inside the canvas (height, width) are returned as they are.
-    """
-    finite = boxes.nan_to_num(nan=0.0)
-    x, y = finite[..., 0::2].clamp(0, canvas[1]), finite[..., 1::2].clamp(0, canvas[0])
-    return torch.stack([x, y], dim=-1).flatten(-2)
-
-
-def is_large(boxes: Tensor, smallest: float) -> Tensor:
-    """Mark boxes [..., 4] whose width and height are both at least `smallest`; NaN is not."""
-    return ((boxes[..., 2:] - boxes[..., :2]) >= smallest).all(-1)
 
 
 def _centre_form(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend.detector.coding import is_large
+from boxmend.detector.boxes import is_large
 from boxmend.detector.nms import suppress
 
 SMALLEST_DETECTION = 1e-2  # pixels

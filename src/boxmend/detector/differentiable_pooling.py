@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boxmend.detector.coding import tame
+from boxmend.detector.boxes import tame
 from boxmend.detector.pooling import Atlas, level_of, pack, pick, stride_of
 
 

@@ -14,7 +14,8 @@ from torchvision.models.detection.faster_rcnn import FasterRCNN
 
 from boxmend.detector.anchors import anchors
 from boxmend.detector.assignment import Targets, assign
-from boxmend.detector.coding import clip, decode, encode, tame
+from boxmend.detector.boxes import clip, tame
+from boxmend.detector.coding import decode, encode
 from boxmend.detector.detections import PaddedDetections, SecondStageOutput, select
 from boxmend.detector.folding import folded_maps, is_foldable
 from boxmend.detector.losses import Total, box_loss, classification_loss, count, objectness_loss

@@ -11,8 +11,8 @@ round: a chain of n + 1 boxes, each overlapping the next alone, is exact after n
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.gpu import kernels_for
-from boxmend.detector.overlaps import pairwise_iou
 
 PAIRS_AT_ONCE = 1 << 26  # overlaps computed together: 256 MB for each intermediate result
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.ops import roi_align
 
-from boxmend.detector.coding import tame
+from boxmend.detector.boxes import tame
 from boxmend.detector.gpu import kernels_for
 
 CANONICAL_SIZE = 224.0  # a square box of this side is pooled from the level of stride 2^4 = 16

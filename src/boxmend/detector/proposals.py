@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boxmend.detector.coding import clip, decode, is_large
+from boxmend.detector.boxes import clip, is_large
+from boxmend.detector.coding import decode
 from boxmend.detector.nms import suppress
 
 SMALLEST_PROPOSAL = 1e-3  # pixels; narrower boxes are dropped before suppression

@@ -18,7 +18,7 @@ from boxmend.methods import equations as refinement
 from boxmend.methods import estimation, missing, verdicts, votes
 from boxmend.methods.equations import Belief, Roles
 from boxmend.methods.equations.box_noise import BINS
-from boxmend.methods.outcomes import Judged, merged, shares, untouched, without_padding
+from boxmend.methods.outcomes import merged, shares, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
     BatchAnnotations,
@@ -113,28 +113,21 @@ class Mend(EstimatingMethod):
         matches = self._matches(given, proposals, moment.is_warm_up)
         scores = self._scores(matches, scorer)
         evidence = self.watch.remember(given, scores[0].probabilities)  # p
-        opinion = self._opinion(evidence, given)
-        boxes = self._boxes(given, matches, scores, opinion.posteriors)
+        posteriors, judged = self._judged(evidence, given)
+        boxes = self._boxes(given, matches, scores, posteriors)
         num_candidates = matches.is_candidate.sum(-1)
         if moment.is_warm_up:
             metrics = shares(given, num_candidates=num_candidates)
             counted = torch.where(given.is_box, num_candidates, 0)
-            outcome = untouched(given, opinion.loss)
+            outcome = untouched(given, judged.loss)
             outcome = outcome._replace(num_candidates=counted, metrics=metrics)
             outcome = outcome._replace(roi=outcome.roi._replace(soft=self._first_soft(given)))
             return self._for_noisy_boxes(outcome, given, UNFITTED_KEEP)
-        judged = Judged(
-            boxes=boxes,
-            labels=opinion.labels,
-            verdict=opinion.verdict,
-            loss=opinion.loss,
-            threshold=opinion.threshold,
-            confidence=opinion.posteriors.amax(-1),
-            num_candidates=num_candidates,
-            matched=matches.matched,
+        refined = judged._replace(
+            boxes=boxes, num_candidates=num_candidates, matched=matches.matched
         )
-        roles = self._roles(opinion.verdict, given)
-        outcome = merged(given, judged, roles, self._soft(opinion.posteriors))
+        roles = self._roles(refined.verdict, given)
+        outcome = merged(given, refined, roles, self._soft(posteriors))
         outcome = self._for_noisy_boxes(outcome, given, self._state["keep"])
         return self._without_missing(outcome, given, matches, scores[1])
 
@@ -296,8 +289,8 @@ class Mend(EstimatingMethod):
             return votes.split(scorer(matches.matched), count)
         return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
 
-    def _opinion(self, evidence: Tensor, given: BatchAnnotations) -> verdicts.Opinion:
-        """What to think of the labels; in the published order, judged first and pushed after."""
+    def _judged(self, evidence: Tensor, given: BatchAnnotations) -> verdicts.Judged:
+        """Judge the labels; in the published order, judged first and pushed after."""
         state, seen = self._state, self.watch.state
         if not self.mends_labels:
             return verdicts.as_given(evidence, given)
@@ -306,10 +299,10 @@ class Mend(EstimatingMethod):
             return verdicts.by_posterior(evidence, given, seen["transition"], seen["tau"], floors)
         acceptance = refinement.acceptance_from_rate(self.watch.rate)
         limit = refinement.threshold(state["queue"], acceptance)
-        opinion = verdicts.by_queue(evidence, given, limit)
-        pushed = self.exchange.gathered(opinion.loss, given.is_box)
+        judged = verdicts.by_queue(evidence, given, limit)
+        pushed = self.exchange.gathered(judged[1].loss, given.is_box)
         state["queue"].copy_(refinement.push(state["queue"], *pushed))
-        return opinion
+        return judged
 
     def _boxes(
         self,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import SecondStageOutput, Targets
+from boxmend.detector.boxes import inert_boxes, pairwise_iou
 from boxmend.detector.nms import suppress
-from boxmend.detector.overlaps import pairwise_iou
 from boxmend.methods import equations as refinement
 from boxmend.methods.protocol import BatchAnnotations
 from boxmend.methods.votes import Matches
@@ -48,7 +48,7 @@ def missing_objects(
     first = is_first.int().argsort(dim=1, descending=True, stable=True)[:, :MOST]
     is_object = is_first.take_along_dim(first, dim=1)
     boxes = boxes.take_along_dim(first[..., None], dim=1)
-    return UnannotatedObjects(refinement.inert_boxes(boxes, is_object), is_object)
+    return UnannotatedObjects(inert_boxes(boxes, is_object), is_object)
 
 
 def left_out(targets: Targets, missing: UnannotatedObjects) -> Targets:

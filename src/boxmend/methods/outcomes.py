@@ -1,27 +1,13 @@
 """From judged annotations to what is trained on, with the ignored ones passed through untouched."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from boxmend.detector import Targets
-from boxmend.methods.equations import Roles, inert_boxes
+from boxmend.detector.boxes import inert_boxes
+from boxmend.methods.equations import RefinedBatch, Roles
 from boxmend.methods.protocol import BatchAnnotations, Outcome
 from boxmend.runs.judgement import Judgement
-
-
-class Judged(NamedTuple):
-    """What a method made of the annotations to learn from; all [B, A, ...], else meaningless."""
-
-    boxes: Tensor
-    labels: Tensor
-    verdict: Tensor
-    loss: Tensor
-    threshold: Tensor  # a scalar, or [B, A]
-    confidence: Tensor
-    num_candidates: Tensor
-    matched: Tensor
 
 
 def without_padding(given: BatchAnnotations) -> BatchAnnotations:
@@ -61,7 +47,7 @@ def untouched(given: BatchAnnotations, loss: Tensor | None = None) -> Outcome:
 
 
 def merged(
-    given: BatchAnnotations, judged: Judged, roles: Roles, soft: Tensor | None = None
+    given: BatchAnnotations, refined: RefinedBatch, roles: Roles, soft: Tensor | None = None
 ) -> Outcome:
     """Put a method's results for `given.is_box` beside the annotations that nothing may touch.
 
@@ -69,22 +55,22 @@ def merged(
     annotations without padding. `soft` [B, A, 1 + C] is for the second stage.
     """
     is_box = given.is_box
-    boxes = torch.where(is_box[..., None], judged.boxes, given.boxes)
-    labels = torch.where(is_box, judged.labels, given.labels)
+    boxes = torch.where(is_box[..., None], refined.boxes, given.boxes)
+    labels = torch.where(is_box, refined.labels, given.labels)
     roi = _targets(given, boxes, labels, roles.head, roles.ignored)
     return Outcome(
         rpn=_targets(given, boxes, labels, roles.rpn),
         roi=roi._replace(soft=soft),
-        verdict=torch.where(is_box, judged.verdict, int(Judgement.UNJUDGED)),
-        loss=torch.where(is_box, judged.loss, torch.nan),
-        threshold=torch.where(is_box, judged.threshold, torch.nan),
-        confidence=torch.where(is_box, judged.confidence, torch.nan),
-        num_candidates=torch.where(is_box, judged.num_candidates, 0),
+        verdict=torch.where(is_box, refined.verdict, int(Judgement.UNJUDGED)),
+        loss=torch.where(is_box, refined.loss, torch.nan),
+        threshold=torch.where(is_box, refined.threshold, torch.nan),
+        confidence=torch.where(is_box, refined.confidence, torch.nan),
+        num_candidates=torch.where(is_box, refined.num_candidates, 0),
         labels=labels,
-        matched=torch.where(is_box[..., None], judged.matched, given.boxes),
+        matched=torch.where(is_box[..., None], refined.matched, given.boxes),
         boxes=boxes,
         is_kept=roles.head,
-        metrics=shares(given, judged.verdict, judged.num_candidates),
+        metrics=shares(given, refined.verdict, refined.num_candidates),
     )
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
-from boxmend.methods.equations import Constants, EnabledSteps, RefinedBatch
-from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
+from boxmend.methods.equations import Constants, EnabledSteps
+from boxmend.methods.outcomes import merged, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
     BatchAnnotations,
@@ -101,7 +101,7 @@ class PaperMethod(EstimatingMethod):
             self.observe(given, proposals, scorer)
         if is_idle:
             return untouched(given, self._losses_as_given(given, scorer, moment))
-        refined = refinement.refine_as_published(
+        refined, queue = refinement.refine_as_published(
             refinement.Annotations(given.boxes, given.labels, given.is_box),
             refinement.PaddedProposals(*proposals[:3]),
             given.sizes,
@@ -114,9 +114,12 @@ class PaperMethod(EstimatingMethod):
         if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
             self._push(refined.loss, given.is_box)
         else:
-            self.queue.copy_(refined.queue)
+            self.queue.copy_(queue)
         roles = refinement.training_roles(refined.verdict, given.is_box, self.settings.discarded)
-        outcome = merged(given, _judged(refined, steps), roles)
+        if not (steps.judge or steps.relabel):  # labels are not looked at
+            unjudged = torch.full_like(refined.verdict, int(Judgement.UNJUDGED))
+            refined = refined._replace(verdict=unjudged)
+        outcome = merged(given, refined, roles)
         if steps.judge:
             outcome.metrics["threshold"] = refined.threshold.reshape(-1)[-1]
         return outcome
@@ -184,22 +187,6 @@ def wants_estimates(variant: str, rates: Rates) -> bool:
     steps = refinement.VARIANTS[variant]
     wants_label = (steps.judge or steps.relabel) and rates.label is None
     return wants_label or ((steps.match or steps.average) and rates.box is None)
-
-
-def _judged(refined: RefinedBatch, steps: EnabledSteps) -> Judged:
-    """Name the parts; where labels are not looked at, nothing is judged."""
-    is_judging = steps.judge or steps.relabel
-    unjudged = torch.full_like(refined.verdict, int(Judgement.UNJUDGED))
-    return Judged(
-        boxes=refined.boxes,
-        labels=refined.labels,
-        verdict=refined.verdict if is_judging else unjudged,
-        loss=refined.loss,
-        threshold=refined.threshold,
-        confidence=refined.confidence,
-        num_candidates=refined.num_candidates,
-        matched=refined.matched,
-    )
 
 
 class _OneCall:

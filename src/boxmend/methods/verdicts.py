@@ -1,12 +1,11 @@
 """What to think of the labels of a batch, given evidence p [B, A, C]: by posterior or by queue."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from boxmend.methods import equations as refinement
+from boxmend.methods.equations import RefinedBatch
 from boxmend.methods.equations.evidence import TINY
 from boxmend.methods.protocol import BatchAnnotations
 from boxmend.runs.judgement import Judgement
@@ -14,27 +13,26 @@ from boxmend.runs.judgement import Judgement
 CONFIDENCE = 0.5  # of Eq. 13, as published
 
 
-class Opinion(NamedTuple):
-    """An opinion on every annotation; all [B, A, ...], meaningless where there is none."""
+Judged = tuple[Tensor, RefinedBatch]
+"""The posteriors q [B, A, C], and the batch with judged labels and boxes as given.
 
-    posteriors: Tensor  # q, [B, A, C]
-    labels: Tensor  # y where kept, else the class of highest q
-    verdict: Tensor
-    loss: Tensor  # -log p(y)
-    threshold: Tensor  # above which the label is not kept; [B, A] or a scalar
+Labels are y where kept, else the class of highest q. The loss is -log p(y), the threshold the one
+above which a label is not kept.
+"""
 
 
-def as_given(evidence: Tensor, given: BatchAnnotations) -> Opinion:
+def as_given(evidence: Tensor, given: BatchAnnotations) -> Judged:
     """Leave the labels alone: all of q is on y, and no loss is too high."""
     loss = _losses(evidence, given)
     unjudged = torch.full_like(given.labels, int(Judgement.UNJUDGED))
     posteriors = _certain(given.labels, evidence)
-    return Opinion(posteriors, given.labels, unjudged, loss, torch.full_like(loss, torch.inf))
+    limit = torch.full_like(loss, torch.inf)
+    return _judged(given, posteriors, given.labels, unjudged, loss, limit)
 
 
 def by_posterior(
     evidence: Tensor, given: BatchAnnotations, transition: Tensor, tau: Tensor, floors: Tensor
-) -> Opinion:
+) -> Judged:
     """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `methods.equations.posterior_verdicts`.
 
     q(y) is no lower than the floors [B, A], which believe in labels of lost classes.
@@ -50,16 +48,12 @@ def by_posterior(
     right = posteriors.gather(-1, column)[..., 0].clamp(min=TINY)
     wrong = posteriors.scatter(-1, column, 0).sum(-1).clamp(min=TINY)
     loss = _losses(evidence, given)
-    return Opinion(
-        posteriors,
-        torch.where(is_kept, given.labels, posteriors.argmax(-1)),
-        verdict,
-        loss,
-        loss + (right.log() - wrong.log()) / tau,
-    )
+    labels = torch.where(is_kept, given.labels, posteriors.argmax(-1))
+    limit = loss + (right.log() - wrong.log()) / tau
+    return _judged(given, posteriors, labels, verdict, loss, limit)
 
 
-def by_queue(evidence: Tensor, given: BatchAnnotations, limit: Tensor) -> Opinion:
+def by_queue(evidence: Tensor, given: BatchAnnotations, limit: Tensor) -> Judged:
     """Judge as published, but over this evidence: noisy above the limit, a scalar.
 
     A noisy label is replaced by the likeliest class where that has more than a half, else it is
@@ -72,7 +66,27 @@ def by_queue(evidence: Tensor, given: BatchAnnotations, limit: Tensor) -> Opinio
     labels = torch.where(is_replaced, likeliest, given.labels)
     verdict = torch.where(is_noisy & ~is_replaced, int(Judgement.DISCARDED), int(Judgement.KEPT))
     verdict = torch.where(labels != given.labels, int(Judgement.RELABELLED), verdict)
-    return Opinion(_certain(labels, evidence), labels, verdict, loss, limit)
+    return _judged(given, _certain(labels, evidence), labels, verdict, loss, limit)
+
+
+def _judged(
+    given: BatchAnnotations,
+    posteriors: Tensor,
+    labels: Tensor,
+    verdict: Tensor,
+    loss: Tensor,
+    threshold: Tensor,
+) -> Judged:
+    return posteriors, RefinedBatch(
+        boxes=given.boxes,
+        labels=labels,
+        verdict=verdict,
+        loss=loss,
+        threshold=threshold,
+        confidence=posteriors.amax(-1),
+        num_candidates=torch.zeros_like(given.labels),
+        matched=given.boxes,
+    )
 
 
 def _losses(evidence: Tensor, given: BatchAnnotations) -> Tensor:

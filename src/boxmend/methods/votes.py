@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import SecondStageOutput
+from boxmend.detector.boxes import clipped_boxes, sides_of_edges
 from boxmend.methods import equations as refinement
 from boxmend.methods.protocol import BatchAnnotations
 
@@ -155,13 +156,12 @@ def _vote(
 
 def _shifts(given: BatchAnnotations) -> Tensor:
     """A sixth of the side for each edge, its direction a bit of the annotation's row; [B, A, 4]."""
-    sides = given.boxes[..., 2:] - given.boxes[..., :2]
     bits = torch.stack([given.rows >> bit & 1 for bit in range(4)], dim=-1)  # [B, A, 4]
-    return (2 * bits - 1) * torch.cat([sides, sides], dim=-1) / 6
+    return (2 * bits - 1) * sides_of_edges(given.boxes) / 6
 
 
 def _where_mended(
     given: BatchAnnotations, is_mended: Tensor, keep: Tensor, boxes: Tensor
 ) -> Tensor:
-    clipped = refinement.clipped_boxes(boxes, given.is_box, given.sizes)
+    clipped = clipped_boxes(boxes, given.is_box, given.sizes)
     return torch.where((is_mended & (keep < 1))[..., None], clipped, given.boxes)

@@ -62,7 +62,8 @@ class Computed(NamedTuple):
     """What a step leaves behind besides the gradients."""
 
     outcome: Outcome
-    figures: dict[str, Tensor]  # scalars; those up to "norm" add up over processes
+    sums: dict[str, Tensor]  # scalars that add up over processes: the loss and its parts
+    means: dict[str, Tensor]  # scalars that are averaged over processes
 
 
 @dataclass
@@ -157,7 +158,7 @@ class Training:
         if self.teacher is not self.detector:
             decay = decay_at(moment.step, settings.average or 0.0)
             follow(self.teacher.network, self.detector.network, decay)
-        self.recorder.add(batch, computed.outcome, moment, computed.figures)
+        self.recorder.add(batch, computed.outcome, moment, computed.sums, computed.means)
         self.step += 1
 
     def _compute(self, batch: Batch) -> Computed:
@@ -172,8 +173,8 @@ class Training:
         self.processes.add_up(one.grad for one in self.trained if one.grad is not None)
         norm = clipped(self.trained, self.settings.optimisation.max_norm or 0.0)
         parts = {name: value.detach() for name, value in losses.items()}
-        figures = {"loss": total.detach(), **parts, "norm": norm, **outcome.metrics}
-        return Computed(outcome, figures)
+        sums = {"loss": total.detach(), **parts}
+        return Computed(outcome, sums, {"norm": norm, **outcome.metrics})
 
     def _work(self, batch: Batch) -> StepContext:
         return StepContext(

@@ -2,7 +2,7 @@
 in portions, so that the loop seldom waits."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,10 @@ from boxmend.runs.ledger import Entries, Ledger
 from boxmend.training.loader import Batch
 from boxmend.training.processes import Processes
 
-COLUMNS = ("verdict", "loss", "threshold", "confidence", "num_candidates", "labels", "is_kept")
+SCALARS = ("verdict", "loss", "threshold", "confidence", "num_candidates", "labels", "is_kept")
+BOXES = ("matched", "boxes")
+WIDTHS = {**dict.fromkeys(SCALARS, 1), **dict.fromkeys(BOXES, 4)}
+"""Numbers of each field of an Outcome that the ledger gets, in the order in which they travel."""
 
 
 class Portion(NamedTuple):
@@ -28,7 +31,18 @@ class Portion(NamedTuple):
     numbers: NDArray[np.int64]  # [steps] annotations to learn from
     images: list[NDArray[np.int64]]  # rows of the images, for each step
     rows: list[NDArray[np.int64]]  # of the annotations to learn from, for each step
-    values: list[NDArray[np.float32]]  # [.., 15] of these annotations
+    values: list[NDArray[np.float32]]  # [.., sum of WIDTHS] of these annotations
+
+
+class _Step(NamedTuple):
+    """What one step left behind, on the device."""
+
+    moment: TrainingProgress
+    image_rows: NDArray[np.int64]  # [B], on the host
+    rows: Tensor  # [B, A]
+    is_box: Tensor  # [B, A]
+    values: Tensor  # [B, A, sum of WIDTHS]
+    figures: dict[str, Tensor]  # scalars
 
 
 @dataclass
@@ -39,12 +53,9 @@ class Recorder:
     ledger: Ledger | None
     """None in all processes but the first."""
     processes: Processes
-    pending: list[tuple[TrainingProgress, NDArray[np.int64], Tensor, Tensor, Tensor]] = field(
-        default_factory=list
-    )
-    names: list[str] = field(default_factory=list)
-    """Of the figures of any of these steps; a method may tell of more after warm-up."""
-    figures: list[tuple[tuple[str, ...], Tensor]] = field(default_factory=list)
+    pending: list[_Step] = field(default_factory=list)
+    sums: set[str] = field(default_factory=set)
+    """Names of the figures that add up over the parts of a batch; the others are means."""
     window: dict[str, list[float]] = field(default_factory=dict)
     """Figures on the host, step by step, that no line of metrics.jsonl covers yet.
 
@@ -52,21 +63,25 @@ class Recorder:
     """
 
     def add(
-        self, batch: Batch, outcome: Outcome, moment: TrainingProgress, figures: dict[str, Tensor]
+        self,
+        batch: Batch,
+        outcome: Outcome,
+        moment: TrainingProgress,
+        sums: Mapping[str, Tensor],
+        means: Mapping[str, Tensor],
     ) -> None:
-        """Take up one step without waiting for it; everything is copied.
+        """Record one step without waiting for it; everything is copied.
 
-        `figures` are scalars of this process's part of the batch; "loss" is one of them, and those
-        before "norm" add up.
+        Takes scalars of this process's part of the batch: `sums`, of which "loss" is one, add up
+        over the parts, `means` are averaged. A method may give more of them after warm-up.
         """
-        shape = batch.rows.shape
-        columns = [getattr(outcome, name).float().expand(shape) for name in COLUMNS]
-        boxes = [batch.frame.to_image(boxes) for boxes in (outcome.matched, outcome.boxes)]
-        values = torch.cat([torch.stack(columns, -1), *boxes], dim=-1)  # [B, A, 15]
-        self.pending.append((moment, batch.image_rows, batch.rows, batch.is_box, values))
-        self.names += [name for name in figures if name not in self.names]
-        values = torch.stack([value.float() for value in figures.values()])
-        self.figures.append((tuple(figures), values))
+        self.sums |= sums.keys()
+        named = {**sums, **means}
+        copied = torch.stack([value.float() for value in named.values()]).unbind()
+        figures = dict(zip(named, copied, strict=True))
+        values = _packed(outcome, batch)
+        step = _Step(moment, batch.image_rows, batch.rows, batch.is_box, values, figures)
+        self.pending.append(step)
 
     def flush(self) -> dict[str, float]:
         """Collect what is pending; returns the means of the figures since the last call."""
@@ -86,41 +101,45 @@ class Recorder:
         """
         if not self.pending:
             return
-        names = self.names
-        portions = self.processes.exchanged(self._brought_over())
-        values = joined_figures(portions, names.index("norm"))  # [steps, figures]
-        self._ensure_finite(values[:, names.index("loss")], portions)
+        names = list(dict.fromkeys(name for step in self.pending for name in step.figures))
+        portions = self.processes.exchanged(self._brought_over(names))
+        is_sum = np.array([name in self.sums for name in names])
+        values = joined_figures(portions, is_sum)  # [steps, figures]
+        figures = dict(zip(names, values.T.astype(np.float64), strict=True))
+        self._ensure_finite(figures["loss"], portions)
         if self.ledger is not None:
             self._append(self.ledger, portions)
-        for name, column in zip(names, values.T.astype(np.float64), strict=True):
+        for name, column in figures.items():
             self.window.setdefault(name, []).extend(column[~np.isnan(column)].tolist())
         self.pending.clear()
-        self.figures.clear()
-        self.names = []
 
-    def _brought_over(self) -> Portion:
-        figures = torch.stack([_placed(own, one, self.names) for own, one in self.figures])
+    def _brought_over(self, names: Sequence[str]) -> Portion:
+        """Copy what is pending to the host; a step without one of the figures has NaN there."""
+        nothing = next(iter(self.pending[0].figures.values())).new_full((), torch.nan)
+        figures = torch.stack(
+            [step.figures.get(name, nothing) for step in self.pending for name in names]
+        ).view(len(self.pending), len(names))
         rows, values = [], []
-        for _, _, annotation_rows, is_box, columns in self.pending:
-            mask = is_box.cpu().numpy()
-            rows.append(annotation_rows.cpu().numpy()[mask])
-            values.append(columns.cpu().numpy()[mask])
+        for step in self.pending:
+            mask = step.is_box.cpu().numpy()
+            rows.append(step.rows.cpu().numpy()[mask])
+            values.append(step.values.cpu().numpy()[mask])
         numbers = np.array([len(one) for one in rows])
-        images = [image_rows for _, image_rows, *_ in self.pending]
+        images = [step.image_rows for step in self.pending]
         return Portion(figures.cpu().numpy(), numbers, images, rows, values)
 
     def _append(self, ledger: Ledger, portions: Sequence[Portion]) -> None:
         """Add the entries of the recent steps, in the order of the whole batches."""
-        for step, (moment, *_) in enumerate(self.pending):
-            rows = np.concatenate([portion.rows[step] for portion in portions])
-            values = np.concatenate([portion.values[step] for portion in portions])
-            ledger.append(self._entries(moment, rows, values))
+        for place, step in enumerate(self.pending):
+            rows = np.concatenate([portion.rows[place] for portion in portions])
+            values = np.concatenate([portion.values[place] for portion in portions])
+            ledger.append(self._entries(step.moment, rows, values))
 
     def _ensure_finite(self, losses: NDArray[np.floating], portions: Sequence[Portion]) -> None:
         wrong = np.flatnonzero(~np.isfinite(losses))
         if len(wrong):
             step = int(wrong[0])
-            moment = self.pending[step][0]
+            moment = self.pending[step].moment
             rows = np.concatenate([portion.images[step] for portion in portions])
             names = ", ".join(self.dataset.images.file_names[row] for row in rows)
             raise DataError(
@@ -131,7 +150,7 @@ class Recorder:
     def _entries(
         self, moment: TrainingProgress, rows: NDArray[np.int64], values: NDArray[np.float32]
     ) -> Entries:
-        column = {name: values[:, k] for k, name in enumerate(COLUMNS)}
+        column = _unpacked(values)
         n, data = len(rows), self.dataset
         return Entries(
             epochs=np.full(n, moment.epoch),
@@ -146,16 +165,31 @@ class Recorder:
             new_labels=column["labels"].astype(np.int64),
             confidences=column["confidence"],
             noisy_boxes=data.boxes[rows].astype(np.float32),
-            matched_boxes=values[:, 7:11],
-            final_boxes=values[:, 11:15],
+            matched_boxes=column["matched"],
+            final_boxes=column["boxes"],
             is_kept=column["is_kept"] > 0,
         )
 
 
-def joined_figures(portions: Sequence[Portion], num_sums: int) -> NDArray[np.floating]:
+def _packed(outcome: Outcome, batch: Batch) -> Tensor:
+    """Join what the ledger gets of an outcome, boxes in pixels of the images; [B, A, ..]."""
+    shape = batch.rows.shape
+    fields = {name: getattr(outcome, name).float().expand(shape)[..., None] for name in SCALARS}
+    fields |= {name: batch.frame.to_image(getattr(outcome, name)) for name in BOXES}
+    return torch.cat([fields[name] for name in WIDTHS], dim=-1)
+
+
+def _unpacked(values: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    """Part what `_packed` joined, [n, ..], by name of the field: scalars [n] and boxes [n, 4]."""
+    ends = np.cumsum(list(WIDTHS.values()))[:-1]
+    fields = dict(zip(WIDTHS, np.split(values, ends, axis=1), strict=True))
+    return {name: part[:, 0] if name in SCALARS else part for name, part in fields.items()}
+
+
+def joined_figures(portions: Sequence[Portion], is_sum: NDArray[np.bool_]) -> NDArray[np.floating]:
     """Figures [steps, figures] of whole batches, from those of their parts.
 
-    The first `num_sums` add up; the others are means over the annotations of a part.
+    Those of `is_sum` [figures] add up; the others are means over the annotations of a part.
     """
     if len(portions) == 1:
         return portions[0].figures
@@ -164,18 +198,8 @@ def joined_figures(portions: Sequence[Portion], num_sums: int) -> NDArray[np.flo
     weights = np.where(numbers.sum(0) > 0, numbers, 1)  # of nothing at all, a plain mean
     weighted = np.multiply(figures, weights, out=np.zeros_like(figures), where=weights > 0)
     means: NDArray[np.floating] = weighted.sum(0) / weights.sum(0)
-    means[:, :num_sums] = figures[..., :num_sums].sum(0)
-    return means
+    return np.where(is_sum, figures.sum(0), means)
 
 
 Listener = Callable[[dict[str, Any]], None]
 """Called with every line of the log; how TensorBoard and others are attached."""
-
-
-def _placed(own: Sequence[str], values: Tensor, names: Sequence[str]) -> Tensor:
-    """The values [own] at the places of their names, and NaN at those of others."""
-    if list(own) == list(names):
-        return values
-    placed = values.new_full((len(names),), torch.nan)
-    placed[[names.index(name) for name in own]] = values
-    return placed

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import elementwise_iou
 from boxmend.methods.equations import (
     BoxNoise,
     count_at_border,
@@ -15,7 +16,6 @@ from boxmend.methods.equations import (
     fit_box_noise,
     held_at_border,
     keep_share,
-    overlaps,
     pull_sums,
     share_held,
     uncut_boxes,
@@ -116,7 +116,7 @@ def test_repair_switches_itself_off_on_clean_boxes(error: float, spread: float, 
     share = keep_share(estimated(annotated, predicted))
     final = torch.lerp(predicted, annotated, share)
     assert share == 1
-    assert overlaps(final, TRUE).mean() >= 0.97
+    assert elementwise_iou(final, TRUE).mean() >= 0.97
 
 
 def test_repair_makes_noisy_boxes_better() -> None:
@@ -124,7 +124,7 @@ def test_repair_makes_noisy_boxes_better() -> None:
     share = keep_share(estimated(annotated, predicted))
     final = torch.lerp(predicted, annotated, share)
     assert share == pytest.approx(0.4)
-    assert overlaps(final, TRUE).mean() > overlaps(annotated, TRUE).mean() + 0.2
+    assert elementwise_iou(final, TRUE).mean() > elementwise_iou(annotated, TRUE).mean() + 0.2
 
 
 def test_mismatched_pairs_do_not_pass_for_noise() -> None:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import clipped_boxes
 from boxmend.methods.equations import (
     Judgement,
     averaged_boxes,
-    clipped_boxes,
     is_confident,
     pseudo_labels,
     regressed_for,

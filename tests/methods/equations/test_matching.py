@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import inert_boxes
 from boxmend.methods.equations import (
     alpha_from_rate,
     candidate_boxes,
@@ -13,7 +14,6 @@ from boxmend.methods.equations import (
     center_distance,
     center_fitness,
     extent_mismatch,
-    inert_boxes,
     matched_boxes,
     top_candidates,
     top_proposals,

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.methods.equations import overlaps, scores_under, vote_weights, voted_boxes
+from boxmend.detector.boxes import elementwise_iou
+from boxmend.methods.equations import scores_under, vote_weights, voted_boxes
 
 NAN = math.nan
 RAW = [0.0, 0, 10, 10]
@@ -52,12 +53,12 @@ def test_regions_are_scored_by_all_classes_an_annotation_may_have() -> None:
     ],
 )
 def test_overlaps_equal_the_hand_computed_values(box: list[float], expected: float) -> None:
-    assert overlaps(torch.tensor(RAW), torch.tensor(box)).item() == pytest.approx(expected)
+    assert elementwise_iou(torch.tensor(RAW), torch.tensor(box)).item() == pytest.approx(expected)
 
 
 def test_two_boxes_without_area_do_not_overlap() -> None:
     point = torch.tensor([3.0, 3, 3, 3])
-    assert overlaps(point, point).item() == 0
+    assert elementwise_iou(point, point).item() == 0
 
 
 def test_weights_join_score_and_closeness() -> None:

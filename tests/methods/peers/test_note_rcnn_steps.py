@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import DETECTORS, Detector, Targets, build
-from boxmend.detector.overlaps import pairwise_iou
+from boxmend.detector.boxes import pairwise_iou
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.protocol import Alone, Losses
 from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Detector, RoiSample
-from boxmend.detector.coding import clip, decode
+from boxmend.detector.boxes import clip
+from boxmend.detector.coding import decode
 from boxmend.errors import UsageError
 from boxmend.methods.peers.oa_mil import OaMil
 from boxmend.methods.steps import first_stage, sampled_rois

@@ -36,7 +36,6 @@ from boxmend.methods.equations.box_noise import (
 from boxmend.methods.equations.correction import (
     Roles,
     averaged_boxes,
-    clipped_boxes,
     is_confident,
     pseudo_labels,
     regressed_for,
@@ -82,12 +81,11 @@ from boxmend.methods.equations.matching import (
     center_distance,
     center_fitness,
     extent_mismatch,
-    inert_boxes,
     matched_boxes,
     top_candidates,
     top_proposals,
 )
-from boxmend.methods.equations.voting import overlaps, scores_under, vote_weights, voted_boxes
+from boxmend.methods.equations.voting import scores_under, vote_weights, voted_boxes
 from boxmend.runs.judgement import Judgement
 
 __all__ = [
@@ -112,7 +110,6 @@ __all__ = [
     "candidate_mask",
     "center_distance",
     "center_fitness",
-    "clipped_boxes",
     "count_at_border",
     "count_residuals",
     "edge_residuals",
@@ -128,7 +125,6 @@ __all__ = [
     "foreground_probabilities",
     "forward_corrected_loss",
     "held_at_border",
-    "inert_boxes",
     "is_confident",
     "judge",
     "judge_one_by_one",
@@ -136,7 +132,6 @@ __all__ = [
     "label_losses",
     "log_likelihood",
     "matched_boxes",
-    "overlaps",
     "posterior",
     "posterior_verdicts",
     "pseudo_labels",

@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import clipped_boxes, inert_boxes
 from boxmend.errors import UsageError
 from boxmend.methods.equations import judgment
 from boxmend.methods.equations.correction import (
     averaged_boxes,
-    clipped_boxes,
     is_confident,
     pseudo_labels,
     regressed_for,
@@ -24,7 +24,6 @@ from boxmend.methods.equations.matching import (
     candidate_boxes,
     candidate_mask,
     center_fitness,
-    inert_boxes,
     matched_boxes,
     top_candidates,
     top_proposals,
@@ -123,19 +122,21 @@ class Constants:
                 raise UsageError(f"{name} is {getattr(self, name)!r}; expected {names}")
 
 
-@dataclass(frozen=True)
-class RefinedBatch:
-    """A batch of annotations after refinement, and how it came about."""
+class RefinedBatch(NamedTuple):
+    """Holds what a method made of a batch of annotations; meaningless where there is none.
 
-    boxes: Tensor  # [B, A, 4], b_m*; b* for what was discarded
-    labels: Tensor  # [B, A], the final ones; as given for what was discarded
-    verdict: Tensor  # [B, A], a Judgement; DISCARDED for padding
-    loss: Tensor  # [B, A], L(b*, y) for the label as given
+    Algorithm 1 and all other methods return this; `methods.outcomes.merged` turns it into what is
+    trained on and written to the ledger.
+    """
+
+    boxes: Tensor  # [B, A, 4] final ones: b_m*; b* for what was discarded
+    labels: Tensor  # [B, A] final ones; as given for what was discarded
+    verdict: Tensor  # [B, A] a Judgement; DISCARDED for padding
+    loss: Tensor  # [B, A] L(b*, y) for the label as given
     threshold: Tensor  # T, a scalar; [B, A] where every object has its own
-    confidence: Tensor  # [B, A], s(y* | b*)
-    num_candidates: Tensor  # [B, A], after the cut to K
-    matched: Tensor  # [B, A, 4], b*
-    queue: Tensor  # [N], for the next batch
+    confidence: Tensor  # [B, A] s(y* | b*)
+    num_candidates: Tensor  # [B, A] after the cut to K
+    matched: Tensor  # [B, A, 4] b*
 
 
 @torch.no_grad()
@@ -146,10 +147,11 @@ def refine_as_published(
     scorer: PreForward,
     queue: Tensor,
     constants: Constants,
-) -> RefinedBatch:
+) -> tuple[RefinedBatch, Tensor]:
     """Refine one batch: {Y, B} -> {Y*, B*} (Algorithm 1, without the training step).
 
-    Takes image_sizes [B, 2] as (height, width) and queue [N]. A label is RELABELLED only if it
+    Takes image_sizes [B, 2] as (height, width) and queue [N]; returns the queue for the next batch
+    besides. A label is RELABELLED only if it
     changes: a pseudo-label equal to the given one keeps it. Padding ends as inert boxes with
     label 0.
     """
@@ -177,7 +179,7 @@ def refine_as_published(
         averaged = _averaged(matched, scored, final, is_candidate, constants.fallback)
         averaged = clipped_boxes(averaged, is_box, image_sizes)
         mended = torch.where((verdict == Judgement.DISCARDED)[..., None], matched, averaged)
-    return RefinedBatch(
+    refined = RefinedBatch(
         boxes=mended,
         labels=final,
         verdict=verdict,
@@ -186,8 +188,8 @@ def refine_as_published(
         confidence=torch.where(is_box, confidence, 0),
         num_candidates=is_candidate.sum(-1),
         matched=matched,
-        queue=queue,
     )
+    return refined, queue
 
 
 class _Scored(NamedTuple):

@@ -23,6 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import side_lengths
+
 BINS = 100
 BIN_WIDTH = 0.01  # shares of a side; a residual of a whole side or more is a mismatch
 NOISES = [0.02 * number for number in range(31)]  # N from 0 to 0.6
@@ -61,7 +63,7 @@ def edge_residuals(
     residuals [B, A, 4] and is_free [B, A, 4], false for edges predicted within `border` sides of
     the image's border, where clipping leaves little of the noise.
     """
-    sides = _sides(predicted)  # [B, A, 2]
+    sides = side_lengths(predicted)  # [B, A, 2]
     sides = torch.cat([sides, sides], dim=-1).clamp(min=1e-6)
     return (annotated - predicted) / sides, _room(predicted, image_sizes) > border * sides
 
@@ -144,7 +146,7 @@ def expected_boxes(
 
     Takes boxes and voted [..., 4], N and the standard deviation of d. Returns [..., 4].
     """
-    sides = _sides(voted).clamp(min=1)
+    sides = side_lengths(voted).clamp(min=1)
     sides = torch.cat([sides, sides], dim=-1)
     apart = (voted - boxes) / sides
     return boxes + sides * _expected_shift(apart.double(), noise, error).to(boxes.dtype)
@@ -156,7 +158,7 @@ def count_at_border(annotated: Tensor, image_sizes: Tensor, is_box: Tensor) -> T
     Takes annotated [B, A, 4], image_sizes [B, 2] and is_box [B, A]. Distances are in bins, in
     shares of the annotated side. Returns [1 + BINS], to be summed.
     """
-    sides = _sides(annotated).clamp(min=1)
+    sides = side_lengths(annotated).clamp(min=1)
     shares = _room(annotated, image_sizes) / torch.cat([sides, sides], dim=-1)
     is_there = _at_border(annotated, image_sizes)
     number = (is_there & is_box[..., None]).sum().double()
@@ -215,7 +217,7 @@ def uncut_boxes(
 
     Takes boxes and annotated [B, A, 4], image_sizes [B, 2] as (height, width). Returns [B, A, 4].
     """
-    away = _sides(annotated) * outside
+    away = side_lengths(annotated) * outside
     away = torch.cat([-away, away], dim=-1)
     return boxes + torch.where(_at_border(annotated, image_sizes), away, 0)
 
@@ -244,10 +246,6 @@ def _expected_shift(apart: Tensor, noise: float | Tensor, error: float | Tensor)
         chance = chance + share * part
         moved = moved + share * (size * part - scale * (_bell(near) - _bell(far)))
     return apart.sign() * (moved / chance).clamp(min=0)
-
-
-def _sides(boxes: Tensor) -> Tensor:
-    return boxes[..., 2:] - boxes[..., :2]
 
 
 def _pull(sums: Tensor | None) -> float:

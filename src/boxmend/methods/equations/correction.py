@@ -5,7 +5,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from boxmend.methods.equations.matching import inert_boxes
 from boxmend.methods.equations.ranking import best
 from boxmend.runs.judgement import Judgement
 
@@ -69,19 +68,6 @@ def averaged_boxes(
     if own is None:
         return mean
     return torch.where(is_best[..., :1], mean, (matched + own) / 2)
-
-
-def clipped_boxes(boxes: Tensor, is_box: Tensor, image_sizes: Tensor) -> Tensor:
-    """Clip boxes to their image and leave no side below one pixel.
-
-    Takes boxes [B, A, 4], is_box [B, A] and image_sizes [B, 2] as (height, width). Returns
-    [B, A, 4], inert for padding. A side that is too short grows to the right and down, or at the
-    far border to the left and up.
-    """
-    limits = image_sizes.flip(-1)[:, None].to(boxes.dtype)  # (width, height), [B, 1, 2]
-    low = boxes[..., :2].minimum(limits - 1).clamp(min=0)
-    high = boxes[..., 2:].minimum(limits).maximum(low + 1)
-    return inert_boxes(torch.cat([low, high], dim=-1), is_box)
 
 
 def training_roles(verdicts: Tensor, is_box: Tensor, discarded: Discarded) -> Roles:

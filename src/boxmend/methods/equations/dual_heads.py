@@ -6,6 +6,8 @@ p_1 and p_2 are the heads' distributions over background and C classes, backgrou
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import sides_of_edges
+
 
 def region_loss(first: Tensor, second: Tensor, objectness: float) -> Tensor:
     """Compute L = |p_1 - p_2|^2 + lambda (p_1(background) + p_2(background)).
@@ -18,17 +20,12 @@ def region_loss(first: Tensor, second: Tensor, objectness: float) -> Tensor:
     return discrepancy + objectness * background
 
 
-def sides(boxes: Tensor) -> Tensor:
-    """Tell what each coordinate of boxes [..., 4] is a share of: width, height, width, height."""
-    return (boxes[..., 2:] - boxes[..., :2]).repeat(*[1] * (boxes.dim() - 1), 2)
-
-
 def relative_slopes(boxes: Tensor, gradient: Tensor) -> Tensor:
     """Turn dL/db into dL/du, where u are coordinates in sides of the box: times width or height.
 
     Takes boxes and their gradient [..., 4]. Returns [..., 4]; what is not finite is 0.
     """
-    return (gradient * sides(boxes)).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    return (gradient * sides_of_edges(boxes)).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def moved(boxes: Tensor, shifts: Tensor, most: float) -> Tensor:
@@ -36,7 +33,7 @@ def moved(boxes: Tensor, shifts: Tensor, most: float) -> Tensor:
 
     Takes boxes [..., 4] and shifts [..., 4] in shares. Returns [..., 4].
     """
-    return boxes + shifts.clamp(-most, most) * sides(boxes)
+    return boxes + shifts.clamp(-most, most) * sides_of_edges(boxes)
 
 
 def sharpened_labels(labels: Tensor, first: Tensor, second: Tensor, temperature: float) -> Tensor:

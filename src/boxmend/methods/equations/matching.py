@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from boxmend.detector.boxes import inert_boxes, side_lengths
 from boxmend.methods.equations.ranking import best
 
 
@@ -17,16 +18,6 @@ def alpha_from_rate(box_noise: float) -> float:
     The paper used 0.2 at 20 % and 0.4 at 40 %.
     """
     return min(max(box_noise, 0.2), 0.4)
-
-
-def inert_boxes(boxes: Tensor, is_box: Tensor) -> Tensor:
-    """Replace padding by the box (0, 0, 1, 1), so that whatever it held goes no further.
-
-    Takes boxes [..., 4] and is_box [...]. Returns [..., 4].
-    """
-    unit = boxes.new_zeros(4)
-    unit[2:] = 1  # filled in place: a list would be copied to the device, and waited for
-    return torch.where(is_box[..., None], boxes, unit)
 
 
 def top_proposals(
@@ -129,4 +120,4 @@ def _centers(boxes: Tensor) -> Tensor:
 
 
 def _extents(boxes: Tensor) -> Tensor:
-    return (boxes[..., 2:] - boxes[..., :2]).sum(-1)  # W + H
+    return side_lengths(boxes).sum(-1)  # W + H

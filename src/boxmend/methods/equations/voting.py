@@ -6,6 +6,8 @@ Beyond the paper, in the place of Eq. 14. Letters: B images, A annotations, V vo
 import torch
 from torch import Tensor
 
+from boxmend.detector.boxes import elementwise_iou
+
 
 def scores_under(posteriors: Tensor, probabilities: Tensor) -> Tensor:
     """Score regions for annotations whose class is not certain: sum_c q(c) s(c).
@@ -16,25 +18,13 @@ def scores_under(posteriors: Tensor, probabilities: Tensor) -> Tensor:
     return posteriors @ probabilities[..., 1:].to(posteriors.dtype).transpose(-1, -2)
 
 
-def overlaps(first: Tensor, second: Tensor) -> Tensor:
-    """Intersection over union of boxes one to one; leading axes broadcast. Returns [...].
-
-    It is 0 where a box has no area.
-    """
-    low = torch.maximum(first[..., :2], second[..., :2])
-    high = torch.minimum(first[..., 2:], second[..., 2:])
-    shared = (high - low).clamp(min=0).prod(-1)
-    union = _areas(first) + _areas(second) - shared
-    return torch.where(union > 0, shared / union, 0)
-
-
 def vote_weights(boxes: Tensor, voters: Tensor, scores: Tensor, near: float = 0.3) -> Tensor:
     """Weigh voters by score and by closeness to the raw box b: score * IoU(v, b)^0.5.
 
     Voters whose IoU with b is not above `near` have no weight. Takes boxes [B, A, 4], voters
     [B, A, V, 4] and scores [B, A, V]. Returns [B, A, V].
     """
-    closeness = overlaps(voters, boxes[:, :, None])
+    closeness = elementwise_iou(voters, boxes[:, :, None])
     return torch.where(closeness > near, scores * closeness.sqrt(), 0)
 
 
@@ -57,14 +47,10 @@ def voted_boxes(
     weights = torch.where(is_voter, weights, 0)
     voters = torch.where(is_voter[..., None], voters, 0)  # 0 times a NaN would be NaN
     leader = weights.argmax(-1, keepdim=True)[..., None].expand(*boxes.shape[:2], 1, 4)
-    is_alike = overlaps(voters, voters.gather(2, leader)) > alike
+    is_alike = elementwise_iou(voters, voters.gather(2, leader)) > alike
     weights = torch.where(is_alike, weights, 0)[..., None]  # [B, A, V, 1]
     total = weights.sum(2)  # [B, A, 1]
     mean = (weights * voters).sum(2) / torch.where(total > 0, total, 1)
     share = torch.zeros_like(boxes[..., 0]) + keep  # [B, A]
     blend = torch.lerp(mean, boxes, share[..., None])
     return torch.where(total > 0, blend, boxes)
-
-
-def _areas(boxes: Tensor) -> Tensor:
-    return (boxes[..., 2:] - boxes[..., :2]).clamp(min=0).prod(-1)

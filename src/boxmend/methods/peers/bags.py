@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
+from boxmend.detector.boxes import clipped_boxes
 from boxmend.detector.coding import decode, encode
-from boxmend.methods.equations import Roles, clipped_boxes
-from boxmend.methods.outcomes import Judged, merged
+from boxmend.methods.equations import RefinedBatch, Roles
+from boxmend.methods.outcomes import merged
 from boxmend.methods.protocol import BatchAnnotations, Outcome, TrainingProgress
 from boxmend.runs.judgement import Judgement
 
@@ -157,7 +158,7 @@ def outcome_of(given: BatchAnnotations, found: BagResult, *, is_changing: bool) 
     has_bag = given.is_box & (found.num_members > 0)
     log_scores = torch.where(has_bag, found.log_scores, torch.nan)
     chosen = torch.where(has_bag[..., None], found.chosen, given.boxes)
-    judged = Judged(
+    refined = RefinedBatch(
         boxes=found.boxes if is_changing else given.boxes,
         labels=given.labels,
         verdict=torch.full_like(given.labels, int(Judgement.UNJUDGED)),
@@ -167,4 +168,4 @@ def outcome_of(given: BatchAnnotations, found: BagResult, *, is_changing: bool) 
         num_candidates=found.num_members,
         matched=chosen if is_changing else given.boxes,
     )
-    return merged(given, judged, Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box)))
+    return merged(given, refined, Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box)))

@@ -15,19 +15,20 @@ told to be 0 switches that half off, and an unknown box noise is estimated.
 """
 
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from boxmend.detector import Detector, Features, RoiOutput, RoiSample, Targets
+from boxmend.detector.boxes import clipped_boxes, sides_of_edges
 from boxmend.detector.differentiable_pooling import pool_with_slopes
 from boxmend.detector.losses import SMOOTH_L1_BETA, count
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
-from boxmend.methods.equations import Roles, dual_heads
-from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
+from boxmend.methods.equations import RefinedBatch, Roles, dual_heads
+from boxmend.methods.outcomes import merged, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
     BatchAnnotations,
@@ -49,15 +50,6 @@ STEP_OF_NOISE = 0.15  # of the sides: 3 % at 20 % box noise, 6 % at 40 %
 PIXELS_OF_NOISE = 500.0  # as published: 100 at 20 %, 200 at 40 %
 TYPICAL = 0.5  # the median
 TINY = torch.finfo(torch.float32).tiny  # where heads are so sure that no slope is left
-
-
-class Mended(NamedTuple):
-    """What the heads make of the annotations, all [B, A, ...]."""
-
-    matched: Tensor  # b*
-    boxes: Tensor  # b**
-    soft: Tensor  # y*, background first
-    loss: Tensor  # of the label as given, at b*
 
 
 class CaBbc(EstimatingMethod):
@@ -128,13 +120,18 @@ class CaBbc(EstimatingMethod):
             outcome = untouched(given)
             outcome.metrics["box_step"] = torch.zeros((), device=given.boxes.device)
             return outcome
-        mended = self._mended(work.detector, features, given)
-        outcome = merged(given, self._judged(given, mended), _all_of(given), self._soft(mended))
-        outcome.metrics["box_step"] = mean_step(given, mended.matched)
+        refined, soft = self._refined(work.detector, features, given)
+        outcome = merged(given, refined, _all_of(given), soft if self.mends_labels else None)
+        outcome.metrics["box_step"] = mean_step(given, refined.matched)
         return outcome
 
-    def _mended(self, detector: Detector, features: Features, given: BatchAnnotations) -> Mended:
-        """Compute b*, then y* and b** there."""
+    def _refined(
+        self, detector: Detector, features: Features, given: BatchAnnotations
+    ) -> tuple[RefinedBatch, Tensor]:
+        """Compute b*, then y* and b** there; return y* [B, A, 1 + C], background first, besides.
+
+        Nothing is judged, but what has another label is RELABELLED.
+        """
         matched = self._stepped(detector, features, given) if self.box_noise else given.boxes
         outputs = detector.outputs_of_heads(features, matched)
         first, second = (
@@ -142,14 +139,27 @@ class CaBbc(EstimatingMethod):
         )
         chances = (first.probabilities, second.probabilities)
         soft = self._sharpened(given.labels, *chances)
-        boxes = matched
+        boxes, labels = matched, self._labels(given, soft)
         if self.box_noise:
-            labels = self._labels(given, soft)
             regressed = refinement.regressed_for((first.boxes + second.boxes) / 2, labels)
             mixed = torch.lerp(matched, regressed, self.settings.mixing)
-            boxes = refinement.clipped_boxes(mixed, given.is_box, given.sizes)
+            boxes = clipped_boxes(mixed, given.is_box, given.sizes)
         loss = refinement.label_losses((chances[0] + chances[1]) / 2, given.labels, given.is_box)
-        return Mended(matched, boxes, soft, loss)
+        changed = torch.where(
+            labels != given.labels, int(Judgement.RELABELLED), int(Judgement.KEPT)
+        )
+        unjudged = torch.full_like(changed, int(Judgement.UNJUDGED))
+        refined = RefinedBatch(
+            boxes=boxes,
+            labels=labels,
+            verdict=changed if self.mends_labels else unjudged,
+            loss=loss,
+            threshold=torch.full_like(loss, torch.nan),
+            confidence=refinement.pseudo_labels(soft)[1],
+            num_candidates=torch.zeros_like(given.labels),
+            matched=matched,
+        )
+        return refined, soft
 
     def _stepped(self, detector: Detector, features: Features, given: BatchAnnotations) -> Tensor:
         """Take the step from b to b*, [B, A, 4]."""
@@ -158,11 +168,11 @@ class CaBbc(EstimatingMethod):
         slopes = dual_heads.relative_slopes(given.boxes, gradient)
         if settings.step == "pixels":
             # Undoes the unit of the slopes.
-            unit = dual_heads.sides(given.boxes).square().clamp(min=TINY)
+            unit = sides_of_edges(given.boxes).square().clamp(min=TINY)
         else:
             unit = self._typical(slopes, given.is_box)
         stepped = dual_heads.moved(given.boxes, -self.alpha * slopes / unit, settings.most)
-        return refinement.clipped_boxes(stepped, given.is_box, given.sizes)
+        return clipped_boxes(stepped, given.is_box, given.sizes)
 
     def _typical(self, slopes: Tensor, is_box: Tensor) -> Tensor:
         """The median of recent annotations' largest slopes, infinite at first; a scalar."""
@@ -181,27 +191,6 @@ class CaBbc(EstimatingMethod):
 
     def _labels(self, given: BatchAnnotations, soft: Tensor) -> Tensor:
         return refinement.pseudo_labels(soft)[0] if self.mends_labels else given.labels
-
-    def _soft(self, mended: Mended) -> Tensor | None:
-        return mended.soft if self.mends_labels else None
-
-    def _judged(self, given: BatchAnnotations, mended: Mended) -> Judged:
-        """Name the parts; nothing is judged, but what has another label is told apart."""
-        labels = self._labels(given, mended.soft)
-        changed = torch.where(
-            labels != given.labels, int(Judgement.RELABELLED), int(Judgement.KEPT)
-        )
-        unjudged = torch.full_like(changed, int(Judgement.UNJUDGED))
-        return Judged(
-            boxes=mended.boxes,
-            labels=labels,
-            verdict=changed if self.mends_labels else unjudged,
-            loss=mended.loss,
-            threshold=torch.full_like(mended.loss, torch.nan),
-            confidence=refinement.pseudo_labels(mended.soft)[1],
-            num_candidates=torch.zeros_like(given.labels),
-            matched=mended.matched,
-        )
 
 
 def box_gradient(
@@ -255,7 +244,7 @@ def mean_step(given: BatchAnnotations, matched: Tensor) -> Tensor:
 
     A side below a pixel counts as one: boxes without extent have no shares.
     """
-    share = ((matched - given.boxes).abs() / dual_heads.sides(given.boxes).clamp(min=1)).amax(-1)
+    share = ((matched - given.boxes).abs() / sides_of_edges(given.boxes).clamp(min=1)).amax(-1)
     total = torch.where(given.is_box, share, 0).sum()
     return total / given.is_box.sum().clamp(min=1)
 

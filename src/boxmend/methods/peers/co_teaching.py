@@ -23,7 +23,7 @@ from boxmend.detector.losses import SMOOTH_L1_BETA
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods import steps
-from boxmend.methods.outcomes import Judged, merged, untouched, without_padding
+from boxmend.methods.outcomes import merged, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
     BatchAnnotations,
@@ -274,7 +274,7 @@ def _outcome(
     is_judged = given.is_box & by_b.is_measured & is_judging
     verdict = torch.where(by_b.is_dropped, int(Judgement.DISCARDED), int(Judgement.KEPT))
     nothing = torch.full_like(by_b.losses, torch.nan)
-    judged = Judged(
+    refined = refinement.RefinedBatch(
         boxes=given.boxes,
         labels=given.labels,
         verdict=torch.where(is_judged, verdict, int(Judgement.UNJUDGED)),
@@ -285,7 +285,7 @@ def _outcome(
         matched=given.boxes,
     )
     is_kept = given.is_box & ~by_b.is_dropped
-    outcome = merged(given, judged, refinement.Roles(given.is_box, is_kept, by_b.is_dropped))
+    outcome = merged(given, refined, refinement.Roles(given.is_box, is_kept, by_b.is_dropped))
     number = given.is_box.sum().clamp(min=1)
     for suffix, peer in zip(SUFFIXES, reversed(opinions), strict=True):
         outcome.metrics[f"dropped{suffix}"] = (peer.is_dropped & given.is_box).sum() / number

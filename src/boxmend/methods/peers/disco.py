@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Detector, Features, RoiOutput, RoiSample
+from boxmend.detector.boxes import clipped_boxes, sides_of_edges
 from boxmend.detector.losses import box_loss, count
-from boxmend.methods.equations import clipped_boxes
 from boxmend.methods.outcomes import untouched, without_padding
 from boxmend.methods.peers import bags
 from boxmend.methods.protocol import (
@@ -199,8 +199,7 @@ def spread_targets(std: Tensor, boxes: Tensor) -> Tensor:
 
     The side of x is the width of the box, that of y the height.
     """
-    sides = (boxes[..., 2:] - boxes[..., :2]).repeat(*[1] * (boxes.dim() - 1), 2)
-    return ((std / sides) ** 2).clamp(min=LEAST_VARIANCE).log()
+    return ((std / sides_of_edges(boxes)) ** 2).clamp(min=LEAST_VARIANCE).log()
 
 
 def _spread_loss(

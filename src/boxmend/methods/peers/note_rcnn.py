@@ -27,8 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from boxmend.detector import Detector, RoiSample
+from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.losses import box_loss, classification_loss, count
-from boxmend.detector.overlaps import pairwise_iou
 from boxmend.detector.weights import own_tensors
 from boxmend.errors import UsageError
 from boxmend.methods.equations import label_losses

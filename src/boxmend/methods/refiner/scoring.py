@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList
 
 from boxmend.detector import SecondStageOutput
-from boxmend.detector.coding import clip, tame
+from boxmend.detector.boxes import clip, tame
 from boxmend.errors import UsageError
 from boxmend.methods.table import BoxScorer
 
