@@ -14,6 +14,7 @@ ROOT = Path(boxmend.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # data: no run, no detector, no torch
+    "data.box_noise_model": set(),
     "data.boxes": {"data.types"},
     "data.detections": {"data.types"},
     "data.findings": set(),
@@ -30,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "web": {"errors", "data", "runs", "auditing", "repair", "scoring"},
     # torch begins here; the equations and the detector do not know each other
     "detector": {"errors", "data.files"},
-    "methods.equations": {"errors", "runs.judgement"},
+    "methods.equations": {"errors", "data.box_noise_model", "runs.judgement"},
     "methods": {"errors", "runs.settings", "runs.judgement", "detector"},
     "training": {"errors", "data", "runs", "auditing", "scoring", "detector", "methods"},
 }

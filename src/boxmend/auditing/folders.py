@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from boxmend import __version__
-from boxmend.auditing import probing
 from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, assembled, audit
 from boxmend.auditing.calibration import Share
 from boxmend.auditing.evidence import Objects
@@ -25,6 +24,7 @@ from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.auditing.judging import AuditInputs, judge
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.predictions import read_predictions
+from boxmend.auditing.probing import PROBE
 from boxmend.auditing.provenance import provenance_warnings
 from boxmend.auditing.run_evidence import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.tables import fixes_of
@@ -165,7 +165,7 @@ def _counts(fixes: Fixes, kind: Kind) -> dict[str, int]:
     is_kind = fixes.kinds == kind
     return {
         "listed": int(is_kind.sum()),
-        "called_wrong": int((is_kind & (fixes.p_wrong >= probing.CALLED)).sum()),
+        "called_wrong": int((is_kind & (fixes.p_wrong >= PROBE.called_min_probability)).sum()),
     }
 
 

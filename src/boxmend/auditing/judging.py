@@ -19,8 +19,16 @@ from boxmend.auditing.presence import (
 )
 from boxmend.data.types import Floats, Rows
 
-ASKED = 20_000  # annotations whose boxes are shifted to see what follows
-SHIFT = 0.2  # by up to this share of the side
+
+@dataclass(frozen=True)
+class PullConstants:
+    """How it is measured how far detections follow annotated boxes."""
+
+    max_annotations: int = 20_000  # whose boxes are shifted to see what follows
+    max_shift_sides: float = 0.2
+
+
+PULL = PullConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +136,9 @@ def _pull(scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.
     objects, detected = scene.objects, scene.detected
     if detected is None or not len(seen):
         return 0.0
-    rows = np.sort(random.permutation(seen)[:ASKED])
+    rows = np.sort(random.permutation(seen)[: PULL.max_annotations])
     sides = np.tile(objects.boxes[rows, 2:] - objects.boxes[rows, :2], 2)
-    shifts = (2 * random.random((len(rows), 4)) - 1) * SHIFT
+    shifts = (2 * random.random((len(rows), 4)) - 1) * PULL.max_shift_sides
     shifted = Objects(
         objects.image_rows[rows],
         objects.labels[rows],

@@ -4,6 +4,8 @@ A detector repeats what it was trained on, errors included: predictions on train
 what is wrong with their annotations.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from boxmend.auditing.evidence import Detected, Objects, from_detections
@@ -13,10 +15,19 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Mask
 
-AGREED = 0.97  # share of annotations seen under their own label, above which it is suspicious
-EXACT = 0.93  # median IoU with what was seen, likewise
-ENOUGH = 50_000  # annotations to tell by; more add time
 REMEDY = "`boxmend folds` makes splits to get predictions on images that the detector has not seen"
+
+
+@dataclass(frozen=True)
+class ProvenanceConstants:
+    """When predictions agree with annotations suspiciously well."""
+
+    min_label_agreement: float = 0.97  # share of annotations seen under their own label
+    min_median_iou: float = 0.93  # of annotated boxes with what was seen
+    max_annotations: int = 50_000  # to tell by; more add time
+
+
+PROVENANCE = ProvenanceConstants()
 
 
 def provenance_warnings(dataset: Dataset, predictions: Predictions, *, unseen: bool) -> list[str]:
@@ -60,10 +71,10 @@ def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
     others, _ = evidence.best_other(place, objects.labels)
     is_agreed = evidence.of(place, objects.labels) > others
     is_seen = ~np.isnan(evidence.boxes).any(axis=1)
-    if not is_seen.any() or is_agreed.mean() < AGREED:
+    if not is_seen.any() or is_agreed.mean() < PROVENANCE.min_label_agreement:
         return False
     iou = overlaps(objects.boxes[is_seen], evidence.boxes[is_seen])
-    return float(np.median(iou)) >= EXACT
+    return float(np.median(iou)) >= PROVENANCE.min_median_iou
 
 
 def _asked(dataset: Dataset) -> Mask:
@@ -71,7 +82,7 @@ def _asked(dataset: Dataset) -> Mask:
     names = dataset.images.file_names
     by_name = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
     is_asked = np.zeros(len(names) + 1, np.bool_)
-    is_asked[by_name[:: 1 + len(dataset) // ENOUGH]] = True
+    is_asked[by_name[:: 1 + len(dataset) // PROVENANCE.max_annotations]] = True
     return is_asked
 
 

@@ -14,8 +14,8 @@ from boxmend.data.files.unchanged import State, ensure_same_states
 from boxmend.data.folds import FoldManifest
 from boxmend.data.types import Floats, Mask, Rows
 
-FAINT = 0.075  # score that some detections of an uncut list do not reach
-MANY = 200  # detections that tell where a list was cut
+UNCUT_MIN_SCORE = 0.075  # some detections of an uncut list do not reach it
+MIN_DETECTIONS = 200  # of fewer nothing is concluded about where a list was cut
 SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
 
@@ -102,7 +102,7 @@ def in_own_order(found: Predictions) -> Predictions:
 
 def notes_on_scores(found: Predictions) -> list[str]:
     """What is said where faint detections were left out, as predicting tools do by default."""
-    if len(found) < MANY or found.cut < FAINT:
+    if len(found) < MIN_DETECTIONS or found.cut < UNCUT_MIN_SCORE:
         return []
     return [
         f"WARNING: no detection has a score below {found.cut:.2g}, as if the others had been left "
