@@ -20,7 +20,7 @@ from boxmend.auditing.ordering import SourceView, groups, judgeable, normalise_o
 from boxmend.auditing.probing import PROBE
 from boxmend.auditing.tables import LISTING, columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.types import Floats, Rows
+from boxmend.data.types import Floats, Rows, Singles
 from boxmend.errors import DataError, UsageError
 
 __all__ = ["Audit", "AuditSettings", "audit"]
@@ -130,13 +130,13 @@ def _within(predictions: DetectionColumns, images: Rows, num_images: int) -> Det
     place[images] = np.arange(len(images))
     places = place[predictions.image_rows]
     rows = np.flatnonzero(places != UNKNOWN)
-    vectors = getattr(predictions, "class_scores", None)
+    vectors = _class_scores(predictions, rows)
     return Detected(
         places[rows],
         predictions.labels[rows],
         predictions.scores[rows],
         predictions.boxes[rows],
-        None if vectors is None else vectors[rows],
+        vectors,
     )
 
 
@@ -206,16 +206,20 @@ def _detected(predictions: DetectionColumns, own: SourceView) -> Detected:
     scores = predictions.scores[known]
     order = surest_first(image_rows[known], scores, labels[known], predictions.boxes[known])
     chosen = known[order]
-    vectors = getattr(predictions, "class_scores", None)
-    if vectors is not None:
-        vectors = vectors[chosen][:, own.labels]
+    vectors = _class_scores(predictions, chosen)
     return Detected(
         image_rows[chosen],
         labels[chosen],
         scores[order].astype(np.float64),
         predictions.boxes[chosen].astype(np.float64),
-        vectors,
+        None if vectors is None else vectors[:, own.labels],
     )
+
+
+def _class_scores(predictions: DetectionColumns, rows: Rows) -> Singles | None:
+    """Return the class scores [rows, C] of detections, where there are any."""
+    vectors: Singles | None = getattr(predictions, "class_scores", None)
+    return None if vectors is None else vectors[rows]
 
 
 def _mean(shares: list[Share], weights: Floats) -> Share:

@@ -51,6 +51,9 @@ class Share:
         return Share(self.value * factor, self.low * factor, self.high * factor)
 
 
+NOT_MEASURED = Share(0.0, 0.0, 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Curve:
     """A rising curve: what is probable at which suspicion."""
@@ -110,7 +113,7 @@ def share_of_errors(
 
 def lowest_share(samples: Sequence[tuple[WeightedSample, WeightedSample, float]]) -> Share:
     """The same over several pairs of samples, each with its caution, that have the same share."""
-    best, found = math.inf, Share(0.0, 0.0, 1.0)
+    best, found = math.inf, NOT_MEASURED
     for observed, planted, caution in samples:
         if observed.total <= 0 or planted.total <= 0:
             continue

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping
 from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows
 
 NONE = -1
@@ -40,6 +41,12 @@ class Objects:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def objects_at(dataset: Dataset, rows: Rows) -> Objects:
+    """Return the annotations at these rows of a dataset."""
+    columns = dataset.image_rows[rows], dataset.labels[rows], dataset.boxes[rows]
+    return Objects(*columns, num_labels=len(dataset.label_names))
 
 
 @dataclass(frozen=True, eq=False)

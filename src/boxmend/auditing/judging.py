@@ -6,7 +6,7 @@ import numpy as np
 
 from boxmend.auditing import boxes as box_model
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
-from boxmend.auditing.calibration import Share
+from boxmend.auditing.calibration import NOT_MEASURED, Share
 from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
 from boxmend.auditing.labels import LabelOpinion, judge_labels
 from boxmend.auditing.presence import (
@@ -67,7 +67,7 @@ class AuditOpinion:
         """The share of bad boxes; its bounds are those of their count and of the box noise."""
         p_bad, model = self.boxes.p_bad, self.box_model
         if not len(p_bad):
-            return Share(0.0, 0.0, 1.0)
+            return NOT_MEASURED
         mean = float(p_bad.mean())
         spread = 1.96 * float(np.sqrt((p_bad * (1 - p_bad)).sum())) / len(p_bad)
         low, middle, high = map(box_model.spoilt_share, (model.low, model.noise, model.high))
@@ -89,7 +89,7 @@ def judge(
     `labels` is an opinion on labels that there is already.
     """
     objects, detected = scene.objects, scene.detected
-    presence = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
+    presence = Presence(np.zeros(len(objects)), NOT_MEASURED)
     if detected is not None:
         presence = judge_presence(objects, evidence, detected, scene.sizes, random)
     p_real = 1 - presence.p_spurious
@@ -98,7 +98,7 @@ def judge(
     model, boxes = _judge_boxes(scene, evidence, random)
     repeats = find_repeats(objects, evidence.support, model.noise, random)
     none = np.zeros(0)
-    missing = UnexplainedDetections(none.astype(np.int64), none, none, Share(0.0, 0.0, 1.0))
+    missing = UnexplainedDetections(none.astype(np.int64), none, none, NOT_MEASURED)
     if detected is not None:
         seen = objects, scene.ignored, detected
         missing = find_missing(seen, p_real, 1 - labels.p_wrong)

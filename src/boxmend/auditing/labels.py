@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import (
+    NOT_MEASURED,
     Share,
     WeightedSample,
     error_curve,
@@ -57,7 +58,7 @@ def judge_labels(
     labels = (objects.labels[copies] + shifts) % num_labels  # wrong, if the annotation was right
     suspicions, fixes = suspicion(evidence, copies, labels)
     is_true = labels == best[copies]  # where the annotation was wrong, and this is right
-    observed, p_wrong, rate = sample(seen, p_real), np.zeros(n), Share(0.0, 0.0, 1.0)
+    observed, p_wrong, rate = sample(seen, p_real), np.zeros(n), NOT_MEASURED
     for number in range(LABELS.num_rounds):
         planted = sample(suspicions, p_real[copies] * (1 - p_wrong[copies] * is_true))
         if number == 0:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import (
+    NOT_MEASURED,
     Share,
     error_curve,
     mean_curve,
@@ -108,7 +109,7 @@ def judge_presence(
     places = np.unique(detected.image_rows)
     places = places[(sizes[places] > 0).all(axis=1)]
     sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
-    nothing = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
+    nothing = Presence(np.zeros(len(objects)), NOT_MEASURED)
     if not len(places) or not len(objects):
         return nothing
     number = int(np.clip(4 * len(objects), PRESENCE.min_planted, PRESENCE.max_planted))
@@ -212,7 +213,7 @@ def find_missing(
     p_good = mean_curve(known, is_right.astype(np.float64)).at(observed.suspicions)
     lost = share.times(len(candidates))
     total = len(objects) + lost.value
-    rate = lost.times(1 / total) if total else Share(0.0, 0.0, 1.0)
+    rate = lost.times(1 / total) if total else NOT_MEASURED
     return UnexplainedDetections(candidates, p_missing, p_missing * p_good, rate)
 
 
@@ -301,5 +302,5 @@ def find_repeats(
     kept = np.where(is_first_better, first, second)
     _, places = largest_by(rows, p_duplicate, len(objects))  # of several, the likeliest
     chosen = np.sort(places[places >= 0])
-    rate = share.times(len(iou) / len(objects)) if len(objects) else Share(0.0, 0.0, 1.0)
+    rate = share.times(len(iou) / len(objects)) if len(objects) else NOT_MEASURED
     return Repeats(rows[chosen], kept[chosen], p_duplicate[chosen], rate)

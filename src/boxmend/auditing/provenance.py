@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.evidence import Detected, Objects, from_detections
+from boxmend.auditing.evidence import Detected, from_detections, objects_at
+from boxmend.auditing.notes import warning
 from boxmend.auditing.ordering import judgeable
 from boxmend.auditing.predictions import Predictions
 from boxmend.data.boxes import overlaps
@@ -31,20 +32,22 @@ PROVENANCE = ProvenanceConstants()
 
 
 def provenance_warnings(dataset: Dataset, predictions: Predictions, *, unseen: bool) -> list[str]:
-    """What is to be said of where predictions come from; nothing where all is well."""
+    """Return warnings about where predictions come from; none where all is well."""
     if predictions.manifest is not None:
         return []  # whoever read them knows, and has said so
     if unseen or _has_folds(predictions):
         return []
     if is_too_good(dataset, predictions):
-        return [
-            "WARNING: the predictions agree with the annotations like those of a detector that was "
-            f"trained on these images, which hides errors. {REMEDY}; --unseen if it was not"
-        ]
-    return [
-        "WARNING: nothing says that the detector has not seen these images. If it was trained on "
-        f"them, errors are hidden: {REMEDY}. Pass --unseen if it was not"
-    ]
+        told = (
+            "the predictions agree with the annotations like those of a detector that was trained "
+            f"on these images, which hides errors. {REMEDY}; --unseen if it was not"
+        )
+    else:
+        told = (
+            "nothing says that the detector has not seen these images. If it was trained on them, "
+            f"errors are hidden: {REMEDY}. Pass --unseen if it was not"
+        )
+    return [warning(told)]
 
 
 def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
@@ -53,12 +56,7 @@ def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
     rows = np.flatnonzero(judgeable(dataset) & is_asked[dataset.image_rows])
     if not len(rows):
         return False
-    objects = Objects(
-        dataset.image_rows[rows],
-        dataset.labels[rows],
-        dataset.boxes[rows],
-        len(dataset.label_names),
-    )
+    objects = objects_at(dataset, rows)
     chosen = np.flatnonzero(is_asked[predictions.image_rows])
     detected = Detected(
         predictions.image_rows[chosen],

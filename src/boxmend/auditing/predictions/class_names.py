@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from boxmend.auditing.notes import warning
 from boxmend.auditing.predictions.catalogue import category_labels, whole_number
 from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -200,11 +201,12 @@ def _exchanged(labels: Rows, true_labels: Rows, names: Sequence[str]) -> list[st
     if not strange:
         return []
     some = _some(f"{names[one]} as {names[most]} ({share:.0%})" for one, most, share in strange)
-    return [
-        f"WARNING: classes look exchanged, since the detector sees {some}. Compare the names of "
-        "the classes and their order in the data with those of the detector; if they differ, label "
-        "fixes are wrong"
-    ]
+    told = (
+        f"classes look exchanged, since the detector sees {some}. Compare the names of the classes "
+        "and their order in the data with those of the detector; if they differ, label fixes are "
+        "wrong"
+    )
+    return [warning(told)]
 
 
 def _unknown(found: RawDetections, dataset: Dataset, labels: Rows) -> list[str]:
