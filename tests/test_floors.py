@@ -14,6 +14,7 @@ ROOT = Path(boxmend.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # data: no run, no detector, no torch
+    "data.box_noise_model": set(),
     "data.boxes": {"data.types"},
     "data.detections": {"data.types"},
     "data.findings": set(),
@@ -31,7 +32,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # torch begins here; of the detector the equations know the geometry of boxes alone
     "detector.boxes": set(),
     "detector": {"errors", "data.files"},
-    "methods.equations": {"errors", "runs.judgement", "detector.boxes"},
+    "methods.equations": {
+        *("errors", "data.box_noise_model", "runs.judgement", "detector.boxes"),
+    },
     "methods": {"errors", "runs.settings", "runs.judgement", "detector"},
     "training": {"errors", "data", "runs", "auditing", "scoring", "detector", "methods"},
 }

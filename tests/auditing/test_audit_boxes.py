@@ -1,5 +1,6 @@
 """The model of two who measure the same edge: hand-computed parts, then drawn boxes."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -206,7 +207,7 @@ def test_no_box_is_no_trouble() -> None:
 def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     one = drawn(0.2, 0.05, number=500)
     _, whole = judged(one)
-    monkeypatch.setattr(model, "AT_ONCE", 64)
+    monkeypatch.setattr(model, "BOXES", replace(model.BOXES, boxes_per_chunk=64))
     _, parts = judged(one)
     assert parts.p_bad.tolist() == whole.p_bad.tolist()
     assert parts.boxes.tolist() == whole.boxes.tolist()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from boxmend.auditing.evidence import NONE, UNSEEN, Detected, Objects, from_detections, suspicion
+from boxmend.auditing.evidence import EVIDENCE, NONE, Detected, Objects, from_detections, suspicion
 
 SQUARE = (0.0, 0.0, 10.0, 10.0)
 
@@ -26,15 +26,17 @@ def test_a_detection_speaks_by_its_score_and_its_overlap() -> None:
     rows = np.array([0])
     # for the class by centres: they are 2.5 apart, over 15; the extents are 20 over 15
     fit = 1 - (2.5 / 15 + 0.1 * (20 / 15 - 1))
-    assert found.of(rows, np.array([1])) == pytest.approx([0.9 * fit + UNSEEN])
-    assert found.of(rows, np.array([0])) == pytest.approx([UNSEEN])
+    assert found.of(rows, np.array([1])) == pytest.approx([0.9 * fit + EVIDENCE.min_class_evidence])
+    assert found.of(rows, np.array([0])) == pytest.approx([EVIDENCE.min_class_evidence])
     assert found.support == pytest.approx([0.45])
 
 
 def test_of_several_detections_of_a_class_the_strongest_counts() -> None:
     one = objects(SQUARE)
     found = from_detections(one, one, seen((2, 0.9, (0, 0, 10, 5)), (2, 0.8, SQUARE)))
-    assert found.of(np.array([0]), np.array([2])) == pytest.approx([0.8 + UNSEEN])
+    assert found.of(np.array([0]), np.array([2])) == pytest.approx(
+        [0.8 + EVIDENCE.min_class_evidence]
+    )
 
 
 def test_a_detection_that_fits_another_annotation_better_counts_less() -> None:
@@ -94,5 +96,10 @@ def test_class_vectors_take_the_place_of_single_scores() -> None:
     detected = Detected(base.image_rows, base.labels, base.scores, base.boxes, vectors)
     found = from_detections(one, one, detected)
     assert found.of(np.zeros(3, int), np.arange(3)) == pytest.approx(
-        [0.1 + UNSEEN, 0.7 + UNSEEN, UNSEEN], abs=1e-6
+        [
+            0.1 + EVIDENCE.min_class_evidence,
+            0.7 + EVIDENCE.min_class_evidence,
+            EVIDENCE.min_class_evidence,
+        ],
+        abs=1e-6,
     )

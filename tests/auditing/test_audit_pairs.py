@@ -1,10 +1,13 @@
 """Which detections lie on which annotations, by hand and against the plain double loop."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from boxmend.auditing import pairs
 from boxmend.auditing.pairs import fitness, largest_by, overlapping
 from boxmend.data.boxes import areas, overlaps
 
@@ -84,7 +87,7 @@ def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     low = random.random((40, 2)) * 20
     some = np.concatenate([low, low + 8], axis=1)
     whole = overlapping(rows, some, rows, some)
-    monkeypatch.setattr("boxmend.auditing.pairs.AT_ONCE", 7)
+    monkeypatch.setattr(pairs, "MATCHING", replace(pairs.MATCHING, pairs_per_chunk=7))
     parts = overlapping(rows, some, rows, some)
     assert parts.first.tolist() == whole.first.tolist()
     assert parts.second.tolist() == whole.second.tolist()

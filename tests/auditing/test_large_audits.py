@@ -1,5 +1,6 @@
 """What makes audits of large datasets fast changes nothing but the time."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -57,10 +58,10 @@ def test_the_largest_of_each_key_is_that_of_a_plain_loop(seed: int, number: int)
 
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     one = scene(ALL, images=60)
-    monkeypatch.setattr(boxes, "AT_ONCE", 50)
+    small = replace(boxes.BOXES, boxes_per_chunk=50)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(boxes, "MOST_THREADS", threads)
+        monkeypatch.setattr(boxes, "BOXES", replace(small, max_threads=threads))
         found.append(look(one.dataset, one.detected))
     first, second = found
     assert first.p_wrong[Kind.BAD_BOX].tolist() == second.p_wrong[Kind.BAD_BOX].tolist()
@@ -71,12 +72,12 @@ def test_of_a_large_dataset_some_images_are_probed(monkeypatch: pytest.MonkeyPat
     one = scene(Noise(), images=20)  # with 4 annotations each
     random = np.random.default_rng(0)
     assert probing.images_to_probe(one.dataset, random) is None
-    monkeypatch.setattr(probing, "MOST", 13)
+    monkeypatch.setattr(probing, "PROBE", replace(probing.PROBE, max_annotations=13))
     images = probing.images_to_probe(one.dataset, random)
     assert images is not None
     assert len(np.unique(images)) == 3
     assert images.tolist() == sorted(images.tolist())
-    monkeypatch.setattr(probing, "MOST", 3)
+    monkeypatch.setattr(probing, "PROBE", replace(probing.PROBE, max_annotations=3))
     images = probing.images_to_probe(one.dataset, random)
     assert images is not None
     assert len(images) == 1  # one is looked at, however many annotations it has
@@ -84,9 +85,9 @@ def test_of_a_large_dataset_some_images_are_probed(monkeypatch: pytest.MonkeyPat
 
 def test_a_probe_of_some_images_finds_what_it_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     one, settings = scene(ALL, images=300), AuditSettings(probe=0.1)
-    monkeypatch.setattr(probing, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(probing, "PROBE", replace(probing.PROBE, max_rounds=1))
     whole = audit(one.dataset, one.detected, settings)
-    monkeypatch.setattr(probing, "MOST", 800)
+    monkeypatch.setattr(probing, "PROBE", replace(probing.PROBE, max_annotations=800))
     part, again = (audit(one.dataset, one.detected, settings) for _ in range(2))
     assert part.fixes.ids == whole.fixes.ids
     assert part.probe is not None
@@ -106,6 +107,7 @@ def test_some_images_tell_whether_predictions_repeat_the_annotations(
     scores = np.full(len(dataset), 0.9)
     repeated = Detected(dataset.image_rows, dataset.labels, scores, dataset.boxes)
     for enough in (50_000, 100):
-        monkeypatch.setattr(provenance, "ENOUGH", enough)
+        few = replace(provenance.PROVENANCE, max_annotations=enough)
+        monkeypatch.setattr(provenance, "PROVENANCE", few)
         assert provenance.is_too_good(dataset, cast(Any, repeated))
         assert not provenance.is_too_good(dataset, cast(Any, one.detected))

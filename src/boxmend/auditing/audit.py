@@ -17,16 +17,17 @@ from boxmend.auditing.evidence import Detected, from_detections
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.judging import AuditOpinion, judge
 from boxmend.auditing.ordering import SourceView, groups, judgeable, normalise_order, surest_first
-from boxmend.auditing.tables import LEAST, columns_of, fixes_of, joined, missing_of
+from boxmend.auditing.probing import PROBE
+from boxmend.auditing.tables import LISTING, columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.types import Floats, Rows
+from boxmend.data.types import Floats, Rows, Singles
 from boxmend.errors import DataError, UsageError
 
 __all__ = ["Audit", "AuditSettings", "audit"]
 
 
 SEED = 0
-FEW_BLANK = 0.05  # share of images without any detection up to which they count as looked at
+MAX_BLANK_SHARE = 0.05  # share of images without any detection up to which they count as looked at
 
 
 class DetectionColumns(Protocol):
@@ -107,13 +108,13 @@ def _probed(
     counts = {kind: np.zeros(3, np.int64) for kind in Kind}
     is_fine = ~np.isnan(first.p_wrong[Kind.WRONG_LABEL])
     for kind in (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE):
-        is_fine &= ~(first.p_wrong[kind] >= probing.CALLED)
+        is_fine &= ~(first.p_wrong[kind] >= PROBE.called_min_probability)
     images = probing.images_to_probe(dataset, random)
     if images is not None:
         is_fine = is_fine[np.isin(dataset.image_rows, images)]
         predictions = _within(predictions, images, len(dataset.images))
         dataset = dataset.take_images(images)
-    if is_fine.sum() < probing.LEAST:
+    if is_fine.sum() < PROBE.min_annotations:
         return {}
     for _ in range(probing.rounds_of(share, int(is_fine.sum()))):
         planted = probing.plant(dataset, is_fine, share, random)
@@ -129,13 +130,13 @@ def _within(predictions: DetectionColumns, images: Rows, num_images: int) -> Det
     place[images] = np.arange(len(images))
     places = place[predictions.image_rows]
     rows = np.flatnonzero(places != UNKNOWN)
-    vectors = getattr(predictions, "class_scores", None)
+    vectors = _class_scores(predictions, rows)
     return Detected(
         places[rows],
         predictions.labels[rows],
         predictions.scores[rows],
         predictions.boxes[rows],
-        None if vectors is None else vectors[rows],
+        vectors,
     )
 
 
@@ -159,7 +160,7 @@ def assembled(dataset: Dataset, parts: list[DatasetPart]) -> Audit:
             p_wrong[kind][part.rows] = column
     missing = joined([part.missing for part in parts])
     listed = [one for part in parts for one in part.fixes]
-    listed.append(missing.take(missing.p_wrong >= LEAST))
+    listed.append(missing.take(missing.p_wrong >= LISTING.min_p_wrong))
     weights = np.array([max(len(part.rows), 1) for part in parts], np.float64)
     rates = [part.opinion.rates() for part in parts]
     models = [part.opinion.box_model for part in parts]
@@ -180,7 +181,7 @@ def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> Datase
     detected = _detected(predictions, own)
     is_seen = np.zeros(len(own.dataset.images), np.bool_)
     is_seen[detected.image_rows] = True
-    if (~is_seen).sum() <= FEW_BLANK * len(is_seen):
+    if (~is_seen).sum() <= MAX_BLANK_SHARE * len(is_seen):
         is_seen[:] = True  # the detector looked, and saw nothing
     judged = np.flatnonzero(judgeable(own.dataset))
     is_looked_at = is_seen[own.dataset.image_rows[judged]]
@@ -205,16 +206,20 @@ def _detected(predictions: DetectionColumns, own: SourceView) -> Detected:
     scores = predictions.scores[known]
     order = surest_first(image_rows[known], scores, labels[known], predictions.boxes[known])
     chosen = known[order]
-    vectors = getattr(predictions, "class_scores", None)
-    if vectors is not None:
-        vectors = vectors[chosen][:, own.labels]
+    vectors = _class_scores(predictions, chosen)
     return Detected(
         image_rows[chosen],
         labels[chosen],
         scores[order].astype(np.float64),
         predictions.boxes[chosen].astype(np.float64),
-        vectors,
+        None if vectors is None else vectors[:, own.labels],
     )
+
+
+def _class_scores(predictions: DetectionColumns, rows: Rows) -> Singles | None:
+    """Return the class scores [rows, C] of detections, where there are any."""
+    vectors: Singles | None = getattr(predictions, "class_scores", None)
+    return None if vectors is None else vectors[rows]
 
 
 def _mean(shares: list[Share], weights: Floats) -> Share:

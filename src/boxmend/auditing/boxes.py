@@ -8,9 +8,9 @@ of a detector pile up at zero; a detector errs less where it is more confident, 
 not know how confident the detector is; and what even the most confident detections contradict is
 the annotator's.
 
-From the fitted model the true box is drawn, as often as SAMPLES, given both boxes. All answers are
-means over these draws: how probable it is that the annotated box is bad, where the best box lies,
-whether that one is good, and how much is gained.
+From the fitted model the true box is drawn several times, given both boxes. All answers are means
+over these draws: how probable it is that the annotated box is bad, where the best box lies, whether
+that one is good, and how much is gained.
 """
 
 import os
@@ -22,32 +22,40 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
+from boxmend.auditing.box_likelihood import (
+    NOISES,
+    SCALES,
+    count_residuals,
+    log_likelihood,
+    noise_interval,
+)
 from boxmend.auditing.fixes.table import GOOD_IOU
+from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
 from boxmend.data.boxes import overlaps
 from boxmend.data.types import Floats, Mask, Rows
 
-BORDER = 0.1  # sides; edges nearer to the image's border show little noise, as they are clipped
-BINS, BIN_WIDTH = 100, 0.01  # of residuals, in shares of a side
-NOISES: Floats = np.linspace(0, 0.6, 31)  # N
-SCALES: Floats = np.geomspace(0.01, 0.2, 60)  # of f
-NARROWS = (0.55, 0.7, 0.85, 1.0)  # share of f that has this scale
-WIDE = 2.5  # times as wide are the others, on hard objects
-STRAYS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2)  # shares of residuals of any size
-ASTRAY = 0.02  # share of edges that even the most confident detector sees elsewhere
-REACH = 0.7  # shares of a side: how far off a gross box, or another object, may be
-CARE = 0.015  # N at least: nobody hits an edge exactly
-STRATA = 5  # of confidence, of equally many boxes
-FEW_BOXES = 100  # of fewer nothing is concluded
-SAMPLES = 64
-MOST_PULL = 0.5  # what follows the annotated box more than that measures nothing
 GROSS, STRAY = 1, 2  # states: the annotated box is grossly off, the detected one of another object
-AT_ONCE = 1_000  # boxes drawn for at a time, so few that a processor has the draws at hand
-MOST_THREADS = 8
-WIDER = (1.0, 1.15, 1.3, 1.5, 1.75, 2.0)  # times the fitted scales of f, as far as needed
-TOLERANCE = 0.02  # by which mean and share may differ
-ASKED = 2_000  # boxes by which that is found out
-SPIKE = 6.0  # log odds in favour of no noise at all
-EDGES_PER_BOX = 4  # whose errors go together, so that they count as one observation
+
+
+@dataclass(frozen=True)
+class BoxModelConstants:
+    """What the model assumes beside `BOX_NOISE_MODEL`; sides are shares of a box's side."""
+
+    stray_shares: tuple[float, ...] = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2)  # of residuals of any size
+    detector_stray_share: float = 0.02  # edges that even the most confident detector sees elsewhere
+    max_gross_error_sides: float = 0.7  # how far off a gross box, or another object, may be
+    min_noise_sides: float = 0.015  # nobody hits an edge exactly
+    num_strata: int = 5  # of confidence, of equally many boxes
+    min_boxes: int = 100  # of fewer nothing is concluded
+    num_samples: int = 64  # true boxes that are drawn for each annotated one
+    boxes_per_chunk: int = 1_000  # so few that a processor has their draws at hand
+    max_threads: int = 8
+    scale_factors: tuple[float, ...] = (1.0, 1.15, 1.3, 1.5, 1.75, 2.0)  # of f, as far as needed
+    bad_share_tolerance: float = 0.02  # by which the mean probability may exceed the share
+    max_tempering_boxes: int = 2_000  # by which the factor is found out
+
+
+BOXES = BoxModelConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +66,7 @@ class BoxModel:
     low: float
     high: float  # bounds of N at 95 %
     gross: float  # share of boxes that are grossly off
-    limits: Floats  # [STRATA - 1] confidences between the strata
+    limits: Floats  # [strata - 1] confidences between the strata
     scales: Floats  # of the narrow part of f
     narrows: Floats  # its share
     strays: Floats  # share of detections that show something else
@@ -67,9 +75,9 @@ class BoxModel:
     @property
     def precision(self) -> float:
         """The share that the annotated edge has in the best mean of both: by their variances."""
-        wide = self.narrows + (1 - self.narrows) * WIDE**2
+        wide = self.narrows + (1 - self.narrows) * SHARED.wide_factor**2
         errors = float((self.scales**2 * wide).mean())
-        return errors / (errors + max(self.noise, CARE) ** 2 / 3)
+        return errors / (errors + max(self.noise, BOXES.min_noise_sides) ** 2 / 3)
 
     def strata(self, confidences: Floats) -> Rows:
         """Which stratum each confidence belongs to."""
@@ -109,7 +117,7 @@ def is_free(detected: Floats, sizes: Floats) -> Mask:
     sides = _sides(detected)
     known = np.where(sizes > 0, sizes, np.inf)
     room = np.concatenate([detected[:, :2], known - detected[:, 2:]], axis=1)
-    free: Mask = room > BORDER * sides
+    free: Mask = room > SHARED.border_sides * sides
     return free
 
 
@@ -138,7 +146,9 @@ def pull_of(shifts: Floats, answers: Floats) -> float:
     limit = np.abs(shifts)
     followed = np.clip(np.nan_to_num(answers), -limit, limit)
     total = float((shifts**2).sum())
-    return min(max(float((shifts * followed).sum()) / total, 0.0), MOST_PULL) if total else 0.0
+    if not total:
+        return 0.0
+    return min(max(float((shifts * followed).sum()) / total, 0.0), SHARED.max_pull)
 
 
 def fitted(
@@ -162,26 +172,35 @@ def fitted(
 
 def fit_boxes(found: Floats, is_counted: Mask, confidences: Floats) -> BoxModel:
     """Fit the model to residuals [n, 4]; edges that are not counted are left out."""
-    limits = np.quantile(confidences, np.arange(1, STRATA) / STRATA) if len(found) else np.zeros(4)
+    num_strata = BOXES.num_strata
+    quantiles = np.arange(1, num_strata) / num_strata
+    limits = np.quantile(confidences, quantiles) if len(found) else np.zeros(4)
     strata = np.searchsorted(limits, confidences, side="right")
-    counts = np.stack([_counts(found[strata == k], is_counted[strata == k]) for k in range(STRATA)])
-    if len(found) < FEW_BOXES:
-        none = np.zeros(STRATA)
+    counts = np.stack(
+        [count_residuals(found[strata == k], is_counted[strata == k]) for k in range(num_strata)]
+    )
+    if len(found) < BOXES.min_boxes:
+        none = np.zeros(num_strata)
         return BoxModel(0.0, 0.0, float(NOISES[-1]), 0.0, limits, none + SCALES[-1], none + 1, none)
+    narrow_shares, stray_shares = SHARED.narrow_shares, BOXES.stray_shares
     fit = np.stack(
-        [[_fit(counts, narrow, stray) for stray in STRAYS] for narrow in NARROWS]
+        [
+            [log_likelihood(counts, narrow, stray) for stray in stray_shares]
+            for narrow in narrow_shares
+        ]
     )  # [narrow, stray, N, S, strata]
     best = fit.max(axis=(0, 1, 3)).sum(axis=-1)  # [N]: every stratum with its own f
-    best[0] += SPIKE
+    best[0] += SHARED.no_noise_log_odds
     chances = np.exp(best - best.max())
     chances /= chances.sum()
     noise = float(chances @ NOISES)
     at = int(np.abs(NOISES - noise).argmin())
-    flat = np.moveaxis(fit[:, :, at], -1, 0).reshape(STRATA, -1).argmax(axis=1)
-    narrow, stray, scale = np.unravel_index(flat, (len(NARROWS), len(STRAYS), len(SCALES)))
-    strays = np.array(STRAYS)[stray]
-    gross = max(float(strays.min()) - ASTRAY, 0.0)
-    low, high = _interval(chances)
+    flat = np.moveaxis(fit[:, :, at], -1, 0).reshape(num_strata, -1).argmax(axis=1)
+    shape = len(narrow_shares), len(stray_shares), len(SCALES)
+    narrow, stray, scale = np.unravel_index(flat, shape)
+    strays = np.array(stray_shares)[stray]
+    gross = max(float(strays.min()) - BOXES.detector_stray_share, 0.0)
+    low, high = noise_interval(chances)
     return BoxModel(
         noise=noise,
         low=low,
@@ -189,7 +208,7 @@ def fit_boxes(found: Floats, is_counted: Mask, confidences: Floats) -> BoxModel:
         gross=gross,
         limits=limits,
         scales=SCALES[scale],
-        narrows=np.array(NARROWS)[narrow],
+        narrows=np.array(narrow_shares)[narrow],
         strays=strays - gross,
     )
 
@@ -210,8 +229,8 @@ def tempered(
     bad. Where boxes are seen worse than the model has it, it says more, and is too sure of where
     the true ones are.
     """
-    rows = np.unique(np.linspace(0, len(annotated) - 1, ASKED).astype(np.int64))
-    if not len(annotated) or model.noise <= CARE:
+    rows = np.unique(np.linspace(0, len(annotated) - 1, BOXES.max_tempering_boxes).astype(np.int64))
+    if not len(annotated) or model.noise <= BOXES.min_noise_sides:
         return model
     annotated, detected, sizes = annotated[rows], detected[rows], sizes[rows]
     limits = np.tile(np.where(sizes > 0, sizes, np.inf), 2)
@@ -221,10 +240,10 @@ def tempered(
     ]
     share = float(np.mean([(overlaps(annotated, one) < GOOD_IOU).mean() for one in spoilt]))
     wider = model
-    for factor in WIDER:
+    for factor in BOXES.scale_factors:
         wider = replace(model, scales=model.scales * factor)
         found = judge_boxes(wider, annotated, detected, confidences[rows], sizes)
-        if found.p_bad.mean() <= share + TOLERANCE:
+        if found.p_bad.mean() <= share + BOXES.bad_share_tolerance:
             break
     return wider
 
@@ -235,12 +254,13 @@ def judge_boxes(
     """Weigh annotated against detected boxes [n, 4] in images of these sizes [n, 2]."""
     strata = model.strata(confidences)
     limits = np.tile(np.where(sizes > 0, sizes, np.inf), 2)
-    portions = np.split(np.arange(len(annotated)), range(AT_ONCE, len(annotated), AT_ONCE))
+    chunk = BOXES.boxes_per_chunk
+    portions = np.split(np.arange(len(annotated)), range(chunk, len(annotated), chunk))
 
     def judged(rows: Rows) -> tuple[Floats, Floats, Floats, Floats]:
         return _judged(model, annotated[rows], detected[rows], strata[rows], limits[rows])
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as threads:
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, BOXES.max_threads)) as threads:
         parts = list(threads.map(judged, portions))
     p_bad, boxes, p_fix, iou_gain = (np.concatenate(one) for one in zip(*parts, strict=True))
     return BoxOpinion(p_bad, boxes, p_fix, iou_gain)
@@ -249,7 +269,7 @@ def judge_boxes(
 def _judged(
     model: BoxModel, annotated: Floats, detected: Floats, strata: Rows, limits: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    truths = _truths(model, annotated, detected, strata)  # [n, SAMPLES, 4]
+    truths = _truths(model, annotated, detected, strata)  # [n, samples, 4]
     for k in range(4):  # no object is seen beyond its image
         np.clip(truths[..., k], 0, limits[:, k, None], out=truths[..., k])
     best = np.stack([truths[..., k].mean(axis=1) for k in range(4)], axis=1)
@@ -264,27 +284,28 @@ def _judged(
 
 
 def _truths(model: BoxModel, annotated: Floats, detected: Floats, strata: Rows) -> Floats:
-    """Draw true boxes [n, SAMPLES, 4], the same points of a fixed sequence for every box."""
+    """Draw true boxes [n, samples, 4], by the same points of a fixed sequence for every box."""
     sides = true_sides(annotated, detected, model.trust)
     found = residuals(annotated, detected, sides)  # [n, 4]
-    noise = max(model.noise, CARE)
+    noise = max(model.noise, BOXES.min_noise_sides)
     scales, narrows = model.scales[strata][:, None], model.narrows[strata][:, None]
     usual = _density(found, noise, scales, narrows)  # [n, 4]
-    gross = _density(found, REACH, scales, narrows)
-    flat = np.full(found.shape, 1 / (2 * REACH))
+    reach = BOXES.max_gross_error_sides
+    gross = _density(found, reach, scales, narrows)
+    flat = np.full(found.shape, 1 / (2 * reach))
     priors = (1 - model.gross - model.strays[strata], model.gross, model.strays[strata])
     states = zip(priors, (usual, gross, flat), strict=True)
     chances = np.stack([prior * one.prod(axis=1) for prior, one in states])  # [3, n]
     chances /= np.maximum(chances.sum(axis=0), 1e-300)
     limits = np.cumsum(chances, axis=0)[:2, :, None]
-    points = _points()  # [SAMPLES, 6]
-    state = (points[:, 0] >= limits).sum(axis=0)  # [n, SAMPLES]
+    points = _points()  # [samples, 6]
+    state = (points[:, 0] >= limits).sum(axis=0)  # [n, samples]
     truths = np.empty((4, *state.shape))  # by edges: each is drawn by itself
     for k in range(4):
         errors = _errors(found[:, k, None], noise, (scales, narrows), points[:, (k + 1, 5)])
         if model.gross > 0:
             gross_errors = _errors(
-                found[:, k, None], REACH, (scales, narrows), points[:, (k + 1, 5)]
+                found[:, k, None], reach, (scales, narrows), points[:, (k + 1, 5)]
             )
             errors = np.where(state == GROSS, gross_errors, errors)
         errors = np.where(state == STRAY, (2 * points[:, k + 1] - 1) * noise, errors)  # e
@@ -294,18 +315,19 @@ def _truths(model: BoxModel, annotated: Floats, detected: Floats, strata: Rows) 
 
 
 def _errors(found: Floats, reach: float, shape: tuple[Floats, Floats], points: Floats) -> Floats:
-    """Draw e [n, SAMPLES] given r = e - f [n, 1], by points [SAMPLES, 2].
+    """Draw e [n, samples] given r = e - f [n, 1], by points [samples, 2].
 
     f = e - r is normal, narrow or wide, and e within its reach.
     """
     scales, narrows = shape
     low, high = -reach - found, reach - found  # bounds of f
     bottoms, tops = (
-        [ndtr(end / (factor * scales)) for factor in (1.0, WIDE)] for end in (low, high)
+        [ndtr(end / (factor * scales)) for factor in (1.0, SHARED.wide_factor)]
+        for end in (low, high)
     )  # of the narrow and of the wide part
     narrow, wide = narrows * (tops[0] - bottoms[0]), (1 - narrows) * (tops[1] - bottoms[1])
     is_wide = points[:, 1] * np.maximum(narrow + wide, 1e-300) >= narrow
-    scale = np.where(is_wide, WIDE * scales, scales)
+    scale = np.where(is_wide, SHARED.wide_factor * scales, scales)
     bottom = np.where(is_wide, bottoms[1], bottoms[0])
     room = np.where(is_wide, tops[1] - bottoms[1], tops[0] - bottoms[0])
     inside = np.clip(bottom + points[:, 0] * room, 1e-12, 1 - 1e-12)
@@ -316,7 +338,7 @@ def _errors(found: Floats, reach: float, shape: tuple[Floats, Floats], points: F
 def _density(found: Floats, noise: float, scales: Floats, narrows: Floats) -> Floats:
     """The density of U(-N, N) + f at residuals."""
     total = np.zeros(found.shape)
-    for share, factor in ((narrows, 1.0), (1 - narrows, WIDE)):
+    for share, factor in ((narrows, 1.0), (1 - narrows, SHARED.wide_factor)):
         scale = factor * scales
         total += share * (ndtr((found + noise) / scale) - ndtr((found - noise) / scale))
     density: Floats = total / (2 * noise)
@@ -325,56 +347,9 @@ def _density(found: Floats, noise: float, scales: Floats, narrows: Floats) -> Fl
 
 @cache
 def _points() -> Floats:
-    """Points of a low-discrepancy sequence, [SAMPLES, 6]: state, four edges, narrow or wide."""
-    points: Floats = qmc.Sobol(6, scramble=True, seed=0).random(SAMPLES)
+    """Points of a low-discrepancy sequence, [samples, 6]: state, four edges, narrow or wide."""
+    points: Floats = qmc.Sobol(6, scramble=True, seed=0).random(BOXES.num_samples)
     return points
-
-
-def _counts(found: Floats, is_counted: Mask) -> Floats:
-    """Count absolute residuals in bins [BINS]; a side or more is a mismatch and left out."""
-    sizes = np.abs(found[is_counted])
-    counts, _ = np.histogram(sizes, BINS, (0, BINS * BIN_WIDTH))
-    return counts.astype(np.float64)
-
-
-def _fit(counts: Floats, narrow: float, stray: float) -> Floats:
-    """The log-likelihood of every N and scale in every stratum; [N, S, strata]."""
-    shapes = _shapes()  # [2, N, S, BINS]
-    density = (1 - stray) * (narrow * shapes[0] + (1 - narrow) * shapes[1]) + stray * BIN_WIDTH
-    found: Floats = np.log(np.maximum(density, 1e-12)) @ counts.T / EDGES_PER_BOX
-    return found
-
-
-@cache
-def _shapes() -> Floats:
-    """Probabilities of the bins for narrow and wide errors, N and scale; [2, N, S, BINS]."""
-    edges = np.linspace(0, BINS * BIN_WIDTH, BINS + 1)
-    noises, scales = NOISES[:, None, None], SCALES[:, None]
-    both = [_distribution(edges, noises, wide * scales) for wide in (1.0, WIDE)]
-    shapes: Floats = 2 * np.diff(np.stack(both), axis=-1)  # both signs
-    return shapes
-
-
-def _distribution(edges: Floats, noises: Floats, scales: Floats) -> Floats:
-    """P(U(-N, N) + normal < x): the mean of the normal distribution over a window of 2 N."""
-    width = np.maximum(noises, 1e-3)  # narrower than a bin: as good as none
-    upper, lower = _ramp((edges + width) / scales), _ramp((edges - width) / scales)
-    chances: Floats = scales / (2 * width) * (upper - lower)
-    return chances
-
-
-def _ramp(places: Floats) -> Floats:
-    """The integral of the standard normal distribution function: z Phi(z) + phi(z)."""
-    ramp: Floats = places * ndtr(places) + np.exp(-(places**2) / 2) / np.sqrt(2 * np.pi)
-    return ramp
-
-
-def _interval(chances: Floats) -> tuple[float, float]:
-    """The middle 95 % of N, to the outer edges of its cells."""
-    half = float(NOISES[1]) / 2
-    below = np.cumsum(chances)
-    first, last = int(np.argmax(below > 0.025)), int(np.argmax(below >= 0.975))
-    return max(float(NOISES[first]) - half, 0.0), float(NOISES[last]) + half
 
 
 def _sides(boxes: Floats) -> Floats:

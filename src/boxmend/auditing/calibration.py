@@ -16,13 +16,21 @@ from scipy.optimize import isotonic_regression
 
 from boxmend.data.types import Floats
 
-LIMITS = 200  # places at which the share is measured
-LEAST_TAIL = 0.1  # share of the planted that must lie beyond a limit to measure by it
-CELLS = 1000  # of equally many values, into which they are sorted before anything is fitted
-CAUTION = 3.0  # standard deviations added to counts before the lowest share is chosen
-SUREST = 0.99  # probability; something fine may always look as wrong as can be
-MOST_RAISED = 1.3  # times; what is cut off at certainty is made up for elsewhere, within limits
-NORMAL = 1.96  # standard deviations on either side of a 95 % interval
+
+@dataclass(frozen=True)
+class CalibrationConstants:
+    """How shares and curves are measured."""
+
+    num_limits: int = 200  # places at which the share is measured
+    min_tail_share: float = 0.1  # of the planted that must lie beyond a limit to measure by it
+    num_cells: int = 1000  # of equally many values, into which they are sorted before a fit
+    caution_deviations: float = 3.0  # standard deviations added before the lowest share is chosen
+    max_probability: float = 0.99  # something fine may always look as wrong as can be
+    max_raise_factor: float = 1.3  # what is cut off at certainty is made up for, within limits
+    interval_deviations: float = 1.96  # standard deviations on either side of a 95 % interval
+
+
+CALIBRATION = CalibrationConstants()
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,9 @@ class Share:
     def times(self, factor: float) -> "Share":
         """The same of a part, or a multiple."""
         return Share(self.value * factor, self.low * factor, self.high * factor)
+
+
+NOT_MEASURED = Share(0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +98,9 @@ def sample(suspicions: Floats, weights: Floats | None = None) -> WeightedSample:
 
 
 def share_of_errors(
-    observed: WeightedSample, planted: WeightedSample, caution: float = CAUTION
+    observed: WeightedSample,
+    planted: WeightedSample,
+    caution: float = CALIBRATION.caution_deviations,
 ) -> Share:
     """Measure which share of the observed is like the planted.
 
@@ -100,7 +113,7 @@ def share_of_errors(
 
 def lowest_share(samples: Sequence[tuple[WeightedSample, WeightedSample, float]]) -> Share:
     """The same over several pairs of samples, each with its caution, that have the same share."""
-    best, found = math.inf, Share(0.0, 0.0, 1.0)
+    best, found = math.inf, NOT_MEASURED
     for observed, planted, caution in samples:
         if observed.total <= 0 or planted.total <= 0:
             continue
@@ -117,9 +130,11 @@ def lowest_share(samples: Sequence[tuple[WeightedSample, WeightedSample, float]]
 
 def _tails(observed: WeightedSample, planted: WeightedSample) -> tuple[Floats, Floats]:
     """Shares of the planted beyond limits, none too small, and the weight of the observed there."""
-    places = np.quantile(planted.suspicions, np.linspace(0, 1, LIMITS, endpoint=False))
+    places = np.quantile(
+        planted.suspicions, np.linspace(0, 1, CALIBRATION.num_limits, endpoint=False)
+    )
     tails = planted.beyond(places) / planted.total
-    is_enough = tails >= LEAST_TAIL  # the first one is 1
+    is_enough = tails >= CALIBRATION.min_tail_share  # the first one is 1
     return tails[is_enough], observed.beyond(places[is_enough])
 
 
@@ -141,13 +156,15 @@ def error_curve(observed: WeightedSample, planted: WeightedSample, share: float)
     is_best = np.arange(len(counts)) >= blocks[-2]
     doubt = 1 + np.where(is_best, np.sqrt(counts) / 2, 0.0)  # of few nothing is certain
     factor = _restoring(ratio, seen / seen.sum(), share)
-    values = SUREST * np.minimum(factor * ratio, 1.0) * counts / (counts + doubt)
+    values = (
+        CALIBRATION.max_probability * np.minimum(factor * ratio, 1.0) * counts / (counts + doubt)
+    )
     return Curve(places, np.maximum.accumulate(values))
 
 
 def _restoring(ratio: Floats, weights: Floats, share: float) -> float:
     """By how much to raise ratios that are cut at 1 so that their mean is the share again."""
-    low, high = 1.0, MOST_RAISED
+    low, high = 1.0, CALIBRATION.max_raise_factor
     for _ in range(30):
         middle = (low + high) / 2
         is_less = float(weights @ np.minimum(middle * ratio, 1.0)) < share
@@ -169,12 +186,12 @@ def mean_curve(given: WeightedSample, values: Floats) -> Curve:
 
 def _least(count: float) -> float:
     """The lower 95 % bound of a mean of which `count` were seen."""
-    return max(0.0, (math.sqrt(count + 0.25) - NORMAL / 2) ** 2 - 0.25)
+    return max(0.0, (math.sqrt(count + 0.25) - CALIBRATION.interval_deviations / 2) ** 2 - 0.25)
 
 
 def _cells(first: WeightedSample, second: WeightedSample) -> Floats:
     """Bounds of cells; what lies in one is not told apart."""
-    shares = np.linspace(0, 1, CELLS // 2 + 1)
+    shares = np.linspace(0, 1, CALIBRATION.num_cells // 2 + 1)
     both = [np.quantile(one.suspicions, shares) for one in (first, second)]
     edges = np.unique(np.concatenate(both))
     end = np.nextafter(edges[-1], np.inf) if len(edges) == 1 else edges[-1]

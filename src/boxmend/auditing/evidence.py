@@ -11,13 +11,23 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping
 from boxmend.data.boxes import overlaps
+from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows
 
-UNSEEN = 0.01  # evidence for a class that no detection speaks for
-SHARING = 3  # power of the share of a detection that fits another annotation better
-NEAR = 0.3  # IoU with the annotation above which a detection may say where the box lies
-ALIKE = 0.6  # IoU with the leading detection above which boxes are averaged
 NONE = -1
+
+
+@dataclass(frozen=True)
+class EvidenceConstants:
+    """How detections count as evidence."""
+
+    min_class_evidence: float = 0.01  # for a class that no detection shows
+    sharing_power: int = 3  # of the share of a detection that fits another annotation better
+    place_min_iou: float = 0.3  # with the annotation, for a detection to say where its box lies
+    average_min_iou: float = 0.6  # with the leading detection, for boxes to be averaged
+
+
+EVIDENCE = EvidenceConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +41,12 @@ class Objects:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def objects_at(dataset: Dataset, rows: Rows) -> Objects:
+    """Return the annotations at these rows of a dataset."""
+    columns = dataset.image_rows[rows], dataset.labels[rows], dataset.boxes[rows]
+    return Objects(*columns, num_labels=len(dataset.label_names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +130,7 @@ def from_detections(objects: Objects, rivals: Objects, detected: Detected) -> Ev
         best, _ = largest_by(pairs.second, pairs.iou, len(detected))
     else:
         best = best_overlaps(rivals, detected)
-    share = (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** SHARING
+    share = (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** EVIDENCE.sharing_power
     values = detected.scores[pairs.second] * pairs.iou * share
     support, _ = largest_by(pairs.first, values, len(objects))
     matched = fitness(objects.boxes[pairs.first], detected.boxes[pairs.second])
@@ -124,7 +140,7 @@ def from_detections(objects: Objects, rivals: Objects, detected: Detected) -> Ev
         num_labels=objects.num_labels,
         keys=keys,
         values=strongest,
-        rest=np.full(len(objects), UNSEEN),
+        rest=np.full(len(objects), EVIDENCE.min_class_evidence),
         support=support,
         boxes=boxes,
         confidences=confidences,
@@ -147,7 +163,7 @@ def _by_class(
         keys = pairs.first * objects.num_labels + labels
     else:
         vectors = detected.class_scores[pairs.second]
-        place, labels = np.nonzero(vectors > UNSEEN)
+        place, labels = np.nonzero(vectors > EVIDENCE.min_class_evidence)
         values = vectors[place, labels] * fit[place]
         keys = pairs.first[place] * objects.num_labels + labels
     order = np.argsort(keys, kind="stable")
@@ -162,12 +178,12 @@ def _places(
     objects: Objects, detected: Detected, pairs: Pairs, values: Floats
 ) -> tuple[Floats, Floats]:
     """Where each object was seen: the mean of the boxes around the leading detection."""
-    near = np.flatnonzero(pairs.iou > NEAR)
+    near = np.flatnonzero(pairs.iou > EVIDENCE.place_min_iou)
     first, second, weights = pairs.first[near], pairs.second[near], values[near]
     _, places = largest_by(first, weights, len(objects))
     leader = np.where(places >= 0, _at(second, places), NONE)
-    alike = overlaps(detected.boxes[second], detected.boxes[leader[first]]) > ALIKE
-    weights = weights * alike
+    shared = overlaps(detected.boxes[second], detected.boxes[leader[first]])
+    weights = weights * (shared > EVIDENCE.average_min_iou)
     total = np.bincount(first, weights, len(objects))
     boxes = np.full((len(objects), 4), np.nan)
     is_seen = total > 0

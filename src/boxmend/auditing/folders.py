@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from boxmend import __version__
-from boxmend.auditing import probing
 from boxmend.auditing.audit import SEED, Audit, AuditSettings, DatasetPart, assembled, audit
 from boxmend.auditing.calibration import Share
-from boxmend.auditing.evidence import Objects
+from boxmend.auditing.evidence import objects_at
 from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
 from boxmend.auditing.judging import AuditInputs, judge
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.predictions import read_predictions
+from boxmend.auditing.probing import PROBE
 from boxmend.auditing.provenance import provenance_warnings
 from boxmend.auditing.run_evidence import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.tables import fixes_of
@@ -47,7 +47,7 @@ class Audited:
     dataset: Dataset
     audit: Audit
     source: str  # "predictions" or "training run"
-    notes: tuple[str, ...]  # what is to be said; loud ones begin with a capital
+    notes: tuple[str, ...]  # for the user; see `notes.warning`
 
     def to_json(self) -> dict[str, Any]:
         """Give plain data, as in audit.json."""
@@ -128,13 +128,9 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
             "with --method mend, or give --predictions of a detector"
         )
     evidence = evidence_of(account, rows)
-    num_labels = len(dataset.label_names)
     none = np.zeros(0, np.int64)
     scene = AuditInputs(
-        Objects(dataset.image_rows[rows], dataset.labels[rows], dataset.boxes[rows], num_labels),
-        Objects(none, none, np.zeros((0, 4)), num_labels),
-        image_sizes(dataset),
-        detected=None,
+        objects_at(dataset, rows), objects_at(dataset, none), image_sizes(dataset), detected=None
     )
     labels = judge_by_losses(account, rows, evidence)
     opinion = judge(scene, evidence, np.random.default_rng(SEED), labels)
@@ -146,8 +142,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
         "annotations take --predictions",
     )
     known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
-    result = Audit(**{**vars(result), "rates": known})
-    audited = Audited(account.run, dataset, result, "training run", notes)
+    audited = Audited(account.run, dataset, replace(result, rates=known), "training run", notes)
     with sole_writer(account.run.path):
         ensure_unchanged(dataset)
         _write(audited)
@@ -165,7 +160,7 @@ def _counts(fixes: Fixes, kind: Kind) -> dict[str, int]:
     is_kind = fixes.kinds == kind
     return {
         "listed": int(is_kind.sum()),
-        "called_wrong": int((is_kind & (fixes.p_wrong >= probing.CALLED)).sum()),
+        "called_wrong": int((is_kind & (fixes.p_wrong >= PROBE.called_min_probability)).sum()),
     }
 
 

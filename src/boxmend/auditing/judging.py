@@ -6,7 +6,7 @@ import numpy as np
 
 from boxmend.auditing import boxes as box_model
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
-from boxmend.auditing.calibration import Share
+from boxmend.auditing.calibration import NOT_MEASURED, Share
 from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
 from boxmend.auditing.labels import LabelOpinion, judge_labels
 from boxmend.auditing.presence import (
@@ -19,8 +19,16 @@ from boxmend.auditing.presence import (
 )
 from boxmend.data.types import Floats, Rows
 
-ASKED = 20_000  # annotations whose boxes are shifted to see what follows
-SHIFT = 0.2  # by up to this share of the side
+
+@dataclass(frozen=True)
+class PullConstants:
+    """How it is measured how far detections follow annotated boxes."""
+
+    max_annotations: int = 20_000  # whose boxes are shifted to see what follows
+    max_shift_sides: float = 0.2
+
+
+PULL = PullConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +67,7 @@ class AuditOpinion:
         """The share of bad boxes; its bounds are those of their count and of the box noise."""
         p_bad, model = self.boxes.p_bad, self.box_model
         if not len(p_bad):
-            return Share(0.0, 0.0, 1.0)
+            return NOT_MEASURED
         mean = float(p_bad.mean())
         spread = 1.96 * float(np.sqrt((p_bad * (1 - p_bad)).sum())) / len(p_bad)
         low, middle, high = map(box_model.spoilt_share, (model.low, model.noise, model.high))
@@ -81,7 +89,7 @@ def judge(
     `labels` is an opinion on labels that there is already.
     """
     objects, detected = scene.objects, scene.detected
-    presence = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
+    presence = Presence(np.zeros(len(objects)), NOT_MEASURED)
     if detected is not None:
         presence = judge_presence(objects, evidence, detected, scene.sizes, random)
     p_real = 1 - presence.p_spurious
@@ -90,7 +98,7 @@ def judge(
     model, boxes = _judge_boxes(scene, evidence, random)
     repeats = find_repeats(objects, evidence.support, model.noise, random)
     none = np.zeros(0)
-    missing = UnexplainedDetections(none.astype(np.int64), none, none, Share(0.0, 0.0, 1.0))
+    missing = UnexplainedDetections(none.astype(np.int64), none, none, NOT_MEASURED)
     if detected is not None:
         seen = objects, scene.ignored, detected
         missing = find_missing(seen, p_real, 1 - labels.p_wrong)
@@ -128,9 +136,9 @@ def _pull(scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.
     objects, detected = scene.objects, scene.detected
     if detected is None or not len(seen):
         return 0.0
-    rows = np.sort(random.permutation(seen)[:ASKED])
+    rows = np.sort(random.permutation(seen)[: PULL.max_annotations])
     sides = np.tile(objects.boxes[rows, 2:] - objects.boxes[rows, :2], 2)
-    shifts = (2 * random.random((len(rows), 4)) - 1) * SHIFT
+    shifts = (2 * random.random((len(rows), 4)) - 1) * PULL.max_shift_sides
     shifted = Objects(
         objects.image_rows[rows],
         objects.labels[rows],

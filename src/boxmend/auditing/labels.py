@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import (
+    NOT_MEASURED,
     Share,
     WeightedSample,
     error_curve,
@@ -19,10 +20,18 @@ from boxmend.auditing.calibration import (
 from boxmend.auditing.evidence import NONE, Evidence, Objects, suspicion
 from boxmend.data.types import Floats, Rows
 
-ROUNDS = 3  # each by what was found before; it settles within two
-MOST_COPIES = 8
-ENOUGH = 200_000  # planted labels; more add time, not precision
-PAIRS = 5.0  # imagined cases of two classes taken for each other, before any is seen
+
+@dataclass(frozen=True)
+class LabelConstants:
+    """How labels are judged by planted wrong ones."""
+
+    num_rounds: int = 3  # each by the result of the one before; it settles within two
+    max_copies: int = 8  # of every annotation
+    max_planted: int = 200_000  # labels; more add time, not precision
+    prior_confusions: float = 5.0  # imagined cases of two classes mistaken for each other
+
+
+LABELS = LabelConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +53,13 @@ def judge_labels(
         return LabelOpinion(np.zeros(n), np.full(n, NONE), np.zeros(n), Share(0.0, 0.0, 0.0))
     rows = np.arange(n)
     seen, best = suspicion(evidence, rows, objects.labels)
-    copies = np.tile(rows, int(np.clip(ENOUGH // n, 1, MOST_COPIES)))
+    copies = np.tile(rows, int(np.clip(LABELS.max_planted // n, 1, LABELS.max_copies)))
     shifts = random.integers(1, num_labels, size=len(copies))
     labels = (objects.labels[copies] + shifts) % num_labels  # wrong, if the annotation was right
     suspicions, fixes = suspicion(evidence, copies, labels)
     is_true = labels == best[copies]  # where the annotation was wrong, and this is right
-    observed, p_wrong, rate = sample(seen, p_real), np.zeros(n), Share(0.0, 0.0, 1.0)
-    for number in range(ROUNDS):
+    observed, p_wrong, rate = sample(seen, p_real), np.zeros(n), NOT_MEASURED
+    for number in range(LABELS.num_rounds):
         planted = sample(suspicions, p_real[copies] * (1 - p_wrong[copies] * is_true))
         if number == 0:
             rate = share_of_errors(observed, planted)
@@ -86,5 +95,6 @@ def _excess(observed: Named, planted: Named, share: float, num_labels: int) -> F
         matrices.append(sums.reshape(num_labels, num_labels) / max(suspicions.total, 1e-9))
     total = observed[2].total
     seen, expected = matrices[0] * total, matrices[1] * total * share
-    excess = np.maximum(np.log((seen + PAIRS) / (expected + PAIRS)), 0.0)
+    prior = LABELS.prior_confusions
+    excess = np.maximum(np.log((seen + prior) / (expected + prior)), 0.0)
     return np.pad(excess, ((0, 0), (0, 1)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.auditing.evidence import Detected, Objects
+from boxmend.auditing.evidence import Detected, objects_at
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.auditing.judging import AuditInputs
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -32,8 +32,8 @@ class SourceView:
         dataset = self.dataset
         is_box = np.isfinite(dataset.boxes).all(axis=1) & (dataset.image_rows != UNKNOWN)
         return AuditInputs(
-            objects=self._objects(rows),
-            ignored=self._objects(np.flatnonzero(dataset.is_ignored & is_box)),
+            objects=objects_at(dataset, rows),
+            ignored=objects_at(dataset, np.flatnonzero(dataset.is_ignored & is_box)),
             sizes=image_sizes(dataset),
             detected=detected,
         )
@@ -48,15 +48,6 @@ class SourceView:
             old_labels=to_labels[fixes.old_labels],
             new_labels=to_labels[fixes.new_labels],
             kept_rows=to_rows[fixes.kept_rows],
-        )
-
-    def _objects(self, rows: Rows) -> Objects:
-        dataset = self.dataset
-        return Objects(
-            dataset.image_rows[rows],
-            dataset.labels[rows],
-            dataset.boxes[rows],
-            len(dataset.label_names),
         )
 
 

@@ -11,9 +11,17 @@ import numpy as np
 from boxmend.data.boxes import overlaps
 from boxmend.data.types import Floats, Rows
 
-GAMMA = 0.1  # weight of the extents in the fitness of Eq. 15, as published
-LEAST_OVERLAP = 0.1  # IoU; what overlaps less says nothing about an annotation
-AT_ONCE = 200_000  # pairs looked at at a time, so few that a processor has them at hand
+
+@dataclass(frozen=True)
+class MatchingConstants:
+    """How detections are matched with annotations."""
+
+    extent_weight: float = 0.1  # gamma of Eq. 15, as published
+    min_iou: float = 0.1  # what overlaps less says nothing about an annotation
+    pairs_per_chunk: int = 200_000  # so few that a processor has them at hand
+
+
+MATCHING = MatchingConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +37,11 @@ class Pairs:
 
 
 def overlapping(
-    image_rows: Rows, boxes: Floats, other_rows: Rows, others: Floats, least: float = LEAST_OVERLAP
+    image_rows: Rows,
+    boxes: Floats,
+    other_rows: Rows,
+    others: Floats,
+    least: float = MATCHING.min_iou,
 ) -> Pairs:
     """Find all pairs of boxes of the same image whose IoU is at least `least`, which is above 0.
 
@@ -63,9 +75,9 @@ def _columns(boxes: Floats) -> Floats:
 
 
 def _portions(counts: Rows) -> list[Rows]:
-    """Rows of the first list in portions of about AT_ONCE pairs; at least one, maybe empty."""
-    total = int(counts.sum())
-    bounds = np.searchsorted(np.cumsum(counts), np.arange(AT_ONCE, total, AT_ONCE))
+    """Split rows of the first list into chunks of pairs; there is at least one, maybe empty."""
+    total, chunk = int(counts.sum()), MATCHING.pairs_per_chunk
+    bounds = np.searchsorted(np.cumsum(counts), np.arange(chunk, total, chunk))
     return np.split(np.arange(len(counts)), bounds)
 
 
@@ -83,7 +95,7 @@ def fitness(boxes: Floats, others: Floats) -> Floats:
     offset = (boxes[:, :2] + boxes[:, 2:] - others[:, :2] - others[:, 2:]) / 2
     distance = np.hypot(offset[:, 0], offset[:, 1]) / extent
     mismatch = np.abs((boxes[:, 2:] - boxes[:, :2]).sum(axis=1) / extent - 1)
-    found: Floats = 1 - (distance + GAMMA * mismatch)
+    found: Floats = 1 - (distance + MATCHING.extent_weight * mismatch)
     return found
 
 

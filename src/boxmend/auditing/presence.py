@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import (
+    NOT_MEASURED,
     Share,
     error_curve,
     mean_curve,
@@ -20,23 +21,50 @@ from boxmend.auditing.pairs import Pairs, largest_by, overlapping
 from boxmend.data.boxes import areas, overlaps
 from boxmend.data.types import Floats, Mask, Rows
 
-FAINT = 1e-3  # support below which nothing is told apart
-STRATUM = 400  # annotations of like size at least, to be looked at by themselves
-MOST_STRATA = 5
-LARGE = 2  # strata of the largest objects, which are the last to be missed
-STRATUM_CAUTION = 4.5  # standard deviations; that of five strata one is low is no wonder
-OVERLOOKED = 0.005  # share of objects that a detector does not see however plain they are
-PLANTED = (4_000, 200_000)  # boxes at random places: at least and at most
-GLANCING = 0.02  # IoU below which an annotation does not matter to a detection
-EXPLAINED = 0.3  # IoU with an annotation above which a detection is of its object
-COVERED = 0.5  # share of a detection within a crowd, or another ignored object, likewise
-ONE_OBJECT = 0.4  # IoU above which two detections are of one object
-PART = 3.0  # log odds against a detection that lies within an annotation as a whole
-FAINTEST = -12.0  # log odds below which nothing is told apart
-FOUND = 0.5  # IoU with the true box at which a missing object is found
-HOPELESS = 0.05  # share of known objects with so low a score that it is not looked for
-TWICE = 0.5  # IoU above which two annotations may be of one object
-SECOND_HAND = 0.05  # how far, in shares of the side, an edge lies off when drawn again, at least
+
+@dataclass(frozen=True)
+class PresenceConstants:
+    """How spurious annotations are told from real ones."""
+
+    min_support: float = 1e-3  # below it nothing is told apart
+    min_stratum_annotations: int = 400  # of like size, to be judged by themselves
+    max_strata: int = 5
+    num_large_strata: int = 2  # of the largest objects, which are the last to be overlooked
+    stratum_caution_deviations: float = 4.5  # corrects for taking the minimum over five strata
+    min_overlooked_share: float = 0.005  # a detector misses some objects however plain they are
+    min_planted: int = 4_000  # boxes at random places
+    max_planted: int = 200_000
+
+
+PRESENCE = PresenceConstants()
+
+
+@dataclass(frozen=True)
+class MissingConstants:
+    """How objects without an annotation are found."""
+
+    touching_min_iou: float = 0.02  # below it an annotation does not matter to a detection
+    explained_min_iou: float = 0.3  # with an annotation, for a detection to be of its object
+    ignored_min_cover: float = 0.5  # share of a detection within an ignored object, likewise
+    same_object_min_iou: float = 0.4  # between two detections
+    part_log_odds: float = 3.0  # against a detection that lies wholly within an annotation
+    min_log_odds: float = -12.0  # below it nothing is told apart
+    found_min_iou: float = 0.5  # with the true box, for a missing object to be found
+    min_score_quantile: float = 0.05  # of known objects; a lower score is no candidate
+
+
+MISSING = MissingConstants()
+
+
+@dataclass(frozen=True)
+class RepeatConstants:
+    """How objects annotated twice are found."""
+
+    duplicate_min_iou: float = 0.5  # between two annotations that may be of one object
+    min_redraw_error_sides: float = 0.05  # how far an edge lies off when it is drawn again
+
+
+REPEATS = RepeatConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +109,10 @@ def judge_presence(
     places = np.unique(detected.image_rows)
     places = places[(sizes[places] > 0).all(axis=1)]
     sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
-    nothing = Presence(np.zeros(len(objects)), Share(0.0, 0.0, 1.0))
+    nothing = Presence(np.zeros(len(objects)), NOT_MEASURED)
     if not len(places) or not len(objects):
         return nothing
-    number = int(np.clip(4 * len(objects), *PLANTED))
+    number = int(np.clip(4 * len(objects), PRESENCE.min_planted, PRESENCE.max_planted))
     donors = random.integers(len(objects), size=number)
     image_rows = places[random.integers(len(places), size=number)]
     sizes = sizes[image_rows]
@@ -112,22 +140,25 @@ def _by_size(
     objects lie below it as within its double: they are overlooked, and not spurious.
     """
     support, is_nearly_cut = seen
-    number = int(np.clip(len(objects) // STRATUM, 1, MOST_STRATA))
+    number = int(np.clip(len(objects) // PRESENCE.min_stratum_annotations, 1, PRESENCE.max_strata))
     limits = np.quantile(areas(objects.boxes), np.arange(1, number) / number)
     strata = np.searchsorted(limits, areas(objects.boxes), side="right")
     planted_strata = np.searchsorted(limits, areas(planted.boxes), side="right")
     pairs = [
         (
-            sample(-np.log(support[strata == k] + FAINT)),
-            sample(-np.log(found[planted_strata == k] + FAINT)),
+            sample(-np.log(support[strata == k] + PRESENCE.min_support)),
+            sample(-np.log(found[planted_strata == k] + PRESENCE.min_support)),
         )
         for k in range(number)
     ]
-    whole = sample(-np.log(support + FAINT)), sample(-np.log(found + FAINT))
+    whole = (
+        sample(-np.log(support + PRESENCE.min_support)),
+        sample(-np.log(found + PRESENCE.min_support)),
+    )
     told = [(share_of_errors(*whole), float(is_nearly_cut.mean()))]
-    for k in range(max(number - LARGE, 1), number):
+    for k in range(max(number - PRESENCE.num_large_strata, 1), number):
         overlooked = float(is_nearly_cut[strata == k].mean())
-        told.append((share_of_errors(*pairs[k], STRATUM_CAUTION), overlooked))
+        told.append((share_of_errors(*pairs[k], PRESENCE.stratum_caution_deviations), overlooked))
     rate = _less_overlooked(*min(told, key=lambda one: one[0].high))
     p_spurious = np.zeros(len(objects))
     for k, (observed, known) in enumerate(pairs):
@@ -139,7 +170,7 @@ def _by_size(
 
 def _less_overlooked(rate: Share, overlooked: float) -> Share:
     """A share without what a detector overlooks; a small part of it always stays."""
-    less = max(overlooked, OVERLOOKED)
+    less = max(overlooked, PRESENCE.min_overlooked_share)
     low, value = (max(one - less, one / 20) for one in (rate.low, rate.value))
     return Share(value, low, rate.high)
 
@@ -154,18 +185,22 @@ def find_missing(
     """
     objects, ignored, detected = scene
     pairs = overlapping(
-        objects.image_rows, objects.boxes, detected.image_rows, detected.boxes, GLANCING
+        objects.image_rows,
+        objects.boxes,
+        detected.image_rows,
+        detected.boxes,
+        MISSING.touching_min_iou,
     )
-    own = np.flatnonzero(pairs.iou >= EXPLAINED)
+    own = np.flatnonzero(pairs.iou >= MISSING.explained_min_iou)
     number = np.bincount(pairs.second[own], minlength=len(detected))
     only = own[number[pairs.second[own]] == 1]  # what would be left if it were not there
     inside, besides = _covered(objects, detected, pairs)
     left = _boldness(detected.scores[pairs.second[only]], besides[only])
-    bold, places = largest_by(pairs.first[only], left - FAINTEST, len(objects))
-    bold += FAINTEST
+    bold, places = largest_by(pairs.first[only], left - MISSING.min_log_odds, len(objects))
+    bold += MISSING.min_log_odds
     is_free = (number == 0) & ~_on_ignored(ignored, detected)
     seen = _boldness(detected.scores, inside)
-    least = np.quantile(bold, HOPELESS) if len(bold) else np.inf
+    least = np.quantile(bold, MISSING.min_score_quantile) if len(bold) else np.inf
     candidates = _one_each(detected, np.flatnonzero(is_free & (seen > least)))
     observed, planted = sample(seen[candidates]), sample(bold, p_real)
     share = share_of_errors(observed, planted)
@@ -173,12 +208,12 @@ def find_missing(
     is_seen = places >= 0
     chosen = only[places[is_seen]]
     is_right = detected.labels[pairs.second[chosen]] == objects.labels[is_seen]
-    is_right &= pairs.iou[chosen] >= FOUND
+    is_right &= pairs.iou[chosen] >= MISSING.found_min_iou
     known = sample(bold[is_seen], (p_real * p_right)[is_seen])
     p_good = mean_curve(known, is_right.astype(np.float64)).at(observed.suspicions)
     lost = share.times(len(candidates))
     total = len(objects) + lost.value
-    rate = lost.times(1 / total) if total else Share(0.0, 0.0, 1.0)
+    rate = lost.times(1 / total) if total else NOT_MEASURED
     return UnexplainedDetections(candidates, p_missing, p_missing * p_good, rate)
 
 
@@ -203,8 +238,8 @@ def _boldness(scores: Floats, covered: Floats) -> Floats:
     What lies within an annotation is often a part of its object, seen twice.
     """
     inside = np.clip(scores, 1e-4, 1 - 1e-4)
-    bold: Floats = np.log(inside / (1 - inside)) - PART * covered
-    return np.maximum(bold, FAINTEST)
+    bold: Floats = np.log(inside / (1 - inside)) - MISSING.part_log_odds * covered
+    return np.maximum(bold, MISSING.min_log_odds)
 
 
 def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
@@ -215,7 +250,7 @@ def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
     boxes = detected.boxes[pairs.second]
     within = np.minimum(boxes, np.tile(ignored.boxes[pairs.first, 2:], 2))
     within = np.maximum(within, np.tile(ignored.boxes[pairs.first, :2], 2))
-    is_inside = areas(within) >= COVERED * np.maximum(areas(boxes), 1e-9)
+    is_inside = areas(within) >= MISSING.ignored_min_cover * np.maximum(areas(boxes), 1e-9)
     found = np.zeros(len(detected), np.bool_)
     found[pairs.second[is_inside]] = True
     return found
@@ -226,7 +261,7 @@ def _one_each(detected: Detected, rows: Rows) -> Rows:
     rank = np.empty(len(rows), np.int64)
     rank[np.argsort(-detected.scores[rows], kind="stable")] = np.arange(len(rows))
     images, boxes = detected.image_rows[rows], detected.boxes[rows]
-    pairs = overlapping(images, boxes, images, boxes, ONE_OBJECT)
+    pairs = overlapping(images, boxes, images, boxes, MISSING.same_object_min_iou)
     is_better = rank[pairs.second] < rank[pairs.first]
     first, second = pairs.first[is_better], pairs.second[is_better]
     is_kept = np.ones(len(rows), np.bool_)
@@ -246,11 +281,17 @@ def find_repeats(
 
     `noise` says how far off, in shares of the side, an edge is drawn.
     """
-    pairs = overlapping(objects.image_rows, objects.boxes, objects.image_rows, objects.boxes, TWICE)
+    pairs = overlapping(
+        objects.image_rows,
+        objects.boxes,
+        objects.image_rows,
+        objects.boxes,
+        REPEATS.duplicate_min_iou,
+    )
     is_once = pairs.first < pairs.second
     is_once &= objects.labels[pairs.first] == objects.labels[pairs.second]
     first, second, iou = pairs.first[is_once], pairs.second[is_once], pairs.iou[is_once]
-    reach = max(noise, SECOND_HAND)
+    reach = max(noise, REPEATS.min_redraw_error_sides)
     sides = np.tile(objects.boxes[:, 2:] - objects.boxes[:, :2], 2)
     again = objects.boxes + (2 * random.random(objects.boxes.shape) - 1) * reach * sides
     observed, planted = sample(iou), sample(overlaps(objects.boxes, again))
@@ -261,5 +302,5 @@ def find_repeats(
     kept = np.where(is_first_better, first, second)
     _, places = largest_by(rows, p_duplicate, len(objects))  # of several, the likeliest
     chosen = np.sort(places[places >= 0])
-    rate = share.times(len(iou) / len(objects)) if len(objects) else Share(0.0, 0.0, 1.0)
+    rate = share.times(len(iou) / len(objects)) if len(objects) else NOT_MEASURED
     return Repeats(rows[chosen], kept[chosen], p_duplicate[chosen], rate)

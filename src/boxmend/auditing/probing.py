@@ -14,19 +14,27 @@ import numpy as np
 from boxmend.auditing.fixes.choosing import wilson
 from boxmend.auditing.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
 from boxmend.auditing.ordering import image_sizes
-from boxmend.auditing.presence import FOUND
+from boxmend.auditing.presence import MISSING
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 
-LEAST = 50  # annotations; with fewer there is nothing to learn from planting
-ENOUGH = 200  # planted errors of a kind; more add time, not precision
-MOST_ROUNDS = 10
-MOST = 100_000  # annotations; of larger datasets so many are probed
-CALLED = 0.5  # probability from which on an annotation is called wrong
-OFF = 0.4  # how far, in shares of the side, an edge of a planted bad box lies off at most
-AGAIN = 0.05  # likewise of a planted duplicate
-TRIES = 10  # at a box that is bad enough
+
+@dataclass(frozen=True)
+class ProbeConstants:
+    """What is planted, and what counts as found; sides are shares of a box's side."""
+
+    min_annotations: int = 50  # with fewer there is nothing to learn from planting
+    planted_per_kind: int = 200  # errors; more add time, not precision
+    max_rounds: int = 10
+    max_annotations: int = 100_000  # of larger datasets so many are probed
+    called_min_probability: float = 0.5  # from which on an annotation is called wrong
+    bad_box_max_shift_sides: float = 0.4  # of an edge of a planted bad box
+    duplicate_max_shift_sides: float = 0.05  # likewise of a planted duplicate
+    bad_box_tries: int = 10  # at a box that is bad enough
+
+
+PROBE = ProbeConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +68,17 @@ class Findings:
 def rounds_of(share: float, num_annotations: int) -> int:
     """How often a dataset is probed: until enough errors of each kind were planted."""
     each = share * num_annotations / len(KINDS)
-    return int(np.clip(np.ceil(ENOUGH / max(each, 1)), 1, MOST_ROUNDS))
+    return int(np.clip(np.ceil(PROBE.planted_per_kind / max(each, 1)), 1, PROBE.max_rounds))
 
 
 def images_to_probe(dataset: Dataset, random: np.random.Generator) -> Rows | None:
     """Images of a large dataset that are enough to probe, ascending; None where it is not large."""
-    if len(dataset) <= MOST:
+    if len(dataset) <= PROBE.max_annotations:
         return None
     known = dataset.image_rows[dataset.image_rows != UNKNOWN]
     numbers = np.bincount(known, minlength=len(dataset.images))
     order = by_name(dataset.images.file_names)[random.permutation(len(numbers))]
-    enough = int(np.searchsorted(np.cumsum(numbers[order]), MOST, side="right"))
+    enough = int(np.searchsorted(np.cumsum(numbers[order]), PROBE.max_annotations, side="right"))
     found: Rows = np.sort(order[: max(enough, 1)])
     return found
 
@@ -90,7 +98,7 @@ def plant(dataset: Dataset, is_fine: Mask, share: float, random: np.random.Gener
     labels[wrong] = names[(np.argsort(names)[labels[wrong]] + others) % len(names)]
     boxes[bad] = _bad(dataset.boxes[bad], random)
     images, spurious = _elsewhere(dataset, models, random)
-    again = _off(dataset.boxes[doubled], AGAIN, random)
+    again = _off(dataset.boxes[doubled], PROBE.duplicate_max_shift_sides, random)
     is_left = np.ones(len(dataset), np.bool_)
     is_left[gone] = False
     place = np.cumsum(is_left) - 1
@@ -127,7 +135,7 @@ def _by_place(dataset: Dataset, rows: Rows) -> Rows:
 
 def checked(planted: Planted, fixes: Fixes) -> dict[Kind, Findings]:
     """Hold the fixes of a disturbed dataset against what was planted."""
-    called = fixes.take(fixes.p_wrong >= CALLED)
+    called = fixes.take(fixes.p_wrong >= PROBE.called_min_probability)
     return {
         kind: _missing_found(planted, called)
         if kind == Kind.MISSING
@@ -176,7 +184,9 @@ def _missing_found(planted: Planted, called: Fixes) -> Findings:
     for row in gone.tolist():
         near = by_image.get(int(original.image_rows[row]), [])
         boxes = np.repeat(original.boxes[row][None], len(near), axis=0)
-        hits = np.array(near, np.int64)[overlaps(boxes, own.new_boxes[near]) >= FOUND]
+        hits = np.array(near, np.int64)[
+            overlaps(boxes, own.new_boxes[near]) >= MISSING.found_min_iou
+        ]
         found += len(hits) > 0
         right += bool((own.new_labels[hits] == original.labels[row]).any())
     return Findings(len(gone), found, right)
@@ -184,10 +194,10 @@ def _missing_found(planted: Planted, called: Fixes) -> Findings:
 
 def _bad(boxes: Floats, random: np.random.Generator) -> Floats:
     """Boxes moved until they are bad; the last try counts whatever it is."""
-    moved = _off(boxes, OFF, random)
-    for _ in range(TRIES):
+    moved = _off(boxes, PROBE.bad_box_max_shift_sides, random)
+    for _ in range(PROBE.bad_box_tries):
         is_good = overlaps(boxes, moved) >= GOOD_IOU
-        moved[is_good] = _off(boxes[is_good], OFF, random)
+        moved[is_good] = _off(boxes[is_good], PROBE.bad_box_max_shift_sides, random)
     return moved
 
 

@@ -12,6 +12,7 @@ and their mean is the estimate. Likewise the box noise tells how far boxes follo
 ones: by as much as the noise looks smaller than it is.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,21 @@ from boxmend.auditing.evidence import Evidence
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.pairs import largest_by
+from boxmend.data.box_noise_model import BOX_NOISE_MODEL
 from boxmend.data.types import Floats, Rows
 from boxmend.runs.account import Account
 from boxmend.runs.folder import Run
 
-FAINT = 1e-4  # evidence for a class that a run never speaks of, at least
-MOST_KEPT = 0.95  # share of the annotated box above which nothing can be computed back
+
+@dataclass(frozen=True)
+class RunEvidenceConstants:
+    """How visits of a run count as evidence."""
+
+    min_class_evidence: float = 1e-4  # for a class that a run never prefers
+    max_kept_share: float = 0.95  # of the annotated box; above it nothing can be computed back
+
+
+RUN_EVIDENCE = RunEvidenceConstants()
 
 
 def evidence_of(account: Account, rows: Rows) -> Evidence:
@@ -42,7 +52,7 @@ def evidence_of(account: Account, rows: Rows) -> Evidence:
     is_other = others >= 0
     for_other = np.where(is_other, (1 - own) * votes, 0.0)
     left = np.maximum(1 - own - for_other, 0.0) / max(num_labels - 2, 1)
-    rest = np.maximum(left, FAINT)
+    rest = np.maximum(left, RUN_EVIDENCE.min_class_evidence)
     places = np.arange(len(rows))
     keys = np.concatenate([places * num_labels + labels, (places * num_labels + others)[is_other]])
     values = np.concatenate(
@@ -95,7 +105,7 @@ def _seen(account: Account, rows: Rows) -> Floats:
     annotated, final = account.dataset.boxes[rows], account.settlement.boxes[rows]
     kept = kept_share(account.run)
     seen = np.full((len(rows), 4), np.nan)
-    if kept > MOST_KEPT:
+    if kept > RUN_EVIDENCE.max_kept_share:
         return seen
     is_moved = account.settlement.num_moved[rows] > 0
     seen[is_moved] = ((final - kept * annotated) / (1 - kept))[is_moved]
@@ -154,7 +164,7 @@ def _pull(account: Account, rows: Rows, seen: Floats) -> float:
     model, _ = box_model.fitted(
         dataset.boxes[rows[known]], seen[known], sizes, confidences, pull=0.0
     )
-    return float(np.clip(1 - model.noise / noise, 0.0, box_model.MOST_PULL))
+    return float(np.clip(1 - model.noise / noise, 0.0, BOX_NOISE_MODEL.max_pull))
 
 
 def _at(values: NDArray[np.int64], places: Rows) -> Rows:

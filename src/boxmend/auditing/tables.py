@@ -1,6 +1,7 @@
 """From opinions to the table of fixes, with reasons in words."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -13,9 +14,17 @@ from boxmend.data.boxes import clip_boxes, overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
-LEAST = 0.05  # probability of being wrong below which nothing is listed
-LEAST_BAD = 0.5  # likewise of being a bad box: one that is probably good had better stay
-SAME_BOX = 0.98  # IoU above which a new box is the old one, rounded
+
+@dataclass(frozen=True)
+class ListingConstants:
+    """Which fixes are listed."""
+
+    min_p_wrong: float = 0.05  # below it nothing is listed
+    min_p_bad_box: float = 0.5  # a box that is probably good had better stay
+    same_box_iou: float = 0.98  # above it a new box is the old one, rounded
+
+
+LISTING = ListingConstants()
 
 
 def fixes_of(
@@ -45,7 +54,7 @@ def columns_of(opinion: AuditOpinion) -> dict[Kind, Floats]:
 
 def _wrong_labels(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = columns_of(opinion)[Kind.WRONG_LABEL]
-    at = np.flatnonzero((p_wrong >= LEAST) & (opinion.labels.labels != NONE))
+    at = np.flatnonzero((p_wrong >= LISTING.min_p_wrong) & (opinion.labels.labels != NONE))
     new, old = opinion.labels.labels[at], dataset.labels[rows[at]]
     for_new, for_old = evidence.of(at, new), evidence.of(at, old)
     names = dataset.label_names
@@ -62,8 +71,8 @@ def _wrong_labels(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence:
 def _bad_boxes(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = columns_of(opinion)[Kind.BAD_BOX]
     boxes = clipped(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
-    is_moved = overlaps(boxes, dataset.boxes[rows]) < SAME_BOX
-    at = np.flatnonzero((p_wrong >= LEAST_BAD) & is_moved & is_box(boxes))
+    is_moved = overlaps(boxes, dataset.boxes[rows]) < LISTING.same_box_iou
+    at = np.flatnonzero((p_wrong >= LISTING.min_p_bad_box) & is_moved & is_box(boxes))
     apart = overlaps(dataset.boxes[rows[at]], evidence.boxes[at])
     reasons = [f"overlaps what was seen there by {one:.2f}" for one in apart.tolist()]
     fixes = _proposed(dataset, Kind.BAD_BOX, rows[at], p_wrong[at], reasons)
@@ -75,7 +84,7 @@ def _bad_boxes(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Ev
 
 def _spurious(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = opinion.presence.p_spurious
-    at = np.flatnonzero(p_wrong >= LEAST)
+    at = np.flatnonzero(p_wrong >= LISTING.min_p_wrong)
     reasons = [
         f"hardly anything was seen there ({one:.2f})" if one >= 0.005 else "nothing was seen there"
         for one in evidence.support[at].tolist()
@@ -85,7 +94,7 @@ def _spurious(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evi
 
 def _duplicates(dataset: Dataset, rows: Rows, opinion: AuditOpinion) -> Fixes:
     repeats = opinion.repeats
-    at = np.flatnonzero(repeats.p_duplicate >= LEAST)
+    at = np.flatnonzero(repeats.p_duplicate >= LISTING.min_p_wrong)
     own, kept = rows[repeats.rows[at]], rows[repeats.kept[at]]
     shared = overlaps(dataset.boxes[own], dataset.boxes[kept])
     reasons = [

@@ -26,12 +26,21 @@ KIND_OF_WORD = {
 }
 PRECISION = 0.95  # what is wanted where nobody says otherwise
 ALL = "all"  # of `measured_precision`: all kinds together
-UNLIKELY = 1e-4  # nothing is nearer to impossible or certain than this, verdicts aside
-SHIFT_SPREAD = 1.0  # how far off the log odds of a table may be, before any verdict: about e-fold
-SLOPE_SPREAD = 0.2  # likewise their slope off 1; more lets one slip of a hand undo a sure table
-LEAST_SLOPE = 0.1  # more probable stays more probable, whatever a few verdicts say
-NEWTON_STEPS = 50
-Z = 1.959964  # of 95 %
+
+
+@dataclass(frozen=True)
+class AdjustmentConstants:
+    """How verdicts change the probabilities of a table."""
+
+    min_probability: float = 1e-4  # nothing is nearer to impossible or certain, verdicts aside
+    shift_deviation: float = 1.0  # of the log odds of a table before any verdict: about e-fold
+    slope_deviation: float = 0.2  # a larger one would let one wrong click override the table
+    min_slope: float = 0.1  # more probable stays more probable, whatever a few verdicts say
+    max_newton_steps: int = 50
+    interval_deviations: float = 1.959964  # standard deviations on either side of a 95 % interval
+
+
+ADJUSTMENT = AdjustmentConstants()
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +108,10 @@ def wilson(right: int, number: int) -> MeasuredPrecision:
     """A share with Wilson's interval at 95 %; from 0 to 1 where there is nothing."""
     if number == 0:
         return MeasuredPrecision(0, 0, 0.0, 1.0)
-    share, weight = right / number, Z**2 / number
+    z = ADJUSTMENT.interval_deviations
+    share, weight = right / number, z**2 / number
     centre = (share + weight / 2) / (1 + weight)
-    half = Z * np.sqrt(share * (1 - share) / number + weight / (4 * number)) / (1 + weight)
+    half = z * np.sqrt(share * (1 - share) / number + weight / (4 * number)) / (1 + weight)
     return MeasuredPrecision(
         right, number, float(max(centre - half, 0)), float(min(centre + half, 1))
     )
@@ -224,7 +234,7 @@ def _is_right(verdict: Verdict) -> bool:
 
 
 def _log_odds(p: Floats) -> Floats:
-    inside = np.clip(p, UNLIKELY, 1 - UNLIKELY)
+    inside = np.clip(p, ADJUSTMENT.min_probability, 1 - ADJUSTMENT.min_probability)
     log_odds: Floats = np.log(inside) - np.log1p(-inside)
     return log_odds
 
@@ -240,9 +250,10 @@ def _fitted(log_odds: Floats, is_right: Mask) -> tuple[float, float]:
     Before them both have normal distributions, around 0 and 1. The sum has one maximum.
     """
     design = np.stack([np.ones(len(log_odds)), log_odds], axis=1)  # [n, 2]
-    before, precisions = np.array([0.0, 1.0]), np.array([SHIFT_SPREAD, SLOPE_SPREAD]) ** -2.0
+    before = np.array([0.0, 1.0])
+    precisions = np.array([ADJUSTMENT.shift_deviation, ADJUSTMENT.slope_deviation]) ** -2.0
     found = before.copy()
-    for _ in range(NEWTON_STEPS):
+    for _ in range(ADJUSTMENT.max_newton_steps):
         p = _probabilities(design @ found)
         gradient = design.T @ (is_right - p) - precisions * (found - before)
         curvature = (design.T * (p * (1 - p))) @ design + np.diag(precisions)
@@ -250,4 +261,4 @@ def _fitted(log_odds: Floats, is_right: Mask) -> tuple[float, float]:
         found += np.clip(step, -1, 1)  # far from the maximum a whole step may lead away from it
         if np.abs(step).max() < 1e-9:
             break
-    return float(found[0]), max(float(found[1]), LEAST_SLOPE)
+    return float(found[0]), max(float(found[1]), ADJUSTMENT.min_slope)

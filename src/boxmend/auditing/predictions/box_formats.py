@@ -6,6 +6,8 @@ is the one that is meant.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from boxmend.auditing.predictions.overlap import Annotated, best_annotations
@@ -19,13 +21,23 @@ LAYOUTS = {
     "cxcywh": "centre x, centre y, width and height",
     "yxyx": "two corners y1, x1, y2, x2",
 }
-LARGEST_SHARE = 2.0  # boxes may reach beyond their image, but not far
-FEW = 10  # detections that tell nothing yet
-ENOUGH = 50  # detections that tell when no format fits
-FITS = 0.3  # mean best IoU of boxes that are read as they are meant
-FITS_NOT = 0.1  # and of boxes that have nothing to do with the annotations
-AHEAD, TIMES = 0.1, 1.3  # by how much another format has to fit better
-BEYOND_CHANCE = 0.1  # of the way from chance to a perfect fit that boxes of these images go
+
+
+@dataclass(frozen=True)
+class FormatConstants:
+    """When boxes are read in another format than the expected one, or refused."""
+
+    max_share: float = 2.0  # boxes may reach beyond their image, but not far
+    min_detections: int = 10  # of fewer nothing is concluded
+    min_detections_to_refuse: int = 50
+    good_mean_iou: float = 0.3  # of boxes that are read as they are meant, with the annotations
+    bad_mean_iou: float = 0.1  # of boxes that have nothing to do with the annotations
+    min_iou_lead: float = 0.1  # of another format over the expected one
+    min_iou_ratio: float = 1.3  # likewise
+    min_beyond_chance: float = 0.1  # of the way from chance to a perfect fit
+
+
+FORMATS = FormatConstants()
 
 
 def words(format: BoxFormat) -> str:
@@ -60,7 +72,7 @@ def fits(
     """
     numbers = found.boxes[rows]
     formats = [BoxFormat(layout) for layout in LAYOUTS]
-    if np.abs(numbers).max(initial=0) <= LARGEST_SHARE:
+    if np.abs(numbers).max(initial=0) <= FORMATS.max_share:
         formats += [BoxFormat(layout, is_share=True) for layout in LAYOUTS]
     if found.format not in formats:
         formats.append(found.format)
@@ -75,14 +87,18 @@ def chosen(
 ) -> tuple[BoxFormat, list[str]]:
     """The format to read by, and what is to be said about it; `num` detections were asked."""
     expected, best = found.format, max(fit, key=lambda one: fit[one])
-    if num >= ENOUGH and fit[best] < FITS_NOT:
+    if num >= FORMATS.min_detections_to_refuse and fit[best] < FORMATS.bad_mean_iou:
         raise DataError(
             f"{found.told_files}: the boxes hardly overlap the annotations, in whatever format "
             f"they are read (mean best IoU {fit[best]:.2f} of {num:,}); are they of these images, "
             f"in pixels of the image as stored? Expected {words(expected)}"
         )
-    is_clear = fit[best] >= max(FITS, fit[expected] + AHEAD, TIMES * fit[expected])
-    if best == expected or num < FEW or not is_clear:
+    is_clear = fit[best] >= max(
+        FORMATS.good_mean_iou,
+        fit[expected] + FORMATS.min_iou_lead,
+        FORMATS.min_iou_ratio * fit[expected],
+    )
+    if best == expected or num < FORMATS.min_detections or not is_clear:
         return expected, []
     return best, [
         f"the boxes in {found.told_files} are {words(best)}, not {words(expected)} as expected of "
@@ -105,13 +121,14 @@ def ensure_images(found: RawDetections, fit: float, chance: float, num: int) -> 
 
     `num` detections were asked.
     """
-    if num < ENOUGH or fit >= chance + BEYOND_CHANCE * (1 - chance):
+    needed = chance + FORMATS.min_beyond_chance * (1 - chance)
+    if num < FORMATS.min_detections_to_refuse or fit >= needed:
         return []
     told = (
         "overlap the annotations of other images as well as those of their own (mean best IoU "
         f"{chance:.2f} and {fit:.2f})"
     )
-    if fit < FITS:
+    if fit < FORMATS.good_mean_iou:
         raise DataError(
             f"{found.told_files}: the boxes {told}; are they of these images, under their right "
             "names?"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from boxmend.auditing.notes import warning
 from boxmend.auditing.predictions.catalogue import category_labels, whole_number
 from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -19,16 +20,25 @@ from boxmend.data.types import Rows
 from boxmend.errors import DataError
 
 SHOWN = 5
-FEW = 10  # overlapping pairs that tell nothing yet
-AGREES = 0.3  # share of equal labels by which another numbering may be taken
-AHEAD = 0.2  # by how much it has to be better than the expected one
-AGREES_NOT = 0.2  # share below which numbers mean other classes
-MOST_UNKNOWN = 0.5  # share of detections of other classes that may be passed over
-FEW_OF_CLASS = 20  # pairs of one class that tell nothing about it yet
-EXCHANGED = 1.5  # how many times as often another class is seen as the own one
 NUM_COCO = 80
 COCO_GAPS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # of 1 to 90, those that COCO does not use
 NAMES = "give the names of classes, which are never mistaken: the key category_name, or a column"
+
+
+@dataclass(frozen=True)
+class NumberingConstants:
+    """When classes are read by another numbering than the expected one, or refused."""
+
+    min_pairs: int = 10  # overlapping boxes; of fewer nothing is concluded
+    good_agreement: float = 0.3  # share of equal labels by which another numbering may be taken
+    min_agreement_lead: float = 0.2  # of another numbering over the expected one
+    bad_agreement: float = 0.2  # below it numbers mean other classes
+    max_unknown_share: float = 0.5  # of detections of other classes that may be passed over
+    min_pairs_of_class: int = 20  # of fewer nothing is concluded about it
+    exchanged_ratio: float = 1.5  # how many times as often another class is seen as the own one
+
+
+NUMBERING = NumberingConstants()
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ def _chosen(
     num = sum(int(one) in numbers for one in found.classes[pairs[0]].tolist())
     able = [k for k in range(len(every)) if known[k] >= known[0]]  # that know no fewer of them
     best = max(able, key=lambda k: (agreement[k], -k))
-    if num < FEW:
+    if num < NUMBERING.min_pairs:
         if known[0] == 1:
             return every[0], [
                 f"the classes in {found.told_files} were taken for {every[0].words}; too few boxes "
@@ -132,9 +142,11 @@ def _chosen(
             f"{every[0].words} are {_some(every[0].labels)}; too few boxes overlap annotations to "
             f"find out which are meant: {NAMES}"
         )
-    is_better = agreement[best] >= max(AGREES, agreement[0] + AHEAD)
+    is_better = agreement[best] >= max(
+        NUMBERING.good_agreement, agreement[0] + NUMBERING.min_agreement_lead
+    )
     chosen = best if is_better else 0
-    if agreement[chosen] < AGREES_NOT:
+    if agreement[chosen] < NUMBERING.bad_agreement:
         raise DataError(
             f"{found.told_files}: the classes mean something else than those of the data: of "
             f"{num:,} boxes that overlap an annotation {agreement[best]:.0%} have its label, "
@@ -179,21 +191,22 @@ def _exchanged(labels: Rows, true_labels: Rows, names: Sequence[str]) -> list[st
     taken: dict[int, tuple[int, float]] = {}
     for label in range(len(names)):
         own = labels[(true_labels == label) & (labels != UNKNOWN)]
-        if len(own) < FEW_OF_CLASS:
+        if len(own) < NUMBERING.min_pairs_of_class:
             continue
         counts = np.bincount(own, minlength=len(names))
         most = int(counts.argmax())
-        if most != label and counts[most] >= EXCHANGED * counts[label]:
+        if most != label and counts[most] >= NUMBERING.exchanged_ratio * counts[label]:
             taken[label] = most, counts[most] / len(own)
     strange = [(one, most, share) for one, (most, share) in taken.items() if most in taken]
     if not strange:
         return []
     some = _some(f"{names[one]} as {names[most]} ({share:.0%})" for one, most, share in strange)
-    return [
-        f"WARNING: classes look exchanged, since the detector sees {some}. Compare the names of "
-        "the classes and their order in the data with those of the detector; if they differ, label "
-        "fixes are wrong"
-    ]
+    told = (
+        f"classes look exchanged, since the detector sees {some}. Compare the names of the classes "
+        "and their order in the data with those of the detector; if they differ, label fixes are "
+        "wrong"
+    )
+    return [warning(told)]
 
 
 def _unknown(found: RawDetections, dataset: Dataset, labels: Rows) -> list[str]:
@@ -204,7 +217,7 @@ def _unknown(found: RawDetections, dataset: Dataset, labels: Rows) -> list[str]:
         return []
     some = _some(_told(found.class_keys[place]) for place in lost)
     num, told = int(counts[lost].sum()), f"the data do not have: {some}"
-    if num > MOST_UNKNOWN * len(found):
+    if num > NUMBERING.max_unknown_share * len(found):
         raise DataError(
             f"{found.told_files}: {num:,} of {len(found):,} detections are of classes that {told}; "
             f"the classes of the data are {_some(dataset.label_names)}"

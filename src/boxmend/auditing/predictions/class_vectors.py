@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from boxmend.auditing.predictions.raw import RawDetections
@@ -10,9 +12,17 @@ from boxmend.data.formats.coco.sizes import category_numbers
 from boxmend.data.types import Rows, Singles
 from boxmend.errors import DataError
 
-ASKED = 5000  # detections whose vectors are looked at: the best, since of others many are doubtful
-AGREES = 0.5  # share whose label has the highest value
-ROUNDING = 1e-4  # by which a probability may leave 0..1
+
+@dataclass(frozen=True)
+class VectorConstants:
+    """When class vectors are read in an order."""
+
+    max_detections: int = 5000  # the best, since of others many are doubtful
+    min_agreement: float = 0.5  # share whose label has the highest value
+    probability_tolerance: float = 1e-4  # by which a probability may leave 0..1
+
+
+VECTORS = VectorConstants()
 
 
 def in_order(
@@ -37,8 +47,9 @@ def in_order(
         )
     orders = _orders(dataset, found.vectors.shape[1])
     rows = np.flatnonzero(labels >= 0)
-    if len(rows) > ASKED:
-        rows = rows[np.argpartition(-found.scores[rows], ASKED)[:ASKED]]
+    if len(rows) > VECTORS.max_detections:
+        best_first = np.argpartition(-found.scores[rows], VECTORS.max_detections)
+        rows = rows[best_first[: VECTORS.max_detections]]
     agreement = {
         words: float((found.vectors[np.ix_(rows, order)].argmax(axis=1) == labels[rows]).mean())
         if len(rows)
@@ -46,7 +57,7 @@ def in_order(
         for words, order in orders.items()
     }
     best = max(agreement, key=lambda one: agreement[one])  # the first of equals
-    if agreement[best] < AGREES:
+    if agreement[best] < VECTORS.min_agreement:
         raise DataError(
             f"{found.told_files}: the class vectors do not fit the labels: the highest value is "
             f"that of the label in {agreement[best]:.0%} of the detections; expected the order of "
@@ -60,7 +71,8 @@ def in_order(
 
 
 def _ensure_probabilities(found: RawDetections, vectors: Singles) -> None:
-    is_wrong = ~((vectors >= -ROUNDING) & (vectors <= 1 + ROUNDING))
+    slack = VECTORS.probability_tolerance
+    is_wrong = ~((vectors >= -slack) & (vectors <= 1 + slack))
     if is_wrong.any():
         row = int(np.argmax(is_wrong.any(axis=1)))
         value = float(vectors[row][is_wrong[row]][0])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.predictions import box_formats
+from boxmend.auditing.predictions.box_formats import FORMATS
 from boxmend.auditing.predictions.catalogue import Catalogue
 from boxmend.auditing.predictions.class_names import labels_of
 from boxmend.auditing.predictions.class_vectors import in_order
@@ -21,8 +22,8 @@ from boxmend.auditing.predictions.resolved import Predictions
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
-OVERLAPS = 0.5  # IoU from which a detection and an annotation are of one object
-ROUNDING = 1e-6  # by which a score may leave 0..1
+PAIR_MIN_IOU = 0.5  # from which a detection and an annotation are of one object
+SCORE_TOLERANCE = 1e-6  # by which a score may leave 0..1
 PERCENT = 100
 
 
@@ -37,7 +38,8 @@ def infer_meaning(
     ]
     best = ways[0]
     notes: list[str] = []
-    if len(ways) > 1 and ways[1].quality > max(box_formats.FITS, 1.3 * ways[0].quality):
+    needed = max(FORMATS.good_mean_iou, FORMATS.min_iou_ratio * best.quality)
+    if len(ways) > 1 and ways[1].quality > needed:
         best = ways[1]
         notes.append(f"the images in {found.told_files} are told by {best.reading.words}, not ids")
     notes += ensure_clear(found, best.reading.rows, dataset)
@@ -53,7 +55,7 @@ def infer_meaning(
     chance = box_formats.by_chance(image_rows[best.rows], boxes[best.rows], known)
     said += box_formats.ensure_images(found, best.fit[format], chance, len(best.rows))
     true_labels, iou = best_annotations(image_rows[best.rows], boxes[best.rows], known)
-    is_pair = iou >= OVERLAPS
+    is_pair = iou >= PAIR_MIN_IOU
     label_of, about_classes = labels_of(found, dataset, best.rows[is_pair], true_labels[is_pair])
     labels = label_of[found.classes]
     vectors, about_vectors = in_order(found, labels, dataset)
@@ -95,7 +97,7 @@ def _understood(
 def _probabilities(found: RawDetections) -> Floats:
     """The scores, which lie in 0..1; an error says what they look like where they do not."""
     scores = found.scores
-    is_wrong = ~((scores >= -ROUNDING) & (scores <= 1 + ROUNDING))
+    is_wrong = ~((scores >= -SCORE_TOLERANCE) & (scores <= 1 + SCORE_TOLERANCE))
     if not is_wrong.any():
         return np.clip(scores, 0.0, 1.0)
     row = int(np.argmax(is_wrong))

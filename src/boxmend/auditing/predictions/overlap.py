@@ -11,8 +11,8 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
-IMAGES_ASKED = 2000  # spread evenly over those that have both annotations and detections
-BEST_OF_IMAGE = 3  # detections of each that are asked about
+MAX_IMAGES = 2000  # spread evenly over those that have both annotations and detections
+DETECTIONS_PER_IMAGE = 3  # the best of each, that are asked about
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +44,15 @@ def asked(image_rows: Rows, scores: Floats, boxes: Floats, known: Annotated) -> 
     is_detected[image_rows] = True
     is_detected[-1] = False
     images = np.unique(known.image_rows[is_detected[known.image_rows]])
-    if len(images) > IMAGES_ASKED:
-        images = images[np.linspace(0, len(images) - 1, IMAGES_ASKED).astype(np.int64)]
+    if len(images) > MAX_IMAGES:
+        images = images[np.linspace(0, len(images) - 1, MAX_IMAGES).astype(np.int64)]
     is_asked = np.zeros(num + 1, np.bool_)
     is_asked[images] = True
     rows = np.flatnonzero(is_asked[image_rows])
     rows = rows[np.lexsort((*boxes[rows].T, -scores[rows], image_rows[rows]))]
     ordered = image_rows[rows]
     place = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
-    return rows[place < BEST_OF_IMAGE]
+    return rows[place < DETECTIONS_PER_IMAGE]
 
 
 def best_annotations(

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.auditing.notes import warning
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.unchanged import State, ensure_same_states
 from boxmend.data.folds import FoldManifest
 from boxmend.data.types import Floats, Mask, Rows
 
-FAINT = 0.075  # score that some detections of an uncut list do not reach
-MANY = 200  # detections that tell where a list was cut
+UNCUT_MIN_SCORE = 0.075  # some detections of an uncut list do not reach it
+MIN_DETECTIONS = 200  # of fewer nothing is concluded about where a list was cut
 SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
 
@@ -101,18 +102,19 @@ def in_own_order(found: Predictions) -> Predictions:
 
 
 def notes_on_scores(found: Predictions) -> list[str]:
-    """What is said where faint detections were left out, as predicting tools do by default."""
-    if len(found) < MANY or found.cut < FAINT:
+    """Warn where faint detections were left out, as predicting tools do by default."""
+    if len(found) < MIN_DETECTIONS or found.cut < UNCUT_MIN_SCORE:
         return []
-    return [
-        f"WARNING: no detection has a score below {found.cut:.2g}, as if the others had been left "
-        "out. What was seen faintly then seems not to be seen at all, and good annotations may be "
-        "called spurious: predict again with a low limit, like conf=0.01"
-    ]
+    told = (
+        f"no detection has a score below {found.cut:.2g}, as if the others had been left out. What "
+        "was seen faintly then seems not to be seen at all, and good annotations may be called "
+        "spurious: predict again with a low limit, like conf=0.01"
+    )
+    return [warning(told)]
 
 
 def notes_on_images(found: Predictions, dataset: Dataset) -> list[str]:
-    """What is to be said of images without detections, and of those that detectors have seen."""
+    """Return notes on images without detections, and on those that detectors have seen."""
     notes = []
     num, every = len(np.unique(found.image_rows)), len(dataset.images)
     if num < every:
@@ -122,8 +124,9 @@ def notes_on_images(found: Predictions, dataset: Dataset) -> list[str]:
     if lost := int((found.manifest.folds == UNKNOWN).sum()):
         notes.append(f"{lost:,} of {every:,} images are in no fold")
     if seen := int(seen_in_training(found, found.manifest).sum()):
-        notes.append(
-            f"WARNING: {seen:,} of {len(found):,} detections are in images that their detector was "
-            "trained on, which hides errors; predict on the test part of each fold alone"
+        told = (
+            f"{seen:,} of {len(found):,} detections are in images that their detector was trained "
+            "on, which hides errors; predict on the test part of each fold alone"
         )
+        notes.append(warning(told))
     return notes

@@ -23,16 +23,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
 from boxmend.detector.boxes import side_lengths
 
-BINS = 100
-BIN_WIDTH = 0.01  # shares of a side; a residual of a whole side or more is a mismatch
-NOISES = [0.02 * number for number in range(31)]  # N from 0 to 0.6
+BINS = SHARED.num_bins
+BIN_WIDTH = SHARED.bin_width_sides
+NOISES = SHARED.noises_sides  # N
 SCALES = [0.01 * 15 ** (number / 119) for number in range(120)]  # of d, 0.01 to 0.15 by 2.3 %
-NARROWS = [0.55, 0.7, 0.85, 1.0]  # share of d that has this scale
-WIDE = 2.5  # times as wide are the others, on hard objects
+NARROWS = SHARED.narrow_shares  # of d, that have this scale
+WIDE = SHARED.wide_factor  # times as wide are the others
 STRAYS = [0.0, 0.01, 0.03, 0.08]  # shares of residuals of any size
-MOST_PULL = 0.5  # what follows the annotated box more than that measures nothing
+MOST_PULL = SHARED.max_pull
 FEW_EDGES = 400  # of fewer nothing is concluded
 
 NARROW = 0.65  # of d has the narrow scale where that is not fitted
@@ -41,8 +42,8 @@ TRULY_AT_BORDER = 0.5  # of the edges annotated there, on VOC at 40 % noise: .45
 MANY_AT_BORDER = 0.6  # by `border_share`: .77 to .94 on VOC, .31 to .48 where no edge ends there
 STRAY_DENSITY = 1e-6  # of d at any distance: who is that far away speaks of another object
 
-_SPIKE = 6.0  # log odds in favour of no noise at all: repair has to be asked for
-_EDGES_PER_BOX = 4  # whose errors go together, so that they count as one observation
+_SPIKE = SHARED.no_noise_log_odds
+_EDGES_PER_BOX = SHARED.edges_per_box
 
 
 class BoxNoise(NamedTuple):
@@ -55,7 +56,7 @@ class BoxNoise(NamedTuple):
 
 
 def edge_residuals(
-    annotated: Tensor, predicted: Tensor, image_sizes: Tensor, border: float = 0.1
+    annotated: Tensor, predicted: Tensor, image_sizes: Tensor, border: float = SHARED.border_sides
 ) -> tuple[Tensor, Tensor]:
     """Measure a - p for the four edges, in shares of the predicted sides.
 
