@@ -17,12 +17,12 @@ from pathlib import Path
 from boxmend.bench.grids.bars import bars
 from boxmend.bench.grids.cells import Cell, cells_of
 from boxmend.bench.grids.chart import svg
+from boxmend.bench.grids.comparability import differences
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.mixing import differences
+from boxmend.bench.grids.priorities import COMPARED, PRIORITIES, priority
 from boxmend.bench.grids.results import Result, counting, read
 from boxmend.bench.grids.tables import Square, Table, concerned, table
 from boxmend.bench.grids.wording import DASH, percent
-from boxmend.bench.grids.worth import COMPARED, WORTHS, worth
 from results_sections import (
     OF_MENDING,
     Lines,
@@ -142,10 +142,10 @@ Empty squares were not run. COCO is not run at all. Figures of
 
 
 def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
-    counts = dict.fromkeys(WORTHS, (0, 0))
+    counts = dict.fromkeys(PRIORITIES, (0, 0))
     for cell in _all_cells():
-        done, number = counts[worth(cell)]
-        counts[worth(cell)] = done + (cell.name in lines.places), number + 1
+        done, number = counts[priority(cell)]
+        counts[priority(cell)] = done + (cell.name in lines.places), number + 1
     return counts
 
 
@@ -197,7 +197,7 @@ def _left_of_tables(lines: Lines) -> list[list[str]]:
     """Tables that have cells left which could be run, with their numbers."""
     rows = []
     for name in OTHERS:
-        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if worth(one) == "could"]
+        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if priority(one) == "could"]
         done = [one for one in cells if one.name in lines.places]
         if len(done) < len(cells):
             told = f"{LAYOUTS[name].title} (`{name}`)"
@@ -209,7 +209,7 @@ def _not_run(lines: Lines, needed: str) -> list[list[str]]:
     """Noises, and the methods that were not run there though they are worth so much."""
     found: dict[str, dict[str, list[int]]] = {}
     for one in _all_cells():
-        if worth(one) == needed and one.name not in lines.places:
+        if priority(one) == needed and one.name not in lines.places:
             found.setdefault(one.noise_name, {}).setdefault(one.method_name, []).append(one.seed)
     rows = []
     for noise, methods in sorted(found.items()):

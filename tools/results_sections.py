@@ -6,8 +6,8 @@ from pathlib import Path
 
 from boxmend.bench.grids.published_tables import published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import amount
 from boxmend.bench.grids.statistics import summary
+from boxmend.bench.grids.table_spec import amount
 from boxmend.bench.grids.tables import figure
 from boxmend.bench.grids.wording import percent
 

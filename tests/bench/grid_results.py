@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import Any
 
 from boxmend.bench.grids.results import Data, Noise, Result
-from boxmend.bench.grids.squares import Asked
+from boxmend.bench.grids.table_spec import CellSpec
 
 SETTINGS: dict[str, Any] = {
     "method": "baseline",
@@ -58,7 +58,7 @@ def noisy_hash(noise: tuple[str | None, ...], seed: int) -> str:
     return sha256(repr((*noise, seed)).encode()).hexdigest() if any(noise) else "a" * 64
 
 
-def result_of(asked: Asked, ap50: float, seed: int = 0, **others: Any) -> Result:
+def result_of(asked: CellSpec, ap50: float, seed: int = 0, **others: Any) -> Result:
     """The result of a square of a layout."""
     noise = (asked.labels, asked.boxes, asked.presence)
     return result(asked.method, ap50, noise=noise, seed=seed, variant=dict(asked.variant), **others)

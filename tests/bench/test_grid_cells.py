@@ -8,7 +8,7 @@ from boxmend.bench.grids.cells import Cell, cells_of, chosen, variant_word
 from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.planning import GridRequest, planned
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of, sources
-from boxmend.bench.grids.squares import TRUE, TWICE
+from boxmend.bench.grids.table_spec import TRUE_RATE, TWICE_EPOCHS
 from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
 
@@ -30,10 +30,13 @@ from boxmend.errors import UsageError
             "label40-box0-mend-paper~N64-0",
         ),
         (
-            Cell(None, None, "mend", (("box_noise", TRUE), ("label_noise", TRUE)), 0),
+            Cell(None, None, "mend", (("box_noise", TRUE_RATE), ("label_noise", TRUE_RATE)), 0),
             "label0-box0-mend~told-0",
         ),
-        (Cell(None, None, "baseline", (("epochs", TWICE),), 0), "label0-box0-baseline~x2-0"),
+        (
+            Cell(None, None, "baseline", (("epochs", TWICE_EPOCHS),), 0),
+            "label0-box0-baseline~x2-0",
+        ),
         (Cell(None, None, "mend", (("label_noise", 0.2),), 0), "label0-box0-mend~label20-0"),
         (Cell(None, None, "mend", (("mend.keep", 0.4),), 0), "label0-box0-mend~keep0.4-0"),
     ],
@@ -114,7 +117,7 @@ def test_only_published_methods_are_told_the_true_rates() -> None:
 
     assert told("mend-paper") == told("co-teaching") == (0.4, 0.2)
     assert told("mend") == told("baseline") == ("auto", "auto")
-    assert told("mend", (("label_noise", TRUE), ("box_noise", TRUE))) == (0.4, 0.2)
+    assert told("mend", (("label_noise", TRUE_RATE), ("box_noise", TRUE_RATE))) == (0.4, 0.2)
 
 
 def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
@@ -130,7 +133,7 @@ def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
 
 
 def test_twice_the_passes_are_twice_those_that_are_set() -> None:
-    cell = Cell(None, None, "baseline", (("epochs", TWICE),))
+    cell = Cell(None, None, "baseline", (("epochs", TWICE_EPOCHS),))
     assert settings_of(cell, SCALES["voc320"], None, {}).epochs == 24
     assert settings_of(cell, SCALES["voc320"], None, {"epochs": 5}).epochs == 10
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from boxmend.bench.grids import running
+from boxmend.bench.grids.cell_process import CellStatus
 from boxmend.bench.grids.executors import Local, Process
 from boxmend.bench.grids.jobs import (
     LOCK_FILE,
@@ -21,7 +22,6 @@ from boxmend.bench.grids.jobs import (
     state_of,
     write_json,
 )
-from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.bench.grids.running import Glance, run_grid
 from boxmend.data.files.locks import holding

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from boxmend.bench.grids import slurm
+from boxmend.bench.grids.cell_process import CellStatus
 from boxmend.bench.grids.jobs import State, read_result, state_of
-from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.bench.grids.running import run_grid
 from boxmend.bench.grids.slurm import CellTask, JobProcess, Queue, Submitit
 from boxmend.errors import UsageError

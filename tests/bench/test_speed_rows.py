@@ -11,7 +11,7 @@ import torch
 from boxmend.bench.speed.growth import remembering, with_objects
 from boxmend.bench.speed.plain import AnnotatedImages, decoded, plain_steps
 from boxmend.bench.speed.side_by_side import TimedJob, side_by_side, train_for
-from tests.bench.speed_shops import SMALL, drawn_dataset, shop_in
+from tests.bench.timed_trainings import SMALL, drawn_dataset, factory_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,8 +42,8 @@ def test_boxes_outside_of_an_image_are_clipped_and_empty_ones_left_out(tmp_path:
 
 @pytest.mark.parametrize("on_device", [False, True])
 def test_the_plain_recipe_trains_what_is_not_frozen(on_device: bool, tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    steps = plain_steps(shop, "64", SMALL.all_counts[0], on_device=on_device)
+    factory = factory_in(tmp_path)
+    steps = plain_steps(factory, "64", SMALL.all_counts[0], on_device=on_device)
     network = steps.trainer.network
     assert network.transform.min_size == (64,)  # type: ignore[union-attr]
     assert network.transform.max_size == 64  # type: ignore[union-attr]
@@ -55,9 +55,9 @@ def test_the_plain_recipe_trains_what_is_not_frozen(on_device: bool, tmp_path: P
 
 
 def test_the_plain_recipe_follows_a_rate_and_limits_its_gradients(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    trainer = plain_steps(shop, "64", SMALL.all_counts[0], on_device=True).trainer
-    images = AnnotatedImages(shop.dataset)
+    factory = factory_in(tmp_path)
+    trainer = plain_steps(factory, "64", SMALL.all_counts[0], on_device=True).trainer
+    images = AnnotatedImages(factory.dataset)
     examples = [images[0][0]], [images[0][1]]
     trained = [one for one in trainer.network.parameters() if one.requires_grad]
     before = [one.clone() for one in trained]
@@ -81,8 +81,8 @@ def test_the_plain_recipe_is_given_whole_batches_of_all_images(tmp_path: Path) -
 
 
 def test_workers_ahead_are_let_run_dry_before_a_block(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    steps = plain_steps(shop, "64", SMALL.all_counts[0], on_device=True)
+    factory = factory_in(tmp_path)
+    steps = plain_steps(factory, "64", SMALL.all_counts[0], on_device=True)
     taken: list[int] = []
     whole = steps._batches
     steps._batches = (taken.append(1) or batch for batch in whole)  # type: ignore[func-returns-value]
@@ -92,7 +92,7 @@ def test_workers_ahead_are_let_run_dry_before_a_block(tmp_path: Path) -> None:
 
 
 def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Path) -> None:
-    steps = shop_in(tmp_path).steps("mend", "64")
+    steps = factory_in(tmp_path).steps("mend", "64")
     training = steps.training
     assert steps.batch_size == 2
     steps.run(3)
@@ -106,18 +106,18 @@ def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Pa
 
 
 def test_what_a_training_has_to_say_is_kept_once(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    Path(shop.dataset.images.paths[3]).write_bytes(b"no image")
+    factory = factory_in(tmp_path)
+    Path(factory.dataset.images.paths[3]).write_bytes(b"no image")
     for _ in range(2):
-        shop.steps("baseline", "64")
-    (told,) = shop.heard
+        factory.steps("baseline", "64")
+    (told,) = factory.heard
     assert "3.png" in told
 
 
 def test_detectors_are_alike_and_apart(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
+    factory = factory_in(tmp_path)
     settings = SMALL.settings("baseline", "64")
-    one, other = shop.detector(settings).network, shop.detector(settings).network
+    one, other = factory.detector(settings).network, factory.detector(settings).network
     for first, second in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(first, second)
         assert first.data_ptr() != second.data_ptr()
@@ -134,7 +134,7 @@ def test_drawn_annotations_fill_every_image_and_lie_within(tmp_path: Path) -> No
 
 
 def test_remembering_takes_some_time(tmp_path: Path) -> None:
-    assert 0 < remembering(shop_in(tmp_path), "64") < 1e3
+    assert 0 < remembering(factory_in(tmp_path), "64") < 1e3
 
 
 def test_a_job_says_that_it_is_ready_and_then_how_far_it_came(tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_jobs_run_in_processes_of_their_own(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path, replace(SMALL, jobs=2, seconds=0.1))
-    answer = side_by_side(shop, "baseline", "64")
+    factory = factory_in(tmp_path, replace(SMALL, jobs=2, seconds=0.1))
+    answer = side_by_side(factory, "baseline", "64")
     assert answer["error"] is None
     assert len(answer["each"]) == 2
     assert answer["images_per_second"] == sum(answer["each"]) > 0
-    assert side_by_side(shop, "fastest", "64")["error"] == "KeyError: 'fastest'"
+    assert side_by_side(factory, "fastest", "64")["error"] == "KeyError: 'fastest'"

@@ -9,7 +9,7 @@ import pytest
 from boxmend.bench.speed.stages import STAGES, Span, attributed, by_launch, stage_shares
 from boxmend.errors import BoxmendError
 from boxmend.runs.settings import TrainSettings
-from tests.bench.speed_shops import shop_in
+from tests.bench.timed_trainings import factory_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -93,22 +93,22 @@ def test_a_profile_without_kernels_is_refused() -> None:
 def test_stages_are_those_of_steps_that_are_launched_kernel_by_kernel(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = shop_in(tmp_path)
+    factory = factory_in(tmp_path)
     asked: list[bool] = []
 
     def training(settings: TrainSettings) -> None:
         asked.append(settings.graph)
         raise BoxmendError("seen")
 
-    monkeypatch.setattr(shop, "training", training)
+    monkeypatch.setattr(factory, "training", training)
     with pytest.raises(BoxmendError, match="seen"):
-        stage_shares(shop, row, "64")
+        stage_shares(factory, row, "64")
     assert asked == [False]
 
 
 def test_the_shares_of_a_step_add_up_to_one(tmp_path: Path) -> None:
-    shop = shop_in(tmp_path)
-    shares = stage_shares(shop, "mend", "64")
+    factory = factory_in(tmp_path)
+    shares = stage_shares(factory, "mend", "64")
     assert tuple(shares) == STAGES
     assert sum(shares.values()) == pytest.approx(1)
     assert all(share >= 0 for share in shares.values())
@@ -121,7 +121,7 @@ def test_a_watched_training_is_left_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from boxmend.bench.speed import stages
-    from boxmend.bench.speed.workshop import TrainingSteps
+    from boxmend.bench.speed.timed_training import TrainingSteps
 
     made: list[TrainingSteps] = []
 
@@ -131,7 +131,7 @@ def test_a_watched_training_is_left_as_it_was(
             made.append(self)
 
     monkeypatch.setattr(stages, "TrainingSteps", Kept)
-    stage_shares(shop_in(tmp_path), "baseline", "64")
+    stage_shares(factory_in(tmp_path), "baseline", "64")
     (steps,) = made
     for call in stages.CALLS:
         part, name = call.split(".")

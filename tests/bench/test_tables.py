@@ -9,7 +9,13 @@ import pytest
 from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.published_tables import all_published, published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import TOLD, TRUE, TWICE, asked, square
+from boxmend.bench.grids.table_spec import (
+    GIVEN_TRUE_RATES,
+    TRUE_RATE,
+    TWICE_EPOCHS,
+    cell_spec,
+    cell_specs,
+)
 from boxmend.bench.grids.tables import Square, Table, figure, table
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_results import result, result_of
@@ -218,7 +224,7 @@ def test_on_clean_data_the_difference_is_shown() -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_can_be_filled(name: str) -> None:
-    every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in asked(LAYOUTS[name])}
+    every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
     made = table(LAYOUTS[name], list(every.values()))
     assert len(made.results) == len(every)
     for row, line in made.lines():
@@ -238,7 +244,7 @@ def test_a_layout_is_sound(name: str) -> None:
         assert "baseline" in {row.name for row in one.rows}
     if one.compare == "share":
         assert one.rows[0].is_clean
-    for asking in asked(one):
+    for asking in cell_specs(one):
         assert (asking.labels or "x:0").partition(":")[0] in ("symmetric", "pair", "x")
         assert (asking.boxes or "x:0").partition(":")[0] in ("uniform", "gaussian", "jitter", "x")
 
@@ -289,7 +295,7 @@ def test_published_judgments_add_up_to_all() -> None:
 def test_what_a_method_does_anyway_is_no_variant() -> None:
     alpha = LAYOUTS["sensitivity-alpha"]
     told = {
-        (row.name, column.name): dict(square(row, column).variant)
+        (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(alpha.rows, alpha.columns)
     }
     assert told["mend-paper, alpha 0.2", "label0-box20"] == {}
@@ -297,7 +303,7 @@ def test_what_a_method_does_anyway_is_no_variant() -> None:
     assert told["mend-paper, alpha 0.4", "label0-box40"] == {}
     rate = LAYOUTS["sensitivity-rate"]
     told = {
-        (row.name, column.name): dict(square(row, column).variant)
+        (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(rate.rows, rate.columns)
     }
     assert told["mend-paper, told 0.4", "label40-box0"] == {}
@@ -306,13 +312,13 @@ def test_what_a_method_does_anyway_is_no_variant() -> None:
 
 
 def test_the_two_stages_have_a_control_of_equal_compute() -> None:
-    found = {one.row.name: one for one in asked(LAYOUTS["two-stage"])}
+    found = {one.row.name: one for one in cell_specs(LAYOUTS["two-stage"])}
     control = found["baseline, twice the passes"]
-    assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE})
+    assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE_EPOCHS})
     assert found["two-stage"].method == "two-stage"
-    told = {one.row.name: one for one in asked(LAYOUTS["auto"])}["mend, rates told"]
-    assert dict(told.variant) == {"label_noise": TRUE, "box_noise": TRUE}
-    assert "mend" not in TOLD
+    told = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates told"]
+    assert dict(told.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
+    assert "mend" not in GIVEN_TRUE_RATES
 
 
 def test_table1_has_the_columns_of_the_paper_in_its_order() -> None:

@@ -8,7 +8,7 @@ import pytest
 from boxmend.bench.grids.chart import svg
 from boxmend.bench.grids.layouts import LAYOUTS, layout
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import asked
+from boxmend.bench.grids.table_spec import cell_specs
 from boxmend.bench.grids.tables import Table, table
 from boxmend.web.charts.rows import ROW
 from tests.bench.grid_results import result, result_of
@@ -82,7 +82,7 @@ def test_an_error_is_a_bar_around_the_mean() -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_table_can_be_drawn_in_full_and_empty(name: str) -> None:
-    every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in asked(LAYOUTS[name])}
+    every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
     for results in ([], list(every.values())):
         picture = drawn(table(LAYOUTS[name], results))
         _, _, width, height = map(float, picture.attrib["viewBox"].split())

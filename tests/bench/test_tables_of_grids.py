@@ -5,12 +5,12 @@ from dataclasses import asdict
 import pytest
 
 from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.comparability import differences
 from boxmend.bench.grids.jobs import own_settings
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.results import Data, Result
 from boxmend.bench.grids.scales import SCALES, fitted, settings_of
-from boxmend.bench.grids.squares import TWO_STAGE
+from boxmend.bench.grids.table_spec import TWO_STAGE
 from boxmend.bench.grids.tables import table
 from tests.bench.grid_results import noisy_hash, result
 

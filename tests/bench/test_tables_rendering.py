@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from boxmend.bench.grids.comparability import differences
 from boxmend.bench.grids.layouts import LAYOUTS, layout
-from boxmend.bench.grids.mixing import differences
 from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown, plain
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import asked
 from boxmend.bench.grids.statistics import Gain, SeedSummary
+from boxmend.bench.grids.table_spec import cell_specs
 from boxmend.bench.grids.tables import Square, Table, table
 from boxmend.bench.grids.wording import figure_words, gain_words
 from tests.bench.grid_results import result, result_of
@@ -97,7 +97,7 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
 
 def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
     for name in LAYOUTS:
-        every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in asked(LAYOUTS[name])}
+        every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
         text = markdown(table(LAYOUTS[name], list(every.values())))
         blocks = [block for block in text.split("\n\n") if block.startswith("|")]
         assert {row.count("|") for row in blocks[0].splitlines()} == {

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from boxmend.data.synth import LABEL_NAMES
-from boxmend.data.synth.shapes import SHAPES, Field, Placed, Shape, extent, linear_map, silhouette
+from boxmend.data.synth.shapes import SHAPES, Field, Placed, Shape, extent, linear_map
 from boxmend.detector import Targets, build
 from boxmend.detector.faster_rcnn import normalised
 from tests import ROOT
+from tests.data.synth.silhouettes import silhouette
 
 TOOLS = ROOT / "tools"
 SIDE = 96

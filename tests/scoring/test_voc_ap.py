@@ -29,6 +29,12 @@ def ranked(pattern: str, num_truth: int) -> VocScores:
     return score(detections, [*truth, (0, 0, (-50.0, 0.0, -40.0, 10.0), True)])
 
 
+def false_positives(scores: VocScores) -> list[int]:
+    others = scores.num_true_positives + scores.num_ignored
+    found: list[int] = (scores.num_detections - others).tolist()
+    return found
+
+
 # Five boxes, detections T F T F T, two boxes never found:
 #
 #   rank  hit  precision  recall  envelope (best precision from here on)
@@ -47,7 +53,7 @@ def test_a_precision_recall_table_worked_out_by_hand() -> None:
     assert scores.ap_area[0] == pytest.approx(34 / 75, abs=1e-12)
     assert scores.num_truth.tolist() == [5]
     assert scores.num_true_positives.tolist() == [3]
-    assert scores.num_false_positives.tolist() == [2]
+    assert false_positives(scores) == [2]
 
 
 # Two boxes, detections F T T: the envelope is that of the last rank throughout.
@@ -117,7 +123,7 @@ def test_the_second_hit_of_a_box_is_a_false_positive_even_if_it_fits_better() ->
         [(0, 0, 0.9, (0, 0, 8, 10)), (0, 0, 0.8, BOX), (0, 0, 0.7, BOX)], [(0, 0, BOX, False)]
     )
     assert scores.num_true_positives.tolist() == [1]
-    assert scores.num_false_positives.tolist() == [2]
+    assert false_positives(scores) == [2]
     assert scores.mean_area == 1.0  # the best score found it
 
 
@@ -147,7 +153,7 @@ def test_difficult_boxes_are_neither_asked_for_nor_held_against_anyone() -> None
     assert scores.num_truth.tolist() == [1]
     assert scores.num_difficult.tolist() == [1]
     assert scores.num_ignored.tolist() == [2]
-    assert scores.num_false_positives.tolist() == [0]
+    assert false_positives(scores) == [0]
     assert scores.mean_11_points == scores.mean_area == 1.0
 
 
@@ -171,7 +177,7 @@ def test_the_mean_is_over_the_classes_that_have_truth() -> None:
     np.testing.assert_array_equal(scores.ap_11_points, [1, 0, np.nan, np.nan, np.nan])
     assert scores.mean_area == scores.mean_11_points == 0.5
     assert scores.num_truth.tolist() == [1, 1, 0, 0, 0]
-    assert scores.num_false_positives.tolist() == [0, 0, 1, 1, 0]
+    assert false_positives(scores) == [0, 0, 1, 1, 0]
 
 
 def test_without_any_truth_there_is_no_mean() -> None:

@@ -9,9 +9,9 @@ from cyclopts import Parameter
 from boxmend.bench.grids.jobs import State, read_tries, state_of
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.planning import GridRequest, Plan, by_name, planned
+from boxmend.bench.grids.priorities import PRIORITIES, priority
 from boxmend.bench.grids.results import RESULTS_FILE
 from boxmend.bench.grids.scales import SCALES
-from boxmend.bench.grids.worth import WORTHS, worth
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
@@ -38,8 +38,8 @@ class CellOptions:
     worth: Annotated[
         str,
         Parameter(
-            help=f"What cells are worth to the comparison on photographs: {', '.join(WORTHS)}, or "
-            "several, with commas. They are run in this order anyway."
+            help="What cells are worth to the comparison on photographs: "
+            f"{', '.join(PRIORITIES)}, or several, with commas. They are run in this order anyway."
         ),
     ] = ""
     done: Annotated[
@@ -90,7 +90,7 @@ def list_cells(whole: Plan, left: Plan, *, json: bool) -> int:
     """Print all cells of a plan; `left` knows which of them have a line elsewhere."""
     for warning in left.warnings:
         say(f"warning: {warning}")
-    rows = [_row(left, cell.name, worth(cell)) for cell in whole.cells]
+    rows = [_row(left, cell.name, priority(cell)) for cell in whole.cells]
     if json:
         print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
     else:

@@ -52,11 +52,6 @@ class VocScores:
     num_ignored: Rows  # [C] detections of difficult boxes
 
     @property
-    def num_false_positives(self) -> Rows:
-        """[C] Detections that found nothing, or what was found before."""
-        return self.num_detections - self.num_true_positives - self.num_ignored
-
-    @property
     def mean_11_points(self) -> float:
         """Mean over the classes that have truth; NaN where none has."""
         return _mean_where(self.ap_11_points, self.num_truth > 0)

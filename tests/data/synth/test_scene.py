@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from boxmend.data.synth.scene import LABEL_NAMES, DrawnScene, Piece, draw_scene, lay_out, paint
-from boxmend.data.synth.shapes import Placed, silhouette
+from boxmend.data.synth.shapes import Placed
 from boxmend.data.synth.textures import Color, from_hsv
+from tests.data.synth.silhouettes import silhouette
 
 SCENES = range(40)
 

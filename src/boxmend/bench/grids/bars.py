@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import TWO_STAGE, amount
 from boxmend.bench.grids.statistics import Gain, difference
+from boxmend.bench.grids.table_spec import TWO_STAGE, amount
 from boxmend.bench.grids.tables import Square, Table, figure, table
 
 CLEAN = "label0-box0"

@@ -13,7 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, TableLayout, Variant, amount, asked
+from boxmend.bench.grids.table_spec import (
+    TRUE_RATE,
+    TWICE_EPOCHS,
+    TWO_STAGE,
+    TableLayout,
+    Variant,
+    amount,
+    cell_specs,
+)
 from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
 
@@ -107,7 +115,7 @@ def cells_of(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
     """
     found: dict[Cell, None] = {}
     for seed in seeds:
-        for one in asked(layout):
+        for one in cell_specs(layout):
             variant = tuple(sorted(one.variant.items()))
             cell = Cell(one.labels, one.boxes, one.method, variant, seed, one.presence)
             if cell.needs is not None:
@@ -147,7 +155,7 @@ def is_chosen(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str] = 
 
 def variant_word(variant: Variant) -> str:
     """Call a variant by a short name: N64, alpha0.3, told, x2; an empty one by none."""
-    if dict(variant) == {"label_noise": TRUE, "box_noise": TRUE}:
+    if dict(variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}:
         return "told"
     return "+".join(_setting_word(name, value) for name, value in sorted(variant.items()))
 
@@ -155,12 +163,12 @@ def variant_word(variant: Variant) -> str:
 def resolved_variant(
     variant: Variant, rates: Mapping[str, float], epochs: int
 ) -> dict[str, object]:
-    """Give a variant with the cell's own numbers in the places of TRUE and TWICE."""
+    """Replace TRUE_RATE and TWICE_EPOCHS in a variant by the cell's own numbers."""
     values: dict[str, object] = {}
     for name, value in variant.items():
-        if value == TRUE and name in rates:
+        if value == TRUE_RATE and name in rates:
             values[name] = rates[name]
-        elif value == TWICE and name == "epochs":
+        elif value == TWICE_EPOCHS and name == "epochs":
             values[name] = 2 * epochs
         else:
             values[name] = value
@@ -178,7 +186,7 @@ def _with_needs(cells: Iterable[Cell]) -> list[Cell]:
 
 def _setting_word(name: str, value: object) -> str:
     word = SETTING_WORDS.get(name, name.rpartition(".")[2].replace("_", ""))
-    if value == TWICE:
+    if value == TWICE_EPOCHS:
         return "x2" if name == "epochs" else f"{word}x2"
     if name in ("label_noise", "box_noise") and isinstance(value, int | float):
         return f"{word}{100 * value:g}"

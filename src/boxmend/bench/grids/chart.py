@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from boxmend.bench.grids.squares import Column
+from boxmend.bench.grids.table_spec import Column
 from boxmend.bench.grids.tables import Square, Table
 from boxmend.web.charts import axes, drawing, legend, marks, standalone
 from boxmend.web.charts.rows import ROW, row_middle, row_names

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.bench.grids.earlier import result_files
-from boxmend.bench.grids.mixing import differences, refuse, where
+from boxmend.bench.grids.comparability import differences, filter_results, refuse_differences
+from boxmend.bench.grids.previous_results import result_files
 from boxmend.bench.grids.results import Result, counting, read_all
 from boxmend.bench.grids.scales import SCALES, fitted
-from boxmend.bench.grids.squares import TableLayout
+from boxmend.bench.grids.table_spec import TableLayout
 from boxmend.bench.grids.tables import Table, concerned, table
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.web.text import shown
@@ -25,7 +25,7 @@ class Choice:
     """Files of results, or folders with them; by default all under `bench`."""
     scale: str | None = None
     conditions: tuple[str, ...] = ()
-    """PLACE=VALUE, as `mixing.where` takes them."""
+    """PLACE=VALUE, as `filter_results` takes them."""
     metric: str | None = None
     is_mixed: bool = False
     """Show results side by side that differ in more than what is compared."""
@@ -42,12 +42,12 @@ def collected(layout: TableLayout, choice: Choice) -> tuple[Table, list[str]]:
     if scale in SCALES:
         layout = fitted(SCALES[scale], layout)
     of_scale = [one for one in read.results if one.scale == scale]
-    used = concerned(layout, counting(where(of_scale, choice.conditions)))
+    used = concerned(layout, counting(filter_results(of_scale, choice.conditions)))
     if not used:
         raise _none(layout, scale, read.results)
     found = differences(used)
     if not choice.is_mixed:
-        refuse(found)
+        refuse_differences(found)
     return table(layout, used, choice.metric, tuple(found)), read.warnings
 
 

@@ -45,7 +45,7 @@ class LocalProcess:
     """A cell in a process and a session of its own on this machine."""
 
     def __init__(self, folder: Path, environment: dict[str, str]):
-        command = [sys.executable, "-m", "boxmend.bench.grids.one_cell", "--follow-stdin"]
+        command = [sys.executable, "-m", "boxmend.bench.grids.cell_process", "--follow-stdin"]
         with (folder / LOG_FILE).open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, str(folder)],

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from boxmend.bench.grids.results import Result, Setting
-from boxmend.bench.grids.squares import TOLD
+from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES
 from boxmend.data.files.atomic import replacing
 from boxmend.data.files.locks import is_held
 from boxmend.data.files.reading import read_record
@@ -95,7 +95,7 @@ def rates_told(method: str, settings: TrainSettings) -> str:
     rates = (settings.label_noise, settings.box_noise)
     if all(rate == "auto" for rate in rates):
         return "none"
-    true = " (the true ones)" if method in TOLD else ""
+    true = " (the true ones)" if method in GIVEN_TRUE_RATES else ""
     return f"labels {rates[0]}, boxes {rates[1]}{true}"
 
 

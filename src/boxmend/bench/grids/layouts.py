@@ -4,7 +4,14 @@ Plain data, shared by running and reading: `LAYOUTS[name]` has rows, columns, an
 run; `squares` says what that means.
 """
 
-from boxmend.bench.grids.squares import TRUE, TWICE, TWO_STAGE, Column, Row, TableLayout
+from boxmend.bench.grids.table_spec import (
+    TRUE_RATE,
+    TWICE_EPOCHS,
+    TWO_STAGE,
+    Column,
+    Row,
+    TableLayout,
+)
 from boxmend.errors import UsageError
 
 
@@ -141,7 +148,7 @@ _ALL = (
         (
             CLEAN,
             *_rows("baseline", "mend"),
-            Row("mend, rates told", "mend", {"label_noise": TRUE, "box_noise": TRUE}),
+            Row("mend, rates told", "mend", {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}),
             Row("mend: label noise found", "mend", figure="estimates.label_noise"),
             Row("mend: box noise found", "mend", figure="estimates.box_noise"),
         ),
@@ -154,7 +161,7 @@ _ALL = (
         (
             CLEAN,
             Row("baseline", "baseline"),
-            Row("baseline, twice the passes", "baseline", {"epochs": TWICE}),
+            Row("baseline, twice the passes", "baseline", {"epochs": TWICE_EPOCHS}),
             *_rows("mend", TWO_STAGE),
         ),
         records="table1",

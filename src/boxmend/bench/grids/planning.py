@@ -10,11 +10,16 @@ from typing import Any
 import msgspec
 
 from boxmend.bench.grids.cells import Cell, cells_of, chosen, is_chosen
-from boxmend.bench.grids.earlier import PreviousResult, lines_in, matched, refuse_differing
 from boxmend.bench.grids.jobs import Job, State, rates_told, save_job, state_of
 from boxmend.bench.grids.layouts import LAYOUTS, layout
+from boxmend.bench.grids.previous_results import (
+    PreviousResult,
+    match_previous,
+    read_previous,
+    refuse_differing,
+)
+from boxmend.bench.grids.priorities import by_priority, priority, with_priority
 from boxmend.bench.grids.scales import Scale, Sources, fitted, scale, settings_of, sources
-from boxmend.bench.grids.worth import by_worth, of_worth, worth
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.reading import open_file
 from boxmend.data.fingerprint import fingerprint
@@ -82,7 +87,7 @@ def planned(wishes: GridRequest) -> Plan:
             raise UsageError(f"{name} has nothing to run at --scale {wishes.scale}")
         found |= dict.fromkeys(cells)
     kept = chosen(list(found), only=wishes.only, methods=wishes.methods)
-    kept = of_worth(by_worth(kept), wishes.worth)
+    kept = with_priority(by_priority(kept), wishes.worth)
     for cell in kept:  # wrong settings are told before anything is made
         settings_of(cell, which, wishes.weights, wishes.changes)
     return Plan(wishes.out / which.name, tuple(kept))
@@ -119,7 +124,7 @@ def looked_up(plan: Plan, wishes: GridRequest) -> Plan:
 
 def by_name(plan: Plan, wishes: GridRequest) -> Plan:
     """Give the plan with lines found by the names of cells alone, for who looks without data."""
-    lines, warnings = lines_in(wishes.done, wishes.scale)
+    lines, warnings = read_previous(wishes.done, wishes.scale)
     names = {cell.name for cell in plan.cells}
     earlier = {name: here[-1] for name, here in lines.items() if name in names}
     return replace(plan, earlier=earlier, warnings=tuple(warnings))
@@ -127,8 +132,8 @@ def by_name(plan: Plan, wishes: GridRequest) -> Plan:
 
 def _without_earlier(plan: Plan, wishes: GridRequest, jobs: Mapping[Cell, Job]) -> Plan:
     """Leave out cells that have a line elsewhere, unless a cell that is left needs their run."""
-    lines, warnings = lines_in(wishes.done, wishes.scale)
-    found = matched(jobs, lines)
+    lines, warnings = read_previous(wishes.done, wishes.scale)
+    found = match_previous(jobs, lines)
     is_here = {cell: state_of(plan.folder(cell)) is State.DONE for cell in plan.cells}
     for cell in plan.cells:
         if is_here[cell]:  # what was done here counts, and is checked when its job is saved
@@ -141,7 +146,7 @@ def _without_earlier(plan: Plan, wishes: GridRequest, jobs: Mapping[Cell, Job]) 
         for cell in plan.cells
         if cell.name not in found.taken
         and is_chosen(cell, only=wishes.only, methods=wishes.methods)
-        and (not wishes.worth or worth(cell) in wishes.worth)
+        and (not wishes.worth or priority(cell) in wishes.worth)
     ]
     needing = {cell.needs: cell.name for cell in left if cell.needs is not None}
     return replace(

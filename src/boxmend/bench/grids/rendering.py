@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from boxmend import __version__
-from boxmend.bench.grids.squares import Column, Row
 from boxmend.bench.grids.statistics import Gain
+from boxmend.bench.grids.table_spec import Column, Row
 from boxmend.bench.grids.tables import Square, Table
 from boxmend.bench.grids.wording import (
     GAINS,

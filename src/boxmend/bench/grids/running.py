@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from boxmend.bench.grids.cell_process import CellStatus
 from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.executors import Executor, Process
 from boxmend.bench.grids.jobs import (
@@ -24,7 +25,6 @@ from boxmend.bench.grids.jobs import (
     read_tries,
     state_of,
 )
-from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.bench.grids.outcomes import failed_result, last_lines, record
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, append

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.bench.grids.cells import Cell, resolved_variant
-from boxmend.bench.grids.squares import TOLD, TWO_STAGE, TableLayout, amount
+from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, TWO_STAGE, TableLayout, amount
 from boxmend.data.files.locks import holding_in_turn
 from boxmend.data.synth import synthesize
 from boxmend.errors import UsageError
@@ -153,7 +153,7 @@ def settings_of(
     _set(document, changes)
     converted("--set", document, strict=False)  # before the cell adds its own
     rates = {"label_noise": amount(cell.labels), "box_noise": amount(cell.boxes)}
-    if method in TOLD:
+    if method in GIVEN_TRUE_RATES:
         document |= rates
     epochs = int(document.get("epochs", TrainSettings().epochs))
     _set(document, resolved_variant(dict(cell.variant), rates, epochs))

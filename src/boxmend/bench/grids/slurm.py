@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boxmend.bench.grids.cell_process import CellStatus
 from boxmend.bench.grids.executors import LocalProcess, Process
-from boxmend.bench.grids.one_cell import CellStatus
 from boxmend.data.files.atomic import replacing
 from boxmend.data.files.reading import read_record
 from boxmend.data.files.sealed import seal_json, unseal_json

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from boxmend.bench.grids.mixing import ResultDifference
+from boxmend.bench.grids.comparability import ResultDifference
 from boxmend.bench.grids.published_tables import PublishedTable, published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import Asked, Column, Row, TableLayout, square
 from boxmend.bench.grids.statistics import Gain, SeedSummary, difference, summary, won_back
+from boxmend.bench.grids.table_spec import CellSpec, Column, Row, TableLayout, cell_spec
 from boxmend.errors import DataError, UsageError
 
 BASELINE = "baseline"
@@ -63,11 +63,11 @@ class Table:
 def concerned(layout: TableLayout, results: Iterable[Result]) -> list[Result]:
     """Keep the results that some square of a layout asks for."""
     keys = {
-        _key_of_square(asked)
+        _key_of_spec(spec)
         for row in layout.rows
         for column in layout.columns
         if layout.is_run(row, column)
-        for asked in (square(row, column),)
+        for spec in (cell_spec(row, column),)
     }
     return [one for one in results if _key_of(one) in keys]
 
@@ -80,8 +80,8 @@ def table(
 ) -> Table:
     """Put results, one of each cell, into the squares of a layout.
 
-    They are to be of one scale; `differences` are what `mixing` found in them. A UsageError lists
-    the metrics that exist where none of the results has the one asked for.
+    They are to be of one scale; `differences` are what `comparability` found in them. A
+    UsageError lists the metrics that exist where none of the results has the one asked for.
     """
     used = concerned(layout, results)
     shown = metric or layout.metric
@@ -135,8 +135,8 @@ def _square(
     paper = records.fraction(row.name, column.name) if records and is_alike else None
     if not layout.is_run(row, column):
         return Square(paper=paper)
-    asked = square(row, column)
-    here = found.get(_key_of_square(asked), [])
+    spec = cell_spec(row, column)
+    here = found.get(_key_of_spec(spec), [])
     done = [one for one in here if one.error is None]
     values = {one.seed: value for one in done if (value := figure(one, place)) is not None}
     return Square(
@@ -226,8 +226,8 @@ def _key_of(one: Result) -> Key:
     return _key(one.method, (noise.labels, noise.boxes, noise.presence), one.variant)
 
 
-def _key_of_square(asked: Asked) -> Key:
-    return _key(asked.method, (asked.labels, asked.boxes, asked.presence), asked.variant)
+def _key_of_spec(spec: CellSpec) -> Key:
+    return _key(spec.method, (spec.labels, spec.boxes, spec.presence), spec.variant)
 
 
 def _key(method: str, noises: tuple[str | None, ...], variant: Mapping[str, Any]) -> Key:

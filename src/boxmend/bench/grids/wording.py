@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
-from boxmend.bench.grids.squares import TOLD, Row, asked
+from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, Row, cell_specs
 from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable, is_rival
 from boxmend.web.text import shown
 
@@ -123,7 +123,7 @@ def legend(table: Table) -> list[str]:
             f"{DASH}: not defined, noise cost less than a point or no seed is common."
         )
     lines.append(column_note(table))
-    told = dict.fromkeys(row.method for row in table.layout.rows if row.method in TOLD)
+    told = dict.fromkeys(row.method for row in table.layout.rows if row.method in GIVEN_TRUE_RATES)
     if told:
         lines.append(f"Told the true noise rates: {', '.join(map(str, told))}; others are not.")
     if table.published is not None:
@@ -151,7 +151,7 @@ def _planned(table: Table) -> int:
     seeds = {one.seed for one in table.results}
     asked_for = {
         (one.method, one.labels, one.boxes, one.presence, tuple(sorted(one.variant.items())))
-        for one in asked(table.layout)
+        for one in cell_specs(table.layout)
     }
     return len(asked_for) * len(seeds)
 

@@ -9,8 +9,8 @@ import torch
 
 from boxmend.bench.speed.choices import BLOCKS
 from boxmend.bench.speed.tables import told
+from boxmend.bench.speed.timed_training import TrainingFactory, TrainingSteps
 from boxmend.bench.speed.timing import TimedTraining, seconds_of, timed_by_turns
-from boxmend.bench.speed.workshop import TrainingSteps, Workshop
 from boxmend.data.dataset import Dataset, as_ids
 from boxmend.data.images.reading import header_size
 from boxmend.methods.table import BatchAnnotations, Mend
@@ -22,32 +22,34 @@ QUEUES = (256, 1024, 4096)
 CALLS = 20  # of the memory at a time
 
 
-def growth(shop: Workshop, size: str) -> dict[str, list[dict[str, Any]]]:
+def growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[str, Any]]]:
     """Cost of steps by objects of an image and by length of the queue; boxes are random.
 
     `mend` has a queue where that judges, so it is measured with `mend.judgment` queue.
     """
-    return {"objects": _by_objects(shop, size), "queue": _by_queue(shop, size)}
+    return {"objects": _by_objects(factory, size), "queue": _by_queue(factory, size)}
 
 
-def _by_objects(shop: Workshop, size: str) -> list[dict[str, Any]]:
+def _by_objects(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
     """All rows by turns, each on the same images with so many boxes in each of them."""
-    data = {number: with_objects(shop.dataset, number) for number in OBJECTS}
+    data = {number: with_objects(factory.dataset, number) for number in OBJECTS}
     makers = {
-        (row, number): _maker(shop, shop.choices.settings(row, size), data[number])
+        (row, number): _maker(factory, factory.choices.settings(row, size), data[number])
         for row in METHODS
         for number in OBJECTS
     }
-    return _measured(shop, makers, "objects")
+    return _measured(factory, makers, "objects")
 
 
-def _by_queue(shop: Workshop, size: str) -> list[dict[str, Any]]:
+def _by_queue(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
     makers = {
-        (row, length): _maker(shop, _with_queue(shop.choices.settings(row, size), length), None)
+        (row, length): _maker(
+            factory, _with_queue(factory.choices.settings(row, size), length), None
+        )
         for row in METHODS
         for length in QUEUES
     }
-    return _measured(shop, makers, "losses in the queue")
+    return _measured(factory, makers, "losses in the queue")
 
 
 def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
@@ -59,15 +61,15 @@ def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
 
 
 def _measured(
-    shop: Workshop, makers: dict[tuple[str, int], Callable[[], TimedTraining]], what: str
+    factory: TrainingFactory, makers: dict[tuple[str, int], Callable[[], TimedTraining]], what: str
 ) -> list[dict[str, Any]]:
     names = {f"{row}, {number} {what}": (row, number) for row, number in makers}
     found = timed_by_turns(
         {name: makers[key] for name, key in names.items()},
-        shop.device,
+        factory.device,
         BLOCKS,
-        shop.choices.block,
-        shop.note,
+        factory.choices.block,
+        factory.note,
     )
     rows = [
         {"row": row, "number": number, **told(found[name])} for name, (row, number) in names.items()
@@ -80,9 +82,9 @@ def _measured(
 
 
 def _maker(
-    shop: Workshop, settings: TrainSettings, dataset: Dataset | None
+    factory: TrainingFactory, settings: TrainSettings, dataset: Dataset | None
 ) -> Callable[[], TimedTraining]:
-    return lambda: TrainingSteps(shop.training(settings, dataset))
+    return lambda: TrainingSteps(factory.training(settings, dataset))
 
 
 def with_objects(dataset: Dataset, number: int) -> Dataset:
@@ -108,19 +110,19 @@ def with_objects(dataset: Dataset, number: int) -> Dataset:
     )
 
 
-def remembering(shop: Workshop, size: str) -> float:
+def remembering(factory: TrainingFactory, size: str) -> float:
     """Milliseconds that memory across visits takes in a step of `mend`, by itself.
 
     A run cannot do without it, so its part of a step is timed alone: on a GPU as a recording, as
     in the step.
     """
-    training = shop.training(shop.choices.settings("mend", size))
+    training = factory.training(factory.choices.settings("mend", size))
     batch = next(training.loader.epoch(0))
     given = BatchAnnotations(
         batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
     )
-    shape = (*batch.labels.shape, 1 + len(shop.dataset.label_names))
-    probabilities = torch.rand(shape, device=shop.device).softmax(-1)
+    shape = (*batch.labels.shape, 1 + len(factory.dataset.label_names))
+    probabilities = torch.rand(shape, device=factory.device).softmax(-1)
     method = training.method
     assert isinstance(method, Mend)
 
@@ -129,8 +131,8 @@ def remembering(shop: Workshop, size: str) -> float:
             method.watch.remember(given, probabilities)
 
     remember()
-    again = _recorded(remember) if shop.device.type == "cuda" else remember
-    took = [seconds_of(shop.device, again) for _ in range(BLOCKS)]
+    again = _recorded(remember) if factory.device.type == "cuda" else remember
+    took = [seconds_of(factory.device, again) for _ in range(BLOCKS)]
     return float(1e3 * np.median(took) / CALLS)
 
 

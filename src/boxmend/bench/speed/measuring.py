@@ -17,8 +17,8 @@ from boxmend.bench.speed.side_by_side import ROWS as SIDE_BY_SIDE
 from boxmend.bench.speed.side_by_side import is_served, side_by_side
 from boxmend.bench.speed.stages import stage_shares
 from boxmend.bench.speed.tables import table
+from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.bench.speed.timing import Note, own_stream, reason_of
-from boxmend.bench.speed.workshop import Workshop
 from boxmend.data.dataset import Dataset
 from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError
@@ -45,24 +45,26 @@ def speed(
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data = _first_images(dataset, choices.num_images)
     with tempfile.TemporaryDirectory(prefix="boxmend-bench-") as folder, own_stream(device):
-        shop = Workshop(data, choices, device, Path(folder), note)
-        shop.check()
+        factory = TrainingFactory(data, choices, device, Path(folder), note)
+        factory.check()
         tables = [
-            table(shop, size, counts) for size in choices.all_sizes for counts in choices.all_counts
+            table(factory, size, counts)
+            for size in choices.all_sizes
+            for counts in choices.all_counts
         ]
         return {
-            "facts": _facts(shop, addresses),
+            "facts": _facts(factory, addresses),
             "choices": asdict(choices) | {"workers": choices.num_workers},
             "tables": tables,
-            "stages": _stages(shop) if choices.stages else [],
-            "growth": _growth(shop, tables[0]["rows"].get("mend")) if choices.growth else None,
+            "stages": _stages(factory) if choices.stages else [],
+            "growth": _growth(factory, tables[0]["rows"].get("mend")) if choices.growth else None,
             "side_by_side": [
-                side_by_side(shop, row, size)
+                side_by_side(factory, row, size)
                 for size in choices.all_sizes
                 for row in SIDE_BY_SIDE
                 if choices.jobs
             ],
-            "notes": [*_notes(shop), *shop.heard],
+            "notes": [*_notes(factory), *factory.heard],
         }
 
 
@@ -72,10 +74,10 @@ def _first_images(dataset: Dataset, number: int) -> Dataset:
     return dataset.take_images(np.arange(min(number, len(dataset.images))))
 
 
-def _facts(shop: Workshop, addresses: Sequence[str]) -> dict[str, Any]:
+def _facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]:
     """Versions and hardware, as a run keeps them."""
-    facts = gather(addresses, shop.dataset, Processes(shop.device))
-    is_cuda = shop.device.type == "cuda"
+    facts = gather(addresses, factory.dataset, Processes(factory.device))
+    is_cuda = factory.device.type == "cuda"
     return facts | {
         "cores": os.cpu_count(),
         "cuda": torch.version.cuda if is_cuda else None,
@@ -84,25 +86,25 @@ def _facts(shop: Workshop, addresses: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _notes(shop: Workshop) -> list[str]:
+def _notes(factory: TrainingFactory) -> list[str]:
     """What a reader of the figures must know."""
-    choices, device = shop.choices, shop.device
+    choices, device = factory.choices, factory.device
     notes = []
     if device.type != "cuda":
         notes.append("there is no GPU: these are times of a CPU, which mean little")
     if choices.weights is None:
         notes.append("weights are random, since --weights names no file; steps are as long")
-    notes += [_scaling(shop, size) for size in choices.all_sizes]
+    notes += [_scaling(factory, size) for size in choices.all_sizes]
     if choices.jobs and device.type == "cuda":
         served = "runs" if is_served() else "does not run"
         notes.append(f"NVIDIA's multi-process service (MPS) {served}")
     return notes
 
 
-def _scaling(shop: Workshop, size: str) -> str:
+def _scaling(factory: TrainingFactory, size: str) -> str:
     """Say how images are scaled, and above all whether they are made larger than they are."""
     short, long = parsed_image_size(size)
-    sizes = [header_size(path) for path in shop.dataset.images.paths]
+    sizes = [header_size(path) for path in factory.dataset.images.paths]
     scales = [
         min(long / max(one), (short or long) / min(one)) if short else long / max(one)
         for one in sizes
@@ -115,29 +117,29 @@ def _scaling(shop: Workshop, size: str) -> str:
     return f"at {size} images are {how} by {scale:.2f} (median)"
 
 
-def _stages(shop: Workshop) -> list[dict[str, Any]]:
-    rows = [row for row in STAGED if row in shop.choices.all_rows]
+def _stages(factory: TrainingFactory) -> list[dict[str, Any]]:
+    rows = [row for row in STAGED if row in factory.choices.all_rows]
     found = []
-    for size in shop.choices.all_sizes:
+    for size in factory.choices.all_sizes:
         for row in rows:
-            shop.note(f"{size}: stages of {row}")
-            shares, error = _tried(partial(stage_shares, shop, row, size))
+            factory.note(f"{size}: stages of {row}")
+            shares, error = _tried(partial(stage_shares, factory, row, size))
             found.append({"row": row, "image_size": size, "shares": shares, "error": error})
     return found
 
 
-def _growth(shop: Workshop, mend: dict[str, Any] | None) -> dict[str, Any]:
+def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, Any]:
     """At the first size alone: what grows is the work between proposals and losses.
 
     Takes the row of `mend` at that size, where there is one, of which memory is a share.
     """
-    size = shop.choices.all_sizes[0]
-    memory, error = _tried(partial(remembering, shop, size))
+    size = factory.choices.all_sizes[0]
+    memory, error = _tried(partial(remembering, factory, size))
     step = None if mend is None else mend["milliseconds"]
     share = memory / step if memory is not None and step else None
     return {
         "image_size": size,
-        **growth(shop, size),
+        **growth(factory, size),
         "memory": {"milliseconds": memory, "share": share, "error": error},
     }
 

@@ -18,7 +18,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 from boxmend.bench.speed.choices import RATE, Counts
-from boxmend.bench.speed.workshop import Workshop
+from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detector
 from boxmend.runs.settings import parsed_image_size
@@ -129,20 +129,22 @@ class PlainSteps:
             self.trainer.train_on(next(self._batches))
 
 
-def plain_steps(shop: Workshop, size: str, counts: Counts, *, on_device: bool) -> PlainSteps:
+def plain_steps(
+    factory: TrainingFactory, size: str, counts: Counts, *, on_device: bool
+) -> PlainSteps:
     """Make the plain recipe; `on_device` leaves decoding and copying out of the steps."""
-    settings = shop.choices.settings("plain", size, counts)
-    network = as_documented(shop.detector(settings), settings.image_size).to(shop.device)
-    images = AnnotatedImages(shop.dataset)
+    settings = factory.choices.settings("plain", size, counts)
+    network = as_documented(factory.detector(settings), settings.image_size).to(factory.device)
+    images = AnnotatedImages(factory.dataset)
     batch_size = min(settings.batch_size, len(images))
-    workers = 0 if on_device else shop.choices.num_workers
+    workers = 0 if on_device else factory.choices.num_workers
     if on_device:
-        batches = _kept(images, batch_size, shop.device)
+        batches = _kept(images, batch_size, factory.device)
     else:
         sampler = RandomSampler(images, replacement=True, num_samples=ENDLESS)
-        batches = iter(decoded(images, sampler, batch_size, shop.device, workers))
-    precision = working_precision(settings.precision, shop.device)
-    made = PlainSteps(PlainTrainer(network, shop.device, precision), batches, batch_size)
+        batches = iter(decoded(images, sampler, batch_size, factory.device, workers))
+    precision = working_precision(settings.precision, factory.device)
+    made = PlainSteps(PlainTrainer(network, factory.device, precision), batches, batch_size)
     made.num_ahead = PREFETCHED * workers
     return made
 

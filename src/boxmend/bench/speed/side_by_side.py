@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from boxmend.bench.speed.choices import SpeedChoices
+from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.bench.speed.timing import WARM_UP, own_stream, reason_of
-from boxmend.bench.speed.workshop import Workshop
 from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError
 
@@ -35,15 +35,15 @@ class TimedJob(NamedTuple):
     size: str
 
 
-def side_by_side(shop: Workshop, row: str, size: str) -> dict[str, Any]:
+def side_by_side(factory: TrainingFactory, row: str, size: str) -> dict[str, Any]:
     """Train a row in `jobs` processes at once; their images a second, each and in all.
 
     All begin when the last one is ready. A process that fails has its error told, and no sum.
     """
-    choices, jobs = shop.choices, shop.choices.jobs
-    shop.note(f"{size}: {jobs} trainings of {row} side by side")
-    plain = replace(shop.dataset, sources=())  # documents need not travel
-    job = TimedJob(plain, choices, str(shop.device), row, size)
+    choices, jobs = factory.choices, factory.choices.jobs
+    factory.note(f"{size}: {jobs} trainings of {row} side by side")
+    plain = replace(factory.dataset, sources=())  # documents need not travel
+    job = TimedJob(plain, choices, str(factory.device), row, size)
     each: list[float] = []
     error: str | None = None
     try:
@@ -108,8 +108,10 @@ def train_for(job: TimedJob, seconds: float, line: Connection) -> None:
     device = torch.device(job.device)
     try:
         with tempfile.TemporaryDirectory() as folder, own_stream(device):
-            shop = Workshop(job.dataset, job.choices, device, Path(folder), lambda text: None)
-            steps = shop.steps(job.row, job.size)
+            factory = TrainingFactory(
+                job.dataset, job.choices, device, Path(folder), lambda text: None
+            )
+            steps = factory.steps(job.row, job.size)
             steps.run(WARM_UP)
             line.send({"ready": True})
             line.recv()

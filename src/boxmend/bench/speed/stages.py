@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from boxmend.bench.speed.workshop import TrainingSteps, Workshop
+from boxmend.bench.speed.timed_training import TrainingFactory, TrainingSteps
 from boxmend.errors import BoxmendError
 from boxmend.training.loop import Training
 
@@ -55,12 +55,12 @@ class Span(NamedTuple):
     end: float
 
 
-def stage_shares(shop: Workshop, row: str, size: str) -> dict[str, float]:
+def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, float]:
     """Share of each stage in a step of a row of ours; they add up to 1."""
-    settings = replace(shop.choices.settings(row, size), graph=False)
-    steps = TrainingSteps(shop.training(settings))
+    settings = replace(factory.choices.settings(row, size), graph=False)
+    steps = TrainingSteps(factory.training(settings))
     steps.run(2)
-    if shop.device.type == "cuda":
+    if factory.device.type == "cuda":
         spans, work = _profiled(steps)
     else:
         spans = _timed(steps)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from boxmend.bench.speed.choices import BLOCKS, PEERS, PLAIN, Counts
 from boxmend.bench.speed.plain import plain_steps
+from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.bench.speed.timing import Timed, TimedTraining, timed_by_turns
-from boxmend.bench.speed.workshop import Workshop
 
 
 class Ratio(NamedTuple):
@@ -34,14 +34,14 @@ COMPARISONS = (
 )
 
 
-def table(shop: Workshop, size: str, counts: Counts) -> dict[str, Any]:
+def table(factory: TrainingFactory, size: str, counts: Counts) -> dict[str, Any]:
     """Measure the chosen rows side by side."""
-    names = shop.choices.all_rows
+    names = factory.choices.all_rows
     # The plain recipe last: its threads must not disturb while steps of others are recorded.
     order = sorted(names, key=lambda name: name in PLAIN)
-    makers = {name: _maker(shop, name, size, counts) for name in order}
-    note = _prefixed(shop.note, f"{size}, {counts}: ")
-    found = timed_by_turns(makers, shop.device, BLOCKS, shop.choices.block, note)
+    makers = {name: _maker(factory, name, size, counts) for name in order}
+    note = _prefixed(factory.note, f"{size}, {counts}: ")
+    found = timed_by_turns(makers, factory.device, BLOCKS, factory.choices.block, note)
     rows = {name: told(found[name]) for name in names}
     return {
         "image_size": size,
@@ -78,10 +78,12 @@ def _measured(one: Ratio) -> dict[str, str]:
     return {"measure": one.measure, "wanted": one.wanted}
 
 
-def _maker(shop: Workshop, row: str, size: str, counts: Counts) -> Callable[[], TimedTraining]:
+def _maker(
+    factory: TrainingFactory, row: str, size: str, counts: Counts
+) -> Callable[[], TimedTraining]:
     if row in PLAIN:
-        return partial(plain_steps, shop, size, counts, on_device=row == "plain-on-device")
-    return partial(shop.steps, row, size, counts)
+        return partial(plain_steps, factory, size, counts, on_device=row == "plain-on-device")
+    return partial(factory.steps, row, size, counts)
 
 
 def _prefixed(note: Callable[[str], None], prefix: str) -> Callable[[str], None]:

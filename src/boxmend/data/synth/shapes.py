@@ -63,15 +63,6 @@ class Placed:
         return math.sqrt(a * d - b * c) * size
 
 
-def silhouette(placed: Placed, size: int) -> Field:
-    """Tell how much of each pixel a shape covers, as if it lay alone: [size, size] in 0..1."""
-    window = placed.window(size, reach=1)
-    distance = placed.distance(*placed.local(size, window), placed.build)
-    cover = np.zeros((size, size), dtype=np.float32)
-    cover[window] = np.clip(0.5 - distance * placed.pixels_per_unit(size), 0, 1)
-    return cover
-
-
 def linear_map(*, radius: float, turn: float, aspect: float) -> NDArray[np.float64]:
     """Build the [2, 2] map that stretches by `aspect` along x, turns and scales by `radius`.
 

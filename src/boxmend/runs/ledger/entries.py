@@ -64,7 +64,6 @@ BOX_COLUMNS = tuple(f"{box}_{side}" for box in _BOXES for side in SIDES)
 COLUMNS = (*_SINGLE, *BOX_COLUMNS, "is_kept")
 """The columns of a ledger, in order."""
 
-VERDICT_TYPE = pa.dictionary(pa.int8(), pa.string())
 _VERDICT_NAMES = pa.array([one.name.lower() for one in Judgement], pa.string())
 
 Columns = dict[str, NDArray[Any]]  # column of the file -> [n] values; ids int64 or object of str

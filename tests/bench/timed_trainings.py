@@ -1,4 +1,4 @@
-"""A few drawn images, and a workshop in which the tiny detector is timed on them."""
+"""A few drawn images, and a factory of trainings of the tiny detector on them."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from boxmend.bench.speed.choices import SpeedChoices
-from boxmend.bench.speed.workshop import Workshop
+from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.data.dataset import Dataset, Images, as_ids
 
 SMALL = SpeedChoices(
@@ -53,7 +53,9 @@ def drawn_dataset(folder: Path) -> Dataset:
     )
 
 
-def shop_in(folder: Path, choices: SpeedChoices = SMALL) -> Workshop:
-    """A workshop on the CPU."""
+def factory_in(folder: Path, choices: SpeedChoices = SMALL) -> TrainingFactory:
+    """A factory on the CPU."""
     dataset = drawn_dataset(folder / "data")
-    return Workshop(dataset, choices, torch.device("cpu"), folder / "runs", lambda text: None)
+    return TrainingFactory(
+        dataset, choices, torch.device("cpu"), folder / "runs", lambda text: None
+    )

@@ -1,4 +1,4 @@
-"""What a cell leaves that is worth bringing elsewhere: OUT/SCALE/cells/CELL/keep/
+"""Artifacts of a cell that are worth bringing elsewhere: OUT/SCALE/cells/CELL/keep/
 
 losses.svg, losses.csv    losses of right and wrong labels in the last epoch, and where they part
 iou.svg, changes.svg, ... figures of the report that hold no photograph, with their numbers
@@ -26,7 +26,7 @@ from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.record import Figure, RunRecord
 from boxmend.web.text import shown
 
-KEEP_FOLDER = "keep"
+ARTIFACTS_FOLDER = "keep"
 PICTURE_FILE = "before-after.jpg"
 DRAWN = ("losses", "iou", "changes", "threshold", "verdicts")
 MOST_BYTES = 300_000  # of the folder
@@ -39,8 +39,8 @@ SIDE = 288  # pixels of an image's long side
 LONGEST = 20  # signs of a caption
 
 
-def write_keepsakes(folder: Path, record: RunRecord) -> list[Path]:
-    """Write the keepsakes of a cell into `folder`, whole or not at all; returns their paths.
+def write_artifacts(folder: Path, record: RunRecord) -> list[Path]:
+    """Write the artifacts of a cell into `folder`, whole or not at all; returns their paths.
 
     The truth must be known. Where nothing was changed there is no picture. An OutputError says
     that it could not be written.

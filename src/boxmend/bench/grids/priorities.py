@@ -1,4 +1,4 @@
-"""What to run first: cells by what they are worth to the comparison on photographs.
+"""Priorities of cells: what they are worth to the comparison on photographs.
 
     must    the table `core`: 40/40 with every method first, then its other settings, then further
             seeds of the clean reference, `baseline` and `mend`
@@ -17,10 +17,10 @@ from functools import cache
 
 from boxmend.bench.grids.cells import Cell, cells_of
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.squares import TWICE
+from boxmend.bench.grids.table_spec import TWICE_EPOCHS
 from boxmend.errors import UsageError
 
-WORTHS = ("must", "should", "could")
+PRIORITIES = ("must", "should", "could")
 COMPARED = ("baseline", "mend")
 """Methods of which further seeds are a must, and which go before others."""
 CLEAN = "baseline"
@@ -43,14 +43,14 @@ COSTS = {
 USUAL_COST = 1.09  # of mend, the published method and its parts
 
 
-def worth(cell: Cell) -> str:
-    """Say what a cell is worth: must, should or could."""
+def priority(cell: Cell) -> str:
+    """Return the priority of a cell: must, should or could."""
     step = _step(cell)
     return "must" if step <= LAST_MUST else "should" if step < _could() else "could"
 
 
-def by_worth(cells: Sequence[Cell]) -> list[Cell]:
-    """Put the cells that are worth most first; a cell still stands after the one it needs."""
+def by_priority(cells: Sequence[Cell]) -> list[Cell]:
+    """Sort cells by priority; a cell still stands after the one it needs."""
     lengths = {cell: _cost(cell) for cell in cells}
     for cell in cells:
         if cell.needs is not None:
@@ -61,17 +61,19 @@ def by_worth(cells: Sequence[Cell]) -> list[Cell]:
     return _after_needs(ordered)
 
 
-def of_worth(cells: Sequence[Cell], worths: Iterable[str]) -> list[Cell]:
-    """Keep the cells that are worth so much, all of them where nothing is said.
+def with_priority(cells: Sequence[Cell], priorities: Iterable[str]) -> list[Cell]:
+    """Keep the cells of these priorities, all of them where none is given.
 
     What they need comes along. A UsageError tells of a word that is none of the three, or that no
-    cell is worth so much.
+    cell has that priority.
     """
-    wanted = tuple(worths)
+    wanted = tuple(priorities)
     for one in wanted:
-        if one not in WORTHS:
-            raise UsageError(f"--worth {one!r}: expected {', '.join(WORTHS)}, or several of them")
-    kept = [cell for cell in cells if not wanted or worth(cell) in wanted]
+        if one not in PRIORITIES:
+            raise UsageError(
+                f"--worth {one!r}: expected {', '.join(PRIORITIES)}, or several of them"
+            )
+    kept = [cell for cell in cells if not wanted or priority(cell) in wanted]
     if not kept:
         raise UsageError(f"--worth {','.join(wanted)} leaves no cell")
     needed = {cell.needs for cell in kept}
@@ -139,7 +141,7 @@ def _of_seed_0(name: str) -> frozenset[Cell]:
 
 
 def _cost(cell: Cell) -> float:
-    passes = 2.0 if dict(cell.variant).get("epochs") == TWICE else 1.0
+    passes = 2.0 if dict(cell.variant).get("epochs") == TWICE_EPOCHS else 1.0
     return passes * COSTS.get(cell.method, USUAL_COST)
 
 

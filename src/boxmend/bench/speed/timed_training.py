@@ -42,8 +42,8 @@ class TrainingSteps:
 
 
 @dataclass
-class Workshop:
-    """One dataset and one device, on which rows are made."""
+class TrainingFactory:
+    """Makes the trainings of one dataset on one device, row by row."""
 
     dataset: Dataset
     choices: SpeedChoices

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from boxmend.bench.grids import keepsakes
-from boxmend.bench.grids.jobs import read_job, read_result
-from boxmend.bench.grids.keepsakes import (
+from boxmend.bench.grids import artifacts
+from boxmend.bench.grids.artifacts import (
     MOST_BYTES,
     SHOWN,
     before_and_after,
     telling_images,
-    write_keepsakes,
+    write_artifacts,
 )
-from boxmend.bench.grids.one_cell import CellStatus, run_cell
+from boxmend.bench.grids.cell_process import CellStatus, run_cell
+from boxmend.bench.grids.jobs import read_job, read_result
 from boxmend.bench.grids.planning import Plan
 from boxmend.repair.changes import Changes
 from boxmend.runs.account import open_account
@@ -75,7 +75,7 @@ def test_the_picture_has_two_rows_of_the_same_images(record: RunRecord) -> None:
         assert picture.format == "JPEG"
         width, height = picture.size
         pixels = np.asarray(picture.convert("RGB"), np.int16)
-    side = keepsakes.SIDE + 6
+    side = artifacts.SIDE + 6
     assert (width, height) == (len(rows) * side + 6, 2 * side + 6)
     apart = np.abs(pixels[6:side] - pixels[side + 6 : 2 * side]).mean(axis=(0, 2))
     by_image = [float(apart[6 + at * side : (at + 1) * side].mean()) for at in range(len(rows))]
@@ -118,11 +118,11 @@ def test_a_picture_that_is_too_large_is_made_coarser_or_left_out(
     account, changes = record.account, moved(record, [0])
     whole = before_and_after(account, changes, record.truth)
     assert whole is not None
-    monkeypatch.setattr(keepsakes, "PICTURE_BYTES", len(whole) - 1)
+    monkeypatch.setattr(artifacts, "PICTURE_BYTES", len(whole) - 1)
     smaller = before_and_after(account, changes, record.truth)
     assert smaller is not None
     assert len(smaller) < len(whole)
-    monkeypatch.setattr(keepsakes, "PICTURE_BYTES", 10)
+    monkeypatch.setattr(artifacts, "PICTURE_BYTES", 10)
     assert before_and_after(account, changes, record.truth) is None
 
 
@@ -130,7 +130,7 @@ def test_an_earlier_keep_is_replaced_whole(record: RunRecord, tmp_path: Path) ->
     keep = tmp_path / "keep"
     keep.mkdir()
     (keep / "old.txt").write_text("old")
-    written = write_keepsakes(keep, record)
+    written = write_artifacts(keep, record)
     assert "old.txt" not in {path.name for path in keep.iterdir()}
     assert set(written) == set(keep.iterdir())
 
@@ -145,7 +145,7 @@ def test_what_goes_wrong_with_a_picture_costs_no_result(
     folder = lived.folder(lived.cells[0])
     shutil.rmtree(folder / "keep")
     (folder / "result.json").unlink()
-    monkeypatch.setattr(keepsakes, "before_and_after", broken)
+    monkeypatch.setattr(artifacts, "before_and_after", broken)
     assert run_cell(folder) is CellStatus.DONE
     assert "nothing kept (OSError: no such image)" in capsys.readouterr().err
     assert not (folder / "keep").exists()

@@ -1,4 +1,4 @@
-"""Results that cannot stand in one table: those that differ in more than what is compared.
+"""Whether results can stand in one table: not if they differ in more than what is compared.
 
 What may differ: method, noise, seed, what a variant sets, the settings of the method itself, and
 where data lie. What may not:
@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.squares import TWO_STAGE
+from boxmend.bench.grids.table_spec import TWO_STAGE
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings.training import PUBLISHED, SECTIONS
 from boxmend.web.text import shown
@@ -74,7 +74,7 @@ def differences(results: Iterable[Result]) -> list[ResultDifference]:
     ]
 
 
-def refuse(found: Sequence[ResultDifference]) -> None:
+def refuse_differences(found: Sequence[ResultDifference]) -> None:
     """Raise a DataError that says what differs and how to choose, if anything does."""
     if not found:
         return
@@ -86,7 +86,7 @@ def refuse(found: Sequence[ResultDifference]) -> None:
     )
 
 
-def where(results: Sequence[Result], conditions: Sequence[str]) -> list[Result]:
+def filter_results(results: Sequence[Result], conditions: Sequence[str]) -> list[Result]:
     """Keep the results that have all values: PLACE=VALUE, like versions.torch=2.11.0.
 
     What a variant sets is no reason to leave it out. A UsageError tells of a place that no result

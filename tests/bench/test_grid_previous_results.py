@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from boxmend.bench.grids.earlier import differences, lines_in, result_files
 from boxmend.bench.grids.jobs import Tries, read_job
 from boxmend.bench.grids.outcomes import failed_result
 from boxmend.bench.grids.planning import Plan, by_name, looked_up, planned, prepare
+from boxmend.bench.grids.previous_results import differences, read_previous, result_files
 from boxmend.bench.grids.results import RESULTS_FILE, Result, append, read
 from boxmend.bench.grids.running import run_grid
 from boxmend.errors import DataError, UsageError
@@ -258,7 +258,7 @@ def test_folders_stand_for_the_files_in_them(tmp_path: Path, line: Result) -> No
         f"grid/{RESULTS_FILE}",
         f"grid/voc320/{RESULTS_FILE}",
     ]
-    lines, _ = lines_in([tmp_path / "grid"], "voc320")
+    lines, _ = read_previous([tmp_path / "grid"], "voc320")
     assert len(lines[MEND]) == 2
 
 
@@ -266,4 +266,4 @@ def test_a_killed_cell_leaves_no_line_that_counts(toys: Path, tmp_path: Path) ->
     plan = ready(toys, tmp_path / "there", only=(MEND,))
     folder = plan.folder(plan.cells[0])
     killed = failed_result(folder, read_job(folder), Tries(), "2026-11-16T00:00:00+00:00", "killed")
-    assert lines_in(with_lines(tmp_path / "x.jsonl", killed), "voc320")[0] == {}
+    assert read_previous(with_lines(tmp_path / "x.jsonl", killed), "voc320")[0] == {}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from boxmend.bench.grids.cell_process import CellStatus, run_cell
 from boxmend.bench.grids.executors import Local
 from boxmend.bench.grids.jobs import LOCK_FILE, State, read_result, read_tries, state_of
-from boxmend.bench.grids.one_cell import CellStatus, run_cell
 from boxmend.bench.grids.outcomes import source_hash
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, read
@@ -161,7 +161,7 @@ def test_an_interruption_leaves_no_result(toys: Path, tmp_path: Path) -> None:
 
 
 def started(folder: Path) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "boxmend.bench.grids.one_cell", str(folder)]
+    command = [sys.executable, "-m", "boxmend.bench.grids.cell_process", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
 

@@ -1,13 +1,14 @@
-"""Squares of tables: a row in a column, and so what a cell has to be trained on and with.
+"""What a table asks for: its rows and columns, and what the cell of each pair is trained on.
 
-    asked(layout)        -> one Asked for each square that is run: noise, method, variant
-    Asked.variant        is written into `Result.variant` as it stands; that is how a square finds
-                         its results, together with noise, method and scale
+    cell_specs(layout)  -> one CellSpec for each square that is run: noise, method, variant
+    CellSpec.variant    is written into `Result.variant` as it stands; that is how a square finds
+                        its results, together with noise, method and scale
 
 Several squares may ask for the same cell (`clean` does so in every column). A variant names
 settings by their dotted names. Two of its values stand for something that depends on the cell:
-TRUE for the rate of the noise that was made, TWICE for twice what the scale says. What a method
-does anyway (N of 128 in the paper's method) is no variant: the square shares the plain cell.
+TRUE_RATE for the rate of the noise that was made, TWICE_EPOCHS for twice what the scale says.
+What a method does anyway (N of 128 in the paper's method) is no variant: the square shares the
+plain cell.
 
 Columns are named like the first part of a cell's name: label noise, box noise, and where there is
 any, what is missing or spurious.
@@ -20,14 +21,14 @@ from typing import Literal, NamedTuple
 
 from boxmend.runs.settings import PublishedSettings
 
-TRUE = "true"
+TRUE_RATE = "true"
 """As the value of label_noise or box_noise: the rate that the noise was made with, 0 for none."""
-TWICE = "twice"
+TWICE_EPOCHS = "twice"
 """As the value of epochs: twice the passes of the scale."""
 TWO_STAGE = "two-stage"
 """As a method: `mend`, then `baseline` trained afresh on the mended annotations."""
 
-TOLD = frozenset(
+GIVEN_TRUE_RATES = frozenset(
     {"co-teaching", "note-rcnn", "ca-bbc", "br", "lr", "cm", "cinj", "pseudo", "mend-paper"}
 )
 """Methods whose cells are told both true rates, as their papers assume; others go by defaults."""
@@ -89,7 +90,7 @@ class TableLayout:
         return row.method is not None and (rows is None or row.name in rows)
 
 
-class Asked(NamedTuple):
+class CellSpec(NamedTuple):
     """One square that is run: what to make, whatever the seed."""
 
     row: Row
@@ -101,14 +102,14 @@ class Asked(NamedTuple):
     presence: str | None = None
 
 
-def asked(table: TableLayout) -> Iterator[Asked]:
+def cell_specs(table: TableLayout) -> Iterator[CellSpec]:
     """Go through the squares that are run, row by row."""
     for row, column in product(table.rows, table.columns):
         if table.is_run(row, column):
-            yield square(row, column)
+            yield cell_spec(row, column)
 
 
-def square(row: Row, column: Column) -> Asked:
+def cell_spec(row: Row, column: Column) -> CellSpec:
     """Give what a row means in a column; the row must have a method."""
     assert row.method is not None
     labels, boxes, presence = (
@@ -120,7 +121,7 @@ def square(row: Row, column: Column) -> Asked:
         for name, value in row.variant.items()
         if name not in implied or implied[name] != value
     }
-    return Asked(row, column, labels, boxes, row.method, variant, presence)
+    return CellSpec(row, column, labels, boxes, row.method, variant, presence)
 
 
 def amount(noise: str | None) -> float:
@@ -130,7 +131,7 @@ def amount(noise: str | None) -> float:
 
 def _implied(method: str, labels: str | None, boxes: str | None) -> Variant:
     """What the plain cell of a method does anyway."""
-    if method not in TOLD:
+    if method not in GIVEN_TRUE_RATES:
         return {}
     paper = PublishedSettings()
     implied: dict[str, bool | int | float | str] = {

@@ -1,6 +1,6 @@
 """The whole life of a cell in one process: noisy data, training, scores, and a line of results.
 
-    python -m boxmend.bench.grids.one_cell OUT/SCALE/cells/CELL
+    python -m boxmend.bench.grids.cell_process OUT/SCALE/cells/CELL
 
 Whatever ends it, calling it again goes on: a training from its checkpoint, a finished one with its
 scores. A cell that is over is left alone, unless it failed.
@@ -114,18 +114,18 @@ def _trained_and_scored(
     account = open_account(run.path, data)
     truth = known_truth(truth_of(root, job), account.dataset)
     if job.keep_figures:
-        _keep(folder, job, account, truth)
+        _write_artifacts(folder, job, account, truth)
     return {"evaluation": evaluation, "mending": assess(account, truth).to_json()}
 
 
-def _keep(folder: Path, job: Job, account: "Account", truth: "KnownTruth") -> None:
+def _write_artifacts(folder: Path, job: Job, account: "Account", truth: "KnownTruth") -> None:
     """Leave figures and a picture; what goes wrong with them costs no result."""
-    from boxmend.bench.grids.keepsakes import KEEP_FOLDER, write_keepsakes
+    from boxmend.bench.grids.artifacts import ARTIFACTS_FOLDER, write_artifacts
     from boxmend.web.report.record import RunRecord
 
     record = RunRecord(job.cell, account, account.run.metrics(), truth)
     try:
-        written = write_keepsakes(folder / KEEP_FOLDER, record)
+        written = write_artifacts(folder / ARTIFACTS_FOLDER, record)
     except Exception as error:
         _say(f"{job.cell}: nothing kept ({type(error).__name__}: {error})")
     else:

@@ -20,8 +20,8 @@ from typing import Any
 from msgspec import to_builtins
 
 from boxmend.bench.grids.cells import Cell
+from boxmend.bench.grids.comparability import IDLE, section_of
 from boxmend.bench.grids.jobs import Job, flat, own_settings
-from boxmend.bench.grids.mixing import IDLE, section_of
 from boxmend.bench.grids.outcomes import named_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
@@ -58,7 +58,7 @@ class PreviousCells:
     """Cells whose lines are all of other settings or data: the last one, and what differs."""
 
 
-def lines_in(
+def read_previous(
     paths: Sequence[Path], scale: str
 ) -> tuple[dict[str, list[PreviousResult]], list[str]]:
     """Read the finished results of a scale by cell, in the order of the lines; also warnings.
@@ -89,7 +89,7 @@ def result_files(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def matched(
+def match_previous(
     jobs: Mapping[Cell, Job], lines: Mapping[str, Sequence[PreviousResult]]
 ) -> PreviousCells:
     """Find the line that counts for each cell; hashes that a job lacks are not compared."""

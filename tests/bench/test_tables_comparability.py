@@ -5,7 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from boxmend.bench.grids.mixing import ResultDifference, differences, refuse, where
+from boxmend.bench.grids.comparability import (
+    ResultDifference,
+    differences,
+    filter_results,
+    refuse_differences,
+)
 from boxmend.bench.grids.results import Data, Result
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_results import SETTINGS, result
@@ -138,27 +143,27 @@ def test_the_refusal_names_setting_values_cells_and_remedy() -> None:
     odd = [with_settings(result("mend", noise=BOTH, seed=seed), epochs=24) for seed in range(5)]
     few = [with_settings(BASE, epochs=12)]
     with pytest.raises(DataError) as caught:
-        refuse(differences([*few, *odd]))
+        refuse_differences(differences([*few, *odd]))
     assert str(caught.value).splitlines() == [
         "the results differ in more than method, noise and seed:",
         "  settings.epochs: 24 in symmetric0.4-uniform0.4-mend-0, symmetric0.4-uniform0.4-mend-1, "
         "symmetric0.4-uniform0.4-mend-2 and 2 more; 12 in symmetric0.4-uniform0.4-baseline-0",
         "choose by --where, like --where 'settings.epochs=24', or go on with --mixed",
     ]
-    refuse([])
+    refuse_differences([])
 
 
 def test_results_are_chosen_by_what_they_have() -> None:
     newer = changed(MEND, versions={"boxmend": "0.1.0", "torch": "2.16.0"})
-    assert where([BASE, newer], ["versions.torch=2.16.0"]) == [newer]
-    assert where([BASE, newer], ["settings.epochs=12", "method=baseline"]) == [BASE]
-    assert where([BASE, newer], []) == [BASE, newer]
-    assert where([], ["method=mend"]) == []
+    assert filter_results([BASE, newer], ["versions.torch=2.16.0"]) == [newer]
+    assert filter_results([BASE, newer], ["settings.epochs=12", "method=baseline"]) == [BASE]
+    assert filter_results([BASE, newer], []) == [BASE, newer]
+    assert filter_results([], ["method=mend"]) == []
 
 
 def test_what_a_variant_sets_is_not_chosen_by() -> None:
     longer = with_settings(result("baseline", variant={"epochs": "twice"}, noise=BOTH), epochs=24)
-    assert where([BASE, longer], ["settings.epochs=12"]) == [BASE, longer]
+    assert filter_results([BASE, longer], ["settings.epochs=12"]) == [BASE, longer]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +178,7 @@ def test_what_a_variant_sets_is_not_chosen_by() -> None:
 )
 def test_a_choice_that_no_result_meets_is_refused(condition: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        where([BASE], [condition])
+        filter_results([BASE], [condition])
 
 
 def test_hostile_texts_are_told_on_one_line() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from boxmend.bench.grids.cells import Cell, cells_of
 from boxmend.bench.grids.layouts import LAYOUTS, layout
-from boxmend.bench.grids.worth import WORTHS, by_worth, of_worth, worth
+from boxmend.bench.grids.priorities import PRIORITIES, by_priority, priority, with_priority
 from boxmend.errors import UsageError
 
 FORTY = ("symmetric:0.4", "uniform:0.4")
@@ -15,7 +15,7 @@ def names(cells: list[Cell]) -> list[str]:
 
 
 def test_44_cells_must_be_run() -> None:
-    must = of_worth(cells_of(layout("core"), (0, 1, 2)), ["must"])
+    must = with_priority(cells_of(layout("core"), (0, 1, 2)), ["must"])
     # Clean, ten methods at 40/40, four in three settings, mend on clean data; then two further
     # seeds of clean, of baseline in four settings and of mend in five.
     assert len(must) == (1 + 10 + 4 * 3 + 1) + 2 * (1 + 4 + 5) == 44
@@ -26,7 +26,7 @@ def test_other_tables_have_no_must_of_their_own() -> None:
     core = set(cells_of(layout("core"), (0, 1, 2)))
     for name in LAYOUTS:
         cells = cells_of(layout(name), (0, 1, 2))
-        assert {cell for cell in cells if worth(cell) == "must"} <= core
+        assert {cell for cell in cells if priority(cell) == "must"} <= core
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_other_tables_have_no_must_of_their_own() -> None:
     ],
 )
 def test_a_cell_is_worth_what_the_comparison_says(cell: Cell, told: str) -> None:
-    assert worth(cell) == told
+    assert priority(cell) == told
 
 
 def test_what_others_are_compared_with_goes_first_and_then_the_longest() -> None:
-    ordered = names(by_worth(cells_of(layout("core"), (0, 1))))
+    ordered = names(by_priority(cells_of(layout("core"), (0, 1))))
     assert ordered[:5] == [
         "label40-box40-mend-0",
         "label0-box0-baseline-0",
@@ -71,7 +71,7 @@ def test_what_others_are_compared_with_goes_first_and_then_the_longest() -> None
 def test_of_what_could_be_run_box_noise_and_missing_annotations_go_first() -> None:
     every = (*cells_of(layout("presence"), (0, 1)), *cells_of(layout("box-noise"), (0,)))
     last = cells_of(layout("sensitivity-n"), (0,))
-    ordered = names(of_worth(by_worth([*last, *every]), ["could"]))
+    ordered = names(with_priority(by_priority([*last, *every]), ["could"]))
     firsts = [
         ordered.index(name)
         for name in (
@@ -86,9 +86,9 @@ def test_of_what_could_be_run_box_noise_and_missing_annotations_go_first() -> No
 
 def test_worth_falls_from_the_first_cell_to_the_last() -> None:
     every = dict.fromkeys(cell for name in LAYOUTS for cell in cells_of(layout(name), (0, 1)))
-    ordered = by_worth(list(every))
+    ordered = by_priority(list(every))
     assert set(ordered) == set(every)
-    ranks = [WORTHS.index(worth(cell)) for cell in ordered]
+    ranks = [PRIORITIES.index(priority(cell)) for cell in ordered]
     assert ranks == sorted(ranks)
     must = 24 + 10  # of seeds 0 and 1
     assert set(names(ordered)[must : must + 2]) == {
@@ -99,7 +99,7 @@ def test_worth_falls_from_the_first_cell_to_the_last() -> None:
 
 def test_a_cell_stands_after_the_one_it_needs_whatever_they_are_worth() -> None:
     cells = cells_of(layout("two-stage"), (0, 1))
-    kept = names(of_worth(by_worth(cells), ["should"]))
+    kept = names(with_priority(by_priority(cells), ["should"]))
     assert kept.index("label40-box40-mend-0") < kept.index("label40-box40-two-stage-0")
     assert "label40-box40-mend-1" not in kept
 
@@ -107,7 +107,7 @@ def test_a_cell_stands_after_the_one_it_needs_whatever_they_are_worth() -> None:
 def test_a_word_that_is_none_of_the_three_is_refused() -> None:
     cells = cells_of(layout("core"), (0,))
     with pytest.raises(UsageError, match=r"--worth 'may': expected must, should, could"):
-        of_worth(cells, ["may"])
+        with_priority(cells, ["may"])
     with pytest.raises(UsageError, match="--worth could leaves no cell"):
-        of_worth(cells, ["could"])
-    assert of_worth(cells, []) == cells
+        with_priority(cells, ["could"])
+    assert with_priority(cells, []) == cells
