@@ -23,7 +23,7 @@ from boxmend.bench.grids.cell_process import CellStatus, run_cell
 from boxmend.bench.grids.jobs import read_job, read_result
 from boxmend.bench.grids.planning import Plan
 from boxmend.repair.changes import Changes
-from boxmend.runs.account import open_account
+from boxmend.runs.opening import open_run_with_history
 from boxmend.scoring.corrections import known_truth
 from boxmend.web.report.record import RunRecord
 from tests.bench.grid_worlds import ready
@@ -41,9 +41,9 @@ def lived(toys: Path, tmp_path_factory: pytest.TempPathFactory) -> Plan:
 def record(lived: Plan) -> RunRecord:
     """The same, as figures are drawn from it."""
     folder = lived.folder(lived.cells[0])
-    account = open_account(folder / "run")
-    truth = known_truth(lived.root / "noise" / "label40-box40-0", account.dataset)
-    return RunRecord(folder.name, account, account.run.metrics(), truth)
+    opened = open_run_with_history(folder / "run")
+    truth = known_truth(lived.root / "noise" / "label40-box40-0", opened.dataset)
+    return RunRecord(folder.name, opened, opened.run.metrics(), truth)
 
 
 def test_a_scored_cell_leaves_figures_and_is_small(lived: Plan) -> None:
@@ -60,16 +60,16 @@ def test_a_scored_cell_leaves_figures_and_is_small(lived: Plan) -> None:
 
 def moved(record: RunRecord, rows: list[int]) -> Changes:
     """Changes that move the boxes of some annotations by ten pixels, and nothing else."""
-    at, dataset = np.asarray(rows, np.int64), record.account.dataset
+    at, dataset = np.asarray(rows, np.int64), record.opened.dataset
     return replace(record.changes, rows=at, labels=dataset.labels[at], boxes=dataset.boxes[at] + 10)
 
 
 def test_the_picture_has_two_rows_of_the_same_images(record: RunRecord) -> None:
     assert record.truth is not None
-    rows = telling_images(record.account, record.truth)
+    rows = telling_images(record.opened, record.truth)
     assert 0 < len(rows) <= SHOWN
-    first = int(np.flatnonzero(record.account.dataset.image_rows == rows[0])[0])
-    content = before_and_after(record.account, moved(record, [first]), record.truth)
+    first = int(np.flatnonzero(record.opened.dataset.image_rows == rows[0])[0])
+    content = before_and_after(record.opened, moved(record, [first]), record.truth)
     assert content is not None
     with Image.open(io.BytesIO(content)) as picture:
         assert picture.format == "JPEG"
@@ -84,8 +84,8 @@ def test_the_picture_has_two_rows_of_the_same_images(record: RunRecord) -> None:
 
 def test_images_are_chosen_by_what_was_given(record: RunRecord) -> None:
     assert record.truth is not None
-    dataset, truth = record.account.dataset, record.truth
-    rows = telling_images(record.account, truth)
+    dataset, truth = record.opened.dataset, record.truth
+    rows = telling_images(record.opened, truth)
     for row in rows:
         of_image = dataset.image_rows == row
         assert 2 <= of_image.sum() <= 6
@@ -108,22 +108,22 @@ def test_the_first_images_with_a_wrong_label_and_few_annotations_are_taken() -> 
 
 def test_where_nothing_was_changed_there_is_no_picture(record: RunRecord) -> None:
     assert record.truth is not None
-    assert before_and_after(record.account, moved(record, []), record.truth) is None
+    assert before_and_after(record.opened, moved(record, []), record.truth) is None
 
 
 def test_a_picture_that_is_too_large_is_made_coarser_or_left_out(
     record: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert record.truth is not None
-    account, changes = record.account, moved(record, [0])
-    whole = before_and_after(account, changes, record.truth)
+    opened, changes = record.opened, moved(record, [0])
+    whole = before_and_after(opened, changes, record.truth)
     assert whole is not None
     monkeypatch.setattr(artifacts, "PICTURE_BYTES", len(whole) - 1)
-    smaller = before_and_after(account, changes, record.truth)
+    smaller = before_and_after(opened, changes, record.truth)
     assert smaller is not None
     assert len(smaller) < len(whole)
     monkeypatch.setattr(artifacts, "PICTURE_BYTES", 10)
-    assert before_and_after(account, changes, record.truth) is None
+    assert before_and_after(opened, changes, record.truth) is None
 
 
 def test_an_earlier_keep_is_replaced_whole(record: RunRecord, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from boxmend.data.noise import NoiseSettings, disturb, write_noisy
 from boxmend.errors import DataError
 from boxmend.repair.apply import apply
 from boxmend.repair.export import export
-from tests.runs.fabricated import Visit, drawn, finished_run
+from tests.fabricated_runs import Visit, drawn, finished_run
 
 FORMATS = ("coco", "voc", "yolo")
 VISITS = [Visit(0, row, loss=0.1, threshold=1.0) for row in range(4)]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import boxmend
 from boxmend import ApplySettings, Dataset
 from boxmend.runs.ledger import Judgement
+from tests.fabricated_runs import Visit, bytes_of, drawn, finished_run
 from tests.repair.drawn_documents import LABELS, datasets, put
-from tests.runs.fabricated import Visit, bytes_of, drawn, finished_run
 
 MAY_DIFFER = {"category_id", "bbox", "area", "iscrowd", "boxmend"}
 

@@ -15,8 +15,7 @@ from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.ledger import Judgement as Judgment
-from tests.repair.audited import Fix, audit_run, table_of
-from tests.runs.fabricated import Visit, bytes_of, drawn, finished_run
+from tests.fabricated_runs import Fix, Visit, audit_run, bytes_of, drawn, finished_run, table_of
 
 # Boxes of `drawn`: (10, 10, 30, 50) and (40, 20, 60, 40) on a, (5, 5, 25, 15) and (50, 50, 90, 70)
 # on b; van, truck, bus, van.

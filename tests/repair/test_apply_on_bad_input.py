@@ -15,7 +15,7 @@ from boxmend.data.formats.writing import WriteOptions
 from boxmend.errors import BoxmendError, DataError, LossyError, OutputError, UsageError
 from boxmend.runs import folder as runs
 from boxmend.runs.ledger import Ledger
-from tests.runs.fabricated import (
+from tests.fabricated_runs import (
     RELABELLED,
     Visit,
     bytes_of,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 import boxmend
 from boxmend import ApplySettings, Dataset
 from boxmend.auditing.fixes.table import Kind
-from tests.repair.audited import Fix, audit_run
+from tests.fabricated_runs import Fix, audit_run, bytes_of
 from tests.repair.drawn_documents import LABELS, SIDE, datasets, put
-from tests.runs.fabricated import bytes_of
 
 Object = tuple[int, str, tuple[float, ...]]
 

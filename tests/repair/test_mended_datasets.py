@@ -12,7 +12,7 @@ import boxmend
 from boxmend import ApplySettings
 from boxmend.runs import folder as runs
 from boxmend.runs.ledger import Ledger
-from tests.runs.fabricated import (
+from tests.fabricated_runs import (
     DISCARDED,
     KEPT,
     RELABELLED,

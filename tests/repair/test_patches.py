@@ -17,7 +17,7 @@ from boxmend.data.files.locks import locking
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.repair import patches
 from boxmend.repair.patches import encoded, file_patch, read_patches
-from tests.runs.fabricated import RELABELLED, Visit, bytes_of, drawn, finished_run
+from tests.fabricated_runs import RELABELLED, Visit, bytes_of, drawn, finished_run
 
 PIECES = st.lists(
     st.sampled_from(

@@ -1,6 +1,5 @@
 """The history of a run: what its ledger says, by rows of its dataset."""
 
-from dataclasses import fields
 from math import inf, nan
 from pathlib import Path
 
@@ -10,9 +9,8 @@ import pytest
 from boxmend.data.formats import load
 from boxmend.errors import DataError
 from boxmend.runs.folder import open_run
-from boxmend.runs.history import History, history_of
-from boxmend.runs.opening import visits_of
-from tests.runs.fabricated import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
+from boxmend.runs.history import SETTLING_COLUMNS, History, history_of
+from tests.fabricated_runs import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
 
 VISITS = [
     Visit(0, 2, UNJUDGED, loss=nan, threshold=inf),
@@ -67,14 +65,17 @@ def test_the_last_of_several_visits_is_found_among_those_asked_for(tmp_path: Pat
     assert history.last(np.zeros(5, np.bool_), 4).tolist() == [-1] * 4
 
 
-def test_settling_gets_the_same_visits_as_apply_does(tmp_path: Path) -> None:
+def test_the_columns_for_settling_are_the_same_alone(tmp_path: Path) -> None:
     address = drawn(tmp_path, "coco")
     run = open_run(finished_run(tmp_path / "run", address, VISITS, warm_up=0.5))
     dataset = load(address)
-    ours, theirs = history_of(run, dataset).visits(), visits_of(run, dataset)
-    assert ours.num_epochs == theirs.num_epochs == 2
-    for field in fields(ours):
-        np.testing.assert_array_equal(getattr(ours, field.name), getattr(theirs, field.name))
+    whole, part = history_of(run, dataset), history_of(run, dataset, SETTLING_COLUMNS)
+    assert whole.num_epochs == part.num_epochs == 2
+    for name in ("rows", "verdicts", "labels", "confidences", "final_boxes", "is_kept"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(part, name))
+    assert whole.is_warm_up.tolist() == part.is_warm_up.tolist()
+    with pytest.raises(KeyError):
+        _ = part.losses
 
 
 def test_an_empty_ledger_is_an_empty_history(tmp_path: Path) -> None:

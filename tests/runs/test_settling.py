@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.runs.ledger import Judgement
-from boxmend.runs.settling import Settlement, Visits, num_visits, settle
-from tests.runs.fabricated import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, entries_of
+from boxmend.runs.settling import Settlement, num_visits, settle
+from tests.fabricated_runs import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, made_history
 
 VAN, TRUCK, BUS = range(3)
 
@@ -27,18 +27,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def settled(
     dataset: Dataset, visits: Sequence[Visit], *, epochs: int, warm_up_epochs: int = 0
 ) -> Settlement:
-    rows = entries_of(dataset, visits)
-    told = Visits(
-        rows=np.array([visit.row for visit in visits], np.int64),
-        verdicts=rows.verdicts,
-        labels=rows.new_labels,
-        confidences=rows.confidences.astype(np.float64),
-        boxes=rows.final_boxes.astype(np.float64),
-        is_kept=rows.is_kept,
-        is_warm_up=rows.epochs < warm_up_epochs,
-        num_epochs=epochs,
-    )
-    return settle(dataset, told)
+    history = made_history(dataset, visits, warm_up_epochs)
+    if visits:
+        history.epochs[-1] = epochs - 1
+    return settle(dataset, history)
 
 
 def votes(*told: tuple[Judgement, int | None, float]) -> list[Visit]:

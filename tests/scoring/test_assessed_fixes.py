@@ -7,6 +7,7 @@ import pytest
 
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.types import Box
 from boxmend.scoring.fixes import (
     IN_ALL,
     annotation_calibration,
@@ -17,17 +18,8 @@ from boxmend.scoring.fixes import (
 )
 from boxmend.scoring.missing import Proposed, are_found, are_on_ignored
 from boxmend.scoring.truth import KnownTruth, TrueObjects
-from tests.scoring.assessed import (
-    BUS,
-    NOWHERE,
-    TRUCK,
-    VAN,
-    Box,
-    Fix,
-    annotated,
-    fixes_of,
-    truth_of,
-)
+from tests.fabricated_runs import NOWHERE, Fix
+from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, fix, fixes_of, truth_of
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)
@@ -52,10 +44,10 @@ def test_a_label_is_right_if_it_is_the_true_one_and_was_not_before() -> None:
     dataset = annotated([BOX] * 4, [VAN, VAN, BUS, VAN])
     truth = truth_of(dataset, [BUS, BUS, BUS, UNKNOWN], [BOX, BOX, BOX, NOWHERE])
     fixes = [
-        Fix(Kind.WRONG_LABEL, 0, BUS),
-        Fix(Kind.WRONG_LABEL, 1, TRUCK),
-        Fix(Kind.WRONG_LABEL, 2, BUS),  # changes nothing
-        Fix(Kind.WRONG_LABEL, 3, BUS),  # of nothing
+        fix(Kind.WRONG_LABEL, 0, BUS),
+        fix(Kind.WRONG_LABEL, 1, TRUCK),
+        fix(Kind.WRONG_LABEL, 2, BUS),  # changes nothing
+        fix(Kind.WRONG_LABEL, 3, BUS),  # of nothing
     ]
     assert right(dataset, truth, *fixes) == [True, False, False, False]
 
@@ -64,7 +56,7 @@ def test_a_label_that_the_dataset_does_not_know_is_not_right_by_not_being_known(
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [VAN], [BOX])
     truth = replace(truth, labels=np.array([UNKNOWN]))  # an object, of a class it does not have
-    assert right(dataset, truth, Fix(Kind.WRONG_LABEL, 0, UNKNOWN)) == [False]
+    assert right(dataset, truth, fix(Kind.WRONG_LABEL, 0, UNKNOWN)) == [False]
 
 
 @pytest.mark.parametrize(
@@ -82,19 +74,19 @@ def test_a_box_is_right_if_it_is_nearer_and_near_enough(
 ) -> None:
     dataset = annotated([tall(before)], [VAN])
     truth = truth_of(dataset, [VAN], [BOX])
-    assert right(dataset, truth, Fix(Kind.BAD_BOX, 0, VAN, tall(after))) == [is_right]
+    assert right(dataset, truth, fix(Kind.BAD_BOX, 0, VAN, tall(after))) == [is_right]
 
 
 def test_the_box_of_nothing_cannot_be_right() -> None:
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [UNKNOWN], [NOWHERE])
-    assert right(dataset, truth, Fix(Kind.BAD_BOX, 0, VAN, tall(9))) == [False]
+    assert right(dataset, truth, fix(Kind.BAD_BOX, 0, VAN, tall(9))) == [False]
 
 
 def test_a_spurious_annotation_is_right_if_it_is_of_nothing() -> None:
     dataset = annotated([BOX, FAR], [VAN, VAN])
     truth = truth_of(dataset, [VAN, UNKNOWN], [BOX, NOWHERE])
-    assert right(dataset, truth, Fix(Kind.SPURIOUS, 0), Fix(Kind.SPURIOUS, 1)) == [False, True]
+    assert right(dataset, truth, fix(Kind.SPURIOUS, 0), fix(Kind.SPURIOUS, 1)) == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -112,13 +104,13 @@ def test_a_missing_object_is_found_by_half_an_overlap_and_its_label(
 ) -> None:
     dataset = annotated([FAR, FAR], [TRUCK, TRUCK], images=[0, 1])
     truth = truth_of(dataset, [TRUCK] * 2, [FAR] * 2, lacking=[BOX], lacking_labels=[BUS])
-    assert right(dataset, truth, Fix(Kind.MISSING, label=label, box=box, image=image)) == [is_right]
+    assert right(dataset, truth, fix(Kind.MISSING, label=label, box=box, image=image)) == [is_right]
 
 
 def test_a_missing_object_counts_once_for_the_most_probable() -> None:
     dataset = annotated([FAR], [VAN])
     truth = truth_of(dataset, [VAN], [FAR], lacking=[BOX])
-    fixes = [Fix(Kind.MISSING, label=VAN, box=tall(9), p=p) for p in (0.2, 0.8, 0.5)]
+    fixes = [fix(Kind.MISSING, label=VAN, box=tall(9), p=p) for p in (0.2, 0.8, 0.5)]
     assert right(dataset, truth, *fixes) == [False, True, False]
 
 
@@ -126,7 +118,7 @@ def test_of_two_missing_objects_each_is_found_by_one() -> None:
     dataset = annotated([FAR], [VAN])
     # Either lies on both; the surer takes the one it fits better, the other is left with the rest.
     truth = truth_of(dataset, [VAN], [FAR], lacking=[BOX, tall(8)])
-    fixes = [Fix(Kind.MISSING, label=VAN, box=tall(8), p=p) for p in (0.9, 0.8, 0.7)]
+    fixes = [fix(Kind.MISSING, label=VAN, box=tall(8), p=p) for p in (0.9, 0.8, 0.7)]
     assert right(dataset, truth, *fixes) == [True, True, False]
 
 
@@ -134,10 +126,10 @@ def test_a_duplicate_is_right_if_the_one_that_stays_is_of_the_same_object() -> N
     dataset = annotated([BOX, tall(9), FAR, BOX], [VAN] * 4)
     truth = truth_of(dataset, [VAN, VAN, VAN, UNKNOWN], [BOX, BOX, FAR, NOWHERE], same_as={1: 0})
     fixes = [
-        Fix(Kind.DUPLICATE, 1, kept=0),
-        Fix(Kind.DUPLICATE, 2, kept=0),
-        Fix(Kind.DUPLICATE, 3, kept=0),  # of nothing: it repeats none
-        Fix(Kind.DUPLICATE, 2, kept=2),
+        fix(Kind.DUPLICATE, 1, kept=0),
+        fix(Kind.DUPLICATE, 2, kept=0),
+        fix(Kind.DUPLICATE, 3, kept=0),  # of nothing: it repeats none
+        fix(Kind.DUPLICATE, 2, kept=2),
     ]
     assert right(dataset, truth, *fixes) == [True, False, False, False]
 
@@ -145,7 +137,7 @@ def test_a_duplicate_is_right_if_the_one_that_stays_is_of_the_same_object() -> N
 def test_of_two_that_remove_each_other_only_one_is_right() -> None:
     dataset = annotated([BOX, tall(9)], [VAN] * 2)
     truth = truth_of(dataset, [VAN] * 2, [BOX] * 2, same_as={1: 0})
-    fixes = [Fix(Kind.DUPLICATE, 0, kept=1, p=0.4), Fix(Kind.DUPLICATE, 1, kept=0, p=0.6)]
+    fixes = [fix(Kind.DUPLICATE, 0, kept=1, p=0.4), fix(Kind.DUPLICATE, 1, kept=0, p=0.6)]
     assert right(dataset, truth, *fixes) == [False, True]
 
 
@@ -154,10 +146,10 @@ def test_fixes_are_counted_by_kind_and_in_all() -> None:
     truth = truth_of(dataset, [BUS, UNKNOWN, VAN], [BOX, NOWHERE, BOX])
     fixes = fixes_of(
         dataset,
-        Fix(Kind.WRONG_LABEL, 0, BUS, p=0.8),
-        Fix(Kind.WRONG_LABEL, 2, BUS, p=0.6),
-        Fix(Kind.SPURIOUS, 1, p=0.9),
-        Fix(Kind.BAD_BOX, 2, VAN, tall(9), p=0.7),
+        fix(Kind.WRONG_LABEL, 0, BUS, p=0.8),
+        fix(Kind.WRONG_LABEL, 2, BUS, p=0.6),
+        fix(Kind.SPURIOUS, 1, p=0.9),
+        fix(Kind.BAD_BOX, 2, VAN, tall(9), p=0.7),
     )
     scores = assess_fixes(dataset, fixes, truth).by_kind
     labels = scores["wrong label"]
@@ -181,9 +173,9 @@ def test_objects_proposed_on_ignored_ones_count_neither_way() -> None:
     truth = truth_of(dataset, [VAN, VAN], [BOX, FAR])
     fixes = fixes_of(
         dataset,
-        Fix(Kind.MISSING, label=VAN, box=tall(3)),  # within the crowd
-        Fix(Kind.MISSING, label=VAN, box=(50, 50, 60, 55)),  # half of the difficult one
-        Fix(Kind.MISSING, label=VAN, box=(50, 50, 60, 54)),  # less than half of it
+        fix(Kind.MISSING, label=VAN, box=tall(3)),  # within the crowd
+        fix(Kind.MISSING, label=VAN, box=(50, 50, 60, 55)),  # half of the difficult one
+        fix(Kind.MISSING, label=VAN, box=(50, 50, 60, 54)),  # less than half of it
     )
     missing = assess_fixes(dataset, fixes, truth).by_kind["missing"]
     assert (missing.fixes, missing.right) == (1, 0)
@@ -192,7 +184,7 @@ def test_objects_proposed_on_ignored_ones_count_neither_way() -> None:
 def test_missing_objects_are_left_out_where_the_truth_does_not_know_them_all() -> None:
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [VAN], [BOX], are_all_known=False)
-    scores = assess_fixes(dataset, fixes_of(dataset, Fix(Kind.MISSING, label=VAN, box=FAR)), truth)
+    scores = assess_fixes(dataset, fixes_of(dataset, fix(Kind.MISSING, label=VAN, box=FAR)), truth)
     assert "missing" not in scores.by_kind
     assert scores.by_kind[IN_ALL].fixes == 0
 
@@ -231,7 +223,7 @@ def test_several_annotations_of_nothing_are_no_duplicates() -> None:
 def test_of_equally_probable_objects_the_better_box_is_right() -> None:
     dataset = annotated([FAR], [VAN])
     truth = truth_of(dataset, [VAN], [FAR], lacking=[BOX])
-    fixes = [Fix(Kind.MISSING, label=VAN, box=tall(height)) for height in (6, 9, 7)]
+    fixes = [fix(Kind.MISSING, label=VAN, box=tall(height)) for height in (6, 9, 7)]
     assert right(dataset, truth, *fixes) == [False, True, False]
 
 

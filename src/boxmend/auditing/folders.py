@@ -32,9 +32,8 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, staged
 from boxmend.data.fingerprint import data_facts, ensure_unchanged
 from boxmend.errors import DataError
-from boxmend.runs.account import open_account
 from boxmend.runs.folder import Run, create, ensure_new, sole_writer
-from boxmend.runs.opening import finished_run
+from boxmend.runs.opening import finished_run, open_run_with_history
 
 AUDIT_FILE = "audit.json"
 
@@ -114,25 +113,25 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     A ledger tells of labels and boxes of annotations, not of objects without one; and it cannot be
     probed, as the detector has learnt from what it judges.
     """
-    opened = finished_run(run)
-    if opened.facts().get("kind") == "audit":
+    source = finished_run(run)
+    if source.facts().get("kind") == "audit":
         raise DataError(
-            f"{opened.path}: is an audit itself, not a training run; audit its dataset again by "
+            f"{source.path}: is an audit itself, not a training run; audit its dataset again by "
             "--predictions into a new folder"
         )
-    account = open_account(run, data)
-    dataset, rows = account.dataset, judged_rows(account)
+    opened = open_run_with_history(run, data)
+    dataset, rows = opened.dataset, judged_rows(opened)
     if not len(rows):
         raise DataError(
-            f"{account.run.path}: the run judged no label, so there is nothing to conclude; train "
+            f"{opened.run.path}: the run judged no label, so there is nothing to conclude; train "
             "with --method mend, or give --predictions of a detector"
         )
-    evidence = evidence_of(account, rows)
+    evidence = evidence_of(opened, rows)
     none = np.zeros(0, np.int64)
     scene = AuditInputs(
         objects_at(dataset, rows), objects_at(dataset, none), image_sizes(dataset), detected=None
     )
-    labels = judge_by_losses(account, rows, evidence)
+    labels = judge_by_losses(opened, rows, evidence)
     opinion = judge(scene, evidence, np.random.default_rng(SEED), labels)
     fixes = fixes_of(dataset, rows, opinion, evidence)
     part = DatasetPart(rows, opinion, fixes, fixes[0].take(none), 0)
@@ -142,8 +141,8 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
         "annotations take --predictions",
     )
     known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
-    audited = Audited(account.run, dataset, replace(result, rates=known), "training run", notes)
-    with sole_writer(account.run.path):
+    audited = Audited(opened.run, dataset, replace(result, rates=known), "training run", notes)
+    with sole_writer(opened.run.path):
         ensure_unchanged(dataset)
         _write(audited)
     return audited

@@ -27,8 +27,8 @@ from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.pairs import largest_by
 from boxmend.data.box_noise_model import BOX_NOISE_MODEL
 from boxmend.data.types import Floats, Rows
-from boxmend.runs.account import Account
 from boxmend.runs.folder import Run
+from boxmend.runs.opening import OpenRun
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class RunEvidenceConstants:
 RUN_EVIDENCE = RunEvidenceConstants()
 
 
-def evidence_of(account: Account, rows: Rows) -> Evidence:
+def evidence_of(opened: OpenRun, rows: Rows) -> Evidence:
     """What a run says of the annotations at these rows, whose labels it judged."""
-    dataset = account.dataset
+    dataset = opened.dataset
     num_labels = len(dataset.label_names)
     labels = dataset.labels[rows]
-    own = np.exp(-account.losses[rows])
-    others, votes = _others(account, rows)
+    own = np.exp(-opened.settlement.losses[rows])
+    others, votes = _others(opened, rows)
     is_other = others >= 0
     for_other = np.where(is_other, (1 - own) * votes, 0.0)
     left = np.maximum(1 - own - for_other, 0.0) / max(num_labels - 2, 1)
@@ -59,7 +59,7 @@ def evidence_of(account: Account, rows: Rows) -> Evidence:
         [np.maximum(own - rest, 0.0), np.maximum(for_other - rest, 0.0)[is_other]]
     )
     order = np.argsort(keys)
-    seen = _seen(account, rows)
+    seen = _seen(opened, rows)
     return Evidence(
         num_labels=num_labels,
         keys=keys[order],
@@ -67,23 +67,23 @@ def evidence_of(account: Account, rows: Rows) -> Evidence:
         rest=rest,
         support=own,
         boxes=seen,
-        confidences=np.nan_to_num(account.confidences[rows]),
-        pull=_pull(account, rows, seen),
+        confidences=np.nan_to_num(opened.settlement.confidences[rows]),
+        pull=_pull(opened, rows, seen),
     )
 
 
-def judged_rows(account: Account) -> Rows:
+def judged_rows(opened: OpenRun) -> Rows:
     """Rows of annotations whose label a run judged by its loss."""
-    is_judged = np.isfinite(account.losses) & ~account.dataset.is_ignored
+    is_judged = np.isfinite(opened.settlement.losses) & ~opened.dataset.is_ignored
     rows: Rows = np.flatnonzero(is_judged)
     return rows
 
 
-def _others(account: Account, rows: Rows) -> tuple[Rows, Floats]:
+def _others(opened: OpenRun, rows: Rows) -> tuple[Rows, Floats]:
     """The label that a run most often preferred to the annotated one, and in which share of those
     visits, weighted by its confidence; -1 where it never did.
     """
-    history, dataset = account.history, account.dataset
+    history, dataset = opened.history, opened.dataset
     num_labels = len(dataset.label_names)
     place = np.full(len(dataset), -1, np.int64)
     place[rows] = np.arange(len(rows))
@@ -100,14 +100,14 @@ def _others(account: Account, rows: Rows) -> tuple[Rows, Floats]:
     return labels, np.clip(best / number, 0.0, 1.0)
 
 
-def _seen(account: Account, rows: Rows) -> Floats:
+def _seen(opened: OpenRun, rows: Rows) -> Floats:
     """Where a run saw the objects; NaN where it left the box alone."""
-    annotated, final = account.dataset.boxes[rows], account.settlement.boxes[rows]
-    kept = kept_share(account.run)
+    annotated, final = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
+    kept = kept_share(opened.run)
     seen = np.full((len(rows), 4), np.nan)
     if kept > RUN_EVIDENCE.max_kept_share:
         return seen
-    is_moved = account.settlement.num_moved[rows] > 0
+    is_moved = opened.settlement.num_moved[rows] > 0
     seen[is_moved] = ((final - kept * annotated) / (1 - kept))[is_moved]
     return seen
 
@@ -125,19 +125,19 @@ def last_figure(run: Run, name: str) -> float | None:
     return float(numbers[-1]) if numbers else None
 
 
-def judge_by_losses(account: Account, rows: Rows, evidence: Evidence) -> LabelOpinion | None:
+def judge_by_losses(opened: OpenRun, rows: Rows, evidence: Evidence) -> LabelOpinion | None:
     """Weigh the labels of a run that estimated their noise; None where it did not."""
-    rate = last_figure(account.run, "label_noise")
+    rate = last_figure(opened.run, "label_noise")
     if rate is None or not 0 <= rate < 1 or evidence.num_labels < 2:
         return None
-    slope = last_figure(account.run, "tau") or 1.0
+    slope = last_figure(opened.run, "tau") or 1.0
     place = np.arange(len(rows))
-    own = np.clip(np.exp(-account.losses[rows]), 1e-6, 1 - 1e-6)
+    own = np.clip(np.exp(-opened.settlement.losses[rows]), 1e-6, 1 - 1e-6)
     odds = slope * np.log((1 - own) / own)
     p_wrong = expit(odds + _shift(odds, rate))
-    values, best = evidence.best_other(place, account.dataset.labels[rows])
+    values, best = evidence.best_other(place, opened.dataset.labels[rows])
     share = np.clip(values / np.maximum(1 - own, 1e-6), 0.0, 1.0)  # of what speaks for others
-    bounds = [last_figure(account.run, f"label_noise_{end}") for end in ("low", "high")]
+    bounds = [last_figure(opened.run, f"label_noise_{end}") for end in ("low", "high")]
     low, high = (rate if one is None else one for one in bounds)
     p_fix = np.where(best >= 0, p_wrong * share, 0.0)
     return LabelOpinion(p_wrong, best, p_fix, Share(rate, low, high))
@@ -152,15 +152,15 @@ def _shift(odds: Floats, rate: float) -> float:
     return (low + high) / 2
 
 
-def _pull(account: Account, rows: Rows, seen: Floats) -> float:
+def _pull(opened: OpenRun, rows: Rows, seen: Floats) -> float:
     """How far boxes that a run saw follow the annotated ones, by its estimate of their noise."""
-    noise = last_figure(account.run, "box_noise")
+    noise = last_figure(opened.run, "box_noise")
     known = np.flatnonzero(~np.isnan(seen).any(axis=1))
     if not noise or not len(known):
         return 0.0
-    dataset = account.dataset
+    dataset = opened.dataset
     sizes = image_sizes(dataset)[dataset.image_rows[rows[known]]]
-    confidences = np.nan_to_num(account.confidences[rows[known]])
+    confidences = np.nan_to_num(opened.settlement.confidences[rows[known]])
     model, _ = box_model.fitted(
         dataset.boxes[rows[known]], seen[known], sizes, confidences, pull=0.0
     )

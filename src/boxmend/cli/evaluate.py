@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.mending_scores import MendingChoices, add, opened, print_mending
+from boxmend.cli.mending_scores import MendingChoices, add, print_mending, scoring_inputs
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus, UsageError
@@ -67,7 +67,7 @@ def evaluate(
     """
     scored, mending = scored or Scored(), mending or MendingChoices()
     _ensure_something(run, scored, mending)
-    mended = opened(run, mending) if run is not None and mending.truth is not None else None
+    mended = scoring_inputs(run, mending) if run is not None and mending.truth is not None else None
     answer: dict[str, Any] = {}
     talk: list[str] = []
     if scored.data or scored.predictions is not None:

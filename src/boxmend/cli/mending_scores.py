@@ -16,7 +16,7 @@ from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs.folder import MENDING_FILE, Run
 
 if TYPE_CHECKING:
-    from boxmend.runs.account import Account
+    from boxmend.runs.opening import OpenRun
     from boxmend.scoring.corrections import KnownTruth
 
 IN_SAMPLE = (
@@ -80,17 +80,17 @@ class MendingChoices:
 
 
 @dataclass(frozen=True)
-class Opened:
+class ScoringInputs:
     """A run and the truth about its data, both read and found to belong together."""
 
     choices: MendingChoices
-    account: Account
+    opened: OpenRun
     truth: KnownTruth
 
 
-def opened(run: Path, choices: MendingChoices) -> Opened:
+def scoring_inputs(run: Path, choices: MendingChoices) -> ScoringInputs:
     """Read all that the scores need but detections, so that what is wrong is told at once."""
-    from boxmend.runs.account import open_account
+    from boxmend.runs.opening import open_run_with_history
     from boxmend.scoring.corrections import known_truth
 
     choices.check()
@@ -100,11 +100,11 @@ def opened(run: Path, choices: MendingChoices) -> Opened:
         from boxmend.scoring.finders import ensure_installed
 
         ensure_installed()
-    account = open_account(run, choices.training_data or None)
-    return Opened(choices, account, known_truth(choices.truth, account.dataset))
+    opened = open_run_with_history(run, choices.training_data or None)
+    return ScoringInputs(choices, opened, known_truth(choices.truth, opened.dataset))
 
 
-def add(answer: dict[str, Any], run: Path, told: Opened, *, quiet: bool = False) -> None:
+def add(answer: dict[str, Any], run: Path, told: ScoringInputs, *, quiet: bool = False) -> None:
     """Put the scores of a run's mending into the answer of a command.
 
     They stand under "mending" and, with `compare`, "finders", and so they do in RUN/mending.json,
@@ -112,14 +112,14 @@ def add(answer: dict[str, Any], run: Path, told: Opened, *, quiet: bool = False)
     """
     from boxmend.scoring.corrections import assess
 
-    choices, account, truth = told.choices, told.account, told.truth
-    scores = assess(account, truth)
+    choices, opened, truth = told.choices, told.opened, told.truth
+    scores = assess(opened, truth)
     found: dict[str, Any] = {"mending": {"truth": choices.truth, **scores.to_json()}}
     if choices.compare:
         from boxmend.scoring.finders import compare
 
-        detections = _detections(run, account.dataset, choices, quiet=quiet)
-        found["finders"] = compare(account, truth, detections).to_json() | {
+        detections = _detections(run, opened.dataset, choices, quiet=quiet)
+        found["finders"] = compare(opened, truth, detections).to_json() | {
             "note": GIVEN if choices.training_detections else IN_SAMPLE
         }
     answer |= found

@@ -28,6 +28,7 @@ from boxmend.repair.listing import changes_csv, fixes_csv
 from boxmend.repair.reverting import CHANGES_FILE, PATCH_FILE, revert
 from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run
+from boxmend.runs.history import SETTLING_COLUMNS, history_of
 from boxmend.runs.settling import settle
 
 __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "revert"]
@@ -147,7 +148,7 @@ def _settled(
     settings.check_for_settling()
     dataset = inputs.dataset_of(run, data)
     name = to or native_format(dataset)
-    settlement = settle(dataset, inputs.visits_of(run, dataset))
+    settlement = settle(dataset, history_of(run, dataset, SETTLING_COLUMNS))
     changes = decide(dataset, settlement, settings)
     new = mended(dataset, changes, name, settings.discarded)
     listing = changes_csv(dataset, changes, is_dropped=settings.discarded == "drop")

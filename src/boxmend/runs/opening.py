@@ -1,29 +1,54 @@
-"""What `apply` starts from: a finished run, the dataset it was trained on, and its ledger."""
+"""Opening finished runs: the folder, the dataset that the run was made of, and its history."""
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.text import valid_text
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.data.types import Rows
 from boxmend.errors import DataError, UsageError
-from boxmend.runs import ledger
-from boxmend.runs.folder import SETTINGS_FILE, Run, open_run
-from boxmend.runs.ledger import Judgement
-from boxmend.runs.settings.files import settings_of_run
-from boxmend.runs.settling import Visits
+from boxmend.runs.folder import Run, open_run
+from boxmend.runs.history import History, history_of
+from boxmend.runs.settling import Settlement, settle
 
-_BOX = ("final_x1", "final_y1", "final_x2", "final_y2")
 MIN_REFUSED_ADDRESSES = 100  # fewer are read even if some of them have no image
 _OPTION = "--data (--training-data of `boxmend evaluate`)"
 _ELSEWHERE = f"if they lie elsewhere now, say where by {_OPTION}"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRun:
+    """A finished training run with its dataset and all its visits."""
+
+    run: Run
+    dataset: Dataset
+    history: History
+
+    @cached_property
+    def settlement(self) -> Settlement:
+        """What the visits settle for every annotation, also for those that were never visited."""
+        return settle(self.dataset, self.history)
+
+
+def open_run_with_history(
+    run: str | Path, data: Dataset | str | Sequence[str] | None = None
+) -> OpenRun:
+    """Read a finished run, its dataset and its ledger.
+
+    `data` says where the dataset is now, or is it; it is checked as by `apply`.
+    """
+    source = finished_run(run)
+    if is_audit(source):
+        raise UsageError(
+            f"{source.path}: is an audit of predictions and has no ledger, which this is about; "
+            f"`boxmend review {quote(str(source.path))}` shows its fixes"
+        )
+    dataset = dataset_of(source, data)
+    return OpenRun(source, dataset, history_of(source, dataset))
 
 
 def finished_run(path: Any) -> Run:
@@ -119,78 +144,3 @@ def _data_facts(run: Run) -> dict[str, Any]:
     """Return what `run.json` records about the data; empty where it records nothing."""
     facts = run.facts().get("data")
     return facts if isinstance(facts, dict) else {}
-
-
-def visits_of(run: Run, dataset: Dataset) -> Visits:
-    """The ledger of a run by rows of its dataset; a DataError where it is not whole, or foreign."""
-    wanted = ["epoch", "step", "annotation_id", "verdict", "new_label", "confidence", "is_kept"]
-    table = whole_ledger(run, [*wanted, *_BOX])
-
-    def column(name: str) -> NDArray[Any]:
-        values: NDArray[Any] = table[name].to_numpy()
-        return values
-
-    rows = rows_of(run, dataset, table)
-    verdicts = table["verdict"].combine_chunks().indices.to_numpy()
-    labels = column("new_label").astype(np.int64)
-    ensure_known(run, dataset, labels[verdicts == Judgement.RELABELLED])
-    epochs = column("epoch")
-    return Visits(
-        rows=rows,
-        verdicts=verdicts,
-        labels=labels,
-        confidences=column("confidence").astype(np.float64),
-        boxes=np.stack([column(side).astype(np.float64) for side in _BOX], axis=1),
-        is_kept=column("is_kept"),
-        is_warm_up=column("step") < warm_up_steps(run),
-        num_epochs=int(epochs[-1]) + 1 if len(epochs) else 0,
-    )
-
-
-def whole_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
-    """Read columns of the ledger of a finished run; a DataError where entries are missing."""
-    table = ledger.read(run.path, list(columns))
-    expected = run.summary().get("ledger_rows")
-    if isinstance(expected, int) and len(table) != expected:
-        raise DataError(
-            f"{run.path / 'ledger'}: has {len(table):,} entries where the run made {expected:,}; "
-            "a part is missing at the end: bring it back, or train again"
-        )
-    return table
-
-
-def warm_up_steps(run: Run) -> int:
-    """How many steps of a finished run were warm-up."""
-    settings, steps = run.settings(), run.summary().get("steps")
-    if "warm_up" not in settings or not isinstance(steps, int):
-        raise DataError(f"{run.path}: settings.json or `finished` lacks the length of the warm-up")
-    share = settings_of_run(run.path / SETTINGS_FILE, settings).warm_up
-    return math.ceil(share * steps)
-
-
-def rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
-    """The row of the dataset for every entry of the ledger, whose ids are integers or texts."""
-    ids = table["annotation_id"].combine_chunks().dictionary_encode()
-    is_texts = dataset.annotation_ids.dtype == object
-    own = dataset.annotation_ids.tolist()
-    row_of = {valid_text(one) if is_texts else one: row for row, one in enumerate(own)}
-    if len(row_of) != len(own):
-        raise DataError(f"{run.path}: the dataset has annotations that share an id; see `check`")
-    told = ids.dictionary.to_pylist()
-    foreign = [one for one in told if one not in row_of]
-    if foreign:
-        raise DataError(
-            f"{run.path / 'ledger'}: tells of annotation {foreign[0]!r}, which the dataset does "
-            "not have; the ledger is of another run"
-        )
-    rows: Rows = np.array([row_of[one] for one in told], np.int64)[ids.indices.to_numpy()]
-    return rows
-
-
-def ensure_known(run: Run, dataset: Dataset, labels: Rows) -> None:
-    """Raise a DataError for labels that the dataset does not have."""
-    if len(labels) and not 0 <= labels.min() <= labels.max() < len(dataset.label_names):
-        raise DataError(
-            f"{run.path / 'ledger'}: has labels beyond the {len(dataset.label_names)} of the "
-            "dataset; the ledger is of another run"
-        )

@@ -19,7 +19,7 @@ from boxmend.auditing.fixes.verdicts import Verdict, standing
 from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 from tests.auditing.fixes.tabled_data import dataset_in
-from tests.repair.audited import Fix, table_of
+from tests.fabricated_runs import Fix, table_of
 
 LABEL, BOX, MISSING, SPURIOUS, DUPLICATE = Kind
 

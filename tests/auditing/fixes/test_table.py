@@ -12,7 +12,7 @@ from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, read_fixes, wr
 from boxmend.data.dataset import Dataset
 from boxmend.errors import DataError, UsageError
 from tests.auditing.fixes.tabled_data import dataset_in
-from tests.repair.audited import Fix, table_of
+from tests.fabricated_runs import Fix, table_of
 
 MADE = [
     Fix("l", Kind.WRONG_LABEL, 0, 0.75, label=2),

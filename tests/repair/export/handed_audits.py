@@ -7,8 +7,8 @@ from typing import Any
 
 from boxmend.auditing.fixes.table import Kind
 from boxmend.repair.export import ExportOptions, export
-from tests.repair.audited import Fix
-from tests.repair.audited import audit_run as finished_audit
+from tests.fabricated_runs import Fix
+from tests.fabricated_runs import audit_run as finished_audit
 from tests.repair.export.handover_runs import Drawn, json_of
 
 # Annotations 10 van, 11 truck and 12, a crowd, on a.png; 13 van, 14 truck, 15 bus on b.png.

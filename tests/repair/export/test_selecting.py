@@ -11,53 +11,53 @@ from hypothesis import strategies as st
 
 from boxmend.errors import DataError, UsageError
 from boxmend.repair.export.selecting import changed, most_doubtful, suspicions
-from boxmend.runs.account import Account, open_account
 from boxmend.runs.ledger import Judgement
+from boxmend.runs.opening import OpenRun, open_run_with_history
 from tests.repair.export.handover_runs import VISITS, Visit, finished_run
 
 
 @pytest.fixture
-def account(tmp_path: Path) -> Account:
-    return open_account(finished_run(tmp_path))
+def opened(tmp_path: Path) -> OpenRun:
+    return open_run_with_history(finished_run(tmp_path))
 
 
-def test_suspicion_is_the_doubt_or_the_distance_whichever_is_larger(account: Account) -> None:
+def test_suspicion_is_the_doubt_or_the_distance_whichever_is_larger(opened: OpenRun) -> None:
     # 1 - exp(-log 4) = 0.75; doubt 0 but 1 - 1600/2000 = 0.2; a crowd; 1 - 1/10; 0; not visited.
-    np.testing.assert_allclose(suspicions(account), [0.75, 0.2, nan, 0.9, 0.0, nan], atol=1e-6)
+    np.testing.assert_allclose(suspicions(opened), [0.75, 0.2, nan, 0.9, 0.0, nan], atol=1e-6)
 
 
 def test_the_larger_of_the_two_counts_where_both_speak(tmp_path: Path) -> None:
     # IoU of (20, 10, 80, 50) with (20, 10, 50, 50) is one half.
     visits = [Visit(0, loss=log(4), box=(20, 10, 50, 50)), Visit(1, loss=log(1.25))]
-    found = suspicions(open_account(finished_run(tmp_path, visits=visits)))
+    found = suspicions(open_run_with_history(finished_run(tmp_path, visits=visits)))
     np.testing.assert_allclose(found[:2], [0.75, 0.2], atol=1e-6)
 
 
 def test_changes_are_relabelled_moved_and_unsure_in_the_order_of_the_dataset(
-    account: Account,
+    opened: OpenRun,
 ) -> None:
-    assert changed(account).tolist() == [0, 1, 3]
+    assert changed(opened).tolist() == [0, 1, 3]
 
 
-def test_the_most_doubtful_come_highest_first(account: Account) -> None:
-    assert most_doubtful(account, 1).tolist() == [3]
-    assert most_doubtful(account, 3).tolist() == [3, 0, 1]
+def test_the_most_doubtful_come_highest_first(opened: OpenRun) -> None:
+    assert most_doubtful(opened, 1).tolist() == [3]
+    assert most_doubtful(opened, 3).tolist() == [3, 0, 1]
 
 
-def test_no_more_than_are_known_are_chosen_however_many_are_asked_for(account: Account) -> None:
-    assert most_doubtful(account, 10**12).tolist() == [3, 0, 1, 4]
+def test_no_more_than_are_known_are_chosen_however_many_are_asked_for(opened: OpenRun) -> None:
+    assert most_doubtful(opened, 10**12).tolist() == [3, 0, 1, 4]
 
 
 def test_of_equal_ones_the_first_in_the_dataset_goes_first(tmp_path: Path) -> None:
     visits = [Visit(row, loss=log(2)) for row in (5, 3, 0, 4)]
-    account = open_account(finished_run(tmp_path, visits=visits))
-    assert most_doubtful(account, 3).tolist() == [0, 3, 4]
+    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
+    assert most_doubtful(opened, 3).tolist() == [0, 3, 4]
 
 
 @pytest.mark.parametrize("number", [0, -1, -(10**9)])
-def test_fewer_than_one_is_wrong_usage(account: Account, number: int) -> None:
+def test_fewer_than_one_is_wrong_usage(opened: OpenRun, number: int) -> None:
     with pytest.raises(UsageError, match=f"--most is {number}; expected at least 1"):
-        most_doubtful(account, number)
+        most_doubtful(opened, number)
 
 
 def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> None:
@@ -65,35 +65,35 @@ def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> Non
         Visit(0, Judgement.UNJUDGED, box=(20, 10, 50, 50)),
         Visit(1, Judgement.UNJUDGED, loss=log(100)),
     ]
-    account = open_account(finished_run(tmp_path, visits=visits))
-    assert most_doubtful(account, 5).tolist() == [0]
-    np.testing.assert_allclose(suspicions(account)[:2], [0.5, nan])
+    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
+    assert most_doubtful(opened, 5).tolist() == [0]
+    np.testing.assert_allclose(suspicions(opened)[:2], [0.5, nan])
 
 
 def test_a_run_that_judges_nothing_has_no_doubt_to_hand_over(tmp_path: Path) -> None:
     visits = [Visit(row, Judgement.UNJUDGED, loss=nan) for row in (0, 1, 3)]
-    account = open_account(finished_run(tmp_path, visits=visits))
+    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
     for select in (changed, lambda told: most_doubtful(told, 5)):
         with pytest.raises(DataError, match="judged no label and moved no box"):
-            select(account)
+            select(opened)
 
 
 def test_a_run_that_changed_nothing_says_so_and_what_to_do(tmp_path: Path) -> None:
-    account = open_account(finished_run(tmp_path, visits=[Visit(0), Visit(4)]))
+    opened = open_run_with_history(finished_run(tmp_path, visits=[Visit(0), Visit(4)]))
     with pytest.raises(DataError, match=r"changed no annotation.*--most N"):
-        changed(account)
+        changed(opened)
 
 
 def test_a_crowd_is_never_chosen_even_if_a_ledger_tells_of_it(tmp_path: Path) -> None:
     visits = [*VISITS[:2], Visit(2, Judgement.RELABELLED, log(50), label=0), *VISITS[2:]]
-    account = open_account(finished_run(tmp_path, visits=visits))
-    assert 2 not in changed(account).tolist()
-    assert 2 not in most_doubtful(account, 10).tolist()
+    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
+    assert 2 not in changed(opened).tolist()
+    assert 2 not in most_doubtful(opened, 10).tolist()
 
 
 @pytest.fixture(scope="module")
-def any_account(tmp_path_factory: pytest.TempPathFactory) -> Account:
-    return open_account(finished_run(tmp_path_factory.mktemp("any")))
+def any_run(tmp_path_factory: pytest.TempPathFactory) -> OpenRun:
+    return open_run_with_history(finished_run(tmp_path_factory.mktemp("any")))
 
 
 SHARES = st.sampled_from([0.0, 0.25, 0.5, 1.0])  # few, so that there are ties
@@ -107,29 +107,30 @@ SHARES = st.sampled_from([0.0, 0.25, 0.5, 1.0])  # few, so that there are ties
     number=st.integers(1, 8),
 )
 def test_selection_is_ordered_complete_and_the_same_each_time(
-    any_account: Account,
+    any_run: OpenRun,
     losses: list[float],
     iou: list[float],
     flags: list[tuple[bool, bool]],
     number: int,
 ) -> None:
     is_moved = np.array([moved for moved, _ in flags])
-    account = replace(
-        any_account,
+    settlement = replace(any_run.settlement, num_moved=is_moved.astype(np.int64))
+    vars(settlement).update(  # in the place of what would be computed
         losses=np.array(losses),
         iou=np.where(is_moved, iou, 1.0),
         is_visited=np.array([visited for _, visited in flags]),
-        settlement=replace(any_account.settlement, num_moved=is_moved.astype(np.int64)),
     )
-    found = suspicions(account)
+    opened = replace(any_run)
+    vars(opened)["settlement"] = settlement
+    found = suspicions(opened)
     known = np.flatnonzero(~np.isnan(found)).tolist()
-    assert all(account.is_visited[row] and row != 2 for row in known)
+    assert all(opened.settlement.is_visited[row] and row != 2 for row in known)
     if not known:
         with pytest.raises(DataError):
-            most_doubtful(account, number)
+            most_doubtful(opened, number)
         return
-    rows = most_doubtful(account, number).tolist()
+    rows = most_doubtful(opened, number).tolist()
     assert rows == sorted(known, key=lambda row: (-found[row], row))[:number]
-    assert rows == most_doubtful(account, number).tolist()
+    assert rows == most_doubtful(opened, number).tolist()
     assert len(rows) == min(number, len(known))
-    assert most_doubtful(account, number + 1).tolist()[: len(rows)] == rows
+    assert most_doubtful(opened, number + 1).tolist()[: len(rows)] == rows

@@ -7,19 +7,11 @@ from hypothesis import strategies as st
 
 from boxmend.data.boxes import best_overlaps, overlaps
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.types import Box
 from boxmend.scoring.corrections import assess
 from boxmend.scoring.corrections.boxes import BoxFit, BoxScores
-from tests.scoring.assessed import (
-    BUS,
-    DISCARDED,
-    UNJUDGED,
-    VAN,
-    Box,
-    Seen,
-    account,
-    annotated,
-    truth_of,
-)
+from tests.fabricated_runs import DISCARDED, UNJUDGED, Visit
+from tests.scoring.assessed import BUS, VAN, annotated, opened, seen, truth_of
 
 TRUE: Box = (0, 0, 10, 10)  # area 100; a box within has its own area / 100 as IoU
 FAR: Box = (50, 50, 60, 60)
@@ -30,13 +22,13 @@ def tall(height: int) -> Box:
     return (0, 0, 10, height)
 
 
-def scored(noisy: list[Box], visits: list[Seen], true: list[Box]) -> BoxScores:
+def scored(noisy: list[Box], visits: list[Visit], true: list[Box]) -> BoxScores:
     dataset = annotated(noisy, [VAN] * len(noisy))
-    return assess(account(dataset, visits), truth_of(dataset, [VAN] * len(true), true)).boxes
+    return assess(opened(dataset, visits), truth_of(dataset, [VAN] * len(true), true)).boxes
 
 
 def test_each_stage_is_held_against_the_truth() -> None:
-    scores = scored([tall(5)], [Seen(0, matched=tall(8), box=tall(7))], [TRUE])
+    scores = scored([tall(5)], [seen(0, matched=tall(8), box=tall(7))], [TRUE])
     assert scores.annotations == 1
     # More than 0.5 and more than 0.7 are asked for: 0.5 and 0.7 themselves do not count.
     assert scores.noisy == BoxFit(corloc=0, mean_iou=0.5, above_half=0, above_corloc=0)
@@ -46,7 +38,7 @@ def test_each_stage_is_held_against_the_truth() -> None:
 
 
 def test_figures_are_means_over_annotations() -> None:
-    visits = [Seen(0, box=tall(10)), Seen(1, box=tall(6)), Seen(2, box=tall(8)), Seen(3)]
+    visits = [seen(0, box=tall(10)), seen(1, box=tall(6)), seen(2, box=tall(8)), seen(3)]
     scores = scored([tall(4)] * 4, visits, [TRUE] * 4)
     # IoUs 1, .6, .8, .4
     assert scores.final.mean_iou == pytest.approx(2.8 / 4)
@@ -57,24 +49,24 @@ def test_figures_are_means_over_annotations() -> None:
 def test_corloc_profits_from_neighbours_and_the_own_truth_does_not() -> None:
     dataset = annotated([FAR, tall(10)], [VAN, BUS])
     truth = truth_of(dataset, [VAN, BUS], [TRUE, FAR])  # each lies on the other's, labels apart
-    fit = assess(account(dataset, [Seen(0), Seen(1)]), truth).boxes.noisy
+    fit = assess(opened(dataset, [seen(0), seen(1)]), truth).boxes.noisy
     assert fit == BoxFit(corloc=1, mean_iou=0, above_half=0, above_corloc=0)
 
 
 def test_corloc_looks_at_the_own_image_alone_and_at_boxes_that_nobody_annotated() -> None:
     dataset = annotated([FAR, FAR, FAR], [VAN] * 3, images=[0, 1, 2])
     truth = truth_of(dataset, [VAN] * 3, [TRUE, TRUE, FAR], lacking=[FAR])  # in the first image
-    fit = assess(account(dataset, [Seen(0), Seen(1), Seen(2)]), truth).boxes.noisy
+    fit = assess(opened(dataset, [seen(0), seen(1), seen(2)]), truth).boxes.noisy
     assert fit.corloc == pytest.approx(2 / 3)  # by the one lacking, not at all, by its own
     assert fit.above_corloc == pytest.approx(1 / 3)
 
 
 def test_the_last_visit_of_the_last_epoch_counts() -> None:
     visits = [
-        Seen(0, box=tall(9), epoch=0),
-        Seen(1, box=tall(9), epoch=0),
-        Seen(0, box=tall(2), epoch=1),
-        Seen(0, box=tall(6), epoch=1),
+        seen(0, box=tall(9), epoch=0),
+        seen(1, box=tall(9), epoch=0),
+        seen(0, box=tall(2), epoch=1),
+        seen(0, box=tall(6), epoch=1),
     ]
     scores = scored([tall(1), tall(1)], visits, [TRUE, TRUE])
     assert scores.annotations == 1  # the other one was not visited there
@@ -84,7 +76,7 @@ def test_the_last_visit_of_the_last_epoch_counts() -> None:
 def test_the_settled_box_may_differ_from_the_last_one() -> None:
     # Six epochs: the last two settle; their mean is tall(7).
     boxes = [2, 2, 2, 2, 6, 8]
-    visits = [Seen(0, box=tall(height), epoch=epoch) for epoch, height in enumerate(boxes)]
+    visits = [seen(0, box=tall(height), epoch=epoch) for epoch, height in enumerate(boxes)]
     scores = scored([tall(1)], visits, [TRUE])
     assert scores.final.mean_iou == pytest.approx(0.8)
     assert scores.settled.mean_iou == pytest.approx(0.7)
@@ -93,7 +85,7 @@ def test_the_settled_box_may_differ_from_the_last_one() -> None:
 def test_spurious_annotations_are_left_out() -> None:
     dataset = annotated([tall(5), FAR], [VAN, VAN])
     truth = truth_of(dataset, [VAN, UNKNOWN], [TRUE, (np.nan,) * 4])
-    scores = assess(account(dataset, [Seen(0), Seen(1)]), truth).boxes
+    scores = assess(opened(dataset, [seen(0), seen(1)]), truth).boxes
     assert scores.annotations == 1
     assert scores.noisy.mean_iou == 0.5
 
@@ -105,7 +97,7 @@ def test_without_visits_nothing_is_defined() -> None:
 
 
 def test_a_run_that_judges_and_moves_nothing_leaves_all_stages_alike() -> None:
-    visits = [Seen(0, UNJUDGED), Seen(1, DISCARDED, is_kept=False)]
+    visits = [seen(0, UNJUDGED), seen(1, DISCARDED, is_kept=False)]
     scores = scored([tall(5), tall(9)], visits, [TRUE, TRUE])
     assert scores.noisy == scores.matched == scores.final == scores.settled
     assert scores.noisy.mean_iou == pytest.approx(0.7)

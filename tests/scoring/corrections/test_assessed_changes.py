@@ -9,22 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.types import Box
 from boxmend.scoring.corrections import Assessment, assess
 from boxmend.scoring.corrections.changes import ChangeScores, SpuriousAnnotations
-from tests.scoring.assessed import (
-    BUS,
-    DISCARDED,
-    KEPT,
-    NOWHERE,
-    RELABELLED,
-    TRUCK,
-    VAN,
-    Box,
-    Seen,
-    account,
-    annotated,
-    truth_of,
-)
+from tests.fabricated_runs import DISCARDED, KEPT, NOWHERE, RELABELLED, Visit
+from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, opened, seen, truth_of
 
 TRUE: Box = (0, 0, 100, 100)  # a box within has its height / 100 as IoU
 
@@ -34,28 +23,28 @@ def tall(height: float) -> Box:
 
 
 def changed(
-    noisy: list[tuple[int, Box]], visits: list[Seen], true: list[tuple[int, Box]]
+    noisy: list[tuple[int, Box]], visits: list[Visit], true: list[tuple[int, Box]]
 ) -> ChangeScores:
     return assessed(noisy, visits, true).changes
 
 
 def assessed(
-    noisy: list[tuple[int, Box]], visits: list[Seen], true: list[tuple[int, Box]]
+    noisy: list[tuple[int, Box]], visits: list[Visit], true: list[tuple[int, Box]]
 ) -> Assessment:
     dataset = annotated([box for _, box in noisy], [label for label, _ in noisy])
     truth = truth_of(dataset, [label for label, _ in true], [box for _, box in true])
-    return assess(account(dataset, visits), truth)
+    return assess(opened(dataset, visits), truth)
 
 
 def test_changes_of_labels_are_right_useless_or_harm() -> None:
     visits = [
-        Seen(0, RELABELLED, BUS),  # wrong before, right now
-        Seen(1, RELABELLED, BUS),  # likewise
-        Seen(2, RELABELLED, TRUCK),  # wrong before and after
-        Seen(3, RELABELLED, BUS),  # right before: harm
-        Seen(4, KEPT),  # wrong, missed
-        Seen(5, DISCARDED),  # wrong, missed, but listed as unsure
-        Seen(6, KEPT),  # right
+        seen(0, RELABELLED, BUS),  # wrong before, right now
+        seen(1, RELABELLED, BUS),  # likewise
+        seen(2, RELABELLED, TRUCK),  # wrong before and after
+        seen(3, RELABELLED, BUS),  # right before: harm
+        seen(4, KEPT),  # wrong, missed
+        seen(5, DISCARDED),  # wrong, missed, but listed as unsure
+        seen(6, KEPT),  # right
     ]
     true = [BUS, BUS, BUS, VAN, BUS, BUS, VAN, BUS]  # the last was never visited: missed, too
     scores = changed([(VAN, TRUE)] * 8, visits, [(label, TRUE) for label in true])
@@ -73,7 +62,7 @@ def test_moves_of_boxes_are_better_alike_or_harm() -> None:
     # Height before, after (None: not moved): with the truth of height 100 these are the IoUs.
     heights = [(50, 80), (50, 60), (80, 80.5), (80, 60), (50, None), (90, None), (75, 74.5)]
     visits = [
-        Seen(row, box=None if after is None else tall(after))
+        seen(row, box=None if after is None else tall(after))
         for row, (_, after) in enumerate(heights)
     ]
     noisy = [(VAN, tall(before)) for before, _ in heights]
@@ -92,30 +81,30 @@ def test_moves_of_boxes_are_better_alike_or_harm() -> None:
 
 
 def test_a_box_with_an_iou_of_exactly_seven_tenths_is_good() -> None:
-    scores = changed([(VAN, tall(70))], [Seen(0)], [(VAN, TRUE)])
+    scores = changed([(VAN, tall(70))], [seen(0)], [(VAN, TRUE)])
     assert scores.boxes.bad_before == 0
 
 
 def test_an_annotation_that_is_relabelled_and_moved_has_two_changes() -> None:
-    visits = [Seen(0, RELABELLED, BUS, box=tall(40))]
+    visits = [seen(0, RELABELLED, BUS, box=tall(40))]
     scores = changed([(VAN, tall(90))], visits, [(BUS, TRUE)])
     assert (scores.changes, scores.right, scores.harm) == (2, 1, 1)
     assert (scores.wrong_before, scores.wrong_after, scores.missed) == (1, 1, 0)
 
 
 def test_an_annotation_whose_wrong_label_stays_is_missed_though_its_box_is_mended() -> None:
-    scores = changed([(VAN, tall(50))], [Seen(0, box=tall(90))], [(BUS, TRUE)])
+    scores = changed([(VAN, tall(50))], [seen(0, box=tall(90))], [(BUS, TRUE)])
     assert (scores.right, scores.missed) == (1, 1)
     assert (scores.wrong_before, scores.wrong_after) == (1, 1)
 
 
 def test_spurious_annotations_are_counted_apart() -> None:
     visits = [
-        Seen(0, RELABELLED, BUS),
-        Seen(1, DISCARDED),
-        Seen(2, KEPT, box=tall(30)),
-        Seen(3, RELABELLED, BUS, box=tall(30)),
-        Seen(4, KEPT),
+        seen(0, RELABELLED, BUS),
+        seen(1, DISCARDED),
+        seen(2, KEPT, box=tall(30)),
+        seen(3, RELABELLED, BUS, box=tall(30)),
+        seen(4, KEPT),
     ]
     true = [(BUS, TRUE)] + [(UNKNOWN, NOWHERE)] * 4
     scores = changed([(VAN, TRUE)] + [(VAN, tall(60))] * 4, visits, true)
@@ -130,7 +119,7 @@ def test_crowds_and_difficult_objects_are_not_asked_for() -> None:
         dataset, is_crowd=np.array([1, 0, 0], bool), is_difficult=np.array([0, 1, 0], bool)
     )
     truth = truth_of(dataset, [BUS] * 3, [TRUE] * 3)
-    scores = assess(account(dataset, [Seen(2)]), truth).changes
+    scores = assess(opened(dataset, [seen(2)]), truth).changes
     assert (scores.annotations, scores.labels.missed) == (1, 1)
 
 
@@ -141,7 +130,7 @@ def test_nothing_of_nothing_is_undefined() -> None:
 
 
 def test_all_figures_can_be_written_as_json() -> None:
-    told = assessed([(VAN, TRUE)], [Seen(0)], [(BUS, TRUE)]).to_json()
+    told = assessed([(VAN, TRUE)], [seen(0)], [(BUS, TRUE)]).to_json()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert set(told) == {"boxes", "labels", "changes"}
     assert told["changes"]["labels"]["missed"] == 1
@@ -164,9 +153,9 @@ ANNOTATIONS = st.lists(
 )
 
 
-def seen(told: list[tuple]) -> Assessment:  # type: ignore[type-arg]
+def assessed_visits(told: list[tuple]) -> Assessment:  # type: ignore[type-arg]
     visits = [
-        Seen(
+        seen(
             row,
             RELABELLED
             if verdict == RELABELLED and new != old
@@ -186,7 +175,7 @@ def seen(told: list[tuple]) -> Assessment:  # type: ignore[type-arg]
 @settings(deadline=None)
 @given(ANNOTATIONS)
 def test_counts_add_up(told: list[tuple]) -> None:  # type: ignore[type-arg]
-    result = seen(told)
+    result = assessed_visits(told)
     changes, labels, boxes = result.changes, result.changes.labels, result.changes.boxes
     assert labels.relabelled == labels.right + labels.wrong_to_wrong + labels.harm
     assert boxes.moved == boxes.better + boxes.alike + boxes.worse
@@ -205,7 +194,9 @@ def test_counts_add_up(told: list[tuple]) -> None:  # type: ignore[type-arg]
 def test_the_order_of_the_annotations_does_not_matter(told: list[tuple], random: object) -> None:  # type: ignore[type-arg]
     shuffled = list(told)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert flat(seen(shuffled).to_json()) == pytest.approx(flat(seen(told).to_json()), nan_ok=True)
+    assert flat(assessed_visits(shuffled).to_json()) == pytest.approx(
+        flat(assessed_visits(told).to_json()), nan_ok=True
+    )
 
 
 @settings(deadline=None)
@@ -215,7 +206,7 @@ def test_a_perfect_run_leaves_nothing_wrong_and_does_no_harm(told: list[tuple]) 
         (old, true, height, RELABELLED if old != true else KEPT, true, 100, float(old != true))
         for old, true, height, *_ in told
     ]
-    result = seen(perfect)
+    result = assessed_visits(perfect)
     assert result.changes.wrong_after == result.changes.harm == result.changes.missed == 0
     assert result.labels.noise_after == 0
     assert result.labels.judgment.tp in (1, None)
@@ -228,7 +219,9 @@ def test_a_perfect_run_leaves_nothing_wrong_and_does_no_harm(told: list[tuple]) 
 @settings(deadline=None)
 @given(ANNOTATIONS)
 def test_a_run_that_changes_nothing_misses_everything(told: list[tuple]) -> None:  # type: ignore[type-arg]
-    result = seen([(old, true, height, KEPT, old, None, 0.0) for old, true, height, *_ in told])
+    result = assessed_visits(
+        [(old, true, height, KEPT, old, None, 0.0) for old, true, height, *_ in told]
+    )
     changes = result.changes
     assert changes.changes == changes.right == changes.harm == 0
     assert changes.missed == changes.wrong_before == changes.wrong_after

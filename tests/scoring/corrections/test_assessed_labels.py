@@ -6,44 +6,33 @@ import numpy as np
 import pytest
 
 from boxmend.data.dataset import UNKNOWN
+from boxmend.data.types import Box
 from boxmend.scoring.corrections import assess
 from boxmend.scoring.corrections.labels import LabelScores
-from tests.scoring.assessed import (
-    BUS,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    TRUCK,
-    UNJUDGED,
-    VAN,
-    Box,
-    Seen,
-    account,
-    annotated,
-    truth_of,
-)
+from tests.fabricated_runs import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit
+from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, opened, seen, truth_of
 
 BOX: Box = (10, 10, 30, 30)
 
 
-def scored(true: list[int], visits: list[Seen], *, warm_up_epochs: int = 0) -> LabelScores:
+def scored(true: list[int], visits: list[Visit], *, warm_up_epochs: int = 0) -> LabelScores:
     """Annotations that all say van, and what they truly are."""
     dataset = annotated([BOX] * len(true), [VAN] * len(true))
     truth = truth_of(dataset, true, [BOX] * len(true))
-    return assess(account(dataset, visits, warm_up_epochs=warm_up_epochs), truth).labels
+    return assess(opened(dataset, visits, warm_up_epochs=warm_up_epochs), truth).labels
 
 
 EIGHT = [
     # wrong: these are buses
-    Seen(0, RELABELLED, BUS, loss=3),  # TP, right now
-    Seen(1, RELABELLED, TRUCK, loss=2),  # TP, wrong still
-    Seen(2, DISCARDED, loss=1, is_kept=False),  # TP
-    Seen(3, KEPT, loss=0.5),  # FN
+    seen(0, RELABELLED, BUS, loss=3),  # TP, right now
+    seen(1, RELABELLED, TRUCK, loss=2),  # TP, wrong still
+    seen(2, DISCARDED, loss=1, is_kept=False),  # TP
+    seen(3, KEPT, loss=0.5),  # FN
     # right
-    Seen(4, KEPT, loss=0.1),  # TN
-    Seen(5, RELABELLED, BUS, loss=1),  # FP, wrong now
-    Seen(6, DISCARDED, loss=0.25, is_kept=True),  # FP: trained on softly, and discarded still
-    Seen(7, KEPT, loss=0.3),  # TN
+    seen(4, KEPT, loss=0.1),  # TN
+    seen(5, RELABELLED, BUS, loss=1),  # FP, wrong now
+    seen(6, DISCARDED, loss=0.25, is_kept=True),  # FP: trained on softly, and discarded still
+    seen(7, KEPT, loss=0.3),  # TN
 ]
 TRULY = [BUS] * 4 + [VAN] * 4
 
@@ -76,7 +65,7 @@ def test_the_settled_loss_is_the_mean_of_the_visits_that_settle() -> None:
     # Four epochs: two visits settle. Means: wrong (1 + 5) / 2 = 3, right (3 + 1) / 2 = 2.
     losses = {0: [0.0, 0.0, 5.0, 1.0], 1: [9.0, 9.0, 1.0, 3.0]}
     visits = [
-        Seen(row, loss=losses[row][epoch], epoch=epoch) for epoch in range(4) for row in (0, 1)
+        seen(row, loss=losses[row][epoch], epoch=epoch) for epoch in range(4) for row in (0, 1)
     ]
     scores = scored([BUS, VAN], visits)
     assert scores.loss_auroc == 0  # 1 against 3 in the last epoch
@@ -84,7 +73,7 @@ def test_the_settled_loss_is_the_mean_of_the_visits_that_settle() -> None:
 
 
 def test_labels_that_were_not_judged_count_as_kept_but_not_as_judged() -> None:
-    visits = [Seen(0, UNJUDGED, loss=math.nan), Seen(1, RELABELLED, BUS, loss=1), Seen(2, loss=2)]
+    visits = [seen(0, UNJUDGED, loss=math.nan), seen(1, RELABELLED, BUS, loss=1), seen(2, loss=2)]
     scores = scored([BUS, BUS, VAN], visits)
     assert scores.judgment.judged == 2
     assert (scores.judgment.num_tp, scores.judgment.num_tn) == (1, 1)
@@ -95,7 +84,7 @@ def test_labels_that_were_not_judged_count_as_kept_but_not_as_judged() -> None:
 
 def test_a_run_that_judges_nothing_has_no_judgment() -> None:
     scores = scored(
-        [BUS, VAN], [Seen(0, UNJUDGED, loss=math.nan), Seen(1, UNJUDGED, loss=math.nan)]
+        [BUS, VAN], [seen(0, UNJUDGED, loss=math.nan), seen(1, UNJUDGED, loss=math.nan)]
     )
     judgment = scores.judgment
     assert judgment.judged == 0
@@ -108,10 +97,10 @@ def test_a_run_that_judges_nothing_has_no_judgment() -> None:
 
 def test_only_the_last_epoch_counts() -> None:
     visits = [
-        Seen(0, RELABELLED, BUS, epoch=0),
-        Seen(1, RELABELLED, BUS, epoch=0),
-        Seen(1, DISCARDED, epoch=1),
-        Seen(1, KEPT, epoch=1),
+        seen(0, RELABELLED, BUS, epoch=0),
+        seen(1, RELABELLED, BUS, epoch=0),
+        seen(1, DISCARDED, epoch=1),
+        seen(1, KEPT, epoch=1),
     ]
     scores = scored([BUS, BUS], visits)
     assert scores.annotations == 1
@@ -120,7 +109,7 @@ def test_only_the_last_epoch_counts() -> None:
 
 
 def test_where_all_are_discarded_no_noise_is_left_to_measure() -> None:
-    scores = scored([BUS], [Seen(0, DISCARDED)])
+    scores = scored([BUS], [seen(0, DISCARDED)])
     assert scores.noise_after is None
     assert scores.discarded == 1
 
@@ -128,8 +117,8 @@ def test_where_all_are_discarded_no_noise_is_left_to_measure() -> None:
 def test_spurious_annotations_are_left_out() -> None:
     dataset = annotated([BOX] * 3, [VAN] * 3)
     truth = truth_of(dataset, [BUS, UNKNOWN, VAN], [BOX, (np.nan,) * 4, BOX])
-    visits = [Seen(0, KEPT, loss=3), Seen(1, DISCARDED, loss=0), Seen(2, KEPT, loss=1)]
-    scores = assess(account(dataset, visits), truth).labels
+    visits = [seen(0, KEPT, loss=3), seen(1, DISCARDED, loss=0), seen(2, KEPT, loss=1)]
+    scores = assess(opened(dataset, visits), truth).labels
     assert scores.annotations == 2
     assert scores.discarded == 0
     assert scores.loss_auroc == scores.settled_loss_auroc == 1  # 3 against 1; 0 is of nothing
@@ -137,5 +126,5 @@ def test_spurious_annotations_are_left_out() -> None:
 
 @pytest.mark.parametrize("infinite", [math.inf, 100.0])
 def test_an_infinite_loss_is_the_highest(infinite: float) -> None:
-    visits = [Seen(0, RELABELLED, BUS, loss=infinite), Seen(1, loss=2), Seen(2, loss=1)]
+    visits = [seen(0, RELABELLED, BUS, loss=infinite), seen(1, loss=2), seen(2, loss=1)]
     assert scored([BUS, VAN, VAN], visits).loss_auroc == 1

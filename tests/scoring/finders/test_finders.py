@@ -9,25 +9,12 @@ import pytest
 
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
+from boxmend.data.types import Box
 from boxmend.errors import UsageError
 from boxmend.scoring.finders import KINDS, OTHERS, OURS, compare, hotcoco, mistakenness, objectlab
 from boxmend.scoring.finders import ours as boxmend_finder
-from tests.scoring.assessed import (
-    BUS,
-    DISCARDED,
-    KEPT,
-    NOWHERE,
-    RELABELLED,
-    TRUCK,
-    UNJUDGED,
-    VAN,
-    Box,
-    Seen,
-    account,
-    annotated,
-    detected,
-    truth_of,
-)
+from tests.fabricated_runs import DISCARDED, KEPT, NOWHERE, RELABELLED, UNJUDGED
+from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, detected, opened, seen, truth_of
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)
@@ -194,11 +181,11 @@ class TestBoxmend:
     def test_labels_are_suspected_by_their_doubt_and_boxes_by_how_far_they_moved(self) -> None:
         dataset = annotated([BOX] * 4, [VAN] * 4)
         visits = [
-            Seen(0, KEPT, loss=math.log(2)),
-            Seen(1, RELABELLED, BUS, loss=math.log(4), box=tall(6)),
-            Seen(2, DISCARDED, loss=0, box=tall(8)),
+            seen(0, KEPT, loss=math.log(2)),
+            seen(1, RELABELLED, BUS, loss=math.log(4), box=tall(6)),
+            seen(2, DISCARDED, loss=0, box=tall(8)),
         ]
-        result = boxmend_finder.suspicion(account(dataset, visits), np.arange(4))
+        result = boxmend_finder.suspicion(opened(dataset, visits), np.arange(4))
         # Doubt is 1 - exp(-loss); what was never judged is not doubted.
         assert known(result.labels) == pytest.approx([1 / 2, 3 / 4, 0, 0])
         assert known(result.is_label_flagged).tolist() == [False, True, True, False]
@@ -207,7 +194,7 @@ class TestBoxmend:
 
     def test_a_run_that_judged_and_moved_nothing_suspects_nothing(self) -> None:
         dataset = annotated([BOX], [VAN])
-        result = boxmend_finder.suspicion(account(dataset, [Seen(0, UNJUDGED)]), np.arange(1))
+        result = boxmend_finder.suspicion(opened(dataset, [seen(0, UNJUDGED)]), np.arange(1))
         assert result.labels is result.boxes is None
 
 
@@ -216,15 +203,15 @@ def small_comparison(found: Detections) -> dict[tuple[str, str], dict[str, objec
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX] * 4 + [FAR] * 2, [VAN] * 6, images=[0, 1, 2, 3, 4, 5])
     visits = [
-        Seen(0, RELABELLED, BUS, loss=3, box=tall(10)),
-        Seen(1, KEPT, loss=1),
-        Seen(2, RELABELLED, BUS, loss=2),
-        Seen(3, KEPT, loss=0, box=tall(5)),
-        Seen(4, RELABELLED, BUS, loss=9),
+        seen(0, RELABELLED, BUS, loss=3, box=tall(10)),
+        seen(1, KEPT, loss=1),
+        seen(2, RELABELLED, BUS, loss=2),
+        seen(3, KEPT, loss=0, box=tall(5)),
+        seen(4, RELABELLED, BUS, loss=9),
     ]
     labels = [BUS, BUS, VAN, VAN, UNKNOWN, BUS]
     boxes = [BOX, BOX, BOX, tall(5), NOWHERE, FAR]
-    table = compare(account(dataset, visits), truth_of(dataset, labels, boxes), found).to_json()
+    table = compare(opened(dataset, visits), truth_of(dataset, labels, boxes), found).to_json()
     assert (table["annotations"], table["wrong_labels"], table["bad_boxes"]) == (4, 2, 1)
     # Row 0 becomes right, row 2 wrong; row 3's box becomes right.
     assert (table["label_noise_before"], table["label_noise_after"]) == (2 / 4, 2 / 4)
@@ -271,7 +258,7 @@ def test_crowds_and_unknown_labels_are_kept_from_the_finders() -> None:
     dataset.is_crowd[0] = True
     truth = truth_of(dataset, [VAN, BUS, VAN, VAN], [BOX, BOX, FAR, FAR])
     found = detected((0, BUS, 0.9, BOX))
-    result = compare(account(dataset, [Seen(1), Seen(2, loss=1)]), truth, found)
+    result = compare(opened(dataset, [seen(1), seen(2, loss=1)]), truth, found)
     assert (result.annotations, result.wrong_labels) == (2, 1)
     theirs = {one.finder: one.auroc for one in result.scores if one.kind == "wrong label"}
     assert theirs["FiftyOne mistakenness"] == theirs["hotcoco label_errors"] == 1
@@ -306,6 +293,6 @@ def test_the_order_of_annotations_and_detections_does_not_matter(finder: str) ->
 def test_nothing_to_judge_is_no_trouble() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([], [])
-    result = compare(account(dataset, []), truth_of(dataset, [], []), detected())
+    result = compare(opened(dataset, []), truth_of(dataset, [], []), detected())
     assert result.annotations == 0
     assert all(one.auroc is None for one in result.scores)

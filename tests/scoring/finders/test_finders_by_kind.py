@@ -9,22 +9,13 @@ import pytest
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
+from boxmend.data.types import Box
 from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours
 from boxmend.scoring.finders.kinds import OTHERS, KindScores, compare_kinds
 from boxmend.scoring.finders.suspicion import Offered, Suspects, by_image
 from boxmend.scoring.ranking import average_precision
-from tests.scoring.assessed import (
-    BUS,
-    NOWHERE,
-    TRUCK,
-    VAN,
-    Box,
-    Fix,
-    annotated,
-    detected,
-    fixes_of,
-    truth_of,
-)
+from tests.fabricated_runs import NOWHERE
+from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, detected, fix, fixes_of, truth_of
 
 BOX: Box = (0, 0, 10, 10)
 FAR: Box = (50, 50, 60, 60)
@@ -195,8 +186,8 @@ def test_boxmend_suspects_by_probabilities_and_flags_from_a_half_on() -> None:
     p_wrong = {Kind.WRONG_LABEL: np.array([0.5, np.nan, 0.4])}
     missing = fixes_of(
         dataset,
-        Fix(Kind.MISSING, label=BUS, box=FAR, p=0.5),
-        Fix(Kind.MISSING, label=BUS, box=FAR, p=0.2),
+        fix(Kind.MISSING, label=BUS, box=FAR, p=0.5),
+        fix(Kind.MISSING, label=BUS, box=FAR, p=0.2),
     )
     result = ours.by_kind(p_wrong, missing, np.array([0, 2]))
     ranked = result.annotations[Kind.WRONG_LABEL]
@@ -230,8 +221,8 @@ def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | No
     }
     missing = fixes_of(
         dataset,
-        Fix(Kind.MISSING, label=VAN, box=FAR, p=0.8),
-        Fix(Kind.MISSING, label=BUS, box=AWAY, image=1, p=0.9),
+        fix(Kind.MISSING, label=VAN, box=FAR, p=0.8),
+        fix(Kind.MISSING, label=BUS, box=AWAY, image=1, p=0.9),
     )
     table = compare_kinds(dataset, truth, found, p_wrong, missing)
     assert table.annotations == 4  # without the crowd
@@ -291,7 +282,7 @@ def test_an_object_that_nobody_proposes_lowers_the_average_precision() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [VAN], [BOX], lacking=[FAR, (80, 0, 90, 10)])
-    missing = fixes_of(dataset, Fix(Kind.MISSING, label=VAN, box=FAR))
+    missing = fixes_of(dataset, fix(Kind.MISSING, label=VAN, box=FAR))
     table = compare_kinds(dataset, truth, detected((0, VAN, 0.9, FAR)), {}, missing)
     scores = {one.finder: one for one in table.scores if one.kind == "missing"}
     assert {one.average_precision for one in scores.values()} == {1 / 2}

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from boxmend.data.types import Box
 from boxmend.web.report.gathering import ReportSettings
 from boxmend.web.report.making import write_report
-from tests.web.report.drawn_records import DISCARDED, KEPT, RELABELLED, Box, Seen
+from tests.fabricated_runs import DISCARDED, KEPT, RELABELLED
+from tests.fabricated_runs import Visit as LedgerVisit
 from tests.web.report.drawn_runs import drawn_run
 
 if TYPE_CHECKING:
@@ -22,23 +24,24 @@ HOSTILE = NAMES[1]
 NUM_ROWS = 120  # more than one helping of cards
 
 
-def visits() -> list[Seen]:
+def visits() -> list[LedgerVisit]:
     """Rows in turn: a van that is a bus; a hostile one, moved; a bus that is unsure; a moved van.
 
     The loss of a row is its number in hundredths, the confidence falls with it.
     """
-    seen = []
+    made = []
     for row in range(NUM_ROWS):
         verdict = (RELABELLED, KEPT, DISCARDED, KEPT)[row % 4]
         final = (10.0, 10.0, 30.0 + row / 10, 50.0) if row % 4 in (1, 3) else None
-        seen.append(
-            Seen(
+        made.append(
+            LedgerVisit(
                 *(0, row, verdict, (row + 2) % 3 if verdict == RELABELLED else None),
-                *(row / 100, 0.5, 1 - row / 200),
-                final=final,
+                *(1 - row / 200, final),
+                loss=row / 100,
+                threshold=0.5,
             )
         )
-    return seen
+    return made
 
 
 def browsed_run(folder: Path) -> Path:

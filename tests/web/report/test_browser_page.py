@@ -10,7 +10,7 @@ import pytest
 from boxmend.web.report.gathering import ReportSettings
 from boxmend.web.report.making import write_report
 from tests.web.report.browsed_pages import HOSTILE, Visit, browsed_page, browsed_run, watched
-from tests.web.report.drawn_records import Seen
+from tests.web.report.drawn_records import seen
 from tests.web.report.drawn_runs import drawn_run
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_pictures_in_a_folder_are_shown_from_disk(
 def test_a_page_without_changes_has_no_gallery_and_no_error(
     browser: "Browser", tmp_path: Path
 ) -> None:
-    made = write_report(drawn_run(tmp_path, [Seen(0, 0)]))
+    made = write_report(drawn_run(tmp_path, [seen(0, 0)]))
     visit = Visit(browser.new_page(), made.path)
     visit.page.click("#theme")
     visit.page.keyboard.press("j")

@@ -10,21 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from boxmend.data.types import Box
 from boxmend.web.report.figures.boxes import boxes
 from boxmend.web.report.figures.examples import examples
 from boxmend.web.report.record import Figure, RunRecord
-from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    Box,
-    Seen,
-    made_account,
-    made_dataset,
-    made_record,
-    telling_record,
-)
+from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED
+from tests.web.report.drawn_records import made_dataset, made_record, made_run, seen, telling_record
 from tests.web.report.read_drawings import found, numbers, texts
 
 FAR: Box = (10, 10, 30, 30)  # half of the first of BOXES
@@ -72,7 +63,7 @@ def test_the_image_is_embedded_and_shows_what_surrounds_the_boxes(tmp_path: Path
     picture = Image.new("RGB", (1000, 800), (200, 30, 30))
     picture.paste((30, 30, 200), (300, 200, 500, 300))
     picture.save(tmp_path / "0.png")
-    visits = [Seen(0, 0, RELABELLED, 1, confidence=0.9, final=(300, 200, 500, 300))]
+    visits = [seen(0, 0, RELABELLED, 1, confidence=0.9, box=(300, 200, 500, 300))]
     figure = drawn(made_record(visits, dataset=dataset))
     element = found(figure.svg, "image")[0]
     kind, _, data = element.attrib["href"].partition(",")
@@ -102,33 +93,33 @@ def test_the_image_is_embedded_and_shows_what_surrounds_the_boxes(tmp_path: Path
 def test_relabelled_and_sure_ones_come_first_each_image_once_and_new_labels_by_turns() -> None:
     dataset = made_dataset([BOXES[0]] * 10, [0] * 10)  # two annotations an image
     visits = [
-        Seen(0, 0, RELABELLED, 1, confidence=0.6),
-        Seen(0, 1, RELABELLED, 2, confidence=0.5),  # the same image as the one before
-        Seen(0, 2, RELABELLED, 1, confidence=0.9),
-        Seen(0, 4, RELABELLED, 2, confidence=0.7),
-        Seen(0, 6, KEPT, confidence=0.99, final=FAR),  # moved only
-        Seen(0, 8, DISCARDED, confidence=0.9, final=FAR),  # nobody knows what it is
-        Seen(0, 9, KEPT, confidence=0.99, final=(10, 10, 30, 48)),  # hardly moved
+        seen(0, 0, RELABELLED, 1, confidence=0.6),
+        seen(0, 1, RELABELLED, 2, confidence=0.5),  # the same image as the one before
+        seen(0, 2, RELABELLED, 1, confidence=0.9),
+        seen(0, 4, RELABELLED, 2, confidence=0.7),
+        seen(0, 6, KEPT, confidence=0.99, box=FAR),  # moved only
+        seen(0, 8, DISCARDED, confidence=0.9, box=FAR),  # nobody knows what it is
+        seen(0, 9, KEPT, confidence=0.99, box=(10, 10, 30, 48)),  # hardly moved
     ]
     # A score is the confidence, times 1 for a label or 0.5 for a box of half the overlap, times
     # 20 / 32 for the narrow side: rows 2, 4, 0, 1, 6. Rows 0 and 1 repeat a new label and
     # wait; then row 0 is taken, and row 1 is on its image.
-    assert list(examples(made_account(dataset, visits))) == [2, 4, 6, 0]
+    assert list(examples(made_run(dataset, visits))) == [2, 4, 6, 0]
 
 
 def test_visits_that_disagree_count_less() -> None:
     dataset = made_dataset([BOXES[0]] * 4, [0] * 4)
     visits = [
-        Seen(epoch, row, RELABELLED, label, confidence=0.9)
+        seen(epoch, row, RELABELLED, label, confidence=0.9)
         for epoch in range(6)
         for row, label in ((0, 1 + epoch % 2), (2, 1))
     ]
-    assert list(examples(made_account(dataset, visits))) == [2, 0]
+    assert list(examples(made_run(dataset, visits))) == [2, 0]
 
 
 def test_at_most_six_are_shown_and_always_the_same(tmp_path: Path) -> None:
     dataset = made_dataset([BOXES[0]] * 20, [0] * 20, folder=tmp_path)
-    visits = [Seen(0, row, RELABELLED, 1 + row % 2, confidence=0.9) for row in range(20)]
+    visits = [seen(0, row, RELABELLED, 1 + row % 2, confidence=0.9) for row in range(20)]
     record = made_record(visits, dataset=dataset)
     first, second = drawn(record), drawn(record)
     assert len(first.rows) == len(found(first.svg, "image")) == 6
@@ -163,7 +154,7 @@ def test_an_image_that_exif_would_turn_is_shown_as_stored(tmp_path: Path) -> Non
     path = tmp_path / "turned.jpg"
     picture.save(path, exif=exif)
     dataset = replace(dataset, images=replace(dataset.images, paths=[str(path)]))
-    record = made_record([Seen(0, 0, RELABELLED, 1, confidence=0.9)], dataset=dataset)
+    record = made_record([seen(0, 0, RELABELLED, 1, confidence=0.9)], dataset=dataset)
     element = found(drawn(record).svg, "image")[0]
     data = base64.b64decode(element.attrib["href"].partition(",")[2])
     with Image.open(io.BytesIO(data)) as image:
@@ -174,5 +165,5 @@ def test_an_image_that_exif_would_turn_is_shown_as_stored(tmp_path: Path) -> Non
 def test_boxes_that_are_not_finite_are_not_shown(tmp_path: Path) -> None:
     dataset = made_dataset(folder=tmp_path)
     nan = float("nan")
-    visits = [Seen(0, 0, RELABELLED, 1, confidence=0.9, matched=(nan, nan, nan, nan))]
+    visits = [seen(0, 0, RELABELLED, 1, confidence=0.9, matched=(nan, nan, nan, nan))]
     assert boxes(made_record(visits, dataset=dataset)) is None

@@ -10,17 +10,13 @@ from boxmend.web.report.figures.confusion import confusion
 from boxmend.web.report.figures.label_ap import label_ap
 from boxmend.web.report.figures.verdicts import verdicts
 from boxmend.web.report.record import RunRecord
+from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
 from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    UNJUDGED,
-    Seen,
     made_dataset,
     made_record,
     made_truth,
     many_visits_record,
+    seen,
     telling_record,
 )
 from tests.web.report.read_drawings import found, numbers, texts
@@ -30,7 +26,7 @@ def relabelled_pairs(pairs: list[tuple[int, int]], num_labels: int) -> RunRecord
     """A record in which annotations went from one label to another."""
     names = tuple(f"n{number}" for number in range(num_labels))
     dataset = made_dataset([BOXES[0]] * len(pairs), [old for old, _ in pairs], names)
-    visits = [Seen(0, row, RELABELLED, new) for row, (_, new) in enumerate(pairs)]
+    visits = [seen(0, row, RELABELLED, new) for row, (_, new) in enumerate(pairs)]
     return made_record(visits, dataset=dataset)
 
 
@@ -47,7 +43,7 @@ def test_verdicts_are_shares_of_the_judged_by_label_the_most_doubted_first() -> 
 
 def test_bars_of_verdicts_are_as_long_as_their_shares() -> None:
     dataset = made_dataset(BOXES, [0, 0, 0, 0])
-    visits = [Seen(0, 0), Seen(0, 1, RELABELLED, 1), Seen(0, 2, DISCARDED), Seen(0, 3)]
+    visits = [seen(0, 0), seen(0, 1, RELABELLED, 1), seen(0, 2, DISCARDED), seen(0, 3)]
     figure = verdicts(made_record(visits, dataset=dataset))
     assert figure is not None
     kept, moved, gone = (
@@ -61,7 +57,7 @@ def test_bars_of_verdicts_are_as_long_as_their_shares() -> None:
 
 
 def test_where_nothing_was_judged_there_are_no_verdicts() -> None:
-    assert verdicts(made_record([Seen(0, row, UNJUDGED) for row in range(4)])) is None
+    assert verdicts(made_record([seen(0, row, UNJUDGED) for row in range(4)])) is None
     assert verdicts(made_record([])) is None
 
 
@@ -113,7 +109,7 @@ def test_with_many_labels_those_with_few_changes_are_joined() -> None:
 
 
 def test_where_no_label_changed_there_is_no_confusion() -> None:
-    assert confusion(made_record([Seen(0, 0, KEPT)])) is None
+    assert confusion(made_record([seen(0, 0, KEPT)])) is None
     assert confusion(made_record([])) is None
 
 
@@ -198,7 +194,7 @@ def test_changes_are_counted_by_what_the_truth_says_of_them() -> None:
 
 def test_bars_of_changes_are_as_long_as_their_counts() -> None:
     dataset = made_dataset(BOXES, [0, 0, 0, 0])
-    visits = [Seen(0, 0, RELABELLED, 1), Seen(0, 1, RELABELLED, 1), Seen(0, 2), Seen(0, 3)]
+    visits = [seen(0, 0, RELABELLED, 1), seen(0, 1, RELABELLED, 1), seen(0, 2), seen(0, 3)]
     truth = made_truth(dataset, [1, 1, 2, 0], BOXES)  # two set right, one missed
     figure = changes(made_record(visits, dataset=dataset, truth=truth))
     assert figure is not None
@@ -210,5 +206,5 @@ def test_bars_of_changes_are_as_long_as_their_counts() -> None:
 def test_without_truth_or_changes_nothing_is_held_against_the_truth() -> None:
     record = telling_record()
     assert changes(replace(record, truth=None)) is None
-    unchanged = made_record([Seen(0, 0)], truth=record.truth)
+    unchanged = made_record([seen(0, 0)], truth=record.truth)
     assert changes(unchanged) is None

@@ -9,17 +9,8 @@ import pytest
 from boxmend.web.report.figures.contested import contested_thresholds
 from boxmend.web.report.figures.losses import losses
 from boxmend.web.report.record import Figure, RunRecord
-from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    UNJUDGED,
-    Seen,
-    made_dataset,
-    made_record,
-    telling_record,
-)
+from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
+from tests.web.report.drawn_records import made_dataset, made_record, seen, telling_record
 from tests.web.report.read_drawings import found, numbers, texts
 
 
@@ -81,14 +72,14 @@ def test_the_caption_says_how_many_of_the_right_and_the_wrong_were_rejected() ->
 
 
 def test_only_the_last_epoch_counts() -> None:
-    visits = [Seen(0, 0, loss=9.0), Seen(1, 0, loss=1.0), Seen(1, 1, loss=2.0)]
+    visits = [seen(0, 0, loss=9.0), seen(1, 0, loss=1.0), seen(1, 1, loss=2.0)]
     assert sum(sum(bins.values()) for bins in filled(drawn(made_record(visits))).values()) == 2
 
 
 def test_infinite_and_huge_losses_are_in_the_last_bin_and_told_of() -> None:
     dataset = made_dataset([BOXES[0]] * 1000, [0] * 1000)
-    visits = [Seen(0, row, KEPT, loss=1.0 + row / 1000, threshold=1.5) for row in range(997)]
-    visits += [Seen(0, 997, KEPT, loss=inf), Seen(0, 998, KEPT, loss=1e30)]
+    visits = [seen(0, row, KEPT, loss=1.0 + row / 1000, threshold=1.5) for row in range(997)]
+    visits += [seen(0, 997, KEPT, loss=inf), seen(0, 998, KEPT, loss=1e30)]
     figure = drawn(made_record(visits, dataset=dataset))
     # The axis goes from 1 to 2. Its last bin begins at 2^(29/30) = 1.9543: the rows from 955 to 996
     # are in it, 42 of them, and the two that lie beyond.
@@ -101,8 +92,8 @@ def test_infinite_and_huge_losses_are_in_the_last_bin_and_told_of() -> None:
 
 def test_a_tick_too_near_to_the_open_end_makes_way_for_it() -> None:
     dataset = made_dataset([BOXES[0]] * 1000, [0] * 1000)
-    visits = [Seen(0, row, KEPT, loss=0.012 if row < 500 else 15.0) for row in range(999)]
-    visits.append(Seen(0, 999, KEPT, loss=inf))
+    visits = [seen(0, row, KEPT, loss=0.012 if row < 500 else 15.0) for row in range(999)]
+    visits.append(seen(0, 999, KEPT, loss=inf))
     svg = drawn(made_record(visits, dataset=dataset)).svg
     # From 0.01 to 20 is a factor of 2000; 10 is ln 2 / ln 2000 = 9 % of the axis from the end.
     shown = texts(svg)
@@ -112,20 +103,20 @@ def test_a_tick_too_near_to_the_open_end_makes_way_for_it() -> None:
 
 @pytest.mark.parametrize("threshold", [inf, nan, 1e20])
 def test_a_threshold_that_is_none_or_far_away_is_not_drawn(threshold: float) -> None:
-    visits = [Seen(0, row, KEPT, loss=1.0 + row, threshold=threshold) for row in range(4)]
+    visits = [seen(0, row, KEPT, loss=1.0 + row, threshold=threshold) for row in range(4)]
     svg = drawn(made_record(visits)).svg
     assert [one for one in found(svg, "line", "ink") if one.get("x1") == one.get("x2")] == []
     assert "threshold" not in texts(svg)
 
 
 def test_losses_that_are_all_zero_still_have_an_axis() -> None:
-    figure = drawn(made_record([Seen(0, row, KEPT, loss=0.0) for row in range(3)]))
+    figure = drawn(made_record([seen(0, row, KEPT, loss=0.0) for row in range(3)]))
     assert filled(figure) == {"accepted": {0: 3}}
 
 
 def test_runs_side_by_side_share_their_axes_and_those_without_losses_are_passed_over() -> None:
     first = telling_record()
-    bare = made_record([Seen(0, 0, UNJUDGED)], name="bare", truth=first.truth)
+    bare = made_record([seen(0, 0, UNJUDGED)], name="bare", truth=first.truth)
     second = replace(first, name="second")
     figure = drawn(replace(first, beside=(bare, second)))
     assert dict.fromkeys(row[0] for row in figure.rows) == {"made-up": None, "second": None}
@@ -146,12 +137,12 @@ def test_where_one_truth_is_missing_all_panels_go_by_verdicts() -> None:
 
 
 def test_a_run_without_losses_has_no_such_figure() -> None:
-    assert losses(made_record([Seen(0, 0, UNJUDGED)])) is None
+    assert losses(made_record([seen(0, 0, UNJUDGED)])) is None
     assert losses(made_record([])) is None
 
 
 def test_unjudged_losses_are_a_group_of_their_own() -> None:
-    visits = [Seen(0, 0, UNJUDGED, loss=1.0), Seen(0, 1, KEPT, loss=2.0)]
+    visits = [seen(0, 0, UNJUDGED, loss=1.0), seen(0, 1, KEPT, loss=2.0)]
     assert {*filled(drawn(made_record(visits)))} == {"accepted", "not judged"}
 
 
@@ -165,9 +156,9 @@ def test_contested_thresholds_are_those_nearest_to_their_losses() -> None:
 
 def test_where_each_annotation_has_its_threshold_the_line_goes_by_the_contested() -> None:
     dataset = made_dataset([BOXES[0]] * 20, [0] * 20)
-    visits = [Seen(0, row, KEPT, loss=0.1, threshold=6.0) for row in range(18)]
-    visits += [Seen(0, 18, KEPT, loss=1.4, threshold=1.5)]
-    visits += [Seen(0, 19, RELABELLED, 1, loss=1.8, threshold=1.7)]
+    visits = [seen(0, row, KEPT, loss=0.1, threshold=6.0) for row in range(18)]
+    visits += [seen(0, 18, KEPT, loss=1.4, threshold=1.5)]
+    visits += [seen(0, 19, RELABELLED, 1, loss=1.8, threshold=1.7)]
     figure = drawn(made_record(visits, dataset=dataset))
     assert figure.rows[0][6] == pytest.approx((1.5 + 1.7) / 2)
     assert "Each label has a threshold of its own" in figure.caption
@@ -175,7 +166,7 @@ def test_where_each_annotation_has_its_threshold_the_line_goes_by_the_contested(
 
 
 def test_a_discarded_label_counts_as_rejected() -> None:
-    visits = [Seen(0, 0, DISCARDED, loss=1.0), Seen(0, 1, KEPT, loss=2.0)]
+    visits = [seen(0, 0, DISCARDED, loss=1.0), seen(0, 1, KEPT, loss=2.0)]
     bins = filled(drawn(made_record(visits)))
     assert {group: sum(counts.values()) for group, counts in bins.items()} == {
         "accepted": 1,

@@ -8,16 +8,12 @@ import pytest
 from boxmend.web.report.figures.iou import iou
 from boxmend.web.report.figures.threshold import threshold
 from boxmend.web.report.record import Figure, RunRecord
+from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
 from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    UNJUDGED,
-    Seen,
     made_dataset,
     made_record,
     made_truth,
+    seen,
     telling_record,
 )
 from tests.web.report.read_drawings import found, numbers, texts
@@ -69,13 +65,13 @@ def test_lines_are_drawn_at_their_epochs_and_warm_up_is_shaded_before_them() -> 
 def test_many_visits_give_many_points_of_which_none_rests_on_few() -> None:
     dataset = made_dataset([BOXES[0]] * 200, [0] * 200)
     visits = [
-        Seen(
+        seen(
             0,
             row,
             RELABELLED if row < 100 else KEPT,
             1 if row < 100 else 0,
-            1.0,
-            2.0,
+            loss=1.0,
+            threshold=2.0,
             step=row // 20,
         )
         for row in range(200)
@@ -91,7 +87,7 @@ def test_many_visits_give_many_points_of_which_none_rests_on_few() -> None:
 @pytest.mark.parametrize("limit", [inf, nan])
 def test_without_a_finite_threshold_only_the_shares_are_drawn(limit: float) -> None:
     figure = threshold(
-        made_record([Seen(0, row, KEPT, loss=1.0, threshold=limit) for row in range(4)])
+        made_record([seen(0, row, KEPT, loss=1.0, threshold=limit) for row in range(4)])
     )
     assert series_of(figure, "threshold") == []
     assert figure is not None
@@ -100,7 +96,7 @@ def test_without_a_finite_threshold_only_the_shares_are_drawn(limit: float) -> N
 
 
 def test_thresholds_below_zero_stay_on_the_axis() -> None:
-    visits = [Seen(epoch, 0, KEPT, loss=0.5, threshold=-1.0) for epoch in range(2)]
+    visits = [seen(epoch, 0, KEPT, loss=0.5, threshold=-1.0) for epoch in range(2)]
     figure = threshold(made_record(visits))
     assert figure is not None
     line = found(figure.svg, "path", "series-4")[-1]
@@ -110,8 +106,8 @@ def test_thresholds_below_zero_stay_on_the_axis() -> None:
 
 
 def test_a_run_that_judged_nothing_has_no_such_figure() -> None:
-    assert threshold(made_record([Seen(0, row, UNJUDGED, loss=1.0) for row in range(4)])) is None
-    assert threshold(made_record([Seen(0, 0, KEPT)], warm_up_epochs=1)) is None
+    assert threshold(made_record([seen(0, row, UNJUDGED, loss=1.0) for row in range(4)])) is None
+    assert threshold(made_record([seen(0, 0, KEPT)], warm_up_epochs=1)) is None
     assert threshold(made_record([])) is None
 
 
@@ -166,7 +162,7 @@ def test_without_truth_it_is_the_overlap_with_what_was_annotated() -> None:
 def test_annotations_of_nothing_have_no_overlap() -> None:
     dataset = made_dataset()
     truth = made_truth(dataset, [0, 1, 2, -1], [*BOXES[:3], (0, 0, 1, 1)])
-    visits = [Seen(0, 0, final=(10, 10, 30, 30)), *(Seen(0, row) for row in (1, 2, 3))]
+    visits = [seen(0, 0, box=(10, 10, 30, 30)), *(seen(0, row) for row in (1, 2, 3))]
     figure = iou(made_record(visits, dataset=dataset, truth=truth))
     assert figure is not None
     assert [row[:2] for row in figure.rows] == [
@@ -190,7 +186,7 @@ def test_the_line_of_final_boxes_goes_through_its_means() -> None:
 
 
 def test_one_epoch_is_drawn_as_dots() -> None:
-    figure = iou(made_record([Seen(0, 0, final=(10, 10, 30, 30))]))
+    figure = iou(made_record([seen(0, 0, box=(10, 10, 30, 30))]))
     assert figure is not None
     assert len(found(figure.svg, "circle")) == 2
     assert figure.rows == [(1, "matched", 1.0, 1), (1, "final", 0.5, 1)]
@@ -198,6 +194,6 @@ def test_one_epoch_is_drawn_as_dots() -> None:
 
 def test_where_nothing_moved_there_is_nothing_to_see() -> None:
     truth = made_truth(made_dataset(), [0, 1, 2, 0], [FAR_OFF] * 4)
-    assert iou(made_record([Seen(0, 0), Seen(0, 1, DISCARDED)], truth=truth)) is None
-    assert iou(made_record([Seen(0, 0), Seen(0, 1, DISCARDED)])) is None
+    assert iou(made_record([seen(0, 0), seen(0, 1, DISCARDED)], truth=truth)) is None
+    assert iou(made_record([seen(0, 0), seen(0, 1, DISCARDED)])) is None
     assert iou(made_record([])) is None

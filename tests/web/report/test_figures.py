@@ -14,17 +14,13 @@ from boxmend.web.charts.styles import LIGHT
 from boxmend.web.report.figure_files import figure_csv
 from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.record import Figure, RunRecord
+from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit
 from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    UNJUDGED,
-    Seen,
     made_dataset,
     made_record,
     made_truth,
     many_visits_record,
+    seen,
     telling_record,
     telling_visits,
 )
@@ -42,12 +38,12 @@ LEAST_SIZE = 11.0  # of text, at 640 pixels of width
 
 def hostile_record(folder: Path) -> RunRecord:
     record = telling_record(folder)
-    dataset = replace(record.account.dataset, label_names=HOSTILE)
+    dataset = replace(record.opened.dataset, label_names=HOSTILE)
     aps = dict(zip(HOSTILE, (0.5, 0.75, 0.25), strict=True))
     return replace(
         record,
         name=HOSTILE[2],
-        account=replace(record.account, dataset=dataset),
+        opened=replace(record.opened, dataset=dataset),
         label_ap=aps,
         baseline_ap=aps,
         beside=(replace(record, name=HOSTILE[0]),),
@@ -119,7 +115,7 @@ def test_ids_are_unique_over_all_figures_of_a_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FIGURES)
 def test_text_is_large_enough_and_within_the_sheet(name: str, tmp_path: Path) -> None:
     many = many_visits_record(600, 3, 80)
-    names = many.account.dataset.label_names
+    names = many.opened.dataset.label_names
     aps = dict.fromkeys(names, 0.5)
     records = [telling_record(tmp_path), replace(many, label_ap=aps, baseline_ap=aps)]
     for figure in filter(None, (FIGURES[name](record) for record in records)):
@@ -141,15 +137,15 @@ def test_a_run_that_judged_and_moved_nothing_has_figures_only_of_what_is_known(
     name: str, tmp_path: Path
 ) -> None:
     dataset = made_dataset(folder=tmp_path)
-    visits = [Seen(epoch, row, UNJUDGED) for epoch in range(2) for row in range(4)]
+    visits = [seen(epoch, row, UNJUDGED) for epoch in range(2) for row in range(4)]
     assert FIGURES[name](made_record(visits, dataset=dataset)) is None
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_one_epoch_and_one_label_are_enough(name: str, tmp_path: Path) -> None:
     dataset = made_dataset(labels=[0] * 4, names=("van",), folder=tmp_path)
-    visits = [Seen(0, row, loss=0.5, threshold=1.0, confidence=0.9) for row in range(3)]
-    visits.append(Seen(0, 3, loss=2.0, threshold=3.0, confidence=0.9, final=(50, 50, 90, 90)))
+    visits = [seen(0, row, loss=0.5, threshold=1.0, confidence=0.9) for row in range(3)]
+    visits.append(seen(0, 3, loss=2.0, threshold=3.0, confidence=0.9, box=(50, 50, 90, 90)))
     record = made_record(visits, dataset=dataset, label_ap={"van": 1.0}, baseline_ap={"van": 0.0})
     figure = FIGURES[name](record)
     if name in ("confusion", "changes"):  # nothing was relabelled, and no truth is known
@@ -162,7 +158,7 @@ def test_one_epoch_and_one_label_are_enough(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_of_many_labels_stay_of_bounded_size(name: str) -> None:
     record = many_visits_record(3000, 3, 80)
-    aps = dict.fromkeys(record.account.dataset.label_names, 0.5)
+    aps = dict.fromkeys(record.opened.dataset.label_names, 0.5)
     figure = FIGURES[name](replace(record, label_ap=aps, baseline_ap=aps))
     if figure is not None:
         assert len(figure.svg) < 200_000
@@ -177,7 +173,7 @@ def test_a_figure_is_the_same_each_time(name: str, tmp_path: Path) -> None:
 ANY_NUMBER = st.floats(width=32)
 ANY_BOX = st.none() | st.tuples(*[ANY_NUMBER] * 4)
 ANY_VISIT = st.builds(
-    Seen,
+    Visit,
     epoch=st.integers(0, 2),
     row=st.integers(0, 3),
     verdict=st.sampled_from([KEPT, RELABELLED, DISCARDED, UNJUDGED]),
@@ -186,7 +182,7 @@ ANY_VISIT = st.builds(
     threshold=ANY_NUMBER,
     confidence=ANY_NUMBER,
     matched=ANY_BOX,
-    final=ANY_BOX,
+    box=ANY_BOX,
     is_kept=st.booleans(),
     step=st.integers(0, 9),
 )
@@ -195,7 +191,7 @@ ANY_VISIT = st.builds(
 @given(st.lists(ANY_VISIT, max_size=8), st.booleans())
 @settings(deadline=None, max_examples=50)
 def test_any_numbers_in_a_ledger_give_well_formed_drawings(
-    visits: list[Seen], has_truth: bool
+    visits: list[Visit], has_truth: bool
 ) -> None:
     dataset = made_dataset()
     truth = made_truth(dataset, [0, 2, -1, 0], BOXES) if has_truth else None

@@ -8,16 +8,12 @@ import numpy as np
 
 from boxmend.web.report.gallery import Mark, columns, gallery_of, marks_of, requests_of
 from boxmend.web.thumbnails import Thumbnails
+from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
 from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    UNJUDGED,
-    Seen,
     made_dataset,
     made_record,
     made_truth,
+    seen,
     telling_record,
     telling_visits,
 )
@@ -102,10 +98,10 @@ def test_every_mark_has_its_case() -> None:
     ]
     n = len(verdicts)
     dataset = made_dataset([BOXES[0]] * n, [0] * n)
-    visits = [Seen(0, row, one[0], one[1]) for row, one in enumerate(verdicts)]
+    visits = [seen(0, row, one[0], one[1]) for row, one in enumerate(verdicts)]
     truth = made_truth(dataset, [one[2] for one in verdicts], [BOXES[0]] * n)
     record = made_record(visits, dataset=dataset, truth=truth)
-    assert [Mark(one) for one in marks_of(record.account, truth)] == [
+    assert [Mark(one) for one in marks_of(record.opened, truth)] == [
         Mark.MENDED,
         Mark.HARMED,
         Mark.STILL_WRONG,
@@ -118,24 +114,24 @@ def test_every_mark_has_its_case() -> None:
         Mark.STILL_WRONG,
     ]
     assert gallery_of(record).rows.tolist() == [0, 1, 2, 3, 4, 5, 7, 8, 9]
-    assert marks_of(record.account, None).tolist() == [Mark.RIGHT] * n
+    assert marks_of(record.opened, None).tolist() == [Mark.RIGHT] * n
 
 
 def test_difficult_objects_were_not_missed() -> None:
     dataset = replace(made_dataset(), is_difficult=np.array([True, False, False, False]))
     truth = made_truth(dataset, [2, 2, 2, 0], BOXES)
-    record = made_record([Seen(0, 3)], dataset=dataset, truth=truth)
-    assert marks_of(record.account, truth).tolist() == [Mark.RIGHT, Mark.MISSED, 0, 0]
+    record = made_record([seen(0, 3)], dataset=dataset, truth=truth)
+    assert marks_of(record.opened, truth).tolist() == [Mark.RIGHT, Mark.MISSED, 0, 0]
 
 
 def test_numbers_that_are_not_known_are_none_and_infinite_thresholds_too() -> None:
-    visits = [Seen(0, 1, RELABELLED, 2, loss=nan, threshold=inf, confidence=nan)]
+    visits = [seen(0, 1, RELABELLED, 2, loss=nan, threshold=inf, confidence=nan)]
     table = columns(gallery_of(made_record(visits)), [Thumbnails([(0, 0, 9, 9)], ["a.jpg"])])
     assert (table["loss"], table["threshold"], table["confidence"]) == ([None], [None], [None])
 
 
 def test_a_box_that_moved_under_a_doubted_label_has_both_reasons() -> None:
-    visits = [Seen(0, 2, DISCARDED, final=(5, 5, 25, 25))]
+    visits = [seen(0, 2, DISCARDED, box=(5, 5, 25, 25))]
     table = columns(gallery_of(made_record(visits)), [Thumbnails([(0, 0, 9, 9)], ["a.jpg"])])
     assert table["reasons"] == ["label: unsure of bus in 1 of 1 visits, kept; box: mean of 1 visit"]
 
@@ -158,7 +154,7 @@ def test_rows_come_image_by_image_whatever_their_order_in_the_file() -> None:
 
 
 def test_nothing_changed_is_an_empty_gallery() -> None:
-    gallery = gallery_of(made_record([Seen(0, 0)]))
+    gallery = gallery_of(made_record([seen(0, 0)]))
     assert len(gallery) == 0
     assert requests_of(gallery) == []
     assert columns(gallery, [])["id"] == []

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import boxmend
 from boxmend.data.files.locks import locking
 from boxmend.data.noise.truth import Truth, write_truth
+from boxmend.data.types import Box
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs.folder import open_run
 from boxmend.web.report import making
@@ -26,15 +27,8 @@ from boxmend.web.report.making import write_report
 from boxmend.web.report.page import SCRIPTS
 from boxmend.web.report.summary import short_address
 from boxmend.web.text import LONGEST, script_json, shown
-from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    NAMES,
-    RELABELLED,
-    Box,
-    Seen,
-    telling_visits,
-)
+from tests.fabricated_runs import BOXES, DISCARDED, NAMES, RELABELLED
+from tests.web.report.drawn_records import seen, telling_visits
 from tests.web.report.drawn_runs import drawn_run
 from tests.web.report.read_pages import Parts, parts_of
 
@@ -290,7 +284,7 @@ def test_a_report_is_a_page(run: Path, tmp_path: Path) -> None:
 
 
 def test_images_that_are_gone_leave_a_page_without_their_pictures(tmp_path: Path) -> None:
-    run = drawn_run(tmp_path, [Seen(0, 1, RELABELLED, 2), Seen(0, 3, DISCARDED)])
+    run = drawn_run(tmp_path, [seen(0, 1, RELABELLED, 2), seen(0, 3, DISCARDED)])
     for path in (tmp_path / "data").rglob("0.png"):
         path.unlink()
     made = write_report(run)
@@ -317,7 +311,7 @@ def test_further_runs_on_the_same_data_share_them_and_their_truth(
     shutil.rmtree(tmp_path / "other" / "data")  # alike, by their fingerprint: not needed
     settings = ReportSettings(truth=str(tmp_path / "data"), beside=[other, run])
     record = gathered(run, settings)
-    assert [one.account.history.num_epochs for one in record.beside] == [4, 3]
+    assert [one.opened.history.num_epochs for one in record.beside] == [4, 3]
     assert all(one.truth is not None for one in record.beside)
     assert gathered(run, ReportSettings(beside=[other])).beside[0].truth is None
 

@@ -5,22 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from boxmend.data.types import Box
 from boxmend.runs.folder import open_run
 from boxmend.web.report.gathering import ReportSettings
 from boxmend.web.report.making import write_report
 from boxmend.web.report.summary import Pattern, patterns_of
-from tests.web.report.drawn_records import (
-    BOXES,
-    DISCARDED,
-    KEPT,
-    RELABELLED,
-    UNJUDGED,
-    Box,
-    Seen,
-    made_dataset,
-    made_record,
-    telling_visits,
-)
+from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
+from tests.web.report.drawn_records import made_dataset, made_record, seen, telling_visits
 from tests.web.report.drawn_runs import drawn_run
 from tests.web.report.read_pages import parts_of, said
 
@@ -62,7 +53,7 @@ def test_scores_and_truth_are_said_where_they_are_known(run: Path, tmp_path: Pat
 
 
 def test_nothing_changed_is_said(tmp_path: Path) -> None:
-    run = drawn_run(tmp_path, [Seen(0, 0, confidence=0.9)])
+    run = drawn_run(tmp_path, [seen(0, 0, confidence=0.9)])
     made = write_report(run)
     text = " ".join(parts_of(made.path).texts[""])
     assert made.num_shown == 0
@@ -71,14 +62,14 @@ def test_nothing_changed_is_said(tmp_path: Path) -> None:
 
 
 def test_a_method_that_judges_nothing_is_not_said_to_have_judged(tmp_path: Path) -> None:
-    run = drawn_run(tmp_path, [Seen(0, row, UNJUDGED) for row in range(4)])
+    run = drawn_run(tmp_path, [seen(0, row, UNJUDGED) for row in range(4)])
     text = said(write_report(run).path)
     assert "with 4 annotations. Its method doubted no label and moved no box." in text
     assert "judged each" not in text
 
 
 def test_one_is_told_in_the_singular(tmp_path: Path) -> None:
-    visits = [Seen(0, 0, RELABELLED, 1, loss=2.0, threshold=1.0, confidence=0.9)]
+    visits = [seen(0, 0, RELABELLED, 1, loss=2.0, threshold=1.0, confidence=0.9)]
     run = drawn_run(tmp_path, visits, boxes=[(10, 10, 30, 50)])
     text = said(write_report(run).path)
     assert "on 1 image with 1 annotation, and judged it while it learnt." in text
@@ -100,11 +91,11 @@ def test_only_what_was_done_is_listed(
     tmp_path: Path, numbers: tuple[int, int, int], words: str
 ) -> None:
     relabelled, moved, unsure = numbers
-    visits = [Seen(0, row, RELABELLED, (row + 1) % 3) for row in range(relabelled)]
+    visits = [seen(0, row, RELABELLED, (row + 1) % 3) for row in range(relabelled)]
     first = relabelled
-    visits += [Seen(0, first + k, KEPT, final=(0.0, 0.0, 99.0, 99.0)) for k in range(moved)]
-    visits += [Seen(0, first + moved + k, DISCARDED) for k in range(unsure)]
-    visits.append(Seen(0, sum(numbers), KEPT))
+    visits += [seen(0, first + k, KEPT, box=(0.0, 0.0, 99.0, 99.0)) for k in range(moved)]
+    visits += [seen(0, first + moved + k, DISCARDED) for k in range(unsure)]
+    visits.append(seen(0, sum(numbers), KEPT))
     boxes: list[Box] = [(10.0, 10.0, 30.0, 50.0)] * 7
     run = drawn_run(tmp_path, visits, boxes=boxes)
     text = said(write_report(run).path)
@@ -113,8 +104,8 @@ def test_only_what_was_done_is_listed(
 
 def test_more_changed_labels_than_kept_ones_are_pointed_out(tmp_path: Path) -> None:
     for name, number in (("half", 1), ("most", 2)):
-        visits = [Seen(0, row, RELABELLED, (row + 1) % 3) for row in range(number)]
-        visits += [Seen(0, row) for row in range(number, 2)]
+        visits = [seen(0, row, RELABELLED, (row + 1) % 3) for row in range(number)]
+        visits += [seen(0, row) for row in range(number, 2)]
         run = drawn_run(tmp_path / name, visits)
         text = " ".join(parts_of(write_report(run).path).texts[""])
         assert ("more than half of the labels" in text) is (name == "most")
@@ -123,8 +114,8 @@ def test_more_changed_labels_than_kept_ones_are_pointed_out(tmp_path: Path) -> N
 def test_patterns_are_counted_among_the_annotations_that_were_judged() -> None:
     # All are vans: of five one is never visited, two become buses and one a truck.
     dataset = made_dataset([BOXES[0]] * 5, [0] * 5)
-    visits = [Seen(0, 0, RELABELLED, 1), Seen(0, 1, RELABELLED, 2), Seen(0, 2, RELABELLED, 2)]
-    record = made_record([*visits, Seen(0, 3)], dataset=dataset)
+    visits = [seen(0, 0, RELABELLED, 1), seen(0, 1, RELABELLED, 2), seen(0, 2, RELABELLED, 2)]
+    record = made_record([*visits, seen(0, 3)], dataset=dataset)
     assert patterns_of(record) == [
         Pattern("van", "bus", 2, 0.5, "0-2"),
         Pattern("van", "truck", 1, 0.25, "0-1"),

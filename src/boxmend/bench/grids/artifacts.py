@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from boxmend.data.images.drawing import GREEN, RED, WHITE, Color, Outline, Panel, sheet
 from boxmend.errors import BoxmendError
 from boxmend.repair.changes import Changes
-from boxmend.runs.account import Account
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.figure_files import write_figures
 from boxmend.web.report.figures import FIGURES
@@ -51,7 +51,7 @@ def write_artifacts(folder: Path, record: RunRecord) -> list[Path]:
     try:
         for figure in _figures(record):
             write_figures([figure], beside)
-        picture = before_and_after(record.account, record.changes, record.truth)
+        picture = before_and_after(record.opened, record.changes, record.truth)
         if picture is not None:
             beside.mkdir(parents=True, exist_ok=True)
             (beside / PICTURE_FILE).write_bytes(picture)
@@ -64,19 +64,19 @@ def write_artifacts(folder: Path, record: RunRecord) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def before_and_after(account: Account, changes: Changes, truth: KnownTruth) -> bytes | None:
+def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> bytes | None:
     """Draw the contact sheet as JPEG; None where nothing was changed or no image is fit for it.
 
     White is the true box, red an annotation with a wrong label, green one with the right one.
     """
-    rows = telling_images(account, truth)
+    rows = telling_images(opened, truth)
     if not rows or not len(changes):
         return None
-    given = account.dataset
+    given = opened.dataset
     labels, boxes = given.labels.copy(), given.boxes.copy()
     labels[changes.rows], boxes[changes.rows] = changes.labels, changes.boxes
     panels = [
-        _panel(account, truth, image, said)
+        _panel(opened, truth, image, said)
         for said in ((given.labels, given.boxes), (labels, boxes))
         for image in rows
     ]
@@ -91,12 +91,12 @@ def before_and_after(account: Account, changes: Changes, truth: KnownTruth) -> b
     return None
 
 
-def telling_images(account: Account, truth: KnownTruth) -> list[int]:
+def telling_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
     """Choose the first images with few annotations, one of them with a wrong label if there are.
 
     What became of them does not count.
     """
-    dataset = account.dataset
+    dataset = opened.dataset
     number = len(dataset.images)
     counts = np.bincount(dataset.image_rows, minlength=number)
     is_wrong = (dataset.labels != truth.labels) & ~truth.is_spurious
@@ -124,12 +124,12 @@ def _figures(record: RunRecord) -> list[Figure]:
 
 
 def _panel(
-    account: Account,
+    opened: OpenRun,
     truth: KnownTruth,
     image: int,
     said: tuple[NDArray[np.int64], NDArray[np.float64]],
 ) -> Panel:
-    dataset, (labels, boxes) = account.dataset, said
+    dataset, (labels, boxes) = opened.dataset, said
     outlines: list[Outline] = []
     for row in np.flatnonzero(dataset.image_rows == image).tolist():
         label = int(labels[row])

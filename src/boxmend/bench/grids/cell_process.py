@@ -37,7 +37,7 @@ from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
 
 if TYPE_CHECKING:
-    from boxmend.runs.account import Account
+    from boxmend.runs.opening import OpenRun
     from boxmend.scoring.corrections import KnownTruth
 
 FOLLOWS_STDIN = "--follow-stdin"  # the process ends when whoever started it does
@@ -98,7 +98,7 @@ def _trained_and_scored(
     folder: Path, job: Job, train: Train | None, clock: "_Clock"
 ) -> dict[str, Any]:
     """Train, unless that is done, and score the detections and the mending."""
-    from boxmend.runs.account import open_account
+    from boxmend.runs.opening import open_run_with_history
     from boxmend.runs.settings.files import converted
     from boxmend.scoring.corrections import assess, known_truth
     from boxmend.training.evaluation import evaluate
@@ -111,19 +111,19 @@ def _trained_and_scored(
         (train or _usual_train())(data, run.path, settings, resume=True, log=clock.hear)
     _say(f"{job.cell}: scoring")
     evaluation = evaluate(run.path, data=val, progress=lambda done, total: clock.tick())
-    account = open_account(run.path, data)
-    truth = known_truth(truth_of(root, job), account.dataset)
+    opened = open_run_with_history(run.path, data)
+    truth = known_truth(truth_of(root, job), opened.dataset)
     if job.keep_figures:
-        _write_artifacts(folder, job, account, truth)
-    return {"evaluation": evaluation, "mending": assess(account, truth).to_json()}
+        _write_artifacts(folder, job, opened, truth)
+    return {"evaluation": evaluation, "mending": assess(opened, truth).to_json()}
 
 
-def _write_artifacts(folder: Path, job: Job, account: "Account", truth: "KnownTruth") -> None:
+def _write_artifacts(folder: Path, job: Job, opened: "OpenRun", truth: "KnownTruth") -> None:
     """Leave figures and a picture; what goes wrong with them costs no result."""
     from boxmend.bench.grids.artifacts import ARTIFACTS_FOLDER, write_artifacts
     from boxmend.web.report.record import RunRecord
 
-    record = RunRecord(job.cell, account, account.run.metrics(), truth)
+    record = RunRecord(job.cell, opened, opened.run.metrics(), truth)
     try:
         written = write_artifacts(folder / ARTIFACTS_FOLDER, record)
     except Exception as error:

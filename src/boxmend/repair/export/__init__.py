@@ -25,7 +25,7 @@ from boxmend.repair.export.audits import audited
 from boxmend.repair.export.bundle import Bundle, ImageLocations, bundle_of, record
 from boxmend.repair.export.selecting import changed, most_doubtful
 from boxmend.runs import opening as inputs
-from boxmend.runs.account import open_account
+from boxmend.runs.opening import open_run_with_history
 
 __all__ = ["TARGETS", "ExportOptions", "Exported", "export"]
 
@@ -169,9 +169,9 @@ def _bundle(
         dataset = inputs.dataset_of(source, data)
         bundle = audited(source, dataset, most, options.changes, options.whole_images)
     else:
-        account = open_account(run, data)
-        rows = changed(account) if most is None else most_doubtful(account, most)
-        bundle = bundle_of(account, rows, whole_images=options.whole_images)
+        opened = open_run_with_history(run, data)
+        rows = changed(opened) if most is None else most_doubtful(opened, most)
+        bundle = bundle_of(opened, rows, whole_images=options.whole_images)
     return replace(bundle, data_sha256=sha256)
 
 

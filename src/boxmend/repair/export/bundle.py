@@ -19,8 +19,8 @@ from boxmend.data.types import Box, Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.export.naming import shortened
 from boxmend.repair.export.selecting import suspicions
-from boxmend.runs.account import Account
 from boxmend.runs.judgement import Judgement
+from boxmend.runs.opening import OpenRun
 
 Status = Literal["suspect", "other", "ignored"]
 STATUSES: tuple[Status, ...] = ("suspect", "other", "ignored")
@@ -119,15 +119,15 @@ class Bundle:
         return sum(item.status == status for task in self.tasks for item in task.items)
 
 
-def bundle_of(account: Account, selected: Rows, *, whole_images: bool) -> Bundle:
+def bundle_of(opened: OpenRun, selected: Rows, *, whole_images: bool) -> Bundle:
     """Gather the selected annotations by image, with the images' others where those are wanted.
 
     Images whose size neither the dataset nor the file's header tells are left out; a DataError
     where none is left.
     """
-    is_suspect = np.zeros(len(account.dataset), np.bool_)
+    is_suspect = np.zeros(len(opened.dataset), np.bool_)
     is_suspect[selected] = True
-    return gathered(account.dataset, _items(account, is_suspect, whole_images=whole_images))
+    return gathered(opened.dataset, _items(opened, is_suspect, whole_images=whole_images))
 
 
 def gathered(dataset: Dataset, items: Mapping[int, Sequence[Item]]) -> Bundle:
@@ -174,9 +174,9 @@ def record(item: Item, label_names: list[str]) -> dict[str, Any]:
     return told | {key: value for key, value in new.items() if value is not None}
 
 
-def _items(account: Account, is_suspect: Mask, *, whole_images: bool) -> dict[int, list[Item]]:
+def _items(opened: OpenRun, is_suspect: Mask, *, whole_images: bool) -> dict[int, list[Item]]:
     """The annotations to hand over by row of their image, each list in the dataset's order."""
-    dataset = account.dataset
+    dataset = opened.dataset
     is_wanted = is_suspect
     if whole_images:
         is_concerned = np.zeros(len(dataset.images) + 1, np.bool_)
@@ -184,11 +184,11 @@ def _items(account: Account, is_suspect: Mask, *, whole_images: bool) -> dict[in
         is_concerned[UNKNOWN] = False
         is_wanted = is_suspect | is_concerned[dataset.image_rows]
     ensure_writable(dataset, np.flatnonzero(is_wanted))
-    found = suspicions(account)
+    found = suspicions(opened)
     items = defaultdict(list)
     for row in np.flatnonzero(is_wanted).tolist():
         item = (
-            _suspect(account, row, float(found[row]))
+            _suspect(opened, row, float(found[row]))
             if is_suspect[row]
             else other_item(dataset, row)
         )
@@ -217,8 +217,8 @@ def other_item(dataset: Dataset, row: int) -> Item:
     return Item(row, identity_of(dataset, row), status, label, box, label, box, region=region)
 
 
-def _suspect(account: Account, row: int, suspicion: float) -> Item:
-    dataset, settlement = account.dataset, account.settlement
+def _suspect(opened: OpenRun, row: int, suspicion: float) -> Item:
+    dataset, settlement = opened.dataset, opened.settlement
     return Item(
         row=row,
         annotation_id=identity_of(dataset, row),
@@ -227,32 +227,32 @@ def _suspect(account: Account, row: int, suspicion: float) -> Item:
         old_box=box_of(dataset.boxes[row]),
         label=int(settlement.labels[row]),
         box=box_of(settlement.boxes[row]),
-        score=share_of(account.confidences[row]),
-        doubt=share_of(account.doubts[row]),
+        score=share_of(opened.settlement.confidences[row]),
+        doubt=share_of(opened.settlement.doubts[row]),
         suspicion=share_of(suspicion),
-        reason=_reason(account, row),
+        reason=_reason(opened, row),
         region=region_of(row),
     )
 
 
-def _reason(account: Account, row: int) -> str:
+def _reason(opened: OpenRun, row: int) -> str:
     """What speaks against an annotation, in words; long label names are shortened."""
-    settlement, names = account.settlement, account.dataset.label_names
-    old = shortened(names[account.dataset.labels[row]])
+    settlement, names = opened.settlement, opened.dataset.label_names
+    old = shortened(names[opened.dataset.labels[row]])
     votes = settlement.votes(row)
     parts = []
-    match Judgement(int(account.verdicts[row])):
+    match Judgement(int(opened.settlement.verdicts[row])):
         case Judgement.RELABELLED:
             new = shortened(names[settlement.labels[row]])
             parts.append(f"label: {new} instead of {old} {votes}")
         case Judgement.DISCARDED:
             parts.append(f"label: unsure of {old} {votes}")
         case Judgement.KEPT:
-            doubt = account.doubts[row]
+            doubt = opened.settlement.doubts[row]
             known = f", doubt {doubt:.2f}" if math.isfinite(doubt) else ""
             parts.append(f"label: {old} kept {votes}{known}")
-    if account.is_moved[row]:
-        parts.append(f"box: moved, IoU {account.iou[row]:.2f} with the annotated one")
+    if opened.settlement.is_moved[row]:
+        parts.append(f"box: moved, IoU {opened.settlement.iou[row]:.2f} with the annotated one")
     return "; ".join(parts)
 
 

@@ -105,9 +105,9 @@ def to_table(columns: Columns, metadata: dict[bytes, bytes]) -> pa.Table:
 
 
 def from_table(table: pa.Table) -> Columns:
-    """The columns that `to_table` made a table of."""
+    """Return the columns of a table as `to_table` makes it, or some of them."""
     columns: Columns = {}
-    for name in COLUMNS:
+    for name in table.column_names:
         column = table[name].combine_chunks()
         if name == "verdict":
             column = column.indices

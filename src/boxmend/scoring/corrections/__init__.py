@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from boxmend.repair.changes import default_changes
-from boxmend.runs.account import Account
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.corrections.boxes import BoxScores, box_scores
 from boxmend.scoring.corrections.changes import ChangeScores, change_scores
 from boxmend.scoring.corrections.labels import LabelScores, label_scores
@@ -28,16 +28,16 @@ class Assessment:
         return asdict(self)
 
 
-def assess(account: Account, truth: KnownTruth) -> Assessment:
+def assess(opened: OpenRun, truth: KnownTruth) -> Assessment:
     """Hold a run against the truth about its dataset; spurious annotations are counted apart."""
-    history = account.history
+    history = opened.history
     is_last_epoch = history.epochs == history.num_epochs - 1
-    visits = history.last(is_last_epoch, len(account.dataset))
+    visits = history.last(is_last_epoch, len(opened.dataset))
     visits = visits[(visits >= 0) & ~truth.is_spurious]
     return Assessment(
-        boxes=box_scores(account, truth, visits),
-        labels=label_scores(account, truth, visits),
-        changes=change_scores(account, default_changes(account.dataset, account.settlement), truth),
+        boxes=box_scores(opened, truth, visits),
+        labels=label_scores(opened, truth, visits),
+        changes=change_scores(opened, default_changes(opened.dataset, opened.settlement), truth),
     )
 
 

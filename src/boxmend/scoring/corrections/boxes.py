@@ -7,7 +7,7 @@ import numpy as np
 from boxmend.data.boxes import best_overlaps, overlaps
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows
-from boxmend.runs.account import Account
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
@@ -38,18 +38,18 @@ class BoxScores:
     """As `apply` writes them."""
 
 
-def box_scores(account: Account, truth: KnownTruth, visits: Rows) -> BoxScores:
+def box_scores(opened: OpenRun, truth: KnownTruth, visits: Rows) -> BoxScores:
     """Score the boxes of visits, one of each annotation; spurious annotations are to be left out.
 
     The boxes after centre matching and the final ones are those of the visits.
     """
-    history, dataset = account.history, account.dataset
+    history, dataset = opened.history, opened.dataset
     rows = history.rows[visits]
     stages = {
         "noisy": dataset.boxes[rows],
         "matched": history.matched_boxes[visits].astype(np.float64),
         "final": history.final_boxes[visits].astype(np.float64),
-        "settled": account.settlement.boxes[rows],
+        "settled": opened.settlement.boxes[rows],
     }
     return BoxScores(
         annotations=len(rows),

@@ -13,7 +13,7 @@ from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.boxes import overlaps
 from boxmend.data.types import Mask
 from boxmend.repair.changes import Changes
-from boxmend.runs.account import Account
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
@@ -93,12 +93,12 @@ class ChangeScores:
     spurious: SpuriousAnnotations
 
 
-def change_scores(account: Account, changes: Changes, truth: KnownTruth) -> ChangeScores:
+def change_scores(opened: OpenRun, changes: Changes, truth: KnownTruth) -> ChangeScores:
     """Compare the changes of a run with the truth."""
-    is_object = ~truth.is_spurious & ~account.dataset.is_ignored
-    is_relabelled, is_moved = _changed(changes, len(account.dataset))
-    labels, wrong = _label_changes(account, truth, is_object, is_relabelled)
-    boxes, bad = _box_moves(account, truth, is_object, is_moved)
+    is_object = ~truth.is_spurious & ~opened.dataset.is_ignored
+    is_relabelled, is_moved = _changed(changes, len(opened.dataset))
+    labels, wrong = _label_changes(opened, truth, is_object, is_relabelled)
+    boxes, bad = _box_moves(opened, truth, is_object, is_moved)
     spurious = truth.is_spurious
     return ChangeScores(
         annotations=int(is_object.sum()),
@@ -112,7 +112,7 @@ def change_scores(account: Account, changes: Changes, truth: KnownTruth) -> Chan
         boxes=boxes,
         spurious=SpuriousAnnotations(
             annotations=int(spurious.sum()),
-            unsure=int((spurious & account.settlement.is_unsure).sum()),
+            unsure=int((spurious & opened.settlement.is_unsure).sum()),
             relabelled=int((spurious & is_relabelled).sum()),
             moved=int((spurious & is_moved).sum()),
         ),
@@ -136,11 +136,11 @@ def _changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
 
 
 def _label_changes(
-    account: Account, truth: KnownTruth, is_object: Mask, is_relabelled: Mask
+    opened: OpenRun, truth: KnownTruth, is_object: Mask, is_relabelled: Mask
 ) -> tuple[LabelChanges, _Errors]:
     """The changes of labels, and which labels are wrong."""
-    after = np.where(is_relabelled, account.settlement.labels, account.dataset.labels)
-    was_wrong = truth.is_wrong(account.dataset.labels) & is_object
+    after = np.where(is_relabelled, opened.settlement.labels, opened.dataset.labels)
+    was_wrong = truth.is_wrong(opened.dataset.labels) & is_object
     is_wrong = truth.is_wrong(after) & is_object
     is_changed, is_missed = is_relabelled & is_object, was_wrong & ~is_relabelled
     num = int(is_object.sum())
@@ -154,17 +154,17 @@ def _label_changes(
         noise_before=share(was_wrong.sum(), num),
         noise_after=share(is_wrong.sum(), num),
         missed=int(is_missed.sum()),
-        missed_but_unsure=int((is_missed & account.settlement.is_unsure).sum()),
+        missed_but_unsure=int((is_missed & opened.settlement.is_unsure).sum()),
     )
     return changes, _Errors(was_wrong, is_wrong, is_missed)
 
 
 def _box_moves(
-    account: Account, truth: KnownTruth, is_object: Mask, is_moved: Mask
+    opened: OpenRun, truth: KnownTruth, is_object: Mask, is_moved: Mask
 ) -> tuple[BoxMoves, _Errors]:
     """The moves of boxes, and which boxes are bad."""
-    after = np.where(is_moved[:, None], account.settlement.boxes, account.dataset.boxes)
-    iou_before = overlaps(account.dataset.boxes, truth.boxes)
+    after = np.where(is_moved[:, None], opened.settlement.boxes, opened.dataset.boxes)
+    iou_before = overlaps(opened.dataset.boxes, truth.boxes)
     iou_after = overlaps(after, truth.boxes)
     was_bad = (iou_before < GOOD_IOU) & is_object
     is_bad = (iou_after < GOOD_IOU) & is_object

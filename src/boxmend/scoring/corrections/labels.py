@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.data.types import Floats, Mask, Rows
-from boxmend.runs.account import Account
 from boxmend.runs.judgement import Judgement
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.ranking import area_under_roc, share
 from boxmend.scoring.truth import KnownTruth
 
@@ -54,12 +54,12 @@ class LabelScores:
     """The same of the mean loss of the visits that settled each label, over all annotations."""
 
 
-def label_scores(account: Account, truth: KnownTruth, visits: Rows) -> LabelScores:
+def label_scores(opened: OpenRun, truth: KnownTruth, visits: Rows) -> LabelScores:
     """Score the labels of visits, one of each annotation; spurious ones are to be left out.
 
     Labels that were not judged count as kept, except in the judgment.
     """
-    history, dataset = account.history, account.dataset
+    history, dataset = opened.history, opened.dataset
     rows = history.rows[visits]
     verdicts = history.verdicts[visits]
     is_wrong = truth.is_wrong(dataset.labels)[rows]
@@ -78,7 +78,7 @@ def label_scores(account: Account, truth: KnownTruth, visits: Rows) -> LabelScor
         replaced=int(is_replaced.sum()),
         pseudo_label_precision=share((is_replaced & ~is_wrong_now).sum(), is_replaced.sum()),
         loss_auroc=_auroc(losses, is_wrong),
-        settled_loss_auroc=_settled_auroc(account, truth),
+        settled_loss_auroc=_settled_auroc(opened, truth),
     )
 
 
@@ -99,10 +99,10 @@ def _judgment(is_wrong: Mask, is_positive: Mask, *, judged: Mask) -> Judgment:
     )
 
 
-def _settled_auroc(account: Account, truth: KnownTruth) -> float | None:
+def _settled_auroc(opened: OpenRun, truth: KnownTruth) -> float | None:
     is_object = ~truth.is_spurious
-    is_wrong = truth.is_wrong(account.dataset.labels)
-    return _auroc(account.losses[is_object], is_wrong[is_object])
+    is_wrong = truth.is_wrong(opened.dataset.labels)
+    return _auroc(opened.settlement.losses[is_object], is_wrong[is_object])
 
 
 def _auroc(losses: Floats, is_wrong: Mask) -> float | None:

@@ -10,7 +10,7 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats, Mask, Rows
-from boxmend.runs.account import Account
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.finders import hotcoco, mistakenness, objectlab, ours
 from boxmend.scoring.finders.suspicion import Suspicion
 from boxmend.scoring.ranking import area_under_roc, average_precision, share
@@ -66,17 +66,18 @@ def ensure_installed() -> None:
     objectlab.ensure_installed()
 
 
-def compare(account: Account, truth: KnownTruth, detections: Detections) -> FinderComparison:
+def compare(opened: OpenRun, truth: KnownTruth, detections: Detections) -> FinderComparison:
     """Let all finders judge the annotations of a run, and hold them against the truth.
 
     `detections` are of a detector on the run's dataset, by its image rows and labels. All finders
     see all annotations but crowds and difficult objects; scored are those that the run visited.
     """
-    dataset = account.dataset
+    dataset = opened.dataset
     is_known = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
     rows = np.flatnonzero(is_known & ~dataset.is_ignored)
-    judged = np.flatnonzero((account.is_visited & ~truth.is_spurious)[rows])  # within rows
-    suspicions = {OURS: ours.suspicion(account, rows)}
+    is_scored = opened.settlement.is_visited & ~truth.is_spurious
+    judged = np.flatnonzero(is_scored[rows])  # within rows
+    suspicions = {OURS: ours.suspicion(opened, rows)}
     objects = dataset.take(rows)
     for name, suspicion in OTHERS.items():
         suspicions[name] = suspicion(objects, detections)
@@ -84,7 +85,7 @@ def compare(account: Account, truth: KnownTruth, detections: Detections) -> Find
     chosen = rows[judged]
     is_wrong = truth.is_wrong(dataset.labels)[chosen]
     iou = overlaps(dataset.boxes[chosen], truth.boxes[chosen])
-    labels, boxes = account.settlement.labels[chosen], account.settlement.boxes[chosen]
+    labels, boxes = opened.settlement.labels[chosen], opened.settlement.boxes[chosen]
     return FinderComparison(
         annotations=len(chosen),
         wrong_labels=int(is_wrong.sum()),

@@ -16,8 +16,8 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Box, Floats, Rows
 from boxmend.repair.changes import Changes
-from boxmend.runs.account import Account
 from boxmend.runs.judgement import Judgement
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.record import RunRecord
 from boxmend.web.text import shown
@@ -44,7 +44,7 @@ class Mark(IntEnum):
 class Gallery:
     """The rows of a dataset that are shown, image by image, with what the truth says of them."""
 
-    account: Account
+    opened: OpenRun
     changes: Changes
     rows: Rows  # [g]
     marks: NDArray[np.int8]  # [g] Mark
@@ -56,22 +56,22 @@ class Gallery:
 
 def gallery_of(record: RunRecord) -> Gallery:
     """Choose what is shown: what changed and, where the truth is known, what was missed."""
-    account, truth = record.account, record.truth
-    marks = marks_of(account, truth)
-    rows = np.flatnonzero(account.is_changed | (marks == Mark.MISSED))
-    order = np.argsort(account.dataset.image_rows[rows], kind="stable")
-    return Gallery(account, record.changes, rows[order], marks[rows[order]], truth)
+    opened, truth = record.opened, record.truth
+    marks = marks_of(opened, truth)
+    rows = np.flatnonzero(opened.settlement.is_changed | (marks == Mark.MISSED))
+    order = np.argsort(opened.dataset.image_rows[rows], kind="stable")
+    return Gallery(opened, record.changes, rows[order], marks[rows[order]], truth)
 
 
-def marks_of(account: Account, truth: KnownTruth | None) -> NDArray[np.int8]:
+def marks_of(opened: OpenRun, truth: KnownTruth | None) -> NDArray[np.int8]:
     """[n] Hold the verdict on each label against the truth."""
-    verdicts, old = account.verdicts, account.dataset.labels
+    verdicts, old = opened.settlement.verdicts, opened.dataset.labels
     marks = np.full(len(old), Mark.RIGHT, np.int8)
     if truth is None:
         return marks
-    was_wrong, is_wrong = truth.is_wrong(old), truth.is_wrong(account.settlement.labels)
+    was_wrong, is_wrong = truth.is_wrong(old), truth.is_wrong(opened.settlement.labels)
     is_relabelled, is_unsure = verdicts == Judgement.RELABELLED, verdicts == Judgement.DISCARDED
-    marks[was_wrong & ~account.dataset.is_ignored] = Mark.MISSED
+    marks[was_wrong & ~opened.dataset.is_ignored] = Mark.MISSED
     marks[is_unsure] = np.where(was_wrong, Mark.DOUBTED_RIGHTLY, Mark.DOUBTED_WRONGLY)[is_unsure]
     changed = np.where(is_wrong, Mark.HARMED, Mark.MENDED)
     changed[was_wrong & is_wrong] = Mark.STILL_WRONG
@@ -81,7 +81,7 @@ def marks_of(account: Account, truth: KnownTruth | None) -> NDArray[np.int8]:
 
 def requests_of(gallery: Gallery) -> list[Request]:
     """Ask for a picture of each row: an image each, in order, with all that is to be seen there."""
-    dataset = gallery.account.dataset
+    dataset = gallery.opened.dataset
     around = _around([boxes[gallery.rows] for boxes in _boxes_of(gallery).values()])
     images = dataset.image_rows[gallery.rows]
     starts = np.flatnonzero(np.diff(images, prepend=-2))
@@ -100,12 +100,12 @@ def columns(gallery: Gallery, pictures: Iterable[Thumbnails]) -> dict[str, Any]:
     `pictures` are those of `requests_of`. Numbers are rounded to what can be seen; None is what is
     not known.
     """
-    account, rows = gallery.account, gallery.rows
-    dataset = account.dataset
+    opened, rows = gallery.opened, gallery.rows
+    dataset = opened.dataset
     images = dataset.image_rows[rows]
     own, of_row = np.unique(images, return_inverse=True)
     names = [dataset.images.file_names[one] if one != UNKNOWN else "" for one in own.tolist()]
-    reasons, reason_of = _recurring(_reasons(account, gallery.changes, rows))
+    reasons, reason_of = _recurring(_reasons(opened, gallery.changes, rows))
     table: dict[str, Any] = {
         "labels": [shown(name) for name in dataset.label_names],
         "files": [shown(name) for name in names],
@@ -113,13 +113,13 @@ def columns(gallery: Gallery, pictures: Iterable[Thumbnails]) -> dict[str, Any]:
         "id": [shown(str(one)) for one in dataset.annotation_ids[rows].tolist()],
         "file": of_row.tolist(),
         "old": dataset.labels[rows].tolist(),
-        "new": account.settlement.labels[rows].tolist(),
-        "verdict": account.verdicts[rows].tolist(),
-        "moved": account.is_moved[rows].astype(int).tolist(),
-        "loss": _rounded(account.losses[rows], 3),
-        "threshold": _rounded(account.thresholds[rows], 3),
-        "confidence": _rounded(account.confidences[rows], 3),
-        "iou": _rounded(account.iou[rows], 3),
+        "new": opened.settlement.labels[rows].tolist(),
+        "verdict": opened.settlement.verdicts[rows].tolist(),
+        "moved": opened.settlement.is_moved[rows].astype(int).tolist(),
+        "loss": _rounded(opened.settlement.losses[rows], 3),
+        "threshold": _rounded(opened.settlement.thresholds[rows], 3),
+        "confidence": _rounded(opened.settlement.confidences[rows], 3),
+        "iou": _rounded(opened.settlement.iou[rows], 3),
         "reason": reason_of,
         "boxes": {name: _flat(boxes[rows]) for name, boxes in _boxes_of(gallery).items()},
         **_picture_columns(np.bincount(of_row).tolist(), pictures),
@@ -128,19 +128,19 @@ def columns(gallery: Gallery, pictures: Iterable[Thumbnails]) -> dict[str, Any]:
 
 
 def _boxes_of(gallery: Gallery) -> dict[str, Floats]:
-    account = gallery.account
+    opened = gallery.opened
     boxes = {
-        "annotated": account.dataset.boxes,
-        "matched": account.matched_boxes,
-        "final": account.settlement.boxes,
+        "annotated": opened.dataset.boxes,
+        "matched": opened.settlement.matched_boxes,
+        "final": opened.settlement.boxes,
     }
     return boxes if gallery.truth is None else boxes | {"true": gallery.truth.boxes}
 
 
 def _truth_columns(gallery: Gallery, truth: KnownTruth) -> dict[str, Column]:
-    rows, account = gallery.rows, gallery.account
+    rows, opened = gallery.rows, gallery.opened
     is_known = ~truth.is_spurious[rows]
-    old, new = account.dataset.boxes[rows], account.settlement.boxes[rows]
+    old, new = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
     before, after = (overlaps(boxes, truth.boxes[rows]) for boxes in (old, new))
     return {
         "mark": gallery.marks.tolist(),
@@ -190,15 +190,15 @@ def _box(sides: list[float]) -> Box:
     return x1, y1, x2, y2
 
 
-def _reasons(account: Account, changes: Changes, rows: Rows) -> list[str]:
+def _reasons(opened: OpenRun, changes: Changes, rows: Rows) -> list[str]:
     """Why each row is as it is: the reason of its change, or what was not sure of it."""
-    settlement = account.settlement
+    settlement = opened.settlement
     told = dict(zip(changes.rows.tolist(), changes.reasons, strict=True))
     reasons = []
     for row in rows.tolist():
         parts = [told[row]] if row in told else []
         if settlement.is_unsure[row]:
-            name = account.dataset.label_names[account.dataset.labels[row]]
+            name = opened.dataset.label_names[opened.dataset.labels[row]]
             parts.insert(0, f"label: unsure of {name} {settlement.votes(row)}, kept")
         reasons.append(shown("; ".join(parts), LONGEST_REASON))
     return reasons

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.data.dataset import Dataset
-from boxmend.runs.account import Account, open_account
 from boxmend.runs.folder import EVALUATION_FILE, Run, open_run
+from boxmend.runs.opening import OpenRun, open_run_with_history
 from boxmend.scoring.truth import known_truth
 from boxmend.web.report.record import RunRecord
 
@@ -41,19 +41,19 @@ class DetectorScores:
 
 def gathered(run: str | Path, settings: ReportSettings) -> RunRecord:
     """Read all that a report shows; a DataError or UsageError names what cannot be read."""
-    account = open_account(run, settings.data)
-    truth = None if settings.truth is None else known_truth(settings.truth, account.dataset)
+    opened = open_run_with_history(run, settings.data)
+    truth = None if settings.truth is None else known_truth(settings.truth, opened.dataset)
     baseline = (
         DetectorScores() if settings.baseline is None else scores_of(open_run(settings.baseline))
     )
     return RunRecord(
-        name=_name(account.run),
-        account=account,
-        metrics=account.run.metrics(),
+        name=_name(opened.run),
+        opened=opened,
+        metrics=opened.run.metrics(),
         truth=truth,
-        label_ap=scores_of(account.run).by_label,
+        label_ap=scores_of(opened.run).by_label,
         baseline_ap=baseline.by_label,
-        beside=tuple(_beside(one, account, settings) for one in settings.beside),
+        beside=tuple(_beside(one, opened, settings) for one in settings.beside),
     )
 
 
@@ -68,19 +68,19 @@ def scores_of(run: Run) -> DetectorScores:
     return DetectorScores(_share(_ap50(figures)), _by_label(by_label))
 
 
-def _beside(run: str | Path, main: Account, settings: ReportSettings) -> RunRecord:
+def _beside(run: str | Path, main: OpenRun, settings: ReportSettings) -> RunRecord:
     """Another run, with its own truth where the first one has one too."""
     is_same_data = open_run(run).facts().get("data") == main.run.facts().get("data")
-    account = open_account(run, main.dataset if is_same_data else None)
+    opened = open_run_with_history(run, main.dataset if is_same_data else None)
     source = settings.truth
     if source is not None and not is_same_data:
-        source = _truth_beside(account.dataset)
+        source = _truth_beside(opened.dataset)
     return RunRecord(
-        name=_name(account.run),
-        account=account,
-        metrics=account.run.metrics(),
-        truth=None if source is None else known_truth(source, account.dataset),
-        label_ap=scores_of(account.run).by_label,
+        name=_name(opened.run),
+        opened=opened,
+        metrics=opened.run.metrics(),
+        truth=None if source is None else known_truth(source, opened.dataset),
+        label_ap=scores_of(opened.run).by_label,
     )
 
 

@@ -94,7 +94,7 @@ def write_report(
         write_figures(figures, figure_folder)
         page = Page(
             name=record.name,
-            summary=summarised(record, scores_of(record.account.run), _baseline(settings)),
+            summary=summarised(record, scores_of(record.opened.run), _baseline(settings)),
             figures=figures,
             figure_folder=figure_folder.name,
             gallery=table,

@@ -1,11 +1,11 @@
-"""What a report is made of: a run's account and metrics, with the truth and a baseline if known."""
+"""What a report is made of: an opened run, its metrics, and the truth and a baseline if known."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from boxmend.repair.changes import Changes, default_changes
-from boxmend.runs.account import Account
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.truth import KnownTruth
 
 
@@ -14,7 +14,7 @@ class RunRecord:
     """One run, ready to be drawn."""
 
     name: str  # of the run's folder
-    account: Account
+    opened: OpenRun
     metrics: list[dict[str, Any]]  # lines of metrics.jsonl
     truth: KnownTruth | None = None
     label_ap: dict[str, float] = field(default_factory=dict)  # AP50 by label name, where known
@@ -24,7 +24,7 @@ class RunRecord:
     @cached_property
     def changes(self) -> Changes:
         """The changes that `apply` writes without any option."""
-        return default_changes(self.account.dataset, self.account.settlement)
+        return default_changes(self.opened.dataset, self.opened.settlement)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from boxmend.data.types import Mask
-from boxmend.runs.account import Account
 from boxmend.runs.judgement import Judgement
+from boxmend.runs.opening import OpenRun
 from boxmend.scoring.corrections.changes import change_scores
 from boxmend.web.report.gathering import DetectorScores
 from boxmend.web.report.record import RunRecord
@@ -54,7 +54,7 @@ def summarised(
     record: RunRecord, scores: DetectorScores, baseline: DetectorScores
 ) -> ReportSummary:
     """Put a record into words and numbers."""
-    run = record.account.run
+    run = record.opened.run
     told = run.summary() if run.is_finished else {}
     noise = told["noise"] if isinstance(told.get("noise"), dict) else {}
     groups = [
@@ -77,12 +77,12 @@ def summarised(
 
 def patterns_of(record: RunRecord) -> list[Pattern]:
     """The most frequent changes of labels, most frequent first."""
-    account = record.account
-    names, old = account.dataset.label_names, account.dataset.labels
-    is_changed = account.verdicts == Judgement.RELABELLED
-    pairs = np.stack([old, account.settlement.labels], axis=1)[is_changed]
+    opened = record.opened
+    names, old = opened.dataset.label_names, opened.dataset.labels
+    is_changed = opened.settlement.verdicts == Judgement.RELABELLED
+    pairs = np.stack([old, opened.settlement.labels], axis=1)[is_changed]
     kinds, numbers = np.unique(pairs, axis=0, return_counts=True)
-    totals = np.bincount(old[account.is_visited & (old >= 0)], minlength=len(names))
+    totals = np.bincount(old[opened.settlement.is_visited & (old >= 0)], minlength=len(names))
     order = np.argsort(-numbers, kind="stable")[:MOST_PATTERNS]
     return [
         Pattern(
@@ -102,14 +102,14 @@ def percent(share: float, decimals: int = 1) -> str:
 
 
 def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
-    account = record.account
-    n, learnt = len(account.dataset), int(account.is_visited.sum())
-    numbers = [int(mask.sum()) for mask in _kinds_of_change(account)]
+    opened = record.opened
+    n, learnt = len(opened.dataset), int(opened.settlement.is_visited.sum())
+    numbers = [int(mask.sum()) for mask in _kinds_of_change(opened)]
     trained = (
-        f"A detector was trained on {_many(len(account.dataset.images), 'image')} with "
+        f"A detector was trained on {_many(len(opened.dataset.images), 'image')} with "
         f"{_many(n, 'annotation')}"
     )
-    if not (any(numbers) or account.settlement.num_judged.any()):
+    if not (any(numbers) or opened.settlement.num_judged.any()):
         yield f"{trained}. Its method doubted no label and moved no box."
         return
     judged = f"{learnt:,} of them" if learnt < n else "each of them" if n > 1 else "it"
@@ -123,7 +123,7 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
         yield "It changed nothing."
         return
     yield f"It {_done(*numbers)}: {_gallery_words(sum(numbers))}"
-    if 2 * numbers[0] > int((account.settlement.num_judged > 0).sum()):
+    if 2 * numbers[0] > int((opened.settlement.num_judged > 0).sum()):
         yield (
             "That is more than half of the labels: either most were wrong, or the detector learnt "
             "too little. Look at the gallery before the changes are used."
@@ -152,7 +152,7 @@ def _result_sentences(
 ) -> Iterator[str]:
     """What came of it, where that is known."""
     if record.truth is not None:
-        labels = change_scores(record.account, record.changes, record.truth).labels
+        labels = change_scores(record.opened, record.changes, record.truth).labels
         if labels.noise_before is not None and labels.noise_after is not None:
             yield (
                 f"Held against the truth, wrong labels went from {percent(labels.noise_before)} to "
@@ -164,9 +164,9 @@ def _result_sentences(
 
 
 def _counted(record: RunRecord) -> Tile:
-    dataset = record.account.dataset
+    dataset = record.opened.dataset
     images = _many(len(dataset.images), "image")
-    left_out = int((~record.account.is_visited).sum())
+    left_out = int((~record.opened.settlement.is_visited).sum())
     note = f"on {images}" + (f"; {left_out:,} left out, such as difficult ones" if left_out else "")
     return Tile(f"{len(dataset):,}", _noun(len(dataset), "annotation"), note)
 
@@ -182,23 +182,25 @@ def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
             yield Tile(percent(noise[name]), what, f"{note}{likely}")
 
 
-def _kinds_of_change(account: Account) -> tuple[Mask, Mask, Mask]:
+def _kinds_of_change(opened: OpenRun) -> tuple[Mask, Mask, Mask]:
     """[n] What is relabelled, moved, and unsure."""
-    is_relabelled: Mask = account.verdicts == Judgement.RELABELLED
-    is_unsure: Mask = account.verdicts == Judgement.DISCARDED
-    return is_relabelled, account.is_moved, is_unsure
+    is_relabelled: Mask = opened.settlement.verdicts == Judgement.RELABELLED
+    is_unsure: Mask = opened.settlement.verdicts == Judgement.DISCARDED
+    return is_relabelled, opened.settlement.is_moved, is_unsure
 
 
 def _change_tiles(record: RunRecord) -> list[Tile]:
-    account = record.account
-    learnt = int(account.is_visited.sum())
-    whole = "all" if learnt == len(account.dataset) else "those judged"
-    masks = _kinds_of_change(account)
+    opened = record.opened
+    learnt = int(opened.settlement.is_visited.sum())
+    whole = "all" if learnt == len(opened.dataset) else "those judged"
+    masks = _kinds_of_change(opened)
     relabelled, moved, unsure = (int(mask.sum()) for mask in masks)
     shares = (percent(number / max(learnt, 1)) for number in (relabelled, moved, unsure))
     notes = [f"{share} of {whole}" for share in shares]
     if moved:
-        notes[1] += f"; IoU of old and new box {account.iou[masks[1]].mean():.2f} in the mean"
+        notes[1] += (
+            f"; IoU of old and new box {opened.settlement.iou[masks[1]].mean():.2f} in the mean"
+        )
     return [
         Tile(f"{relabelled:,}", f"{_noun(relabelled, 'label')} changed", notes[0]),
         Tile(f"{moved:,}", f"{_noun(moved, 'box', 'es')} moved", notes[1]),
@@ -207,10 +209,10 @@ def _change_tiles(record: RunRecord) -> list[Tile]:
 
 
 def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
-    truth, account = record.truth, record.account
+    truth, opened = record.truth, record.opened
     if truth is None:
         return
-    scores = change_scores(account, record.changes, truth)
+    scores = change_scores(opened, record.changes, truth)
     labels, boxes = scores.labels, scores.boxes
     if labels.relabelled:
         yield Tile(
@@ -247,7 +249,7 @@ def _detector_tiles(scores: DetectorScores, baseline: DetectorScores) -> Iterato
 
 
 def _making(record: RunRecord) -> Iterator[tuple[str, str]]:
-    run, history = record.account.run, record.account.history
+    run, history = record.opened.run, record.opened.history
     facts, settings = run.facts(), run.settings()
     yield "Run", shown(record.name)
     for name, what in (("method", "Method"), ("detector", "Detector"), ("preset", "Preset")):

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from boxmend.data.types import Box
-from boxmend.runs.account import Account
+from boxmend.runs.opening import OpenRun
 from boxmend.web.charts import axes, drawing, marks, words
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.web.report.figures.examples import NUM_TRIED, examples
@@ -50,10 +50,10 @@ def boxes(record: RunRecord) -> Figure | None:
 
     Images that cannot be read are passed over. The choice is the same each time.
     """
-    account = record.account
+    opened = record.opened
     with tempfile.TemporaryDirectory() as folder:
-        tried = islice(examples(account), NUM_TRIED)
-        found = (example for row in tried if (example := _example(account, row, Path(folder))))
+        tried = islice(examples(opened), NUM_TRIED)
+        found = (example for row in tried if (example := _example(opened, row, Path(folder))))
         shown = list(islice(found, NUM_EXAMPLES))
     if not shown:
         return None
@@ -62,19 +62,20 @@ def boxes(record: RunRecord) -> Figure | None:
         "box as annotated (red, dashed), after centre matching (yellow, dotted) and in the end "
         "(white). IoU is the overlap of the first box with the last."
     )
-    names = "; ".join(_change(account, one.row) for one in shown)
-    svg = _svg(f"{caption} {names}.", account, shown)
-    rows = [_row(account, example) for example in shown]
+    names = "; ".join(_change(opened, one.row) for one in shown)
+    svg = _svg(f"{caption} {names}.", opened, shown)
+    rows = [_row(opened, example) for example in shown]
     return Figure(NAME, TITLE, caption, svg, COLUMNS, rows)
 
 
-def _example(account: Account, row: int, folder: Path) -> Example | None:
+def _example(opened: OpenRun, row: int, folder: Path) -> Example | None:
     """The annotation with its picture, or None where its image cannot be read."""
-    found = [one[row].tolist() for one in
-             (account.dataset.boxes, account.matched_boxes, account.settlement.boxes)]  # fmt: skip
+    settlement = opened.settlement
+    boxes = (opened.dataset.boxes, settlement.matched_boxes, settlement.boxes)
+    found = [one[row].tolist() for one in boxes]
     annotated, matched, final = ((box[0], box[1], box[2], box[3]) for box in found)
-    image = int(account.dataset.image_rows[row])
-    request = Request(account.dataset.images.paths[image], [_around(annotated, matched, final)])
+    image = int(opened.dataset.image_rows[row])
+    request = Request(opened.dataset.images.paths[image], [_around(annotated, matched, final)])
     made = pictures_of(request, folder, LONG_SIDE)
     if not made.names:
         return None
@@ -90,23 +91,23 @@ def _around(*boxes: Box) -> Box:
     return x1 - wide, y1 - high, x2 + wide, y2 + high
 
 
-def _row(account: Account, example: Example) -> tuple[str | int | float | None, ...]:
-    dataset, row = account.dataset, example.row
+def _row(opened: OpenRun, example: Example) -> tuple[str | int | float | None, ...]:
+    dataset, row = opened.dataset, example.row
     return (
         dataset.annotation_ids[row : row + 1].tolist()[0],
         dataset.images.file_names[int(dataset.image_rows[row])],
         dataset.label_names[dataset.labels[row]],
-        dataset.label_names[account.settlement.labels[row]],
-        float(account.confidences[row]),
-        float(account.iou[row]),
+        dataset.label_names[opened.settlement.labels[row]],
+        float(opened.settlement.confidences[row]),
+        float(opened.settlement.iou[row]),
         *(side for box in example.boxes for side in box),
     )
 
 
-def _change(account: Account, row: int, room: float = 1e9) -> str:
+def _change(opened: OpenRun, row: int, room: float = 1e9) -> str:
     """What became of the label, in words; each name has half of the room."""
-    names = account.dataset.label_names
-    old, new = account.dataset.labels[row], account.settlement.labels[row]
+    names = opened.dataset.label_names
+    old, new = opened.dataset.labels[row], opened.settlement.labels[row]
     if old == new:
         return words.shortened(names[old], room, SIZE)
     half = room / 2 - SIZE
@@ -114,7 +115,7 @@ def _change(account: Account, row: int, room: float = 1e9) -> str:
     return " → ".join(told)
 
 
-def _svg(message: str, account: Account, shown: list[Example]) -> str:
+def _svg(message: str, opened: OpenRun, shown: list[Example]) -> str:
     width = (WIDTH - 2 * EDGE - _GAP * (_COLUMNS_ACROSS - 1)) / _COLUMNS_ACROSS
     height = width / ASPECT
     parts = [_keys()]
@@ -124,17 +125,17 @@ def _svg(message: str, account: Account, shown: list[Example]) -> str:
         top = 34 + row * (height + _TEXT_HEIGHT + 10)
         parts.append(_photograph(axes.Plot(left, top, width, height), example))
         base = top + height + SIZE + 5
-        parts.append(marks.text((left, base), _change(account, example.row, width)))
-        details = _details(account, example.row)
+        parts.append(marks.text((left, base), _change(opened, example.row, width)))
+        details = _details(opened, example.row)
         parts.append(marks.text((left, base + 19), details, "muted", size=SMALL))
     rows = -(-len(shown) // _COLUMNS_ACROSS)
     size = (WIDTH, 34 + rows * (height + _TEXT_HEIGHT + 10))
     return drawing(NAME, TITLE, message, size, "".join(parts))
 
 
-def _details(account: Account, row: int) -> str:
-    confidence = words.percent(float(account.confidences[row]))
-    overlap = f"{float(account.iou[row]):.2f}"
+def _details(opened: OpenRun, row: int) -> str:
+    confidence = words.percent(float(opened.settlement.confidences[row]))
+    overlap = f"{float(opened.settlement.iou[row]):.2f}"
     return f"confidence {confidence}, IoU {overlap}"
 
 

@@ -29,7 +29,7 @@ def changes(record: RunRecord) -> Figure | None:
     """
     if record.truth is None or len(record.changes) == 0:
         return None
-    scores = change_scores(record.account, record.changes, record.truth)
+    scores = change_scores(record.opened, record.changes, record.truth)
     if scores.annotations == 0:
         return None
     counts = _counts(scores)

@@ -19,12 +19,12 @@ def confusion(record: RunRecord) -> Figure | None:
 
     With many labels, those with the fewest changes are joined as others. The CSV has all pairs.
     """
-    account = record.account
-    names = account.dataset.label_names
-    changed = account.verdicts == Judgement.RELABELLED
+    opened = record.opened
+    names = opened.dataset.label_names
+    changed = opened.settlement.verdicts == Judgement.RELABELLED
     if not changed.any():
         return None
-    old, new = account.dataset.labels[changed], account.settlement.labels[changed]
+    old, new = opened.dataset.labels[changed], opened.settlement.labels[changed]
     known = (old >= 0) & (new >= 0)
     keys, found = np.unique(old[known] * len(names) + new[known], return_counts=True)
     pairs = np.stack([keys // len(names), keys % len(names), found], axis=1)  # [p, 3]

@@ -6,8 +6,8 @@ import numpy as np
 
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Floats, Rows
-from boxmend.runs.account import Account
 from boxmend.runs.judgement import Judgement
+from boxmend.runs.opening import OpenRun
 
 NUM_TRIED = 60  # images may be unreadable, but not without end
 LARGEST_MOVE = 0.5  # of 1 - IoU; to move farther counts no more
@@ -15,16 +15,16 @@ LEAST_MOVE = 0.25  # likewise; less is hardly seen
 PLAIN_SIDE = 32.0  # pixels; what is smaller is hard to see
 
 
-def examples(account: Account) -> Iterator[int]:
+def examples(opened: OpenRun) -> Iterator[int]:
     """Rows of telling changes, the best first: a good choice are the first few that can be shown.
 
     Those that were relabelled or moved far count, the more so the surer the run was; truth has no
     say. Each image is there once, and a new label comes again only when there is no other.
     """
-    scores = _scores(account)
+    scores = _scores(opened)
     best = np.argsort(-scores, kind="stable")[: NUM_TRIED * 20]
     best = best[scores[best] > 0]
-    settled, dataset = account.settlement.labels, account.dataset
+    settled, dataset = opened.settlement.labels, opened.dataset
     images: set[int] = set()
     labels: set[int] = set()
     later: list[int] = []
@@ -45,21 +45,23 @@ def examples(account: Account) -> Iterator[int]:
             yield row
 
 
-def _scores(account: Account) -> Floats:
+def _scores(opened: OpenRun) -> Floats:
     """[n] How telling each change is; 0 for what should not be shown."""
-    dataset, settlement = account.dataset, account.settlement
-    is_relabelled = account.verdicts == Judgement.RELABELLED
-    move = np.minimum(1 - account.iou, LARGEST_MOVE)
-    usable = (is_relabelled | (account.is_moved & (move >= LEAST_MOVE))) & ~settlement.is_unsure
+    dataset, settlement = opened.dataset, opened.settlement
+    is_relabelled = opened.settlement.verdicts == Judgement.RELABELLED
+    move = np.minimum(1 - opened.settlement.iou, LARGEST_MOVE)
+    usable = (
+        is_relabelled | (opened.settlement.is_moved & (move >= LEAST_MOVE))
+    ) & ~settlement.is_unsure
     usable &= (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
-    boxes = (dataset.boxes, account.matched_boxes, settlement.boxes)
+    boxes = (dataset.boxes, opened.settlement.matched_boxes, settlement.boxes)
     for one in boxes:
         usable &= np.isfinite(one).all(axis=1)
     with np.errstate(invalid="ignore"):
         sides = np.minimum(*(settlement.boxes[:, 2:] - settlement.boxes[:, :2]).T)
         visible = np.clip(sides / PLAIN_SIDE, 0, 1)
     agreement = _share(settlement.num_agreeing, settlement.num_judged)
-    sureness = np.nan_to_num(account.confidences, nan=0.5) * agreement
+    sureness = np.nan_to_num(opened.settlement.confidences, nan=0.5) * agreement
     scores: Floats = np.where(usable, (is_relabelled + move) * sureness * visible, 0.0)
     return np.nan_to_num(scores)
 

@@ -29,9 +29,9 @@ def iou(record: RunRecord) -> Figure | None:
     Without truth it is that of matched and final boxes with the annotated ones. None where no
     box moved.
     """
-    history = record.account.history
+    history = record.opened.history
     is_true = record.truth is not None
-    reference = record.account.dataset.boxes if record.truth is None else record.truth.boxes
+    reference = record.opened.dataset.boxes if record.truth is None else record.truth.boxes
     names = ("annotated", "matched", "final") if is_true else ("matched", "final")
     means, counts = _means(record, reference, names)
     if not np.isfinite(means).any() or _is_still(record):
@@ -52,7 +52,7 @@ def _means(
     record: RunRecord, reference: Floats, names: tuple[str, ...]
 ) -> tuple[Floats, list[int]]:
     """[epochs, names] Mean IoU of the visits of each epoch, and of how many visits."""
-    history, annotated = record.account.history, record.account.dataset.boxes
+    history, annotated = record.opened.history, record.opened.dataset.boxes
     epochs = history.num_epochs
     ends = np.searchsorted(history.epochs, np.arange(epochs + 1))
     means, counts = np.full((epochs, len(names)), math.nan), [0] * epochs
@@ -75,7 +75,7 @@ def _means(
 
 def _is_still(record: RunRecord) -> bool:
     """Whether no visit moved a box by more than rounding does."""
-    history, annotated = record.account.history, record.account.dataset.boxes
+    history, annotated = record.opened.history, record.opened.dataset.boxes
     rest = np.arange(len(history))
     for part in np.array_split(rest, max(len(rest) // 2**20, 1)):
         old = annotated[history.rows[part]]
@@ -106,7 +106,7 @@ def _caption(means: dict[str, list[float]], is_true: bool) -> str:
 
 
 def _svg(title: str, caption: str, means: dict[str, list[float]], record: RunRecord) -> str:
-    history = record.account.history
+    history = record.opened.history
     epochs = history.num_epochs
     values = [value for line in means.values() for value in line if math.isfinite(value)]
     low, high = math.floor(min(values) * 10 - 0.5) / 10, math.ceil(max(values) * 10 + 0.2) / 10

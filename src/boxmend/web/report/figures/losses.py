@@ -66,7 +66,7 @@ def losses(record: RunRecord) -> Figure | None:
 
 
 def _sample(record: RunRecord, by_truth: bool) -> LossSample | None:
-    history = record.account.history
+    history = record.opened.history
     chosen = (history.epochs == history.num_epochs - 1) & ~np.isnan(history.losses)
     if not chosen.any():
         return None
@@ -74,7 +74,7 @@ def _sample(record: RunRecord, by_truth: bool) -> LossSample | None:
     is_judged = verdicts != Judgement.UNJUDGED
     is_rejected = is_judged & (verdicts != Judgement.KEPT)
     if by_truth and record.truth is not None:
-        is_wrong = record.truth.is_wrong(record.account.dataset.labels)[history.rows[chosen]]
+        is_wrong = record.truth.is_wrong(record.opened.dataset.labels)[history.rows[chosen]]
         groups = {"right": ~is_wrong, "wrong": is_wrong}
     else:
         accepted = is_judged & ~is_rejected

@@ -50,7 +50,7 @@ def threshold(record: RunRecord) -> Figure | None:
     The label noise that the method estimated, with its band, is there where metrics have it. None
     where no label was judged.
     """
-    history = record.account.history
+    history = record.opened.history
     if not history.is_judged.any():
         return None
     lines = _lines_of(history)

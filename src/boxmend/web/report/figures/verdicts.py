@@ -50,10 +50,10 @@ def _many(number: int) -> str:
 
 def _counted(record: RunRecord) -> tuple[list[str], Rows]:
     """Names of the judged labels and [l, 3] how many had which verdict, the most doubted first."""
-    account = record.account
-    names = account.dataset.label_names
-    known = (account.verdicts != Judgement.UNJUDGED) & (account.dataset.labels != UNKNOWN)
-    keys = account.dataset.labels[known] * 3 + account.verdicts[known]
+    opened = record.opened
+    names = opened.dataset.label_names
+    known = (opened.settlement.verdicts != Judgement.UNJUDGED) & (opened.dataset.labels != UNKNOWN)
+    keys = opened.dataset.labels[known] * 3 + opened.settlement.verdicts[known]
     counts = np.bincount(keys, minlength=3 * len(names)).reshape(len(names), 3)
     totals = counts.sum(axis=1)
     doubted = counts[:, 1:].sum(axis=1) / np.maximum(totals, 1)

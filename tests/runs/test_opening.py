@@ -1,4 +1,4 @@
-"""The account of a run: one row per annotation, worked out on paper from made-up ledgers."""
+"""What an opened run settles: one row per annotation, worked out on paper from made-up ledgers."""
 
 from math import exp, inf, nan
 from pathlib import Path
@@ -10,15 +10,15 @@ from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
 from boxmend.repair.apply import ApplySettings
 from boxmend.repair.changes import decide, default_changes
-from boxmend.runs.account import Account, open_account
-from tests.repair.audited import audit_run
-from tests.runs.fabricated import (
+from boxmend.runs.opening import OpenRun, open_run_with_history
+from tests.fabricated_runs import (
     BOXES,
     DISCARDED,
     KEPT,
     RELABELLED,
     UNJUDGED,
     Visit,
+    audit_run,
     drawn,
     finished_run,
 )
@@ -26,8 +26,8 @@ from tests.runs.fabricated import (
 VAN, TRUCK, BUS = range(3)  # annotations 0 to 3 are a van, a truck, a bus and a van
 
 
-def opened(folder: Path, visits: list[Visit], *, warm_up: float = 0.0) -> Account:
-    return open_account(
+def made_run(folder: Path, visits: list[Visit], *, warm_up: float = 0.0) -> OpenRun:
+    return open_run_with_history(
         finished_run(folder / "run", drawn(folder, "coco"), visits, warm_up=warm_up)
     )
 
@@ -38,23 +38,23 @@ def test_each_verdict_is_told_and_what_no_visit_judged_is_not_judged(tmp_path: P
         Visit(0, 1, DISCARDED),
         Visit(0, 2, KEPT, confidence=0.5),
     ]
-    account = opened(tmp_path, visits)
-    assert account.verdicts.tolist() == [RELABELLED, DISCARDED, KEPT, UNJUDGED]
-    assert account.settlement.labels.tolist() == [BUS, TRUCK, BUS, VAN]
-    assert account.is_visited.tolist() == [True, True, True, False]
-    assert account.is_changed.tolist() == [True, True, False, False]
-    np.testing.assert_array_equal(account.confidences, [0.75, nan, 0.5, nan])
+    opened = made_run(tmp_path, visits)
+    assert opened.settlement.verdicts.tolist() == [RELABELLED, DISCARDED, KEPT, UNJUDGED]
+    assert opened.settlement.labels.tolist() == [BUS, TRUCK, BUS, VAN]
+    assert opened.settlement.is_visited.tolist() == [True, True, True, False]
+    assert opened.settlement.is_changed.tolist() == [True, True, False, False]
+    np.testing.assert_array_equal(opened.settlement.confidences, [0.75, nan, 0.5, nan])
 
 
 def test_a_moved_box_is_a_change_and_told_by_its_overlap(tmp_path: Path) -> None:
     # Annotation 0 is 20 x 40 at (10, 10); its lower half is 20 x 20: half of it.
     visits = [Visit(0, 0, UNJUDGED, box=(10, 30, 30, 50), confidence=0.5), Visit(0, 1, UNJUDGED)]
-    account = opened(tmp_path, visits)
-    assert account.is_moved.tolist() == [True, False, False, False]
-    assert account.is_changed.tolist() == [True, False, False, False]
-    assert account.iou.tolist() == [0.5, 1, 1, 1]
+    opened = made_run(tmp_path, visits)
+    assert opened.settlement.is_moved.tolist() == [True, False, False, False]
+    assert opened.settlement.is_changed.tolist() == [True, False, False, False]
+    assert opened.settlement.iou.tolist() == [0.5, 1, 1, 1]
     # Not judged: what confidence there is, is that in the object whose box moved.
-    np.testing.assert_array_equal(account.confidences, [0.5, nan, nan, nan])
+    np.testing.assert_array_equal(opened.settlement.confidences, [0.5, nan, nan, nan])
 
 
 def test_losses_are_the_mean_over_the_visits_that_settle(tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_losses_are_the_mean_over_the_visits_that_settle(tmp_path: Path) -> None
     losses = [9.0, 9.0, 9.0, 9.0, 1.0, 3.0]
     visits = [Visit(epoch, 0, loss=loss) for epoch, loss in enumerate(losses)]
     visits[-1:] = [Visit(5, 0, loss=3.0), Visit(5, 1, loss=4.0), Visit(5, 2, UNJUDGED, loss=5.0)]
-    account = opened(tmp_path, visits)
-    np.testing.assert_array_equal(account.losses, [2, 4, nan, nan])
-    assert account.doubts[:2] == pytest.approx([1 - exp(-2), 1 - exp(-4)])
-    assert np.isnan(account.doubts[2:]).all()
+    opened = made_run(tmp_path, visits)
+    np.testing.assert_array_equal(opened.settlement.losses, [2, 4, nan, nan])
+    assert opened.settlement.doubts[:2] == pytest.approx([1 - exp(-2), 1 - exp(-4)])
+    assert np.isnan(opened.settlement.doubts[2:]).all()
 
 
 def test_a_loss_that_is_no_number_is_left_out_and_no_older_one_takes_its_place(
@@ -74,7 +74,7 @@ def test_a_loss_that_is_no_number_is_left_out_and_no_older_one_takes_its_place(
     losses = [9.0, 9.0, 9.0, 9.0, 1.0, nan]
     visits = [Visit(epoch, 0, loss=loss) for epoch, loss in enumerate(losses)]
     visits += [Visit(5, 1, loss=inf)]
-    np.testing.assert_array_equal(opened(tmp_path, visits).losses, [1, nan, nan, nan])
+    np.testing.assert_array_equal(made_run(tmp_path, visits).settlement.losses, [1, nan, nan, nan])
 
 
 def test_evidence_is_that_of_the_last_visit(tmp_path: Path) -> None:
@@ -83,11 +83,15 @@ def test_evidence_is_that_of_the_last_visit(tmp_path: Path) -> None:
         Visit(1, 0, KEPT, threshold=inf, num_candidates=5, matched=(2, 2, 9, 9)),
         Visit(1, 1, UNJUDGED, threshold=3.0, num_candidates=7, matched=(3, 3, 9, 9)),
     ]
-    account = opened(tmp_path, visits)
-    np.testing.assert_array_equal(account.thresholds, [inf, nan, nan, nan])  # where it was judged
-    assert account.num_candidates.tolist() == [5, 7, 0, 0]
-    assert account.matched_boxes[:2].tolist() == [[2, 2, 9, 9], [3, 3, 9, 9]]
-    assert account.matched_boxes[2:].tolist() == [list(box) for box in BOXES[2:]]  # as annotated
+    opened = made_run(tmp_path, visits)
+    np.testing.assert_array_equal(
+        opened.settlement.thresholds, [inf, nan, nan, nan]
+    )  # where it was judged
+    assert opened.settlement.num_candidates.tolist() == [5, 7, 0, 0]
+    assert opened.settlement.matched_boxes[:2].tolist() == [[2, 2, 9, 9], [3, 3, 9, 9]]
+    assert opened.settlement.matched_boxes[2:].tolist() == [
+        list(box) for box in BOXES[2:]
+    ]  # as annotated
 
 
 def test_warm_up_has_no_say(tmp_path: Path) -> None:
@@ -96,14 +100,14 @@ def test_warm_up_has_no_say(tmp_path: Path) -> None:
         Visit(0, 1, KEPT, loss=5.0),
         Visit(1, 1, KEPT, loss=1.0),
     ]
-    account = opened(tmp_path, visits, warm_up=0.5)
-    assert account.verdicts.tolist() == [UNJUDGED, KEPT, UNJUDGED, UNJUDGED]
-    np.testing.assert_array_equal(account.losses, [nan, 1, nan, nan])
-    np.testing.assert_array_equal(account.thresholds, [nan, 0, nan, nan])
-    assert account.matched_boxes[0].tolist() == list(BOXES[0])
-    assert account.num_candidates.tolist() == [0, 0, 0, 0]
-    assert account.is_visited.tolist() == [True, True, False, False]
-    assert not account.is_changed.any()
+    opened = made_run(tmp_path, visits, warm_up=0.5)
+    assert opened.settlement.verdicts.tolist() == [UNJUDGED, KEPT, UNJUDGED, UNJUDGED]
+    np.testing.assert_array_equal(opened.settlement.losses, [nan, 1, nan, nan])
+    np.testing.assert_array_equal(opened.settlement.thresholds, [nan, 0, nan, nan])
+    assert opened.settlement.matched_boxes[0].tolist() == list(BOXES[0])
+    assert opened.settlement.num_candidates.tolist() == [0, 0, 0, 0]
+    assert opened.settlement.is_visited.tolist() == [True, True, False, False]
+    assert not opened.settlement.is_changed.any()
 
 
 def test_changes_are_those_of_apply_by_default(tmp_path: Path) -> None:
@@ -112,9 +116,9 @@ def test_changes_are_those_of_apply_by_default(tmp_path: Path) -> None:
         Visit(0, 1, KEPT, box=(41, 20, 62, 40), confidence=0.5),
         Visit(0, 2, DISCARDED),
     ]
-    account = opened(tmp_path, visits)
-    changes = default_changes(account.dataset, account.settlement)
-    default = decide(account.dataset, account.settlement, ApplySettings())
+    opened = made_run(tmp_path, visits)
+    changes = default_changes(opened.dataset, opened.settlement)
+    default = decide(opened.dataset, opened.settlement, ApplySettings())
     assert changes.rows.tolist() == default.rows.tolist() == [0, 1]  # unsure ones stay
     assert changes.is_relabelled.tolist() == [True, False]
     assert changes.is_moved.tolist() == [False, True]
@@ -122,12 +126,12 @@ def test_changes_are_those_of_apply_by_default(tmp_path: Path) -> None:
 
 
 def test_a_run_without_visits_has_an_account_too(tmp_path: Path) -> None:
-    account = opened(tmp_path, [])
-    assert account.verdicts.tolist() == [UNJUDGED] * 4
-    assert not account.is_visited.any()
-    assert not account.is_changed.any()
-    assert np.isnan(account.losses).all()
-    assert account.iou.tolist() == [1] * 4
+    opened = made_run(tmp_path, [])
+    assert opened.settlement.verdicts.tolist() == [UNJUDGED] * 4
+    assert not opened.settlement.is_visited.any()
+    assert not opened.settlement.is_changed.any()
+    assert np.isnan(opened.settlement.losses).all()
+    assert opened.settlement.iou.tolist() == [1] * 4
 
 
 def test_data_that_were_moved_are_told_by_where_they_are_now_or_given(tmp_path: Path) -> None:
@@ -135,20 +139,25 @@ def test_data_that_were_moved_are_told_by_where_they_are_now_or_given(tmp_path: 
     run = finished_run(tmp_path / "run", address, [Visit(0, 0)])
     Path(address).rename(tmp_path / "elsewhere")
     with pytest.raises(DataError, match="the data of the run are gone"):
-        open_account(run)
+        open_run_with_history(run)
     there = str(tmp_path / "elsewhere")
     for data in (there, [there], load(there)):
-        assert open_account(run, data).is_visited.tolist() == [True, False, False, False]
+        assert open_run_with_history(run, data).settlement.is_visited.tolist() == [
+            True,
+            False,
+            False,
+            False,
+        ]
 
 
 def test_an_unfinished_run_has_no_account(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run", drawn(tmp_path, "coco"), [Visit(0, 0)])
     (run / "finished").unlink()
     with pytest.raises(DataError, match="unfinished"):
-        open_account(run)
+        open_run_with_history(run)
 
 
 def test_an_audit_of_predictions_has_no_account_and_is_shown_otherwise(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), [])
     with pytest.raises(UsageError, match=r"has no ledger.*`boxmend review .*run` shows its fixes"):
-        open_account(run)
+        open_run_with_history(run)
