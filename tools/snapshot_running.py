@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset
 from safetensors import safe_open
 
-TIMEOUT_SECONDS = 900
+TIMEOUT_SECONDS = 1800  # of one child process; the grid takes 3 to 10 minutes
 FAILED = "failed"  # key of the message of a step that failed
 MAX_COUNTED_VALUES = 12  # of a column whose summary counts each of them
 MAX_TEXT_BYTES = 4000  # of files that are stored as text

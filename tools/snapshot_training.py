@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from snapshot_running import (
+    TIMEOUT_SECONDS,
     StepFailed,
     Workspace,
     answer,
@@ -154,6 +156,8 @@ def stop_at(space: Workspace, words: tuple[object, ...], line: str) -> int:
         stderr=subprocess.PIPE,
         text=True,
     )
+    guard = threading.Timer(TIMEOUT_SECONDS, process.kill)
+    guard.start()
     with process:
         assert process.stderr is not None
         heard = []
@@ -164,8 +168,9 @@ def stop_at(space: Workspace, words: tuple[object, ...], line: str) -> int:
                 break
         heard += process.stderr.readlines()
         status = process.wait()
-    if status == 0:
-        raise StepFailed(f"the training was to be stopped at {line!r}\n{''.join(heard)}")
+    guard.cancel()
+    if status in (0, -signal.SIGKILL):
+        raise StepFailed(f"the training was not stopped at {line!r}\n{''.join(heard)}")
     progress(f"stopped at {line!r}", begin)
     return status
 
