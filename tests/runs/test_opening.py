@@ -9,7 +9,7 @@ import pytest
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
 from boxmend.repair.apply import ApplySettings
-from boxmend.repair.changes import decide, default_changes
+from boxmend.repair.from_visits import changes_from_visits
 from boxmend.runs.opening import OpenRun, open_run_with_history
 from tests.fabricated_runs import (
     BOXES,
@@ -117,8 +117,8 @@ def test_changes_are_those_of_apply_by_default(tmp_path: Path) -> None:
         Visit(0, 2, DISCARDED),
     ]
     opened = made_run(tmp_path, visits)
-    changes = default_changes(opened.dataset, opened.settlement)
-    default = decide(opened.dataset, opened.settlement, ApplySettings())
+    changes = changes_from_visits(opened.settlement)
+    default = changes_from_visits(opened.settlement, ApplySettings())
     assert changes.rows.tolist() == default.rows.tolist() == [0, 1]  # unsure ones stay
     assert changes.is_relabelled.tolist() == [True, False]
     assert changes.is_moved.tolist() == [False, True]

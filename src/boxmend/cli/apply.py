@@ -12,7 +12,7 @@ from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
 from boxmend.repair.apply import CHANGES_FILE, Applied, ApplySettings
 from boxmend.repair.apply import apply as apply_run
-from boxmend.repair.fixing import Taken
+from boxmend.repair.changes import TakenFixes
 
 
 @Parameter(name="*")
@@ -122,7 +122,7 @@ def _print(applied: Applied, run: Path) -> None:
     say(f"wrote {saved.out}, with {CHANGES_FILE}; {back}")
 
 
-def _say_taken(taken: Taken, run: Path) -> None:
+def _say_taken(taken: TakenFixes, run: Path) -> None:
     """Both numbers: what was taken, how precise, and what is left to people."""
     if taken.expected_precision is not None:
         said = f"with an expected precision of {taken.expected_precision:.3f}"

@@ -22,13 +22,14 @@ from boxmend.data.formats.writing import Saved, WriteOptions, native_format, wri
 from boxmend.data.types import Floats
 from boxmend.errors import OutputError, UsageError
 from boxmend.repair import patches
-from boxmend.repair.changes import ApplySettings, Changes, decide, mended
-from boxmend.repair.fixing import Taken, changes_of, fixed, taken_of
-from boxmend.repair.listing import changes_csv, fixes_csv
+from boxmend.repair.changes import ApplySettings, Changes, TakenFixes, mend
+from boxmend.repair.from_fixes import changes_from_fixes
+from boxmend.repair.from_visits import changes_from_visits
+from boxmend.repair.listing import changes_csv
 from boxmend.repair.reverting import CHANGES_FILE, PATCH_FILE, revert
-from boxmend.runs import opening as inputs
 from boxmend.runs.folder import Run
 from boxmend.runs.history import SETTLING_COLUMNS, history_of
+from boxmend.runs.opening import dataset_of, finished_run, is_audit
 from boxmend.runs.settling import settle
 
 __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "revert"]
@@ -41,33 +42,42 @@ class Applied:
     saved: Saved
     changes: Changes
     num_annotations: int
-    num_unsure: int  # discarded, whatever was done with them
-    discarded: str  # what was done with them
-    num_judged: int  # annotations whose label was judged
-    taken: Taken | None = None  # the fixes, where it was an audit's
+
+    @property
+    def taken(self) -> TakenFixes | None:
+        """The fixes that were taken, if the changes come from an audit."""
+        return self.changes.taken
 
     @property
     def is_doubtful(self) -> bool:
         """Whether more than half of the labels changed: a detector that learnt little does that."""
-        return 2 * int(self.changes.is_relabelled.sum()) > self.num_judged
+        return 2 * int(self.changes.is_relabelled.sum()) > self.changes.num_judged
 
     def to_json(self) -> dict[str, Any]:
         """Give counts and mean confidences, as plain data; None where there is no mean."""
-        changes = self.changes
-        if self.taken is not None:
+        changes, taken = self.changes, self.changes.taken
+        counts = {
+            "labels_changed": int(changes.is_relabelled.sum()),
+            "boxes_moved": int(changes.is_moved.sum()),
+        }
+        if taken is not None:
+            precision = taken.expected_precision
             return {
                 "annotations": self.num_annotations,
-                **self.taken.to_json(),
-                "labels_changed": int(changes.is_relabelled.sum()),
-                "boxes_moved": int(changes.is_moved.sum()),
+                "fixes_taken": len(taken.fixes),
+                "expected_precision": None if precision is None else round(precision, 4),
+                "left_for_review": taken.num_left,
+                "accepted_by_people": int(taken.is_accepted.sum()),
+                "added": int((changes.rows >= self.num_annotations).sum()),
+                "removed": int(changes.is_discarded.sum()),
+                **counts,
             }
         return {
             "annotations": self.num_annotations,
             "changed": len(changes),
-            "labels_changed": int(changes.is_relabelled.sum()),
-            "boxes_moved": int(changes.is_moved.sum()),
-            "unsure": self.num_unsure,
-            "discarded": self.discarded,
+            **counts,
+            "unsure": changes.num_unsure,
+            "discarded": changes.discarded,
             "mean_label_confidence": _mean(changes.confidences[changes.is_relabelled]),
             "mean_iou_of_moved": _mean(changes.iou[changes.is_moved]),
         }
@@ -94,82 +104,44 @@ def apply(
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     ensure_vacant(target)
-    source = inputs.finished_run(run)
-    prepare = _fixes if _is_of_fixes(source, settings) else _settled
-    work = prepare(source, data, settings, format)
-    with staged(target, sync=options.sync) as folder:
-        saved = write_into(folder, work.new, work.format, options, out=target)
+    source = finished_run(run)
+    is_of_fixes = _is_of_fixes(source, settings)
+    if is_of_fixes:
+        settings.check_for_fixes()
+        ensure_fixes(source)
+    else:
+        settings.check_for_settling()
+    dataset = dataset_of(source, data)
+    name = format or native_format(dataset)
+    if is_of_fixes:
+        changes = changes_from_fixes(source, dataset, settings)
+    else:
+        history = history_of(source, dataset, SETTLING_COLUMNS)
+        changes = changes_from_visits(settle(dataset, history), settings)
+    return Applied(_write(target, dataset, changes, name, options), changes, len(dataset))
+
+
+def _write(
+    out: Path, dataset: Dataset, changes: Changes, format: str, options: WriteOptions
+) -> Saved:
+    """Write the dataset with the changes made, a list of them and the way back."""
+    new, listing = mend(dataset, changes, format), changes_csv(dataset, changes)
+    with staged(out, sync=options.sync) as folder:
+        saved = write_into(folder, new, format, options, out=out)
         _ensure_unused(saved)
-        way_back = _patches(folder, work.old, saved, options)
-        for file, content in (
-            (CHANGES_FILE, work.listing),
-            (PATCH_FILE, patches.encoded(way_back)),
-        ):
+        way_back = patches.encoded(_patches(folder, dataset, saved, options))
+        for file, content in ((CHANGES_FILE, listing), (PATCH_FILE, way_back)):
             with (folder / file).open("xb") as stream:
                 stream.write(content)
-        ensure_unchanged(work.old)
-    return Applied(
-        saved,
-        work.changes,
-        len(work.old),
-        work.num_unsure,
-        work.discarded,
-        work.num_judged,
-        work.taken,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """A dataset before and after, and what `Applied` tells of it."""
-
-    old: Dataset
-    new: Dataset
-    format: str
-    listing: bytes
-    changes: Changes
-    num_judged: int
-    num_unsure: int = 0
-    discarded: str = "drop"
-    taken: Taken | None = None
+        ensure_unchanged(dataset)
+    return saved
 
 
 def _is_of_fixes(run: Run, settings: ApplySettings) -> bool:
-    """Whether fixes are meant; people's verdicts on a training's are never passed over unsaid."""
-    if settings.precision is not None or inputs.is_audit(run):
+    """Return whether fixes are meant, as always where people gave verdicts on a training's."""
+    if settings.precision is not None or is_audit(run):
         return True
     return not settings.is_about_visits and has_verdicts(run)
-
-
-def _settled(
-    run: Run, data: Dataset | str | Sequence[str] | None, settings: ApplySettings, to: str | None
-) -> _Work:
-    """Settle the ledger of a training."""
-    settings.check_for_settling()
-    dataset = inputs.dataset_of(run, data)
-    name = to or native_format(dataset)
-    settlement = settle(dataset, history_of(run, dataset, SETTLING_COLUMNS))
-    changes = decide(dataset, settlement, settings)
-    new = mended(dataset, changes, name, settings.discarded)
-    listing = changes_csv(dataset, changes, is_dropped=settings.discarded == "drop")
-    num_unsure = int(settlement.is_unsure.sum())
-    num_judged = int((settlement.num_judged > 0).sum())
-    return _Work(dataset, new, name, listing, changes, num_judged, num_unsure, settings.discarded)
-
-
-def _fixes(
-    run: Run, data: Dataset | str | Sequence[str] | None, settings: ApplySettings, to: str | None
-) -> _Work:
-    """Take the fixes of an audit."""
-    settings.check_for_fixes()
-    ensure_fixes(run)
-    dataset = inputs.dataset_of(run, data)
-    name = to or native_format(dataset)
-    taken = taken_of(run, dataset, settings)
-    changes = changes_of(dataset, taken)
-    new = fixed(dataset, taken, changes, name)
-    listing, num_judged = fixes_csv(dataset, taken), int((~dataset.is_ignored).sum())
-    return _Work(dataset, new, name, listing, changes, num_judged, taken=taken)
 
 
 def _ensure_unused(saved: Saved) -> None:

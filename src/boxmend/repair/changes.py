@@ -1,4 +1,4 @@
-"""What a settlement changes in a dataset, as far as the user wants it changed, and why."""
+"""What changes in a dataset and why, whatever it comes from, and the dataset with it changed."""
 
 import math
 from collections.abc import Sequence
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.fixes.choosing import KIND_OF_WORD, check_precision
-from boxmend.data.boxes import overlaps
+from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import Dataset, Note
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
-from boxmend.runs.settling import Settlement
 
 FIELDS = ("labels", "boxes")  # that a settlement knows of; fixes know more
 DISCARDED = ("keep", "drop", "mark")
@@ -86,10 +85,23 @@ class ApplySettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
-    """The annotations that change, in the order of the dataset, one row each."""
+class TakenFixes:
+    """The fixes of an audit that are made, as people answered them."""
 
-    rows: Rows  # [c] of the dataset
+    fixes: Fixes  # [t] with people's labels and boxes, and probabilities after the verdicts
+    is_accepted: Mask  # [t] by people
+    is_removal: Mask  # [t] the annotation goes; not so where people gave it a label or a box
+    expected_precision: float | None
+    num_left: int  # for review
+    num_stale: int  # verdicts on fixes that the table does not have
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """The annotations that change, one row each: those of the dataset in order, then added ones."""
+
+    rows: Rows  # [c] of the dataset; from its length on, of annotations that are added
+    image_rows: Rows  # [c] of the dataset's images
     is_relabelled: Mask  # [c]
     is_moved: Mask  # [c]
     is_discarded: Mask  # [c] dropped or marked
@@ -98,68 +110,39 @@ class Changes:
     iou: Floats  # [c] of the old box with the new one
     confidences: Floats  # [c] NaN where the method has none
     reasons: list[str]  # [c]
+    discarded: str  # what is done with discarded ones: "drop", "mark", or "keep" if there are none
+    num_judged: int  # annotations of the dataset whose label was judged
+    num_unsure: int = 0  # of these discarded by a training, whatever is done with them
+    taken: TakenFixes | None = None  # where the changes come from an audit
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-def decide(dataset: Dataset, settlement: Settlement, settings: ApplySettings) -> Changes:
-    """Choose what changes: fields that are asked for, where the confidence suffices."""
-    is_relabelled = (settlement.labels != dataset.labels) & settings.wants("labels")
-    is_relabelled &= _suffices(settlement.label_confidences, settings.min_confidence)
-    is_moved = (settlement.num_moved > 0) & settings.wants("boxes")
-    is_moved &= _suffices(settlement.box_confidences, settings.min_confidence)
-    is_discarded = settlement.is_unsure & (settings.discarded != "keep")
-    if settings.discarded == "drop":
-        is_moved &= ~is_discarded
-    rows = np.flatnonzero(is_relabelled | is_moved | is_discarded)
-    old = dataset.boxes[rows]
-    labels = np.where(is_relabelled, settlement.labels, dataset.labels)[rows]
-    boxes = np.where(is_moved[rows, None], settlement.boxes[rows], old)
-    by_label = (is_relabelled | is_discarded)[rows]
-    changes = Changes(
-        rows=rows,
-        is_relabelled=is_relabelled[rows],
-        is_moved=is_moved[rows],
-        is_discarded=is_discarded[rows],
-        labels=labels,
-        boxes=boxes,
-        iou=overlaps(old, boxes),
-        confidences=np.where(
-            by_label, settlement.label_confidences[rows], settlement.box_confidences[rows]
-        ),
-        reasons=[],
-    )
-    changes.reasons.extend(_reasons(dataset, settlement, changes, settings.discarded))
-    return changes
-
-
-def default_changes(dataset: Dataset, settlement: Settlement) -> Changes:
-    """Return the changes that `apply` writes without any option."""
-    return decide(dataset, settlement, ApplySettings())
-
-
-def mended(dataset: Dataset, changes: Changes, format: str, discarded: str) -> Dataset:
-    """A copy of a dataset with the changes made and a note for every one of them."""
-    labels, boxes = dataset.labels.copy(), dataset.boxes.copy()
+def mend(dataset: Dataset, changes: Changes, format: str) -> Dataset:
+    """Return a copy of a dataset with the changes made and a note for every one of them."""
+    is_new = changes.rows >= len(dataset)
+    # Added before any is dropped, so that the id of a dropped one is not given anew.
+    larger = dataset.add(changes.image_rows[is_new], changes.labels[is_new], changes.boxes[is_new])
+    labels, boxes = larger.labels.copy(), larger.boxes.copy()
     labels[changes.rows], boxes[changes.rows] = changes.labels, changes.boxes
     flags: dict[str, Any] = {}
-    if discarded == "mark":
+    if changes.discarded == "mark":
         column = _marked_by(format)
-        flags[column] = getattr(dataset, column).copy()
+        flags[column] = getattr(larger, column).copy()
         flags[column][changes.rows[changes.is_discarded]] = True
-    ids = dataset.annotation_ids[changes.rows].tolist()
+    ids = larger.annotation_ids[changes.rows].tolist()
     notes = {**dataset.notes, **dict(zip(ids, _notes(changes), strict=True))}
-    copy = replace(dataset, labels=labels, boxes=boxes, notes=notes, **flags)
-    if discarded != "drop":
+    copy = replace(larger, labels=labels, boxes=boxes, notes=notes, **flags)
+    if changes.discarded != "drop":
         return copy
-    is_left = np.ones(len(dataset), np.bool_)
+    is_left = np.ones(len(larger), np.bool_)
     is_left[changes.rows[changes.is_discarded]] = False
     return copy.take(is_left)
 
 
 def _marked_by(format: str) -> str:
-    """The column by which a format marks an annotation; a UsageError where it cannot."""
+    """Return the column by which a format marks an annotation; a UsageError where it cannot."""
     if format not in MARKS:
         raise UsageError(
             f"{format.upper()} has no flag to mark discarded annotations by; pass "
@@ -168,36 +151,9 @@ def _marked_by(format: str) -> str:
     return MARKS[format]
 
 
-def _suffices(confidences: Floats, least: float) -> Mask:
-    """Whether confidences reach a limit; one that is not known reaches none but zero."""
-    suffices: Mask = confidences >= least  # not so for NaN
-    return suffices if least > 0 else np.ones(len(confidences), np.bool_)
-
-
 def _notes(changes: Changes) -> list[Note]:
     confidences = changes.confidences.tolist()
     return [
         {"confidence": None if math.isnan(number) else round(number, 4), "reason": reason}
         for number, reason in zip(confidences, changes.reasons, strict=True)
     ]
-
-
-def _reasons(
-    dataset: Dataset, settlement: Settlement, changes: Changes, discarded: str
-) -> list[str]:
-    names = dataset.label_names
-    done = "dropped" if discarded == "drop" else "marked"
-    reasons = []
-    for k, row in enumerate(changes.rows.tolist()):
-        old, new = names[dataset.labels[row]], names[changes.labels[k]]
-        votes = settlement.votes(row)
-        parts = []
-        if changes.is_relabelled[k]:
-            parts.append(f"label: {new} instead of {old} {votes}")
-        if changes.is_discarded[k]:
-            parts.append(f"{done}: unsure of {old} {votes}")
-        if changes.is_moved[k]:
-            number = settlement.num_moved[row]
-            parts.append(f"box: mean of {number} visit{'s' if number > 1 else ''}")
-        reasons.append("; ".join(parts))
-    return reasons

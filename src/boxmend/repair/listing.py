@@ -3,23 +3,25 @@
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats.documents import number
-from boxmend.repair.changes import Changes
-from boxmend.repair.fixing import Taken, reason_of
+from boxmend.data.types import Floats, Rows
+from boxmend.repair.changes import Changes, TakenFixes
 
 SIDES = ("x1", "y1", "x2", "y2")
-COLUMNS = (
+COLUMNS = (  # of settled visits, a line per annotation
     *("annotation_id", "image", "old_label", "new_label"),
     *(f"old_{side}" for side in SIDES),
     *(f"new_{side}" for side in SIDES),
     *("iou", "confidence", "reason"),
 )
-FIX_COLUMNS = (
+FIX_COLUMNS = (  # of an audit, a line per fix
     *("annotation_id", "image", "kind", "old_label", "new_label"),
     *(f"old_{side}" for side in SIDES),
     *(f"new_{side}" for side in SIDES),
@@ -28,79 +30,87 @@ FIX_COLUMNS = (
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet compute a text
 
 
-def changes_csv(dataset: Dataset, changes: Changes, *, is_dropped: bool) -> bytes:
-    """The changes as CSV in UTF-8, a line each; the new half is empty where one was dropped.
+def changes_csv(dataset: Dataset, changes: Changes) -> bytes:
+    """Return the changes as CSV in UTF-8, a line per annotation, or per fix of an audit.
 
-    Ids are those of the dataset before. A text that a spreadsheet would take for a formula gets an
+    The old half is empty where an annotation was missing, the new half where one was dropped. Ids
+    are those of the dataset before. A text that a spreadsheet would take for a formula gets an
     apostrophe in front.
     """
-    return _csv(COLUMNS, _lines(dataset, changes, is_dropped))
-
-
-def fixes_csv(dataset: Dataset, taken: Taken) -> bytes:
-    """The fixes that were taken as CSV, likewise, a line each.
-
-    The old half is empty where one was missing, the new half where one was removed.
-    """
-    return _csv(FIX_COLUMNS, _fix_lines(dataset, taken))
-
-
-def _csv(columns: Sequence[str], lines: Iterable[list[str]]) -> bytes:
+    if changes.taken is None:
+        layout, columns = COLUMNS, _annotation_columns(dataset, changes)
+    else:
+        layout, columns = FIX_COLUMNS, _fix_columns(dataset, changes.taken)
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(lines)
+    writer.writerow(layout)
+    writer.writerows(zip(*(columns[name] for name in layout), strict=True))
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _fix_lines(dataset: Dataset, taken: Taken) -> Iterator[list[str]]:
-    fixes, names, is_gone = taken.fixes, dataset.label_names, taken.is_removal
-    for k, identity in enumerate(fixes.ids):
-        row, old, new = int(fixes.rows[k]), int(fixes.old_labels[k]), int(fixes.new_labels[k])
-        yield [
-            "" if row == UNKNOWN else _identity(dataset.annotation_ids[row]),
-            _safe(dataset.images.file_names[fixes.image_rows[k]]),
-            Kind(int(fixes.kinds[k])).words,
-            "" if old == UNKNOWN else _safe(names[old]),
-            "" if is_gone[k] or new == UNKNOWN else _safe(names[new]),
-            *_sides(fixes.old_boxes[k].tolist()),
-            *([""] * 4 if is_gone[k] else _sides(fixes.new_boxes[k].tolist())),
-            _share(float(fixes.p_wrong[k])),
-            _share(float(taken.p_fix[k])),
-            "" if taken.answers[k] is None else "yes",
-            _safe(reason_of(taken, k)),
-            _safe(identity),
-        ]
+def _annotation_columns(dataset: Dataset, changes: Changes) -> dict[str, Iterable[str]]:
+    rows, is_gone = changes.rows, changes.is_discarded & (changes.discarded == "drop")
+    new_labels = np.where(is_gone, UNKNOWN, changes.labels)
+    new_boxes = np.where(is_gone[:, None], np.nan, changes.boxes)
+    return {
+        **_places(dataset, rows, changes.image_rows),
+        **_half(dataset, "old", dataset.labels[rows], dataset.boxes[rows]),
+        **_half(dataset, "new", new_labels, new_boxes),
+        "iou": map(_share, np.where(is_gone, np.nan, changes.iou).tolist()),
+        "confidence": map(_share, changes.confidences.tolist()),
+        "reason": map(_safe, changes.reasons),
+    }
 
 
-def _lines(dataset: Dataset, changes: Changes, is_dropped: bool) -> Iterator[list[str]]:
-    ids = dataset.annotation_ids[changes.rows].tolist()
-    for k, row in enumerate(changes.rows.tolist()):
-        image = int(dataset.image_rows[row])
-        is_gone = is_dropped and bool(changes.is_discarded[k])
-        yield [
-            _identity(ids[k]),
-            _safe(dataset.images.file_names[image]) if image != UNKNOWN else "",
-            _safe(dataset.label_names[dataset.labels[row]]),
-            "" if is_gone else _safe(dataset.label_names[changes.labels[k]]),
-            *_sides(dataset.boxes[row].tolist()),
-            *([""] * 4 if is_gone else _sides(changes.boxes[k].tolist())),
-            "" if is_gone else _share(float(changes.iou[k])),
-            _share(float(changes.confidences[k])),
-            _safe(changes.reasons[k]),
-        ]
+def _fix_columns(dataset: Dataset, taken: TakenFixes) -> dict[str, Iterable[str]]:
+    fixes, is_gone = taken.fixes, taken.is_removal
+    new_labels = np.where(is_gone, UNKNOWN, fixes.new_labels)
+    new_boxes = np.where(is_gone[:, None], np.nan, fixes.new_boxes)
+    return {
+        **_places(dataset, fixes.rows, fixes.image_rows),
+        "kind": (Kind(kind).words for kind in fixes.kinds.tolist()),
+        **_half(dataset, "old", fixes.old_labels, fixes.old_boxes),
+        **_half(dataset, "new", new_labels, new_boxes),
+        "p_wrong": map(_share, fixes.p_wrong.tolist()),
+        "p_fix": map(_share, fixes.p_fix.tolist()),
+        "accepted": ("yes" if is_accepted else "" for is_accepted in taken.is_accepted.tolist()),
+        "reason": map(_safe, fixes.reasons),
+        "fix": map(_safe, fixes.ids),
+    }
+
+
+def _places(dataset: Dataset, rows: Rows, image_rows: Rows) -> dict[str, Iterable[str]]:
+    """Say which annotations are meant, and in which images."""
+    ids, files = dataset.annotation_ids, dataset.images.file_names
+    return {
+        "annotation_id": ("" if row == UNKNOWN else _identity(ids[row]) for row in rows.tolist()),
+        "image": (_name(files, image) for image in image_rows.tolist()),
+    }
+
+
+def _half(dataset: Dataset, when: str, labels: Rows, boxes: Floats) -> dict[str, Iterable[str]]:
+    """Say labels and boxes before or after."""
+    names = dataset.label_names
+    columns: dict[str, Iterable[str]] = {
+        f"{when}_{side}": map(_side, boxes[:, k].tolist()) for k, side in enumerate(SIDES)
+    }
+    return {f"{when}_label": (_name(names, label) for label in labels.tolist()), **columns}
 
 
 def _identity(identity: Any) -> str:
     return _safe(identity) if isinstance(identity, str) else str(identity)
 
 
+def _name(names: Sequence[str], row: int) -> str:
+    return "" if row == UNKNOWN else _safe(names[row])
+
+
 def _safe(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _sides(box: Sequence[float]) -> list[str]:
-    return [number(side) if math.isfinite(side) else "" for side in box]
+def _side(value: float) -> str:
+    return number(value) if math.isfinite(value) else ""
 
 
 def _share(value: float) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from boxmend.repair.changes import default_changes
+from boxmend.repair.from_visits import changes_from_visits
 from boxmend.runs.opening import OpenRun
 from boxmend.scoring.corrections.boxes import BoxScores, box_scores
 from boxmend.scoring.corrections.changes import ChangeScores, change_scores
@@ -37,7 +37,7 @@ def assess(opened: OpenRun, truth: KnownTruth) -> Assessment:
     return Assessment(
         boxes=box_scores(opened, truth, visits),
         labels=label_scores(opened, truth, visits),
-        changes=change_scores(opened, default_changes(opened.dataset, opened.settlement), truth),
+        changes=change_scores(opened, changes_from_visits(opened.settlement), truth),
     )
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from boxmend.repair.changes import Changes, default_changes
+from boxmend.repair.changes import Changes
+from boxmend.repair.from_visits import changes_from_visits
 from boxmend.runs.opening import OpenRun
 from boxmend.scoring.truth import KnownTruth
 
@@ -24,7 +25,7 @@ class RunRecord:
     @cached_property
     def changes(self) -> Changes:
         """The changes that `apply` writes without any option."""
-        return default_changes(self.opened.dataset, self.opened.settlement)
+        return changes_from_visits(self.opened.settlement)
 
 
 @dataclass(frozen=True)

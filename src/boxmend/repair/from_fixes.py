@@ -1,0 +1,153 @@
+"""Changes from the fixes of an audit, with people's verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
+from boxmend.auditing.fixes.of_runs import fixes_of
+from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdicts, standing
+from boxmend.data.boxes import clip_boxes, overlaps
+from boxmend.data.dataset import Dataset
+from boxmend.data.files.text import valid_text
+from boxmend.data.types import Floats, Mask, Rows
+from boxmend.errors import DataError
+from boxmend.repair.changes import ApplySettings, Changes, TakenFixes
+from boxmend.runs.folder import Run
+from boxmend.runs.settling import SAME_SIDE
+
+REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
+
+
+def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> Changes:
+    """Choose from the table of fixes of a run, people's verdicts first."""
+    fixes = fixes_of(run, dataset)
+    answers = standing(read_verdicts(run.path))
+    precision = PRECISION if settings.precision is None else settings.precision
+    chosen = choose(fixes, answers, precision, tuple(settings.only or KIND_OF_WORD))
+    proposed = replace(fixes.take(chosen.rows), p_fix=chosen.p_fix[chosen.rows])
+    said = [answers.get(one) for one in proposed.ids]
+    is_given = np.array([_given(one) for one in said], np.bool_).reshape(-1, 2)
+    taken = TakenFixes(
+        fixes=_as_answered(run.path / VERDICTS_FILE, dataset, proposed, said),
+        is_accepted=np.array([one is not None for one in said], np.bool_),
+        is_removal=np.isin(proposed.kinds, REMOVALS) & ~is_given.any(axis=1),
+        expected_precision=chosen.expected_precision,
+        num_left=chosen.num_left,
+        num_stale=len(answers.keys() - set(fixes.ids)),
+    )
+    return _changes(dataset, taken, is_given)
+
+
+def _changes(dataset: Dataset, taken: TakenFixes, is_given: Mask) -> Changes:
+    """Combine the fixes of each annotation into one change; added annotations come last.
+
+    Where people gave a label or a box (`is_given`, [t, 2]), that holds. Removed ones are discarded.
+    """
+    fixes = taken.fixes
+    is_new = np.isin(fixes.kinds, (Kind.MISSING,))
+    # By row of the dataset with the added annotations at its end, which count as unchanged.
+    rows = fixes.rows.copy()
+    rows[is_new] = len(dataset) + np.arange(is_new.sum())
+    old_labels = np.append(dataset.labels, fixes.new_labels[is_new])
+    old_boxes = np.concatenate([dataset.boxes, fixes.new_boxes[is_new]])
+    labels, boxes = old_labels.copy(), old_boxes.copy()
+    is_change = ~is_new & ~taken.is_removal
+    for is_label in (is_change & (fixes.kinds == Kind.WRONG_LABEL), is_change & is_given[:, 0]):
+        labels[rows[is_label]] = fixes.new_labels[is_label]
+    for is_box in (is_change & (fixes.kinds == Kind.BAD_BOX), is_change & is_given[:, 1]):
+        boxes[rows[is_box]] = fixes.new_boxes[is_box]
+    is_gone = np.zeros(len(labels), np.bool_)
+    is_gone[rows[taken.is_removal]] = True
+    changed, first = np.unique(rows, return_index=True)
+    fixes_by_row = _by_row(rows)
+    return Changes(
+        rows=changed,
+        image_rows=fixes.image_rows[first],
+        is_relabelled=(labels != old_labels)[changed] & ~is_gone[changed],
+        is_moved=(boxes != old_boxes).any(axis=1)[changed] & ~is_gone[changed],
+        is_discarded=is_gone[changed],
+        labels=labels[changed],
+        boxes=boxes[changed],
+        iou=overlaps(old_boxes[changed], boxes[changed]),
+        confidences=np.array(
+            [_least_probability(fixes, fixes_by_row[row]) for row in changed.tolist()], np.float64
+        ),
+        reasons=[
+            "; ".join(fixes.reasons[k] for k in fixes_by_row[row]) for row in changed.tolist()
+        ],
+        discarded="drop",
+        num_judged=int((~dataset.is_ignored).sum()),
+        taken=taken,
+    )
+
+
+def _as_answered(
+    path: Path, dataset: Dataset, proposed: Fixes, answers: Sequence[Verdict | None]
+) -> Fixes:
+    """Return fixes with people's labels and boxes, boxes as they are written, and full reasons."""
+    names = {valid_text(name): label for label, name in enumerate(dataset.label_names)}
+    labels, boxes = proposed.new_labels.copy(), proposed.new_boxes.copy()
+    for k, answer in enumerate(answers):
+        if answer is not None and answer.label is not None:
+            if (name := valid_text(answer.label)) not in names:
+                raise DataError(
+                    f"{path}: gives fix {proposed.ids[k]} the label {name!r}, which the dataset "
+                    "does not have; undo that verdict, or add the label to the dataset and audit "
+                    "again"
+                )
+            labels[k] = names[name]
+        if answer is not None and answer.box is not None:
+            boxes[k] = answer.box
+    boxes = _tidied(dataset, proposed, boxes)
+    is_new = np.isin(proposed.kinds, (Kind.BAD_BOX, Kind.MISSING))
+    is_new |= np.array([_given(one)[1] for one in answers], np.bool_)
+    is_empty = is_new & ~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+    if is_empty.any():
+        raise DataError(
+            f"{path.parent}: the box of fix {proposed.ids[int(np.argmax(is_empty))]} lies outside "
+            "of its image; undo the verdict on it, or audit again"
+        )
+    reasons = [_reason(*one) for one in zip(proposed.reasons, answers, strict=True)]
+    return replace(proposed, new_labels=labels, new_boxes=boxes, reasons=reasons)
+
+
+def _reason(reason: str, answer: Verdict | None) -> str:
+    """Say why a fix is made, and what people said of it."""
+    if answer is None:
+        return reason
+    said = [f"label {answer.label}"] if answer.label is not None else []
+    said += ["another box"] if answer.box is not None else []
+    return f"{reason}; accepted{' with ' + ' and '.join(said) if said else ''}"
+
+
+def _tidied(dataset: Dataset, taken: Fixes, boxes: Floats) -> Floats:
+    """Sides that move cut at the border of the image and rounded; others as they are annotated."""
+    inside = clip_boxes(boxes, dataset.images.sizes[taken.image_rows]).round(BOX_DECIMALS)
+    old = np.full_like(boxes, np.nan)
+    old[taken.rows >= 0] = dataset.boxes[taken.rows[taken.rows >= 0]]
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(boxes - old) < SAME_SIDE, old, inside)
+
+
+def _given(answer: Verdict | None) -> tuple[bool, bool]:
+    """Return whether people gave a label, and whether they gave a box."""
+    return answer is not None and answer.label is not None, (
+        answer is not None and answer.box is not None
+    )
+
+
+def _by_row(rows: Rows) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for k, row in enumerate(rows.tolist()):
+        found.setdefault(row, []).append(k)
+    return found
+
+
+def _least_probability(fixes: Fixes, of: Sequence[int]) -> float:
+    return round(min(float(fixes.p_fix[k]) for k in of), 4)

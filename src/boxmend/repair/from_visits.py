@@ -1,0 +1,71 @@
+"""Changes from the settled visits of a training, as far as the user wants them."""
+
+import numpy as np
+
+from boxmend.data.boxes import overlaps
+from boxmend.data.types import Floats, Mask
+from boxmend.repair.changes import ApplySettings, Changes
+from boxmend.runs.settling import Settlement
+
+
+def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = None) -> Changes:
+    """Choose what changes: fields that are asked for, where the confidence suffices.
+
+    Without settings these are the changes that `apply` writes without any option.
+    """
+    dataset, settings = settlement.dataset, wanted or ApplySettings()
+    is_relabelled = (settlement.labels != dataset.labels) & settings.wants("labels")
+    is_relabelled &= _suffices(settlement.label_confidences, settings.min_confidence)
+    is_moved = settlement.is_moved & settings.wants("boxes")
+    is_moved &= _suffices(settlement.box_confidences, settings.min_confidence)
+    is_discarded = settlement.is_unsure & (settings.discarded != "keep")
+    if settings.discarded == "drop":
+        is_moved &= ~is_discarded
+    rows = np.flatnonzero(is_relabelled | is_moved | is_discarded)
+    old = dataset.boxes[rows]
+    boxes = np.where(is_moved[rows, None], settlement.boxes[rows], old)
+    by_label = (is_relabelled | is_discarded)[rows]
+    changes = Changes(
+        rows=rows,
+        image_rows=dataset.image_rows[rows],
+        is_relabelled=is_relabelled[rows],
+        is_moved=is_moved[rows],
+        is_discarded=is_discarded[rows],
+        labels=np.where(is_relabelled, settlement.labels, dataset.labels)[rows],
+        boxes=boxes,
+        iou=overlaps(old, boxes),
+        confidences=np.where(
+            by_label, settlement.label_confidences[rows], settlement.box_confidences[rows]
+        ),
+        reasons=[],
+        discarded=settings.discarded,
+        num_judged=int((settlement.num_judged > 0).sum()),
+        num_unsure=int(settlement.is_unsure.sum()),
+    )
+    changes.reasons.extend(_reasons(settlement, changes))
+    return changes
+
+
+def _suffices(confidences: Floats, least: float) -> Mask:
+    """Return whether confidences reach a limit; an unknown one reaches none but zero."""
+    suffices: Mask = confidences >= least  # not so for NaN
+    return suffices if least > 0 else np.ones(len(confidences), np.bool_)
+
+
+def _reasons(settlement: Settlement, changes: Changes) -> list[str]:
+    dataset, names = settlement.dataset, settlement.dataset.label_names
+    done = "dropped" if changes.discarded == "drop" else "marked"
+    reasons = []
+    for k, row in enumerate(changes.rows.tolist()):
+        old, new = names[dataset.labels[row]], names[changes.labels[k]]
+        votes = settlement.votes(row)
+        parts = []
+        if changes.is_relabelled[k]:
+            parts.append(f"label: {new} instead of {old} {votes}")
+        if changes.is_discarded[k]:
+            parts.append(f"{done}: unsure of {old} {votes}")
+        if changes.is_moved[k]:
+            number = settlement.num_moved[row]
+            parts.append(f"box: mean of {number} visit{'s' if number > 1 else ''}")
+        reasons.append("; ".join(parts))
+    return reasons
