@@ -126,7 +126,7 @@ def remembering(shop: Workshop, size: str) -> float:
 
     def remember() -> None:
         for _ in range(CALLS):
-            method.watch.remember(given, probabilities)
+            method.estimator.remember(given, probabilities)
 
     remember()
     again = _recorded(remember) if shop.device.type == "cuda" else remember
