@@ -50,7 +50,7 @@ def columns(data: Dataset) -> Columns:
 def memory(data: Dataset) -> Mend:
     """What `mend` remembers of every annotation, written to once, so that it is really there."""
     made = Mend(len(data), len(data.label_names))
-    for tensor in made.watch.state.values():
+    for tensor in made.estimator.state.values():
         tensor.add_(0) if tensor.dtype != torch.bool else tensor.logical_or_(tensor)
     return made
 

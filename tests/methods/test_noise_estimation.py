@@ -153,8 +153,8 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     one_pass(method, noise=0.4, error=0.04)
     figures = method.end_epoch(0)
-    assert method.watch.box.noise == pytest.approx(0.4, abs=0.06)
-    assert figures["box_noise"] == pytest.approx(method.watch.box.noise / (1 - LEARNT))
+    assert method.estimator.box.noise == pytest.approx(0.4, abs=0.06)
+    assert figures["box_noise"] == pytest.approx(method.estimator.box.noise / (1 - LEARNT))
     assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
     assert figures["keep"] == pytest.approx(0.4)  # the least
     state = method.state_dict()
@@ -220,10 +220,10 @@ def test_the_label_rate_is_estimated_from_the_memory() -> None:
         method.load_state_dict(state)
         figures = method.end_epoch(0)
         assert figures["label_noise"] == pytest.approx(told, abs=0.04)
-        assert method.watch.rate == pytest.approx(rate, abs=0.04)
+        assert method.estimator.rate == pytest.approx(rate, abs=0.04)
         assert math.isclose(figures["tau"], float(method.state_dict()["tau"]))
         diagonal = method.state_dict()["transition"].diagonal()
-        torch.testing.assert_close(diagonal, torch.full((4,), 1 - method.watch.rate))
+        torch.testing.assert_close(diagonal, torch.full((4,), 1 - method.estimator.rate))
 
 
 def test_a_known_rate_of_zero_is_not_touched_by_the_evidence() -> None:
@@ -273,4 +273,4 @@ def test_labels_of_a_lost_class_are_believed_again() -> None:
     method.load_state_dict(state)
     assert method.end_epoch(0)["lost_classes"] == 0  # too early to say
     assert method.end_epoch(1)["lost_classes"] == 2
-    assert method.watch.floors(torch.tensor([0, 1, 2])).tolist() == pytest.approx([0.6, 0, 0.6])
+    assert method.estimator.floors(torch.tensor([0, 1, 2])).tolist() == pytest.approx([0.6, 0, 0.6])

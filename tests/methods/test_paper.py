@@ -189,7 +189,7 @@ def test_an_unknown_variant_is_refused() -> None:
 def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     method = build("mend-paper", MethodInputs(400, 4))
     assert isinstance(method, PaperMethod)
-    assert method.watch is not None
+    assert method.estimator is not None
     assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # a guess
     state = method.state_dict()
     truth = torch.arange(400) % 4
@@ -220,22 +220,22 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
     alone = build("mend-paper", MethodInputs(100, 3))
     assert isinstance(method, PaperMethod)
     assert isinstance(alone, PaperMethod)
-    assert method.watch is not None
-    assert alone.watch is not None
+    assert method.estimator is not None
+    assert alone.estimator is not None
     method.refine(given, proposals, scorer, LATER)
     count = given.boxes.shape[1]
     assert asked == [2 * count + 100]  # b, b* and P_h
-    alone.watch.observe(without_padding(given), proposals, wave)
-    assert alone.watch.state["visits"].sum() > 0
-    assert alone.watch.state["residuals"].sum() > 0
-    for name, seen in alone.watch.state.items():
-        torch.testing.assert_close(method.watch.state[name], seen)
+    alone.estimator.observe(without_padding(given), proposals, wave)
+    assert alone.estimator.state["visits"].sum() > 0
+    assert alone.estimator.state["residuals"].sum() > 0
+    for name, seen in alone.estimator.state.items():
+        torch.testing.assert_close(method.estimator.state[name], seen)
 
 
 @pytest.mark.parametrize(("name", "rates"), [("lr", Rates(label=0.4)), ("baseline", Rates())])
 def test_what_is_told_or_not_needed_is_not_watched(name: str, rates: Rates) -> None:
     method = build(name, MethodInputs(4, 3, rates))
     assert isinstance(method, PaperMethod)
-    assert method.watch is None
+    assert method.estimator is None
     assert method.end_epoch(0) == {}
     assert method.report() == {}

@@ -32,7 +32,12 @@ def exchange() -> None:
     """All kinds of exchange, by numbers worked out by hand."""
     processes.BUCKET = 3
     with joined() as both:
-        assert (both.rank, both.number, both.neighbours, both.is_first) == (RANK, 2, 2, RANK == 0)
+        assert (both.rank, both.number, both.local_world_size, both.is_first) == (
+            RANK,
+            2,
+            2,
+            RANK == 0,
+        )
         rows = torch.tensor([RANK, 10 + RANK])
         masks = torch.tensor([[True, RANK == 1], [False, False]])
         doubles = torch.tensor([0.1, RANK / 3], dtype=torch.float64)
@@ -52,10 +57,10 @@ def exchange() -> None:
         assert both.any(RANK == 1)
         assert not both.any(False)
         assert both.exchanged({"rank": RANK}) == [{"rank": 0}, {"rank": 1}]
-        assert both.by_first(lambda: 40 + RANK) == 40
+        assert both.on_rank_zero(lambda: 40 + RANK) == 40
         for kind in (UsageError, DataError):
             with pytest.raises(kind, match=r"^of process 0$"):
-                both.by_first(lambda kind=kind: fail(kind))  # type: ignore[misc]
+                both.on_rank_zero(lambda kind=kind: fail(kind))  # type: ignore[misc]
         alike_and_not(both)
 
 

@@ -147,7 +147,7 @@ def test_one_process_decides_and_makes_by_itself() -> None:
     assert ONE.part(gradient).tolist() == [1, 1]
     assert [ONE.any(True), ONE.any(False)] == [True, False]
     assert ONE.exchanged("mine") == ["mine"]
-    assert ONE.by_first(lambda: 7) == 7
+    assert ONE.on_rank_zero(lambda: 7) == 7
     ONE.ensure_alike({"seed": "1"}, "")
 
 

@@ -18,7 +18,7 @@ from boxmend.training.processes import (
     _reason,
     is_first,
     joined,
-    told_place,
+    rank_from_env,
 )
 from boxmend.training.train import train
 from tests.training.several_processes import CASES, in_double, noisy_toys, run_case, together
@@ -119,7 +119,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_torchrun_says_which_process_this_is(surroundings: pytest.MonkeyPatch) -> None:
-    assert told_place() == (1, 3)
+    assert rank_from_env() == (1, 3)
     assert not is_first()
     surroundings.setenv("RANK", "0")
     assert is_first()
@@ -130,17 +130,17 @@ def test_without_all_that_torchrun_says_a_process_is_alone(
     name: str, surroundings: pytest.MonkeyPatch
 ) -> None:
     surroundings.delenv(name)
-    assert told_place() is None
+    assert rank_from_env() is None
     assert is_first()
     with joined() as processes:
-        assert processes.is_alone
+        assert processes.is_single_process
         assert processes.is_first
 
 
 def test_one_of_one_is_alone(surroundings: pytest.MonkeyPatch) -> None:
     surroundings.setenv("RANK", "0")
     surroundings.setenv("WORLD_SIZE", "1")
-    assert told_place() is None
+    assert rank_from_env() is None
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_nonsense_in_the_environment_is_told_by_name(
 ) -> None:
     surroundings.setenv(name, value)
     with pytest.raises(UsageError, match=words):
-        told_place()
+        rank_from_env()

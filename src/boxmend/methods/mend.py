@@ -1,4 +1,4 @@
-"""The changed method: posteriors with memory in place of verdicts, votes in place of averages.
+"""The changed method: posteriors with memory in place of judgements, votes in place of averages.
 
 Beyond the paper. Per annotation, p is the detector's distribution over the foreground classes at
 b*, averaged over visits; q(c) ~ p(c)^tau T[c, y] is what is trained on, T and tau are estimated
@@ -15,9 +15,10 @@ from torch.nn import functional
 from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
-from boxmend.methods import estimation, missing, verdicts, votes
+from boxmend.methods import estimation, judgements, missing, votes
 from boxmend.methods.equations import Belief, Roles
 from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
 from boxmend.methods.outcomes import merged, shares, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
@@ -32,18 +33,17 @@ from boxmend.methods.protocol import (
 )
 from boxmend.methods.rates import Rates
 from boxmend.methods.steps import ordinary_losses
-from boxmend.methods.watch import EstimatingMethod, NoiseEstimator
 from boxmend.runs.settings import MendSettings
 
 UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
-FEW_TO_LOOK_AT = 500  # annotations: of fewer a first look may see anything
+MIN_PRESCREENED = 500  # annotations: with fewer, a prescreen may say anything
 MOST_BYTES = 2**31  # of features that are brought to the device
 
 
 class Mend(EstimatingMethod):
     """The changed method; it remembers evidence for every annotation of the dataset."""
 
-    watch: NoiseEstimator
+    estimator: NoiseEstimator
 
     def __init__(
         self,
@@ -74,24 +74,24 @@ class Mend(EstimatingMethod):
         self._set_shares(UNFITTED_KEEP)
 
     @property
-    def wants_look(self) -> bool:
-        """Whether labels are to be mended, and there are enough of them to look at."""
+    def wants_prescreen(self) -> bool:
+        """Whether labels are to be mended, and there are enough of them for a prescreen."""
         is_wanted = self.mends_labels and self.settings.first_look > 0
-        return is_wanted and self.watch.num_annotations >= FEW_TO_LOOK_AT
+        return is_wanted and self.estimator.num_annotations >= MIN_PRESCREENED
 
-    def look(self, described: BoxFeatures) -> Mapping[str, Any]:
+    def prescreen(self, described: BoxFeatures) -> Mapping[str, Any]:
         """Judge the labels before the first step, by what the backbone makes of their boxes."""
         settings, labels = self.settings, described.labels
-        if len(labels) < FEW_TO_LOOK_AT:
+        if len(labels) < MIN_PRESCREENED:
             return {}
         belief = Belief(self.rates.label, settings.full_matrix, settings.first_rate)
         features = described.features
         if features.nbytes <= MOST_BYTES:
             features = features.to(self._state["keep"].device)
-        seen = refinement.first_look(
-            features, labels, described.folds, self.watch.num_labels, belief
+        seen = refinement.prescreen_labels(
+            features, labels, described.folds, self.estimator.num_labels, belief
         )
-        return self.watch.look(described.rows, labels, seen)
+        return self.estimator.prescreen(described.rows, labels, seen)
 
     def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN on the mended batch."""
@@ -112,7 +112,7 @@ class Mend(EstimatingMethod):
             return untouched(given)
         matches = self._matches(given, proposals, moment.is_warm_up)
         scores = self._scores(matches, scorer)
-        evidence = self.watch.remember(given, scores[0].probabilities)  # p
+        evidence = self.estimator.remember(given, scores[0].probabilities)  # p
         posteriors, judged = self._judged(evidence, given)
         boxes = self._boxes(given, matches, scores, posteriors)
         num_candidates = matches.is_candidate.sum(-1)
@@ -143,15 +143,15 @@ class Mend(EstimatingMethod):
 
         Cross-entropy against r has the gradient of -log sum_c s(c) T[c, y]; s is the current
         prediction, and background has no part in r. RoIs of no object are background. After a
-        first look nothing needs correcting: warm-up is trained on what that says.
+        prescreen nothing needs correcting: warm-up is trained on what that says.
         """
         is_corrected = moment.is_warm_up and self._corrects_warm_up
-        if not is_corrected or self.watch.prior is not None:
+        if not is_corrected or self.estimator.prior is not None:
             return None
         is_object = rois.is_positive[..., None]
         foreground = torch.where(is_object, logits[..., 1:].float(), 0).softmax(-1)
-        objects = refinement.posterior(foreground, rois.labels, self.watch.state["transition"])
-        objects = refinement.raised_to(objects, rois.labels, self.watch.floors(rois.labels))
+        objects = refinement.posterior(foreground, rois.labels, self.estimator.state["transition"])
+        objects = refinement.raised_to(objects, rois.labels, self.estimator.floors(rois.labels))
         background = torch.zeros_like(objects[..., :1]) + 1
         nothing = functional.pad(background, (0, objects.shape[-1]))
         return torch.where(is_object, refinement.soft_targets(objects), nothing)
@@ -163,8 +163,8 @@ class Mend(EstimatingMethod):
         if keep < 1:
             held = refinement.share_held(self._state["border"], found["box_noise"])
         self._state["held"].fill_(held)
-        tau = float(self.watch.state["tau"])
-        lost = int(self.watch.state["lost"].sum())
+        tau = float(self.estimator.state["tau"])
+        lost = int(self.estimator.state["lost"].sum())
         return {**found, "tau": tau, "keep": keep, "lost_classes": lost, "held_at_border": held}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -184,12 +184,12 @@ class Mend(EstimatingMethod):
         for name in ("queue", "border", "held"):
             self._state[name].copy_(state[name])
 
-    def _follow(self, watch: NoiseEstimator) -> None:
+    def _follow(self, estimator: NoiseEstimator) -> None:
         """Choose how boxes are mended by the estimated box noise."""
         if self.rates.box is None:
             settings = self.settings
             self._set_shares(
-                refinement.keep_share(watch.box, settings.least_keep, settings.off_above)
+                refinement.keep_share(estimator.box, settings.least_keep, settings.off_above)
             )
 
     def _set_shares(self, estimated: float) -> None:
@@ -197,7 +197,7 @@ class Mend(EstimatingMethod):
 
         Annotated edges are off by the whole noise, also by what is learnt by heart of it.
         """
-        found = self.watch.figures()["box_noise"]
+        found = self.estimator.figures()["box_noise"]
         keep, alpha = self.settings.keep, self.settings.alpha
         if keep is None:
             known = self.rates.box
@@ -205,7 +205,7 @@ class Mend(EstimatingMethod):
         if alpha is None:
             alpha = 0.0 if keep == 1 else refinement.alpha_from_rate(found)
         noise = found if keep < 1 else 0.0
-        error = self.watch.box.error or refinement.TYPICAL_ERROR
+        error = self.estimator.box.error or refinement.TYPICAL_ERROR
         values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
         for name, value in values.items():
             self._state[name].fill_(value)
@@ -252,12 +252,12 @@ class Mend(EstimatingMethod):
         return self.mends_labels and self.settings.forward_warm_up
 
     def _first_soft(self, given: BatchAnnotations) -> Tensor | None:
-        """What warm-up is trained on after a first look: q(c) ~ p(c) T[c, y] by that alone."""
-        prior = self.watch.prior_of(given)
+        """Return the targets of warm-up after a prescreen: q(c) ~ p(c) T[c, y] by that alone."""
+        prior = self.estimator.prior_of(given)
         if prior is None or not self._corrects_warm_up:
             return None
-        first = refinement.posterior(prior, given.labels, self.watch.state["transition"])
-        floors = self.watch.floors(given.labels)
+        first = refinement.posterior(prior, given.labels, self.estimator.state["transition"])
+        floors = self.estimator.floors(given.labels)
         return refinement.soft_targets(refinement.raised_to(first, given.labels, floors))
 
     def _matches(
@@ -289,17 +289,17 @@ class Mend(EstimatingMethod):
             return votes.split(scorer(matches.matched), count)
         return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
 
-    def _judged(self, evidence: Tensor, given: BatchAnnotations) -> verdicts.Judged:
+    def _judged(self, evidence: Tensor, given: BatchAnnotations) -> judgements.Judged:
         """Judge the labels; in the published order, judged first and pushed after."""
-        state, seen = self._state, self.watch.state
+        state, seen = self._state, self.estimator.state
         if not self.mends_labels:
-            return verdicts.as_given(evidence, given)
+            return judgements.as_given(evidence, given)
         if self.settings.judgment == "posterior":
-            floors = self.watch.floors(given.labels)
-            return verdicts.by_posterior(evidence, given, seen["transition"], seen["tau"], floors)
-        acceptance = refinement.acceptance_from_rate(self.watch.rate)
+            floors = self.estimator.floors(given.labels)
+            return judgements.by_posterior(evidence, given, seen["transition"], seen["tau"], floors)
+        acceptance = refinement.acceptance_from_rate(self.estimator.rate)
         limit = refinement.threshold(state["queue"], acceptance)
-        judged = verdicts.by_queue(evidence, given, limit)
+        judged = judgements.by_queue(evidence, given, limit)
         pushed = self.exchange.gathered(judged[1].loss, given.is_box)
         state["queue"].copy_(refinement.push(state["queue"], *pushed))
         return judged
@@ -316,7 +316,7 @@ class Mend(EstimatingMethod):
             return given.boxes
         settings, keep = self.settings, self._state["keep"]
         heard = votes.voters(given, matches, scores, posteriors, settings.near)
-        self.watch.compare(given, heard)
+        self.estimator.compare(given, heard)
         if settings.boxes == "average":
             return votes.averaged(given, matches, heard, keep)
         if settings.boxes == "vote" or settings.keep is not None:

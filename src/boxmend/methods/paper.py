@@ -11,6 +11,7 @@ from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods.equations import Constants, EnabledSteps
+from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
 from boxmend.methods.outcomes import merged, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
@@ -24,7 +25,6 @@ from boxmend.methods.protocol import (
 )
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import ordinary_losses
-from boxmend.methods.watch import EstimatingMethod, NoiseEstimator
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import PublishedSettings
 
@@ -67,10 +67,10 @@ class PaperMethod(EstimatingMethod):
         settings: PublishedSettings,
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
-        watch: NoiseEstimator | None = None,
+        estimator: NoiseEstimator | None = None,
         exchange: Exchange = ALONE,
     ):
-        super().__init__(watch, exchange)
+        super().__init__(estimator, exchange)
         if variant not in refinement.VARIANTS:
             known = ", ".join(sorted(refinement.VARIANTS))
             raise UsageError(f"unknown variant {variant!r}; known: {known}")
@@ -110,7 +110,7 @@ class PaperMethod(EstimatingMethod):
             self.constants,
         )
         if heads is not None:
-            self.observe(given, proposals, heads.for_watch)
+            self.observe(given, proposals, heads.for_estimator)
         if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
             self._push(refined.loss, given.is_box)
         else:
@@ -145,20 +145,20 @@ class PaperMethod(EstimatingMethod):
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.queue.copy_(state["queue"])
 
-    def _follow(self, watch: NoiseEstimator) -> None:
+    def _follow(self, estimator: NoiseEstimator) -> None:
         """Set r and alpha by the estimates; next to no noise switches that half off, like none.
 
         Before the first estimate the guess stays.
         """
-        self.constants = constants_of(self.settings, watch.known_rates(), self.steps)
+        self.constants = constants_of(self.settings, estimator.known_rates(), self.steps)
 
     @property
     def _asks_alike(self) -> bool:
-        """Whether the watch and Algorithm 1 score the same proposals."""
+        """Whether the estimator and Algorithm 1 score the same proposals."""
         constants = self.constants
-        if self.watch is None or not constants.steps.average:
+        if self.estimator is None or not constants.steps.average:
             return False
-        return self.watch.settings.num_proposals == constants.num_proposals
+        return self.estimator.settings.num_proposals == constants.num_proposals
 
     def _losses_as_given(
         self, given: BatchAnnotations, scorer: BoxScorer, moment: TrainingProgress
@@ -190,7 +190,7 @@ def wants_estimates(variant: str, rates: Rates) -> bool:
 
 
 class _OneCall:
-    """The heads called once for both askers: Algorithm 1, and after it the watch.
+    """The heads called once for both askers: Algorithm 1, and after it the estimator.
 
     The first asks for b* and P_h, as many b* as there are annotated boxes b; b is scored along with
     them. The second asks for b and the same P_h.
@@ -205,7 +205,7 @@ class _OneCall:
         self._scores = self._scorer(torch.cat([self._boxes, regions], dim=1))  # b, b*, P_h
         return SecondStageOutput(*(part[:, count:] for part in self._scores))
 
-    def for_watch(self, regions: Tensor, /) -> SecondStageOutput:
+    def for_estimator(self, regions: Tensor, /) -> SecondStageOutput:
         count = self._boxes.shape[1]
         parts = [torch.cat([part[:, :count], part[:, 2 * count :]], 1) for part in self._scores]
         return SecondStageOutput(*parts)

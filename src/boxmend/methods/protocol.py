@@ -147,12 +147,12 @@ class Method(Protocol):
         return
 
     @property
-    def wants_look(self) -> bool:
-        """Whether `look` is to be called before the first step."""
+    def wants_prescreen(self) -> bool:
+        """Whether `prescreen` is to be called before the first step."""
         return False
 
-    def look(self, described: BoxFeatures) -> Mapping[str, Any]:
-        """Take a first look at all annotations; returns figures of what it says.
+    def prescreen(self, described: BoxFeatures) -> Mapping[str, Any]:
+        """Judge all annotations by their features before training; returns figures for the log.
 
         In process 0 alone; the others take up the state that comes of it.
         """

@@ -15,6 +15,7 @@ import torch
 from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS
 from boxmend.methods.mend import Mend
+from boxmend.methods.noise_estimator import NoiseEstimator
 from boxmend.methods.paper import PaperMethod, wants_estimates
 from boxmend.methods.peers.ca_bbc import CaBbc
 from boxmend.methods.peers.co_teaching import CoTeaching
@@ -33,7 +34,6 @@ from boxmend.methods.protocol import (
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates
-from boxmend.methods.watch import NoiseEstimator
 from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,

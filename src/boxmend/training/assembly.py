@@ -68,8 +68,8 @@ def make_loader(
         options=LoaderOptions(
             difficult=settings.difficult or "ignore",
             is_strict=settings.strict,
-            host_bytes=usual.host_bytes // processes.neighbours,
-            workers=max(usual.workers // processes.neighbours, 1),
+            host_bytes=usual.host_bytes // processes.local_world_size,
+            workers=max(usual.workers // processes.local_world_size, 1),
             part=processes.rank if is_shared else 0,
             parts=processes.number if is_shared else 1,
             report=note,
@@ -94,12 +94,12 @@ def make_training(
     detector = replace(detector, total=processes.total)
     method = build_from(settings, len(dataset), len(dataset.label_names), device, processes)
     method.prepare(detector)
-    where = device if processes.is_alone else torch.device("cpu")
-    state = processes.by_first(
+    where = device if processes.is_single_process else torch.device("cpu")
+    state = processes.on_rank_zero(
         lambda: checkpoint.load(run, where, detector.network, method.state_dict())
     )
     ledgers: list[Ledger] = []
-    processes.by_first(lambda: ledgers.append(_ledger(run, state)))
+    processes.on_rank_zero(lambda: ledgers.append(_ledger(run, state)))
     training = Training(
         settings,
         detector,

@@ -46,7 +46,7 @@ class BestEpoch:
         """What a checkpoint has to hold."""
         return {"step": self.step, "scores": dict(self.scores)}
 
-    def take_up(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` gave."""
         self.step, self.scores = state["step"], dict(state["scores"])
 

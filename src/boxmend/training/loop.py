@@ -35,7 +35,6 @@ from boxmend.runs.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import BestEpoch
 from boxmend.training.facts import digest
-from boxmend.training.first_look import describe
 from boxmend.training.loader import Batch, Loader
 from boxmend.training.optimisation import (
     average_of,
@@ -45,6 +44,7 @@ from boxmend.training.optimisation import (
     follow,
     rate_at,
 )
+from boxmend.training.prescreen import describe
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Listener, Recorder
 from boxmend.training.replay import Keys, Replay
@@ -102,7 +102,7 @@ class Training:
         self.recorder = Recorder(self.dataset, self.ledger, self.processes)
         self.keys = Keys(self.processes)
         self.replay: Replay | None = None
-        if self.settings.graph and self.device.type == "cuda" and self.processes.is_alone:
+        if self.settings.graph and self.device.type == "cuda" and self.processes.is_single_process:
             self.replay = Replay(self._compute, self.keys, self.note)
 
     def state(self) -> dict[str, Any]:
@@ -124,11 +124,11 @@ class Training:
             "metrics_bytes": Run(self.run).sync_metrics(),
         }
 
-    def take_up(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave; the ledger has been resumed by the caller."""
         self.step, self.passes = state["step"], state["passes"]
         if self.best is not None and state["best"] is not None:
-            self.best.take_up(state["best"])
+            self.best.load_state(state["best"])
         self.detector.network.load_state_dict(state["network"])
         self.teacher.network.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -202,8 +202,8 @@ def train(training: Training, log: Listener) -> None:
     clock = _Clock(time.monotonic(), training.step)
     with _stop_requests() as stop, _stream_of(training):
         log({"plan": {"first_step": training.step, "steps": training.num_steps}})
-        if training.step == 0 and training.method.wants_look:
-            _take_look(training, log, stop)
+        if training.step == 0 and training.method.wants_prescreen:
+            _prescreen(training, log, stop)
         while training.passes < training.settings.epochs:
             last = _finish_steps(training, log, clock, stop)
             _end_pass(training, log, clock, stop)
@@ -230,22 +230,22 @@ class _Clock(NamedTuple):
     first: int
 
 
-def _take_look(training: Training, log: Listener, stop: threading.Event) -> None:
-    """Look at all annotations before the first step."""
+def _prescreen(training: Training, log: Listener, stop: threading.Event) -> None:
+    """Let the method judge all annotations before the first step."""
 
     def note(text: str) -> None:
         log({"note": text})
 
-    def look() -> dict[str, Any]:
+    def prescreened() -> dict[str, Any]:
         note("a first look at the annotations, before training")
         described = describe(
             *(training.detector, training.loader, training.dataset, training.settings.seed, note),
             partial(_leave_if_asked, stop, training),
         )
-        return dict(training.method.look(described))
+        return dict(training.method.prescreen(described))
 
-    figures = training.processes.by_first(look)
-    _take_up_estimates(training)
+    figures = training.processes.on_rank_zero(prescreened)
+    _share_estimates(training)
     if not figures:
         note("the first look says little about these labels; they are judged in training alone")
     elif "label_noise_low" in figures:  # the rate was not told
@@ -279,7 +279,7 @@ def _tell_of_blindness(training: Training, batch: Batch | None, log: Listener) -
     if batch is None or training.step < due:
         return
     teacher, precision = training.teacher, training.precision
-    if training.processes.by_first(lambda: finds_nothing(teacher, batch, precision)):
+    if training.processes.on_rank_zero(lambda: finds_nothing(teacher, batch, precision)):
         note = (
             f"after pass {training.passes} the detector finds nothing in the images that it "
             "was trained on last; if that stays so it has collapsed, and a new run needs a lower "
@@ -299,7 +299,7 @@ def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.
     best = training.best
     if best is not None:
         check = partial(_leave_if_asked, stop, training)
-        scored = training.processes.by_first(
+        scored = training.processes.on_rank_zero(
             lambda: best.consider(training.teacher, training.step, check)
         )
         log(scored | here)
@@ -309,16 +309,16 @@ def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.
 def _estimated(training: Training, epoch: int) -> dict[str, Any]:
     """Estimate once for all processes, which take up the state that comes of it."""
     method, processes = training.method, training.processes
-    figures = processes.by_first(lambda: dict(method.end_epoch(epoch)))
-    _take_up_estimates(training)
+    figures = processes.on_rank_zero(lambda: dict(method.end_epoch(epoch)))
+    _share_estimates(training)
     return figures
 
 
-def _take_up_estimates(training: Training) -> None:
+def _share_estimates(training: Training) -> None:
     """Give the state of the method in process 0 to all others."""
     method, processes = training.method, training.processes
-    if not processes.is_alone:
-        method.load_state_dict(processes.by_first(lambda: _on_cpu(method.state_dict())))
+    if not processes.is_single_process:
+        method.load_state_dict(processes.on_rank_zero(lambda: _on_cpu(method.state_dict())))
         ensure_alike(training)
 
 
@@ -360,7 +360,7 @@ def _figures(training: Training, clock: _Clock) -> dict[str, Any]:
 
 def _save(training: Training) -> int:
     training.recorder.collect()
-    training.processes.by_first(partial(_write, training))
+    training.processes.on_rank_zero(partial(_write, training))
     return training.step
 
 

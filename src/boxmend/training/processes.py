@@ -47,7 +47,7 @@ class Processes:
     device: torch.device
     rank: int = 0
     number: int = 1
-    neighbours: int = 1
+    local_world_size: int = 1
     """Processes on this machine, which share its memory and cores."""
     patient: Any = None
     """The group for what may take its time; None where there is one process."""
@@ -58,7 +58,7 @@ class Processes:
         return self.rank == 0
 
     @property
-    def is_alone(self) -> bool:
+    def is_single_process(self) -> bool:
         """Whether there is nobody to exchange anything with."""
         return self.number == 1
 
@@ -72,7 +72,7 @@ class Processes:
 
         All have one n, the same in every process. Their bytes travel together and unchanged.
         """
-        if self.is_alone:
+        if self.is_single_process:
             return tensors
         n = len(tensors[0])
         packed = [one.contiguous().reshape(n, -1).view(torch.uint8) for one in tensors]
@@ -88,7 +88,7 @@ class Processes:
 
     def total(self, tensor: Tensor) -> Tensor:
         """Add up a tensor over all processes."""
-        if self.is_alone:
+        if self.is_single_process:
             return tensor
         summed = tensor.clone()
         with _others_needed(self):
@@ -97,7 +97,7 @@ class Processes:
 
     def add_up(self, gradients: Iterable[Tensor]) -> None:
         """Replace gradients by their sums over all processes; the same ones in each of them."""
-        if self.is_alone:
+        if self.is_single_process:
             return
         with _others_needed(self):
             under_way = []
@@ -114,7 +114,7 @@ class Processes:
 
     def any(self, is_wanted: bool) -> bool:
         """Whether some process wants it; all have to ask at the same point."""
-        if self.is_alone:
+        if self.is_single_process:
             return is_wanted
         flag = torch.tensor(int(is_wanted))
         with _others_needed(self):
@@ -123,19 +123,19 @@ class Processes:
 
     def exchanged(self, mine: Made) -> list[Made]:
         """What each process has, in their order; for plain values and arrays on the host."""
-        if self.is_alone:
+        if self.is_single_process:
             return [mine]
         everyones: list[Any] = [None] * self.number
         with _others_needed(self):
             dist.all_gather_object(everyones, mine, group=self.patient)
         return everyones
 
-    def by_first(self, make: Callable[[], Made]) -> Made:
-        """Let process 0 make something; all get it, or raise the BoxmendError that it raised.
+    def on_rank_zero(self, make: Callable[[], Made]) -> Made:
+        """Call `make` in process 0; all return what it made, or raise the BoxmendError it raised.
 
         What is made travels between machines: plain values, arrays, and tensors on the CPU.
         """
-        if self.is_alone:
+        if self.is_single_process:
             return make()
         answer: list[Any] = [None, None]
         trouble: BoxmendError | None = None
@@ -169,16 +169,16 @@ def joined() -> Iterator[Processes]:
 
     They part when they end, so that one training may follow another.
     """
-    place = told_place()
+    place = rank_from_env()
     if place is None:
         yield Processes(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         return
     rank, number = place
     device = _own_device()
-    neighbours = _number("LOCAL_WORLD_SIZE", default=1)
+    local_world_size = _number("LOCAL_WORLD_SIZE", default=1)
     if not dist.is_initialized():
         _meet(device, rank, number)
-    here = Processes(device, rank, number, neighbours)
+    here = Processes(device, rank, number, local_world_size)
     with _others_needed(here):
         patient = dist.new_group(backend="gloo", timeout=PATIENCE)
     try:
@@ -192,7 +192,7 @@ def joined() -> Iterator[Processes]:
     dist.destroy_process_group(patient)
 
 
-def told_place() -> tuple[int, int] | None:
+def rank_from_env() -> tuple[int, int] | None:
     """Read this process's rank and their number from the environment; None where it is alone."""
     if any(name not in os.environ for name in VARIABLES):
         return None
@@ -204,7 +204,7 @@ def told_place() -> tuple[int, int] | None:
 
 def is_first() -> bool:
     """Whether this process is the one that writes and speaks; without torchrun it is."""
-    place = told_place()
+    place = rank_from_env()
     return place is None or place[0] == 0
 
 

@@ -58,8 +58,8 @@ def train(
     settings = resolved(settings or TrainSettings())
     with joined() as processes:
         _ensure_shareable(settings, processes)
-        processes.by_first(lambda: _tidy_finished(runs.Run(Path(out))))
-        processes.by_first(lambda: runs.ensure_open(out, resume=resume))  # before any work
+        processes.on_rank_zero(lambda: _tidy_finished(runs.Run(Path(out))))
+        processes.on_rank_zero(lambda: runs.ensure_open(out, resume=resume))  # before any work
         dataset, addresses = _dataset(data)
         truth = _truth(val, dataset.label_names)
         if settings.keep_best and truth is None:
@@ -70,10 +70,10 @@ def train(
         if settings.keep_best and truth is not None:
             told["data"]["val_sha256"] = fingerprint(truth)  # scores of others don't compare
         _ensure_same_run(settings, told, processes)
-        processes.by_first(lambda: _ensure_unchanged(dataset, truth))
+        processes.on_rank_zero(lambda: _ensure_unchanged(dataset, truth))
         with ExitStack() as held, _memory_explained(settings):
-            processes.by_first(lambda: held.enter_context(runs.sole_writer(out)))
-            run = processes.by_first(
+            processes.on_rank_zero(lambda: held.enter_context(runs.sole_writer(out)))
+            run = processes.on_rank_zero(
                 lambda: runs.create(out, asdict(settings), told, resume=resume)
             )
             say = _teller(run, log) if processes.is_first else _silent
@@ -97,14 +97,14 @@ def _run_to_the_end(
             run.path, partial(evaluate, training, truth, say), _told(training)
         )
     if state is not None:
-        training.take_up(state)
+        training.load_state(state)
     if processes.is_first:
         saved = state or {}
         run.rewind_metrics(saved.get("step"), saved.get("metrics_bytes"))
-    if not processes.is_alone:
+    if not processes.is_single_process:
         ensure_alike(training)
     run_loop(training, say)
-    summary = processes.by_first(lambda: _finish(run, training, truth, say))
+    summary = processes.on_rank_zero(lambda: _finish(run, training, truth, say))
     say({"summary": summary})
 
 
@@ -223,7 +223,7 @@ def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
         )
     is_published = SECTIONS.get(settings.method) == PUBLISHED
     one_by_one = is_published and settings.published.granularity == "object"
-    if one_by_one and not processes.is_alone:
+    if one_by_one and not processes.is_single_process:
         raise UsageError(
             "--published.granularity object judges one annotation after the other, which several "
             "processes cannot; choose batch, or train in one process"

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from boxmend.methods.equations import (
     Belief,
-    FirstLook,
     NoiseModel,
-    first_look,
+    PrescreenResult,
     fit_box_noise,
     fit_noise_model,
     fit_rate_and_temperature,
+    prescreen_labels,
     rate_interval,
     symmetric_transition,
 )
@@ -40,7 +40,7 @@ def clusters(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
     return torch.eye(NUM_LABELS)[truth] + noise, labels, rows // 6 % 3
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) -> FirstLook:
+def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) -> PrescreenResult:
     """A first look whose refits are scripted: what each gains, its rate, and its matrix."""
     script = iter(refits)
 
@@ -51,8 +51,8 @@ def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) ->
         model = NoiseModel(step["rate"], 1.0, matrix, step["is_full"])
         return fit._replace(model=model, value=fit.value + step["gain"])
 
-    monkeypatch.setattr("boxmend.methods.equations.looking._refitted", refitted)
-    found = first_look(*clusters(), NUM_LABELS)
+    monkeypatch.setattr("boxmend.methods.equations.prescreen._refitted", refitted)
+    found = prescreen_labels(*clusters(), NUM_LABELS)
     assert list(script) == []  # all were asked for
     return found
 
@@ -95,7 +95,7 @@ def test_the_bias_of_the_classifiers_does_not_decay() -> None:
     """Weights of a strong decay hardly tell classes apart, but rare classes stay rare."""
     labels = torch.tensor([0] * 8 + [1, 2]).repeat(40)
     noise = torch.rand(400, 3, generator=torch.Generator().manual_seed(0))
-    look = first_look(
+    look = prescreen_labels(
         torch.eye(3)[labels] + noise,
         labels,
         torch.arange(400) // 10 % 4,

@@ -9,10 +9,10 @@ from torch import Tensor
 from boxmend.detector import Detector
 from boxmend.methods import equations as refinement
 from boxmend.methods.equations import dual_heads
+from boxmend.methods.noise_estimator import NoiseEstimator
 from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient
 from boxmend.methods.steps import first_stage
 from boxmend.methods.table import BatchAnnotations, Method, Outcome, Rates, TrainingProgress
-from boxmend.methods.watch import NoiseEstimator
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings, MendSettings
 from tests.methods.method_batches import LATER, WARM_UP, one_image, padded, random_batch
@@ -247,7 +247,7 @@ def test_ignored_annotations_pass_through_and_leave_no_trace() -> None:
 @pytest.mark.parametrize(("measured", "noise"), [(0.019, 0.0), (0.021, 0.021)])
 def test_an_estimate_below_two_percent_switches_the_step_off(measured: float, noise: float) -> None:
     watch = NoiseEstimator(4, 3, MendSettings(), Rates(label=0.0))
-    method = CaBbc(QUICK, Rates(label=0.0), watch=watch)
+    method = CaBbc(QUICK, Rates(label=0.0), estimator=watch)
     bounds = torch.tensor([0.01, 0.03], dtype=torch.float64)
     method.load_state_dict(
         {**method.state_dict(), "box_noise": measured, "box_bounds": bounds, "is_warm_up": False}

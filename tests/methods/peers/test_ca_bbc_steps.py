@@ -253,8 +253,8 @@ def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
     )
     assert isinstance(method, CaBbc)
     assert isinstance(told, CaBbc)
-    assert told.watch is None
-    assert method.watch is not None
+    assert told.estimator is None
+    assert method.estimator is not None
     assert method.alpha == pytest.approx(0.06)
     for noise, alpha in ((0.2, 0.03), (0.01, 0.0)):  # next to none counts as none
         state = method.state_dict()
@@ -266,7 +266,7 @@ def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
 def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CaBbc)
-    assert method.watch is not None
+    assert method.estimator is not None
     found = refinement.BoxNoise(0.3, 0.1)
     monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: found)
     mended(method, two_heads(), random_batch(1)[0])

@@ -331,8 +331,8 @@ def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_sta
     assert first.report()["label_noise"] == figures["label_noise"]
     second.load_state_dict(first.state_dict())
     assert second.tau == first.tau
-    assert second.watch is not None
-    assert second.watch.figures() == figures
+    assert second.estimator is not None
+    assert second.estimator.figures() == figures
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_nothing_is_estimated_that_nobody_asks_for(
 ) -> None:
     method = build_method("co-teaching", MethodInputs(15, NUM_LABELS, rates, settings))
     assert isinstance(method, CoTeaching)
-    assert method.watch is None
+    assert method.estimator is None
     assert set(method.state_dict()) == {"queue_a", "queue_b"}
 
 

@@ -128,7 +128,7 @@ def remembering(factory: TrainingFactory, size: str) -> float:
 
     def remember() -> None:
         for _ in range(CALLS):
-            method.watch.remember(given, probabilities)
+            method.estimator.remember(given, probabilities)
 
     remember()
     again = _recorded(remember) if factory.device.type == "cuda" else remember

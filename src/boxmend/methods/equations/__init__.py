@@ -68,7 +68,6 @@ from boxmend.methods.equations.label_noise import (
     rate_interval,
     symmetric_transition,
 )
-from boxmend.methods.equations.looking import Belief, FirstLook, first_look
 from boxmend.methods.equations.losses import (
     forward_corrected_loss,
     soft_cross_entropy,
@@ -85,6 +84,7 @@ from boxmend.methods.equations.matching import (
     top_candidates,
     top_proposals,
 )
+from boxmend.methods.equations.prescreen import Belief, PrescreenResult, prescreen_labels
 from boxmend.methods.equations.voting import scores_under, vote_weights, voted_boxes
 from boxmend.runs.judgement import Judgement
 
@@ -96,11 +96,11 @@ __all__ = [
     "BoxNoise",
     "Constants",
     "EnabledSteps",
-    "FirstLook",
     "Judgement",
     "NoiseModel",
     "PaddedProposals",
     "PreForward",
+    "PrescreenResult",
     "RefinedBatch",
     "Roles",
     "acceptance_from_rate",
@@ -116,7 +116,6 @@ __all__ = [
     "empty_queue",
     "expected_boxes",
     "extent_mismatch",
-    "first_look",
     "fit_box_noise",
     "fit_noise_model",
     "fit_rate_and_temperature",
@@ -134,6 +133,7 @@ __all__ = [
     "matched_boxes",
     "posterior",
     "posterior_verdicts",
+    "prescreen_labels",
     "pseudo_labels",
     "pull_sums",
     "push",

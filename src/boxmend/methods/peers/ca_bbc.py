@@ -28,6 +28,7 @@ from boxmend.detector.losses import SMOOTH_L1_BETA, count
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods.equations import RefinedBatch, Roles, dual_heads
+from boxmend.methods.noise_estimator import NEXT_TO_NONE, EstimatingMethod, NoiseEstimator
 from boxmend.methods.outcomes import merged, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
@@ -40,7 +41,6 @@ from boxmend.methods.protocol import (
 )
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
-from boxmend.methods.watch import NEXT_TO_NONE, EstimatingMethod, NoiseEstimator
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings
 
@@ -60,11 +60,11 @@ class CaBbc(EstimatingMethod):
         settings: CaBbcSettings = CaBbcSettings(),  # noqa: B008  # frozen
         rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
-        watch: NoiseEstimator | None = None,
+        estimator: NoiseEstimator | None = None,
         exchange: Exchange = ALONE,
     ):
-        """Take a `watch` where the box noise is not told, to estimate it."""
-        super().__init__(watch, exchange)
+        """Take a `estimator` where the box noise is not told, to estimate it."""
+        super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
         self.mends_labels = rates.label != 0
@@ -103,18 +103,18 @@ class CaBbc(EstimatingMethod):
             raise UsageError(f"the state has a queue of {was} slopes, the settings one of {now}")
         self.slopes.copy_(state["slopes"])
 
-    def _follow(self, watch: NoiseEstimator) -> None:
+    def _follow(self, estimator: NoiseEstimator) -> None:
         """Set the box noise by its estimate, once there is one; next to none counts as none.
 
         Kept on the host: a step cannot wait to read it off the device.
         """
-        if watch.is_estimated("box"):
-            self.box_noise = 0.0 if watch.box.noise < NEXT_TO_NONE else watch.box.noise
+        if estimator.is_estimated("box"):
+            self.box_noise = 0.0 if estimator.box.noise < NEXT_TO_NONE else estimator.box.noise
 
     def _outcome(self, work: StepContext, seen: FirstStage) -> Outcome:
         given, features = without_padding(work.given), detached(seen.features)
         self._was_warm_up = work.moment.is_warm_up
-        if self.watch is not None:
+        if self.estimator is not None:
             self.observe(given, seen.proposals, work.scorer_on(features))
         if work.moment.is_warm_up:
             outcome = untouched(given)

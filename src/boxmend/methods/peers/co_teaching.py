@@ -23,6 +23,7 @@ from boxmend.detector.losses import SMOOTH_L1_BETA
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods import steps
+from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
 from boxmend.methods.outcomes import merged, untouched, without_padding
 from boxmend.methods.protocol import (
     ALONE,
@@ -34,7 +35,6 @@ from boxmend.methods.protocol import (
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.methods.watch import EstimatingMethod, NoiseEstimator
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CoTeachingSettings
 
@@ -177,11 +177,11 @@ class CoTeaching(EstimatingMethod):
         settings: CoTeachingSettings,
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
-        watch: NoiseEstimator | None = None,
+        estimator: NoiseEstimator | None = None,
         exchange: Exchange = ALONE,
     ):
-        """Take a `watch` where tau is to follow an estimate of the noise."""
-        super().__init__(watch, exchange)
+        """Take a `estimator` where tau is to follow an estimate of the noise."""
+        super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
         self.tau = forget_rate(settings.forget, rates)
@@ -194,7 +194,7 @@ class CoTeaching(EstimatingMethod):
         views = [_view(work, one, everything) for one in (work.detector, work.detector.twin)]
         share = forgotten(work.moment.epoch, work.moment.num_epochs, self.tau, self.settings)
         with torch.no_grad():
-            if self.watch is not None:
+            if self.estimator is not None:
                 scorer = work.scorer_on(steps.detached(views[0].seen.features))
                 self.observe(given, views[0].seen.proposals, scorer)
             opinions = self._opinions(given, views, share)
@@ -229,9 +229,9 @@ class CoTeaching(EstimatingMethod):
                 raise UsageError(f"the state has queues of {was} losses, the settings of {now}")
             queue.copy_(told)
 
-    def _follow(self, watch: NoiseEstimator) -> None:
+    def _follow(self, estimator: NoiseEstimator) -> None:
         """Set tau by the rates as told, else as estimated."""
-        self.tau = forget_rate(self.settings.forget, watch.known_rates())
+        self.tau = forget_rate(self.settings.forget, estimator.known_rates())
 
     def _opinions(
         self, given: BatchAnnotations, views: Sequence[View], share: float

@@ -54,16 +54,16 @@ def by_kind(objects: Dataset, detections: Detections) -> Suspects:
     """Compute all four; annotations without a match have no mistakenness."""
     matches, iou = _matched(objects, detections)
     labels, boxes = _scores(objects, detections, matches, iou)
-    is_alone = matches == NO_MATCH
+    is_single_process = matches == NO_MATCH
     is_unmatched = np.ones(len(detections.scores), np.bool_)
-    is_unmatched[matches[~is_alone]] = False
+    is_unmatched[matches[~is_single_process]] = False
     rows = np.flatnonzero(is_unmatched)
     scores = detections.scores[rows].astype(np.float64)
     return Suspects(
         annotations={
             Kind.WRONG_LABEL: Ranked(labels, None),
             Kind.BAD_BOX: Ranked(boxes, None),
-            Kind.SPURIOUS: Ranked(is_alone.astype(np.float64), is_alone),
+            Kind.SPURIOUS: Ranked(is_single_process.astype(np.float64), is_single_process),
         },
         missing=Offered(proposed_at(detections, rows, scores), scores > MISSING_SCORE),
     )

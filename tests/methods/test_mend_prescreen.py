@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.methods.equations import FirstLook, NoiseModel, symmetric_transition
+from boxmend.methods.equations import NoiseModel, PrescreenResult, symmetric_transition
 from boxmend.methods.table import BoxFeatures, Mend, MendSettings, Rates
 from tests.methods.method_batches import (
     LATER,
@@ -22,7 +22,7 @@ FIRST = [0.5, 0.3, 0.1, 0.1]  # over the foreground .6 .2 .2
 LABELS_ONLY = Rates(box=0.0)
 
 
-def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, FirstLook]:
+def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResult]:
     """Labels of which three of ten are wrong, and a look that is right as often as it says.
 
     Of every fourth row it is `surest`, of the others `sure`; what is left is shared by the other
@@ -37,13 +37,13 @@ def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, FirstLook]:
     told = torch.where(is_missed, right + 1 + rows // 7 % 2, right) % 3
     p = ((1 - chance) / 2)[:, None].repeat(1, 3).scatter(1, told[:, None], chance[:, None])
     model = NoiseModel(0.3, 1.0, symmetric_transition(0.3, 3), is_full=False)
-    return labels, FirstLook(p, model, 0.01)
+    return labels, PrescreenResult(p, model, 0.01)
 
 
 def looked(rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.99) -> Mend:
     method = Mend(NUMBER, 3, MendSettings(), rates)
     labels, look = seen(sure, surest)
-    method.watch.look(torch.arange(NUMBER), labels, look)
+    method.estimator.prescreen(torch.arange(NUMBER), labels, look)
     return method
 
 
@@ -74,13 +74,13 @@ def test_later_both_witnesses_are_heard() -> None:
 
 def test_the_noise_of_the_look_stays_and_is_told_as_it_is() -> None:
     method = looked()
-    assert method.watch.rate == 0.3
+    assert method.estimator.rate == 0.3
     given = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
     method.refine(given, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
     figures = method.end_epoch(0)
     assert figures["label_noise"] == 0.3  # nothing is added for what is learnt by heart
     assert figures["label_noise_low"] < 0.3 < figures["label_noise_high"]
-    torch.testing.assert_close(method.watch.state["transition"], symmetric_transition(0.3, 3))
+    torch.testing.assert_close(method.estimator.state["transition"], symmetric_transition(0.3, 3))
 
 
 def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -> None:
@@ -90,24 +90,24 @@ def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -
     labels = torch.where(torch.rand(NUMBER, generator=generator) < 0.4, right + 1, right) % 3
     p = torch.full((NUMBER, 3), 0.02).scatter(1, right[:, None], 0.96)
     to_the_next = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]])
-    look = FirstLook(p, NoiseModel(0.4, 1.0, to_the_next, is_full=True), 0.01)
+    look = PrescreenResult(p, NoiseModel(0.4, 1.0, to_the_next, is_full=True), 0.01)
     is_lost = []
     for is_looked_at in (True, False):
         method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
         if is_looked_at:
-            method.watch.look(rows, labels, look)
+            method.estimator.prescreen(rows, labels, look)
         state = method.state_dict()
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = p, 3, labels
         method.load_state_dict(state)
         method.end_epoch(1)
-        is_lost.append(method.watch.state["lost"].tolist())
+        is_lost.append(method.estimator.state["lost"].tolist())
     assert is_lost == [[False] * 3, [False, True, False]]  # alone, the detector is not believed
 
 
 def test_a_rate_that_was_told_is_kept() -> None:
     method = looked(Rates(label=0.2, box=0.0))
-    assert method.watch.rate == 0.2
-    assert "label_noise_low" not in method.watch.figures()
+    assert method.estimator.rate == 0.2
+    assert "label_noise_low" not in method.estimator.figures()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_rate_that_was_told_is_kept() -> None:
 )
 def test_a_look_that_says_little_is_not_heard(sure: float, surest: float, is_heard: bool) -> None:
     method = looked(sure=sure, surest=surest)
-    assert (method.watch.prior is not None) == is_heard
+    assert (method.estimator.prior is not None) == is_heard
     outcome = method.refine(
         one_image([BOX], [1], rows=[0]), NOTHING, TableScorer(table([FIRST])), WARM_UP
     )
@@ -131,13 +131,13 @@ def test_classes_that_the_look_has_lost_are_believed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
-    monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 1.0)
+    monkeypatch.setattr("boxmend.methods.noise_estimator.WIDE_BOUNDS", 1.0)
     labels, look = seen()
     blind = look.probabilities + look.probabilities[:, 2:] * torch.tensor([1.0, 0, -1])
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
-    method.watch.look(torch.arange(NUMBER), labels, look._replace(probabilities=blind))
+    method.estimator.prescreen(torch.arange(NUMBER), labels, look._replace(probabilities=blind))
     lost = [False, False, True]
-    assert method.watch.state["lost"].tolist() == lost
+    assert method.estimator.state["lost"].tolist() == lost
     rows = list(range(60))
     given = one_image([BOX] * 60, [int(labels[row]) for row in rows], rows)
     outcome = method.refine(given, NOTHING, TableScorer(table([FIRST] * 60)), WARM_UP)
@@ -145,15 +145,15 @@ def test_classes_that_the_look_has_lost_are_believed_at_once(
     raised = outcome.roi.soft[0, given.labels[0] == 2, 3]
     torch.testing.assert_close(raised, torch.full_like(raised, 0.7))
     method.end_epoch(0)
-    assert method.watch.state["lost"].tolist() == lost  # also after a pass, which is early else
+    assert method.estimator.state["lost"].tolist() == lost  # also after a pass, which is early else
 
 
 def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
     """Row 0 was looked at, row 1 not: of that the detector's p alone is the evidence."""
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
     labels, look = seen()
-    method.watch.look(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
-    prior = method.watch.prior_of(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
+    method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
+    prior = method.estimator.prior_of(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
     assert prior is not None
     torch.testing.assert_close(prior, torch.full((1, 2, 3), 1 / 3))
 
@@ -161,13 +161,13 @@ def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
 def test_the_look_is_part_of_the_state() -> None:
     old, new = looked(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     new.load_state_dict(old.state_dict())
-    assert new.watch.prior is not None
-    assert old.watch.prior is not None
-    assert torch.equal(new.watch.prior, old.watch.prior)
-    assert new.watch.rate == 0.3
-    kept = new.watch.prior
+    assert new.estimator.prior is not None
+    assert old.estimator.prior is not None
+    assert torch.equal(new.estimator.prior, old.estimator.prior)
+    assert new.estimator.rate == 0.3
+    kept = new.estimator.prior
     new.load_state_dict(old.state_dict())
-    assert new.watch.prior is kept  # a recorded step has addresses
+    assert new.estimator.prior is kept  # a recorded step has addresses
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_the_look_is_part_of_the_state() -> None:
 def test_who_mends_many_labels_wants_a_look(
     number: int, rates: Rates, first_look: float, wants: bool
 ) -> None:
-    assert Mend(number, 3, MendSettings(first_look=first_look), rates).wants_look == wants
+    assert Mend(number, 3, MendSettings(first_look=first_look), rates).wants_prescreen == wants
 
 
 @pytest.mark.parametrize("number", [NUMBER, 499])
@@ -198,11 +198,11 @@ def test_a_look_at_features_finds_the_wrong_labels_of_many(number: int) -> None:
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     rows = torch.arange(NUMBER).flip(0)
     columns = (features, labels, torch.arange(NUMBER) % 5, rows)
-    found = method.look(BoxFeatures(*(column[:number] for column in columns)))
+    found = method.prescreen(BoxFeatures(*(column[:number] for column in columns)))
     if number < NUMBER:
         assert not found
-        assert method.watch.prior is None
+        assert method.estimator.prior is None
         return
     assert found["label_noise"] == pytest.approx(0.3, abs=0.04)
-    assert method.watch.prior is not None
-    assert torch.equal(method.watch.prior[:-1].argmax(1).flip(0), truth)
+    assert method.estimator.prior is not None
+    assert torch.equal(method.estimator.prior[:-1].argmax(1).flip(0), truth)

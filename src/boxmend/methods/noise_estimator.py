@@ -1,4 +1,4 @@
-"""Watching the noise: what every visit shows of it, kept for the estimates made once a pass."""
+"""The noise estimator: evidence of every visit, and estimates of the noise once an epoch."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from boxmend.detector import Proposals
 from boxmend.errors import UsageError
 from boxmend.methods import equations as refinement
 from boxmend.methods import estimation, votes
-from boxmend.methods.equations import BoxNoise, FirstLook, NoiseModel
+from boxmend.methods.equations import BoxNoise, NoiseModel, PrescreenResult
 from boxmend.methods.equations.box_noise import BINS
 from boxmend.methods.protocol import ALONE, BatchAnnotations, BoxScorer, Exchange, Method
 from boxmend.methods.rates import Rates, check_rates
@@ -21,8 +21,8 @@ UNKNOWN_BOUNDS = (0.0, 1.0)
 NEXT_TO_NONE = 0.02  # an estimate below it counts as no noise
 FIRST_LOST_PASS = 1  # after the first pass no class is found for certain
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
-WIDE_BOUNDS = 0.1  # of the rate by a first look: wider ones say that it has seen little
-MOST_DOUBT = 0.6  # of the wrong labels may be left by a first look that is heard
+WIDE_BOUNDS = 0.1  # of the rate by the prescreen: with wider ones it says too little
+MOST_DOUBT = 0.6  # of the wrong labels may be left by a prescreen that counts
 
 
 class NoiseEstimator:
@@ -47,7 +47,7 @@ class NoiseEstimator:
         self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
         self.num_annotations, self.num_labels = num_annotations, num_labels
         self.prior: Tensor | None = None
-        """What a first look says of the annotations, if there was one; like the memory."""
+        """Probabilities by the prescreen, if there was one; a row for each row of the memory."""
         # The last row takes the padding. All is changed in place: a captured step has addresses.
         self.state: dict[str, Tensor] = {
             "memory": torch.zeros(num_annotations + 1, num_labels, device=device),
@@ -71,11 +71,11 @@ class NoiseEstimator:
                 known[name] = estimate if estimate >= NEXT_TO_NONE else 0.0
         return Rates(**known)
 
-    def look(self, rows: Tensor, labels: Tensor, seen: FirstLook) -> dict[str, float]:
-        """Hear a first look at the annotations `rows` [n] with labels [n], if it says enough.
+    def prescreen(self, rows: Tensor, labels: Tensor, seen: PrescreenResult) -> dict[str, float]:
+        """Take over the prescreen of the annotations `rows` [n] with labels [n], if it says enough.
 
-        No label had a part in what is said of it, so nothing is learnt by heart, and the noise
-        found is the noise from then on; only tau is fitted anew. Returns the figures.
+        Its probabilities are out-of-fold, so they cannot memorise a label: the noise that it found
+        stays, and only tau is fitted anew. Returns the figures, or nothing if it says too little.
         """
         model, chances = seen.model, seen.probabilities.cpu()
         low, high = estimation.bounds(chances, labels.cpu(), model._replace(tau=1.0))
@@ -95,7 +95,7 @@ class NoiseEstimator:
         return self.figures()
 
     def prior_of(self, given: BatchAnnotations) -> Tensor | None:
-        """Look up what a first look says of the annotations of a batch, [B, A, C]."""
+        """Return the prescreen's probabilities for the annotations of a batch, [B, A, C]."""
         return None if self.prior is None else self.prior[self._places(given)]
 
     def remember(self, given: BatchAnnotations, probabilities: Tensor) -> Tensor:
@@ -272,32 +272,32 @@ class EstimatingMethod(Method):
 
     has_warm_up = True
 
-    def __init__(self, watch: NoiseEstimator | None, exchange: Exchange):
+    def __init__(self, estimator: NoiseEstimator | None, exchange: Exchange):
         """Take an estimator where a rate is to be estimated."""
-        self.watch = watch
+        self.estimator = estimator
         self.exchange = exchange
         self._was_warm_up = self.has_warm_up  # the last step; an epoch may be at its end
 
     def observe(self, given: BatchAnnotations, proposals: Proposals, scorer: BoxScorer) -> None:
         """Gather evidence about a batch, where a rate is to be estimated."""
-        if self.watch is not None:
-            self.watch.observe(given, proposals, scorer)
+        if self.estimator is not None:
+            self.estimator.observe(given, proposals, scorer)
 
     def end_epoch(self, epoch: int) -> Mapping[str, Any]:
         """Estimate the rates that are not told, and follow them."""
-        if self.watch is None:
+        if self.estimator is None:
             return {}
-        self.watch.end_pass(epoch, self._was_warm_up)
-        self._follow(self.watch)
-        return self.watch.figures()
+        self.estimator.end_pass(epoch, self._was_warm_up)
+        self._follow(self.estimator)
+        return self.estimator.figures()
 
     def report(self) -> Mapping[str, Any]:
         """Return the estimated noise and which labels stand for which others, if estimated."""
-        return {} if self.watch is None else self.watch.report()
+        return {} if self.estimator is None else self.estimator.report()
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the estimates rest on, and the method's own state."""
-        watched = {} if self.watch is None else self.watch.state_dict()
+        watched = {} if self.estimator is None else self.estimator.state_dict()
         warm_up = {"is_warm_up": self._was_warm_up} if self.has_warm_up else {}
         return {**watched, **self._own_state(), **warm_up}
 
@@ -306,12 +306,12 @@ class EstimatingMethod(Method):
         self._load_own_state(state)
         if self.has_warm_up:
             self._was_warm_up = bool(state["is_warm_up"])
-        if self.watch is not None:
-            self.watch.load_state_dict(state)
-            self._follow(self.watch)
+        if self.estimator is not None:
+            self.estimator.load_state_dict(state)
+            self._follow(self.estimator)
 
     @abstractmethod
-    def _follow(self, watch: NoiseEstimator) -> None:
+    def _follow(self, estimator: NoiseEstimator) -> None:
         """Set what depends on the rates by the estimates; this may wait for the device."""
 
     @abstractmethod

@@ -9,15 +9,15 @@ from boxmend.errors import UsageError
 from boxmend.methods import votes
 from boxmend.methods.equations import (
     TYPICAL_ERROR,
-    FirstLook,
     NoiseModel,
+    PrescreenResult,
     rate_interval,
     symmetric_transition,
 )
 from boxmend.methods.equations.box_noise import BINS
 from boxmend.methods.estimation import Estimate, bounds, lost_classes
+from boxmend.methods.noise_estimator import NoiseEstimator
 from boxmend.methods.table import Mend, MendSettings, Rates
-from boxmend.methods.watch import NoiseEstimator
 from tests.methods.method_batches import (
     LATER,
     NOTHING,
@@ -114,9 +114,9 @@ def test_a_first_look_is_heard_where_it_is_sure_enough(
     )
     labels = torch.arange(30) % 3
     p = torch.full((30, 3), (1 - chance) / 2).scatter(1, labels[:, None], chance)
-    look = FirstLook(p, NoiseModel(rate, 1.0, symmetric_transition(rate, 3), False), 0.01)
+    look = PrescreenResult(p, NoiseModel(rate, 1.0, symmetric_transition(rate, 3), False), 0.01)
     watch = watching(None, 30, 3)
-    figures = watch.look(torch.arange(30), labels, look)
+    figures = watch.prescreen(torch.arange(30), labels, look)
     assert bool(figures) == (watch.prior is not None) == is_heard
 
 
@@ -193,7 +193,7 @@ def test_a_state_tells_whether_the_pass_was_warm_up(is_warm_up: bool) -> None:
     state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 1, labels
     method.load_state_dict(state)
     method.end_epoch(2)
-    assert (method.watch.rate == 0.5) == (not is_warm_up)
+    assert (method.estimator.rate == 0.5) == (not is_warm_up)
 
 
 def test_what_a_pass_counted_is_gone_after_it() -> None:
@@ -223,7 +223,7 @@ def test_steps_change_what_is_remembered_in_place() -> None:
     """A recorded step has addresses."""
     given, proposals = random_batch(4)
     method = Mend(15, 3)
-    places = [(state, dict(state)) for state in (method.watch.state, method._state)]
+    places = [(state, dict(state)) for state in (method.estimator.state, method._state)]
     for moment in (WARM_UP, LATER):
         method.refine(given, proposals, WaveScorer(), moment)
         method.end_epoch(moment.epoch)

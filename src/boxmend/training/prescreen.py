@@ -1,4 +1,4 @@
-"""The first look at a dataset: its annotated boxes as the backbone sees them before training."""
+"""Features for the prescreen: annotated boxes as the backbone sees them before training."""
 
 import time
 from collections.abc import Callable

@@ -6,8 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.methods.equations import Belief, FirstLook, NoiseModel, first_look, posterior
-from boxmend.methods.equations.looking import MOST_ROWS, anchored_transition, corrected_loss
+from boxmend.methods.equations import (
+    Belief,
+    NoiseModel,
+    PrescreenResult,
+    posterior,
+    prescreen_labels,
+)
+from boxmend.methods.equations.prescreen import MOST_ROWS, anchored_transition, corrected_loss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -36,13 +42,13 @@ def folds(count: int, number: int = 3) -> Tensor:
     return torch.arange(count) % number
 
 
-def raw(look: FirstLook) -> Tensor:
+def raw(look: PrescreenResult) -> Tensor:
     """What the classifiers said, before tau."""
     logs = look.probabilities.double().log()
     return (logs / look.model.tau).softmax(-1)
 
 
-def wrong_share(look: FirstLook, labels: Tensor, truth: Tensor) -> float:
+def wrong_share(look: PrescreenResult, labels: Tensor, truth: Tensor) -> float:
     q = posterior(look.probabilities, labels, look.model.transition)
     return float((q.argmax(1) != truth).double().mean())
 
@@ -80,15 +86,15 @@ def test_what_is_said_of_an_annotation_does_not_depend_on_its_own_label() -> Non
     features, _, labels = drawn(300, 0.2)
     first = folds(300) == 0
     moved = torch.where(first, (labels + 1) % NUM_LABELS, labels)
-    before = raw(first_look(features, labels, folds(300), NUM_LABELS, FIXED))
-    after = raw(first_look(features, moved, folds(300), NUM_LABELS, FIXED))
+    before = raw(prescreen_labels(features, labels, folds(300), NUM_LABELS, FIXED))
+    after = raw(prescreen_labels(features, moved, folds(300), NUM_LABELS, FIXED))
     torch.testing.assert_close(after[first], before[first], atol=1e-5, rtol=0)
     assert (after - before)[~first].abs().amax(1).min() > 1e-3  # but they taught the others
 
 
 def test_the_probabilities_are_distributions_and_single() -> None:
     features, _, labels = drawn(200, 0.2)
-    look = first_look(features.half(), labels.int(), folds(200), NUM_LABELS)
+    look = prescreen_labels(features.half(), labels.int(), folds(200), NUM_LABELS)
     assert look.probabilities.shape == (200, NUM_LABELS)
     assert look.probabilities.dtype == torch.float32
     torch.testing.assert_close(look.probabilities.sum(1), torch.ones(200))
@@ -98,8 +104,8 @@ def test_the_probabilities_are_distributions_and_single() -> None:
 def test_other_names_for_the_classes_change_nothing_else() -> None:
     features, _, labels = drawn(400, 0.2)
     names = torch.tensor([3, 0, 5, 1, 2, 4])
-    before = first_look(features, labels, folds(400), NUM_LABELS)
-    after = first_look(features, names[labels], folds(400), NUM_LABELS)
+    before = prescreen_labels(features, labels, folds(400), NUM_LABELS)
+    after = prescreen_labels(features, names[labels], folds(400), NUM_LABELS)
     torch.testing.assert_close(
         after.probabilities[:, names], before.probabilities, atol=0.02, rtol=0
     )
@@ -110,9 +116,9 @@ def test_other_names_for_the_classes_change_nothing_else() -> None:
 def test_the_look_is_the_same_every_time_and_changes_nothing() -> None:
     features, _, labels = drawn(200, 0.2)
     copies = features.clone(), labels.clone()
-    one = first_look(features, labels, folds(200), NUM_LABELS)
+    one = prescreen_labels(features, labels, folds(200), NUM_LABELS)
     with torch.no_grad():
-        two = first_look(features, labels, folds(200), NUM_LABELS)
+        two = prescreen_labels(features, labels, folds(200), NUM_LABELS)
     assert torch.equal(one.probabilities, two.probabilities)
     assert (one.model.rate, one.model.tau, one.decay) == (two.model.rate, two.model.tau, two.decay)
     assert not one.probabilities.requires_grad
@@ -122,7 +128,7 @@ def test_the_look_is_the_same_every_time_and_changes_nothing() -> None:
 
 def test_forty_percent_of_wrong_labels_are_seen_through() -> None:
     features, truth, labels = drawn(3000, 0.4, spread=0.7)
-    look = first_look(features, labels, folds(3000, 5), NUM_LABELS)
+    look = prescreen_labels(features, labels, folds(3000, 5), NUM_LABELS)
     assert look.model.rate == pytest.approx(0.4, abs=0.03)
     assert not look.model.is_full
     assert wrong_share(look, labels, truth) < 0.08
@@ -132,14 +138,14 @@ def test_forty_percent_of_wrong_labels_are_seen_through() -> None:
 
 def test_clean_labels_are_found_to_be_clean() -> None:
     features, truth, labels = drawn(1500)
-    look = first_look(features, labels, folds(1500), NUM_LABELS)
+    look = prescreen_labels(features, labels, folds(1500), NUM_LABELS)
     assert look.model.rate < 0.02
     assert wrong_share(look, labels, truth) < 0.002
 
 
 def test_clean_labels_of_classes_that_look_alike_are_left_alone() -> None:
     features, truth, labels = drawn(1500, spread=3.0)
-    look = first_look(features, labels, folds(1500), NUM_LABELS)
+    look = prescreen_labels(features, labels, folds(1500), NUM_LABELS)
     assert (look.probabilities.argmax(1) == truth).float().mean() < 0.7
     assert look.model.rate < 0.05
     assert wrong_share(look, labels, truth) < 0.01
@@ -147,7 +153,7 @@ def test_clean_labels_of_classes_that_look_alike_are_left_alone() -> None:
 
 def test_noise_that_follows_pairs_is_not_explained_away() -> None:
     features, truth, labels = drawn(3000, 0.4, pairs=True, spread=0.7)
-    look = first_look(features, labels, folds(3000, 5), NUM_LABELS)
+    look = prescreen_labels(features, labels, folds(3000, 5), NUM_LABELS)
     assert look.model.is_full
     assert look.model.rate == pytest.approx(0.4, abs=0.03)
     matrix = look.model.transition
@@ -158,21 +164,21 @@ def test_noise_that_follows_pairs_is_not_explained_away() -> None:
 
 def test_a_full_matrix_is_not_considered_where_it_is_not_wanted() -> None:
     features, _, labels = drawn(1000, 0.4, pairs=True, spread=0.7)
-    assert first_look(features, labels, folds(1000), NUM_LABELS).model.is_full
-    look = first_look(features, labels, folds(1000), NUM_LABELS, Belief(full=False))
+    assert prescreen_labels(features, labels, folds(1000), NUM_LABELS).model.is_full
+    look = prescreen_labels(features, labels, folds(1000), NUM_LABELS, Belief(full=False))
     assert not look.model.is_full
 
 
 def test_a_full_matrix_that_mixes_up_classes_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     features, _, labels = drawn(1000, 0.4, pairs=True, spread=0.7)
-    monkeypatch.setattr("boxmend.methods.equations.looking.LEAST_RIGHT", 0.7)  # there are .6
-    assert not first_look(features, labels, folds(1000), NUM_LABELS).model.is_full
+    monkeypatch.setattr("boxmend.methods.equations.prescreen.LEAST_RIGHT", 0.7)  # there are .6
+    assert not prescreen_labels(features, labels, folds(1000), NUM_LABELS).model.is_full
 
 
 def test_of_a_known_rate_only_tau_is_fitted() -> None:
     features, truth, labels = drawn(1500, 0.4, spread=0.7)
     belief = Belief(known_rate=0.4)
-    look = first_look(features, labels, folds(1500), NUM_LABELS, belief)
+    look = prescreen_labels(features, labels, folds(1500), NUM_LABELS, belief)
     assert look.model.rate == 0.4
     assert look.model.transition[0].tolist() == pytest.approx([0.6] + [0.08] * 5)
     assert 0.2 < look.model.tau < 9
@@ -185,14 +191,14 @@ def test_the_sign_of_features_tells() -> None:
     generator = torch.Generator().manual_seed(1)
     labels = torch.arange(200) % 2
     features = torch.rand(200, 5, generator=generator) * (1 - 2 * labels[:, None])
-    look = first_look(features, labels, folds(200), 2)
+    look = prescreen_labels(features, labels, folds(200), 2)
     assert (look.probabilities.argmax(1) == labels).all()
 
 
 def test_the_decay_is_the_one_under_which_the_labels_left_out_are_likeliest() -> None:
     near, far = (drawn(600, spread=spread) for spread in (0.7, 4.0))
-    strong = first_look(far[0], far[2], folds(600), NUM_LABELS).decay
-    weak = first_look(near[0], near[2], folds(600), NUM_LABELS).decay
+    strong = prescreen_labels(far[0], far[2], folds(600), NUM_LABELS).decay
+    weak = prescreen_labels(near[0], near[2], folds(600), NUM_LABELS).decay
     assert weak < strong == 0.1
 
 
@@ -200,7 +206,7 @@ def test_the_decay_is_the_one_under_which_the_labels_left_out_are_likeliest() ->
 def test_features_that_tell_nothing_leave_all_as_believed(seed: int) -> None:
     _, _, labels = drawn(400)
     noise = torch.randn(400, 12, generator=torch.Generator().manual_seed(seed))
-    look = first_look(noise, labels, folds(400), NUM_LABELS)
+    look = prescreen_labels(noise, labels, folds(400), NUM_LABELS)
     assert (look.probabilities - 1 / NUM_LABELS).abs().max() < 0.2
     assert look.model.rate == 0.3
 
@@ -212,7 +218,7 @@ def test_of_very_many_rows_some_teach_and_all_are_looked_at() -> None:
     moved = torch.where(odd, (labels + 1) % NUM_LABELS, labels)  # every other row is passed over
     belief = Belief(known_rate=0.0, decays=(0.1,))
     halves = torch.arange(count) // 2 % 2
-    look = first_look(features, moved, halves, NUM_LABELS, belief)
+    look = prescreen_labels(features, moved, halves, NUM_LABELS, belief)
     assert (look.probabilities.argmax(1) == truth).float().mean() > 0.9
 
 
@@ -220,7 +226,9 @@ def test_of_very_many_rows_some_teach_and_all_are_looked_at() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_few_annotations_are_survived(count: int, known_rate: float | None) -> None:
     features, _, labels = drawn(count)
-    look = first_look(features, labels, folds(count), NUM_LABELS, Belief(known_rate=known_rate))
+    look = prescreen_labels(
+        features, labels, folds(count), NUM_LABELS, Belief(known_rate=known_rate)
+    )
     assert_sane(look, count, NUM_LABELS)
 
 
@@ -236,26 +244,28 @@ def test_few_annotations_are_survived(count: int, known_rate: float | None) -> N
 @pytest.mark.parametrize("known_rate", [None, 0.0])
 def test_rare_classes_are_survived(labels: Tensor, known_rate: float | None) -> None:
     features, _, _ = drawn(40)
-    look = first_look(features, labels, folds(40), NUM_LABELS, Belief(known_rate=known_rate))
+    look = prescreen_labels(features, labels, folds(40), NUM_LABELS, Belief(known_rate=known_rate))
     assert_sane(look, 40, NUM_LABELS)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 60_000.0])
 def test_features_that_are_all_alike_are_survived(value: float) -> None:
     labels = torch.arange(30) % 3
-    look = first_look(torch.full((30, 4), value).half(), labels, folds(30, 2), 3)
+    look = prescreen_labels(torch.full((30, 4), value).half(), labels, folds(30, 2), 3)
     assert_sane(look, 30, 3)
 
 
 def test_of_a_single_fold_nothing_is_learnt() -> None:
     features, _, labels = drawn(50)
-    look = first_look(features, labels, torch.full((50,), 2), NUM_LABELS, Belief(previous=0.25))
+    look = prescreen_labels(
+        features, labels, torch.full((50,), 2), NUM_LABELS, Belief(previous=0.25)
+    )
     assert torch.equal(look.probabilities, torch.full((50, NUM_LABELS), 1 / NUM_LABELS))
     assert look.model.rate == 0.25
 
 
 def test_a_single_class_is_what_everything_is() -> None:
-    look = first_look(torch.rand(8, 4), torch.zeros(8).long(), folds(8), 1, FIXED)
+    look = prescreen_labels(torch.rand(8, 4), torch.zeros(8).long(), folds(8), 1, FIXED)
     assert look.probabilities.tolist() == [[1]] * 8
     assert look.model.rate == 0
     assert look.model.transition.tolist() == [[1]]
@@ -264,10 +274,10 @@ def test_a_single_class_is_what_everything_is() -> None:
 def test_without_decays_there_is_nothing_to_choose() -> None:
     features, _, labels = drawn(20)
     with pytest.raises(ValueError, match="no decays"):
-        first_look(features, labels, folds(20), NUM_LABELS, Belief(decays=()))
+        prescreen_labels(features, labels, folds(20), NUM_LABELS, Belief(decays=()))
 
 
-def assert_sane(look: FirstLook, count: int, num_labels: int) -> None:
+def assert_sane(look: PrescreenResult, count: int, num_labels: int) -> None:
     assert look.probabilities.shape == (count, num_labels)
     assert torch.isfinite(look.probabilities).all()
     torch.testing.assert_close(look.probabilities.sum(1), torch.ones(count))

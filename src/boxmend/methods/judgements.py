@@ -1,4 +1,4 @@
-"""What to think of the labels of a batch, given evidence p [B, A, C]: by posterior or by queue."""
+"""Judgements of the labels of a batch, given evidence p [B, A, C]: by posterior or by queue."""
 
 import torch
 from torch import Tensor

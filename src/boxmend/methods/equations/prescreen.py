@@ -1,4 +1,4 @@
-"""A first look at the labels before training: what does each annotation seem to be?
+"""The prescreen of labels before training: which class does each annotation seem to have?
 
 Annotated boxes, described by a backbone that was never shown their labels, are told apart by a
 linear classifier. It is trained on the annotations of the other folds, so what it says of an
@@ -38,7 +38,7 @@ ANCHOR_PRIOR = 2.0  # imagined anchors a class, labelled as the symmetric noise 
 
 
 class Belief(NamedTuple):
-    """What is known or believed before the look."""
+    """Holds what is known or believed before the prescreen."""
 
     known_rate: float | None = None  # of symmetric noise; then only tau is fitted
     full: bool = True  # whether a full matrix is considered
@@ -46,7 +46,7 @@ class Belief(NamedTuple):
     decays: tuple[float, ...] = DECAYS  # to choose from, from strong to weak
 
 
-class FirstLook(NamedTuple):
+class PrescreenResult(NamedTuple):
     """What a classifier that did not see their labels says of the annotations."""
 
     probabilities: Tensor  # [n, C], calibrated: the raw ones to the power of tau, renormalised
@@ -79,9 +79,9 @@ class _Scale(NamedTuple):
     factor: float
 
 
-def first_look(
+def prescreen_labels(
     features: Tensor, labels: Tensor, folds: Tensor, num_labels: int, belief: Belief | None = None
-) -> FirstLook:
+) -> PrescreenResult:
     """Tell what annotations seem to be, by classifiers that did not see their labels.
 
     Takes features [n, D] of any precision, labels [n] and folds [n] from 0; annotations that are
@@ -109,7 +109,7 @@ def first_look(
     raw = _predicted(features, folds, fit.weights, scale)
     calibrated = (fit.model.tau * raw.log_softmax(-1)).softmax(-1)
     transition = fit.model.transition.to(features.device)
-    return FirstLook(calibrated, fit.model._replace(transition=transition), fit.decay)
+    return PrescreenResult(calibrated, fit.model._replace(transition=transition), fit.decay)
 
 
 def corrected_loss(logits: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
@@ -223,13 +223,15 @@ def _value_of_shares(labels: Tensor, num_labels: int) -> float:
     return float(torch.xlogy(counts, counts / counts.sum()).sum())
 
 
-def _nothing_learnt(count: int, num_labels: int, device: torch.device, belief: Belief) -> FirstLook:
+def _nothing_learnt(
+    count: int, num_labels: int, device: torch.device, belief: Belief
+) -> PrescreenResult:
     """All classes are alike, and the rate is as believed."""
     rate = belief.previous if belief.known_rate is None else belief.known_rate
     rate = rate if num_labels > 1 else 0.0
     model = NoiseModel(rate, 1.0, symmetric_transition(rate, num_labels, device), is_full=False)
     p = torch.full((count, num_labels), 1 / num_labels, device=device)
-    return FirstLook(p, model, belief.decays[0])
+    return PrescreenResult(p, model, belief.decays[0])
 
 
 def _trained(

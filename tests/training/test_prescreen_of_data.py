@@ -14,7 +14,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.methods.table import BoxFeatures
 from boxmend.runs.settings import MendSettings, resolved
 from boxmend.training.assembly import make_detector, make_loader
-from boxmend.training.first_look import describe
+from boxmend.training.prescreen import describe
 from boxmend.training.processes import Processes
 from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn, trained
@@ -36,7 +36,7 @@ def dataset(tmp_path: Path) -> Dataset:
 @pytest.fixture
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is taken at a handful of annotations."""
-    monkeypatch.setattr("boxmend.methods.mend.FEW_TO_LOOK_AT", 5)
+    monkeypatch.setattr("boxmend.methods.mend.MIN_PRESCREENED", 5)
 
 
 def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
@@ -102,12 +102,12 @@ def test_whatever_a_network_says_is_kept_as_numbers(
     def strange(detector: Any, images: Any, sizes: Any, boxes: Any, owners: Any) -> torch.Tensor:
         return torch.tensor([[float("nan"), float("inf"), -1e30, 2.5]]).repeat(len(boxes), 1)
 
-    monkeypatch.setattr("boxmend.training.first_look.described", strange)
+    monkeypatch.setattr("boxmend.training.prescreen.described", strange)
     assert looked_at(dataset).features[0].tolist() == [0, 65504, -65504, 2.5]
 
 
 def test_it_tells_how_far_it_is(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boxmend.training.first_look.PATIENCE", -1.0)
+    monkeypatch.setattr("boxmend.training.prescreen.PATIENCE", -1.0)
     told: list[str] = []
     looked_at(dataset, told=told)
     assert told == ["first look: 4 of 4 images"]
@@ -163,7 +163,9 @@ def test_what_it_says_is_told_trained_on_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped after a step and resumed, a run has the look that it took before, and takes none."""
-    monkeypatch.setattr("boxmend.methods.watch.WIDE_BOUNDS", 0.5)  # of so few they are wide
+    monkeypatch.setattr(
+        "boxmend.methods.noise_estimator.WIDE_BOUNDS", 0.5
+    )  # of so few they are wide
     dataset = informative(tmp_path)
     changes: dict[str, Any] = {
         "method": "mend",
