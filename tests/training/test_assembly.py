@@ -10,7 +10,7 @@ from boxmend.errors import UsageError
 from boxmend.methods.table import Mend, MendSettings, PaperMethod, PublishedSettings, Rates
 from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.training.assembly import completed, make_detector, make_training
-from boxmend.training.loop import Training
+from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn
@@ -24,7 +24,9 @@ def made(settings: TrainSettings, tmp_path: Path) -> Training:
     data = drawn(tmp_path / "data", BOXES)
     (tmp_path / "run").mkdir()
     detector = make_detector(settings, 3)
-    training, state = make_training(settings, data, detector, tmp_path / "run", ALONE, print)
+    training, state = make_training(
+        settings, data, detector, ALONE, TrainingOutput(tmp_path / "run")
+    )
     assert state is None
     return training
 

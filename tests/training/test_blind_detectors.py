@@ -10,7 +10,7 @@ import torch
 from boxmend.detector import PaddedDetections
 from boxmend.runs.settings import resolved
 from boxmend.training.assembly import make_detector, make_training
-from boxmend.training.loop import Training
+from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
 from boxmend.training.validation import finds_nothing
@@ -25,7 +25,7 @@ def made(folder: Path, boxes: list[Any] = BOXES) -> Training:
     settings = resolved(replace(QUICK, method="baseline", batch_size=4))
     detector = make_detector(settings, 3)
     data, alone = drawn(folder / "data", boxes), Processes(torch.device("cpu"))
-    return make_training(settings, data, detector, folder / "run", alone, lambda text: None)[0]
+    return make_training(settings, data, detector, alone, TrainingOutput(folder / "run"))[0]
 
 
 def blinded(training: Training) -> None:

@@ -40,7 +40,7 @@ def scores_of(*areas: float) -> Callable[..., dict[str, float]]:
     """A stand-in for the scoring of a pass; it gives these scores one after another."""
     left: Iterator[float] = iter(areas)
 
-    def evaluate(training: Any, truth: Any, say: Any, check: Any = None) -> dict[str, float]:
+    def evaluate(validation: Any, detector: Any, check: Any) -> dict[str, float]:
         check()
         return {"voc_ap50_11point": 0.5, "voc_ap50_area": next(left)}
 
@@ -147,7 +147,7 @@ def test_a_kill_around_the_keeping_of_a_pass_loses_nothing(
 def test_a_request_to_stop_breaks_the_scoring_off(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def evaluate(training: Any, truth: Any, say: Any, check: Callable[[], None]) -> Any:
+    def evaluate(validation: Any, detector: Any, check: Callable[[], None]) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         check()
         raise AssertionError("it should have been left")

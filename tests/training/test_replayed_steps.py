@@ -15,7 +15,7 @@ from boxmend.runs.settings import Optimisation, resolved
 from boxmend.runs.settings.presets import LITERAL_METHODS
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch, Frame
-from boxmend.training.loop import Training
+from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.replay import Keys, Replay
 from tests.training.recorded_graphs import Graph, patch_cuda, record
@@ -197,7 +197,8 @@ def made_training(folder: Path, name: str) -> Training:
     settings = resolved(settings)
     folder.mkdir()
     data, detector = drawn(folder / "data", BOXES), make_detector(settings, 3)
-    training, _ = make_training(settings, data, detector, folder / "run", ALONE, pytest.fail)
+    output = TrainingOutput(folder / "run", pytest.fail)
+    training, _ = make_training(settings, data, detector, ALONE, output)
     return training
 
 

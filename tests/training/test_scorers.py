@@ -11,7 +11,7 @@ from boxmend.detector import Features
 from boxmend.errors import DataError
 from boxmend.runs.settings import resolved
 from boxmend.training.assembly import make_detector, make_training
-from boxmend.training.loop import Training
+from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn, trained
@@ -25,7 +25,7 @@ def made(folder: Path, which: str) -> Training:
     settings = resolved(replace(QUICK, pre_forward=which))  # type: ignore[arg-type]  # one of three
     data = drawn(folder / "data", BOXES)
     detector = make_detector(settings, 3)
-    training, _ = make_training(settings, data, detector, folder / "run", ALONE, lambda text: None)
+    training, _ = make_training(settings, data, detector, ALONE, TrainingOutput(folder / "run"))
     for parameter in training.teacher.network.roi_heads.parameters():
         parameter.zero_()
     for parameter in training.teacher.network.backbone.parameters():

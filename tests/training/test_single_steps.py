@@ -9,7 +9,7 @@ import torch
 
 from boxmend.runs.settings import Optimisation, resolved
 from boxmend.training.assembly import make_detector, make_training
-from boxmend.training.loop import Training
+from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.optimisation import rate_at
 from boxmend.training.processes import Processes
 from tests.training.small_runs import QUICK, drawn
@@ -26,7 +26,8 @@ def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: An
     settings = resolved(settings)
     data, detector = drawn(tmp_path / "data", BOXES), make_detector(settings, 3)
     alone = Processes(torch.device("cpu"))
-    training, _ = make_training(settings, data, detector, tmp_path / "run", alone, pytest.fail)
+    output = TrainingOutput(tmp_path / "run", pytest.fail)
+    training, _ = make_training(settings, data, detector, alone, output)
     return training
 
 

@@ -11,7 +11,7 @@ from boxmend.runs import ledger
 from boxmend.runs.settings import Optimisation, resolved
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch
-from boxmend.training.loop import Computed
+from boxmend.training.loop import Computed, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn
@@ -33,9 +33,8 @@ def test_a_step_never_waits_for_the_device(name: str, is_warm_up: bool, tmp_path
         settings,
         drawn(tmp_path / "data", BOXES),
         detector,
-        tmp_path / "run",
         Processes(torch.device("cuda")),
-        lambda text: None,
+        TrainingOutput(tmp_path / "run"),
     )
     training.step = 0 if is_warm_up else training.num_steps - 4
     batch = next(iter(training.loader.epoch(0, 0)))
@@ -77,9 +76,8 @@ def test_a_step_is_recorded_once_a_phase_and_replayed_after_that(tmp_path: Path)
         settings,
         drawn(tmp_path / "data", BOXES),
         detector,
-        tmp_path / "run",
         Processes(torch.device("cuda")),
-        lambda text: pytest.fail(text),
+        TrainingOutput(tmp_path / "run", lambda text: pytest.fail(text)),
     )
     calls = []
     compute = training._compute

@@ -15,7 +15,7 @@ from boxmend.runs.ledger import Ledger
 from boxmend.runs.settings import TrainSettings, parsed_image_size
 from boxmend.training import checkpoint
 from boxmend.training.loader import ImageSize, Loader, LoaderOptions
-from boxmend.training.loop import Training
+from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 
 
@@ -81,15 +81,14 @@ def make_training(
     settings: TrainSettings,
     dataset: Dataset,
     detector: Detector,
-    run: Path,
     processes: Processes,
-    note: Callable[[str], None],
+    output: TrainingOutput,
 ) -> tuple[Training, dict[str, Any] | None]:
     """Put everything in place; returns the training and the checkpoint it is to go on from.
 
     Process 0 alone looks into the run's folder; the others have the checkpoint from it.
     """
-    device = processes.device
+    device, run = processes.device, output.run
     detector.network.to(device)
     detector = replace(detector, total=processes.total)
     method = build_from(settings, len(dataset), len(dataset.label_names), device, processes)
@@ -105,12 +104,11 @@ def make_training(
         detector,
         method,
         dataset,
-        make_loader(settings, dataset, processes, note, is_shared=True),
+        make_loader(settings, dataset, processes, output.note, is_shared=True),
         ledgers[0] if ledgers else None,
-        run,
         processes,
         working_precision(settings.precision, device),
-        note=note,
+        output,
     )
     return training, state
 

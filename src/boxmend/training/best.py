@@ -21,10 +21,10 @@ class BestEpoch:
     def __init__(
         self,
         run: Path,
-        score: Callable[[Callable[[], None]], Mapping[str, float]],
+        score: Callable[[Detector, Callable[[], None]], Mapping[str, float]],
         metadata: Mapping[str, str] | None = None,
     ):
-        """Take what scores a pass, and what the file of its weights is to say besides."""
+        """Take what scores a detector, and what the file of its weights is to say besides."""
         self._run = run
         self._score = score
         self._metadata = metadata
@@ -36,7 +36,7 @@ class BestEpoch:
 
         `check` is called while it scores, and may raise to break it off.
         """
-        scores = dict(self._score(check))
+        scores = dict(self._score(detector, check))
         if _rank(scores) >= _rank(self.scores):  # of two equal ones, the one that trained longer
             save(detector, self._file(step), self._metadata)
             self.step, self.scores = step, scores

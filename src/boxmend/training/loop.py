@@ -5,11 +5,10 @@ rate from the step, so that a resumed run goes the way the uninterrupted one wou
 """
 
 import hashlib
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -48,6 +47,7 @@ from boxmend.training.prescreen import describe
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Listener, Recorder
 from boxmend.training.replay import Keys, Replay
+from boxmend.training.stopping import stop_requests
 from boxmend.training.validation import finds_nothing
 
 SIGHTED_BY, STEPS_TO_SEE = 0.25, 200
@@ -66,6 +66,17 @@ class Computed(NamedTuple):
     means: dict[str, Tensor]  # scalars that are averaged over processes
 
 
+@dataclass(frozen=True)
+class TrainingOutput:
+    """Where a training writes to and reports to."""
+
+    run: Path
+    note: Callable[[str], None] = lambda text: None
+    """Takes messages for the user."""
+    best: BestEpoch | None = None
+    """Scores every epoch and keeps the best one, where that is wanted."""
+
+
 @dataclass
 class Training:
     """A run in progress: what changes from step to step."""
@@ -77,16 +88,12 @@ class Training:
     loader: Loader
     ledger: Ledger | None
     """None in all processes but the first, which writes."""
-    run: Path
     processes: Processes
     precision: torch.dtype
+    output: TrainingOutput
     step: int = 0
     passes: int = 0
     """Passes that came to their end, with the estimates and scores that belong to it."""
-    best: BestEpoch | None = None
-    """Scores every pass and keeps the best one, where that is wanted."""
-    note: Callable[[str], None] = lambda text: None
-    """Hears of what is worth knowing."""
 
     def __post_init__(self) -> None:
         network = self.detector.network
@@ -103,7 +110,7 @@ class Training:
         self.keys = Keys(self.processes)
         self.replay: Replay | None = None
         if self.settings.graph and self.device.type == "cuda" and self.processes.is_single_process:
-            self.replay = Replay(self._compute, self.keys, self.note)
+            self.replay = Replay(self._compute, self.keys, self.output.note)
 
     def state(self) -> dict[str, Any]:
         """All that is needed to go on from here; nothing may be pending in the recorder.
@@ -114,21 +121,21 @@ class Training:
         return {
             "step": self.step,
             "passes": self.passes,
-            "best": None if self.best is None else self.best.state(),
+            "best": None if self.output.best is None else self.output.best.state(),
             "network": self.detector.network.state_dict(),
             "average": self.teacher.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "method": self.method.state_dict(),
             "ledger": _with_tensors(self.ledger.state()),
             "figures": self.recorder.window,
-            "metrics_bytes": Run(self.run).sync_metrics(),
+            "metrics_bytes": Run(self.output.run).sync_metrics(),
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave; the ledger has been resumed by the caller."""
         self.step, self.passes = state["step"], state["passes"]
-        if self.best is not None and state["best"] is not None:
-            self.best.load_state(state["best"])
+        if self.output.best is not None and state["best"] is not None:
+            self.output.best.load_state(state["best"])
         self.detector.network.load_state_dict(state["network"])
         self.teacher.network.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -200,7 +207,7 @@ class Training:
 def train(training: Training, log: Listener) -> None:
     """Run a training to its end, from wherever it stands."""
     clock = _Clock(time.monotonic(), training.step)
-    with _stop_requests() as stop, _stream_of(training):
+    with stop_requests() as stop, _stream_of(training):
         log({"plan": {"first_step": training.step, "steps": training.num_steps}})
         if training.step == 0 and training.method.wants_prescreen:
             _prescreen(training, log, stop)
@@ -290,13 +297,13 @@ def _tell_of_blindness(training: Training, batch: Batch | None, log: Listener) -
 
 def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
     """Estimate, score and log what belongs to the end of a pass."""
-    if training.best is not None:
+    if training.output.best is not None:
         _save(training)  # scoring takes its time, and a request to stop breaks it off
     epoch = training.passes
     here = {"step": training.step, "epoch": epoch}
     log(_figures(training, clock) | {"epoch_ends": epoch})
     log(_estimated(training, epoch) | here)
-    best = training.best
+    best = training.output.best
     if best is not None:
         check = partial(_leave_if_asked, stop, training)
         scored = training.processes.on_rank_zero(
@@ -365,9 +372,9 @@ def _save(training: Training) -> int:
 
 
 def _write(training: Training) -> None:
-    checkpoint.save(training.run, training.state())
-    if training.best is not None:
-        training.best.tidy()
+    checkpoint.save(training.output.run, training.state())
+    if training.output.best is not None:
+        training.output.best.tidy()
 
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
@@ -382,21 +389,3 @@ def _with_tensors(state: Any) -> dict[str, Any]:
         key: torch.from_numpy(value.copy()) if hasattr(value, "dtype") else value
         for key, value in state.items()
     }
-
-
-@contextmanager
-def _stop_requests() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set, so that a step is finished and saved before leaving."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    previous = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -6,7 +6,7 @@ fate, checkpoints while it lasts, and the final weights. `trackers` tell others 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,16 @@ from boxmend.runs.settings import TrainSettings, resolved
 from boxmend.runs.settings.training import PUBLISHED, SECTIONS
 from boxmend.scoring.voc import VocScores
 from boxmend.training import checkpoint, facts
-from boxmend.training.assembly import completed, make_detector, make_loader, make_training
+from boxmend.training.assembly import (
+    completed,
+    make_detector,
+    make_loader,
+    make_training,
+    working_precision,
+)
 from boxmend.training.best import BestEpoch, remove_candidates
 from boxmend.training.card import card_of
-from boxmend.training.loop import Interrupted, Training, ensure_alike
+from boxmend.training.loop import Interrupted, Training, TrainingOutput, ensure_alike
 from boxmend.training.loop import train as run_loop
 from boxmend.training.processes import CONTINUE, Processes, joined
 from boxmend.training.recording import Listener
@@ -77,25 +83,77 @@ def train(
                 lambda: runs.create(out, asdict(settings), told, resume=resume)
             )
             say = _teller(run, log) if processes.is_first else _silent
+            validation = None
+            if truth is not None:
+                validation = Validation(truth, dataset.label_names, settings, processes, say)
+            output = _output(run, settings, dataset, validation, say)
             with _withdrawn_if_refused(run, processes):
-                training, state = make_training(
-                    *(settings, dataset, detector, run.path, processes),
-                    note=lambda text: say({"note": text}),
-                )
+                training, state = make_training(settings, dataset, detector, processes, output)
             with _unwritten_explained():
-                _run_to_the_end(training, state, truth, say)
+                _run_to_the_end(training, state, validation, say)
         return run
 
 
+@dataclass(frozen=True)
+class Validation:
+    """Scores detectors on the data given by --val."""
+
+    truth: Dataset
+    label_names: tuple[str, ...]
+    """Classes of the detectors."""
+    settings: TrainSettings
+    processes: Processes
+    say: Listener
+
+    def scores(self, detector: Detector, check: Callable[[], None] = lambda: None) -> VocScores:
+        """Return VOC's AP50 of a detector; `check` is called as it goes on."""
+        settings, network = self.settings, detector.network
+        loader = make_loader(settings, self.truth, self.processes, _noting(self.say))
+        was_training = network.training
+        found = detect(
+            detector,
+            loader,
+            settings.batch_size,
+            precision=working_precision(settings.precision, self.processes.device),
+            progress=lambda done, total: check(),
+        )
+        network.train(was_training)
+        return score(found, self.truth, self.label_names)
+
+
+def evaluate(
+    validation: Validation, detector: Detector, check: Callable[[], None]
+) -> dict[str, float]:
+    """Return the means of VOC's AP50 of a detector, by both rules."""
+    return _means(validation.scores(detector, check))
+
+
+def _output(
+    run: runs.Run,
+    settings: TrainSettings,
+    dataset: Dataset,
+    validation: Validation | None,
+    say: Listener,
+) -> TrainingOutput:
+    best = None
+    if settings.keep_best and validation is not None:
+        score_by = partial(evaluate, validation)
+        best = BestEpoch(run.path, score_by, card_of(settings, dataset).metadata())
+    return TrainingOutput(run.path, _noting(say), best)
+
+
+def _noting(say: Listener) -> Callable[[str], None]:
+    return lambda text: say({"note": text})
+
+
 def _run_to_the_end(
-    training: Training, state: dict[str, Any] | None, truth: Dataset | None, say: Listener
+    training: Training,
+    state: dict[str, Any] | None,
+    validation: Validation | None,
+    say: Listener,
 ) -> None:
     """Train from the state of a checkpoint, or from the start, and finish the run."""
-    run, processes = runs.Run(training.run), training.processes
-    if training.settings.keep_best and truth is not None:
-        training.best = BestEpoch(
-            run.path, partial(evaluate, training, truth, say), _told(training)
-        )
+    run, processes = runs.Run(training.output.run), training.processes
     if state is not None:
         training.load_state(state)
     if processes.is_first:
@@ -104,15 +162,8 @@ def _run_to_the_end(
     if not processes.is_single_process:
         ensure_alike(training)
     run_loop(training, say)
-    summary = processes.on_rank_zero(lambda: _finish(run, training, truth, say))
+    summary = processes.on_rank_zero(lambda: _finish(run, training, validation))
     say({"summary": summary})
-
-
-def evaluate(
-    training: Training, truth: Dataset, say: Listener, check: Callable[[], None] = lambda: None
-) -> dict[str, float]:
-    """VOC's AP50 of the weights that predict, by both rules; `check` is called as it goes on."""
-    return _means(_scored(training, truth, say, check))
 
 
 def _means(scores: VocScores) -> dict[str, float]:
@@ -122,48 +173,21 @@ def _means(scores: VocScores) -> dict[str, float]:
     }
 
 
-def _scored(
-    training: Training,
-    truth: Dataset,
-    say: Listener,
-    check: Callable[[], None] = lambda: None,
-    detector: Detector | None = None,
-) -> VocScores:
-    """Score the detector that predicts, or another one of the method's."""
-    loader = make_loader(
-        training.settings, truth, training.processes, lambda text: say({"note": text})
-    )
-    detector = detector or training.teacher
-    network = detector.network
-    was_training = network.training
-    found = detect(
-        detector,
-        loader,
-        training.settings.batch_size,
-        precision=training.precision,
-        progress=lambda done, total: check(),
-    )
-    network.train(was_training)
-    return score(found, truth, training.dataset.label_names)
-
-
-def _finish(
-    run: runs.Run, training: Training, truth: Dataset | None, say: Listener
-) -> dict[str, Any]:
+def _finish(run: runs.Run, training: Training, validation: Validation | None) -> dict[str, Any]:
     """Write the final weights and mark the run as finished; returns its summary."""
     assert training.ledger is not None
     summary: dict[str, Any] = {"steps": training.step, "ledger_rows": training.ledger.num_rows}
-    best = training.best
+    best = training.output.best
     if best is not None:
         best.put(run.path / MODEL_FILE)
         summary |= {"best_step": best.step, "val": best.scores}
     else:
         save(training.teacher, run.path / MODEL_FILE, _told(training))
-        if truth is not None:
-            scores = _scored(training, truth, say)
+        if validation is not None:
+            scores = validation.scores(training.teacher)
             areas = zip(training.dataset.label_names, scores.ap_area.tolist(), strict=True)
             summary |= {"val": _means(scores), "val_by_label": dict(areas)}
-    summary |= _more_models(run, training, truth, say)
+    summary |= _more_models(run, training, validation)
     noise = _noise(training)
     if noise:
         summary["noise"] = noise
@@ -181,14 +205,14 @@ def _tidy_finished(run: runs.Run) -> None:
 
 
 def _more_models(
-    run: runs.Run, training: Training, truth: Dataset | None, say: Listener
+    run: runs.Run, training: Training, validation: Validation | None
 ) -> dict[str, Any]:
     """Write and score the models that a method has beside the one that predicts."""
     found: dict[str, Any] = {}
     for name, detector in training.method.models(training.teacher).items():
         save(detector, run.path / f"model-{name}.safetensors", _told(training))
-        if truth is not None:
-            found[f"val_{name}"] = _means(_scored(training, truth, say, detector=detector))
+        if validation is not None:
+            found[f"val_{name}"] = _means(validation.scores(detector))
     return found
 
 

@@ -17,7 +17,7 @@ from boxmend.methods.table import METHODS
 from boxmend.runs.settings import TrainSettings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch, Loader
-from boxmend.training.loop import Training
+from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 
 
@@ -83,9 +83,8 @@ class TrainingFactory:
         run = self.folder / str(self._made)
         data = self.dataset if dataset is None else dataset
         detector = self.detector(settings)
-        training, _ = make_training(
-            settings, data, detector, run, Processes(self.device), self._hear
-        )
+        output = TrainingOutput(run, self._hear)
+        training, _ = make_training(settings, data, detector, Processes(self.device), output)
         return training
 
     def _hear(self, text: str) -> None:
