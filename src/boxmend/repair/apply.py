@@ -116,8 +116,9 @@ def apply(
     if is_of_fixes:
         changes = changes_from_fixes(source, dataset, settings)
     else:
-        history = history_of(source, dataset, SETTLING_COLUMNS)
-        changes = changes_from_visits(settle(dataset, history), settings)
+        settlement = settle(dataset, history_of(source, dataset, SETTLING_COLUMNS))
+        changes = changes_from_visits(settlement, settings)
+        del settlement  # and with it all visits
     return Applied(_write(target, dataset, changes, name, options), changes, len(dataset))
 
 

@@ -14,7 +14,7 @@ from boxmend.errors import DataError, UsageError
 from boxmend.web.review.columns import columns_json, least_size
 from boxmend.web.review.desk import Answer, ReviewSession, effects, sample_order
 from boxmend.web.review.serving import open_desk
-from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, Fix, fixes_of, plain_run
+from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, fix, fixes_of, plain_run
 
 
 @pytest.fixture
@@ -194,8 +194,7 @@ def test_a_box_is_worth_what_it_gains() -> None:
 
 def test_a_sample_is_of_what_would_be_taken_in_an_order_that_stays() -> None:
     many = [
-        Fix(Kind.WRONG_LABEL, row, row, 0, 1, BOX, BOX, p_fix=0.99 if row < 60 else 0.2)
-        for row in range(100)
+        fix(Kind.WRONG_LABEL, row, label=1, p_fix=0.99 if row < 60 else 0.2) for row in range(100)
     ]
     fixes = fixes_of(many)
     taken = choose(fixes, {}, PRECISION).rows
@@ -210,7 +209,7 @@ def test_a_sample_is_of_what_would_be_taken_in_an_order_that_stays() -> None:
 
 
 def test_a_sample_where_nothing_would_be_taken_is_of_all() -> None:
-    fixes = fixes_of([Fix(Kind.SPURIOUS, 0, 0, 0, -1, BOX, BOX, p_fix=0.3)] * 3)
+    fixes = fixes_of([fix(Kind.SPURIOUS, 0, p_fix=0.3)] * 3)
     assert sorted(sample_order(fixes).tolist()) == [0, 1, 2]
 
 
