@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
+from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts, latest_verdicts, read_verdicts
 from boxmend.errors import OutputError
 from boxmend.repair.export import export
 from boxmend.repair.importing.verdicts import Imported, import_verdicts
@@ -228,7 +228,7 @@ def test_of_an_image_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> 
     append_verdicts(run, [Verdict("missing a", "reject")])
     told = import_verdicts(run, path)
     assert (len(told.verdicts), told.num_known) == (len(SUGGESTED) - 1, 1)
-    assert standing(read_verdicts(run))["missing a"].answer == "reject"
+    assert latest_verdicts(read_verdicts(run))["missing a"].answer == "reject"
 
 
 def test_odd_label_names_are_known_again(tmp_path: Path) -> None:
