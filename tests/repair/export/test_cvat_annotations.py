@@ -7,7 +7,7 @@ import pytest
 
 from boxmend.errors import UsageError
 from boxmend.repair.export import ExportOptions, export
-from tests.repair.export.handover_runs import Drawn, drawn_run, exported, json_of
+from tests.repair.export.exported_runs import Drawn, drawn_run, exported, json_of
 
 Element = ElementTree.Element
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from boxmend.repair.export import export
 from boxmend.runs.ledger import Judgement
-from tests.repair.export.handover_runs import drawn_run, exported, json_of, seen
+from tests.repair.export.exported_runs import drawn_run, exported, json_of, seen
 
 
 def samples_in(out: Path) -> list[Any]:

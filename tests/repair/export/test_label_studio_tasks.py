@@ -10,7 +10,7 @@ import pytest
 from boxmend import __version__
 from boxmend.repair.export import ExportOptions, export
 from boxmend.runs.ledger import Judgement
-from tests.repair.export.handover_runs import Drawn, drawn_run, exported, json_of, seen
+from tests.repair.export.exported_runs import Drawn, drawn_run, exported, json_of, seen
 
 
 def tasks_in(folder: Path, **options: Any) -> list[Any]:

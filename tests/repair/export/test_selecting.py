@@ -13,7 +13,7 @@ from boxmend.errors import DataError, UsageError
 from boxmend.repair.export.selecting import changed, most_doubtful, suspicions
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.opening import OpenRun, open_run_with_history
-from tests.repair.export.handover_runs import VISITS, drawn_run, seen
+from tests.repair.export.exported_runs import VISITS, drawn_run, seen
 
 
 @pytest.fixture

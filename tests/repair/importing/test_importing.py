@@ -13,9 +13,9 @@ from boxmend.errors import OutputError
 from boxmend.repair.export import export
 from boxmend.repair.importing.verdicts import Imported, import_verdicts
 from boxmend.runs.folder import sole_writer
-from tests.repair.export.handed_audits import audit_run, handed_over, submitted
-from tests.repair.export.handed_tools import TOOLS, Cvat, LabelStudio, Tool
-from tests.repair.export.handover_runs import Drawn
+from tests.repair.export.annotation_tools import TOOLS, Cvat, LabelStudio, Tool
+from tests.repair.export.exported_audits import audit_run, handed_over, submitted
+from tests.repair.export.exported_runs import Drawn
 
 SUGGESTED = {
     "label 10": ("accept", None, None),

@@ -10,8 +10,8 @@ import pytest
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.repair.export import export
 from boxmend.repair.importing.verdicts import import_verdicts
-from tests.repair.export.handed_audits import audit_run, handed_over, submitted
-from tests.repair.export.handover_runs import Drawn, drawn_run
+from tests.repair.export.exported_audits import audit_run, handed_over, submitted
+from tests.repair.export.exported_runs import Drawn, drawn_run
 
 LAUGHS = (
     '<?xml version="1.0"?><!DOCTYPE annotations [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'

@@ -12,7 +12,7 @@ import pytest
 import boxmend
 from boxmend.repair.export import TARGETS, coco, cvat, fiftyone, label_studio
 from tests import ROOT
-from tests.repair.export.handover_runs import drawn_run, exported, json_of
+from tests.repair.export.exported_runs import drawn_run, exported, json_of
 
 PAGE = (ROOT / "docs/handover.md").read_text("utf-8")
 

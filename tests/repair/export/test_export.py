@@ -13,7 +13,7 @@ from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.repair.export import TARGETS, ExportOptions, export
 from boxmend.runs.ledger import Judgement
 from tests.fabricated_runs import run_on
-from tests.repair.export.handover_runs import VISITS, Drawn, drawn_run, exported, json_of, seen
+from tests.repair.export.exported_runs import VISITS, Drawn, drawn_run, exported, json_of, seen
 
 EVERY_TARGET = pytest.mark.parametrize("to", TARGETS)
 

@@ -10,8 +10,8 @@ import boxmend
 from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.errors import DataError
 from boxmend.repair.export import TARGETS, ExportOptions, export
-from tests.repair.export.handed_audits import audit_run, handed_over
-from tests.repair.export.handover_runs import drawn_run, json_of
+from tests.repair.export.exported_audits import audit_run, handed_over
+from tests.repair.export.exported_runs import drawn_run, json_of
 
 
 def suspects(out: Path) -> dict[str, Any]:
