@@ -5,49 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from boxmend.cli import run
-from boxmend.data.fingerprint import fingerprint
-from boxmend.data.formats import load
-from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Judgement, Ledger
 from tests.cli.cli_answers import answer, coco, hashes
+from tests.fabricated_runs import DISCARDED, Visit, finished_run
 
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
     """A finished run on a dataset of one cat at (1, 2, 4, 6), which it would like to move."""
-    path = coco(tmp_path)
-    dataset = load(path)
-    data = {"images": 1, "annotations": 1, "sha256": fingerprint(dataset)}
-    made = runs.create(tmp_path / "run", {"warm_up": 0}, {"data": data, "addresses": [str(path)]})
-    book = Ledger.create(made.path)
-    box = dataset.boxes.astype(np.float32)
-    one, number = np.ones(1, np.float32), np.zeros(1, np.int64)
-    book.append(
-        Entries(
-            epochs=number,
-            steps=number,
-            annotation_ids=dataset.annotation_ids,
-            image_ids=dataset.image_ids,
-            losses=one,
-            thresholds=one,
-            verdicts=np.array([Judgement.DISCARDED], np.int8),
-            num_candidates=number,
-            old_labels=number,
-            new_labels=number,
-            confidences=one * 0.5,
-            noisy_boxes=box,
-            matched_boxes=box,
-            final_boxes=box + 1,
-            is_kept=np.array([True]),
-        )
-    )
-    book.flush()
-    made.finish({"steps": 1, "ledger_rows": 1})
-    return made.path
+    visit = Visit(0, 0, DISCARDED, confidence=0.5, box=(2, 3, 5, 7), loss=1.0, threshold=1.0)
+    return finished_run(tmp_path / "run", str(coco(tmp_path)), [visit])
 
 
 def test_the_summary_is_printed(

@@ -5,51 +5,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from boxmend.cli import run
-from boxmend.data.fingerprint import fingerprint
-from boxmend.data.formats import load
 from boxmend.repair.export import TARGETS
-from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Judgement, Ledger
+from boxmend.runs.judgement import Judgement
 from tests.cli.cli_answers import answer, coco, hashes
+from tests.fabricated_runs import Visit, finished_run
 
 TARGET_NAMES = list(TARGETS)
 
 
 def run_with(folder: Path, verdict: Judgement, loss: float) -> Path:
     """A finished run on a dataset of one cat, whose label it judges so."""
-    path = coco(folder)
-    dataset = load(path)
-    facts = {"data": {"sha256": fingerprint(dataset)}, "addresses": [str(path)]}
-    made = runs.create(folder / "run", {"warm_up": 0}, facts)
-    book = Ledger.create(made.path)
-    box = dataset.boxes.astype(np.float32)
-    one, number = np.ones(1, np.float32), np.zeros(1, np.int64)
-    book.append(
-        Entries(
-            epochs=number,
-            steps=number,
-            annotation_ids=dataset.annotation_ids,
-            image_ids=dataset.image_ids,
-            losses=one * loss,
-            thresholds=one,
-            verdicts=np.array([verdict], np.int8),
-            num_candidates=number,
-            old_labels=number,
-            new_labels=number,
-            confidences=one * 0.5,
-            noisy_boxes=box,
-            matched_boxes=box,
-            final_boxes=box,
-            is_kept=np.array([True]),
-        )
-    )
-    book.flush()
-    made.finish({"steps": 1, "ledger_rows": 1})
-    return made.path
+    visit = Visit(0, 0, verdict, confidence=0.5, loss=loss, threshold=1.0)
+    return finished_run(folder / "run", str(coco(folder)), [visit])
 
 
 @pytest.fixture

@@ -1,50 +1,25 @@
 """`boxmend export`, `import` and `apply` of an audit, as they are called."""
 
 import json
-from math import nan
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from boxmend.auditing.fixes.table import FIXES_FILE, Fixes, Kind, write_fixes
+from boxmend.auditing.fixes.table import Kind
 from boxmend.cli import run
-from boxmend.data.fingerprint import fingerprint
-from boxmend.data.formats import load
-from boxmend.runs import folder as runs
 from tests.cli.cli_answers import answer, coco, hashes
+from tests.fabricated_runs import Fix, audit_run
 
 
 @pytest.fixture
 def audit(tmp_path: Path) -> Path:
     """A cat at (1, 2, 4, 6), which is spurious (0.99), and one missing at (5, 5, 15, 15) (0.6)."""
-    path = coco(tmp_path)
-    dataset = load(path)
-    facts = {
-        "kind": "audit",
-        "addresses": [str(path)],
-        "data": {"images": 1, "annotations": 1, "sha256": fingerprint(dataset)},
-    }
-    made = runs.create(tmp_path / "run", {}, facts)
-    fixes = Fixes(
-        ids=["s", "m"],
-        kinds=np.array([Kind.SPURIOUS, Kind.MISSING], np.int8),
-        rows=np.array([0, -1]),
-        image_rows=np.zeros(2, np.int64),
-        old_labels=np.array([0, -1]),
-        new_labels=np.array([-1, 0]),
-        old_boxes=np.array([[1, 2, 4, 6], [nan] * 4]),
-        new_boxes=np.array([[nan] * 4, [5, 5, 15, 15]]),
-        kept_rows=np.full(2, -1),
-        p_wrong=np.array([0.99, 0.75]),
-        p_fix=np.array([0.99, 0.6]),
-        iou_gain=np.zeros(2),
-        reasons=["nothing there", "a cat"],
-    )
-    write_fixes(made.path / FIXES_FILE, dataset, fixes, fingerprint(dataset))
-    made.finish({})
-    return made.path
+    fixes = [
+        Fix("s", Kind.SPURIOUS, 0, 0.99, p_wrong=0.99, reason="nothing there"),
+        Fix("m", Kind.MISSING, -1, 0.6, "cat", (5, 5, 15, 15), p_wrong=0.75, reason="a cat"),
+    ]
+    return audit_run(tmp_path / "run", str(coco(tmp_path)), fixes)
 
 
 def submitted(out: Path, path: Path) -> Path:

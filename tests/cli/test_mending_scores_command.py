@@ -4,20 +4,19 @@ import json
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from boxmend.cli import run as boxmend
-from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Judgement, Ledger
+from boxmend.runs.folder import Run
 from tests import ROOT
 from tests.cli.cli_answers import answer, in_a_process
+from tests.fabricated_runs import KEPT, RELABELLED, Visit, run_on
 
 NAMES = ("disc", "star")
 DISC, STAR = 0, 1
@@ -61,38 +60,15 @@ def clean(tmp_path: Path) -> Path:
 def run(tmp_path: Path) -> Path:
     """A run of one epoch that mends annotation 10 in both and spoils the label of 13."""
     noisy = coco(tmp_path / "noisy", NOISY)
-    dataset = load(str(noisy))
-    data = {"label_names": list(NAMES), "sha256": fingerprint(dataset)}
-    out = tmp_path / "run"
-    settings = {"warm_up": 0.0, "image_size": "96", "detector": "tiny"}
-    begun = runs.create(out, settings, {"data": data, "addresses": [str(noisy)]})
-    boxes = dataset.boxes.astype(np.float32)
-    final = boxes.copy()
-    final[0] = (0, 0, 40, 40)
-    new = np.array([STAR, DISC, STAR, DISC])
-    book = Ledger.create(out)
-    book.append(
-        Entries(
-            epochs=np.zeros(4, np.int64),
-            steps=np.zeros(4, np.int64),
-            annotation_ids=dataset.annotation_ids,
-            image_ids=dataset.image_ids,
-            losses=np.array([3, 0, 1, 2], np.float32),
-            thresholds=np.full(4, 1.5, np.float32),
-            verdicts=np.where(new == dataset.labels, Judgement.KEPT, Judgement.RELABELLED),
-            num_candidates=np.ones(4, np.int64),
-            old_labels=dataset.labels,
-            new_labels=new,
-            confidences=np.full(4, 0.9, np.float32),
-            noisy_boxes=boxes,
-            matched_boxes=boxes,
-            final_boxes=final,
-            is_kept=np.ones(4, np.bool_),
-        )
-    )
-    book.flush()
-    begun.finish({"steps": 1, "ledger_rows": 4})
-    return out
+    seen = partial(Visit, 0, confidence=0.9, threshold=1.5, num_candidates=1)
+    visits = [
+        seen(row=0, verdict=RELABELLED, label=STAR, loss=3.0, box=(0, 0, 40, 40)),
+        seen(row=1, verdict=KEPT, label=DISC, loss=0.0),
+        seen(row=2, verdict=KEPT, label=STAR, loss=1.0),
+        seen(row=3, verdict=RELABELLED, label=DISC, loss=2.0),
+    ]
+    settings = {"image_size": "96", "detector": "tiny"}
+    return run_on(load(str(noisy)), tmp_path / "run", [str(noisy)], visits, settings=settings)
 
 
 @pytest.fixture
@@ -126,7 +102,7 @@ def test_figures_are_fractions_and_kept_in_the_run(
     assert mending["labels"]["judgment"]["tp"] == mending["labels"]["judgment"]["fp"] == 0.5
     # Losses 3 and 1 of the wrong labels, 0 and 2 of the right ones: 3 of 4 pairs.
     assert mending["labels"]["loss_auroc"] == 3 / 4
-    assert runs.Run(run).read_json("mending.json") == told
+    assert Run(run).read_json("mending.json") == told
 
 
 def test_tables_tell_people_what_was_right_and_what_did_harm(
@@ -160,7 +136,7 @@ def test_other_finders_judge_the_same_annotations_by_detections_that_are_given(
     rows: dict[Any, Any] = {(one["finder"], one["kind"]): one for one in finders["scores"]}
     theirs = rows["hotcoco label_errors", "wrong label"]
     assert (theirs["flagged"], theirs["precision"], theirs["recall"]) == (1, 1, 0.5)
-    assert runs.Run(run).read_json("mending.json") == told
+    assert Run(run).read_json("mending.json") == told
 
     assert boxmend(["evaluate", str(run), *map(str, given)]) == 0
     printed = capsys.readouterr().out
@@ -339,4 +315,4 @@ def test_a_second_time_replaces_the_first(
     (run / "mending.json").write_text("old")
     status, told = answer(capsys, "evaluate", run, "--truth", clean)
     assert status == 0
-    assert runs.Run(run).read_json("mending.json") == told
+    assert Run(run).read_json("mending.json") == told

@@ -5,16 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from boxmend.cli import run
-from boxmend.data.fingerprint import fingerprint
-from boxmend.data.formats import load
-from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Judgement, Ledger
+from boxmend.runs.folder import Run
 from tests.cli.cli_answers import answer
+from tests.fabricated_runs import RELABELLED, Visit, finished_run
 
 
 @pytest.fixture
@@ -29,33 +26,11 @@ def trained(tmp_path: Path) -> Path:
         '{"id": 8, "image_id": 1, "category_id": 1, "bbox": [30, 5, 20, 20]}],'
         ' "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]}'
     )
-    dataset = load(data)
-    facts = {"images": 1, "annotations": 2, "sha256": fingerprint(dataset)}
-    made = runs.create(tmp_path / "run", {"warm_up": 0}, {"data": facts, "addresses": [str(data)]})
-    book = Ledger.create(made.path)
-    box, number = dataset.boxes.astype(np.float32), np.zeros(2, np.int64)
-    book.append(
-        Entries(
-            epochs=number,
-            steps=number,
-            annotation_ids=dataset.annotation_ids,
-            image_ids=dataset.image_ids,
-            losses=np.array([2, 0.5], np.float32),
-            thresholds=np.ones(2, np.float32),
-            verdicts=np.array([Judgement.RELABELLED, Judgement.KEPT], np.int8),
-            num_candidates=number,
-            old_labels=number,
-            new_labels=np.array([1, 0]),
-            confidences=np.full(2, 0.75, np.float32),
-            noisy_boxes=box,
-            matched_boxes=box,
-            final_boxes=box,
-            is_kept=np.array([True, True]),
-        )
-    )
-    book.flush()
-    made.finish({"steps": 1, "ledger_rows": 2})
-    return made.path
+    visits = [
+        Visit(0, 0, RELABELLED, 1, confidence=0.75, loss=2.0, threshold=1.0),
+        Visit(0, 1, confidence=0.75, loss=0.5, threshold=1.0),
+    ]
+    return finished_run(tmp_path / "run", str(data), visits)
 
 
 def test_what_was_written_is_printed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +79,7 @@ def test_a_file_of_an_earlier_version_is_noted_once_and_a_damaged_one_refused(
     evaluation.write_text('{"voc_ap50_area": 0.625, "by_label": {}}')
     assert run(["report", str(trained)]) == 0
     assert capsys.readouterr().err.count(f"note: {evaluation}: has no digest") == 1
-    runs.Run(trained).write_json("evaluation.json", {"voc_ap50_area": 0.625, "by_label": {}})
+    Run(trained).write_json("evaluation.json", {"voc_ap50_area": 0.625, "by_label": {}})
     assert run(["report", str(trained)]) == 0
     assert "digest" not in capsys.readouterr().err
     evaluation.write_text(evaluation.read_text().replace("0.625", "0.725"))

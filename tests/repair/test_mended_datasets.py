@@ -10,8 +10,6 @@ import pytest
 
 import boxmend
 from boxmend import ApplySettings
-from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Ledger
 from tests.fabricated_runs import (
     DISCARDED,
     KEPT,
@@ -20,8 +18,8 @@ from tests.fabricated_runs import (
     Visit,
     bytes_of,
     drawn,
-    facts_of,
     finished_run,
+    run_on,
 )
 
 VISITS = [
@@ -319,10 +317,8 @@ def test_a_dataset_in_memory_is_mended_by_giving_it_again(tmp_path: Path) -> Non
     dataset = boxmend.load(drawn(tmp_path, "coco"))
     dataset.labels[3] = 1  # no file says so
     dataset.notes = {11: {"said": "before"}}
-    run = runs.create(tmp_path / "run", {"warm_up": 0.0}, facts_of(dataset, []))
-    Ledger.create(run.path)
-    run.finish({"steps": 0, "ledger_rows": 0})
-    boxmend.apply(run.path, tmp_path / "out", data=dataset)
+    run = run_on(dataset, tmp_path / "run", [], [])
+    boxmend.apply(run, tmp_path / "out", data=dataset)
     assert boxmend.load(tmp_path / "out").labels.tolist() == [0, 1, 2, 1]
     assert entries(tmp_path / "out/instances_train.json")[11]["boxmend"] == {"said": "before"}
 

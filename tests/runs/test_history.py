@@ -9,7 +9,7 @@ import pytest
 from boxmend.data.formats import load
 from boxmend.errors import DataError
 from boxmend.runs.folder import open_run
-from boxmend.runs.history import SETTLING_COLUMNS, History, history_of
+from boxmend.runs.history import SETTLING_COLUMNS, History, read_history
 from tests.fabricated_runs import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, finished_run
 
 VISITS = [
@@ -25,7 +25,7 @@ def read(folder: Path, format: str = "coco", visits: list[Visit] = VISITS, **how
     """The history of a finished run with these visits."""
     address = drawn(folder, format)
     run = finished_run(folder / "run", address, visits, **how)  # type: ignore[arg-type]
-    return history_of(open_run(run), load(address))
+    return read_history(open_run(run), load(address))
 
 
 @pytest.mark.parametrize("format", ["coco", "voc"])  # ids are integers, and texts
@@ -69,7 +69,7 @@ def test_the_columns_for_settling_are_the_same_alone(tmp_path: Path) -> None:
     address = drawn(tmp_path, "coco")
     run = open_run(finished_run(tmp_path / "run", address, VISITS, warm_up=0.5))
     dataset = load(address)
-    whole, part = history_of(run, dataset), history_of(run, dataset, SETTLING_COLUMNS)
+    whole, part = read_history(run, dataset), read_history(run, dataset, SETTLING_COLUMNS)
     assert whole.num_epochs == part.num_epochs == 2
     for name in ("rows", "verdicts", "labels", "confidences", "final_boxes", "is_kept"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(part, name))
@@ -90,7 +90,7 @@ def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run", address, VISITS, rows_per_part=2)
     max((run / "ledger").glob("*.parquet")).unlink()
     with pytest.raises(DataError, match="4 entries where the run made 5"):
-        history_of(open_run(run), load(address))
+        read_history(open_run(run), load(address))
 
 
 def test_a_label_that_the_dataset_does_not_have_is_of_another_run(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from boxmend.data.files.staging import ensure_vacant, staged
 from boxmend.data.fingerprint import data_facts, ensure_unchanged
 from boxmend.errors import DataError
 from boxmend.runs.folder import Run, create, ensure_new, sole_writer
-from boxmend.runs.opening import finished_run, open_run_with_history
+from boxmend.runs.opening import open_finished_run, open_run_with_history
 
 AUDIT_FILE = "audit.json"
 
@@ -113,7 +113,7 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
     A ledger tells of labels and boxes of annotations, not of objects without one; and it cannot be
     probed, as the detector has learnt from what it judges.
     """
-    source = finished_run(run)
+    source = open_finished_run(run)
     if source.facts().get("kind") == "audit":
         raise DataError(
             f"{source.path}: is an audit itself, not a training run; audit its dataset again by "

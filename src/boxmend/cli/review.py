@@ -41,19 +41,19 @@ def review(
     if who is not None and not 0 < len(who) <= LONGEST_NAME:
         raise UsageError(f"--who has to have 1 to {LONGEST_NAME} characters")
     try:
-        from boxmend.web.review.serving import Server, open_desk
+        from boxmend.web.review.serving import Server, open_session
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the review needs {error.name}, which is not installed: pip install 'boxmend[review]'"
         ) from error
-    desk = open_desk(run, list(data) or None, who)
-    with sole_writer(desk.run_path):
-        server = Server(desk, port)
-        _introduce(desk.figures(), run)
+    session = open_session(run, list(data) or None, who)
+    with sole_writer(session.run_path):
+        server = Server(session, port)
+        _introduce(session.figures(), run)
         server.run(lambda address: _ready(address, is_opened=open, as_json=json))
-    _sum_up(desk.figures(), desk.num_given, run)
+    _sum_up(session.figures(), session.num_given, run)
     if json:
-        print(json_lines.dumps(desk.figures()))
+        print(json_lines.dumps(session.figures()))
     return ExitStatus.FINE
 
 

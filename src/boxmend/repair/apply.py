@@ -28,8 +28,8 @@ from boxmend.repair.from_visits import changes_from_visits
 from boxmend.repair.listing import changes_csv
 from boxmend.repair.reverting import CHANGES_FILE, PATCH_FILE, revert
 from boxmend.runs.folder import Run
-from boxmend.runs.history import SETTLING_COLUMNS, history_of
-from boxmend.runs.opening import dataset_of, finished_run, is_audit
+from boxmend.runs.history import SETTLING_COLUMNS, read_history
+from boxmend.runs.opening import is_audit, open_finished_run, read_dataset
 from boxmend.runs.settling import settle
 
 __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "revert"]
@@ -104,20 +104,21 @@ def apply(
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     ensure_vacant(target)
-    source = finished_run(run)
+    source = open_finished_run(run)
     is_of_fixes = _is_of_fixes(source, settings)
     if is_of_fixes:
         settings.check_for_fixes()
         ensure_fixes(source)
     else:
         settings.check_for_settling()
-    dataset = dataset_of(source, data)
+    dataset = read_dataset(source, data)
     name = format or native_format(dataset)
     if is_of_fixes:
         changes = changes_from_fixes(source, dataset, settings)
     else:
-        history = history_of(source, dataset, SETTLING_COLUMNS)
-        changes = changes_from_visits(settle(dataset, history), settings)
+        settlement = settle(dataset, read_history(source, dataset, SETTLING_COLUMNS))
+        changes = changes_from_visits(settlement, settings)
+        del settlement  # and with it all visits
     return Applied(_write(target, dataset, changes, name, options), changes, len(dataset))
 
 

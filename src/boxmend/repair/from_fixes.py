@@ -11,7 +11,7 @@ import numpy as np
 from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
 from boxmend.auditing.fixes.of_runs import fixes_of
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
-from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, read_verdicts, standing
+from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
 from boxmend.data.boxes import clip_boxes, overlaps
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.text import valid_text
@@ -27,7 +27,7 @@ REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> Changes:
     """Choose from the table of fixes of a run, people's verdicts first."""
     fixes = fixes_of(run, dataset)
-    answers = standing(read_verdicts(run.path))
+    answers = latest_verdicts(read_verdicts(run.path))
     precision = PRECISION if settings.precision is None else settings.precision
     chosen = choose(fixes, answers, precision, tuple(settings.only or KIND_OF_WORD))
     proposed = replace(fixes.take(chosen.rows), p_fix=chosen.p_fix[chosen.rows])

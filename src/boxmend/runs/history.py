@@ -130,7 +130,7 @@ class History:
         return np.stack([self.columns[f"{name}_{side}"] for side in SIDES], axis=1)
 
 
-def history_of(run: Run, dataset: Dataset, columns: Sequence[str] = HISTORY_COLUMNS) -> History:
+def read_history(run: Run, dataset: Dataset, columns: Sequence[str] = HISTORY_COLUMNS) -> History:
     """Read columns of the ledger of a finished run; a DataError where it is not whole, or foreign.
 
     `columns` are at least SETTLING_COLUMNS. To read these alone takes a third of the time.

@@ -12,7 +12,7 @@ from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.folder import Run, open_run
-from boxmend.runs.history import History, history_of
+from boxmend.runs.history import History, read_history
 from boxmend.runs.settling import Settlement, settle
 
 MIN_REFUSED_ADDRESSES = 100  # fewer are read even if some of them have no image
@@ -41,17 +41,17 @@ def open_run_with_history(
 
     `data` says where the dataset is now, or is it; it is checked as by `apply`.
     """
-    source = finished_run(run)
+    source = open_finished_run(run)
     if is_audit(source):
         raise UsageError(
             f"{source.path}: is an audit of predictions and has no ledger, which this is about; "
             f"`boxmend review {quote(str(source.path))}` shows its fixes"
         )
-    dataset = dataset_of(source, data)
-    return OpenRun(source, dataset, history_of(source, dataset))
+    dataset = read_dataset(source, data)
+    return OpenRun(source, dataset, read_history(source, dataset))
 
 
-def finished_run(path: Any) -> Run:
+def open_finished_run(path: Any) -> Run:
     """Open a run that came to its end; a DataError tells of one that did not."""
     run = open_run(path)
     if not run.is_finished and is_audit(run):
@@ -66,7 +66,7 @@ def is_audit(run: Run) -> bool:
     return run.facts().get("kind") == "audit"
 
 
-def addresses_of(run: Run) -> list[str]:
+def _addresses_of(run: Run) -> list[str]:
     """The addresses that a run was trained on; a DataError where it was trained on none."""
     addresses = run.facts().get("addresses")
     if not isinstance(addresses, list) or not addresses:
@@ -83,7 +83,7 @@ def addresses_of(run: Run) -> list[str]:
     return [str(address) for address in addresses]
 
 
-def dataset_of(run: Run, data: Dataset | str | Sequence[str] | None) -> Dataset:
+def read_dataset(run: Run, data: Dataset | str | Sequence[str] | None) -> Dataset:
     """The dataset of a run, read from its addresses or others, or as given, and known again.
 
     A DataError tells of data that are gone, or differ from those that the run was trained on.
@@ -92,7 +92,7 @@ def dataset_of(run: Run, data: Dataset | str | Sequence[str] | None) -> Dataset:
         dataset, where = data, "the dataset that was given"
     else:
         given = [data] if isinstance(data, str) else list(data or ())
-        addresses = given or addresses_of(run)
+        addresses = given or _addresses_of(run)
         where = " ".join(addresses)
         try:
             dataset = load(*addresses, **_reading(run))

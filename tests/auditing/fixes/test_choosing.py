@@ -15,7 +15,7 @@ from boxmend.auditing.fixes.choosing import (
     wilson,
 )
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.fixes.verdicts import Verdict, standing
+from boxmend.auditing.fixes.verdicts import Verdict, latest_verdicts
 from boxmend.data.dataset import Dataset
 from boxmend.errors import UsageError
 from tests.auditing.fixes.tabled_data import dataset_in
@@ -31,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def said(*told: str, mode: str = "queue") -> dict[str, Verdict]:
     given = [Verdict(fix, answer, mode=mode) for fix, answer in map(str.split, told)]
-    return standing(given)
+    return latest_verdicts(given)
 
 
 def ids(fixes: Fixes, answers: dict[str, Verdict], precision: float | None, *only: str) -> str:

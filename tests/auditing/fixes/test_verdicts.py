@@ -17,8 +17,8 @@ from boxmend.auditing.fixes.verdicts import (
     VERDICTS_FILE,
     Verdict,
     append_verdicts,
+    latest_verdicts,
     read_verdicts,
-    standing,
 )
 from boxmend.errors import DataError, OutputError
 
@@ -197,7 +197,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 def answers(*told: str) -> dict[str, str]:
     """What stands after these, given as "fix answer", by fix."""
     given = [Verdict(fix, answer) for fix, answer in map(str.split, told)]
-    return {fix: one.answer for fix, one in standing(given).items()}
+    return {fix: one.answer for fix, one in latest_verdicts(given).items()}
 
 
 def test_the_later_verdict_stands() -> None:
@@ -207,7 +207,7 @@ def test_the_later_verdict_stands() -> None:
 def test_what_stands_is_in_the_order_in_which_it_was_given() -> None:
     told = ["a accept", "b accept", "c accept", "a reject", "b skip", "c reject", "c undo"]
     given = [Verdict(fix, answer) for fix, answer in map(str.split, told)]
-    assert list(standing(given)) == ["b", "c", "a"]
+    assert list(latest_verdicts(given)) == ["b", "c", "a"]
 
 
 def test_an_undo_takes_back_the_last_one_of_its_fix() -> None:

@@ -6,7 +6,8 @@ import numpy as np
 
 from boxmend.data.formats import load
 from boxmend.repair.export import export
-from tests.repair.export.handover_runs import VISITS, Drawn, exported, json_of, run_on
+from tests.fabricated_runs import run_on
+from tests.repair.export.exported_runs import VISITS, Drawn, exported, json_of
 
 
 def test_our_own_reader_sees_the_suggestions(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from boxmend.errors import UsageError
 from boxmend.repair.export import ExportOptions, export
-from tests.repair.export.handover_runs import Drawn, exported, finished_run, json_of
+from tests.repair.export.exported_runs import Drawn, drawn_run, exported, json_of
 
 Element = ElementTree.Element
 
@@ -103,7 +103,7 @@ def test_every_attribute_that_is_written_is_declared(tmp_path: Path) -> None:
 
 
 def test_parts_of_images_are_refused_as_cvat_would_lose_the_rest(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     with pytest.raises(UsageError, match="CVAT replaces all annotations"):
         export(run, tmp_path / "out", "cvat", options=ExportOptions(whole_images=False))
     assert not (tmp_path / "out").exists()

@@ -5,7 +5,7 @@ from typing import Any
 
 from boxmend.repair.export import export
 from boxmend.runs.ledger import Judgement
-from tests.repair.export.handover_runs import Visit, exported, finished_run, json_of
+from tests.repair.export.exported_runs import drawn_run, exported, json_of, seen
 
 
 def samples_in(out: Path) -> list[Any]:
@@ -70,8 +70,8 @@ def test_files_are_absolute_or_lie_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_numbers_are_floats_so_that_their_type_is_the_same_everywhere(tmp_path: Path) -> None:
-    visits = [Visit(0, Judgement.KEPT, 0.0, confidence=1.0), Visit(1, Judgement.KEPT, 9.0)]
-    out = export(finished_run(tmp_path, visits=visits), tmp_path / "out", "fiftyone", most=2).out
+    visits = [seen(0, Judgement.KEPT, 0.0, confidence=1.0), seen(1, Judgement.KEPT, 9.0)]
+    out = export(drawn_run(tmp_path, visits=visits), tmp_path / "out", "fiftyone", most=2).out
     found = detections(samples_in(out)[0], "mended")
     for one in found.values():
         for key in ("confidence", "doubt", "suspicion"):

@@ -10,7 +10,7 @@ import pytest
 from boxmend import __version__
 from boxmend.repair.export import ExportOptions, export
 from boxmend.runs.ledger import Judgement
-from tests.repair.export.handover_runs import Drawn, Visit, exported, finished_run, json_of
+from tests.repair.export.exported_runs import Drawn, drawn_run, exported, json_of, seen
 
 
 def tasks_in(folder: Path, **options: Any) -> list[Any]:
@@ -126,7 +126,7 @@ def test_copies_in_the_output_are_addressed_where_they_lie(tmp_path: Path) -> No
 
 def test_a_prefix_takes_the_place_of_local_files(tmp_path: Path) -> None:
     drawn = Drawn(file_names=("x y/a#1?.png", "ä%20.png"))
-    run = finished_run(tmp_path, drawn)
+    run = drawn_run(tmp_path, drawn)
     options = ExportOptions(image_prefix="https://host/photos/")
     out = export(run, tmp_path / "out", "label-studio", options=options).out
     addresses = {one["data"]["image"] for one in json_of(out / "tasks.json")}
@@ -158,7 +158,7 @@ def test_a_dollar_is_no_variable(tmp_path: Path) -> None:
 
 
 def test_suspects_stand_on_top_of_the_regions(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, visits=[Visit(2), Visit(4, Judgement.DISCARDED, 3.0)])
+    run = drawn_run(tmp_path, visits=[seen(2), seen(4, Judgement.DISCARDED, 3.0)])
     task = json_of(export(run, tmp_path / "out", "label-studio").out / "tasks.json")[0]
     assert [region["id"] for region in task["predictions"][0]["result"]] == [
         *("annotation-4", "annotation-3", "annotation-5")

@@ -13,12 +13,12 @@ from boxmend.errors import DataError, UsageError
 from boxmend.repair.export.selecting import changed, most_doubtful, suspicions
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.opening import OpenRun, open_run_with_history
-from tests.repair.export.handover_runs import VISITS, Visit, finished_run
+from tests.repair.export.exported_runs import VISITS, drawn_run, seen
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> OpenRun:
-    return open_run_with_history(finished_run(tmp_path))
+    return open_run_with_history(drawn_run(tmp_path))
 
 
 def test_suspicion_is_the_doubt_or_the_distance_whichever_is_larger(opened: OpenRun) -> None:
@@ -28,8 +28,8 @@ def test_suspicion_is_the_doubt_or_the_distance_whichever_is_larger(opened: Open
 
 def test_the_larger_of_the_two_counts_where_both_speak(tmp_path: Path) -> None:
     # IoU of (20, 10, 80, 50) with (20, 10, 50, 50) is one half.
-    visits = [Visit(0, loss=log(4), box=(20, 10, 50, 50)), Visit(1, loss=log(1.25))]
-    found = suspicions(open_run_with_history(finished_run(tmp_path, visits=visits)))
+    visits = [seen(0, loss=log(4), box=(20, 10, 50, 50)), seen(1, loss=log(1.25))]
+    found = suspicions(open_run_with_history(drawn_run(tmp_path, visits=visits)))
     np.testing.assert_allclose(found[:2], [0.75, 0.2], atol=1e-6)
 
 
@@ -49,8 +49,8 @@ def test_no_more_than_are_known_are_chosen_however_many_are_asked_for(opened: Op
 
 
 def test_of_equal_ones_the_first_in_the_dataset_goes_first(tmp_path: Path) -> None:
-    visits = [Visit(row, loss=log(2)) for row in (5, 3, 0, 4)]
-    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
+    visits = [seen(row, loss=log(2)) for row in (5, 3, 0, 4)]
+    opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
     assert most_doubtful(opened, 3).tolist() == [0, 3, 4]
 
 
@@ -62,38 +62,38 @@ def test_fewer_than_one_is_wrong_usage(opened: OpenRun, number: int) -> None:
 
 def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> None:
     visits = [
-        Visit(0, Judgement.UNJUDGED, box=(20, 10, 50, 50)),
-        Visit(1, Judgement.UNJUDGED, loss=log(100)),
+        seen(0, Judgement.UNJUDGED, box=(20, 10, 50, 50)),
+        seen(1, Judgement.UNJUDGED, loss=log(100)),
     ]
-    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
+    opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
     assert most_doubtful(opened, 5).tolist() == [0]
     np.testing.assert_allclose(suspicions(opened)[:2], [0.5, nan])
 
 
 def test_a_run_that_judges_nothing_has_no_doubt_to_hand_over(tmp_path: Path) -> None:
-    visits = [Visit(row, Judgement.UNJUDGED, loss=nan) for row in (0, 1, 3)]
-    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
+    visits = [seen(row, Judgement.UNJUDGED, loss=nan) for row in (0, 1, 3)]
+    opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
     for select in (changed, lambda told: most_doubtful(told, 5)):
         with pytest.raises(DataError, match="judged no label and moved no box"):
             select(opened)
 
 
 def test_a_run_that_changed_nothing_says_so_and_what_to_do(tmp_path: Path) -> None:
-    opened = open_run_with_history(finished_run(tmp_path, visits=[Visit(0), Visit(4)]))
+    opened = open_run_with_history(drawn_run(tmp_path, visits=[seen(0), seen(4)]))
     with pytest.raises(DataError, match=r"changed no annotation.*--most N"):
         changed(opened)
 
 
 def test_a_crowd_is_never_chosen_even_if_a_ledger_tells_of_it(tmp_path: Path) -> None:
-    visits = [*VISITS[:2], Visit(2, Judgement.RELABELLED, log(50), label=0), *VISITS[2:]]
-    opened = open_run_with_history(finished_run(tmp_path, visits=visits))
+    visits = [*VISITS[:2], seen(2, Judgement.RELABELLED, log(50), label=0), *VISITS[2:]]
+    opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
     assert 2 not in changed(opened).tolist()
     assert 2 not in most_doubtful(opened, 10).tolist()
 
 
 @pytest.fixture(scope="module")
 def any_run(tmp_path_factory: pytest.TempPathFactory) -> OpenRun:
-    return open_run_with_history(finished_run(tmp_path_factory.mktemp("any")))
+    return open_run_with_history(drawn_run(tmp_path_factory.mktemp("any")))
 
 
 SHARES = st.sampled_from([0.0, 0.25, 0.5, 1.0])  # few, so that there are ties

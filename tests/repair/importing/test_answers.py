@@ -8,8 +8,8 @@ import numpy as np
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import Verdict
 from boxmend.data.types import Box
-from boxmend.repair.importing.answers import AnswerIndex, desk_of, verdicts_of
-from boxmend.repair.importing.returned import Handed, Region, Seen
+from boxmend.repair.importing.answers import AnswerIndex, answer_index, verdicts_of
+from boxmend.repair.importing.tasks import Handed, Region, Seen
 
 NAMES = ["van", "truck", "bus"]
 OLD: Box = (10.0, 10.0, 50.0, 50.0)
@@ -42,9 +42,9 @@ def fixes_of(*kinds: Kind) -> Fixes:
 def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict], AnswerIndex]:
     """The verdicts where the region of these fixes comes back like this."""
     fixes = fixes_of(*kinds)
-    desk = desk_of(fixes, NAMES, NAMES)
+    index = answer_index(fixes, NAMES, NAMES)
     handed = Handed("r", tuple(fixes.ids), "van", OLD)
-    return list(verdicts_of(desk, Seen("a", SIZE, (handed,), (Region("r", label, box),)))), desk
+    return list(verdicts_of(index, Seen("a", SIZE, (handed,), (Region("r", label, box),)))), index
 
 
 def said(kinds: Sequence[Kind], label: str, box: Box) -> list[tuple[Any, ...]]:
@@ -79,12 +79,12 @@ def test_label_and_box_are_answered_each_by_its_own_fix() -> None:
 
 
 def test_a_box_beside_its_image_says_nothing() -> None:
-    verdicts, desk = answered([Kind.BAD_BOX], "van", (120.0, 10.0, 140.0, 50.0))
+    verdicts, index = answered([Kind.BAD_BOX], "van", (120.0, 10.0, 140.0, 50.0))
     assert verdicts == []
-    assert desk.counts["unreadable"] == 1
-    verdicts, desk = answered([Kind.SPURIOUS], "van", (10.0, 80.0, 50.0, 99.0))
+    assert index.counts["unreadable"] == 1
+    verdicts, index = answered([Kind.SPURIOUS], "van", (10.0, 80.0, 50.0, 99.0))
     assert verdicts == []
-    assert desk.counts["unreadable"] == 1
+    assert index.counts["unreadable"] == 1
 
 
 def test_an_annotation_that_was_to_go_and_was_moved_stays_there() -> None:

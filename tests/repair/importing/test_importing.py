@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts, read_verdicts, standing
+from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts, latest_verdicts, read_verdicts
 from boxmend.errors import OutputError
 from boxmend.repair.export import export
 from boxmend.repair.importing.verdicts import Imported, import_verdicts
 from boxmend.runs.folder import sole_writer
-from tests.repair.export.handed_audits import audit_run, handed_over, submitted
-from tests.repair.export.handed_tools import TOOLS, Cvat, LabelStudio, Tool
-from tests.repair.export.handover_runs import Drawn
+from tests.repair.export.annotation_tools import TOOLS, Cvat, LabelStudio, Tool
+from tests.repair.export.exported_audits import audit_run, handed_over, submitted
+from tests.repair.export.exported_runs import Drawn
 
 SUGGESTED = {
     "label 10": ("accept", None, None),
@@ -228,7 +228,7 @@ def test_of_an_image_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> 
     append_verdicts(run, [Verdict("missing a", "reject")])
     told = import_verdicts(run, path)
     assert (len(told.verdicts), told.num_known) == (len(SUGGESTED) - 1, 1)
-    assert standing(read_verdicts(run))["missing a"].answer == "reject"
+    assert latest_verdicts(read_verdicts(run))["missing a"].answer == "reject"
 
 
 def test_odd_label_names_are_known_again(tmp_path: Path) -> None:

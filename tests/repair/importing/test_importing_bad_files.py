@@ -10,8 +10,8 @@ import pytest
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.repair.export import export
 from boxmend.repair.importing.verdicts import import_verdicts
-from tests.repair.export.handed_audits import audit_run, handed_over, submitted
-from tests.repair.export.handover_runs import Drawn, finished_run
+from tests.repair.export.exported_audits import audit_run, handed_over, submitted
+from tests.repair.export.exported_runs import Drawn, drawn_run
 
 LAUGHS = (
     '<?xml version="1.0"?><!DOCTYPE annotations [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
@@ -209,7 +209,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_run_without_an_audit_is_told(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     (tmp_path / "back.json").write_text("[]")
     refused(run, tmp_path / "back.json", "`boxmend audit", kind=UsageError)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE
-from boxmend.web.review.serving import Server, open_desk
+from boxmend.web.review.serving import Server, open_session
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Served:
 @contextmanager
 def served(run: Path, who: str | None = None) -> Iterator[Served]:
     """Serve the review of a run while the block lasts."""
-    server = Server(open_desk(run, who=who))
+    server = Server(open_session(run, who=who))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -14,7 +14,7 @@ from PIL import Image
 from boxmend.errors import UsageError
 from boxmend.web.review import cuts
 from boxmend.web.review.cuts import Cutter, NoPictureError
-from boxmend.web.review.serving import Server, listening, open_desk
+from boxmend.web.review.serving import Server, listening, open_session
 from boxmend.web.thumbnails import jpeg_of
 from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, NAMES, SIZE, plain_run
 from tests.web.review.served_pages import Served, served
@@ -161,14 +161,14 @@ def test_missing_and_broken_images_are_told_of(tmp_path: Path) -> None:
 
 
 def test_a_huge_image_is_told_of_and_not_decoded(tmp_path: Path) -> None:
-    desk = open_desk(plain_run(tmp_path))
+    session = open_session(plain_run(tmp_path))
     path = tmp_path / "huge.png"
     Image.new("1", (20_000, 10_000)).save(path)
-    desk.dataset.images.paths[0] = str(path)
-    place = Cutter(desk.dataset.images).place(0)
+    session.dataset.images.paths[0] = str(path)
+    place = Cutter(session.dataset.images).place(0)
     assert place.problem  # 200 million pixels
     with pytest.raises(NoPictureError):
-        Cutter(desk.dataset.images).cut(0, (0, 0, 10, 10), 100)
+        Cutter(session.dataset.images).cut(0, (0, 0, 10, 10), 100)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_huge_image_is_told_of_and_not_decoded(tmp_path: Path) -> None:
 def test_a_part_that_is_not_in_the_image_has_no_picture(
     tmp_path: Path, window: tuple[int, int, int, int]
 ) -> None:
-    cutter = Cutter(open_desk(plain_run(tmp_path)).dataset.images)
+    cutter = Cutter(open_session(plain_run(tmp_path)).dataset.images)
     assert cutter.place(0).size == SIZE == (200, 150)
     with pytest.raises(NoPictureError, match="that part is not in the image"):
         cutter.cut(0, window, 100)
@@ -186,7 +186,7 @@ def test_a_part_that_is_not_in_the_image_has_no_picture(
 def test_pictures_are_remembered_up_to_a_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cutter = Cutter(open_desk(plain_run(tmp_path)).dataset.images)
+    cutter = Cutter(open_session(plain_run(tmp_path)).dataset.images)
     sizes = list[int]()
 
     def recorded(*arguments: Any) -> bytes:
@@ -206,53 +206,53 @@ def test_pictures_are_remembered_up_to_a_size(
 
 
 def test_an_image_annotated_as_viewers_turn_it_is_turned(tmp_path: Path) -> None:
-    desk = open_desk(plain_run(tmp_path))
+    session = open_session(plain_run(tmp_path))
     stored = Image.new("RGB", (150, 200), (0, 0, 200))
     stored.paste((200, 0, 0), (0, 0, 150, 40))  # the top, as stored
     exif = Image.Exif()
     exif[0x0112] = 6  # viewers turn it by a quarter clockwise: the top becomes the right
     path = tmp_path / "turned.jpg"
     stored.save(path, exif=exif, quality=95)
-    desk.dataset.images.paths[0] = str(path)  # recorded as 200 x 150
-    cutter = Cutter(desk.dataset.images)
+    session.dataset.images.paths[0] = str(path)  # recorded as 200 x 150
+    cutter = Cutter(session.dataset.images)
     assert (cutter.place(0).size, cutter.place(0).is_turned) == ((200, 150), True)
     pixels = np.array(Image.open(io.BytesIO(cutter.cut(0, (0, 0, 200, 150), 200))))
     assert pixels.shape == (150, 200, 3)
     assert pixels[75, 190, 0] > 150 > pixels[75, 10, 0]
-    desk.dataset.images.widths[1], desk.dataset.images.heights[1] = 150, 200  # as stored
-    desk.dataset.images.paths[1] = str(path)
+    session.dataset.images.widths[1], session.dataset.images.heights[1] = 150, 200  # as stored
+    session.dataset.images.paths[1] = str(path)
     assert cutter.place(1).size == (150, 200)
     as_stored = np.array(Image.open(io.BytesIO(cutter.cut(1, (0, 0, 150, 200), 200))))
     assert as_stored[10, 75, 0] > 150 > as_stored[190, 75, 0]
 
 
 def test_pictures_carry_nothing_of_the_file(tmp_path: Path) -> None:
-    desk = open_desk(plain_run(tmp_path))
+    session = open_session(plain_run(tmp_path))
     path = tmp_path / "told.jpg"
     exif = Image.Exif()
     exif[0x010E] = "secret place"
     Image.new("RGB", SIZE).save(path, exif=exif, comment=b"secret place")
-    desk.dataset.images.paths[0] = str(path)
-    assert b"secret" not in Cutter(desk.dataset.images).cut(0, (0, 0, 100, 100), 100)
+    session.dataset.images.paths[0] = str(path)
+    assert b"secret" not in Cutter(session.dataset.images).cut(0, (0, 0, 100, 100), 100)
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "I;16", "1", "LA"])
 def test_images_of_any_mode_become_pictures(tmp_path: Path, mode: str) -> None:
-    desk = open_desk(plain_run(tmp_path))
+    session = open_session(plain_run(tmp_path))
     path = tmp_path / ("odd.tif" if mode == "CMYK" else "odd.png")
     Image.new(mode, SIZE).save(path)
-    desk.dataset.images.paths[0] = str(path)
-    made = Cutter(desk.dataset.images).cut(0, (0, 0, *SIZE), 100)
+    session.dataset.images.paths[0] = str(path)
+    made = Cutter(session.dataset.images).cut(0, (0, 0, *SIZE), 100)
     assert Image.open(io.BytesIO(made)).size == (100, 75)
 
 
 def test_a_zoom_is_cut_from_the_full_image_after_a_small_one(tmp_path: Path) -> None:
-    desk = open_desk(plain_run(tmp_path))
+    session = open_session(plain_run(tmp_path))
     rng = np.random.default_rng(0)
     path = tmp_path / "large.jpg"
     Image.fromarray(rng.integers(0, 255, (1600, 2000, 3), dtype=np.uint8)).save(path, quality=95)
-    desk.dataset.images.paths[0] = str(path)
-    cutter = Cutter(desk.dataset.images)
+    session.dataset.images.paths[0] = str(path)
+    cutter = Cutter(session.dataset.images)
     small = Image.open(io.BytesIO(cutter.cut(0, (0, 0, 2000, 1600), 200)))
     assert small.size == (200, 160)
     sharp = Image.open(io.BytesIO(cutter.cut(0, (500, 500, 700, 700), 400)))
@@ -266,11 +266,11 @@ def test_a_port_in_use_is_named_with_a_way_out(page: Served, tmp_path: Path) -> 
     with pytest.raises(UsageError, match="from 0"):
         listening(65536)
     with pytest.raises(UsageError, match="from 0"):
-        Server(open_desk(page.run), -1)
+        Server(open_session(page.run), -1)
 
 
 def test_each_server_has_a_token_of_its_own(page: Served) -> None:
-    other = Server(open_desk(page.run))
+    other = Server(open_session(page.run))
     assert other.address.rpartition(":")[2] != page.address.rpartition(":")[2]
     assert other.address.split("/")[3] != page.token
     other.run(lambda address: other.stop())  # comes to its end at once

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from boxmend.auditing.fixes.table import Kind
 from tests.web.review.review_visits import Visit, opened
-from tests.web.review.reviewed_runs import BOX, Fix, plain_run
+from tests.web.review.reviewed_runs import fix, plain_run
 from tests.web.review.served_pages import Served, served
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def test_a_pattern_is_gone_through_by_keys(visit: Visit) -> None:
 def test_a_long_queue_is_quick(context: "BrowserContext", tmp_path: Path) -> None:
     vans = (0, 2, 5, 7, 14)
     many = [
-        Fix(Kind.WRONG_LABEL, row, row // 2, 0, 2, BOX, BOX, p_fix=number / 5000)
+        fix(Kind.WRONG_LABEL, row, label=2, p_fix=number / 5000)
         for number, row in zip(range(5000), cycle(vans), strict=False)
     ]
     with served(plain_run(tmp_path, many)) as server:

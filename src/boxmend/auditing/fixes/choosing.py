@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from boxmend.auditing.fixes.table import KINDS, Fixes, Kind
-from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict, standing
+from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict, latest_verdicts
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
@@ -63,13 +63,13 @@ class MeasuredPrecision(NamedTuple):
     high: float
 
 
-def adjusted(fixes: Fixes, standing: Mapping[str, Verdict]) -> Floats:
+def adjusted(fixes: Fixes, latest: Mapping[str, Verdict]) -> Floats:
     """[f] The probability that each fix is right, by the table and by the verdicts of people.
 
     1 for what they accepted, 0 for what they rejected. The others of a kind follow these, except
     what was accepted as a whole pattern, which says nothing about other fixes.
     """
-    answers = [standing.get(one) for one in fixes.ids]
+    answers = [latest.get(one) for one in fixes.ids]
     log_odds = _log_odds(fixes.p_fix)
     p_fix = fixes.p_fix.copy()
     is_told = np.array([one is not None and one.mode != "pattern" for one in answers], np.bool_)
@@ -91,8 +91,8 @@ def measured_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, M
     What counts is the last answer about each of them. Right is what was accepted as proposed.
     """
     known = {one: int(kind) for one, kind in zip(fixes.ids, fixes.kinds.tolist(), strict=True)}
-    sampled = standing([one for one in verdicts if one.mode == "sample"])
-    last = standing(verdicts)
+    sampled = latest_verdicts([one for one in verdicts if one.mode == "sample"])
+    last = latest_verdicts(verdicts)
     answers = [
         (known[fix], _is_right(last[fix])) for fix in sampled if fix in known and fix in last
     ]
@@ -119,7 +119,7 @@ def wilson(right: int, number: int) -> MeasuredPrecision:
 
 def choose(
     fixes: Fixes,
-    standing: Mapping[str, Verdict],
+    latest: Mapping[str, Verdict],
     precision: float | None,
     only: Sequence[str] = tuple(KIND_OF_WORD),
 ) -> ChosenFixes:
@@ -132,13 +132,13 @@ def choose(
     """
     is_wanted = np.isin(fixes.kinds, _kinds(only))
     check_precision(precision)
-    p_fix = adjusted(fixes, standing)
-    answers = [standing.get(one) for one in fixes.ids]
+    p_fix = adjusted(fixes, latest)
+    answers = [latest.get(one) for one in fixes.ids]
     is_accepted, is_rejected = _answered(answers, ACCEPT), _answered(answers, REJECT)
     is_edited = np.array([one is not None and not one.is_plain for one in answers], np.bool_)
     is_removal = np.isin(fixes.kinds, (Kind.SPURIOUS, Kind.DUPLICATE)) & ~is_edited
     is_candidate = is_wanted & ~is_rejected
-    weights = _weights(fixes, p_fix, standing)
+    weights = _weights(fixes, p_fix, latest)
     is_candidate &= ~_outdone(fixes, weights, is_candidate, is_removal)
 
     order = np.lexsort((ranks(fixes.ids), -p_fix, ~is_accepted))
@@ -185,9 +185,9 @@ def _kinds(only: Sequence[str]) -> list[Kind]:
     return [KIND_OF_WORD[word] for word in only]
 
 
-def _weights(fixes: Fixes, p_fix: Floats, standing: Mapping[str, Verdict]) -> Floats:
+def _weights(fixes: Fixes, p_fix: Floats, latest: Mapping[str, Verdict]) -> Floats:
     """[f] By which a fix wins against others: by its probability, or as it was accepted later."""
-    accepted = [fix for fix, one in standing.items() if one.answer == ACCEPT]
+    accepted = [fix for fix, one in latest.items() if one.answer == ACCEPT]
     place_of = {fix: float(place) for place, fix in enumerate(accepted, 2)}  # beyond probabilities
     told = [place_of.get(one, np.nan) for one in fixes.ids]
     weights: Floats = np.where(np.isnan(told), p_fix, told)

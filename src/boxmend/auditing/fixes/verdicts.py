@@ -120,7 +120,7 @@ def read_verdicts(run_path: Path) -> list[Verdict]:
     return list(_parsed(path, checked_lines(path, data, REMEDY)))
 
 
-def standing(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
+def latest_verdicts(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
     """The verdict that counts of each fix that has one: the last, as far as it was not undone.
 
     To skip a fix says nothing about it, and leaves what was said before. They are in the order in

@@ -24,8 +24,7 @@ from boxmend.repair.export import coco, cvat, fiftyone, label_studio
 from boxmend.repair.export.audits import audited
 from boxmend.repair.export.bundle import Bundle, ImageLocations, bundle_of, record
 from boxmend.repair.export.selecting import changed, most_doubtful
-from boxmend.runs import opening as inputs
-from boxmend.runs.opening import open_run_with_history
+from boxmend.runs.opening import open_finished_run, open_run_with_history, read_dataset
 
 __all__ = ["TARGETS", "ExportOptions", "Exported", "export"]
 
@@ -162,11 +161,11 @@ def _bundle(
     options: ExportOptions,
 ) -> Bundle:
     """What to hand over: fixes where the run was audited, else what its ledger says."""
-    source = inputs.finished_run(run)
+    source = open_finished_run(run)
     facts = source.facts().get("data")
     sha256 = facts.get("sha256") if isinstance(facts, dict) else None
     if has_fixes(source):
-        dataset = inputs.dataset_of(source, data)
+        dataset = read_dataset(source, data)
         bundle = audited(source, dataset, most, options.changes, options.whole_images)
     else:
         opened = open_run_with_history(run, data)

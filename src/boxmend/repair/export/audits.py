@@ -14,7 +14,7 @@ import numpy as np
 from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, ranks
 from boxmend.auditing.fixes.of_runs import fixes_of
 from boxmend.auditing.fixes.table import Fixes, Kind
-from boxmend.auditing.fixes.verdicts import read_verdicts, standing
+from boxmend.auditing.fixes.verdicts import latest_verdicts, read_verdicts
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
@@ -44,7 +44,7 @@ def audited(
     those that it would make; or the `most` probable ones.
     """
     fixes = fixes_of(run, dataset)
-    answers = standing(read_verdicts(run.path))
+    answers = latest_verdicts(read_verdicts(run.path))
     chosen = choose(fixes, answers, PRECISION)
     is_open = np.array([one not in answers for one in fixes.ids], np.bool_)
     is_open &= _is_winning(fixes, chosen.p_fix)

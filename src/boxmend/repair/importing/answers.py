@@ -17,7 +17,7 @@ from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import ACCEPT, REJECT, Verdict
 from boxmend.data.boxes import clip_boxes
 from boxmend.data.types import Box
-from boxmend.repair.importing.returned import Handed, Region, Seen
+from boxmend.repair.importing.tasks import Handed, Region, Seen
 
 SAME_SIDE = 0.5  # pixels; people who move a side move it by more
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
@@ -35,7 +35,7 @@ class AnswerIndex:
     counts: Counter[str]  # what became of what is no verdict
 
 
-def desk_of(fixes: Fixes, label_names: list[str], written: list[str]) -> AnswerIndex:
+def answer_index(fixes: Fixes, label_names: list[str], written: list[str]) -> AnswerIndex:
     """Lay out a table for reading verdicts; `written` are the label names in the tool."""
     is_removal = np.isin(fixes.kinds, REMOVALS)
     return AnswerIndex(
@@ -48,40 +48,40 @@ def desk_of(fixes: Fixes, label_names: list[str], written: list[str]) -> AnswerI
     )
 
 
-def verdicts_of(desk: AnswerIndex, seen: Seen) -> Iterator[Verdict]:
+def verdicts_of(index: AnswerIndex, seen: Seen) -> Iterator[Verdict]:
     """The verdicts on the fixes of one image."""
     back = dict[str, Region]()
     for one in seen.regions:
         if one.key:
             back.setdefault(one.key, one)  # a copy that people made of it comes behind it
-    desk.counts["drawn"] += len(seen.regions) - sum(one.region in back for one in seen.handed)
+    index.counts["drawn"] += len(seen.regions) - sum(one.region in back for one in seen.handed)
     for handed in seen.handed:
         region = back.get(handed.region)
         if not handed.fixes:
-            _count_other(desk, seen, handed, region)
+            _count_other(index, seen, handed, region)
             continue
-        known = [desk.of_fix[one] for one in handed.fixes if one in desk.of_fix]
-        desk.counts["stale"] += len(handed.fixes) - len(known)
+        known = [index.of_fix[one] for one in handed.fixes if one in index.of_fix]
+        index.counts["stale"] += len(handed.fixes) - len(known)
         if not known:
             continue
-        for k, answer, label, box in _answers(desk, seen, known, region):
-            name = None if label is None else desk.label_names[label]
-            yield Verdict(desk.fixes.ids[k], answer, name, box, seen.who, seen.when, "import")
+        for k, answer, label, box in _answers(index, seen, known, region):
+            name = None if label is None else index.label_names[label]
+            yield Verdict(index.fixes.ids[k], answer, name, box, seen.who, seen.when, "import")
 
 
 Answer = tuple[int, str, int | None, Box | None]  # fix, answer, other label, other box
 
 
 def _answers(
-    desk: AnswerIndex, seen: Seen, ks: list[int], region: Region | None
+    index: AnswerIndex, seen: Seen, ks: list[int], region: Region | None
 ) -> Iterator[Answer]:
-    fixes, kind = desk.fixes, Kind(int(desk.fixes.kinds[ks[0]]))
+    fixes, kind = index.fixes, Kind(int(index.fixes.kinds[ks[0]]))
     if region is None:
-        yield from _of_deleted(desk, ks)
+        yield from _of_deleted(index, ks)
         return
-    label = desk.of_label.get(region.label)
+    label = index.of_label.get(region.label)
     if label is None or region.box is None or not _is_inside(region.box, seen.size):
-        desk.counts["unreadable"] += 1
+        index.counts["unreadable"] += 1
         return
     box = region.box
     if kind == Kind.MISSING:
@@ -96,11 +96,11 @@ def _answers(
         is_kept = other_label is None and other_box is None
         yield ks[0], REJECT if is_kept else ACCEPT, other_label, other_box
         return
-    yield from _of_changed(desk, seen, ks, (label, other_label), (box, other_box))
+    yield from _of_changed(index, seen, ks, (label, other_label), (box, other_box))
 
 
 def _of_changed(
-    desk: AnswerIndex,
+    index: AnswerIndex,
     seen: Seen,
     ks: list[int],
     labels: tuple[int, int | None],
@@ -110,7 +110,7 @@ def _of_changed(
 
     What no fix is about goes along with the other fix.
     """
-    fixes, kinds = desk.fixes, {int(desk.fixes.kinds[k]) for k in ks}
+    fixes, kinds = index.fixes, {int(index.fixes.kinds[k]) for k in ks}
     (label, other_label), (box, other_box) = labels, boxes
     for k in ks:
         if fixes.kinds[k] == Kind.WRONG_LABEL:
@@ -130,31 +130,31 @@ def _of_changed(
                 yield k, ACCEPT, also, None if is_new else stays
 
 
-def _of_deleted(desk: AnswerIndex, ks: list[int]) -> Iterator[Answer]:
-    kind, row = Kind(int(desk.fixes.kinds[ks[0]])), int(desk.fixes.rows[ks[0]])
+def _of_deleted(index: AnswerIndex, ks: list[int]) -> Iterator[Answer]:
+    kind, row = Kind(int(index.fixes.kinds[ks[0]])), int(index.fixes.rows[ks[0]])
     if kind == Kind.MISSING:
         yield ks[0], REJECT, None, None
     elif kind in REMOVALS:
         yield ks[0], ACCEPT, None, None
-    elif row in desk.removals:  # the audit thought of it, too, if with less weight
-        yield desk.removals[row], ACCEPT, None, None
+    elif row in index.removals:  # the audit thought of it, too, if with less weight
+        yield index.removals[row], ACCEPT, None, None
     else:
-        desk.counts["deleted"] += 1
+        index.counts["deleted"] += 1
 
 
-def _count_other(desk: AnswerIndex, seen: Seen, handed: Handed, region: Region | None) -> None:
+def _count_other(index: AnswerIndex, seen: Seen, handed: Handed, region: Region | None) -> None:
     """Note what people did to an annotation that was only given along."""
     if region is None:
-        desk.counts["deleted"] += 1
+        index.counts["deleted"] += 1
         return
-    label = desk.of_label.get(region.label)
-    is_same_label = label is not None and desk.label_names[label] == handed.old_label
+    label = index.of_label.get(region.label)
+    is_same_label = label is not None and index.label_names[label] == handed.old_label
     is_same_box = (
         region.box is not None
         and handed.old_box is not None
         and _is_same(region.box, handed.old_box, seen.size)
     )
-    desk.counts["others_changed"] += not (is_same_label and is_same_box)
+    index.counts["others_changed"] += not (is_same_label and is_same_box)
 
 
 def _is_same(box: Box, other: Box, size: tuple[float, float]) -> bool:

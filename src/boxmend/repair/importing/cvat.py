@@ -21,7 +21,7 @@ from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.repair.export.cvat import REGION
 from boxmend.repair.export.naming import on_one_line
-from boxmend.repair.importing.returned import (
+from boxmend.repair.importing.tasks import (
     ExportManifest,
     Handed,
     Region,

@@ -16,7 +16,7 @@ from boxmend.auditing.fixes.verdicts import FARTHEST
 from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.repair.export.label_studio import CONTROL
-from boxmend.repair.importing.returned import Handed, Region, Returned, Seen, box_back, decoded
+from boxmend.repair.importing.tasks import Handed, Region, Returned, Seen, box_back, decoded
 
 WHAT, REMEDY = "JSON export of Label Studio", "export as JSON, not as JSON-MIN or another format"
 

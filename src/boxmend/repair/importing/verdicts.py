@@ -14,8 +14,8 @@ from boxmend.auditing.fixes.verdicts import (
     REJECT,
     Verdict,
     append_verdicts,
+    latest_verdicts,
     read_verdicts,
-    standing,
 )
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.text import valid_text
@@ -23,10 +23,10 @@ from boxmend.errors import DataError
 from boxmend.repair.export import cvat, label_studio
 from boxmend.repair.importing import cvat as cvat_results
 from boxmend.repair.importing import label_studio as label_studio_results
-from boxmend.repair.importing.answers import AnswerIndex, desk_of, verdicts_of
-from boxmend.repair.importing.returned import Returned, read_limited, read_manifest
-from boxmend.runs import opening as inputs
+from boxmend.repair.importing.answers import AnswerIndex, answer_index, verdicts_of
+from boxmend.repair.importing.tasks import Returned, read_limited, read_manifest
 from boxmend.runs.folder import Run, sole_writer
+from boxmend.runs.opening import open_finished_run, read_dataset
 
 NAMES = {"label-studio": label_studio.label_names, "cvat": cvat.label_names}
 MODE = "import"
@@ -76,23 +76,23 @@ def import_verdicts(
     `handover` is the folder that `export` wrote, or its handover.json, which CVAT's need; by
     default it is looked for beside the file. To read the same file again changes nothing.
     """
-    source = inputs.finished_run(run)
+    source = open_finished_run(run)
     ensure_fixes(source)
     path = Path(file)
     returned = _returned(path, None if handover is None else Path(handover))
     _ensure_same_data(source, returned, path)
-    dataset = inputs.dataset_of(source, data)
+    dataset = read_dataset(source, data)
     fixes = fixes_of(source, dataset)
     names = [valid_text(name) for name in dataset.label_names]
-    desk = desk_of(fixes, names, NAMES[returned.to](names))
-    found = (one for seen in returned.seen for one in verdicts_of(desk, seen))
+    index = answer_index(fixes, names, NAMES[returned.to](names))
+    found = (one for seen in returned.seen for one in verdicts_of(index, seen))
     told = list({one.fix: one for one in found}.values())  # an image may be there twice
-    if not told and desk.counts["stale"]:
+    if not told and index.counts["stale"]:
         raise DataError(f"{path}: is about fixes that {source.path} does not have; export again")
     with sole_writer(source.path):
         new = _new(told, read_verdicts(source.path))
         append_verdicts(source.path, new)
-    return _imported(returned, desk, new, len(told))
+    return _imported(returned, index, new, len(told))
 
 
 def _returned(path: Path, handover: Path | None) -> Returned:
@@ -123,7 +123,7 @@ def _ensure_same_data(run: Run, returned: Returned, path: Path) -> None:
 def _new(told: Iterable[Verdict], before: Sequence[Verdict]) -> list[Verdict]:
     """The verdicts that were not read before and say something else than what stands."""
     read = {one for one in before if one.mode == MODE}
-    stands = standing(before)
+    stands = latest_verdicts(before)
     return [one for one in told if one not in read and _said(one) != _said(stands.get(one.fix))]
 
 
@@ -132,9 +132,9 @@ def _said(verdict: Verdict | None) -> tuple[Any, ...] | None:
 
 
 def _imported(
-    returned: Returned, desk: AnswerIndex, new: Sequence[Verdict], num_told: int
+    returned: Returned, index: AnswerIndex, new: Sequence[Verdict], num_told: int
 ) -> Imported:
-    counts = desk.counts
+    counts = index.counts
     return Imported(
         to=returned.to,
         num_images=len(returned.seen),

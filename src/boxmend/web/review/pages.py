@@ -16,7 +16,7 @@ from starlette.routing import Route
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.web.review.columns import columns_json, least_size, places_json
 from boxmend.web.review.cuts import Cutter, NoPictureError
-from boxmend.web.review.desk import Posted, ReviewSession, sample_order
+from boxmend.web.review.session import Posted, ReviewSession, sample_order
 from boxmend.web.thumbnails import Window
 
 OWN_FILES = (
@@ -34,9 +34,9 @@ NEWS = re.compile(r"news-(\d{1,9})")
 A_WHILE = {"cache-control": "private, max-age=86400"}  # the address is new with every server
 
 
-def make_app(desk: ReviewSession) -> Starlette:
-    """The answers about one desk; `guarding.guarded` has to stand before them."""
-    pages = Pages(desk)
+def make_app(session: ReviewSession) -> Starlette:
+    """The answers about one session; `guarding.guarded` has to stand before them."""
+    pages = Pages(session)
     return Starlette(
         routes=[
             Route("/", pages.index),
@@ -52,12 +52,12 @@ def make_app(desk: ReviewSession) -> Starlette:
 class Pages:
     """What is answered, prepared once."""
 
-    def __init__(self, desk: ReviewSession) -> None:
-        self._desk = desk
-        self._cutter = Cutter(desk.dataset.images)
-        sample = sample_order(desk.fixes).tolist()
-        name = desk.run_path.resolve().name
-        self._fixes = columns_json(name, desk.dataset, desk.fixes, sample)
+    def __init__(self, session: ReviewSession) -> None:
+        self._session = session
+        self._cutter = Cutter(session.dataset.images)
+        sample = sample_order(session.fixes).tolist()
+        name = session.run_path.resolve().name
+        self._fixes = columns_json(name, session.dataset, session.fixes, sample)
         self._static = {name: _static("boxmend.web.review", name) for name in OWN_FILES}
         self._static |= {name: _static("boxmend.web.report", name) for name in REPORT_FILES}
         self._index = _static("boxmend.web.review", "index.html")
@@ -72,7 +72,7 @@ class Pages:
 
     def doubtful(self, request: Request) -> Response:
         """The fixes most worth a look, as of now."""
-        return JSONResponse(self._desk.doubtful())
+        return JSONResponse(self._session.doubtful())
 
     async def verdicts(self, request: Request) -> Response:
         """Write verdicts, and tell what stands now; nothing is told before it is written."""
@@ -90,8 +90,8 @@ class Pages:
         return await run_in_threadpool(self._decided, posted)
 
     def _decided(self, posted: Posted) -> Response:
-        self._desk.decide(posted.verdicts)
-        return JSONResponse(self._desk.news(posted.seen))
+        self._session.decide(posted.verdicts)
+        return JSONResponse(self._session.news(posted.seen))
 
     async def named(self, request: Request) -> Response:
         """One of the page's files, or something by number."""
@@ -107,7 +107,7 @@ class Pages:
 
     def _cut(self, numbers: list[int]) -> Response:
         row, x1, y1, x2, y2, side = numbers
-        if row >= len(self._desk.dataset.images) or not 1 <= side <= MOST_SIDE:
+        if row >= len(self._session.dataset.images) or not 1 <= side <= MOST_SIDE:
             return PlainTextResponse("no such picture", 404)
         window: Window = x1, y1, x2, y2
         try:
@@ -116,7 +116,7 @@ class Pages:
             return PlainTextResponse(str(error), 404)
 
     def _places(self, numbers: list[int]) -> Response:
-        dataset = self._desk.dataset
+        dataset = self._session.dataset
         if len(numbers) > MOST_IMAGES or max(numbers) >= len(dataset.images):
             return PlainTextResponse("no such images", 404)
         places = []
@@ -128,7 +128,7 @@ class Pages:
         return Response(places_json(dataset, numbers, places), media_type="application/json")
 
     def _news(self, numbers: list[int]) -> Response:
-        return JSONResponse(self._desk.news(numbers[0]))
+        return JSONResponse(self._session.news(numbers[0]))
 
 
 def _static(package: str, name: str) -> bytes:

@@ -13,27 +13,27 @@ from boxmend.auditing.fixes.table import FIXES_FILE, read_fixes
 from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import fingerprint
 from boxmend.errors import UsageError
-from boxmend.runs.opening import dataset_of, finished_run
-from boxmend.web.review.desk import ReviewSession
+from boxmend.runs.opening import open_finished_run, read_dataset
 from boxmend.web.review.guarding import HOST, guarded, new_token
 from boxmend.web.review.pages import make_app
+from boxmend.web.review.session import ReviewSession
 
 PATIENCE = 1  # seconds for answers that are under way when the server is told to end
 BACKLOG = 128
 
 
-def open_desk(
+def open_session(
     run: str | Path, data: Dataset | str | list[str] | None = None, who: str | None = None
 ) -> ReviewSession:
     """The fixes of a run with its dataset; a UsageError where nothing was audited yet."""
-    opened = finished_run(run)
+    opened = open_finished_run(run)
     if not (opened.path / FIXES_FILE).exists():
         raise UsageError(
             f"{opened.path}: has no fixes to review; `boxmend audit {quote(str(opened.path))}` "
             "finds some in a training run, `boxmend audit DATA --predictions FILE --out RUN` from "
             "predictions"
         )
-    dataset = dataset_of(opened, data)
+    dataset = read_dataset(opened, data)
     fixes = read_fixes(opened.path / FIXES_FILE, dataset, fingerprint(dataset))
     return ReviewSession(opened.path, dataset, fixes, who)
 
@@ -62,16 +62,16 @@ def listening(port: int) -> socket.socket:
 
 
 class Server:
-    """A server of one desk; `run` answers until `stop`, or an interrupt."""
+    """A server of one session; `run` answers until `stop`, or an interrupt."""
 
-    def __init__(self, desk: ReviewSession, port: int = 0) -> None:
+    def __init__(self, session: ReviewSession, port: int = 0) -> None:
         self._socket = listening(port)
         self.port = int(self._socket.getsockname()[1])
         token = new_token()
         self.address = f"http://{HOST}:{self.port}/{token}/"
         self._server = uvicorn.Server(
             uvicorn.Config(
-                guarded(make_app(desk), token, self.port),
+                guarded(make_app(session), token, self.port),
                 lifespan="off",
                 ws="none",
                 http="h11",

@@ -12,13 +12,13 @@ import pytest
 import boxmend
 from boxmend.repair.export import TARGETS, coco, cvat, fiftyone, label_studio
 from tests import ROOT
-from tests.repair.export.handover_runs import exported, finished_run, json_of
+from tests.repair.export.exported_runs import drawn_run, exported, json_of
 
 PAGE = (ROOT / "docs/handover.md").read_text("utf-8")
 
 
 def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished_run(tmp_path)
+    drawn_run(tmp_path)
     monkeypatch.chdir(tmp_path)
     code = PAGE[PAGE.index("## From Python") :].split("```")[1].removeprefix("python\n")
     names: dict[str, Any] = {}

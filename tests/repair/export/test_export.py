@@ -12,15 +12,8 @@ from boxmend.data.formats import load
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.repair.export import TARGETS, ExportOptions, export
 from boxmend.runs.ledger import Judgement
-from tests.repair.export.handover_runs import (
-    VISITS,
-    Drawn,
-    Visit,
-    exported,
-    finished_run,
-    json_of,
-    run_on,
-)
+from tests.fabricated_runs import run_on
+from tests.repair.export.exported_runs import VISITS, Drawn, drawn_run, exported, json_of, seen
 
 EVERY_TARGET = pytest.mark.parametrize("to", TARGETS)
 
@@ -31,7 +24,7 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 @EVERY_TARGET
 def test_a_folder_holds_the_files_a_readme_and_a_manifest(tmp_path: Path, to: str) -> None:
-    result = export(finished_run(tmp_path), tmp_path / "new/out", to)
+    result = export(drawn_run(tmp_path), tmp_path / "new/out", to)
     assert set(result.files) == {one.name for one in (tmp_path / "new/out").iterdir()}
     assert {"README.md", "handover.json"} < set(result.files)
     assert "3 annotations to look at" in (tmp_path / "new/out/README.md").read_text()
@@ -65,7 +58,7 @@ def test_the_manifest_lists_all_that_was_handed_over(tmp_path: Path, to: str) ->
 
 @EVERY_TARGET
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, to: str) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     first, second = (
         bytes_in(export(run, tmp_path / name, to, most=3).out) for name in ("one", "two")
     )
@@ -74,7 +67,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, to: str) -> None:
 
 @EVERY_TARGET
 def test_only_images_with_a_suspect_are_given(tmp_path: Path, to: str) -> None:
-    result = export(finished_run(tmp_path), tmp_path / "out", to, most=1)
+    result = export(drawn_run(tmp_path), tmp_path / "out", to, most=1)
     manifest = json_of(tmp_path / "out/handover.json")
     assert [image["file_name"] for image in manifest["images"]] == ["b.png"]
     assert (result.num_images, result.num_suspects, result.num_others) == (1, 1, 2)
@@ -82,7 +75,7 @@ def test_only_images_with_a_suspect_are_given(tmp_path: Path, to: str) -> None:
 
 @EVERY_TARGET
 def test_the_dataset_is_not_written(tmp_path: Path, to: str) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     export(run, tmp_path / "out", to, options=ExportOptions(images_as="copy"))
     after = {path: path.stat().st_mtime_ns for path in before}
@@ -90,12 +83,12 @@ def test_the_dataset_is_not_written(tmp_path: Path, to: str) -> None:
 
 
 def test_asking_for_more_than_there_are_gives_all_that_are_known(tmp_path: Path) -> None:
-    result = export(finished_run(tmp_path), tmp_path / "out", "coco", most=10**6)
+    result = export(drawn_run(tmp_path), tmp_path / "out", "coco", most=10**6)
     assert result.num_suspects == 4
 
 
 def test_an_output_that_is_there_is_left_alone(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine.txt").write_text("mine")
     with pytest.raises(OutputError, match="the folder is not empty"):
@@ -131,21 +124,21 @@ def test_fewer_than_one_is_refused_before_anything_is_read(tmp_path: Path, numbe
 
 
 def test_a_run_without_changes_leaves_nothing_behind(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, visits=[Visit(0), Visit(1)])
+    run = drawn_run(tmp_path, visits=[seen(0), seen(1)])
     with pytest.raises(DataError, match="changed no annotation"):
         export(run, tmp_path / "out", "coco")
     assert not (tmp_path / "out").exists()
 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     (run / "finished").unlink()
     with pytest.raises(DataError, match="the run is unfinished"):
         export(run, tmp_path / "out", "coco")
 
 
 def test_annotations_that_were_edited_since_are_refused(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     path = tmp_path / "data/instances_train.json"
     path.write_text(path.read_text().replace('"bbox": [20, ', '"bbox": [21, '))
     with pytest.raises(DataError, match=r"not the data that .* was trained on"):
@@ -154,7 +147,7 @@ def test_annotations_that_were_edited_since_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_dataset_in_memory_is_taken(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
     dataset = load(tmp_path / "data/instances_train.json")
     (tmp_path / "data/instances_train.json").unlink()
     assert export(run, tmp_path / "out", "coco", data=dataset).num_suspects == 3
@@ -164,7 +157,7 @@ def test_a_dataset_in_memory_is_taken(tmp_path: Path) -> None:
 def test_missing_images_are_counted_and_do_no_harm_where_sizes_are_known(
     tmp_path: Path, to: str
 ) -> None:
-    run = finished_run(tmp_path, with_images=False)
+    run = drawn_run(tmp_path, with_images=False)
     result = export(run, tmp_path / "out", to, options=ExportOptions(images_as="link"))
     assert result.num_images == len(result.missing) == 2
     assert not (tmp_path / "out/images").exists()
@@ -177,7 +170,7 @@ def test_sizes_are_read_from_headers_where_the_dataset_has_none(tmp_path: Path, 
 
 
 def test_an_image_of_unknown_size_is_left_out_and_named(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, Drawn(size=None))
+    run = drawn_run(tmp_path, Drawn(size=None))
     broken = tmp_path / "data/images/a.png"
     broken.write_bytes(b"no image")
     result = export(run, tmp_path / "out", "label-studio")
@@ -187,7 +180,7 @@ def test_an_image_of_unknown_size_is_left_out_and_named(tmp_path: Path) -> None:
 
 
 def test_without_any_size_there_is_nothing_to_hand_over(tmp_path: Path) -> None:
-    run = finished_run(tmp_path, Drawn(size=None), with_images=False)
+    run = drawn_run(tmp_path, Drawn(size=None), with_images=False)
     with pytest.raises(DataError, match=r"a\.png.*size of this image.*all 2 images"):
         export(run, tmp_path / "out", "cvat")
     assert not (tmp_path / "out").exists()
@@ -198,7 +191,7 @@ def test_images_of_the_same_name_in_two_datasets_are_kept_apart(tmp_path: Path) 
         (tmp_path / name).mkdir()
         Drawn().write(tmp_path / name)
     addresses = [str(tmp_path / name / "instances_train.json") for name in ("one", "two")]
-    visits = [*VISITS, *(Visit(row, Judgement.DISCARDED, 5.0) for row in (6, 9))]
+    visits = [*VISITS, *(seen(row, Judgement.DISCARDED, 5.0) for row in (6, 9))]
     run = run_on(load(*addresses), tmp_path / "run", addresses, visits)
     result = export(run, tmp_path / "out", "cvat", options=ExportOptions(images_as="copy"))
     names = [one["file_name"] for one in json_of(tmp_path / "out/handover.json")["images"]]
@@ -228,7 +221,7 @@ def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> Non
     dataset = load(Drawn().write(tmp_path))
     dataset.is_crowd[2] = False
     dataset.is_difficult[4] = True
-    visits = [*VISITS[:3], Visit(4, Judgement.RELABELLED, 9.0, label=0)]
+    visits = [*VISITS[:3], seen(4, Judgement.RELABELLED, 9.0, label=0)]
     run = run_on(dataset, tmp_path / "run", ["unknown"], visits)
     export(run, tmp_path / "out", "coco", most=9, data=dataset)
     images = json_of(tmp_path / "out/handover.json")["images"]
@@ -239,8 +232,8 @@ def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> Non
 
 
 def test_a_method_without_losses_has_reasons_without_doubts(tmp_path: Path) -> None:
-    visits = [Visit(1, Judgement.KEPT, nan, confidence=nan, box=(100, 20, 150, 60))]
-    out = export(finished_run(tmp_path, visits=visits), tmp_path / "out", "coco").out
+    visits = [seen(1, Judgement.KEPT, nan, confidence=nan, box=(100, 20, 150, 60))]
+    out = export(drawn_run(tmp_path, visits=visits), tmp_path / "out", "coco").out
     (told,) = (
         one
         for one in json_of(out / "handover.json")["images"][0]["annotations"]
@@ -254,7 +247,7 @@ def test_a_method_without_losses_has_reasons_without_doubts(tmp_path: Path) -> N
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = finished_run(tmp_path)
+    run = drawn_run(tmp_path)
 
     def full(path: Path, data: bytes) -> int:
         raise OSError(28, os.strerror(28))

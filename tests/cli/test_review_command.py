@@ -71,11 +71,11 @@ def test_a_kill_loses_nothing_and_the_next_review_goes_on(run: Path) -> None:
     process.kill()
     process.communicate(timeout=30)
     assert [one.answer for one in read_verdicts(run)] == ["accept", "reject"]
-    desk = serving.open_desk(run)
-    assert desk.figures()["decided"] == 2
+    session = serving.open_session(run)
+    assert session.figures()["decided"] == 2
     with (run / VERDICTS_FILE).open("ab") as file:
         file.write(b'{"fix": "f3", "verd')  # as a power cut may leave it
-    assert serving.open_desk(run).figures()["decided"] == 2
+    assert serving.open_session(run).figures()["decided"] == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such locks elsewhere")

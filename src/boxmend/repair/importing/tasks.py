@@ -1,4 +1,4 @@
-"""What people gave back, before it is compared with what they were given."""
+"""Tasks as people gave them back, and the manifest that says what they were given."""
 
 from __future__ import annotations
 

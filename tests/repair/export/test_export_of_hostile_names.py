@@ -14,7 +14,8 @@ from boxmend.data.dataset import Dataset, as_ids
 from boxmend.data.formats import load
 from boxmend.errors import DataError, OutputError
 from boxmend.repair.export import TARGETS, ExportOptions, export
-from tests.repair.export.handover_runs import VISITS, Drawn, json_of, run_on
+from tests.fabricated_runs import run_on
+from tests.repair.export.exported_runs import VISITS, Drawn, json_of
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -10,8 +10,8 @@ import boxmend
 from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.errors import DataError
 from boxmend.repair.export import TARGETS, ExportOptions, export
-from tests.repair.export.handed_audits import audit_run, handed_over
-from tests.repair.export.handover_runs import json_of
+from tests.repair.export.exported_audits import audit_run, handed_over
+from tests.repair.export.exported_runs import drawn_run, json_of
 
 
 def suspects(out: Path) -> dict[str, Any]:
@@ -140,9 +140,7 @@ def test_counts_are_of_boxes(tmp_path: Path, to: str) -> None:
 
 
 def test_a_training_run_that_was_audited_hands_over_its_fixes(tmp_path: Path) -> None:
-    from tests.repair.export.handover_runs import finished_run
-
-    run = finished_run(tmp_path / "trained")
+    run = drawn_run(tmp_path / "trained")
     assert "fixes" not in str(json_of(export(run, tmp_path / "a", "coco").out / "handover.json"))
     audit = audit_run(tmp_path / "audit")
     (run / "fixes.parquet").write_bytes((audit / "fixes.parquet").read_bytes())

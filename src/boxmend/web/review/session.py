@@ -1,4 +1,4 @@
-"""The desk: the fixes of a run, what was said of them, and what that comes to.
+"""The session: the fixes of a run, what was said of them, and what that comes to.
 
 Verdicts are in the file of the run before anybody is told of them. What others write into it
 meanwhile is taken up.
@@ -21,8 +21,8 @@ from boxmend.auditing.fixes.verdicts import (
     VERDICTS_FILE,
     Verdict,
     append_verdicts,
+    latest_verdicts,
     read_verdicts,
-    standing,
 )
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
@@ -65,10 +65,10 @@ class ReviewSession:
         self._size = 0
         self._verdicts: list[Verdict] = []
         self._of_fix: dict[str, list[Verdict]] = {}
-        self._standing: dict[str, Verdict] = {}
+        self._latest: dict[str, Verdict] = {}
         self._chosen: ChosenFixes | None = None
         self._figures: dict[str, Any] | None = None
-        self.num_given = 0  # by this desk: what was taken back counts, too
+        self.num_given = 0  # by this session: what was taken back counts, too
         self._catch_up()
 
     def decide(self, answers: Sequence[Answer]) -> None:
@@ -105,7 +105,7 @@ class ReviewSession:
 
     def _computed(self) -> dict[str, Any]:
         chosen = self._choose()
-        known = [one for fix, one in self._standing.items() if fix in self._row_of]
+        known = [one for fix, one in self._latest.items() if fix in self._row_of]
         measured = measured_precision(self.fixes, self._verdicts)
         return {
             "number": len(self.fixes),
@@ -129,7 +129,7 @@ class ReviewSession:
         """
         with self._lock:
             chosen = self._choose()
-            is_open = np.array([one not in self._standing for one in self.fixes.ids], np.bool_)
+            is_open = np.array([one not in self._latest for one in self.fixes.ids], np.bool_)
         is_taken = np.zeros(len(self.fixes), np.bool_)
         is_taken[chosen.rows] = True
         worth = np.where(is_taken, 1 - chosen.p_fix, chosen.p_fix) * effects(self.fixes)
@@ -139,7 +139,7 @@ class ReviewSession:
 
     def _choose(self) -> ChosenFixes:
         if self._chosen is None:
-            self._chosen = choose(self.fixes, self._standing, PRECISION)
+            self._chosen = choose(self.fixes, self._latest, PRECISION)
         return self._chosen
 
     def _verdict(self, answer: Answer) -> Verdict:
@@ -183,7 +183,7 @@ class ReviewSession:
 
     def _told(self, fix: str) -> dict[str, Any]:
         """What stands of a fix; a skip is told while nothing else was said."""
-        one = self._standing.get(fix)
+        one = self._latest.get(fix)
         lines = self._of_fix[fix]
         row = self._row_of[fix]
         if one is None:
@@ -203,7 +203,7 @@ class ReviewSession:
         if size == self._size:
             return
         verdicts = read_verdicts(self.run_path)
-        self._verdicts, self._of_fix, self._standing = [], {}, {}
+        self._verdicts, self._of_fix, self._latest = [], {}, {}
         self._add(verdicts)
         self._size = size
 
@@ -215,8 +215,8 @@ class ReviewSession:
             self._of_fix.setdefault(one.fix, []).append(one)
             changed[one.fix] = None
         for fix in changed:
-            self._standing.pop(fix, None)
-            self._standing |= standing(self._of_fix[fix])
+            self._latest.pop(fix, None)
+            self._latest |= latest_verdicts(self._of_fix[fix])
 
     def _size_now(self) -> int:
         try:

@@ -1,4 +1,4 @@
-"""Audits made by hand on the COCO file of `handover_runs`, and what people did with them."""
+"""Audits made by hand on the COCO file of `exported_runs`, and what people did with them."""
 
 import json
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from boxmend.auditing.fixes.table import Kind
 from boxmend.repair.export import ExportOptions, export
 from tests.fabricated_runs import Fix
 from tests.fabricated_runs import audit_run as finished_audit
-from tests.repair.export.handover_runs import Drawn, json_of
+from tests.repair.export.exported_runs import Drawn, json_of
 
 # Annotations 10 van, 11 truck and 12, a crowd, on a.png; 13 van, 14 truck, 15 bus on b.png.
 LABEL, BOX, MISSING, SPURIOUS, DUPLICATE = Kind

@@ -3,43 +3,37 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import log, nan
+from math import log
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
-from boxmend.data.dataset import Dataset
-from boxmend.data.fingerprint import fingerprint
-from boxmend.data.formats import load
 from boxmend.repair.export import ExportOptions, export
-from boxmend.runs import folder as runs
-from boxmend.runs.ledger import Entries, Judgement, Ledger
+from boxmend.runs.judgement import Judgement
+from tests.fabricated_runs import (
+    DISCARDED,
+    KEPT,
+    NAMES,
+    RELABELLED,
+    Visit,
+    finished_run,
+)
 
-Box = tuple[float, float, float, float]
-NAMES = ("van", "truck", "bus")
 CATEGORY_IDS = (3, 5, 9)
 
 
-@dataclass(frozen=True)
-class Visit:
-    """One row of a ledger; label and box are the annotated ones where none are given."""
-
-    row: int
-    verdict: Judgement = Judgement.KEPT
-    loss: float = 0.0
-    label: int | None = None
-    confidence: float = nan
-    box: Box | None = None
+def seen(row: int, verdict: Judgement = KEPT, loss: float = 0.0, **others: Any) -> Visit:
+    """A visit in the only epoch; `others` are fields of `Visit`."""
+    return Visit(0, row, verdict, loss=loss, threshold=1.0, num_candidates=1, **others)
 
 
 # Doubts are 1 - exp(-loss): 3/4 for log 4, 9/10 for log 10, 0 for 0.
 VISITS = [
-    Visit(0, Judgement.RELABELLED, log(4), label=1, confidence=0.875),
-    Visit(1, Judgement.KEPT, 0.0, confidence=0.5, box=(100, 20, 150, 60)),  # IoU 1600 / 2000
-    Visit(3, Judgement.DISCARDED, log(10), confidence=0.25),
-    Visit(4, Judgement.KEPT, 0.0, confidence=1.0),
+    seen(0, RELABELLED, log(4), label=1, confidence=0.875),
+    seen(1, KEPT, 0.0, confidence=0.5, box=(100, 20, 150, 60)),  # IoU 1600 / 2000
+    seen(3, DISCARDED, log(10), confidence=0.25),
+    seen(4, KEPT, 0.0, confidence=1.0),
 ]
 
 
@@ -95,45 +89,7 @@ class Drawn:
         return str(path)
 
 
-def entries_of(dataset: Dataset, visits: Sequence[Visit]) -> Entries:
-    """The rows of a ledger of one epoch."""
-    rows = np.array([visit.row for visit in visits], np.int64)
-    noisy = dataset.boxes[rows].astype(np.float32).reshape(-1, 4)
-    final = [noisy[k] if visit.box is None else visit.box for k, visit in enumerate(visits)]
-    old = dataset.labels[rows]
-    new = [old[k] if visit.label is None else visit.label for k, visit in enumerate(visits)]
-    n = len(visits)
-    return Entries(
-        epochs=np.zeros(n, np.int64),
-        steps=np.zeros(n, np.int64),
-        annotation_ids=dataset.annotation_ids[rows],
-        image_ids=dataset.image_ids[rows],
-        losses=np.array([visit.loss for visit in visits], np.float32),
-        thresholds=np.ones(n, np.float32),
-        verdicts=np.array([visit.verdict for visit in visits], np.int8),
-        num_candidates=np.ones(n, np.int64),
-        old_labels=old,
-        new_labels=np.array(new, np.int64),
-        confidences=np.array([visit.confidence for visit in visits], np.float32),
-        noisy_boxes=noisy,
-        matched_boxes=noisy,
-        final_boxes=np.array(final, np.float32).reshape(-1, 4),
-        is_kept=np.ones(n, np.bool_),
-    )
-
-
-def run_on(dataset: Dataset, out: Path, addresses: list[str], visits: Sequence[Visit]) -> Path:
-    """The folder of a finished run with these visits."""
-    facts = {"data": {"sha256": fingerprint(dataset)}, "addresses": addresses}
-    run = runs.create(out, {"warm_up": 0.0}, facts)
-    book = Ledger.create(out)
-    book.append(entries_of(dataset, visits))
-    book.flush()
-    run.finish({"steps": 1, "ledger_rows": book.num_rows})
-    return out
-
-
-def finished_run(
+def drawn_run(
     folder: Path,
     drawn: Drawn | None = None,
     visits: Sequence[Visit] = VISITS,
@@ -143,12 +99,12 @@ def finished_run(
     """A run in `folder`/run on a dataset in `folder`/data."""
     (folder / "data").mkdir(parents=True)
     address = (drawn or Drawn()).write(folder / "data", with_images=with_images)
-    return run_on(load(address), folder / "run", [address], visits)
+    return finished_run(folder / "run", address, visits)
 
 
 def exported(folder: Path, to: str, drawn: Drawn | None = None, **options: Any) -> Path:
     """What `export` writes of the run above, all changes."""
-    run = finished_run(folder, drawn)
+    run = drawn_run(folder, drawn)
     return export(run, folder / "out", to, options=ExportOptions(**options)).out
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.repair.export.handed_audits import submitted
+from tests.repair.export.exported_audits import submitted
 
 
 class LabelStudio:

@@ -1,4 +1,4 @@
-"""The desk: verdicts go to the file at once, figures follow, samples and doubts are in order."""
+"""The session: verdicts go to the file at once, figures follow, samples and doubts are in order."""
 
 import json
 from dataclasses import replace
@@ -12,9 +12,9 @@ from boxmend.auditing.fixes.table import FIXES_FILE, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, append_verdicts, read_verdicts
 from boxmend.errors import DataError, UsageError
 from boxmend.web.review.columns import columns_json, least_size
-from boxmend.web.review.desk import Answer, ReviewSession, effects, sample_order
-from boxmend.web.review.serving import open_desk
-from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, Fix, fixes_of, plain_run
+from boxmend.web.review.serving import open_session
+from boxmend.web.review.session import Answer, ReviewSession, effects, sample_order
+from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, fix, fixes_of, plain_run
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def lines(run: Path) -> list[dict[str, object]]:
 
 
 def test_a_verdict_is_in_the_file_before_anybody_is_told(run: Path) -> None:
-    desk = open_desk(run)
-    desk.decide([Answer(0, "accept"), Answer(2, "reject", mode="sample")])
+    session = open_session(run)
+    session.decide([Answer(0, "accept"), Answer(2, "reject", mode="sample")])
     assert lines(run) == [
         {"fix": "f0", "verdict": "accept", "mode": "queue"},
         {"fix": "f2", "verdict": "reject", "mode": "sample"},
@@ -37,16 +37,16 @@ def test_a_verdict_is_in_the_file_before_anybody_is_told(run: Path) -> None:
 
 
 def test_another_class_is_written_by_its_name_and_a_box_in_pixels(run: Path) -> None:
-    open_desk(run).decide([Answer(3, "accept", label=1, box=(1, 2, 30.5, 40))])
+    open_session(run).decide([Answer(3, "accept", label=1, box=(1, 2, 30.5, 40))])
     (line,) = lines(run)
     assert line["label"] == "</script><img src=x onerror=alert(1)>"
     assert line["box"] == [1, 2, 30.5, 40]
 
 
 def test_the_proposed_class_and_box_given_again_are_a_plain_yes(run: Path) -> None:
-    desk = open_desk(run)
-    desk.decide([Answer(0, "accept", label=2, box=BOX), Answer(2, "accept", label=1, box=BOX)])
-    desk.decide([Answer(3, "accept", label=0, box=BOX), Answer(4, "accept", box=MOVED)])
+    session = open_session(run)
+    session.decide([Answer(0, "accept", label=2, box=BOX), Answer(2, "accept", label=1, box=BOX)])
+    session.decide([Answer(3, "accept", label=0, box=BOX), Answer(4, "accept", box=MOVED)])
     assert [(line.get("label"), line.get("box")) for line in lines(run)] == [
         (None, None),
         (None, None),
@@ -56,8 +56,8 @@ def test_the_proposed_class_and_box_given_again_are_a_plain_yes(run: Path) -> No
 
 
 def test_who_brings_the_time_along_and_without_neither_is_written(run: Path) -> None:
-    open_desk(run).decide([Answer(0, "skip")])
-    open_desk(run, who="Ada").decide([Answer(1, "skip")])
+    open_session(run).decide([Answer(0, "skip")])
+    open_session(run, who="Ada").decide([Answer(1, "skip")])
     without, with_name = lines(run)
     assert set(without) == {"fix", "verdict", "mode"}
     assert with_name["who"] == "Ada"
@@ -81,89 +81,89 @@ def test_who_brings_the_time_along_and_without_neither_is_written(run: Path) -> 
     ],
 )
 def test_an_answer_that_makes_no_sense_writes_nothing(run: Path, answer: Answer, why: str) -> None:
-    desk = open_desk(run)
+    session = open_session(run)
     with pytest.raises(UsageError, match=why):
-        desk.decide([Answer(1, "accept"), answer])
+        session.decide([Answer(1, "accept"), answer])
     assert not (run / VERDICTS_FILE).exists()
 
 
 def test_a_box_at_the_very_edge_is_taken(run: Path) -> None:
-    open_desk(run).decide([Answer(0, "accept", box=(0, 0, 200, 150))])
+    open_session(run).decide([Answer(0, "accept", box=(0, 0, 200, 150))])
     assert lines(run)[0]["box"] == [0, 0, 200, 150]
 
 
 def test_news_tell_what_stands_of_what_changed_since(run: Path) -> None:
-    desk = open_desk(run)
-    desk.decide([Answer(0, "accept"), Answer(1, "reject")])
-    desk.decide([Answer(0, "reject")])
-    news = desk.news(2)
+    session = open_session(run)
+    session.decide([Answer(0, "accept"), Answer(1, "reject")])
+    session.decide([Answer(0, "reject")])
+    news = session.news(2)
     assert (news["seen"], news["is_reset"]) == (3, False)
     assert [(one["row"], one["answer"]) for one in news["verdicts"]] == [(0, "reject")]
-    desk.decide([Answer(0, "undo"), Answer(1, "undo"), Answer(4, "skip")])
-    news = desk.news(3)
+    session.decide([Answer(0, "undo"), Answer(1, "undo"), Answer(4, "skip")])
+    news = session.news(3)
     told = [(one["row"], one["answer"]) for one in news["verdicts"]]
     assert told == [(0, "accept"), (1, None), (4, "skip")]
-    assert desk.news(6) | {"figures": None} == {
+    assert session.news(6) | {"figures": None} == {
         "seen": 6,
         "is_reset": False,  # the page knows all of them
         "verdicts": [],
         "figures": None,
     }
-    assert desk.news(7)["is_reset"]  # more than there are: the file was replaced
-    assert desk.news(0)["is_reset"]
-    assert [one["row"] for one in desk.news(0)["verdicts"]] == [0, 1, 4]
+    assert session.news(7)["is_reset"]  # more than there are: the file was replaced
+    assert session.news(0)["is_reset"]
+    assert [one["row"] for one in session.news(0)["verdicts"]] == [0, 1, 4]
 
 
-def test_a_reload_and_another_desk_know_all(run: Path) -> None:
-    open_desk(run).decide([Answer(0, "accept", label=1)])
-    (told,) = open_desk(run).news(0)["verdicts"]
+def test_a_reload_and_another_session_know_all(run: Path) -> None:
+    open_session(run).decide([Answer(0, "accept", label=1)])
+    (told,) = open_session(run).news(0)["verdicts"]
     assert (told["row"], told["answer"], told["label"], told["box"]) == (0, "accept", 1, None)
 
 
 def test_what_others_write_meanwhile_is_taken_up_and_kept(run: Path) -> None:
-    desk = open_desk(run)
-    desk.decide([Answer(0, "accept")])
+    session = open_session(run)
+    session.decide([Answer(0, "accept")])
     append_verdicts(run, [Verdict("f5", "reject", mode="import"), Verdict("gone", "accept")])
-    assert [one["row"] for one in desk.news(1)["verdicts"]] == [5]
+    assert [one["row"] for one in session.news(1)["verdicts"]] == [5]
     append_verdicts(run, [Verdict("f6", "reject", mode="import")])
-    desk.decide([Answer(1, "accept")])
+    session.decide([Answer(1, "accept")])
     assert [line["fix"] for line in lines(run)] == ["f0", "f5", "gone", "f6", "f1"]
-    assert desk.figures()["decided"] == 4  # a fix of another audit does not count
+    assert session.figures()["decided"] == 4  # a fix of another audit does not count
 
 
 def test_what_others_write_at_the_same_moment_is_taken_up(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk = open_desk(run)
+    session = open_session(run)
 
     def after_another(path: Path, verdicts: list[Verdict]) -> int:
         append_verdicts(path, [Verdict("f5", "reject", mode="import")])
         return append_verdicts(path, verdicts)
 
-    monkeypatch.setattr("boxmend.web.review.desk.append_verdicts", after_another)
-    desk.decide([Answer(0, "accept")])
-    assert [one["row"] for one in desk.news(0)["verdicts"]] == [5, 0]
+    monkeypatch.setattr("boxmend.web.review.session.append_verdicts", after_another)
+    session.decide([Answer(0, "accept")])
+    assert [one["row"] for one in session.news(0)["verdicts"]] == [5, 0]
 
 
 def test_a_file_that_was_taken_away_is_forgotten(run: Path) -> None:
-    desk = open_desk(run)
-    desk.decide([Answer(0, "accept")])
+    session = open_session(run)
+    session.decide([Answer(0, "accept")])
     (run / VERDICTS_FILE).unlink()
-    assert desk.news(1) == desk.news(0)
-    assert desk.news(1)["is_reset"]
-    assert desk.figures()["decided"] == 0
+    assert session.news(1) == session.news(0)
+    assert session.news(1)["is_reset"]
+    assert session.figures()["decided"] == 0
 
 
 def test_figures_by_hand(run: Path) -> None:
-    desk = open_desk(run)
-    before = desk.figures()
+    session = open_session(run)
+    before = session.figures()
     # Means of .98 .97 .96 .70: .9025 is less than .95, so three are taken, (.98+.97+.96)/3.
     assert (before["number"], before["decided"], before["taken"], before["left"]) == (8, 0, 3, 5)
     assert before["expected"] == pytest.approx(0.97)
     assert before["measured"] == {"all": [0, 0, 0.0, 1.0]}
-    desk.decide([Answer(0, "accept", mode="sample"), Answer(1, "reject", mode="sample")])
-    desk.decide([Answer(3, "accept", label=1), Answer(4, "accept"), Answer(5, "skip")])
-    after = desk.figures()
+    session.decide([Answer(0, "accept", mode="sample"), Answer(1, "reject", mode="sample")])
+    session.decide([Answer(3, "accept", label=1), Answer(4, "accept"), Answer(5, "skip")])
+    after = session.figures()
     told = [after[name] for name in ("decided", "accepted", "changed", "rejected")]
     assert told == [4, 2, 1, 1]
     assert after["measured"]["all"][:2] == [1, 2]
@@ -172,20 +172,20 @@ def test_figures_by_hand(run: Path) -> None:
 
 
 def test_thresholds_follow_the_verdicts(run: Path) -> None:
-    desk = open_desk(run)
-    desk.decide([Answer(0, "reject"), Answer(6, "reject"), Answer(7, "reject")])
+    session = open_session(run)
+    session.decide([Answer(0, "reject"), Answer(6, "reject"), Answer(7, "reject")])
     # f1, of the same kind, was taken at .97; three rejections of its kind speak against it.
-    assert desk.figures()["taken"] == 1  # the box
+    assert session.figures()["taken"] == 1  # the box
 
 
 def test_the_most_doubtful_repair_most(run: Path) -> None:
-    desk = open_desk(run)
+    session = open_session(run)
     # Not taken: .7 .6 .55 .4 .3 (a repair as often as right); taken: .02 .03 and, a box of
     # half the worth, .04 / 2 (a mistake as often as wrong).
-    assert desk.doubtful() == [3, 4, 5, 6, 7, 1, 0, 2]
-    desk.decide([Answer(3, "skip"), Answer(4, "accept")])
-    assert 4 not in desk.doubtful()
-    assert 3 in desk.doubtful()
+    assert session.doubtful() == [3, 4, 5, 6, 7, 1, 0, 2]
+    session.decide([Answer(3, "skip"), Answer(4, "accept")])
+    assert 4 not in session.doubtful()
+    assert 3 in session.doubtful()
 
 
 def test_a_box_is_worth_what_it_gains() -> None:
@@ -194,8 +194,7 @@ def test_a_box_is_worth_what_it_gains() -> None:
 
 def test_a_sample_is_of_what_would_be_taken_in_an_order_that_stays() -> None:
     many = [
-        Fix(Kind.WRONG_LABEL, row, row, 0, 1, BOX, BOX, p_fix=0.99 if row < 60 else 0.2)
-        for row in range(100)
+        fix(Kind.WRONG_LABEL, row, label=1, p_fix=0.99 if row < 60 else 0.2) for row in range(100)
     ]
     fixes = fixes_of(many)
     taken = choose(fixes, {}, PRECISION).rows
@@ -210,15 +209,15 @@ def test_a_sample_is_of_what_would_be_taken_in_an_order_that_stays() -> None:
 
 
 def test_a_sample_where_nothing_would_be_taken_is_of_all() -> None:
-    fixes = fixes_of([Fix(Kind.SPURIOUS, 0, 0, 0, -1, BOX, BOX, p_fix=0.3)] * 3)
+    fixes = fixes_of([fix(Kind.SPURIOUS, 0, p_fix=0.3)] * 3)
     assert sorted(sample_order(fixes).tolist()) == [0, 1, 2]
 
 
 def test_no_fixes_are_no_trouble(tmp_path: Path) -> None:
-    desk = open_desk(plain_run(tmp_path, []))
-    assert desk.figures()["number"] == 0
-    assert desk.doubtful() == []
-    assert desk.news(0)["verdicts"] == []
+    session = open_session(plain_run(tmp_path, []))
+    assert session.figures()["number"] == 0
+    assert session.doubtful() == []
+    assert session.news(0)["verdicts"] == []
 
 
 def test_the_size_of_an_image_without_one_holds_its_boxes() -> None:
@@ -231,7 +230,7 @@ def test_the_size_of_an_image_without_one_holds_its_boxes() -> None:
 def test_a_run_without_a_table_says_which_command_makes_one(run: Path) -> None:
     (run / FIXES_FILE).unlink()
     with pytest.raises(UsageError, match="boxmend audit"):
-        open_desk(run)
+        open_session(run)
 
 
 def test_an_edited_dataset_is_refused(run: Path) -> None:
@@ -240,24 +239,24 @@ def test_an_edited_dataset_is_refused(run: Path) -> None:
     document["annotations"][0]["bbox"][0] += 1
     path.write_text(json.dumps(document))
     with pytest.raises(DataError, match="not the data"):
-        open_desk(run)
+        open_session(run)
 
 
-def test_a_desk_does_not_change_its_fixes(run: Path) -> None:
-    desk: ReviewSession = open_desk(run)
-    before = desk.fixes.p_fix.copy()
-    desk.decide([Answer(0, "reject")])
-    desk.figures()
-    assert (desk.fixes.p_fix == before).all()
+def test_a_session_does_not_change_its_fixes(run: Path) -> None:
+    session: ReviewSession = open_session(run)
+    before = session.fixes.p_fix.copy()
+    session.decide([Answer(0, "reject")])
+    session.figures()
+    assert (session.fixes.p_fix == before).all()
 
 
 def test_odd_names_are_shown_fit_and_written_as_they_are(run: Path) -> None:
-    opened = open_desk(run)
+    opened = open_session(run)
     names = ("half \ud800", "\u202etfel", "two\nlines")
-    desk = ReviewSession(run, replace(opened.dataset, label_names=names), opened.fixes)
-    told = json.loads(columns_json("run\n", desk.dataset, desk.fixes, []))
+    session = ReviewSession(run, replace(opened.dataset, label_names=names), opened.fixes)
+    told = json.loads(columns_json("run\n", session.dataset, session.fixes, []))
     assert told["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
     assert told["name"] == "run\ufffd"
-    desk.decide([Answer(row, "accept", label=row) for row in range(3)])
+    session.decide([Answer(row, "accept", label=row) for row in range(3)])
     assert [one.label for one in read_verdicts(run)] == list(names)
-    assert [one["label"] for one in desk.news(0)["verdicts"]] == [0, 1, 2]
+    assert [one["label"] for one in session.news(0)["verdicts"]] == [0, 1, 2]
