@@ -35,7 +35,7 @@ from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import NoiseSettings, disturb, read_truth, write_noisy
 from boxmend.errors import BoxmendError
 from boxmend.repair import patches
-from boxmend.repair.importing import returned
+from boxmend.repair.importing import tasks
 from boxmend.runs.folder import Run, create, open_run
 from boxmend.runs.ledger import COLUMNS, Entries, Ledger
 from boxmend.runs.ledger import read as read_ledger
@@ -278,15 +278,15 @@ def folds_file(folder: Path) -> Sample:
 
 def handover_file(folder: Path) -> Sample:
     """Write the manifest of an export, by which verdicts are read back."""
-    path, regions = folder / returned.MANIFEST_FILE, [{"region": "r0", "fixes": ["f0"]}]
+    path, regions = folder / tasks.MANIFEST_FILE, [{"region": "r0", "fixes": ["f0"]}]
     document = {
-        "boxmend_handover": returned.MANIFEST_VERSION,
+        "boxmend_handover": tasks.MANIFEST_VERSION,
         "to": "cvat",
         "data_sha256": SHA256,
         "images": [{"file_name": "1.png", "annotations": regions}],
     }
     path.write_bytes(seal_json(json.dumps(document).encode()))
-    return Sample(path, lambda: returned.read_manifest(folder / "x.xml", path, "cvat"))
+    return Sample(path, lambda: tasks.read_manifest(folder / "x.xml", path, "cvat"))
 
 
 def checkpoint_file(folder: Path) -> Sample:
