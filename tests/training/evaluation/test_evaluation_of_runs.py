@@ -20,6 +20,7 @@ from boxmend.runs.folder import Run
 from boxmend.runs.settings import Optimisation, TrainSettings
 from boxmend.training.card import Card
 from boxmend.training.evaluation import detections_of_run, evaluate
+from boxmend.training.prediction import annotated
 from tests.training.evaluation.scored_files import KEYS, two_images
 
 QUICK = TrainSettings(
@@ -140,6 +141,22 @@ def a_run_with(settings: dict[str, Any], folder: Path) -> Path:
 def test_settings_that_a_run_does_not_tell_are_replaced(tmp_path: Path, place: Path) -> None:
     told = evaluate(a_run_with({}, tmp_path / "run"), data=f"{place / 'toys'}:val")
     assert told.figures["AP"] is not None
+
+
+@pytest.mark.parametrize(("stored", "used"), [(3, 3), (4096, 4096), (4097, 8)])
+def test_a_batch_beyond_the_limit_is_replaced_by_the_usual_one(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, stored: int, used: int
+) -> None:
+    sizes: list[int] = []
+    detect = vars(annotated)["detect"]
+
+    def watched(detector: Any, loader: Any, batch_size: int, **options: Any) -> Any:
+        sizes.append(batch_size)
+        return detect(detector, loader, batch_size, **options)
+
+    monkeypatch.setattr(annotated, "detect", watched)
+    evaluate(a_run_with({"batch_size": stored}, tmp_path / "run"), data=f"{place / 'toys'}:val")
+    assert sizes == [used]
 
 
 @pytest.mark.parametrize(
