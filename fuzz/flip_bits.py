@@ -28,7 +28,7 @@ from boxmend.auditing.fixes import table as fixes_table
 from boxmend.auditing.fixes import verdicts
 from boxmend.bench.grids import jobs, noisy_data, results
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.sealed import seal_json
+from boxmend.data.files.digests import add_json_digest
 from boxmend.data.folds import manifest
 from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
@@ -285,7 +285,7 @@ def handover_file(folder: Path) -> Sample:
         "data_sha256": SHA256,
         "images": [{"file_name": "1.png", "annotations": regions}],
     }
-    path.write_bytes(seal_json(json.dumps(document).encode()))
+    path.write_bytes(add_json_digest(json.dumps(document).encode()))
     return Sample(path, lambda: tasks.read_manifest(folder / "x.xml", path, "cvat"))
 
 
@@ -311,14 +311,14 @@ def model_file(folder: Path) -> Sample:
     import torch
     from safetensors.torch import save as to_bytes
 
-    from boxmend.data.files.sealed import write_safetensors
+    from boxmend.data.files.digests import write_safetensors_with_digest
     from boxmend.detector.weights import read_file
 
     path = folder / "model.safetensors"
     tensors = {"backbone.a": torch.arange(40.0).reshape(8, 5), "roi_heads.b": torch.zeros(3)}
     metadata = {"detector": "tiny", "label_names": '["cat", "dog"]', "image_size": "320"}
     with path.open("wb") as file:
-        write_safetensors(to_bytes(tensors, metadata), file)
+        write_safetensors_with_digest(to_bytes(tensors, metadata), file)
     return Sample(path, lambda: read_file(path))
 
 

@@ -20,7 +20,7 @@ from boxmend.bench.grids.outcomes import source_hash
 from boxmend.bench.grids.planning import Plan
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.bench.grids.running import run_grid
-from boxmend.data.files.locks import holding
+from boxmend.data.files.locks import hold_lock
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.runs.folder import Run
@@ -106,7 +106,7 @@ def test_a_cell_that_is_done_is_left_alone(lived: Plan) -> None:
 def test_a_cell_that_is_held_is_not_touched(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
-    with holding(folder / LOCK_FILE):
+    with hold_lock(folder / LOCK_FILE):
         assert run_cell(folder) is CellStatus.HELD
     assert not (folder / "tries.json").exists()
 

@@ -17,7 +17,7 @@ from boxmend.bench.grids.jobs import (
 from boxmend.bench.grids.planning import planned, prepare
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.cli import run
-from boxmend.data.files.locks import HeldError, holding, holding_in_turn, is_held
+from boxmend.data.files.locks import HeldError, hold_lock, is_held, wait_for_lock
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_worlds import QUICK, begun, pretended, ready, wishes
 
@@ -29,7 +29,7 @@ def test_a_state_is_told_by_the_folder(toys: Path, tmp_path: Path) -> None:
     assert state_of(folder) is State.OPEN
     begun(folder)
     assert state_of(folder) is State.STOPPED
-    with holding(folder / LOCK_FILE):
+    with hold_lock(folder / LOCK_FILE):
         assert state_of(folder) is State.RUNNING
     pretended(folder, "out of luck")
     assert state_of(folder) is State.FAILED
@@ -117,9 +117,9 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert not is_held(path)
     assert not path.exists()
-    with holding_in_turn(path):
+    with wait_for_lock(path):
         assert is_held(path)
-        with pytest.raises(HeldError), holding(path, max_wait=0.1):
+        with pytest.raises(HeldError), hold_lock(path, max_wait=0.1):
             pass
     assert not is_held(path)
 

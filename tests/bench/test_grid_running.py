@@ -24,7 +24,7 @@ from boxmend.bench.grids.jobs import (
 )
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.bench.grids.running import Glance, run_grid
-from boxmend.data.files.locks import holding
+from boxmend.data.files.locks import hold_lock
 from tests.bench.grid_worlds import QUICK, Ending, Pretending, begun, pretended, ready
 
 FOUR = ("label40-box40-baseline-0", "label40-box40-[bl]r-0", "label40-box40-mend-0")
@@ -129,7 +129,7 @@ def test_a_cell_that_another_process_runs_is_waited_for(toys: Path, tmp_path: Pa
     plan = ready(toys, tmp_path, only=FOUR)
     folder = plan.folder(plan.cells[-1])
     seen, executor = list[Glance](), Pretending(4)
-    with holding(folder / LOCK_FILE):
+    with hold_lock(folder / LOCK_FILE):
         thread_ended = threading.Event()
 
         def other() -> None:
@@ -231,7 +231,7 @@ def test_a_cell_that_another_process_runs_is_left_when_the_time_is_over(
 ) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
-    with holding(folder / LOCK_FILE):
+    with hold_lock(folder / LOCK_FILE):
         ended = run_grid(plan, Pretending(1), stop_after=0.05)
     assert ended.left == [folder.name]
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import boxmend
-from boxmend.data.files.locks import locking
+from boxmend.data.files.locks import try_lock
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.repair import patches
 from boxmend.repair.patches import encoded, file_patch, read_patches
@@ -139,7 +139,7 @@ def test_a_folder_in_the_place_of_the_list_of_changes_is_noticed_first(mended: P
 def test_of_two_reverts_at_once_one_gets_a_clear_message(mended: Path) -> None:
     before = bytes_of(mended)
     with (
-        locking(mended),
+        try_lock(mended),
         pytest.raises(OutputError, match="out: another process is writing there; run revert again"),
     ):
         boxmend.revert(mended)

@@ -168,7 +168,7 @@ def test_any_bytes_as_metrics_end_in_a_data_error_or_in_records(
 
 TRAINING = """
 import json, sys
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
 from boxmend.runs.folder import create
 run = create(sys.argv[1], {"a": 1}, {"seed": 2}, resume=True)
 saved = run.path / "checkpoint.json"
@@ -178,7 +178,7 @@ print("ready", flush=True)
 for step in range(0 if last is None else last + 1, int(sys.argv[2])):
     run.append_metrics({"step": step, "loss": 1 / (step + 1), "names": ["x" * 5000]})
     if step % 20 == 19:
-        with replacing(saved) as file:
+        with open_atomic(saved) as file:
             file.write(str(step).encode())
 run.finish()
 """

@@ -29,7 +29,7 @@ from boxmend.auditing.provenance import provenance_warnings
 from boxmend.auditing.run_evidence import evidence_of, judge_by_losses, judged_rows
 from boxmend.auditing.tables import fixes_of
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.staging import ensure_vacant, staged
+from boxmend.data.files.staging import ensure_vacant, stage_folder
 from boxmend.data.fingerprint import data_facts, ensure_unchanged
 from boxmend.errors import DataError
 from boxmend.runs.folder import Run, create, ensure_new, sole_writer
@@ -97,7 +97,7 @@ def audit_predictions(
         "images_folder": None if images is None else str(Path(images).absolute()),
         "predictions": [str(Path(one).absolute()) for one in predictions],
     }
-    with staged(Path(out)) as folder:
+    with stage_folder(Path(out)) as folder:
         ensure_unchanged(dataset)
         found.ensure_unchanged()
         run = create(folder, asdict(settings), facts)

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
 from boxmend.errors import ExitStatus, UsageError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def table(
     for warning in warnings:
         say(f"warning: {warning}")
     for path, write in writers.items():
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             file.write(write(made))
         say(f"wrote {path}")
     if json:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
 from boxmend.data.progress import Progress
 
 
@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 def write_json(out: Path, value: Any) -> None:
     """A result as a file of JSON, whole or not at all, in the place of one from before."""
-    with replacing(out) as file:
+    with open_atomic(out) as file:
         file.write(json.dumps(value, indent=2, allow_nan=False).encode() + b"\n")
     say(f"wrote {out}")
 

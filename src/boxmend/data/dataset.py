@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.files.unchanged import ReadFile
+from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.findings import Finding
 from boxmend.data.types import Ids
 

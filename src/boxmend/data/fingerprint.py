@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.data.dataset import Dataset
-from boxmend.data.files import unchanged
+from boxmend.data.files import change_detection
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:
@@ -38,4 +38,4 @@ def ensure_unchanged(dataset: Dataset) -> None:
     """
     for source in dataset.sources:
         if any(os.path.exists(file.path) for file in source.read_files):
-            unchanged.ensure_unchanged(source.read_files)
+            change_detection.ensure_unchanged(source.read_files)

@@ -22,7 +22,7 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN, resnet_
 from torchvision.models.detection.faster_rcnn import FasterRCNN, FastRCNNPredictor, TwoMLPHead
 from torchvision.ops import FrozenBatchNorm2d, MultiScaleRoIAlign
 
-from boxmend.data.files.limits import excess
+from boxmend.data.files.limits import describe_excess
 from boxmend.detector.faster_rcnn import Detector
 from boxmend.detector.heads import SeveralClassifiers, Spread, WholeHeads
 from boxmend.detector.numbers import DetectorNumbers
@@ -168,7 +168,7 @@ def build(
         raise UsageError(f"unknown detector {name!r}; known: {', '.join(sorted(DETECTORS))}")
     if num_labels < 1:
         raise UsageError(f"a detector needs at least one class, not {num_labels}")
-    if message := excess("model_labels", num_labels):
+    if message := describe_excess("model_labels", num_labels):
         raise DataError(f"a detector of so many classes cannot be built: {message}")
     used = _numbers_for(DETECTORS[name], weights) if numbers is None else numbers
     if frozen_stages is None:

@@ -19,15 +19,15 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torchvision.models import WeightsEnum
 
-from boxmend.data.files.atomic import replacing
-from boxmend.data.files.limits import ensure_within
-from boxmend.data.files.reading import open_file
-from boxmend.data.files.sealed import (
-    has_safetensors_digest,
-    note_missing,
-    without_digest,
-    write_safetensors,
+from boxmend.data.files.atomic import open_atomic
+from boxmend.data.files.digests import (
+    drop_digest,
+    verify_safetensors,
+    warn_no_digest,
+    write_safetensors_with_digest,
 )
+from boxmend.data.files.limits import ensure_within_limit
+from boxmend.data.files.reading import open_file
 from boxmend.detector.faster_rcnn import Detector
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.errors import DataError
@@ -80,13 +80,13 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read all tensors and the metadata of a safetensors file."""
     with _opened(path) as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # no mapping
-        return tensors, without_digest(file.metadata() or {})
+        return tensors, drop_digest(file.metadata() or {})
 
 
 def read_metadata(path: Path) -> dict[str, str]:
     """Read the metadata of a safetensors file alone."""
     with _opened(path) as file:
-        return without_digest(file.metadata() or {})
+        return drop_digest(file.metadata() or {})
 
 
 def ensure_num_labels(path: Path, num_labels: int) -> None:
@@ -107,20 +107,20 @@ def _ensure_small_header(path: Path) -> None:
     """Raise a DataError where a file, or the header that it announces, is too large."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        ensure_within("model_bytes", size, path)
+        ensure_within_limit("model_bytes", size, path)
         header = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
         if header < size:  # else it is no such file, as safetensors says
-            ensure_within("model_header_bytes", header, path, "its header")
+            ensure_within_limit("model_header_bytes", header, path, "its header")
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
         _ensure_small_header(path)
-        has_digest = has_safetensors_digest(path, REMEDY)
+        has_digest = verify_safetensors(path, REMEDY)
         with safe_open(path, framework="pt") as file:
             if not has_digest and (file.metadata() or {}).keys() >= OWN_KEYS:
-                note_missing(path)
+                warn_no_digest(path)
             yield file
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such weight file") from error
@@ -134,8 +134,10 @@ def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) 
     `more` are metadata beside those of `describe`. A twin is no part of it.
     """
     tensors = {key: value.contiguous() for key, value in own_tensors(detector).items()}
-    with replacing(path) as file:
-        write_safetensors(to_bytes(tensors, {**(more or {}), **describe(detector)}), file)
+    with open_atomic(path) as file:
+        write_safetensors_with_digest(
+            to_bytes(tensors, {**(more or {}), **describe(detector)}), file
+        )
 
 
 def own_tensors(detector: Detector) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from boxmend.auditing.fixes.of_runs import ensure_fixes, has_verdicts
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.staging import ensure_vacant, staged
+from boxmend.data.files.staging import ensure_vacant, stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import Saved, WriteOptions, native_format, write_into
@@ -127,7 +127,7 @@ def _write(
 ) -> Saved:
     """Write the dataset with the changes made, a list of them and the way back."""
     new, listing = mend(dataset, changes, format), changes_csv(dataset, changes)
-    with staged(out, sync=options.sync) as folder:
+    with stage_folder(out, sync=options.sync) as folder:
         saved = write_into(folder, new, format, options, out=out)
         _ensure_unused(saved)
         way_back = patches.encoded(_patches(folder, dataset, saved, options))

@@ -14,7 +14,7 @@ from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
 from boxmend.data.boxes import clip_boxes, overlaps
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.changes import ApplySettings, Changes, TakenFixes
@@ -91,11 +91,11 @@ def _as_answered(
     path: Path, dataset: Dataset, proposed: Fixes, answers: Sequence[Verdict | None]
 ) -> Fixes:
     """Return fixes with people's labels and boxes, boxes as they are written, and full reasons."""
-    names = {valid_text(name): label for label, name in enumerate(dataset.label_names)}
+    names = {escape_surrogates(name): label for label, name in enumerate(dataset.label_names)}
     labels, boxes = proposed.new_labels.copy(), proposed.new_boxes.copy()
     for k, answer in enumerate(answers):
         if answer is not None and answer.label is not None:
-            if (name := valid_text(answer.label)) not in names:
+            if (name := escape_surrogates(answer.label)) not in names:
                 raise DataError(
                     f"{path}: gives fix {proposed.ids[k]} the label {name!r}, which the dataset "
                     "does not have; undo that verdict, or add the label to the dataset and audit "

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.limits import excess, limit
+from boxmend.data.files.digests import add_json_digest, verify_json
+from boxmend.data.files.limits import describe_excess, get_limit
 from boxmend.data.files.reading import read_bytes
-from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.data.formats.documents import Edit, splice
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.errors import DataError
@@ -44,13 +44,13 @@ class FilePatch:
         """The file before, from the file after; a ValueError where it is above the limit."""
         if self.deflated is None:
             return b"".join(splice(data, self.edits))
-        size = limit("patch_bytes") if self.size is None else self.size
-        if message := excess("patch_bytes", size):
+        size = get_limit("patch_bytes") if self.size is None else self.size
+        if message := describe_excess("patch_bytes", size):
             raise ValueError(message)
         before = zlib.decompressobj().decompress(self.deflated, size + 1)
         if len(before) > size:
             stated = f"it has more than the {size:,} bytes that patch.json states"
-            raise ValueError(excess("patch_bytes", len(before)) or stated)
+            raise ValueError(describe_excess("patch_bytes", len(before)) or stated)
         return before
 
 
@@ -92,7 +92,7 @@ def encoded(patches: Mapping[str, FilePatch]) -> bytes:
         FORMAT_KEY: FORMAT_VERSION,
         "files": {path: _document(one) for path, one in patches.items()},
     }
-    return seal_json(json.dumps(document, separators=(",", ":")).encode())
+    return add_json_digest(json.dumps(document, separators=(",", ":")).encode())
 
 
 def _document(patch: FilePatch) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _document(patch: FilePatch) -> dict[str, Any]:
 def read_patches(path: Path) -> dict[str, FilePatch]:
     """The patches of a `patch.json`; a DataError where it is none, or points out of its folder."""
     try:
-        document = json.loads(checked_json(path, read_bytes(path, "record_bytes"), REMEDY))
+        document = json.loads(verify_json(path, read_bytes(path, "record_bytes"), REMEDY))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is damaged, no JSON ({error}); {REMEDY}") from error
     if not isinstance(document, dict) or document.get(FORMAT_KEY) != FORMAT_VERSION:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from boxmend.data.files.atomic import replace_files
-from boxmend.data.files.locks import only_writer
+from boxmend.data.files.locks import require_lock
 from boxmend.data.files.reading import read_bytes
 from boxmend.data.files.syncing import sync_folder
 from boxmend.data.files.temporary import remove_leftovers
@@ -30,7 +30,7 @@ def revert(folder: str | Path) -> list[str]:
             f"{base}: there is no {PATCH_FILE}, so nothing to revert: `boxmend apply` did not "
             "write this folder, or it has been reverted"
         )
-    with only_writer(base, f"{base}: another process is writing there; run revert again later"):
+    with require_lock(base, f"{base}: another process is writing there; run revert again later"):
         return _restore(base)
 
 

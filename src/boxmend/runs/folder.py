@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.data.files.atomic import output_errors, replacing
-from boxmend.data.files.json_text import strict_json
-from boxmend.data.files.locks import locking, only_writer
+from boxmend.data.files.atomic import open_atomic, wrap_os_errors
+from boxmend.data.files.digests import add_json_digest, verify_json
+from boxmend.data.files.json_text import encode_json
+from boxmend.data.files.locks import require_lock, try_lock
 from boxmend.data.files.reading import read_record
-from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.data.files.temporary import is_temporary, remove_leftovers
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs import metrics as metric_lines
@@ -171,7 +171,7 @@ def sole_writer(out: str | Path) -> Iterator[None]:
     if not os.path.exists(path / "run.json"):
         _ensure_vacant(path)  # leave no lock in a folder that is none of ours
     lock = path / LOCK_FILE
-    with only_writer(_touched(lock), f"{path}: another process is writing into this run"):
+    with require_lock(_touched(lock), f"{path}: another process is writing into this run"):
         remove_leftovers(path)
         try:
             yield
@@ -182,7 +182,7 @@ def sole_writer(out: str | Path) -> Iterator[None]:
 
 def remove_lock(run: Run) -> None:
     """Remove the lock file of a finished run, which a kill left, unless a process holds it."""
-    with suppress(OSError), locking(run.path / LOCK_FILE) as is_locked:
+    with suppress(OSError), try_lock(run.path / LOCK_FILE) as is_locked:
         if is_locked:
             (run.path / LOCK_FILE).unlink()
 
@@ -251,20 +251,20 @@ def _flat(tree: Record, prefix: str = "") -> Record:
 def _make_folder(path: Path) -> None:
     if os.path.exists(path) and not os.path.isdir(path):
         raise OutputError(f"{path}: is there already and not a folder; name a new one")
-    with output_errors(path):
+    with wrap_os_errors(path):
         path.mkdir(parents=True, exist_ok=True)
 
 
 def _touched(path: Path) -> Path:
     """Make an empty file unless it exists."""
-    with output_errors(path.parent):
+    with wrap_os_errors(path.parent):
         path.touch()
     return path
 
 
 def _ensure_vacant(path: Path) -> None:
     """Refuse a folder with anything in it but the remains of a run killed as it began."""
-    with output_errors(path):
+    with wrap_os_errors(path):
         names = sorted(one.name for one in path.iterdir())
         found = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
     if found:
@@ -290,15 +290,15 @@ def _run_document(path: Path) -> Record:
 
 def _write_object(path: Path, value: Record) -> None:
     content = _dumped(value, indent=2)
-    with replacing(path) as file:
-        file.write(content if path.name == SETTINGS_FILE else seal_json(content))
+    with open_atomic(path) as file:
+        file.write(content if path.name == SETTINGS_FILE else add_json_digest(content))
 
 
 def _read_object(path: Path) -> Record:
     try:
         content = read_record(path)
         if path.name != SETTINGS_FILE:
-            content = checked_json(path, content, REMEDY)
+            content = verify_json(path, content, REMEDY)
         value = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
         raise _not_read(path, error) from error
@@ -315,7 +315,7 @@ def _json_of(value: Mapping[str, Any]) -> Record:
 
 def _dumped(value: Any, indent: int | None = None) -> bytes:
     """Encode a value as strict JSON with a line end."""
-    return strict_json(value, indent=indent) + b"\n"
+    return encode_json(value, indent=indent) + b"\n"
 
 
 def _plain(value: Any) -> Any:

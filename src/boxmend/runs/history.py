@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Mask, Rows, Singles
 from boxmend.errors import DataError
 from boxmend.runs import ledger
@@ -169,7 +169,7 @@ def _rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
     ids = table["annotation_id"].combine_chunks().dictionary_encode()
     is_texts = dataset.annotation_ids.dtype == object
     own = dataset.annotation_ids.tolist()
-    row_of = {valid_text(one) if is_texts else one: row for row, one in enumerate(own)}
+    row_of = {escape_surrogates(one) if is_texts else one: row for row, one in enumerate(own)}
     if len(row_of) != len(own):
         raise DataError(f"{run.path}: the dataset has annotations that share an id; see `check`")
     told = ids.dictionary.to_pylist()

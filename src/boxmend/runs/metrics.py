@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.atomic import output_errors, replacing
-from boxmend.data.files.reading import read_within
-from boxmend.data.files.sealed import checked_lines, seal_json
+from boxmend.data.files.atomic import open_atomic, wrap_os_errors
+from boxmend.data.files.digests import add_json_digest, verify_json_lines
+from boxmend.data.files.reading import read_limited
 from boxmend.errors import DataError, OutputError
 
 Record = dict[str, Any]
@@ -19,8 +19,8 @@ REMEDY = "remove that line"
 
 def append(path: Path, line: bytes) -> None:
     """Add one line, which ends in a line feed, with its digest."""
-    sealed = seal_json(line)
-    with output_errors(path), path.open("ab", buffering=0) as file:
+    sealed = add_json_digest(line)
+    with wrap_os_errors(path), path.open("ab", buffering=0) as file:
         written = file.write(sealed)
     if written != len(sealed):
         raise OutputError(f"{path}: could not be written (the disk is full)")
@@ -36,7 +36,7 @@ def sync(path: Path) -> int:
     """Put the file on disk; returns its size in bytes, 0 where no line was written yet."""
     if not os.path.exists(path):
         return 0
-    with output_errors(path), path.open("rb+") as file:
+    with wrap_os_errors(path), path.open("rb+") as file:
         os.fsync(file.fileno())
         return file.seek(0, os.SEEK_END)
 
@@ -57,7 +57,7 @@ def rewind(path: Path, step: int | None, num_bytes: int | None = None) -> None:
         is_early = num_bytes is None or size <= num_bytes
         if is_early and step is not None and record["step"] <= step:
             kept.append(line)
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.writelines(kept)
 
 
@@ -65,7 +65,7 @@ def drop_torn_line(path: Path) -> None:
     """Remove a last line that does not end, which a kill left behind."""
     whole = b"".join(line for line, _ in _whole_lines(path))
     if os.path.exists(path) and path.stat().st_size > len(whole):
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             file.write(whole)
 
 
@@ -77,13 +77,13 @@ def is_step(value: Any) -> bool:
 def _whole_lines(path: Path) -> list[tuple[bytes, bytes]]:
     """The lines that end, as they stand and without their digests; none where there is no file."""
     try:
-        data = read_within(path, "record_bytes")
+        data = read_limited(path, "record_bytes")
     except FileNotFoundError:
         return []
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     lines = (line + b"\n" for line in data.split(b"\n")[:-1])
-    return list(zip(lines, checked_lines(path, data, REMEDY)[:-1], strict=True))
+    return list(zip(lines, verify_json_lines(path, data, REMEDY)[:-1], strict=True))
 
 
 def _parsed(path: Path, number: int, text: bytes) -> Record:

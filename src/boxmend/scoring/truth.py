@@ -10,7 +10,7 @@ import numpy as np
 from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.diff.images import pair_images
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.formats import load, resolve
 from boxmend.data.noise import TRUTH_FILE, Truth, read_truth
 from boxmend.data.types import Floats, Ids, Mask, Rows
@@ -126,15 +126,17 @@ def _told_objects(told: Truth, rows: Rows, known: Rows, dataset: Dataset) -> Tru
     once: list[int] = []  # rows of the dataset
     object_rows = np.full(len(rows), NONE, np.int64)
     for row in np.flatnonzero(is_box).tolist():
-        source = valid_text(told.source_ids[rows[row]])
+        source = escape_surrogates(told.source_ids[rows[row]])
         if source not in number:
             number[source] = len(once)
             once.append(row)
         object_rows[row] = number[source]  # a duplicate is of the object of its original
 
-    row_of_image = {valid_text(one): row for row, one in enumerate(dataset.images.ids.tolist())}
+    row_of_image = {
+        escape_surrogates(one): row for row, one in enumerate(dataset.images.ids.tolist())
+    }
     lacking = np.flatnonzero(told.is_missing)
-    names = [valid_text(one).rpartition(":")[0] for one in told.source_ids[lacking].tolist()]
+    names = [escape_surrogates(one).rpartition(":")[0] for one in told.source_ids[lacking].tolist()]
     images = np.array([row_of_image.get(name, UNKNOWN) for name in names], np.int64)
     is_known = images != UNKNOWN
     places = np.concatenate([rows[once], lacking[is_known]]).astype(np.int64)
@@ -228,9 +230,11 @@ def _matched(where: str, ids: Ids, dataset: Dataset) -> Rows:
     """[n] For every annotation of the dataset the row of its id among `ids`, or NONE."""
     row_of: dict[str, int] = {}
     for row, one in enumerate(ids.tolist()):
-        if row_of.setdefault(valid_text(one), row) != row:
+        if row_of.setdefault(escape_surrogates(one), row) != row:
             raise DataError(f"{where}: tells of annotation {one!r} twice")
-    return np.array([row_of.get(valid_text(one), NONE) for one in _own_ids(dataset)], np.int64)
+    return np.array(
+        [row_of.get(escape_surrogates(one), NONE) for one in _own_ids(dataset)], np.int64
+    )
 
 
 def _id_at(dataset: Dataset, row: int) -> str:
@@ -240,7 +244,7 @@ def _id_at(dataset: Dataset, row: int) -> str:
 
 def _own_ids(dataset: Dataset) -> list[Any]:
     ids: list[Any] = dataset.annotation_ids.tolist()
-    if len(set(map(valid_text, ids))) < len(ids):
+    if len(set(map(escape_surrogates, ids))) < len(ids):
         raise DataError("the dataset has annotations that share an id; see `boxmend check`")
     return ids
 

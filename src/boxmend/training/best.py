@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
 from boxmend.detector import Detector, save
 
 CHOSEN_BY = "voc_ap50_area"
@@ -58,7 +58,7 @@ class BestEpoch:
     def put(self, path: Path) -> None:
         """Write the best weights to a file; some pass must have been considered."""
         assert self.step is not None
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             file.write(self._file(self.step).read_bytes())
 
     def _file(self, step: int) -> Path:

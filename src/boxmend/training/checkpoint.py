@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from boxmend.data.files.atomic import replacing
-from boxmend.data.files.limits import ensure_within
+from boxmend.data.files.atomic import open_atomic
+from boxmend.data.files.digests import verify_zip, write_zip_with_digest
+from boxmend.data.files.limits import ensure_within_limit
 from boxmend.data.files.reading import open_file
-from boxmend.data.files.sealed import check_zip, write_zip
 from boxmend.errors import DataError
 
 FILE = "checkpoint.pt"
@@ -31,8 +31,8 @@ def save(run: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint in the place of the last one."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    with replacing(run / FILE) as file:
-        write_zip(buffer.getbuffer(), file)
+    with open_atomic(run / FILE) as file:
+        write_zip_with_digest(buffer.getbuffer(), file)
 
 
 def load(
@@ -47,7 +47,7 @@ def load(
     if not path.exists():
         return None
     try:
-        check_zip(path, REMEDY)
+        verify_zip(path, REMEDY)
         _ensure_stored(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about how the file was pickled
@@ -67,7 +67,7 @@ def _ensure_stored(path: Path) -> None:
     """Raise a DataError where loading a checkpoint would take more than the bytes of its file."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        ensure_within("checkpoint_bytes", size, path)
+        ensure_within_limit("checkpoint_bytes", size, path)
         if zipfile.is_zipfile(file):  # what else it may be is named when it is loaded
             with zipfile.ZipFile(file) as archive:
                 parts = archive.infolist()

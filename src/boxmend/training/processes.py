@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
 from boxmend.errors import BoxmendError, OutputError, UsageError
 
 TIMEOUT = timedelta(minutes=10)  # for what all do at the same time
@@ -311,7 +311,7 @@ def _leave_reason(error: BaseException) -> None:
         text, seconds = f"boxmend: {error}", str(int(time.time()))
         details = {"py_callstack": text, "timestamp": seconds}  # torchrun shows the first of them
         message = {"message": {"message": text, "extraInfo": details}}
-        with suppress(OutputError), replacing(Path(path)) as file:
+        with suppress(OutputError), open_atomic(Path(path)) as file:
             file.write(json.dumps(message).encode())
 
 

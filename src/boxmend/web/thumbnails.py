@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from PIL import Image, ImageOps
 
-from boxmend.data.files.atomic import replacing
-from boxmend.data.files.limits import limit
+from boxmend.data.files.atomic import open_atomic
+from boxmend.data.files.limits import get_limit
 from boxmend.data.files.reading import open_file
 from boxmend.data.images.decoding import opened, read_image, rgb_of
 from boxmend.data.images.reading import (
@@ -93,7 +93,7 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
     if not request.path:
         return Thumbnails([], [], "no folder is known that holds the image")
     size = header_size(request.path)
-    if size is None or min(size) < 1 or size[0] * size[1] > limit("image_pixels"):
+    if size is None or min(size) < 1 or size[0] * size[1] > get_limit("image_pixels"):
         return Thumbnails([], [], _trouble(request.path))
     windows = [window(box, size) for box in request.boxes]
     cuts = [(one, side) for one in windows]
@@ -110,7 +110,7 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
             return Thumbnails([], [], str(reason))
         for name, cut in todo.items():
             picture = jpeg_of(image, cut, size)
-            with replacing(folder / name, sync_name=False) as file:
+            with open_atomic(folder / name, sync_name=False) as file:
                 file.write(picture)
     whole = names[len(windows)] if whole_side else ""
     return Thumbnails(windows, names[: len(windows)], whole=whole, size=size)

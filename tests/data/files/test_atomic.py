@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from boxmend.data.files import atomic
-from boxmend.data.files.atomic import replace_files, replacing
+from boxmend.data.files.atomic import open_atomic, replace_files
 from boxmend.data.files.temporary import temporary_path
 from boxmend.errors import OutputError
 
@@ -15,7 +15,7 @@ from boxmend.errors import OutputError
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(b"new")
         file.flush()
         assert path.read_bytes() == b"old"
@@ -29,7 +29,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path.write_bytes(b"old")
 
     def fail(error: BaseException) -> None:
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             file.write(b"ne")
             raise error
 
@@ -46,7 +46,7 @@ def test_a_new_file_does_not_overwrite_one_that_appeared_meanwhile(tmp_path: Pat
     path = tmp_path / "a"
 
     def write() -> None:
-        with replacing(path, overwrite=False) as file:
+        with open_atomic(path, overwrite=False) as file:
             file.write(b"second")
             path.write_bytes(b"first")
 
@@ -63,12 +63,12 @@ def test_a_new_file_appears_without_hard_links_too(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", fail)
-    with replacing(tmp_path / "a", overwrite=False) as file:
+    with open_atomic(tmp_path / "a", overwrite=False) as file:
         file.write(b"new")
     assert (tmp_path / "a").read_bytes() == b"new"
     with (
         pytest.raises(OutputError, match="exists already"),
-        replacing(tmp_path / "a", overwrite=False),
+        open_atomic(tmp_path / "a", overwrite=False),
     ):
         pass
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
@@ -76,7 +76,7 @@ def test_a_new_file_appears_without_hard_links_too(
 
 def write_many(path: Path, byte: bytes) -> None:
     for _ in range(20):
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             for _ in range(50):
                 file.write(byte * 1000)
 
@@ -114,7 +114,7 @@ def test_content_and_name_are_synced_around_the_rename(
 
     monkeypatch.setattr(os, "fsync", record_sync)
     monkeypatch.setattr(Path, "replace", record_rename)
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(b"new")
     temporary = temporary_path(path)
     assert events == [f"sync {temporary}", f"rename {temporary}", f"sync {tmp_path}"]
@@ -123,7 +123,7 @@ def test_content_and_name_are_synced_around_the_rename(
 def test_many_files_are_replaced_each_whole_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atomic, "BATCH_FILES", 3)
+    monkeypatch.setattr(atomic, "FILES_PER_BATCH", 3)
     contents = [(tmp_path / name, name.encode() * 2) for name in "abcdefg"]
     synced: list[list[str]] = []
     monkeypatch.setattr(

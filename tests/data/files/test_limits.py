@@ -8,10 +8,10 @@ import boxmend
 from boxmend.data.files.limits import (
     LIMITS,
     check_environment,
-    ensure_within,
-    excess,
-    limit,
-    variable,
+    describe_excess,
+    ensure_within_limit,
+    get_limit,
+    variable_name,
 )
 from boxmend.errors import DataError, UsageError
 from tests import ROOT
@@ -22,10 +22,10 @@ DOCS = ROOT / "docs" / "reliability.md"
 def test_a_limit_is_its_default_or_what_the_environment_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert limit("image_pixels") == LIMITS["image_pixels"].default
+    assert get_limit("image_pixels") == LIMITS["image_pixels"].default
     for text, amount in (("7", 7), (" 2 GiB ", 2 * 2**30), ("3KiB", 3072), ("", None)):
         monkeypatch.setenv("BOXMEND_MAX_IMAGE_PIXELS", text)
-        assert limit("image_pixels") == (amount or LIMITS["image_pixels"].default)
+        assert get_limit("image_pixels") == (amount or LIMITS["image_pixels"].default)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "1e9", "2 GB", "٣", "9" * 30])
@@ -33,7 +33,7 @@ def test_nonsense_in_the_environment_is_wrong_usage(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_MODEL_LABELS", text)
-    for call in (lambda: limit("model_labels"), check_environment):
+    for call in (lambda: get_limit("model_labels"), check_environment):
         with pytest.raises(UsageError, match=r"BOXMEND_MAX_MODEL_LABELS is .* number of labels"):
             call()
 
@@ -49,20 +49,20 @@ def test_an_amount_above_a_limit_is_refused_with_the_way_to_raise_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_PATCH_BYTES", "1000")
-    assert excess("patch_bytes", 1000) is None
-    ensure_within("patch_bytes", 1000, "patch.json")
+    assert describe_excess("patch_bytes", 1000) is None
+    ensure_within_limit("patch_bytes", 1000, "patch.json")
     with pytest.raises(
         DataError,
         match=r"^patch\.json: a\.txt: 1,001 bytes are more than the limit of 1,000; if you trust "
         "the file, set BOXMEND_MAX_PATCH_BYTES to at least 1001$",
     ):
-        ensure_within("patch_bytes", 1001, "patch.json", "a.txt")
+        ensure_within_limit("patch_bytes", 1001, "patch.json", "a.txt")
 
 
 def test_the_docs_list_every_limit_as_it_is() -> None:
     rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| `BOXMEND_MAX_")]
     assert rows == [
-        f"| `{variable(name)}` | {one.default:,} {one.unit} | {one.purpose} |"
+        f"| `{variable_name(name)}` | {one.default:,} {one.unit} | {one.purpose} |"
         for name, one in LIMITS.items()
     ]
 

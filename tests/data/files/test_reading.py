@@ -12,8 +12,8 @@ from boxmend.data.files.reading import (
     ensure_few_values,
     open_file,
     read_bytes,
+    read_limited,
     read_record,
-    read_within,
 )
 from boxmend.errors import DataError
 
@@ -67,10 +67,10 @@ def test_a_file_above_its_limit_is_not_read(
     path.write_bytes(b"12345678")
     monkeypatch.setenv("BOXMEND_MAX_RECORD_BYTES", "7")
     with pytest.raises(OSError, match=r"8 bytes are more than the limit of 7; .*RECORD_BYTES"):
-        read_within(path, "record_bytes")
+        read_limited(path, "record_bytes")
     with pytest.raises(DataError, match=r"large: cannot be read \(8 bytes are more"):
         read_bytes(path, "record_bytes")
-    assert read_within(path, "annotation_bytes") == b"12345678"
+    assert read_limited(path, "annotation_bytes") == b"12345678"
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from boxmend.data.files import staging, syncing
-from boxmend.data.files.staging import staged
+from boxmend.data.files.staging import stage_folder
 from boxmend.data.files.syncing import sync_files, sync_tree
 from boxmend.data.files.temporary import temporary_path
 from boxmend.errors import OutputError
@@ -32,7 +32,7 @@ def audit(event, args):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(audit)
-with staging.staged(Path(sys.argv[1])) as folder:
+with staging.stage_folder(Path(sys.argv[1])) as folder:
     for name in "abc":
         (folder / name).mkdir()
         (folder / name / "file").write_text(name)
@@ -67,7 +67,7 @@ def test_a_kill_at_any_moment_leaves_all_or_none_and_a_rerun_cleans_up(
         assert names_below(out) in ([], whole)
         if names_below(out) == whole:
             out = parent / "again"
-        with staged(out) as folder:
+        with stage_folder(out) as folder:
             (folder / "new").write_text("new")
         assert names_below(out) == ["new"]
         assert not [name for name in os.listdir(parent) if name.startswith(".")]
@@ -77,7 +77,7 @@ def test_a_kill_at_any_moment_leaves_all_or_none_and_a_rerun_cleans_up(
 def test_output_into_an_empty_folder_is_one_rename_and_keeps_its_mode(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir(mode=0o750)
-    with staged(out) as folder:
+    with stage_folder(out) as folder:
         (folder / "a").write_text("a")
         assert folder.parent == tmp_path
         assert not list(out.iterdir())
@@ -87,9 +87,9 @@ def test_output_into_an_empty_folder_is_one_rename_and_keeps_its_mode(tmp_path: 
 
 def test_of_two_writers_one_gets_a_clear_message(tmp_path: Path) -> None:
     def write() -> None:
-        with staged(tmp_path / "out") as second:
+        with stage_folder(tmp_path / "out") as second:
             (second / "second").write_text("second")
-            with staged(tmp_path / "out") as first:
+            with stage_folder(tmp_path / "out") as first:
                 (first / "first").write_text("first")
 
     with pytest.raises(OutputError, match="out: another process has written there meanwhile"):
@@ -101,14 +101,17 @@ def test_the_current_folder_and_mount_points_are_refused_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OutputError, match=r"is the current folder.*such as out"), staged(Path()):
+    with (
+        pytest.raises(OutputError, match=r"is the current folder.*such as out"),
+        stage_folder(Path()),
+    ):
         pass
     volume = tmp_path / "volume"
     volume.mkdir()
     monkeypatch.setattr(os.path, "ismount", lambda path: path == volume)
     with (
         pytest.raises(OutputError, match=r"is a mount point.*such as .*volume/out"),
-        staged(volume),
+        stage_folder(volume),
     ):
         pass
 
@@ -126,12 +129,12 @@ def test_all_is_synced_before_the_rename_and_the_name_after_it(
     monkeypatch.setattr(Path, "rename", record_rename)
     monkeypatch.setattr(staging, "sync_tree", lambda path: events.append(f"tree {path.name}"))
     monkeypatch.setattr(staging, "sync_folder", lambda path: events.append(f"folder {path.name}"))
-    with staged(tmp_path / "out") as folder:
+    with stage_folder(tmp_path / "out") as folder:
         (folder / "a").write_text("a")
     name = temporary_path(tmp_path / "out").name
     assert events == [f"tree {name}", "rename", f"folder {tmp_path.name}"]
     events.clear()
-    with staged(tmp_path / "quick", sync=False) as folder:
+    with stage_folder(tmp_path / "quick", sync=False) as folder:
         (folder / "a").write_text("a")
     assert events == ["rename"]
 

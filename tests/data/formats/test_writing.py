@@ -18,7 +18,7 @@ from PIL import Image
 
 import boxmend
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.staging import staged
+from boxmend.data.files.staging import stage_folder
 from boxmend.data.formats import coco, read
 from boxmend.data.formats.documents import Document
 from boxmend.errors import DataError, LossyError, OutputError, UsageError
@@ -252,7 +252,7 @@ def test_nothing_is_left_behind_whatever_happens(
     expected = OutputError if isinstance(error, OSError) else type(error)
 
     def write() -> None:
-        with staged(out) as folder:
+        with stage_folder(out) as folder:
             (folder / "sub").mkdir()
             (folder / "sub/file").write_text("half")
             raise error
@@ -274,7 +274,7 @@ def test_failure_of_the_last_step_leaves_nothing_behind(
         return rename(self, target)
 
     def write() -> None:
-        with staged(tmp_path / "out") as folder:
+        with stage_folder(tmp_path / "out") as folder:
             (folder / "a").write_text("a")
             (folder / "b").write_text("b")
 
@@ -286,7 +286,7 @@ def test_failure_of_the_last_step_leaves_nothing_behind(
 
 def test_folder_that_fills_up_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     def write() -> None:
-        with staged(tmp_path / "out") as folder:
+        with stage_folder(tmp_path / "out") as folder:
             (folder / "a").write_text("a")
             (tmp_path / "out").mkdir()
             (tmp_path / "out/mine").write_text("mine")

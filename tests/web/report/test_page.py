@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import boxmend
-from boxmend.data.files.locks import locking
+from boxmend.data.files.locks import try_lock
 from boxmend.data.noise.truth import Truth, write_truth
 from boxmend.data.types import Box
 from boxmend.errors import DataError, OutputError, UsageError
@@ -53,7 +53,7 @@ def test_of_two_reports_at_once_one_gets_a_clear_message(run: Path) -> None:
     page = write_report(run).path
     before = page.read_bytes()
     with (
-        locking(run / "report-images"),
+        try_lock(run / "report-images"),
         pytest.raises(OutputError, match=r"report\.html: another process is writing this report"),
     ):
         write_report(run)

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
+from boxmend.data.files.digests import encode_parquet
 from boxmend.data.files.parquet import read_parquet
-from boxmend.data.files.sealed import parquet_bytes
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError, UsageError
 
@@ -90,8 +90,8 @@ def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) ->
     table = to_table(dataset, fixes).replace_schema_metadata(
         {FORMAT_KEY: FORMAT_VERSION, b"data_sha256": data_sha256.encode()}
     )
-    content = parquet_bytes(table, compression="zstd")
-    with replacing(path) as file:
+    content = encode_parquet(table, compression="zstd")
+    with open_atomic(path) as file:
         file.write(content)
 
 
@@ -260,4 +260,4 @@ def _texts(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, pa.string())
     except (UnicodeEncodeError, pa.ArrowException, TypeError):  # some are no texts, or odd ones
-        return pa.array([valid_text(one) for one in values], pa.string())
+        return pa.array([escape_surrogates(one) for one in values], pa.string())

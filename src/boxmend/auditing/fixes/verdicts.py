@@ -1,6 +1,6 @@
 """What people say of fixes: `verdicts.jsonl` in the folder of a run, only ever appended to.
 
-One JSON object a line, which ends with its digest (`boxmend.data.files.sealed`). Each call adds its
+One JSON object a line, which ends with its digest (see `data.files.digests`). Each call adds its
 lines by one write at the end of the file, so that two windows do not overwrite each other, and a
 kill tears the last line at most. A torn line is passed over: the last one, and one that an empty
 line follows, which the next write puts there.
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.atomic import output_errors
-from boxmend.data.files.reading import read_within
-from boxmend.data.files.sealed import checked_lines, seal_json
+from boxmend.data.files.atomic import wrap_os_errors
+from boxmend.data.files.digests import add_json_digest, verify_json_lines
+from boxmend.data.files.reading import read_limited
 from boxmend.data.files.syncing import sync_folder
 from boxmend.data.types import Box
 from boxmend.errors import DataError, OutputError
@@ -91,8 +91,8 @@ def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
     if not verdicts:
         return 0
     path = run_path / VERDICTS_FILE
-    lines = b"".join(seal_json(json.dumps(one.to_json()).encode()) for one in verdicts)
-    with output_errors(path):
+    lines = b"".join(add_json_digest(json.dumps(one.to_json()).encode()) for one in verdicts)
+    with wrap_os_errors(path):
         with path.open("ab+", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
@@ -111,13 +111,13 @@ def read_verdicts(run_path: Path) -> list[Verdict]:
     """All verdicts of a run in the order in which they were given; none where there is no file."""
     path = run_path / VERDICTS_FILE
     try:
-        data = read_within(path, "record_bytes")
+        data = read_limited(path, "record_bytes")
     except FileNotFoundError:
         return []
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason})") from error
-    return list(_parsed(path, checked_lines(path, data, REMEDY)))
+    return list(_parsed(path, verify_json_lines(path, data, REMEDY)))
 
 
 def latest_verdicts(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:

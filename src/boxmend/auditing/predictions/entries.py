@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from boxmend.data.files.json_lists import ensure_few_objects, ensure_objects
-from boxmend.data.files.reading import ensure_few_values, read_within, reason_of
+from boxmend.data.files.reading import describe_os_error, ensure_few_values, read_limited
 from boxmend.data.types import Box
 from boxmend.errors import DataError, UsageError
 
@@ -95,11 +95,11 @@ def shown(value: Any) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        data = read_within(path, "prediction_bytes")
+        data = read_limited(path, "prediction_bytes")
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file of detections") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
+        raise DataError(f"{path}: cannot be read ({describe_os_error(error)})") from error
     data = data.removeprefix(_BYTE_ORDER_MARK)
     if not data.strip():
         raise DataError(f"{path}: is empty; {EXPECTED}, which may have no entries")

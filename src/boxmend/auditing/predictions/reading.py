@@ -21,7 +21,7 @@ from boxmend.auditing.predictions.resolved import (
 )
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import SizedDetections
-from boxmend.data.files.unchanged import states_of
+from boxmend.data.files.change_detection import read_states
 from boxmend.errors import DataError
 
 
@@ -43,7 +43,7 @@ def read_predictions(paths: Sequence[str | Path], dataset: Dataset) -> Predictio
     what cannot be used.
     """
     places, manifest = places_of(paths, dataset)
-    states = states_of(files_of(places))
+    states = read_states(files_of(places))
     parts: dict[tuple[str, BoxFormat], list[RawDetections]] = {}
     for place in places:
         found = read_place(place)

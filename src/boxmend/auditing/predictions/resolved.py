@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.notes import warning
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.files.unchanged import State, ensure_same_states
+from boxmend.data.files.change_detection import State, ensure_states_unchanged
 from boxmend.data.folds import FoldManifest
 from boxmend.data.types import Floats, Mask, Rows
 
@@ -41,7 +41,7 @@ class Predictions:
 
     def ensure_unchanged(self) -> None:
         """Raise a DataError where a file of predictions has changed since it was read."""
-        ensure_same_states(self.states)
+        ensure_states_unchanged(self.states)
 
     @property
     def cut(self) -> float:

@@ -12,8 +12,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, Key, RawDetections
-from boxmend.data.files.limits import ensure_within
-from boxmend.data.files.parquet import read_parquet, refuse_doubled_columns
+from boxmend.data.files.limits import ensure_within_limit
+from boxmend.data.files.parquet import read_parquet, refuse_duplicate_columns
 from boxmend.data.files.reading import open_file
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
@@ -80,9 +80,9 @@ def _opened(path: Path) -> pa.Table:
         if head.startswith(b"PAR1"):
             table = read_parquet(path)
         else:
-            ensure_within("prediction_bytes", size, path)
+            ensure_within_limit("prediction_bytes", size, path)
             table = _csv(path, head)
-            refuse_doubled_columns(path, table.column_names)
+            refuse_duplicate_columns(path, table.column_names)
         _ = table.column_names  # which may be no text
         return table
     except (OSError, ValueError, pa.ArrowException) as error:

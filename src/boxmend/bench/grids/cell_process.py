@@ -32,7 +32,7 @@ from boxmend.bench.grids.jobs import (
 )
 from boxmend.bench.grids.noisy_data import clean_data, mended_data, noisy_data, truth_of
 from boxmend.bench.grids.outcomes import failed_result, finished_result, record
-from boxmend.data.files.locks import HeldError, holding
+from boxmend.data.files.locks import HeldError, hold_lock
 from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
 
@@ -65,7 +65,7 @@ def run_cell(folder: Path, train: Train | None = None) -> CellStatus:
     the traceback goes to stderr.
     """
     try:
-        with holding(folder / LOCK_FILE):
+        with hold_lock(folder / LOCK_FILE):
             before = read_result(folder)
             if before is not None and before.error is None:
                 return CellStatus.DONE

@@ -20,10 +20,10 @@ from msgspec import Struct
 
 from boxmend.bench.grids.results import Result, Setting
 from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
+from boxmend.data.files.digests import add_json_digest, verify_json
 from boxmend.data.files.locks import is_held
 from boxmend.data.files.reading import read_record
-from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import TrainSettings
 from boxmend.runs.settings.training import PUBLISHED, SECTIONS
@@ -151,15 +151,15 @@ def read_tries(folder: Path) -> Tries:
 
 def write_json(path: Path, value: Struct) -> None:
     """Write a document in the place of the last one."""
-    with replacing(path) as file:
-        file.write(seal_json(msgspec.json.format(msgspec.json.encode(value), indent=2)))
+    with open_atomic(path) as file:
+        file.write(add_json_digest(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
 
 def read_json(path: Path, kind: type[T]) -> T:
     """Read a document of a kind; a DataError names the file."""
     remedy = f"remove {path.parent}, and the cell is run afresh"
     try:
-        return msgspec.json.decode(checked_json(path, read_record(path), remedy), type=kind)
+        return msgspec.json.decode(verify_json(path, read_record(path), remedy), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason}); {remedy}") from error

@@ -11,9 +11,9 @@ import msgspec
 from boxmend.bench.grids.cells import noise_settings
 from boxmend.bench.grids.jobs import RUN_FOLDER, Job, State, state_of
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.locks import holding_in_turn
+from boxmend.data.files.digests import verify_json
+from boxmend.data.files.locks import wait_for_lock
 from boxmend.data.files.reading import read_record
-from boxmend.data.files.sealed import checked_json
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
@@ -29,7 +29,7 @@ def noisy_data(root: Path, job: Job) -> list[str]:
     images are gone, as after a move, they are made anew, and must come out the same.
     """
     folder = root / "noise" / job.noise_folder
-    with holding_in_turn(folder.with_name(f".{folder.name}.lock")):
+    with wait_for_lock(folder.with_name(f".{folder.name}.lock")):
         if not _is_usable(folder):
             _make(folder, job)
     return addresses_in(folder)
@@ -43,7 +43,7 @@ def mended_data(root: Path, job: Job) -> list[str]:
         raise BoxmendError(f"{job.cell} needs {job.needs}, which is not done: run that first")
     noisy = noisy_data(root, job)
     folder = root / "mended" / job.needs
-    with holding_in_turn(folder.with_name(f".{folder.name}.lock")):
+    with wait_for_lock(folder.with_name(f".{folder.name}.lock")):
         if folder.is_dir() and not _has_images(_under(folder, root, job, noisy)):
             shutil.rmtree(folder)
         if not folder.is_dir():
@@ -112,7 +112,7 @@ def _files(folder: Path) -> dict[str, str]:
     """The annotation files of a noisy dataset with their hashes."""
     path = folder / RECORD_FILE
     try:
-        content = checked_json(path, read_record(path), f"remove {folder}")
+        content = verify_json(path, read_record(path), f"remove {folder}")
         record: Any = msgspec.json.decode(content)
         return {str(name): str(digest) for name, digest in record["files"].items()}
     except (OSError, msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:

@@ -23,7 +23,7 @@ from boxmend.bench.grids.wording import (
     origin,
     row_title,
 )
-from boxmend.data.files.json_text import strict_json
+from boxmend.data.files.json_text import encode_json
 
 _MARKDOWN = str.maketrans(
     {sign: f"\\{sign}" for sign in "\\`*_|#~[]"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -112,7 +112,7 @@ def plain(table: Table) -> dict[str, Any]:
 
 def json_bytes(table: Table) -> bytes:
     """Give what `plain` gives as a file."""
-    return strict_json(plain(table), indent=2) + b"\n"
+    return encode_json(plain(table), indent=2) + b"\n"
 
 
 def html(table: Table) -> bytes:

@@ -2,7 +2,7 @@
 
 The file only grows. `append` writes a line at once and alone, so that several processes can share
 a file and a kill tears the last line at most; `read` leaves such a line out and says so. Every
-other line is checked by its digest (`boxmend.data.files.sealed`; earlier versions wrote none) and
+other line is checked by its digest (`boxmend.data.files.digests`; earlier versions wrote none) and
 field by field, since files come from anywhere. Of several lines of a cell `counting` gives the one
 that counts.
 
@@ -20,11 +20,11 @@ from typing import Annotated, Any, Literal
 from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from boxmend.data.files.atomic import output_errors
+from boxmend.data.files.atomic import wrap_os_errors
+from boxmend.data.files.digests import add_json_digest, verify_json_lines
 from boxmend.data.files.locks import lock_handle
-from boxmend.data.files.reading import read_within
-from boxmend.data.files.sealed import checked_lines, seal_json
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.reading import read_limited
+from boxmend.data.files.text import escape_surrogates
 from boxmend.errors import DataError
 
 RESULTS_FILE = "results.jsonl"
@@ -132,20 +132,20 @@ def append(path: Path, result: Result) -> None:
         _decoder.decode(text)
     except (DecodeError, TypeError) as error:
         raise ValueError(f"not a sound result: {error}") from error
-    with output_errors(path):
+    with wrap_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) as handle:
-            _append(path, handle, seal_json(text))
+            _append(path, handle, add_json_digest(text))
 
 
 def read(path: Path) -> Read:
     """Read all results of a file; a DataError names the line that is none, and what is wrong."""
     try:
-        content = read_within(path, "record_bytes")
+        content = read_limited(path, "record_bytes")
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason}); {NAMED_BY}") from error
-    *lines, rest = checked_lines(path, content.removeprefix(MARK), REMEDY)
+    *lines, rest = verify_json_lines(path, content.removeprefix(MARK), REMEDY)
     numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
     results = [_parsed(path, number, lines[number - 1]) for number in numbers]
     if not rest.strip():
@@ -188,7 +188,7 @@ def _encodable(value: Any) -> Any:
         return {_encodable(name): _encodable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_encodable(one) for one in value]
-    return valid_text(value) if isinstance(value, str) else value
+    return escape_surrogates(value) if isinstance(value, str) else value
 
 
 def _parsed(path: Path, number: int, line: bytes) -> Result:
@@ -217,7 +217,7 @@ def _locked(path: Path) -> Iterator[int]:
 def _append(path: Path, handle: int, line: bytes) -> None:
     size = os.fstat(handle).st_size
     end, rest = _end_of_lines(handle, size)
-    (text,) = checked_lines(path, rest, REMEDY)
+    (text,) = verify_json_lines(path, rest, REMEDY)
     if rest and _is_result(text):
         end, line = size, b"\n" + line
     elif rest:

@@ -7,7 +7,7 @@ from typing import Any
 
 from boxmend.bench.grids.cells import Cell, resolved_variant
 from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, TWO_STAGE, TableLayout, amount
-from boxmend.data.files.locks import holding_in_turn
+from boxmend.data.files.locks import wait_for_lock
 from boxmend.data.synth import synthesize
 from boxmend.errors import UsageError
 from boxmend.runs.settings import TrainSettings, resolved
@@ -106,7 +106,7 @@ def sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[str]) 
         if train or val:
             raise UsageError(f"--scale {which.name} draws its data: leave out --data and --val")
         folder = root / "data"
-        with holding_in_turn(root / ".data.lock"):
+        with wait_for_lock(root / ".data.lock"):
             if not folder.is_dir():
                 synthesize(folder, images=SMOKE_IMAGES, size=SMOKE_SIZE)
         return Sources((f"{folder}:train",), (f"{folder}:val",))

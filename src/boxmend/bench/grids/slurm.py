@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from boxmend.bench.grids.cell_process import CellStatus
 from boxmend.bench.grids.executors import LocalProcess, Process
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
+from boxmend.data.files.digests import add_json_digest, split_json_digest
 from boxmend.data.files.reading import read_record
-from boxmend.data.files.sealed import seal_json, unseal_json
 from boxmend.errors import BoxmendError, UsageError
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ class Submitit:
             raise BoxmendError(f"the jobs could not be submitted: {error}") from error
         for folder, job in zip(new, submitted, strict=True):
             known[folder] = JobProcess(job, self._queue)
-            with replacing(folder / SUBMITTED_FILE) as file:
-                file.write(seal_json(json.dumps({"job": job.job_id}).encode()))
+            with open_atomic(folder / SUBMITTED_FILE) as file:
+                file.write(add_json_digest(json.dumps({"job": job.job_id}).encode()))
         return [one for one in known.values() if one is not None]
 
     def _submitted(self, tasks: Sequence[CellTask]) -> list[Any]:
@@ -162,7 +162,7 @@ class Submitit:
             return None
         try:
             content = read_record(path)
-            name = str(json.loads(unseal_json(content) or content)["job"])
+            name = str(json.loads(split_json_digest(content) or content)["job"])
         except (ValueError, KeyError, TypeError):
             return None
         if not self._queue.has(name):

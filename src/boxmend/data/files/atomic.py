@@ -11,11 +11,11 @@ from boxmend.data.files.syncing import sync_files, sync_folder
 from boxmend.data.files.temporary import temporary_file
 from boxmend.errors import OutputError
 
-BATCH_FILES = 256  # open at the same time; systems allow at least 1,024
+FILES_PER_BATCH = 256  # open at the same time; systems allow at least 1,024
 
 
 @contextmanager
-def output_errors(path: Path) -> Iterator[None]:
+def wrap_os_errors(path: Path) -> Iterator[None]:
     """Turn every OSError into an OutputError that names the file or folder to be written."""
     try:
         yield
@@ -25,7 +25,9 @@ def output_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path, *, overwrite: bool = True, sync_name: bool = True) -> Iterator[BinaryIO]:
+def open_atomic(
+    path: Path, *, overwrite: bool = True, sync_name: bool = True
+) -> Iterator[BinaryIO]:
     """Open a file to write that replaces `path` when the block ends well, and else vanishes.
 
     After a kill or a power cut `path` is the old file or the new one. Two processes that replace
@@ -33,7 +35,7 @@ def replacing(path: Path, *, overwrite: bool = True, sync_name: bool = True) -> 
     other gets an OutputError. Every OSError becomes an OutputError. Without `sync_name` a power
     cut may undo the replacement as a whole: for one of many files in a folder.
     """
-    with output_errors(path):
+    with wrap_os_errors(path):
         with temporary_file(path) as temporary:
             with temporary.open("wb") as file:
                 yield file
@@ -64,8 +66,8 @@ def _link_new(temporary: Path, path: Path) -> None:
 def replace_files(contents: Iterable[tuple[Path, bytes]]) -> None:
     """Replace many files, each as `replacing` does, with one sync for a batch of them."""
     remaining = iter(contents)
-    while batch := list(islice(remaining, BATCH_FILES)):
-        with output_errors(batch[0][0]):
+    while batch := list(islice(remaining, FILES_PER_BATCH)):
+        with wrap_os_errors(batch[0][0]):
             with ExitStack() as stack:
                 pairs = []
                 for path, content in batch:

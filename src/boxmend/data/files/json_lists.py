@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from boxmend.data.files.limits import ensure_within, limit
+from boxmend.data.files.limits import ensure_within_limit, get_limit
 from boxmend.data.files.reading import SMALL_BYTES, ensure_few_values
 
 
@@ -18,7 +18,7 @@ _objects = msgspec.json.Decoder(list[_AnyObject])
 def ensure_few_objects(data: bytes, path: Path) -> None:
     """Raise a DataError where a file of annotations or predictions has too many objects."""
     if len(data) > SMALL_BYTES:
-        ensure_within("annotation_objects", data.count(b"{"), path)
+        ensure_within_limit("annotation_objects", data.count(b"{"), path)
 
 
 def ensure_objects(raw: bytes | msgspec.Raw, path: Path) -> None:
@@ -28,7 +28,7 @@ def ensure_objects(raw: bytes | msgspec.Raw, path: Path) -> None:
     Short lists pass: their entries are looked at one by one. So do objects, and what is no JSON.
     """
     data = bytes(raw) if len(memoryview(raw)) > SMALL_BYTES else b""
-    if data.count(b",") <= limit("annotation_values"):
+    if data.count(b",") <= get_limit("annotation_values"):
         return
     try:
         _objects.decode(data)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 
-def strict_json(value: Any, *, indent: int | None = None, sort_keys: bool = False) -> bytes:
+def encode_json(value: Any, *, indent: int | None = None, sort_keys: bool = False) -> bytes:
     """Encode a value as JSON; raise a ValueError where a number is not finite.
 
     Half a surrogate pair, which undecodable bytes of a file name leave, becomes a JSON escape.
@@ -15,18 +15,18 @@ def strict_json(value: Any, *, indent: int | None = None, sort_keys: bool = Fals
     return text.encode("utf-8", "backslashreplace")
 
 
-def strict_json_by_line(value: Any) -> bytes:
+def encode_json_by_line(value: Any) -> bytes:
     """Encode a value as JSON; of an outer list, and of lists in an outer object, a line an entry.
 
     Not one line in all, so that people can look into the file and compare two of them.
     """
     if isinstance(value, dict):
-        parts = [strict_json(key) + b": " + _lines(one) for key, one in value.items()]
+        parts = [encode_json(key) + b": " + _lines(one) for key, one in value.items()]
         return b"{\n" + b",\n".join(parts) + b"\n}\n"
     return _lines(value) + b"\n"
 
 
 def _lines(value: Any) -> bytes:
     if not isinstance(value, list) or not value:
-        return strict_json(value)
-    return b"[\n" + b",\n".join(map(strict_json, value)) + b"\n]"
+        return encode_json(value)
+    return b"[\n" + b",\n".join(map(encode_json, value)) + b"\n]"

@@ -85,17 +85,17 @@ LIMITS = {
 }
 
 
-def limit(name: str) -> int:
+def get_limit(name: str) -> int:
     """Return the limit that holds: its environment variable, or else its default."""
-    text = os.environ.get(variable(name), "").strip()
+    text = os.environ.get(variable_name(name), "").strip()
     if not text:
         return LIMITS[name].default
     match = _AMOUNT.fullmatch(text)
     amount = int(match[1]) * UNITS[match[2] or ""] if match else 0
     if amount < 1:
         raise UsageError(
-            f"{variable(name)} is {text!r:.80}; expected a whole number of {LIMITS[name].unit} "
-            "from 1 on, such as 500000000 or 2GiB"
+            f"{variable_name(name)} is {text!r:.80}; set it to a whole number of "
+            f"{LIMITS[name].unit} from 1 on, such as 500000000 or 2GiB"
         )
     return amount
 
@@ -105,31 +105,31 @@ def check_environment() -> None:
     for text in sorted(os.environ):
         if text.startswith(PREFIX):
             name = text.removeprefix(PREFIX).lower()
-            if name not in LIMITS or text != variable(name):
+            if name not in LIMITS or text != variable_name(name):
                 near = get_close_matches(name, LIMITS, n=1)
-                hint = f"; did you mean {variable(near[0])}?" if near else ""
+                hint = f"; did you mean {variable_name(near[0])}?" if near else ""
                 raise UsageError(f"{text}: there is no such limit{hint}")
-            limit(name)
+            get_limit(name)
 
 
-def variable(name: str) -> str:
+def variable_name(name: str) -> str:
     """Return the environment variable that replaces a limit."""
     return f"{PREFIX}{name.upper()}"
 
 
-def excess(name: str, amount: int) -> str | None:
+def describe_excess(name: str, amount: int) -> str | None:
     """Say that an amount is above a limit and how to raise it; None where it is not above."""
-    most = limit(name)
+    most = get_limit(name)
     if amount <= most:
         return None
     unit = LIMITS[name].unit
     return (
         f"{amount:,} {unit} are more than the limit of {most:,}; if you trust the file, set "
-        f"{variable(name)} to at least {amount}"
+        f"{variable_name(name)} to at least {amount}"
     )
 
 
-def ensure_within(name: str, amount: int, path: str | Path, what: str = "") -> None:
+def ensure_within_limit(name: str, amount: int, path: str | Path, what: str = "") -> None:
     """Raise a DataError where `what` a file claims is above a limit."""
-    if message := excess(name, amount):
+    if message := describe_excess(name, amount):
         raise DataError(f"{path}: {what + ': ' if what else ''}{message}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from boxmend.errors import BoxmendError, OutputError
 
 MAX_WAIT_SECONDS = 1.0  # `is_held` takes a lock for a moment, too
-PAUSE_SECONDS = 0.05
+POLL_INTERVAL_SECONDS = 0.05
 
 
 class HeldError(BoxmendError):
@@ -32,13 +32,13 @@ def lock_handle(handle: int, *, wait: bool) -> bool | None:
     from filelock import lock_descriptor
 
     try:
-        return lock_descriptor(handle, blocking=wait, poll_interval=PAUSE_SECONDS)
+        return lock_descriptor(handle, blocking=wait, poll_interval=POLL_INTERVAL_SECONDS)
     except OSError:  # this file system has no locks
         return None
 
 
 @contextmanager
-def locking(path: Path) -> Iterator[bool | None]:
+def try_lock(path: Path) -> Iterator[bool | None]:
     """Lock an existing file or folder; False where another holds it, None without such locks.
 
     False also where the path is gone, or leads elsewhere by the time of the lock. The lock itself
@@ -70,16 +70,16 @@ def _leads_to(path: Path, handle: int) -> bool | None:
 
 
 @contextmanager
-def only_writer(path: Path, message: str) -> Iterator[None]:
+def require_lock(path: Path, message: str) -> Iterator[None]:
     """Hold the lock of an existing file or folder, or raise an OutputError with the message."""
-    with locking(Path(os.path.realpath(path))) as is_locked:
+    with try_lock(Path(os.path.realpath(path))) as is_locked:
         if is_locked is False:
             raise OutputError(message)
         yield
 
 
 @contextmanager
-def holding_in_turn(path: Path) -> Iterator[None]:
+def wait_for_lock(path: Path) -> Iterator[None]:
     """Hold the lock of a lock file, after all who hold it now; make the file and its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
@@ -88,14 +88,14 @@ def holding_in_turn(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def holding(path: Path, max_wait: float = MAX_WAIT_SECONDS) -> Iterator[None]:
+def hold_lock(path: Path, max_wait: float = MAX_WAIT_SECONDS) -> Iterator[None]:
     """Hold the lock of a lock file, which is made; raise a HeldError where another one keeps it."""
     with path.open("ab") as file:
         until = time.monotonic() + max_wait
         while lock_handle(file.fileno(), wait=False) is False:
             if time.monotonic() >= until:
                 raise HeldError(f"{path}: held by another process")
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(POLL_INTERVAL_SECONDS)
         yield
 
 
@@ -104,7 +104,7 @@ def is_held(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        with holding(path, max_wait=0):
+        with hold_lock(path, max_wait=0):
             return False
     except HeldError:
         return True

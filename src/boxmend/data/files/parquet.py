@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from boxmend.data.files.limits import ensure_within, limit
+from boxmend.data.files.digests import read_verified_parquet
+from boxmend.data.files.limits import ensure_within_limit, get_limit
 from boxmend.data.files.reading import open_file
-from boxmend.data.files.sealed import checked_parquet
 from boxmend.errors import DataError
 
 TEXT_BYTES = 64  # of a short text as a Python object, which texts in a table become
@@ -33,9 +33,9 @@ def read_parquet(
     with _opened(path, remedy) as file:
         footer = pq.ParquetFile(file)
         schema = footer.schema_arrow
-        refuse_doubled_columns(path, schema.names)
+        refuse_duplicate_columns(path, schema.names)
         size = file.seek(0, os.SEEK_END)
-        ensure_justified(path, claimed_bytes(footer), size)
+        ensure_plausible_memory(path, estimate_memory_bytes(footer), size)
         texts = [field.name for field in schema if _is_text(field.type)]
         file.seek(0)
         parquet = pq.ParquetFile(file, read_dictionary=texts, page_checksum_verification=True)
@@ -45,10 +45,10 @@ def read_parquet(
 
 
 def _opened(path: Path, remedy: str | None) -> BinaryIO:
-    return open_file(path) if remedy is None else io.BytesIO(checked_parquet(path, remedy))
+    return open_file(path) if remedy is None else io.BytesIO(read_verified_parquet(path, remedy))
 
 
-def claimed_bytes(footer: pq.ParquetFile) -> int:
+def estimate_memory_bytes(footer: pq.ParquetFile) -> int:
     """Return the memory that the columns of a file take, as far as its footer tells."""
     widths = [_width(field.type) for field in footer.schema_arrow]
     stored = sum(
@@ -57,14 +57,14 @@ def claimed_bytes(footer: pq.ParquetFile) -> int:
     return max(int(footer.metadata.num_rows) * sum(widths), int(stored))
 
 
-def ensure_justified(path: Path, claimed: int, size: int) -> None:
+def ensure_plausible_memory(path: Path, claimed: int, size: int) -> None:
     """Raise a DataError where files of `size` bytes claim too much memory for that."""
-    if claimed > limit("expansion") * size:
+    if claimed > get_limit("expansion") * size:
         what = f"it has {size:,} bytes, and its columns would take more memory than that justifies"
-        ensure_within("table_bytes", claimed, path, what)
+        ensure_within_limit("table_bytes", claimed, path, what)
 
 
-def refuse_doubled_columns(path: Path, names: Sequence[str]) -> None:
+def refuse_duplicate_columns(path: Path, names: Sequence[str]) -> None:
     """Raise a DataError where two columns have the same name."""
     doubled = [name for k, name in enumerate(names) if name in names[:k]]
     if doubled:
@@ -79,7 +79,7 @@ def _with_plain_texts(path: Path, table: pa.Table, schema: pa.Schema, size: int)
         if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)
         for chunk in column.chunks
     )
-    ensure_justified(path, table.nbytes + expanded, size)
+    ensure_plausible_memory(path, table.nbytes + expanded, size)
     wanted = pa.schema([schema.field(name) for name in table.column_names], schema.metadata)
     return table.cast(wanted)
 

@@ -9,7 +9,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-from boxmend.data.files.limits import ensure_within, excess
+from boxmend.data.files.limits import describe_excess, ensure_within_limit
 from boxmend.errors import DataError
 
 _KINDS = {
@@ -50,11 +50,11 @@ def open_file(path: str | Path) -> BufferedReader:
         raise
 
 
-def read_within(path: str | Path, limit_name: str) -> bytes:
+def read_limited(path: str | Path, limit_name: str) -> bytes:
     """Return the content of a regular file; an OSError where it cannot be read or is too large."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if message := excess(limit_name, size):
+        if message := describe_excess(limit_name, size):
             raise OSError(message)
         return file.read(size)
 
@@ -62,9 +62,9 @@ def read_within(path: str | Path, limit_name: str) -> bytes:
 def read_bytes(path: Path, limit_name: str = "annotation_bytes") -> bytes:
     """Return the content of a regular file; a DataError names it and says why it cannot be read."""
     try:
-        return read_within(path, limit_name)
+        return read_limited(path, limit_name)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
+        raise DataError(f"{path}: cannot be read ({describe_os_error(error)})") from error
 
 
 def read_record(path: Path) -> bytes:
@@ -72,12 +72,12 @@ def read_record(path: Path) -> bytes:
 
     An OSError where it cannot be read or is too large; a DataError where it has too many values.
     """
-    data = read_within(path, "record_bytes")
+    data = read_limited(path, "record_bytes")
     ensure_few_values(data, path)
     return data
 
 
-def reason_of(error: Exception) -> str:
+def describe_os_error(error: Exception) -> str:
     """Return why a file could not be opened or read, without its name."""
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
@@ -90,7 +90,7 @@ def ensure_few_values(data: bytes, path: str | Path, limit_name: str = "record_v
     """
     if len(data) > SMALL_BYTES:
         amount = sum(map(data.count, (b",", b"[", b"{")))
-        ensure_within(limit_name, amount, path)
+        ensure_within_limit(limit_name, amount, path)
 
 
 def _ensure_regular(status: os.stat_result) -> None:

@@ -16,7 +16,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def staged(out: Path, *, sync: bool = True) -> Iterator[Path]:
+def stage_folder(out: Path, *, sync: bool = True) -> Iterator[Path]:
     """Make a folder that takes the place of `out` when the block ends well, and else vanishes.
 
     `out` must be new or empty. The folder lies beside it and is renamed in one step, so that after

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from boxmend.data.files.locks import locking
+from boxmend.data.files.locks import try_lock
 
 MARK = "boxmend-partial"
 MAX_NAME_BYTES = 180  # of the target in a temporary name: systems allow 255 in all
@@ -74,7 +74,7 @@ def remove_leftovers(folder: Path) -> None:
     with suppress(OSError):
         names = [name for name in os.listdir(folder) if is_temporary(name)]
         for path in (folder / name for name in names):
-            with suppress(OSError), locking(path) as is_locked:
+            with suppress(OSError), try_lock(path) as is_locked:
                 if is_locked:
                     _remove(path)
 
@@ -85,7 +85,7 @@ def _held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     for number in range(MAX_WRITERS):
         temporary = temporary_path(path, number)
         is_new = _made(temporary, make)
-        with locking(temporary) as is_locked:
+        with try_lock(temporary) as is_locked:
             if is_locked and (is_new or _is_of_kind(temporary, make)):
                 yield temporary
                 return

@@ -1,7 +1,7 @@
 """Text that is valid Unicode, whatever a file name or a document holds."""
 
 
-def valid_text(value: object) -> str:
+def escape_surrogates(value: object) -> str:
     r"""Return the value as text that UTF-8 can encode.
 
     Half a surrogate pair, which undecodable bytes of a file name leave, is spelt out as `\udc80`.

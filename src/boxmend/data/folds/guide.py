@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Sequence
 
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 
 ULTRALYTICS = """\
 With Ultralytics:
@@ -65,4 +65,4 @@ def guide(k: int, format: str, addresses: Sequence[str]) -> str:
     ultralytics = ULTRALYTICS.format(numbers=numbers) if format == "yolo" else ""
     data = " ".join(shlex.quote(os.path.abspath(one)) for one in addresses) or "DATA"
     text = PAGE.format(k=k, numbers=numbers, ultralytics=ultralytics, data=data)
-    return valid_text(text)
+    return escape_surrogates(text)

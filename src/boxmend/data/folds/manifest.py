@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.files.digests import add_json_digest, verify_json
 from boxmend.data.files.reading import read_record
-from boxmend.data.files.sealed import checked_json, seal_json
 from boxmend.errors import DataError, UsageError
 
 FOLDS_FILE = "folds.json"
@@ -46,7 +46,7 @@ def described(
         "data_sha256": data_sha256,
         "folds": dict(sorted(folds.items())),
     }
-    return seal_json(json.dumps(content, indent=1).encode())
+    return add_json_digest(json.dumps(content, indent=1).encode())
 
 
 def read_manifest(path: str | Path, dataset: Dataset) -> FoldManifest:
@@ -69,7 +69,7 @@ def read_manifest(path: str | Path, dataset: Dataset) -> FoldManifest:
 
 def _decoded(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(checked_json(file, read_record(file), "make the folds again"))
+        content = json.loads(verify_json(file, read_record(file), "make the folds again"))
     except FileNotFoundError as error:
         raise UsageError(f"{file}: no such file; `boxmend folds` writes one") from error
     except (OSError, ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.files.staging import staged
+from boxmend.data.files.staging import stage_folder
 from boxmend.data.fingerprint import ensure_unchanged, fingerprint
 from boxmend.data.folds.guide import guide
 from boxmend.data.folds.manifest import FOLDS_FILE, described, fold_folder
@@ -50,7 +50,7 @@ def write_folds(
     folds = split(dataset, settings)
     format = native_format(dataset)
     missing = np.zeros(settings.k, np.int64)
-    with staged(out, sync=options.sync) as folder:
+    with stage_folder(out, sync=options.sync) as folder:
         for fold in range(settings.k):
             for part, is_in in ((TRAIN, folds != fold), (TEST, folds == fold)):
                 place = fold_folder(folder, fold) / part

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.data.files import unchanged
-from boxmend.data.files.reading import reason_of
-from boxmend.data.files.unchanged import ReadFile
+from boxmend.data.files import change_detection
+from boxmend.data.files.change_detection import ReadFile
+from boxmend.data.files.reading import describe_os_error
 from boxmend.data.images.reading import header_size
 from boxmend.errors import DataError, UsageError
 
@@ -39,9 +39,9 @@ def is_safe_name(name: str) -> bool:
 def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFile:
     """Read a regular file, and what shows later whether it changed; a DataError names it."""
     try:
-        return unchanged.read_file(path, limit_name)
+        return change_detection.read_file(path, limit_name)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise DataError(f"{path}: cannot be read ({reason_of(error)})") from error
+        raise DataError(f"{path}: cannot be read ({describe_os_error(error)})") from error
 
 
 def image_size(path: Path) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.data.dataset import Dataset, Source
-from boxmend.data.files.staging import staged
+from boxmend.data.files.staging import stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.documents import Document, collector_paused
@@ -52,7 +52,7 @@ class Saved:
 
 def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions) -> Saved:
     """Write a dataset into `out`, whole or not at all."""
-    with staged(out, sync=options.sync) as folder:
+    with stage_folder(out, sync=options.sync) as folder:
         saved = write_into(folder, dataset, format, options, out=out)
         ensure_unchanged(dataset)
         return saved

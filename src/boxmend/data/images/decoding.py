@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import Image, ImageFile
 
-from boxmend.data.files.limits import excess, limit
-from boxmend.data.files.reading import read_within
+from boxmend.data.files.limits import describe_excess, get_limit
+from boxmend.data.files.reading import read_limited
 
 # No format that starts another program to decode it (EPS) or is no picture of pixels.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM", "AVIF", "JPEG2000")
@@ -44,7 +44,7 @@ class PixelBudget:
     @contextmanager
     def holding(self, pixels: int) -> Iterator[None]:
         """Wait until this many pixels are free, and hold them; a larger image waits for all."""
-        most = limit("pixels_in_flight")
+        most = get_limit("pixels_in_flight")
         pixels = min(pixels, most)
         with self._condition:
             self._condition.wait_for(lambda: self._used.value + pixels <= most)
@@ -76,7 +76,7 @@ def use_budget(budget: PixelBudget) -> None:
 
 def read_image(path: str) -> bytes:
     """Return the bytes of an image file; an OSError says what it is instead."""
-    return read_within(path, "image_bytes")
+    return read_limited(path, "image_bytes")
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def opened(source: bytes | BinaryIO) -> Iterator[Image.Image]:
     with strictly(), Image.open(file, formats=known_formats()) as image:
         width, height = image.size
         weight = _weight(image)
-        if message := excess("image_pixels", weight * width * height):
+        if message := describe_excess("image_pixels", weight * width * height):
             times = f" in {image.format}, which count {weight} times" if weight > 1 else ""
             claim = f"its header claims {width} x {height} pixels{times}"
             raise TooManyPixelsError(f"{claim}; {message}")

@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 
 from PIL import Image, UnidentifiedImageError
 
-from boxmend.data.files.limits import limit
+from boxmend.data.files.limits import get_limit
 from boxmend.data.files.reading import open_file
 from boxmend.data.images.decoding import (
     PixelBudget,
@@ -96,7 +96,7 @@ def header_size(path: str) -> tuple[int, int] | None:
             Image.open(file, formats=known_formats()) as image,
         ):
             width, height = image.size
-            return (width, height) if width * height <= 2 * limit("image_pixels") else None
+            return (width, height) if width * height <= 2 * get_limit("image_pixels") else None
     except Exception:  # decoders raise nearly anything on bytes that lie
         return None
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from boxmend import __version__
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.files.json_text import strict_json
-from boxmend.data.files.sealed import seal_json
-from boxmend.data.files.staging import staged
+from boxmend.data.files.digests import add_json_digest
+from boxmend.data.files.json_text import encode_json
+from boxmend.data.files.staging import stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats.writing import Saved, WriteOptions, write_into
 from boxmend.data.noise import counts as numbers
@@ -118,7 +118,7 @@ def write_noisy(
     format: str | None = None,
 ) -> Saved:
     """Write a noisy dataset with truth.parquet and noise.json beside it, whole or not at all."""
-    with staged(out, sync=options.sync) as folder:
+    with stage_folder(out, sync=options.sync) as folder:
         saved = write_into(folder, noisy.dataset, format, options, out=out)
         for name in (TRUTH_FILE, RECORD_FILE):
             if name in saved.files:
@@ -266,7 +266,7 @@ def _record(noisy: Noisy, settings: NoiseSettings, saved: Saved) -> bytes:
         "settings": described,
         "sha256": fingerprint(saved.files),
     }
-    return seal_json(strict_json(record, indent=2, sort_keys=True))
+    return add_json_digest(encode_json(record, indent=2, sort_keys=True))
 
 
 __all__ = ["NoiseSettings", "Noisy", "Origin", "Truth", "disturb", "read_truth", "write_noisy"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from boxmend.data.files.reading import read_within, reason_of
+from boxmend.data.files.reading import describe_os_error, read_limited
 from boxmend.data.noise.streams import chosen, picks, share
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import UsageError
@@ -111,9 +111,11 @@ def _by_label(labels: Rows, keys: Floats, num_labels: int) -> tuple[Rows, Rows]:
 
 def _read_text(path: Path) -> str:
     try:
-        data = read_within(path, "settings_bytes")
+        data = read_limited(path, "settings_bytes")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise UsageError(f"{path}: the label matrix cannot be read ({reason_of(error)})") from error
+        raise UsageError(
+            f"{path}: the label matrix cannot be read ({describe_os_error(error)})"
+        ) from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN
-from boxmend.data.files.sealed import parquet_bytes
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.digests import encode_parquet
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Ids
 from boxmend.errors import DataError
 
@@ -96,7 +96,7 @@ class Truth:
 
 def write_truth(truth: Truth, path: Path) -> None:
     """Write the truth into a new Parquet file; the same truth gives the same bytes."""
-    content = parquet_bytes(
+    content = encode_parquet(
         _table(truth),
         compression="zstd",
         use_dictionary=["label", "label_name", "origin"],
@@ -150,7 +150,9 @@ def _id_column(ids: Ids, is_null: NDArray[np.bool_]) -> pa.Array:
     if ids.dtype != object:
         return pa.array(ids, pa.int64(), mask=is_null)
     pairs = zip(ids.tolist(), is_null.tolist(), strict=True)
-    return pa.array([None if null else valid_text(str(one)) for one, null in pairs], pa.string())
+    return pa.array(
+        [None if null else escape_surrogates(str(one)) for one, null in pairs], pa.string()
+    )
 
 
 def _texts(
@@ -159,7 +161,7 @@ def _texts(
     """The text of each code, as a plain string column."""
     import pyarrow as pa
 
-    known = pa.array([valid_text(text) for text in texts], pa.string())
+    known = pa.array([escape_surrogates(text) for text in texts], pa.string())
     indices = pa.array(codes.astype(np.int32), mask=is_null)
     return pa.DictionaryArray.from_arrays(indices, known).cast(pa.string())
 

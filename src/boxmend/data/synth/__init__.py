@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from boxmend.data.dataset import Dataset, Images
-from boxmend.data.files.staging import staged
+from boxmend.data.files.staging import stage_folder
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.writing import Saved, WriteOptions, write_into
 from boxmend.data.synth.scene import LABEL_NAMES, DrawnScene, draw_scene
@@ -36,7 +36,7 @@ def synthesize(
         raise UsageError("images must be at least 1, seed at least 0, size between 32 and 4096")
     if format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
-    with staged(Path(out)) as folder:
+    with stage_folder(Path(out)) as folder:
         scenes = []
         spaces = FORMATS[format].image_places(_without_annotations(images, size))
         for index, place in enumerate(spaces):

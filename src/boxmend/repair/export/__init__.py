@@ -14,9 +14,9 @@ import numpy as np
 
 from boxmend.auditing.fixes.of_runs import has_fixes
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.json_text import strict_json_by_line
-from boxmend.data.files.sealed import seal_json
-from boxmend.data.files.staging import ensure_vacant, staged
+from boxmend.data.files.digests import add_json_digest
+from boxmend.data.files.json_text import encode_json_by_line
+from boxmend.data.files.staging import ensure_vacant, stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats.writing import IMAGES_AS, place_images
 from boxmend.errors import UsageError
@@ -136,7 +136,7 @@ def export(
         MANIFEST_FILE: _manifest(bundle, to),
         README_FILE: _readme(bundle, to),
     }
-    with staged(target) as folder:
+    with stage_folder(target) as folder:
         for name, content in files.items():
             (folder / name).write_bytes(content)
         _place_images(folder, bundle, options.images_as)
@@ -183,7 +183,7 @@ def _place_images(folder: Path, bundle: Bundle, images_as: str) -> None:
 def _manifest(bundle: Bundle, to: str) -> bytes:
     """What was handed over, whatever the tool makes of it: verdicts are read back against this."""
     names = TARGETS[to].label_names(bundle.label_names)
-    document = strict_json_by_line(
+    document = encode_json_by_line(
         {
             "boxmend_handover": MANIFEST_VERSION,
             "to": to,
@@ -206,7 +206,7 @@ def _manifest(bundle: Bundle, to: str) -> bytes:
             ],
         }
     )
-    return seal_json(document)
+    return add_json_digest(document)
 
 
 def _readme(bundle: Bundle, to: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.documents import DECIMALS
 from boxmend.data.images.reading import header_size
@@ -73,7 +73,7 @@ class Task:
     @property
     def name(self) -> str:
         """By which the image is known to people and tools: relative, and valid Unicode."""
-        return valid_text(self.place.removeprefix(IMAGES))
+        return escape_surrogates(self.place.removeprefix(IMAGES))
 
     @property
     def suspicion(self) -> float:
@@ -147,7 +147,9 @@ def gathered(dataset: Dataset, items: Mapping[int, Sequence[Item]]) -> Bundle:
             f"be read; so it is for all {len(left_out):,} images to hand over. Bring them back, "
             "or name the dataset where they are by --data"
         )
-    return Bundle(dataset, [valid_text(name) for name in dataset.label_names], tasks, left_out)
+    return Bundle(
+        dataset, [escape_surrogates(name) for name in dataset.label_names], tasks, left_out
+    )
 
 
 def record(item: Item, label_names: list[str]) -> dict[str, Any]:
@@ -259,7 +261,7 @@ def _reason(opened: OpenRun, row: int) -> str:
 def identity_of(dataset: Dataset, row: int) -> int | str:
     """The id of an annotation, spelt as the ledger does."""
     identity = dataset.annotation_ids[row]
-    return valid_text(identity) if isinstance(identity, str) else int(identity)
+    return escape_surrogates(identity) if isinstance(identity, str) else int(identity)
 
 
 def _size(dataset: Dataset, row: int) -> tuple[int, int] | None:

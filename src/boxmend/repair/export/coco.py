@@ -3,8 +3,8 @@
 from typing import Any
 
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.files.json_text import strict_json_by_line
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.json_text import encode_json_by_line
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS
@@ -49,7 +49,7 @@ def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
             for identity, name in zip(categories, bundle.label_names, strict=True)
         ],
     }
-    return {ANNOTATIONS_FILE: strict_json_by_line(document)}
+    return {ANNOTATIONS_FILE: encode_json_by_line(document)}
 
 
 def category_ids(dataset: Dataset) -> list[int | str]:
@@ -97,4 +97,4 @@ def _annotation(item: Item, bundle: Bundle) -> dict[str, Any]:
 
 def _plain(identity: Any) -> int | str:
     plain = plain_id(identity)
-    return valid_text(plain) if isinstance(plain, str) else plain
+    return escape_surrogates(plain) if isinstance(plain, str) else plain

@@ -10,7 +10,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from boxmend.data.dataset import UNKNOWN
-from boxmend.data.files.json_text import strict_json_by_line
+from boxmend.data.files.json_text import encode_json_by_line
 from boxmend.data.formats.documents import number
 from boxmend.data.types import Box
 from boxmend.repair.export.bundle import STATUSES, Bundle, ImageLocations, Item
@@ -51,7 +51,7 @@ def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     names = label_names(bundle.label_names)
     return {
         ANNOTATIONS_FILE: "".join(_xml(bundle, names)).encode(),
-        LABELS_FILE: strict_json_by_line([_label(name) for name in names]),
+        LABELS_FILE: encode_json_by_line([_label(name) for name in names]),
     }
 
 

@@ -7,8 +7,8 @@ its own version is. Boxes are x, y, width and height as shares of the image.
 from typing import Any
 
 from boxmend.data.dataset import UNKNOWN
-from boxmend.data.files.json_text import strict_json_by_line
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.json_text import encode_json_by_line
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Box
 from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task
 
@@ -48,14 +48,14 @@ def label_names(names: list[str]) -> list[str]:
 def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     """The file to import."""
     samples = [_sample(task, bundle.label_names, places) for task in bundle.tasks]
-    return {SAMPLES_FILE: strict_json_by_line({"samples": samples})}
+    return {SAMPLES_FILE: encode_json_by_line({"samples": samples})}
 
 
 def _sample(task: Task, names: list[str], places: ImageLocations) -> dict[str, Any]:
     file = task.place if places.images_as != "none" else places.file(task)
     suspects = [item for item in task.items if item.status == "suspect"]
     return {
-        "filepath": valid_text(file),  # relative to the folder, or absolute
+        "filepath": escape_surrogates(file),  # relative to the folder, or absolute
         "tags": [],
         "metadata": {"_cls": "ImageMetadata", "width": task.width, "height": task.height},
         "suspicion": task.suspicion,

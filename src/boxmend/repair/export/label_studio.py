@@ -9,8 +9,8 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from boxmend import __version__
-from boxmend.data.files.json_text import strict_json_by_line
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.json_text import encode_json_by_line
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Box
 from boxmend.repair.export.bundle import IMAGES, Bundle, ImageLocations, Item, Task, record
 from boxmend.repair.export.naming import distinct
@@ -49,7 +49,7 @@ def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
     names = label_names(bundle.label_names)
     tasks = sorted(bundle.tasks, key=lambda task: -task.suspicion)
     return {
-        TASKS_FILE: strict_json_by_line([_task(task, bundle, names, places) for task in tasks]),
+        TASKS_FILE: encode_json_by_line([_task(task, bundle, names, places) for task in tasks]),
         CONFIG_FILE: _config(names),
     }
 
@@ -126,4 +126,4 @@ def _quoted(path: str) -> str:
     try:
         return quote(path.encode("utf-8", "surrogateescape"), safe="/")
     except UnicodeEncodeError:
-        return quote(valid_text(path), safe="/")
+        return quote(escape_surrogates(path), safe="/")

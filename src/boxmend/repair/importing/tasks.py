@@ -10,8 +10,8 @@ import msgspec
 
 from boxmend.auditing.fixes.table import BOX_DECIMALS
 from boxmend.auditing.fixes.verdicts import FARTHEST
+from boxmend.data.files.digests import verify_json
 from boxmend.data.files.reading import ensure_few_values, read_bytes
-from boxmend.data.files.sealed import checked_json
 from boxmend.data.types import Box
 from boxmend.errors import DataError, UsageError
 
@@ -111,7 +111,7 @@ def read_manifest(file: Path, given: Path | None, to: str) -> ExportManifest:
             f"{path}: no such file; name the folder that `boxmend export` wrote by --handover"
         )
     what, remedy = f"{MANIFEST_FILE} of an audit", "bring back the one that came with the export"
-    content = checked_json(path, read_limited(path), remedy)
+    content = verify_json(path, read_limited(path), remedy)
     manifest: ExportManifest = decoded(path, content, ExportManifest, what, remedy)
     if manifest.boxmend_handover != MANIFEST_VERSION:
         raise DataError(f"{path}: is of version {manifest.boxmend_handover}; export again")

@@ -18,7 +18,7 @@ from boxmend.auditing.fixes.verdicts import (
     read_verdicts,
 )
 from boxmend.data.dataset import Dataset
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 from boxmend.errors import DataError
 from boxmend.repair.export import cvat, label_studio
 from boxmend.repair.importing import cvat as cvat_results
@@ -83,7 +83,7 @@ def import_verdicts(
     _ensure_same_data(source, returned, path)
     dataset = read_dataset(source, data)
     fixes = fixes_of(source, dataset)
-    names = [valid_text(name) for name in dataset.label_names]
+    names = [escape_surrogates(name) for name in dataset.label_names]
     index = answer_index(fixes, names, NAMES[returned.to](names))
     found = (one for seen in returned.seen for one in verdicts_of(index, seen))
     told = list({one.fix: one for one in found}.values())  # an image may be there twice

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from boxmend.data.files.text import valid_text
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Ids
 from boxmend.runs.judgement import Judgement
 
@@ -145,5 +145,5 @@ def _ids(field: str, values: Ids) -> Ids:
     for row, value in enumerate(values.tolist()):
         if value is None:
             raise ValueError(f"{field} has no id at row {row}")
-        texts[row] = valid_text(value)
+        texts[row] = escape_surrogates(value)
     return texts

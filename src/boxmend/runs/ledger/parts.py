@@ -9,9 +9,9 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from boxmend.data.files.parquet import claimed_bytes, ensure_justified
+from boxmend.data.files.digests import encode_parquet
+from boxmend.data.files.parquet import ensure_plausible_memory, estimate_memory_bytes
 from boxmend.data.files.reading import open_file
-from boxmend.data.files.sealed import parquet_bytes
 from boxmend.errors import DataError
 from boxmend.runs.ledger.entries import BOX_COLUMNS, COLUMNS, ID_COLUMNS, empty_table
 
@@ -35,7 +35,7 @@ class LedgerPart:
     num_rows: int
     rows_per_part: int
     schema: pa.Schema
-    claimed_bytes: int  # of memory, for all columns
+    memory_bytes: int  # estimated, for all columns
     file_bytes: int
 
 
@@ -65,7 +65,7 @@ def write_part(table: pa.Table, file: BinaryIO) -> None:
     have checksums and the file has a digest: damage on the disk is an error and not another box.
     """
     texts = [name for name in ID_COLUMNS if pa.types.is_string(table.schema.field(name).type)]
-    content = parquet_bytes(
+    content = encode_parquet(
         table,
         row_group_size=max(len(table), 1),
         compression="zstd",
@@ -108,8 +108,8 @@ def checked_parts(folder: Path, numbers: list[int]) -> list[LedgerPart]:
             raise DataError(
                 f"{part.path}: has {part.num_rows:,} rows where {part.rows_per_part:,} belong"
             )
-    sizes = (sum(one.claimed_bytes for one in parts), sum(one.file_bytes for one in parts))
-    ensure_justified(folder, *sizes)
+    sizes = (sum(one.memory_bytes for one in parts), sum(one.file_bytes for one in parts))
+    ensure_plausible_memory(folder, *sizes)
     return parts
 
 
@@ -119,7 +119,7 @@ def read_footer(folder: Path, number: int) -> LedgerPart:
     try:
         with open_file(path) as file:
             parquet = pq.ParquetFile(file)
-            claimed, size = claimed_bytes(parquet), os.fstat(file.fileno()).st_size
+            claimed, size = estimate_memory_bytes(parquet), os.fstat(file.fileno()).st_size
             schema, num_rows = parquet.schema_arrow, int(parquet.metadata.num_rows)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise unreadable(path, error) from error

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from boxmend.data.files.atomic import replacing
+from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import DataError, OutputError
 from boxmend.runs.ledger.entries import (
@@ -156,7 +156,7 @@ class Ledger:
 
     def _write(self, number: int, num_rows: int) -> None:
         table = self._table(num_rows, metadata_of(number, self._rows_per_part))
-        with replacing(part_path(self._folder, number)) as file:
+        with open_atomic(part_path(self._folder, number)) as file:
             write_part(table, file)
 
     def _truncate(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from boxmend.data.files.reading import read_within, reason_of
+from boxmend.data.files.reading import describe_os_error, read_limited
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings.training import TrainSettings
 
@@ -32,9 +32,11 @@ def read_values(path: Path) -> Values:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        text = read_within(path, "settings_bytes").decode("utf-8")
+        text = read_limited(path, "settings_bytes").decode("utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as settings ({reason_of(error)})") from error
+        raise UsageError(
+            f"{path}: cannot be read as settings ({describe_os_error(error)})"
+        ) from error
     try:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:  # both decoders raise kinds of ValueError

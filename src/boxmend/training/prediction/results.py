@@ -8,8 +8,8 @@ from typing import Any
 
 from boxmend.data.dataset import Images
 from boxmend.data.detections import Detections
-from boxmend.data.files.atomic import replacing
-from boxmend.data.files.json_text import strict_json
+from boxmend.data.files.atomic import open_atomic
+from boxmend.data.files.json_text import encode_json
 from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import OutputError
 from boxmend.training.card import Card
@@ -60,10 +60,10 @@ class ModelPredictions:
         """Write the results as a JSON list, one to a line; the file must not be there."""
         path = Path(out)
         ensure_new(path)
-        with replacing(path, overwrite=False) as file:
+        with open_atomic(path, overwrite=False) as file:
             before = b"[\n"
             for result in self.results():
-                file.write(before + strict_json(result))
+                file.write(before + encode_json(result))
                 before = b",\n"
             file.write(b"\n]\n" if len(self) else b"[]\n")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from boxmend.data.files.atomic import output_errors, replacing
+from boxmend.data.files.atomic import open_atomic, wrap_os_errors
 from boxmend.web.charts import standalone
 from boxmend.web.report.record import Figure
 
@@ -19,7 +19,7 @@ def write_figures(figures: Iterable[Figure], out: Path) -> list[Path]:
     The folder is made where it is missing. Each file is there whole or not at all and replaces
     what has its name; an OutputError says why one could not be written.
     """
-    with output_errors(out):
+    with wrap_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures:
@@ -28,7 +28,7 @@ def write_figures(figures: Iterable[Figure], out: Path) -> list[Path]:
             f"{figure.name}.csv": figure_csv(figure),
         }
         for name, content in contents.items():
-            with replacing(out / name) as file:
+            with open_atomic(out / name) as file:
                 file.write(content)
             written.append(out / name)
     return written

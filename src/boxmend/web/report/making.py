@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.data.files.atomic import output_errors, replacing
-from boxmend.data.files.locks import only_writer
+from boxmend.data.files.atomic import open_atomic, wrap_os_errors
+from boxmend.data.files.locks import require_lock
 from boxmend.data.files.reading import open_file
 from boxmend.data.files.temporary import remove_leftovers
 from boxmend.data.progress import Progress
@@ -84,7 +84,7 @@ def write_report(
     figures = [one for one in (draw(record) for draw in FIGURES.values()) if one is not None]
     _claim(figure_folder)
     _claim(picture_folder)
-    with only_writer(picture_folder, f"{path}: another process is writing this report"):
+    with require_lock(picture_folder, f"{path}: another process is writing this report"):
         remove_leftovers(picture_folder)
         gallery = gallery_of(record)
         table = _with_pictures(gallery, picture_folder, settings.embed, progress)
@@ -102,7 +102,7 @@ def write_report(
             picture_folder=None if is_embedded else picture_folder.name,
         )
         content = rendered(page, STYLES)
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             file.write(content)
         remove_others(picture_folder, names)  # not before: the former page would miss them
     return Reported(
@@ -145,7 +145,7 @@ def _ensure_ours(path: Path) -> None:
 
 def _claim(folder: Path) -> None:
     """Make a folder for files of reports, or know it again; an OutputError protects any other."""
-    with output_errors(folder):
+    with wrap_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / CLAIM).is_file():
             return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from boxmend.data.dataset import Images
-from boxmend.data.files.limits import limit
+from boxmend.data.files.limits import get_limit
 from boxmend.data.images.reading import header_size, inspect
 from boxmend.web.thumbnails import Size, Window, decoded, jpeg_of, scale_of
 
@@ -122,4 +122,4 @@ class Cutter:
 
 
 def _is_bearable(size: Size) -> bool:
-    return size[0] * size[1] <= limit("image_pixels")
+    return size[0] * size[1] <= get_limit("image_pixels")

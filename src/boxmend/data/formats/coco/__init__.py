@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids, join
-from boxmend.data.files.limits import ensure_within
+from boxmend.data.files.limits import ensure_within_limit
 from boxmend.data.findings import Finding
 from boxmend.data.formats.coco import composing, joining, patching
 from boxmend.data.formats.coco.document import MisjudgedError, parse
@@ -132,7 +132,7 @@ def _unknown_references(
     path: Path, ids: Ids, rows: NDArray[np.int64], references: Ids, what: str
 ) -> list[Finding]:
     unknown = np.flatnonzero(rows == UNKNOWN)
-    ensure_within("malformed_entries", len(unknown), path)
+    ensure_within_limit("malformed_entries", len(unknown), path)
     pairs = zip(ids[unknown].tolist(), references[unknown].tolist(), strict=True)
     return [
         Finding(

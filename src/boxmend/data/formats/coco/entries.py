@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import as_ids
-from boxmend.data.files.limits import ensure_within
+from boxmend.data.files.limits import ensure_within_limit
 from boxmend.data.findings import Finding
 from boxmend.data.formats.coco.document import (
     UNDECODABLE,
@@ -282,7 +282,7 @@ class Reader:
         image: str | None = None,
         annotation_id: int | str | None = None,
     ) -> None:
-        ensure_within("malformed_entries", len(self.findings) + 1, self.path)
+        ensure_within_limit("malformed_entries", len(self.findings) + 1, self.path)
         self.findings.append(Finding(kind, message, str(self.path), image, annotation_id))
 
 

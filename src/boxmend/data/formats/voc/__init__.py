@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.data.dataset import UNKNOWN, Dataset, Images, position_id
-from boxmend.data.files import unchanged
+from boxmend.data.files import change_detection
+from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.files.reading import open_file
-from boxmend.data.files.unchanged import ReadFile
 from boxmend.data.findings import Finding
 from boxmend.data.formats.reading import (
     IMAGE_ENDINGS,
@@ -333,7 +333,7 @@ def _is_text(name: str) -> bool:
 def _document(place: str) -> ReadFile:
     """Read a document; MalformedXml where it cannot or should not be read."""
     try:
-        return unchanged.read_file(place, "label_file_bytes")
+        return change_detection.read_file(place, "label_file_bytes")
     except OSError as error:
         raise MalformedXml(f"cannot be read: {error.strerror or error}") from error
 

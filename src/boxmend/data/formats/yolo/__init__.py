@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.data.dataset import Dataset, Images, position_id
-from boxmend.data.files.unchanged import ReadFile, absent
+from boxmend.data.files.change_detection import ReadFile, record_missing_file
 from boxmend.data.findings import Finding
 from boxmend.data.formats.reading import ReadOptions, image_size, read_file
 from boxmend.data.formats.yolo.data_yaml import read_yaml
@@ -115,7 +115,7 @@ def _label_file(entry: SplitImage) -> ReadFile | None:
     if entry.is_sharing:
         return None
     if not os.path.exists(entry.label):
-        return absent(entry.label)
+        return record_missing_file(entry.label)
     return read_file(entry.label, "label_file_bytes")
 
 

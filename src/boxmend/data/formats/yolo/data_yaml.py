@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from boxmend.data.files.unchanged import ReadFile
+from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.findings import Finding
 from boxmend.data.formats.documents import Edit, splice
 from boxmend.data.formats.reading import read_file

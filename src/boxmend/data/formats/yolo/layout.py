@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.files.reading import open_file
-from boxmend.data.files.text import valid_text
-from boxmend.data.files.unchanged import ReadFile
+from boxmend.data.files.text import escape_surrogates
 from boxmend.data.findings import Finding
 from boxmend.data.formats.reading import IMAGE_ENDINGS, is_safe_name, read_file
 from boxmend.data.formats.yolo.data_yaml import DataYaml
@@ -244,7 +244,7 @@ class _Finder:
         self.seen.add(image)
         if not is_safe_name(name) or not _is_text(name):
             self._tell(
-                "unsafe-name", f"{name!r} is no file name on every system", valid_text(place)
+                "unsafe-name", f"{name!r} is no file name on every system", escape_surrogates(place)
             )
             return
         label = label_path(image)
@@ -298,7 +298,7 @@ def _scan(folder: str, endings: tuple[str, ...]) -> list[str]:
 
 def _is_text(name: str) -> bool:
     """Whether a name is Unicode; file systems allow other bytes."""
-    return valid_text(name) == name
+    return escape_surrogates(name) == name
 
 
 def _looks_like_labels(path: str) -> bool:

@@ -55,14 +55,14 @@ class DamagedError(ValueError):
         super().__init__("its digest does not match its content")
 
 
-def seal_json(text: bytes) -> bytes:
+def add_json_digest(text: bytes) -> bytes:
     """Add its digest to a JSON object, as the last member; ends in a line feed."""
     body = text.rstrip().removesuffix(b"}").rstrip()
     comma = b"" if body == b"{" else b", "
     return b"".join((body, comma, _JSON_NAME, _digest(body), _JSON_END, b"\n"))
 
 
-def unseal_json(text: bytes) -> bytes | None:
+def split_json_digest(text: bytes) -> bytes | None:
     """Return a JSON object without its digest, or None where it has none.
 
     A DamagedError says that the digest does not match. The object is not parsed.
@@ -73,27 +73,27 @@ def unseal_json(text: bytes) -> bytes | None:
     if name_at < 0 or not _has_trace(text, name_at, _JSON_NAME):
         return None
     body = text[:name_at].removesuffix(b", ")
-    if seal_json(body + b"}") != text + b"\n":
+    if add_json_digest(body + b"}") != text + b"\n":
         raise DamagedError
     return body + b"}"
 
 
-def checked_json(path: Path, data: bytes, remedy: str) -> bytes:
+def verify_json(path: Path, data: bytes, remedy: str) -> bytes:
     """Return the JSON object in a file's content without its digest.
 
     A DataError names the file and the remedy where the digest does not match; the log gets a note
     where there is none.
     """
     try:
-        text = unseal_json(data)
+        text = split_json_digest(data)
     except DamagedError as error:
-        raise damaged(path, remedy) from error
+        raise make_damage_error(path, remedy) from error
     if text is None and data.lstrip()[:1] == b"{":
-        note_missing(path)
+        warn_no_digest(path)
     return data if text is None else text
 
 
-def checked_lines(path: Path, data: bytes, remedy: str) -> list[bytes]:
+def verify_json_lines(path: Path, data: bytes, remedy: str) -> list[bytes]:
     """Split a file of JSON lines at its line feeds, and take their digests off the lines.
 
     The last one is what follows the last line feed. A DataError names the file, a line whose
@@ -103,8 +103,8 @@ def checked_lines(path: Path, data: bytes, remedy: str) -> list[bytes]:
     lines, without = data.split(b"\n"), 0
     for number, line in enumerate(lines):
         try:
-            text = unseal_json(line)
-            if text is None and unseal_json(line[:-1]) is not None:
+            text = split_json_digest(line)
+            if text is None and split_json_digest(line[:-1]) is not None:
                 raise DamagedError  # what follows the object was a line feed
         except DamagedError as error:
             raise DataError(f"{path}: line {number + 1} {DAMAGED}; {remedy}") from error
@@ -113,22 +113,22 @@ def checked_lines(path: Path, data: bytes, remedy: str) -> list[bytes]:
         elif line.rstrip().endswith(b"}"):
             without += 1
     if without:
-        note_missing(path, f"{without:,} of its lines have no digest")
+        warn_no_digest(path, f"{without:,} of its lines have no digest")
     return lines
 
 
-def damaged(path: Path, remedy: str) -> DataError:
+def make_damage_error(path: Path, remedy: str) -> DataError:
     """Return the error to raise for a file whose digest does not match."""
     return DataError(f"{path}: {DAMAGED}; {remedy}")
 
 
 @lru_cache(maxsize=1024)
-def note_missing(path: Path, what: str = "has no digest") -> None:
+def warn_no_digest(path: Path, what: str = "has no digest") -> None:
     """Log that a file has no digest; once, however often it is read."""
     log.warning("%s: %s (of an earlier version of boxmend): damage goes unnoticed", path, what)
 
 
-def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+def encode_parquet(table: pa.Table, **options: Any) -> bytes:
     """Return a table as a Parquet file with page checksums and a digest.
 
     The same table, in the same pieces, gives the same bytes.
@@ -143,7 +143,7 @@ def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     return b"".join((data[:at], _BINARY_NAME, value, data[at:]))
 
 
-def checked_parquet(path: Path, remedy: str) -> bytes:
+def read_verified_parquet(path: Path, remedy: str) -> bytes:
     """Return the content of a Parquet file; a DataError where its digest does not match.
 
     The log gets a note where there is none. An OSError is passed on.
@@ -155,23 +155,23 @@ def checked_parquet(path: Path, remedy: str) -> bytes:
     has_digest = name_at >= 0 and _has_trace(data, name_at, _BINARY_NAME)
     if not has_digest and _BINARY_NAME not in data:  # it may lie elsewhere if the length is wrong
         if data.startswith(b"PAR1"):
-            note_missing(path)
+            warn_no_digest(path)
         return data
     view = memoryview(data)
     expected = _BINARY_NAME + _digest(view[: max(name_at, 0)], view[footer_at:])
     if not has_digest or data[name_at:footer_at] != expected:
-        raise damaged(path, remedy)
+        raise make_damage_error(path, remedy)
     return data
 
 
-def write_zip(data: memoryview, file: BinaryIO) -> None:
+def write_zip_with_digest(data: memoryview, file: BinaryIO) -> None:
     """Write a zip archive that has no comment, with its digest as the comment."""
     length = _BINARY_BYTES.to_bytes(_COMMENT_LENGTH_BYTES, "little")
     archive = data[:-_COMMENT_LENGTH_BYTES]
     file.writelines((archive, length, _BINARY_NAME, _digest(archive, length)))
 
 
-def check_zip(path: Path, remedy: str) -> None:
+def verify_zip(path: Path, remedy: str) -> None:
     """Raise a DataError where the digest of an archive of `write_zip` does not match.
 
     The log gets a note where there is none. An OSError is passed on.
@@ -183,12 +183,12 @@ def check_zip(path: Path, remedy: str) -> None:
         end = file.read()
         if not _has_trace(end, 0, _BINARY_NAME):
             if end[-_ZIP_END_BYTES:].startswith(b"PK"):
-                note_missing(path)
+                warn_no_digest(path)
         elif end != _BINARY_NAME + _file_digest(file, (0, name_at)):
-            raise damaged(path, remedy)
+            raise make_damage_error(path, remedy)
 
 
-def write_safetensors(data: bytes, file: BinaryIO) -> None:
+def write_safetensors_with_digest(data: bytes, file: BinaryIO) -> None:
     """Write what safetensors serialised, with its digest; metadata are in order of their names."""
     view = memoryview(data)
     tensors_at = 8 + int.from_bytes(view[:8], "little")
@@ -203,7 +203,7 @@ def write_safetensors(data: bytes, file: BinaryIO) -> None:
     file.writelines((length, _METADATA_NAME, value, rest, view[tensors_at:]))
 
 
-def has_safetensors_digest(path: Path, remedy: str) -> bool:
+def verify_safetensors(path: Path, remedy: str) -> bool:
     """Return whether a safetensors file has a digest; a DataError where that does not match."""
     with open_file(path) as file:
         value_at = _METADATA_AT + len(_METADATA_NAME)
@@ -214,11 +214,11 @@ def has_safetensors_digest(path: Path, remedy: str) -> bool:
         value = _file_digest(file, (0, value_at), (value_at + VALUE_BYTES, size))
         is_named = head[_METADATA_AT:value_at] == _METADATA_NAME
         if not is_named or head[value_at:] != value:
-            raise damaged(path, remedy)
+            raise make_damage_error(path, remedy)
     return True
 
 
-def without_digest(metadata: dict[str, str]) -> dict[str, str]:
+def drop_digest(metadata: dict[str, str]) -> dict[str, str]:
     """Return the metadata of a safetensors file but for the digest."""
     return {name: text for name, text in metadata.items() if name != _METADATA_KEY}
 

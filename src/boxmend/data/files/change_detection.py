@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from boxmend.data.files.limits import excess
+from boxmend.data.files.limits import describe_excess
 from boxmend.data.files.reading import open_file
 from boxmend.errors import DataError
 
@@ -34,7 +34,7 @@ def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFil
     """
     with open_file(path) as file:
         before = os.fstat(file.fileno())
-        if message := excess(limit_name, before.st_size):
+        if message := describe_excess(limit_name, before.st_size):
             raise OSError(message)
         content = file.read()
         after = os.fstat(file.fileno())
@@ -45,19 +45,19 @@ def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFil
     return ReadFile(_absolute(path), None if is_recent else _state(after), content)
 
 
-def states_of(paths: Iterable[str | Path]) -> dict[str, State | None]:
+def read_states(paths: Iterable[str | Path]) -> dict[str, State | None]:
     """Size and times of files that are to be read by other code; None for one that is not there."""
     return {_absolute(path): _state_at(path) for path in paths}
 
 
-def ensure_same_states(states: Mapping[str, State | None]) -> None:
+def ensure_states_unchanged(states: Mapping[str, State | None]) -> None:
     """Raise a DataError that names the first file whose size or times differ from `states`."""
     for path, state in states.items():
         if _state_at(path) != state:
             raise _changed(path)
 
 
-def absent(path: str | Path) -> ReadFile:
+def record_missing_file(path: str | Path) -> ReadFile:
     """A file that was looked for and not found."""
     return ReadFile(_absolute(path), None, None)
 

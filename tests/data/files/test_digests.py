@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from boxmend.data.files import sealed
-from boxmend.data.files.sealed import (
+from boxmend.data.files import digests
+from boxmend.data.files.digests import (
     DamagedError,
-    checked_json,
-    checked_lines,
-    checked_parquet,
-    parquet_bytes,
-    seal_json,
-    unseal_json,
+    add_json_digest,
+    encode_parquet,
+    read_verified_parquet,
+    split_json_digest,
+    verify_json,
+    verify_json_lines,
 )
 from boxmend.errors import DataError
 
@@ -28,7 +28,7 @@ TABLE = pa.table({"id": [1, 2, 3], "name": ["a", "b", None]})
 
 
 def notes(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.name == sealed.__name__]
+    return [one.getMessage() for one in caplog.records if one.name == digests.__name__]
 
 
 def with_flipped_bit(data: bytes, bit: int) -> bytes:
@@ -47,20 +47,22 @@ def with_flipped_bit(data: bytes, bit: int) -> bytes:
 )
 def test_the_digest_is_the_last_member(text: bytes, body: bytes, comma: bytes) -> None:
     digest = hashlib.sha256(body).hexdigest().encode()
-    sealed_text = seal_json(text)
+    sealed_text = add_json_digest(text)
     assert sealed_text == body + comma + b'"digest": "sha256:' + digest + b'"}\n'
     assert json.loads(sealed_text) == {**json.loads(text), "digest": f"sha256:{digest.decode()}"}
-    assert json.loads(unseal_json(sealed_text) or b"") == json.loads(text)
+    assert json.loads(split_json_digest(sealed_text) or b"") == json.loads(text)
 
 
 @pytest.mark.parametrize("text", [b'{"J": "T*", "digest": "x"}', b"{}", b'{"a": {"digest": 1}}'])
 def test_no_flipped_bit_of_an_object_goes_unnoticed(text: bytes) -> None:
-    whole = seal_json(text)
+    whole = add_json_digest(text)
     refused = 0
     for bit in range(8 * len(whole)):
         damaged = with_flipped_bit(whole, bit)
         try:
-            assert unseal_json(damaged) is None  # not recognised, so it must be no JSON either
+            assert (
+                split_json_digest(damaged) is None
+            )  # not recognised, so it must be no JSON either
             with pytest.raises(ValueError, match=r"Extra data|UTF-8|utf-8|decode"):
                 json.loads(damaged)
         except DamagedError:
@@ -80,7 +82,7 @@ def test_no_flipped_bit_of_an_object_goes_unnoticed(text: bytes) -> None:
     ],
 )
 def test_texts_of_earlier_versions_have_no_digest(text: bytes) -> None:
-    assert unseal_json(text) is None
+    assert split_json_digest(text) is None
 
 
 def test_a_document_without_a_digest_is_read_with_one_note(
@@ -88,55 +90,55 @@ def test_a_document_without_a_digest_is_read_with_one_note(
 ) -> None:
     path = tmp_path / "evaluation.json"
     for _ in range(3):
-        assert checked_json(path, b'{"a": 1}', "evaluate again") == b'{"a": 1}'
+        assert verify_json(path, b'{"a": 1}', "evaluate again") == b'{"a": 1}'
     (note,) = notes(caplog)
     assert note.startswith(f"{path}: has no digest (of an earlier version of boxmend)")
     assert caplog.records[0].levelno == logging.WARNING
 
 
 def test_a_damaged_document_is_named_with_the_remedy(tmp_path: Path) -> None:
-    data = seal_json(b'{"a": 1}').replace(b"1", b"2", 1)
+    data = add_json_digest(b'{"a": 1}').replace(b"1", b"2", 1)
     with pytest.raises(DataError, match=r"x\.json: is damaged, or was edited .*; evaluate again$"):
-        checked_json(tmp_path / "x.json", data, "evaluate again")
+        verify_json(tmp_path / "x.json", data, "evaluate again")
 
 
 def test_lines_with_and_without_digests_mix(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = b'{"a": 1}', b'{"b": 2}'
-    data = first + b"\n" + first + b"\n\n" + seal_json(second) + b'{"torn": "'
-    lines = checked_lines(tmp_path / "x.jsonl", data, "remove that line")
+    data = first + b"\n" + first + b"\n\n" + add_json_digest(second) + b'{"torn": "'
+    lines = verify_json_lines(tmp_path / "x.jsonl", data, "remove that line")
     assert lines == [first, first, b"", second, b'{"torn": "']
     (note,) = notes(caplog)
     assert "x.jsonl: 2 of its lines have no digest" in note
 
 
 def test_a_last_line_with_a_damaged_line_feed_is_not_a_torn_one(tmp_path: Path) -> None:
-    data = seal_json(b'{"a": 1}') + seal_json(b'{"b": 2}')
+    data = add_json_digest(b'{"a": 1}') + add_json_digest(b'{"b": 2}')
     path = tmp_path / "x.jsonl"
-    assert checked_lines(path, data[:-1], "")[-1] == b'{"b": 2}'  # cut off before it: whole
+    assert verify_json_lines(path, data[:-1], "")[-1] == b'{"b": 2}'  # cut off before it: whole
     for damaged in (data[:-1] + b"\x0b", data[:-1] + b"J\n\n" + data):
         with pytest.raises(DataError, match=r"x\.jsonl: line 2 is damaged.*; remove that line"):
-            checked_lines(path, damaged, "remove that line")
+            verify_json_lines(path, damaged, "remove that line")
 
 
 def test_other_programs_read_a_sealed_table(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
-    path.write_bytes(parquet_bytes(TABLE, compression="zstd"))
+    path.write_bytes(encode_parquet(TABLE, compression="zstd"))
     assert pq.read_table(path).equals(TABLE)
     assert pq.read_table(path, memory_map=True, page_checksum_verification=True).equals(TABLE)
     assert pq.ParquetFile(path).metadata.num_rows == 3
-    assert checked_parquet(path, "") == path.read_bytes()
-    assert path.read_bytes() == parquet_bytes(TABLE, compression="zstd")
+    assert read_verified_parquet(path, "") == path.read_bytes()
+    assert path.read_bytes() == encode_parquet(TABLE, compression="zstd")
 
 
 def test_no_flipped_bit_around_the_footer_of_a_table_goes_unnoticed(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
-    whole = parquet_bytes(TABLE)
-    for bit in range(8 * (whole.index(sealed._BINARY_NAME) - 4), 8 * len(whole)):
+    whole = encode_parquet(TABLE)
+    for bit in range(8 * (whole.index(digests._BINARY_NAME) - 4), 8 * len(whole)):
         path.write_bytes(with_flipped_bit(whole, bit))
         with pytest.raises(DataError, match=r"table\.parquet: is damaged.*; audit again"):
-            checked_parquet(path, "audit again")
+            read_verified_parquet(path, "audit again")
 
 
 def test_a_table_of_an_earlier_version_is_read_with_a_note(
@@ -144,11 +146,11 @@ def test_a_table_of_an_earlier_version_is_read_with_a_note(
 ) -> None:
     path = tmp_path / "table.parquet"
     pq.write_table(TABLE, path)
-    assert checked_parquet(path, "") == path.read_bytes()
+    assert read_verified_parquet(path, "") == path.read_bytes()
     assert len(notes(caplog)) == 1
     for content in (b"", b"PAR", b"PAR1PAR1", b"no table at all" * 9):
         path.write_bytes(content)
-        assert checked_parquet(path, "") == content  # the reader will refuse it
+        assert read_verified_parquet(path, "") == content  # the reader will refuse it
     assert len(notes(caplog)) == 1
 
 
@@ -161,14 +163,14 @@ def test_a_sealed_archive_is_one_for_other_programs(
     with ZipFile(buffer, "w") as archive:
         archive.writestr("a", "content")
     with path.open("wb") as file:
-        sealed.write_zip(buffer.getbuffer(), file)
+        digests.write_zip_with_digest(buffer.getbuffer(), file)
     with ZipFile(path) as archive:
         assert archive.testzip() is None
         assert archive.comment.startswith(b"boxmend digest sha256:")
-    sealed.check_zip(path, "")
+    digests.verify_zip(path, "")
     assert notes(caplog) == []
     path.write_bytes(buffer.getvalue())
-    sealed.check_zip(path, "")
+    digests.verify_zip(path, "")
     assert len(notes(caplog)) == 1
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from boxmend.data.files import unchanged
-from boxmend.data.files.unchanged import (
-    absent,
-    ensure_same_states,
+from boxmend.data.files import change_detection
+from boxmend.data.files.change_detection import (
+    ensure_states_unchanged,
     ensure_unchanged,
     read_file,
-    states_of,
+    read_states,
+    record_missing_file,
 )
 from boxmend.errors import DataError
 
@@ -35,8 +35,8 @@ def test_a_file_that_stays_is_fine_and_is_not_read_again(
     file = read_file(path)
     assert file.content == b"first"
     assert file.state is not None
-    monkeypatch.setattr(unchanged, "_content", lambda path: b"would be read")
-    ensure_unchanged([file, absent(path.with_name("none"))])
+    monkeypatch.setattr(change_detection, "_content", lambda path: b"would be read")
+    ensure_unchanged([file, record_missing_file(path.with_name("none"))])
 
 
 def test_other_bytes_are_noticed_even_under_the_same_size_and_time(path: Path) -> None:
@@ -49,7 +49,7 @@ def test_other_bytes_are_noticed_even_under_the_same_size_and_time(path: Path) -
 
 
 def test_a_file_replaced_removed_or_new_is_noticed(path: Path) -> None:
-    file, new = read_file(path), absent(path.with_name("new"))
+    file, new = read_file(path), record_missing_file(path.with_name("new"))
     ensure_unchanged([file, new])
     (path.parent / "new").write_bytes(b"")
     with pytest.raises(DataError, match="new: changed after"):
@@ -98,22 +98,22 @@ def test_a_file_that_grows_while_it_is_read_is_refused(
 
 def test_the_working_folder_may_change(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
-    file, states = read_file(path.name), states_of([path.name])
+    file, states = read_file(path.name), read_states([path.name])
     monkeypatch.chdir("/")
     ensure_unchanged([file])
-    ensure_same_states(states)
+    ensure_states_unchanged(states)
 
 
 def test_states_show_a_change_of_files_that_others_read(path: Path) -> None:
-    states = states_of([path, path.with_name("none")])
-    ensure_same_states(states)
+    states = read_states([path, path.with_name("none")])
+    ensure_states_unchanged(states)
     path.write_bytes(b"longer than before")
     with pytest.raises(DataError, match=r"a\.txt: changed after"):
-        ensure_same_states(states)
+        ensure_states_unchanged(states)
 
 
 def test_a_pipe_that_appears_where_no_file_was_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    ensure_unchanged([absent(tmp_path / "pipe")])
+    ensure_unchanged([record_missing_file(tmp_path / "pipe")])
     (tmp_path / "zero").symlink_to("/dev/zero")
-    ensure_unchanged([absent(tmp_path / "zero")])
+    ensure_unchanged([record_missing_file(tmp_path / "zero")])
