@@ -106,7 +106,7 @@ def by_parts(folder: Path) -> dict[str, Any]:
     """The same, part by part."""
     import boxmend
     from boxmend.auditing.predictions import read_coco_results
-    from boxmend.data.formats.coco.sizes import areas_and_sizes
+    from boxmend.data.formats.coco.sizes import measure_annotations
     from boxmend.scoring.coco import CocoTruth, coco_scores
     from boxmend.scoring.voc import average_precision
 
@@ -121,7 +121,7 @@ def by_parts(folder: Path) -> dict[str, Any]:
         dataset.boxes,
         dataset.is_ignored,
         dataset.is_crowd,
-        *areas_and_sizes(dataset),
+        *measure_annotations(dataset),
     )
     coco_scores(found, truth, num_labels=NUM_LABELS)
     times.append(time.perf_counter())

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
-from boxmend.data.formats.writing import Saved, WriteOptions
+from boxmend.data.formats.writing import SaveResult, WriteOptions
 
 FormatName = Literal["coco", "voc", "yolo"]
 Data = Annotated[str, Parameter(help="Dataset: PATH or PATH:SPLIT; several are joined into one.")]
@@ -66,7 +66,7 @@ class Writing:
         return WriteOptions(self.images_as, allow_lossy, self.segmentation, self.sync)
 
 
-def saved_summary(saved: Saved) -> dict[str, object]:
+def saved_summary(saved: SaveResult) -> dict[str, object]:
     """What a command tells of what it wrote."""
     return {
         "out": str(saved.out),

@@ -21,7 +21,7 @@ from boxmend.data.findings import Finding
 from boxmend.data.types import Ids
 
 if TYPE_CHECKING:
-    from boxmend.data.formats.writing import Saved
+    from boxmend.data.formats.writing import SaveResult
 
 Note = Mapping[str, float | str | None]  # what boxmend has to say of an annotation
 ADDED = -1  # source row of an annotation that no document holds yet
@@ -230,7 +230,7 @@ class Dataset:
         images_as: str = "link",
         allow_lossy: bool = False,
         segmentation: str = "flag",
-    ) -> Saved:
+    ) -> SaveResult:
         """Write a dataset that is usable as it is into `out`, a folder that is empty or new.
 
         In the format it was read in, only what changed differs from the source. `format` converts

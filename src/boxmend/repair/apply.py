@@ -18,7 +18,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
-from boxmend.data.formats.writing import Saved, WriteOptions, native_format, write_into
+from boxmend.data.formats.writing import SaveResult, WriteOptions, native_format, write_into
 from boxmend.data.types import Floats
 from boxmend.errors import OutputError, UsageError
 from boxmend.repair import patches
@@ -39,7 +39,7 @@ __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "r
 class Applied:
     """What was changed and written."""
 
-    saved: Saved
+    saved: SaveResult
     changes: Changes
     num_annotations: int
 
@@ -124,7 +124,7 @@ def apply(
 
 def _write(
     out: Path, dataset: Dataset, changes: Changes, format: str, options: WriteOptions
-) -> Saved:
+) -> SaveResult:
     """Write the dataset with the changes made, a list of them and the way back."""
     new, listing = mend(dataset, changes, format), changes_csv(dataset, changes)
     with stage_folder(out, sync=options.sync) as folder:
@@ -145,7 +145,7 @@ def _is_of_fixes(run: Run, settings: ApplySettings) -> bool:
     return not settings.is_about_visits and has_verdicts(run)
 
 
-def _ensure_unused(saved: Saved) -> None:
+def _ensure_unused(saved: SaveResult) -> None:
     for name in (CHANGES_FILE, PATCH_FILE):
         if name in saved.files:
             raise OutputError(
@@ -155,7 +155,7 @@ def _ensure_unused(saved: Saved) -> None:
 
 
 def _patches(
-    folder: Path, dataset: Dataset, saved: Saved, options: WriteOptions
+    folder: Path, dataset: Dataset, saved: SaveResult, options: WriteOptions
 ) -> dict[str, patches.FilePatch]:
     """How to get from the files in `folder` to those that the dataset gives without mending.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.formats.documents import number
+from boxmend.data.formats.documents import format_number
 from boxmend.data.types import Floats, Rows
 from boxmend.repair.changes import Changes, TakenFixes
 
@@ -110,8 +110,8 @@ def _safe(text: str) -> str:
 
 
 def _side(value: float) -> str:
-    return number(value) if math.isfinite(value) else ""
+    return format_number(value) if math.isfinite(value) else ""
 
 
 def _share(value: float) -> str:
-    return "" if math.isnan(value) else number(value, 4)
+    return "" if math.isnan(value) else format_number(value, 4)

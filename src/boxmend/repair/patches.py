@@ -17,7 +17,7 @@ from typing import Any
 from boxmend.data.files.digests import add_json_digest, verify_json
 from boxmend.data.files.limits import describe_excess, get_limit
 from boxmend.data.files.reading import read_bytes
-from boxmend.data.formats.documents import Edit, splice
+from boxmend.data.formats.documents import Edit, apply_edits
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.errors import DataError
 
@@ -43,7 +43,7 @@ class FilePatch:
     def undone(self, data: bytes) -> bytes:
         """The file before, from the file after; a ValueError where it is above the limit."""
         if self.deflated is None:
-            return b"".join(splice(data, self.edits))
+            return b"".join(apply_edits(data, self.edits))
         size = get_limit("patch_bytes") if self.size is None else self.size
         if message := describe_excess("patch_bytes", size):
             raise ValueError(message)

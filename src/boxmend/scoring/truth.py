@@ -11,7 +11,7 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.diff.images import pair_images
 from boxmend.data.files.text import escape_surrogates
-from boxmend.data.formats import load, resolve
+from boxmend.data.formats import load, split_address
 from boxmend.data.noise import TRUTH_FILE, Truth, read_truth
 from boxmend.data.types import Floats, Ids, Mask, Rows
 from boxmend.errors import DataError
@@ -70,7 +70,7 @@ def known_truth(source: str | Path | Dataset, dataset: Dataset) -> KnownTruth:
     """
     if isinstance(source, Dataset):
         return _meeting(CLEAN, dataset, _from_dataset(CLEAN, source, dataset))
-    path, _ = resolve(str(source))
+    path, _ = split_address(str(source))
     if path.is_dir() and (path / TRUTH_FILE).is_file():
         path = path / TRUTH_FILE  # also for FOLDER:SPLIT, which is as noisy as the dataset
     if path.suffix == ".parquet":

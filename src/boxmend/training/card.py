@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from boxmend.data.dataset import Dataset
-from boxmend.data.formats.coco.sizes import category_numbers
+from boxmend.data.formats.coco.sizes import get_category_ids
 from boxmend.detector import DETECTORS
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import TrainSettings, parsed_image_size
@@ -38,7 +38,7 @@ class Card:
 
 def card_of(settings: TrainSettings, dataset: Dataset) -> Card:
     """Describe the model of a training."""
-    numbers = category_numbers(dataset)
+    numbers = get_category_ids(dataset)
     return Card(settings.detector, dataset.label_names, numbers, settings.image_size)
 
 

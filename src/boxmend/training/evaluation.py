@@ -21,7 +21,7 @@ from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections, SizedDetections
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
-from boxmend.data.formats.coco.sizes import areas_and_sizes
+from boxmend.data.formats.coco.sizes import measure_annotations
 from boxmend.data.progress import Progress
 from boxmend.errors import OutputError, UsageError
 from boxmend.runs.folder import EVALUATION_FILE, Run
@@ -236,7 +236,7 @@ def _in_order_of_ids(detections: Detections, truth: Dataset) -> tuple[Detections
     rank = np.arange(len(ids))
     if ids.dtype != object:
         rank[np.argsort(ids, kind="stable")] = np.arange(len(ids))
-    areas, sizes = areas_and_sizes(truth)
+    areas, sizes = measure_annotations(truth)
     found = SizedDetections(
         rank[detections.image_rows],
         detections.labels,

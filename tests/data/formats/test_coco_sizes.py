@@ -8,7 +8,11 @@ import pytest
 
 import boxmend
 from boxmend.data.formats.coco.document import CHUNK
-from boxmend.data.formats.coco.sizes import areas_and_sizes, category_numbers, contested_numbers
+from boxmend.data.formats.coco.sizes import (
+    find_ambiguous_category_ids,
+    get_category_ids,
+    measure_annotations,
+)
 from tests.training.evaluation.scored_files import two_images
 
 
@@ -20,7 +24,7 @@ def entries(*changes: dict[str, Any]) -> list[dict[str, Any]]:
 def test_the_area_is_that_of_the_document_if_it_is_one(tmp_path: Path) -> None:
     told: list[Any] = [7, 0, 2.5, None, -1, "9", 1e999, [3]]
     annotations = entries({}, *({"area": one} for one in told))
-    areas, sizes = areas_and_sizes(boxmend.load(two_images(tmp_path, annotations=annotations)))
+    areas, sizes = measure_annotations(boxmend.load(two_images(tmp_path, annotations=annotations)))
     assert areas.tolist() == [2.0, 7.0, 0.0, 2.5, 2.0, *[pytest.approx(2.0)] * 4]
     assert sizes[:5].tolist() == [[0.2, 10.0]] * 5  # to the last bit
 
@@ -29,7 +33,7 @@ def test_what_was_changed_since_has_the_size_of_its_box(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path, annotations=entries({"area": 7}, {"area": 8})))
     dataset.boxes[1] = [0, 0, 3, 4]
     dataset = dataset.add(np.array([0]), np.array([0]), np.array([[0.0, 0, 5, 6]]))
-    areas, sizes = areas_and_sizes(dataset)
+    areas, sizes = measure_annotations(dataset)
     assert areas.tolist() == [7, 12, 30]
     assert sizes.tolist() == [[0.2, 10.0], [3, 4], [5, 6]]
 
@@ -38,14 +42,16 @@ def test_what_was_added_is_not_taken_for_the_last_of_the_document(tmp_path: Path
     annotations = entries({"bbox": [1, 1, 3, 4], "area": 7})
     dataset = boxmend.load(two_images(tmp_path, annotations=annotations))
     dataset = dataset.add(np.array([0]), np.array([0]), dataset.boxes)
-    assert areas_and_sizes(dataset)[0].tolist() == [7, 12]
+    assert measure_annotations(dataset)[0].tolist() == [7, 12]
 
 
 def test_many_entries_are_read_in_order(tmp_path: Path) -> None:
     n = 2 * CHUNK + 1
     odd = {"area": "none"}
     changes = [{"area": k} if k != CHUNK + 1 else odd for k in range(n)]
-    areas, _ = areas_and_sizes(boxmend.load(two_images(tmp_path, annotations=entries(*changes))))
+    areas, _ = measure_annotations(
+        boxmend.load(two_images(tmp_path, annotations=entries(*changes)))
+    )
     expected = np.arange(n, dtype=np.float64)
     expected[CHUNK + 1] = 2.0
     np.testing.assert_allclose(areas, expected)
@@ -59,9 +65,9 @@ def test_numbers_that_two_documents_use_differently_are_contested(tmp_path: Path
         categories=[{"id": 5, "name": "dog"}, {"id": 2, "name": "dog"}, {"id": 8, "name": "cat"}],
     )
     dataset = boxmend.load(one, other)
-    assert contested_numbers(dataset) == {5, 2}  # the second dog has another name
-    assert category_numbers(dataset)[:2] == (5, 2)
-    assert contested_numbers(boxmend.load(one)) == set()
+    assert find_ambiguous_category_ids(dataset) == {5, 2}  # the second dog has another name
+    assert get_category_ids(dataset)[:2] == (5, 2)
+    assert find_ambiguous_category_ids(boxmend.load(one)) == set()
 
 
 def test_a_number_that_is_taken_is_not_used_for_another_class(tmp_path: Path) -> None:
@@ -69,5 +75,5 @@ def test_a_number_that_is_taken_is_not_used_for_another_class(tmp_path: Path) ->
     owls = [{"id": 5, "name": "owl"}, {"id": 9, "name": "fox"}]
     other = two_images(tmp_path / "other", annotations=[], categories=owls)
     dataset = boxmend.load(one, other)
-    numbers = dict(zip(dataset.label_names, category_numbers(dataset), strict=True))
+    numbers = dict(zip(dataset.label_names, get_category_ids(dataset), strict=True))
     assert numbers == {"cat": 5, "dog": 2, "fox": 9, "owl": 10}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from boxmend.data.formats.documents import Edit, number, numbers, splice
+from boxmend.data.formats.documents import Edit, apply_edits, format_number, format_numbers
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ from boxmend.data.formats.documents import Edit, number, numbers, splice
     ],
 )
 def test_numbers_are_written_as_people_write_them(value: Any, text: str) -> None:
-    assert number(value) == text
-    assert numbers(np.array([value])) == [text.encode()]
+    assert format_number(value) == text
+    assert format_numbers(np.array([value])) == [text.encode()]
 
 
 def test_decimals_can_be_chosen() -> None:
-    assert number(0.123456789, 3) == "0.123"
-    assert number(2.9999, 2) == "3"
+    assert format_number(0.123456789, 3) == "0.123"
+    assert format_number(2.9999, 2) == "3"
 
 
 def test_no_numbers_give_no_texts() -> None:
-    assert numbers(np.empty((0, 4))) == []
+    assert format_numbers(np.empty((0, 4))) == []
 
 
 FLOATS = st.one_of(
@@ -59,13 +59,13 @@ FLOATS = st.one_of(
 @example([7579786075000.084, 1911479847932.403])  # which scaling and back would change
 @example([181.2292045, 2.0000005, 5e-7, -5e-7, 1.5e-6, 0.001, 0.0009999996, 1.7e308, 8e6, 1e15])
 def test_many_numbers_are_written_like_single_ones(values: Any) -> None:
-    texts = numbers(np.array(values, np.float64))
-    assert texts == [number(value).encode() for value in values]
+    texts = format_numbers(np.array(values, np.float64))
+    assert texts == [format_number(value).encode() for value in values]
 
 
 @given(FLOATS)
 def test_text_says_the_number_to_a_millionth(value: Any) -> None:
-    text = number(value)
+    text = format_number(value)
     assert abs(float(text) - value) <= 0.5000001e-6 + 1e-15 * abs(value)
     assert "e" not in text
     assert text not in ("-0", "")
@@ -74,25 +74,25 @@ def test_text_says_the_number_to_a_millionth(value: Any) -> None:
 
 def test_splicing_replaces_inserts_and_removes() -> None:
     edits = [Edit(0, 1, b"A"), Edit(2, 2, b"--"), Edit(3, 5, b"")]
-    assert b"".join(splice(b"abcdef", edits)) == b"Ab--cf"
+    assert b"".join(apply_edits(b"abcdef", edits)) == b"Ab--cf"
 
 
 def test_splicing_nothing_gives_the_same_bytes() -> None:
-    assert b"".join(splice(b"abc", [])) == b"abc"
+    assert b"".join(apply_edits(b"abc", [])) == b"abc"
 
 
 def test_edits_that_overlap_are_refused() -> None:
     with pytest.raises(ValueError, match="overlap at byte 1"):
-        list(splice(b"abc", [Edit(0, 2, b"x"), Edit(1, 3, b"y")]))
+        list(apply_edits(b"abc", [Edit(0, 2, b"x"), Edit(1, 3, b"y")]))
 
 
 def test_many_edits_come_in_few_pieces() -> None:
     data = b"ab" * 10_000
     edits = [Edit(k, k + 1, b"x") for k in range(0, len(data), 2)]
-    pieces = list(splice(data, edits))
+    pieces = list(apply_edits(data, edits))
     assert b"".join(pieces) == b"xb" * 10_000
     assert len(pieces) < 10
 
 
 def test_a_number_of_numpy_is_written_like_any_other() -> None:
-    assert number(np.float64(2.5)) == "2.5"
+    assert format_number(np.float64(2.5)) == "2.5"

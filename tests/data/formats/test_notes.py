@@ -164,7 +164,7 @@ def test_yolo_has_no_place_for_notes(tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text("train: images/train\nval: images/train\nnames: [a]\n")
     dataset = load(tmp_path)
     plain, with_note = (
-        {one.path: b"".join(one.pieces) for one in yolo.documents(each, "flag")}
+        {one.path: b"".join(one.pieces) for one in yolo.build_documents(each, "flag")}
         for each in (dataset, noted(dataset, 0))
     )
     assert plain == with_note

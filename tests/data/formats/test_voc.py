@@ -170,7 +170,7 @@ def test_the_image_is_the_one_named_else_the_one_of_the_same_name(
     folder = root / "JPEGImages" if there else root
     assert dataset.images.paths == [os.path.join(folder, found)]
     assert dataset.findings == ()
-    assert voc.image_places(dataset) == [f"JPEGImages/{found}"]
+    assert voc.assign_image_paths(dataset) == [f"JPEGImages/{found}"]
 
 
 @pytest.mark.parametrize("filename", ["../../x.jpg", "/etc/passwd", "C:\\x.jpg", "a/../../x.jpg"])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from boxmend.data.formats import voc
-from boxmend.data.formats.documents import number
-from boxmend.data.formats.voc.scanning import escaped
+from boxmend.data.formats.documents import format_number
+from boxmend.data.formats.voc.scanning import escape_xml
 from tests.data.formats.voc_folders import read, read_back, voc_folder, written
 
 
@@ -61,11 +61,11 @@ CODECS = {
 def spellings(name: str, codec: str) -> list[str]:
     """Ways to write a name; where the encoding lacks a character, CDATA is none of them."""
     is_complete = name.encode(codec, "replace").decode(codec) == name
-    return [escaped(name), f"<![CDATA[{name}]]>" if is_complete else escaped(name)]
+    return [escape_xml(name), f"<![CDATA[{name}]]>" if is_complete else escape_xml(name)]
 
 
 def number_spellings(value: float) -> list[str]:
-    text = number(value)
+    text = format_number(value)
     return [text, f"{value:.3f}", f"+{text}".replace("+-", "-"), f"&#{ord(text[0])};{text[1:]}"]
 
 
@@ -123,12 +123,12 @@ def test_k_changed_annotations_change_their_own_values_and_no_other_byte(
         for row, leaves in enumerate(layout.objects):
             if data.draw(st.booleans()):
                 dataset.labels[row] = len(dataset.label_names) - 1
-                leaves[0].text = escaped("new & \u4e2d")
+                leaves[0].text = escape_xml("new & \u4e2d")
             for side in range(4):
                 if data.draw(st.booleans()):
                     dataset.boxes[row, side] += 0.5
                     new = dataset.boxes[row, side] + (side < 2)
-                    leaves[1 + side].text = number(float(new))
+                    leaves[1 + side].text = format_number(float(new))
         assert written(dataset)["Annotations/1.xml"] == layout.encoded()
 
         again = read_back(dataset, Path(folder) / "new")
@@ -156,7 +156,7 @@ def test_what_is_taken_out_and_added_is_all_that_changes(
         again = read_back(changed, Path(folder) / "new")
         assert again.findings == ()
         assert_array_equal(again.boxes, changed.boxes)
-        assert again.annotation_ids.tolist() == voc.written_ids(changed).tolist()
+        assert again.annotation_ids.tolist() == voc.assign_annotation_ids(changed).tolist()
         names = [changed.label_names[label] for label in changed.labels]
         assert [again.label_names[label] for label in again.labels] == names
         old, new = dataset.sources[0].extras(), again.sources[0].extras()

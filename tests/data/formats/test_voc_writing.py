@@ -127,7 +127,7 @@ def test_annotations_taken_out_and_added_leave_the_rest_as_it_was(tmp_path: Path
         first + second.removesuffix("</annotation>\n") + added
     )
     assert files["Annotations/2.xml"].decode() == objects(CAT)
-    assert voc.written_ids(dataset).tolist() == ["000001:0", "2:0", "000001:1"]
+    assert voc.assign_annotation_ids(dataset).tolist() == ["000001:0", "2:0", "000001:1"]
 
 
 def test_images_taken_away_leave_files_and_lists(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_joined_folders_are_patched_one_by_one(tmp_path: Path) -> None:
         parts[group].sources[0].group = group
     both = join(parts)
     both.boxes[:, 2] += 10
-    assert voc.losses(both) == []
+    assert voc.list_losses(both) == []
     second = both.take_images(np.array([1]))
     assert written(second) == {
         "Annotations/1.xml": objects(CAT).replace("<xmax>7", "<xmax>17").encode(),
@@ -280,7 +280,7 @@ def test_new_documents_read_back_as_they_were(tmp_path: Path) -> None:
     assert again.images.splits == ["val", "train"]
     assert again.label_names == ("a<b", "dog")
     order = [1, 0, 2]  # image by image
-    assert again.annotation_ids.tolist() == voc.written_ids(dataset)[order].tolist()
+    assert again.annotation_ids.tolist() == voc.assign_annotation_ids(dataset)[order].tolist()
     assert again.annotation_ids.tolist() == ["a:0", "sub/b c:0", "sub/b c:1"]
     np.testing.assert_allclose(again.boxes, dataset.boxes[order], atol=1e-6)
     assert_array_equal(again.is_difficult, dataset.is_difficult[order])
@@ -324,7 +324,7 @@ def test_an_annotation_without_image_is_refused() -> None:
 def test_what_voc_cannot_hold_is_said() -> None:
     dataset = other_dataset(["a.jpg", "b.jpg"], ["all", "all"])
     dataset.label_names = ("dog", " cat")
-    assert voc.losses(dataset) == [
+    assert voc.list_losses(dataset) == [
         *("1 crowd flags (iscrowd)", "2 x licence"),
         "white space around 1 label names, such as ' cat'",
     ]
@@ -349,7 +349,7 @@ def test_a_conversion_away_from_voc_would_lose_what_no_column_holds(tmp_path: Pa
         "owner of the image": 1,
         "source of the image": 1,
     }
-    assert voc.losses(dataset) == []
+    assert voc.list_losses(dataset) == []
 
 
 def test_the_number_of_extras_that_are_named_is_bounded(tmp_path: Path) -> None:

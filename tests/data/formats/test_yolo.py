@@ -149,7 +149,7 @@ def test_polygons_are_refused_or_boxed(tmp_path: Path) -> None:
     (finding,) = dataset.findings
     assert (finding.kind, finding.message[:10]) == ("polygon", "2 polygons")
     assert dataset.sources[0].extras() == {"polygon": 2}
-    assert yolo.losses(dataset) == []
+    assert yolo.list_losses(dataset) == []
     boxes, labels = dataset.boxes.copy(), dataset.labels.copy()
     boxes[0], labels[2] = [100, 50, 130, 70], 1
     changed = replace(dataset, boxes=boxes, labels=labels)
@@ -396,7 +396,7 @@ def test_no_files_end_in_anything_but_findings_or_a_boxmend_error(
             message, paths = str(root), {"data.yaml"}
             try:
                 dataset = yolo.read(path, None, ReadOptions(polygons="box"))
-                paths = {one.path for one in yolo.documents(dataset, "flag")}
+                paths = {one.path for one in yolo.build_documents(dataset, "flag")}
             except BoxmendError as error:
                 message = str(error)
             assert str(root) in message

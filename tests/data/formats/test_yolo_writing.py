@@ -64,7 +64,7 @@ def foreign(names: list[str], splits: list[str], group: int = 0) -> Dataset:
 
 
 def composed(dataset: Dataset) -> dict[str, bytes]:
-    return {one.path: b"".join(one.pieces) for one in yolo.documents(dataset, "flag")}
+    return {one.path: b"".join(one.pieces) for one in yolo.build_documents(dataset, "flag")}
 
 
 def test_a_dataset_of_another_format_becomes_new_files() -> None:
@@ -75,10 +75,10 @@ def test_a_dataset_of_another_format_becomes_new_files() -> None:
         "labels/val/b.txt": b"1 0.07 0.24 0.1 0.4\n",
         "labels/train/c.txt": b"",
     }
-    assert yolo.image_places(dataset) == [
+    assert yolo.assign_image_paths(dataset) == [
         "images/train/a.jpg", "images/val/b.jpg", "images/train/c.jpg",
     ]  # fmt: skip
-    assert yolo.written_ids(dataset).tolist() == ["train/a:0", "val/b:0", "train/c:0"]
+    assert yolo.assign_annotation_ids(dataset).tolist() == ["train/a:0", "val/b:0", "train/c:0"]
 
 
 @pytest.mark.parametrize(
@@ -97,19 +97,19 @@ def test_train_and_val_always_lead_to_images(splits: list[str], yaml: bytes) -> 
 
 def test_images_whose_label_files_would_be_one_are_kept_apart() -> None:
     dataset = foreign(["a.jpg", "a.png", "images/a.jpg", "a.jpg"], ["train"] * 3 + ["val"])
-    assert yolo.image_places(dataset) == [
+    assert yolo.assign_image_paths(dataset) == [
         "images/train/a.jpg", "images/train/a-2.png", "images/train/a-3.jpg", "images/val/a.jpg",
     ]  # fmt: skip
     assert len(composed(dataset)) == 5
-    assert yolo.written_ids(dataset).tolist() == [
+    assert yolo.assign_annotation_ids(dataset).tolist() == [
         "train/a:0", "train/a-2:0", "train/a-3:0", "val/a:0",
     ]  # fmt: skip
 
 
 def test_sources_of_several_addresses_do_not_share_names() -> None:
     dataset = join([foreign(["a.jpg"], ["all"]), foreign(["a.jpg"], ["all"], group=1)])
-    assert yolo.image_places(dataset) == ["images/train/a.jpg"] * 2
-    assert yolo.written_ids(dataset).tolist() == ["train/a:0", "all/train/a:0"]
+    assert yolo.assign_image_paths(dataset) == ["images/train/a.jpg"] * 2
+    assert yolo.assign_annotation_ids(dataset).tolist() == ["train/a:0", "all/train/a:0"]
 
 
 def test_what_yolo_cannot_hold_is_told() -> None:
@@ -118,7 +118,7 @@ def test_what_yolo_cannot_hold_is_told() -> None:
     other = replace(foreign(["c.jpg"], ["all"]), source_rows=np.array([ADDED]))
     other.sources[0].extras = dict  # type: ignore[method-assign]  # it has none
     dataset = join([dataset, other])
-    assert yolo.losses(dataset) == [
+    assert yolo.list_losses(dataset) == [
         "1 crowd flags (iscrowd)",
         "2 difficult flags",
         "1 x pose (all.json)",
@@ -154,14 +154,16 @@ def test_an_image_without_a_size_may_have_no_annotations() -> None:
 def test_composed_files_are_read_back(tmp_path: Path) -> None:
     names = ["a.png", "sub/images/b.png", "val/c.png", "a.bmp"]
     dataset = foreign(names, ["train", "all", "val", "train"])
-    for place in yolo.image_places(dataset):
+    for place in yolo.assign_image_paths(dataset):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (100, 50)).save(tmp_path / place)
     for path, data in composed(dataset).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     again = load(tmp_path)
-    order = [yolo.written_ids(dataset).tolist().index(one) for one in again.annotation_ids]
+    order = [
+        yolo.assign_annotation_ids(dataset).tolist().index(one) for one in again.annotation_ids
+    ]
     assert sorted(order) == [0, 1, 2, 3]
     np.testing.assert_allclose(again.boxes, dataset.boxes[order], atol=1e-5)
     assert again.labels.tolist() == dataset.labels[order].tolist()

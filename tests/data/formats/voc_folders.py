@@ -61,7 +61,7 @@ def read(root: Path, split: str | None = None, images: Path | None = None) -> Da
 
 
 def written(dataset: Dataset) -> dict[str, bytes]:
-    return {one.path: b"".join(one.pieces) for one in voc.documents(dataset, "flag")}
+    return {one.path: b"".join(one.pieces) for one in voc.build_documents(dataset, "flag")}
 
 
 def read_back(dataset: Dataset, root: Path) -> Dataset:

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import boxmend
-from boxmend.data.formats.coco.sizes import category_numbers
+from boxmend.data.formats.coco.sizes import get_category_ids
 from boxmend.detector import backbones, save
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.runs import folder as runs
@@ -129,7 +129,7 @@ def coco(folder: Path, categories: dict[str, Any]) -> Path:
 
 def test_category_ids_are_those_of_the_source(tmp_path: Path) -> None:
     dataset = boxmend.load(coco(tmp_path, {"cat": 17, "dog": 5}))
-    assert category_numbers(dataset) == (17, 5)
+    assert get_category_ids(dataset) == (17, 5)
     settings = TrainSettings(detector="tiny", image_size="128")
     assert card_of(settings, dataset) == Card("tiny", ("cat", "dog"), (17, 5), "128")
 
@@ -139,13 +139,13 @@ def test_category_ids_of_several_sources_are_never_twice_the_same(tmp_path: Path
     other = coco(tmp_path / "other", {"bird": 17, "dog": 8, "fish": 40})
     dataset = boxmend.load(one, other)
     assert dataset.label_names == ("cat", "dog", "bird", "fish")
-    assert category_numbers(dataset) == (17, 5, 41, 40)
+    assert get_category_ids(dataset) == (17, 5, 41, 40)
 
 
 def test_without_a_coco_source_labels_are_counted_from_one(tmp_path: Path) -> None:
     boxmend.synthesize(tmp_path / "toys", images=3, format="voc")
     dataset = boxmend.load(tmp_path / "toys")
-    assert category_numbers(dataset) == tuple(range(1, len(dataset.label_names) + 1))
+    assert get_category_ids(dataset) == tuple(range(1, len(dataset.label_names) + 1))
 
 
 @pytest.mark.parametrize("keep_best", [False, True])

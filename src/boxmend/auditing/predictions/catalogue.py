@@ -7,7 +7,11 @@ from posixpath import basename, splitext
 from typing import Any, TypeVar
 
 from boxmend.data.dataset import UNKNOWN, Dataset, Images
-from boxmend.data.formats.coco.sizes import category_numbers, contested_images, contested_numbers
+from boxmend.data.formats.coco.sizes import (
+    find_ambiguous_category_ids,
+    find_ambiguous_image_ids,
+    get_category_ids,
+)
 
 AMBIGUOUS = -2  # instead of a row: there is more than one
 LONGEST = 4096  # characters of a name: that of a path
@@ -123,7 +127,10 @@ class Catalogue:
 def catalogue_of(dataset: Dataset) -> Catalogue:
     """Return the catalogue of a dataset; numbers of classes are those of `category_labels`."""
     return Catalogue(
-        dataset.images, dataset.label_names, category_labels(dataset), contested_images(dataset)
+        dataset.images,
+        dataset.label_names,
+        category_labels(dataset),
+        find_ambiguous_image_ids(dataset),
     )
 
 
@@ -133,8 +140,8 @@ def category_labels(dataset: Dataset) -> dict[int | str, int]:
     The ids are those of the dataset's COCO documents, else they count its label names from 1, as
     `boxmend predict` writes them.
     """
-    contested = contested_numbers(dataset)
-    numbers = enumerate(category_numbers(dataset))
+    contested = find_ambiguous_category_ids(dataset)
+    numbers = enumerate(get_category_ids(dataset))
     return {number: label for label, number in numbers if number not in contested}
 
 

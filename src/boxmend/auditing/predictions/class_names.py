@@ -15,7 +15,7 @@ from boxmend.auditing.notes import warning
 from boxmend.auditing.predictions.catalogue import category_labels, whole_number
 from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.formats.coco.sizes import category_numbers
+from boxmend.data.formats.coco.sizes import get_category_ids
 from boxmend.data.types import Rows
 from boxmend.errors import DataError
 
@@ -98,7 +98,7 @@ def _named(keys: Sequence[Key], dataset: Dataset) -> tuple[Rows, dict[int, int |
     loose: dict[str, int] = {}
     for one, label in exact.items():
         loose[_loosely(one)] = UNKNOWN if _loosely(one) in loose else label
-    texts = {one for one in category_numbers(dataset) if isinstance(one, str)}
+    texts = {one for one in get_category_ids(dataset) if isinstance(one, str)}
     labels = np.full(len(keys), UNKNOWN, np.int64)
     numbers: dict[int, int | str] = {}
     for place, (identity, name) in enumerate(keys):

@@ -8,7 +8,7 @@ import numpy as np
 
 from boxmend.auditing.predictions.raw import RawDetections
 from boxmend.data.dataset import Dataset
-from boxmend.data.formats.coco.sizes import category_numbers
+from boxmend.data.formats.coco.sizes import get_category_ids
 from boxmend.data.types import Rows, Singles
 from boxmend.errors import DataError
 
@@ -102,7 +102,7 @@ def _by_name(found: RawDetections, vectors: Singles, dataset: Dataset) -> tuple[
 def _orders(dataset: Dataset, length: int) -> dict[str, Rows]:
     """For each order that a vector may have, where the value of each label stands in it."""
     num = len(dataset.label_names)
-    numbers = category_numbers(dataset)
+    numbers = get_category_ids(dataset)
     ranks = np.arange(num)
     if all(isinstance(one, int) for one in numbers):
         ranks[np.argsort(np.array(numbers, object).astype(np.float64), kind="stable")] = np.arange(

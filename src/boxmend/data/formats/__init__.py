@@ -27,19 +27,19 @@ class Format(Protocol):
     def read(self, path: Path, split: str | None, options: ReadOptions) -> Dataset:
         """Read a split, or all there is; what is wrong with single entries becomes a finding."""
 
-    def losses(self, dataset: Dataset) -> list[str]:
+    def list_losses(self, dataset: Dataset) -> list[str]:
         """What this format cannot hold of a dataset, a phrase each."""
 
-    def documents(self, dataset: Dataset, segmentation: str) -> Iterator[Document]:
+    def build_documents(self, dataset: Dataset, segmentation: str) -> Iterator[Document]:
         """The files of a dataset: its sources patched if they are of this format, else new.
 
         Notes are written where the format has a place for them.
         """
 
-    def image_places(self, dataset: Dataset) -> list[str]:
+    def assign_image_paths(self, dataset: Dataset) -> list[str]:
         """Where each image goes, relative to the output folder."""
 
-    def written_ids(self, dataset: Dataset) -> Ids:
+    def assign_annotation_ids(self, dataset: Dataset) -> Ids:
         """The annotation ids that a reader of the written dataset will see."""
 
 
@@ -75,14 +75,14 @@ def read(
 
 
 def _read_one(address: str, options: ReadOptions, group: int) -> Dataset:
-    path, split = resolve(address)
-    dataset = FORMATS[detect(path)].read(path, split, options)
+    path, split = split_address(address)
+    dataset = FORMATS[detect_format(path)].read(path, split, options)
     for source in dataset.sources:
         source.group = group
     return dataset
 
 
-def resolve(address: str) -> tuple[Path, str | None]:
+def split_address(address: str) -> tuple[Path, str | None]:
     """Part an address into its path and its split; a path that exists as it stands has none."""
     path = Path(address)
     if os.path.exists(path):  # unlike Path.exists, it answers for names that are too long
@@ -93,7 +93,7 @@ def resolve(address: str) -> tuple[Path, str | None]:
     raise UsageError(f"{address}: no such file or folder (an address is PATH or PATH:SPLIT)")
 
 
-def detect(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """Name the format of a file or folder."""
     found = [name for name, format in FORMATS.items() if format.looks_like(path)]
     if len(found) == 1:
@@ -109,4 +109,4 @@ def detect(path: Path) -> str:
     )
 
 
-__all__ = ["FORMATS", "Format", "ReadOptions", "detect", "load", "read", "resolve"]
+__all__ = ["FORMATS", "Format", "ReadOptions", "detect_format", "load", "read", "split_address"]

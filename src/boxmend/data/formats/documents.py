@@ -29,11 +29,11 @@ class Edit(NamedTuple):
     new: bytes
 
 
-Replaced = tuple[int, int, bytes]
+EditTuple = tuple[int, int, bytes]
 """An Edit without its name: where there are a million, the name alone costs time."""
 
 
-def splice(data: bytes, edits: Iterable[Replaced]) -> Iterator[bytes]:
+def apply_edits(data: bytes, edits: Iterable[EditTuple]) -> Iterator[bytes]:
     """The bytes of `data` with the edits made; they must come in order and not overlap."""
     position = 0
     pieces: list[bytes] = []
@@ -50,7 +50,7 @@ def splice(data: bytes, edits: Iterable[Replaced]) -> Iterator[bytes]:
     yield b"".join(pieces)
 
 
-def number(value: float, decimals: int = DECIMALS) -> str:
+def format_number(value: float, decimals: int = DECIMALS) -> str:
     """A number as people write it: no exponent, no trailing zeros, no minus zero."""
     text = repr(round(float(value), decimals))  # float: NumPy's own have another repr
     if text.endswith(".0"):
@@ -60,7 +60,7 @@ def number(value: float, decimals: int = DECIMALS) -> str:
     return "0" if text == "-0" else text
 
 
-def numbers(values: NDArray[np.float64]) -> list[bytes]:
+def format_numbers(values: NDArray[np.float64]) -> list[bytes]:
     """The texts of many finite numbers, as `number` writes them, at a twentieth of its cost."""
     values = values.ravel()
     if not len(values):
@@ -77,12 +77,12 @@ def numbers(values: NDArray[np.float64]) -> list[bytes]:
     for k in np.flatnonzero(is_easy & (rounded == np.trunc(rounded))).tolist():
         texts[k] = b"%d" % rounded[k]
     for k in np.flatnonzero(~is_easy).tolist():
-        texts[k] = number(float(values[k])).encode()
+        texts[k] = format_number(float(values[k])).encode()
     return texts
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def pause_garbage_collector() -> Iterator[None]:
     """Keep the garbage collector from looking through a million entries that form no cycle."""
     was_enabled = gc.isenabled()
     gc.disable()

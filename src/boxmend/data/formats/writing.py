@@ -12,7 +12,7 @@ from boxmend.data.dataset import Dataset, Source
 from boxmend.data.files.staging import stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
 from boxmend.data.formats import FORMATS
-from boxmend.data.formats.documents import Document, collector_paused
+from boxmend.data.formats.documents import Document, pause_garbage_collector
 from boxmend.data.formats.image_links import ensure_copyable
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.data.types import Ids
@@ -20,7 +20,8 @@ from boxmend.errors import LossyError, OutputError, UsageError
 
 IMAGES_AS = ("link", "copy", "none")
 SEGMENTATION = ("flag", "drop")
-JOINED = {"coco"}  # formats that hold several sources in one dataset; others get a folder each
+SINGLE_DATASET_FORMATS = {"coco"}
+"""Formats that hold several addresses in one dataset; the others get a folder for each."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class WriteOptions:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SaveResult:
     """What was written."""
 
     out: Path
@@ -50,7 +51,7 @@ class Saved:
     images_missing: int  # images that were not there to be linked or copied
 
 
-def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions) -> Saved:
+def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions) -> SaveResult:
     """Write a dataset into `out`, whole or not at all."""
     with stage_folder(out, sync=options.sync) as folder:
         saved = write_into(folder, dataset, format, options, out=out)
@@ -60,26 +61,26 @@ def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions
 
 def write_into(
     folder: Path, dataset: Dataset, format: str | None, options: WriteOptions, *, out: Path
-) -> Saved:
+) -> SaveResult:
     """Write into a folder that exists; `out` is where it will be found at last."""
     name = format or native_format(dataset)
     if name not in FORMATS:
         raise UsageError(f"unknown format {name!r}; known are {', '.join(FORMATS)}")
     writer = FORMATS[name]
     dataset.check_columns()
-    losses = writer.losses(dataset)
+    losses = writer.list_losses(dataset)
     if losses and not options.allow_lossy:
         raise LossyError(name.upper(), losses)
     files: dict[str, str] = {}
     missing = 0
-    ids = writer.written_ids(dataset)
+    ids = writer.assign_annotation_ids(dataset)
     for prefix, part in _parts(dataset, name):
         base = folder / prefix
-        for document in writer.documents(part, options.segmentation):
+        for document in writer.build_documents(part, options.segmentation):
             digest = _write_document(base, document)
             files[f"{prefix}/{document.path}".lstrip("/")] = digest
-        missing += place_images(base, part, writer.image_places(part), options.images_as)
-    return Saved(out, name, files, ids, tuple(losses), missing)
+        missing += place_images(base, part, writer.assign_image_paths(part), options.images_as)
+    return SaveResult(out, name, files, ids, tuple(losses), missing)
 
 
 def native_format(dataset: Dataset) -> str:
@@ -91,7 +92,7 @@ def native_format(dataset: Dataset) -> str:
 def _parts(dataset: Dataset, format: str) -> list[tuple[str, Dataset]]:
     """The dataset whole, or by address where the format cannot join them: (folder, part)."""
     groups = np.array([source.group for source in dataset.sources] or [0])
-    if format in JOINED or len(set(groups.tolist())) < 2:
+    if format in SINGLE_DATASET_FORMATS or len(set(groups.tolist())) < 2:
         return [("", dataset)]
     of_image = groups[dataset.images.sources]
     parts, names = [], set[str]()
@@ -116,7 +117,7 @@ def _write_document(base: Path, document: Document) -> str:
     path = _inside(base, document.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
-    with collector_paused(), path.open("xb") as file:
+    with pause_garbage_collector(), path.open("xb") as file:
         for piece in document.pieces:
             digest.update(piece)
             file.write(piece)

@@ -21,7 +21,7 @@ from boxmend.data.files.digests import add_json_digest
 from boxmend.data.files.json_text import encode_json
 from boxmend.data.files.staging import stage_folder
 from boxmend.data.fingerprint import ensure_unchanged
-from boxmend.data.formats.writing import Saved, WriteOptions, write_into
+from boxmend.data.formats.writing import SaveResult, WriteOptions, write_into
 from boxmend.data.noise import counts as numbers
 from boxmend.data.noise.boxes import BOX_NOISES, disturbed, image_sizes
 from boxmend.data.noise.labels import LABEL_NOISES, confused, pair, read_confusion, symmetric
@@ -116,7 +116,7 @@ def write_noisy(
     out: Path,
     options: WriteOptions,
     format: str | None = None,
-) -> Saved:
+) -> SaveResult:
     """Write a noisy dataset with truth.parquet and noise.json beside it, whole or not at all."""
     with stage_folder(out, sync=options.sync) as folder:
         saved = write_into(folder, noisy.dataset, format, options, out=out)
@@ -253,7 +253,7 @@ def _counts(truth: Truth, eligible: int, *, before: int) -> dict[str, int]:
     }
 
 
-def _record(noisy: Noisy, settings: NoiseSettings, saved: Saved) -> bytes:
+def _record(noisy: Noisy, settings: NoiseSettings, saved: SaveResult) -> bytes:
     """The content of noise.json: nothing in it depends on when or where it was made."""
     described = asdict(settings)
     if settings.labels is not None and settings.labels.startswith("matrix:"):

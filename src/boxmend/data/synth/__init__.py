@@ -9,7 +9,7 @@ from PIL import Image
 from boxmend.data.dataset import Dataset, Images
 from boxmend.data.files.staging import stage_folder
 from boxmend.data.formats import FORMATS
-from boxmend.data.formats.writing import Saved, WriteOptions, write_into
+from boxmend.data.formats.writing import SaveResult, WriteOptions, write_into
 from boxmend.data.synth.scene import LABEL_NAMES, DrawnScene, draw_scene
 from boxmend.errors import UsageError
 
@@ -26,7 +26,7 @@ def synthesize(
     size: int = 96,
     format: str = "coco",
     progress: Callable[[int, int], None] | None = None,
-) -> Saved:
+) -> SaveResult:
     """Draw `images` images with their annotations into `out`, split into train and val.
 
     `progress` is called with the number drawn and the number to draw. Image `i` depends on the
@@ -38,7 +38,7 @@ def synthesize(
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     with stage_folder(Path(out)) as folder:
         scenes = []
-        spaces = FORMATS[format].image_places(_without_annotations(images, size))
+        spaces = FORMATS[format].assign_image_paths(_without_annotations(images, size))
         for index, place in enumerate(spaces):
             scene = draw_scene(seed, index, size=size)
             scenes.append((scene.boxes, scene.labels))

@@ -133,7 +133,7 @@ def bundle_of(opened: OpenRun, selected: Rows, *, whole_images: bool) -> Bundle:
 def gathered(dataset: Dataset, items: Mapping[int, Sequence[Item]]) -> Bundle:
     """A bundle of items by row of their image; see `bundle_of`."""
     images = dataset.images
-    places = FORMATS["coco"].image_places(dataset)
+    places = FORMATS["coco"].assign_image_paths(dataset)
     tasks, left_out = [], []
     for row in sorted(items):
         size = _size(dataset, row)

@@ -5,7 +5,7 @@ from typing import Any
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.json_text import encode_json_by_line
 from boxmend.data.files.text import escape_surrogates
-from boxmend.data.formats.coco.composing import NOTE_KEY, annotation_ids, plain_id
+from boxmend.data.formats.coco.composing import NOTE_KEY, assign_annotation_ids, plain_id
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS
 from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task, record
@@ -71,7 +71,7 @@ def image_id(task: Task, dataset: Dataset) -> int:
 
 def item_ids(bundle: Bundle) -> dict[str, int | str]:
     """Ids of the annotations by region: their own, and numbers not in use for missing ones."""
-    own = [_plain(one) for one in annotation_ids(bundle.dataset)]
+    own = [_plain(one) for one in assign_annotation_ids(bundle.dataset)]
     free = max((one for one in own if isinstance(one, int)), default=0) + 1
     ids: dict[str, int | str] = {}
     for item in (item for task in bundle.tasks for item in task.items):

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.files.json_text import encode_json_by_line
-from boxmend.data.formats.documents import number
+from boxmend.data.formats.documents import format_number
 from boxmend.data.types import Box
 from boxmend.repair.export.bundle import STATUSES, Bundle, ImageLocations, Item
 from boxmend.repair.export.naming import distinct, on_one_line
@@ -106,7 +106,7 @@ def _meta(names: list[str], num_images: int) -> Iterator[str]:
 
 def _box(item: Item, bundle: Bundle, names: list[str]) -> Iterator[str]:
     sides = zip(("xtl", "ytl", "xbr", "ybr"), item.box, strict=True)
-    corners = " ".join(f'{name}="{number(side)}"' for name, side in sides)
+    corners = " ".join(f'{name}="{format_number(side)}"' for name, side in sides)
     label = quoteattr(names[item.label])
     source = "auto" if item.status == "suspect" else "manual"
     yield f'    <box label={label} source="{source}" occluded="0" {corners} z_order="0">\n'
@@ -122,8 +122,8 @@ def _attributes(item: Item, bundle: Bundle) -> dict[str, str]:
     return {
         STATUS: item.status,
         "annotation_id": "" if item.row == UNKNOWN else str(item.annotation_id),
-        "score": "" if item.score is None else number(item.score),
-        "doubt": "" if item.doubt is None else number(item.doubt),
+        "score": "" if item.score is None else format_number(item.score),
+        "doubt": "" if item.doubt is None else format_number(item.doubt),
         "old_label": bundle.label_names[item.old_label] if is_suspect else "",
         "old_box": _spaced(item.old_box) if is_suspect else "",
         "reason": item.reason,
@@ -132,4 +132,4 @@ def _attributes(item: Item, bundle: Bundle) -> dict[str, str]:
 
 
 def _spaced(box: Box) -> str:
-    return " ".join(map(number, box))
+    return " ".join(map(format_number, box))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from boxmend.data.dataset import Images, as_ids, keep_apart
-from boxmend.data.formats import FORMATS, read, resolve
+from boxmend.data.formats import FORMATS, read, split_address
 from boxmend.data.formats.reading import IMAGE_ENDINGS
 from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
@@ -52,7 +52,7 @@ def gather(inputs: Sequence[str | Path]) -> Images:
 
 
 def _found(address: str) -> _Found:
-    path, split = resolve(address)
+    path, split = split_address(address)
     if split is not None or any(format.looks_like(path) for format in FORMATS.values()):
         images = read(address).images
         return _Found(images.ids, images.file_names, images.paths)

@@ -20,7 +20,7 @@ from boxmend.data.formats.coco import composing, joining, patching
 from boxmend.data.formats.coco.document import MisjudgedError, parse
 from boxmend.data.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, rows_of
 from boxmend.data.formats.coco.source import CocoSource
-from boxmend.data.formats.documents import Document, collector_paused
+from boxmend.data.formats.documents import Document, pause_garbage_collector
 from boxmend.data.formats.reading import ReadOptions, image_size, read_file
 from boxmend.data.types import Ids
 from boxmend.errors import UsageError
@@ -64,7 +64,7 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
             known = ", ".join(_split(file) for file in files)
             raise UsageError(f"{path}: there is no split {split!r}; there is {known}")
         files = chosen
-    with collector_paused():
+    with pause_garbage_collector():
         return join([_read_file(file, options) for file in files])
 
 
@@ -195,10 +195,10 @@ def _image_folder(path: Path, names: list[str], given: Path | None) -> Path:
     return folders[0]
 
 
-def losses(dataset: Dataset) -> list[str]:
+def list_losses(dataset: Dataset) -> list[str]:
     """What a COCO file cannot hold: what other formats have beyond columns and ATTRIBUTES."""
     if patching.is_coco(dataset):
-        return joining.losses(dataset) if patching.is_joined(dataset) else []
+        return joining.list_losses(dataset) if patching.is_joined(dataset) else []
     return [
         f"{count} x {what} ({source.path.name})"
         for source in dataset.sources
@@ -206,16 +206,16 @@ def losses(dataset: Dataset) -> list[str]:
     ]
 
 
-def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
+def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     """The sources patched, several addresses joined into one file; new files for other formats."""
     if not patching.is_coco(dataset):
-        return composing.documents(dataset)
+        return composing.build_documents(dataset)
     if patching.is_joined(dataset):
-        return joining.documents(dataset, segmentation)
-    return patching.documents(dataset, segmentation)
+        return joining.build_documents(dataset, segmentation)
+    return patching.build_documents(dataset, segmentation)
 
 
-def image_places(dataset: Dataset) -> list[str]:
+def assign_image_paths(dataset: Dataset) -> list[str]:
     """Under `images/`, by the file name that the document gives, and by split if there are any."""
     names = composing.file_names(dataset)
     if composing.is_one_file(dataset):
@@ -224,8 +224,8 @@ def image_places(dataset: Dataset) -> list[str]:
     return [f"images/{split}/{name}" for split, name in zip(splits, names, strict=True)]
 
 
-def written_ids(dataset: Dataset) -> Ids:
+def assign_annotation_ids(dataset: Dataset) -> Ids:
     """The ids of the annotations: their own where they are COCO's, else numbers from one."""
     if patching.is_coco(dataset):
-        return patching.written_ids(dataset)
-    return composing.annotation_ids(dataset)
+        return patching.assign_annotation_ids(dataset)
+    return composing.assign_annotation_ids(dataset)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import ADDED, Dataset
-from boxmend.data.formats.documents import Document, number
+from boxmend.data.formats.documents import Document, format_number
 from boxmend.data.types import Ids
 from boxmend.errors import DataError
 
@@ -17,7 +17,7 @@ NOTE_KEY = "boxmend"  # of what boxmend says of an annotation
 LARGEST = 1e150  # of a coordinate: the area must be finite, too
 
 
-def documents(dataset: Dataset) -> Iterator[Document]:
+def build_documents(dataset: Dataset) -> Iterator[Document]:
     """One file for each split; one for all where the dataset comes from several addresses."""
     if is_one_file(dataset):
         yield Document(joined_name(dataset), _document(dataset, np.arange(len(dataset.images))))
@@ -67,7 +67,7 @@ def file_names(dataset: Dataset) -> list[str]:
     return names
 
 
-def annotation_ids(dataset: Dataset) -> Ids:
+def assign_annotation_ids(dataset: Dataset) -> Ids:
     """The ids to write: the dataset's own where they are integers, else numbers from one."""
     if dataset.annotation_ids.dtype != object or _all_coco(dataset):
         return dataset.annotation_ids
@@ -94,7 +94,7 @@ def _document(dataset: Dataset, images: NDArray[np.int64]) -> Iterator[bytes]:
     yield b",\n".join(_image_entry(dataset, row, image_ids[row], names[row]) for row in images)
     yield b'\n], "annotations": [\n'
     attributes = _attributes(dataset, rows)
-    ids = annotation_ids(dataset)
+    ids = assign_annotation_ids(dataset)
     yield b",\n".join(
         annotation_entry(
             dataset,
@@ -154,13 +154,13 @@ def annotation_entry(
 ) -> bytes:
     """The entry of an annotation, from the columns."""
     x1, y1, x2, y2 = dataset.boxes[row].tolist()
-    box = ", ".join(map(number, (x1, y1, x2 - x1, y2 - y1)))
+    box = ", ".join(map(format_number, (x1, y1, x2 - x1, y2 - y1)))
     entry = {
         "id": plain_id(dataset.annotation_ids[row]),
         "image_id": plain_id(image_id),
         "category_id": category_id,
         "bbox": msgspec.Raw(f"[{box}]".encode()),
-        "area": msgspec.Raw(number((x2 - x1) * (y2 - y1)).encode()),
+        "area": msgspec.Raw(format_number((x2 - x1) * (y2 - y1)).encode()),
         "iscrowd": int(dataset.is_crowd[row]),
     }
     return spaced({**entry, **(more or {})})

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.files.json_lists import ensure_few_objects, ensure_objects
-from boxmend.data.formats.documents import Edit, splice
+from boxmend.data.formats.documents import Edit, apply_edits
 from boxmend.errors import DataError
 
 CHUNK = 1024  # entries decoded at once: more fall out of the processor's cache
@@ -324,7 +324,7 @@ def with_values(entry: bytes, values: dict[str, bytes]) -> bytes:
     added = {key: value for key, value in values.items() if key not in spans}
     if added:
         edits.append(new_members(entry, added))
-    return b"".join(splice(entry, sorted(edits)))
+    return b"".join(apply_edits(entry, sorted(edits)))
 
 
 def new_members(entry: bytes, added: dict[str, bytes]) -> Edit:

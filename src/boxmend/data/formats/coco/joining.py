@@ -10,13 +10,13 @@ from boxmend.data.formats.coco.composing import encoded, plain_id
 from boxmend.data.formats.coco.document import UNDECODABLE, all_members, with_values
 from boxmend.data.formats.coco.patching import Patch, categories_with, patches
 from boxmend.data.formats.coco.source import CocoSource
-from boxmend.data.formats.documents import Document, splice
+from boxmend.data.formats.documents import Document, apply_edits
 from boxmend.errors import DataError
 
 LISTS = ("images", "annotations", "categories")
 
 
-def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
+def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     """The one document, named after the splits in it."""
     first, *others = patches(dataset, segmentation)
     categories = categories_with(dataset, first)
@@ -29,7 +29,7 @@ def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
         more["annotations"] += other.new_annotations(categories)
     more["categories"] = _categories(first, others, categories)
     edits = first.edits(categories, more)
-    yield Document(composing.joined_name(dataset), splice(first.source.data, edits))
+    yield Document(composing.joined_name(dataset), apply_edits(first.source.data, edits))
 
 
 def _images(patch: Patch, names: list[str]) -> list[bytes]:
@@ -77,7 +77,7 @@ def _with_values(entry: bytes, values: dict[str, bytes], source: CocoSource, wha
         raise DataError(f"{source.path}: {what} cannot be changed: {error}") from error
 
 
-def losses(dataset: Dataset) -> list[str]:
+def list_losses(dataset: Dataset) -> list[str]:
     """What is lost where several COCO files become one: all but the first one's other keys."""
     first, *others = [source for source in dataset.sources if isinstance(source, CocoSource)]
     kept = _other_values(first)

@@ -25,7 +25,7 @@ from boxmend.data.formats.coco.document import (
 )
 from boxmend.data.formats.coco.quick import BoxTexts
 from boxmend.data.formats.coco.source import CocoSource
-from boxmend.data.formats.documents import DECIMALS, Document, Edit, Replaced, splice
+from boxmend.data.formats.documents import DECIMALS, Document, Edit, EditTuple, apply_edits
 from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
@@ -62,14 +62,14 @@ def patches(dataset: Dataset, segmentation: str) -> list["Patch"]:
     ]
 
 
-def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
+def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     """One document for each source, under its own name."""
     for patch in patches(dataset, segmentation):
         edits = patch.edits(categories_with(dataset, patch), {})
-        yield Document(patch.source.path.name, splice(patch.source.data, edits))
+        yield Document(patch.source.path.name, apply_edits(patch.source.data, edits))
 
 
-def written_ids(dataset: Dataset) -> Ids:
+def assign_annotation_ids(dataset: Dataset) -> Ids:
     """The annotation ids that a reader will see of the documents as they are written.
 
     Each of several documents keeps its own; reading them together keeps them apart again.
@@ -127,7 +127,7 @@ class Patch:
 
     def edits(
         self, categories: dict[int, int | str], more: dict[str, list[bytes]]
-    ) -> Iterator[Replaced]:
+    ) -> Iterator[EditTuple]:
         """All that has to change in the document, in order; `more` entries go behind its own."""
         new = {
             "annotations": self.new_annotations(categories) + more.get("annotations", []),
@@ -172,7 +172,7 @@ class Patch:
         else:
             yield Edit(*span, b"[" + added + b"]")
 
-    def changed_entries(self, categories: dict[int, int | str]) -> Iterator[Replaced]:
+    def changed_entries(self, categories: dict[int, int | str]) -> Iterator[EditTuple]:
         """The new bytes of every annotation that changed, in the order of the document."""
         new, is_same = self._sides()
         is_moved = np.asarray(~is_same.all(axis=1))
@@ -352,7 +352,7 @@ def _noted(value: bytes | None, note: Note) -> bytes:
     edits = [Edit(*spans[key], new) for key, new in told.items() if key in spans]
     if added := {key: new for key, new in told.items() if key not in spans}:
         edits.append(new_members(value, added))
-    return b"".join(splice(value, sorted(edits)))
+    return b"".join(apply_edits(value, sorted(edits)))
 
 
 def _xywh(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -369,4 +369,4 @@ def _with_tokens(array: bytes, tokens: BoxTexts) -> bytes:
     edits = [
         Edit(*span, token) for span, token in zip(spans, tokens, strict=True) if token is not None
     ]
-    return b"".join(splice(array, edits))
+    return b"".join(apply_edits(array, edits))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.formats.coco.document import UNDECODABLE, all_spans
-from boxmend.data.formats.documents import numbers
+from boxmend.data.formats.documents import format_numbers
 
 BoxTexts = list[bytes | None]
 """A new box as text: x, y, width and height, None where that one stays; and the area."""
@@ -30,7 +30,7 @@ def box_texts(
     """
     moved = np.flatnonzero(is_moved)
     sides = np.nan_to_num(xywh[moved])
-    texts: BoxTexts = list(numbers(np.column_stack([sides, sides[:, 2] * sides[:, 3]])))
+    texts: BoxTexts = list(format_numbers(np.column_stack([sides, sides[:, 2] * sides[:, 3]])))
     rows, columns = np.nonzero(is_same[moved])
     for place in (5 * rows + columns).tolist():
         texts[place] = None

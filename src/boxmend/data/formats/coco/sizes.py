@@ -24,7 +24,7 @@ _one = msgspec.json.Decoder(_Measures)
 _many = msgspec.json.Decoder(list[_Measures])
 
 
-def areas_and_sizes(dataset: Dataset) -> tuple[Floats, Floats]:
+def measure_annotations(dataset: Dataset) -> tuple[Floats, Floats]:
     """Areas [n], and widths and heights [n, 2], of the annotations.
 
     They are those of the COCO document where it gives them and the box was not changed since; an
@@ -48,7 +48,7 @@ def areas_and_sizes(dataset: Dataset) -> tuple[Floats, Floats]:
         return np.where(is_area, areas, sizes.prod(axis=1)), sizes
 
 
-def category_numbers(dataset: Dataset) -> tuple[int | str, ...]:
+def get_category_ids(dataset: Dataset) -> tuple[int | str, ...]:
     """COCO's numbers of the labels: those of the sources, else label + 1.
 
     Of several sources the first to name a label counts; a number that is taken is not used again.
@@ -68,7 +68,7 @@ def category_numbers(dataset: Dataset) -> tuple[int | str, ...]:
     return tuple(known[name] for name in dataset.label_names)
 
 
-def contested_numbers(dataset: Dataset) -> set[int | str]:
+def find_ambiguous_category_ids(dataset: Dataset) -> set[int | str]:
     """Numbers that mean one class in one document and another class in another."""
     meanings: dict[int | str, str] = {}
     contested = set()
@@ -80,7 +80,7 @@ def contested_numbers(dataset: Dataset) -> set[int | str]:
     return contested
 
 
-def contested_images(dataset: Dataset) -> set[int | str]:
+def find_ambiguous_image_ids(dataset: Dataset) -> set[int | str]:
     """Ids that mean one image in one document and another image in another."""
     images = dataset.images
     seen: set[int | str] = set()

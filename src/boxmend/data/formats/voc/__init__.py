@@ -35,17 +35,29 @@ from boxmend.data.formats.voc.scanning import (
     XMIN,
     YMAX,
     YMIN,
-    MalformedXml,
+    MalformedXmlError,
     VocXml,
-    scan,
-    value,
+    decode_text,
+    parse_xml,
 )
 from boxmend.data.formats.voc.source import NO, VocSource, entries
-from boxmend.data.formats.voc.writing import documents, image_places, losses, written_ids
+from boxmend.data.formats.voc.writing import (
+    assign_annotation_ids,
+    assign_image_paths,
+    build_documents,
+    list_losses,
+)
 from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
-__all__ = ["documents", "image_places", "looks_like", "losses", "read", "written_ids"]
+__all__ = [
+    "assign_annotation_ids",
+    "assign_image_paths",
+    "build_documents",
+    "list_losses",
+    "looks_like",
+    "read",
+]
 
 SPLIT_ORDER = ("train", "val", "test", "trainval")  # the finer list says more of an image
 _APPLE_DOUBLE = b"\x00\x05\x16\x07"  # begins the "._NAME" files that archives made on a Mac hold
@@ -209,13 +221,13 @@ class _Reading:
             read = _document(place)
             self.read_files.append(read)
             content = read.content or b""
-            file = scan(content)
-        except MalformedXml as error:
+            file = parse_xml(content)
+        except MalformedXmlError as error:
             file = content
             self.findings.append(Finding("malformed", f"the file {error}", place, id))
         filename = ""
         if isinstance(file, VocXml):
-            filename = value(file.head_content(FILENAME))
+            filename = decode_text(file.head_content(FILENAME))
             self._add_objects(file, id, place)
         self.file_names.append(self._image_file(id, filename, place))
         self.sizes.append(self._size(file, id, place))
@@ -228,7 +240,7 @@ class _Reading:
             content = file.content(position, NAME)
             name = self.name_of.get(content)
             if name is None:
-                name = self.name_of[content] = value(content)
+                name = self.name_of[content] = decode_text(content)
             if not name:
                 self._complain("malformed", "the object has no name", place, id, position)
             difficult = file.content(position, DIFFICULT)
@@ -238,7 +250,7 @@ class _Reading:
                 self._complain("box-not-finite", message, place, id, position)
             self.names.append(name)
             self.boxes.append(box)
-            self.is_difficult.append(difficult != b"0" and value(difficult).lower() not in NO)
+            self.is_difficult.append(difficult != b"0" and decode_text(difficult).lower() not in NO)
 
     def _complain(self, kind: str, message: str, place: str, id: str, position: int) -> None:
         self.findings.append(Finding(kind, message, place, id, position_id(id, position)))
@@ -335,7 +347,7 @@ def _document(place: str) -> ReadFile:
     try:
         return change_detection.read_file(place, "label_file_bytes")
     except OSError as error:
-        raise MalformedXml(f"cannot be read: {error.strerror or error}") from error
+        raise MalformedXmlError(f"cannot be read: {error.strerror or error}") from error
 
 
 def _box(file: VocXml, position: int) -> tuple[float, float, float, float]:
@@ -346,7 +358,7 @@ def _box(file: VocXml, position: int) -> tuple[float, float, float, float]:
         if any(b"_" in corner for corner in corners):  # which Python takes for a number's
             return _NAN_BOX
     except ValueError:  # a comment or a reference between the digits, or no number at all
-        left, top, right, bottom = (_number(value(corner)) for corner in corners)
+        left, top, right, bottom = (_number(decode_text(corner)) for corner in corners)
     box = (left - 1, top - 1, right, bottom)
     return box if all(map(math.isfinite, box)) else _NAN_BOX
 
@@ -356,7 +368,9 @@ def _number(text: str) -> float:
 
 
 def _described_box(file: VocXml, position: int) -> str:
-    texts = [value(file.content(position, column))[:40] for column in (XMIN, YMIN, XMAX, YMAX)]
+    texts = [
+        decode_text(file.content(position, column))[:40] for column in (XMIN, YMIN, XMAX, YMAX)
+    ]
     if not any(texts):
         return "missing"
     return "not four finite numbers: xmin {!r}, ymin {!r}, xmax {!r}, ymax {!r}".format(*texts)
@@ -366,6 +380,6 @@ def _pixels(content: bytes) -> int | None:
     """A width or height; 0 where it is not given, None where it is something else."""
     if content.isdigit() and len(content) < 10:
         return int(content)
-    text = value(content)
+    text = decode_text(content)
     number = _number(text) if text else 0.0
     return int(number) if 0 <= number < 2**31 else None

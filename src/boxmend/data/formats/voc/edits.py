@@ -14,7 +14,7 @@ from boxmend.data.formats.voc.scanning import (
     TAGS,
     XMIN,
     VocXml,
-    escaped,
+    escape_xml,
     is_writable,
     tag_end,
     text_spans,
@@ -100,7 +100,7 @@ def _note_value(said: float | str | None) -> str:
     text = "" if said is None else str(said)
     if not is_writable(text):
         text = ascii(text)[1:-1]
-    return escaped(text)
+    return escape_xml(text)
 
 
 def _coordinates(values: Values, style: Style) -> str:
@@ -109,7 +109,7 @@ def _coordinates(values: Values, style: Style) -> str:
 
 
 def _leaf(column: int, text: str) -> str:
-    return f"<{TAGS[column]}>{escaped(text)}</{TAGS[column]}>"
+    return f"<{TAGS[column]}>{escape_xml(text)}</{TAGS[column]}>"
 
 
 def _changed(
@@ -122,7 +122,7 @@ def _changed(
         if span[0] == ABSENT:
             missing[column] = text
         else:
-            yield from _replaced(xml.data, span, TAGS[column], escaped(text))
+            yield from _replaced(xml.data, span, TAGS[column], escape_xml(text))
     box = xml.span(position, BOX)
     if box[0] != ABSENT and (corners := _coordinates(missing, style)):
         yield _filled(xml.data, box, "bndbox", corners)

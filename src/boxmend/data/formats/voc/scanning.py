@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from xml.parsers import expat
 
-from boxmend.data.formats.documents import Edit, splice
+from boxmend.data.formats.documents import Edit, apply_edits
 
 MAX_DEPTH = 100  # VOC itself needs five levels
 
@@ -59,7 +59,7 @@ _KNOWN: _Node = _node(  # the only paths that mean something; a part's own name 
 _CONTENT_UNCOUNTED = {SOURCE, OWNER, NOTE}  # what stands in them is no extra of its own
 
 
-class MalformedXml(Exception):
+class MalformedXmlError(Exception):
     """A file that is no VOC document; the message says why, and where."""
 
 
@@ -104,14 +104,14 @@ class VocXml:
 
         Characters which that encoding lacks become character references.
         """
-        pieces = splice(self.data, sorted(edits))
+        pieces = apply_edits(self.data, sorted(edits))
         if self.codec == "utf-8":
             return pieces
         text = b"".join(pieces).decode()
         return iter([text.encode(self.codec, "xmlcharrefreplace")])
 
 
-def scan(content: bytes) -> VocXml:
+def parse_xml(content: bytes) -> VocXml:
     """Find the places of all values in a document; raise MalformedXml where it is none."""
     data, codec = _as_utf8(content)
     scanner = _Scanner(data)
@@ -119,13 +119,13 @@ def scan(content: bytes) -> VocXml:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise MalformedXml(f"is no well-formed XML: {error}") from error
+        raise MalformedXmlError(f"is no well-formed XML: {error}") from error
     finally:  # parser and scanner hold each other; thousands of them should not wait for the gc
         parser.StartElementHandler = parser.EndElementHandler = None
         parser.CommentHandler = parser.StartDoctypeDeclHandler = None
     head = tuple(scanner.record[_STRIDE:])
     if head[0] == ABSENT:
-        raise MalformedXml("is XML, but its outermost element is not <annotation>")
+        raise MalformedXmlError("is XML, but its outermost element is not <annotation>")
     return VocXml(data, codec, scanner.spans, head, tuple(scanner.extras))
 
 
@@ -162,7 +162,7 @@ class _Scanner:
                 tag_end(self.data, at) if attributes else self.data.find(b">", at) + 1
             )
         if len(stack) > MAX_DEPTH:
-            raise MalformedXml(f"nests elements more than {MAX_DEPTH} deep")
+            raise MalformedXmlError(f"nests elements more than {MAX_DEPTH} deep")
 
     def end(self, _tag: str) -> None:
         column = self.stack.pop()[0]
@@ -196,7 +196,7 @@ class _Scanner:
 
     def doctype(self, *_arguments: object) -> None:
         # The road of entity bombs and of files read from elsewhere; no VOC document needs one.
-        raise MalformedXml(
+        raise MalformedXmlError(
             "declares a document type (DTD), which is refused; remove <!DOCTYPE ...>"
         )
 
@@ -224,7 +224,7 @@ def _is_self_closed(data: bytes, start: int, at: int) -> bool:
     return data.startswith(b"/>", at - 2) and tag_end(data, start) == at
 
 
-def value(content: bytes) -> str:
+def decode_text(content: bytes) -> str:
     """The text that an element's content means: references resolved, trimmed."""
     if b"<" not in content and b"&" not in content and b"\r" not in content:
         return content.decode().strip(SPACE)
@@ -281,8 +281,8 @@ def _as_utf8(content: bytes) -> tuple[bytes, str]:
         if text.encode(codec) == content:
             return text.encode(), codec
     except UnicodeError as error:
-        raise MalformedXml(f"is no {codec} text, though it is marked so: {error}") from error
-    raise MalformedXml(f"cannot be written back in {codec} byte for byte; save it as UTF-8")
+        raise MalformedXmlError(f"is no {codec} text, though it is marked so: {error}") from error
+    raise MalformedXmlError(f"cannot be written back in {codec} byte for byte; save it as UTF-8")
 
 
 def _codec(content: bytes) -> str:
@@ -300,7 +300,7 @@ def _codec(content: bytes) -> str:
     except LookupError:
         codec = ""
     if not _CODECS.fullmatch(codec):
-        raise MalformedXml(
+        raise MalformedXmlError(
             f"declares the encoding {name}, which is not supported; save it as UTF-8"
         )
     return codec
@@ -314,7 +314,7 @@ def is_writable(text: str) -> bool:
 _UNWRITABLE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def escaped(text: str) -> str:
+def escape_xml(text: str) -> str:
     """A text as it stands between tags."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("\r", "&#13;")  # a bare one would be read as a line feed

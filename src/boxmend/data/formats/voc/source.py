@@ -19,8 +19,8 @@ from boxmend.data.formats.voc.scanning import (
     SOURCE,
     TRUNCATED,
     VocXml,
+    decode_text,
     text_spans,
-    value,
 )
 
 NO = {"", "0", "false", "no", "unspecified"}  # what a flag or a pose says when it says nothing
@@ -75,7 +75,7 @@ def _attributes(file: VocXml | bytes | None, position: int) -> dict[str, Any]:
         content = file.content(position, column)
         if content in (b"", b"0", b"Unspecified"):  # nearly always
             continue
-        text = value(content)
+        text = decode_text(content)
         if text.lower() not in NO:
             is_count = column != POSE and text.isdecimal() and len(text) < 10
             found[name] = int(text) if is_count else text
@@ -83,11 +83,11 @@ def _attributes(file: VocXml | bytes | None, position: int) -> dict[str, Any]:
 
 
 def _said_of_the_image(file: VocXml) -> Iterator[str]:
-    if value(file.head_content(SEGMENTED)).lower() not in NO:
+    if decode_text(file.head_content(SEGMENTED)).lower() not in NO:
         yield "segmented flag"
     for column, word in ((SOURCE, "source of the image"), (OWNER, "owner of the image")):
         content = file.head_content(column)
-        texts = (value(content[start:end]) for start, end in text_spans(content))
+        texts = (decode_text(content[start:end]) for start, end in text_spans(content))
         if any(text.lower() not in _SAYS_NOTHING for text in texts):
             yield word
 

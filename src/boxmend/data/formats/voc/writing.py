@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, document_order, position_ids
-from boxmend.data.formats.documents import Document, number
+from boxmend.data.formats.documents import Document, format_number
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.data.formats.voc.edits import TABS, ObjectChanges, Values, edits, object_text
 from boxmend.data.formats.voc.scanning import (
@@ -23,7 +23,7 @@ from boxmend.data.formats.voc.scanning import (
     TRUNCATED,
     XMIN,
     VocXml,
-    escaped,
+    escape_xml,
     is_writable,
 )
 from boxmend.data.formats.voc.source import VocSource, entries
@@ -33,7 +33,7 @@ from boxmend.errors import DataError
 _OFFSETS = (1, 1, 0, 0)  # what VOC adds to x1, y1, x2, y2
 
 
-def losses(dataset: Dataset) -> list[str]:
+def list_losses(dataset: Dataset) -> list[str]:
     """What VOC cannot hold of a dataset: crowd flags, and extras of documents written anew."""
     counts: Counter[str] = Counter()
     for images, source in _folders(dataset):
@@ -48,7 +48,7 @@ def losses(dataset: Dataset) -> list[str]:
     return phrases
 
 
-def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
+def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     """The files of a dataset: its XML documents, then its lists; VOC knows no segmentation."""
     folders = _folders(dataset)
     source = folders[0][1] if len(folders) == 1 else None
@@ -57,12 +57,12 @@ def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     return _composed(dataset)
 
 
-def image_places(dataset: Dataset) -> list[str]:
+def assign_image_paths(dataset: Dataset) -> list[str]:
     """Where each image goes: into JPEGImages, under its own name."""
     return [f"JPEGImages/{name}" for name in dataset.images.file_names]
 
 
-def written_ids(dataset: Dataset) -> Ids:
+def assign_annotation_ids(dataset: Dataset) -> Ids:
     """Ids by position in the document; a document written anew is named after its image."""
     ids = dataset.images.ids.astype(object)
     for images, source in _folders(dataset):
@@ -162,7 +162,7 @@ def _new_values(
         text = _coordinate(dataset, int(kept[k]), side)
         old = float(old_boxes[k, side])
         # a difference that rounding swallows is none
-        if math.isnan(old) or text != number(old + _OFFSETS[side]):
+        if math.isnan(old) or text != format_number(old + _OFFSETS[side]):
             yield k, XMIN + side, text
 
 
@@ -210,7 +210,7 @@ def _document(dataset: Dataset, image: int, objects: list[str]) -> str:
         raise DataError(f"image {file_name!r}: XML cannot hold this name; rename the file")
     return (
         "<annotation>\n\t<folder>JPEGImages</folder>\n"
-        f"\t<filename>{escaped(file_name)}</filename>\n"
+        f"\t<filename>{escape_xml(file_name)}</filename>\n"
         f"\t<size>\n\t\t<width>{images.widths[image]}</width>\n"
         f"\t\t<height>{images.heights[image]}</height>\n\t\t<depth>3</depth>\n\t</size>\n"
         "\t<segmented>0</segmented>"
@@ -311,7 +311,7 @@ def _coordinate(dataset: Dataset, row: int, side: int) -> str:
         raise DataError(
             f"{_named(dataset, row)} has a box that is not finite: {dataset.boxes[row]}"
         )
-    return number(value + _OFFSETS[side])
+    return format_number(value + _OFFSETS[side])
 
 
 def _named(dataset: Dataset, row: int) -> str:

@@ -22,7 +22,12 @@ from boxmend.data.formats.yolo.data_yaml import read_yaml
 from boxmend.data.formats.yolo.labels import Labels, Rules, parse_labels
 from boxmend.data.formats.yolo.layout import SplitImage, find_images
 from boxmend.data.formats.yolo.source import USUAL_NAMES, YoloSource
-from boxmend.data.formats.yolo.writing import documents, image_places, losses, written_ids
+from boxmend.data.formats.yolo.writing import (
+    assign_annotation_ids,
+    assign_image_paths,
+    build_documents,
+    list_losses,
+)
 from boxmend.data.types import Ids
 
 ENDINGS = (".yaml", ".yml")
@@ -204,10 +209,10 @@ def _texts(values: list[str]) -> Ids:
 
 __all__ = [
     "YoloSource",
-    "documents",
-    "image_places",
+    "assign_annotation_ids",
+    "assign_image_paths",
+    "build_documents",
+    "list_losses",
     "looks_like",
-    "losses",
     "read",
-    "written_ids",
 ]

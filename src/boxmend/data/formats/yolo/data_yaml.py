@@ -15,7 +15,7 @@ import yaml
 
 from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.findings import Finding
-from boxmend.data.formats.documents import Edit, splice
+from boxmend.data.formats.documents import Edit, apply_edits
 from boxmend.data.formats.reading import read_file
 from boxmend.data.formats.yolo.yaml_nodes import Node, compose
 from boxmend.errors import DataError
@@ -87,7 +87,7 @@ def patched_yaml(
         elif not says_so:
             edits.append(_replaced(text, value, wanted))
     mark = BOM if document.data.startswith(BOM) else b""
-    patched = mark + b"".join(splice(text.encode(), _in_bytes(text, sorted(edits))))
+    patched = mark + b"".join(apply_edits(text.encode(), _in_bytes(text, sorted(edits))))
     _verify(document, patched, folders, names)
     return patched
 

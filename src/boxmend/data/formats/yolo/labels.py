@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from boxmend.data.dataset import UNKNOWN
-from boxmend.data.formats.documents import Edit, number, splice
+from boxmend.data.formats.documents import Edit, apply_edits, format_number
 from boxmend.data.types import Box
 
 BOX_VALUES = 5  # the class, and cx cy w h
@@ -97,7 +97,7 @@ def patch_labels(
     used where a box is changed or added.
     """
     newline = _newline(content)
-    patched = b"".join(splice(content, _edits(content, size, changes)))
+    patched = b"".join(apply_edits(content, _edits(content, size, changes)))
     lines = [line_of(label, box, size) for label, box in added]
     if not lines:
         return patched
@@ -109,7 +109,7 @@ def patch_labels(
 
 def line_of(label: int, box: Box, size: Size) -> bytes:
     """A new line, without its end."""
-    values = (number(value, DECIMALS) for value in to_shares(box, size))
+    values = (format_number(value, DECIMALS) for value in to_shares(box, size))
     return f"{label} {' '.join(values)}".encode()
 
 
@@ -232,13 +232,13 @@ def _line_edits(start: int, line: bytes, size: Size, change: Change) -> Iterator
     except _LineError:
         old = []
     if len(old) != len(shares) or not math.isfinite(sum(old)):  # a polygon, or not to be read
-        new = " ".join(number(value, DECIMALS) for value in shares)
+        new = " ".join(format_number(value, DECIMALS) for value in shares)
         yield Edit(first.end, tokens[-1].end, f" {new}".encode())
         return
     decimals = _decimals([token.new for token in others], size)
     for token, before, after in zip(others, old, shares, strict=True):
         if abs(after - before) > 0.5 * 10**-decimals:
-            yield Edit(token.start, token.end, number(after, decimals).encode())
+            yield Edit(token.start, token.end, format_number(after, decimals).encode())
 
 
 def _tokens(start: int, line: bytes) -> Iterator[Edit]:

@@ -22,7 +22,7 @@ from boxmend.errors import DataError
 YAML_NAME = "data.yaml"
 
 
-def losses(dataset: Dataset) -> list[str]:
+def list_losses(dataset: Dataset) -> list[str]:
     """What YOLO cannot hold: flags, attributes, and whatever other formats have beyond them."""
     flags = {
         "crowd flags (iscrowd)": int(dataset.is_crowd.sum()),
@@ -41,7 +41,7 @@ def losses(dataset: Dataset) -> list[str]:
     return phrases
 
 
-def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
+def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     """The data.yaml and label files, patched where the dataset was read from one, else new.
 
     `segmentation` says nothing here: a polygon whose box moved becomes a box.
@@ -50,7 +50,7 @@ def documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
     return _composed(dataset) if source is None else _patched(dataset, source)
 
 
-def image_places(dataset: Dataset) -> list[str]:
+def assign_image_paths(dataset: Dataset) -> list[str]:
     """`images/SPLIT/NAME`; images whose label files would share a name get a number."""
     images = dataset.images
     used: dict[tuple[int, str], dict[str, int]] = defaultdict(dict)
@@ -68,12 +68,12 @@ def image_places(dataset: Dataset) -> list[str]:
     return places
 
 
-def written_ids(dataset: Dataset) -> Ids:
+def assign_annotation_ids(dataset: Dataset) -> Ids:
     """The ids of the annotations by position; images are called by split and name."""
     images = dataset.images
     ids = np.empty(len(images), object)
     taken: dict[str, int] = {}  # id -> group of addresses
-    for row, place in enumerate(image_places(dataset)):
+    for row, place in enumerate(assign_image_paths(dataset)):
         index = int(images.sources[row])
         source = dataset.sources[index] if dataset.sources else None
         if isinstance(source, YoloSource):
@@ -155,7 +155,7 @@ def _box(dataset: Dataset, row: int) -> Box:
 def _composed(dataset: Dataset) -> Iterator[Document]:
     order = document_order(dataset)
     _require_writable(dataset, order)
-    places = image_places(dataset)
+    places = assign_image_paths(dataset)
     folders = _folders(dataset.images.splits, {})
     yield Document(YAML_NAME, [composed_yaml(folders, dataset.label_names)])
     ends = np.searchsorted(dataset.image_rows[order], np.arange(len(places) + 1))
@@ -177,7 +177,7 @@ def _patched(dataset: Dataset, source: YoloSource) -> Iterator[Document]:
     folders = _folders(dataset.images.splits, source.read_as)
     yield Document(YAML_NAME, [patched_yaml(source.document_yaml, folders, numbering.names)])
     written = set[str]()
-    for image, place in enumerate(image_places(dataset)):
+    for image, place in enumerate(assign_image_paths(dataset)):
         row = int(dataset.images.rows[image])
         content, path = source.contents[row], _label_place(place)
         changes, added = work.changes.get(image, {}), work.added.get(image, [])
