@@ -14,7 +14,7 @@ from boxmend.repair.export import TARGETS, coco, cvat, fiftyone, label_studio
 from tests import ROOT
 from tests.repair.export.exported_runs import drawn_run, exported, json_of
 
-PAGE = (ROOT / "docs/handover.md").read_text("utf-8")
+PAGE = (ROOT / "docs/export.md").read_text("utf-8")
 
 
 def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
