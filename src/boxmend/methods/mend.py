@@ -300,7 +300,7 @@ class Mend(EstimatingMethod):
         acceptance = refinement.acceptance_from_rate(self.estimator.rate)
         limit = refinement.threshold(state["queue"], acceptance)
         judged = judgements.by_queue(evidence, given, limit)
-        pushed = self.exchange.gathered(judged[1].loss, given.is_box)
+        pushed = self.exchange.all_gather(judged[1].loss, given.is_box)
         state["queue"].copy_(refinement.push(state["queue"], *pushed))
         return judged
 
@@ -323,7 +323,7 @@ class Mend(EstimatingMethod):
             return votes.voted(given, heard, keep, settings.alike)
         state = self._state
         at_border = refinement.count_at_border(given.boxes, given.sizes, given.is_box)
-        state["border"] += self.exchange.total(at_border)
+        state["border"] += self.exchange.all_sum(at_border)
         edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
         return votes.expected(given, heard, edges, keep, settings.alike)
 

@@ -114,7 +114,7 @@ class NoiseEstimator:
             self.settings.least_new,
         )
         labels = torch.where(is_seen, given.labels.reshape(-1), 0)
-        rows, *seen = self.exchange.gathered(rows, mean, visits, labels)
+        rows, *seen = self.exchange.all_gather(rows, mean, visits, labels)
         for name, values in zip(("memory", "visits", "labels"), seen, strict=True):
             state[name].index_copy_(0, rows, values)
         mean, prior = mean.view_as(evidence), self.prior_of(given)
@@ -127,7 +127,7 @@ class NoiseEstimator:
             found = votes.agreement(
                 given, heard, settings.near, settings.alike, settings.residual_score
             )
-            sums = self.exchange.total(torch.cat(found))  # [BINS + 2]
+            sums = self.exchange.all_sum(torch.cat(found))  # [BINS + 2]
             self.state["residuals"] += sums[:BINS]
             self.state["pull"] += sums[BINS:]
 

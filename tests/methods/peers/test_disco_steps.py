@@ -212,16 +212,16 @@ def test_means_are_over_what_all_processes_have(given: BatchAnnotations) -> None
     class Doubled:
         """Another process has the same."""
 
-        def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             return tensors
 
-        def total(self, tensor: Tensor, /) -> Tensor:
+        def all_sum(self, tensor: Tensor, /) -> Tensor:
             return 2 * tensor
 
     detector, method = tiny("disco"), Disco(KEEN)
     _, alone = method.losses(work_on(detector, given, MIDDLE))
     method.exchange = Doubled()
-    detector.total = Doubled().total
+    detector.total = Doubled().all_sum
     _, halved = method.losses(work_on(detector, given, MIDDLE))
     for name in LOSSES:
         torch.testing.assert_close(2 * halved[name], alone[name])

@@ -176,7 +176,7 @@ class CaBbc(EstimatingMethod):
 
     def _typical(self, slopes: Tensor, is_box: Tensor) -> Tensor:
         """The median of recent annotations' largest slopes, infinite at first; a scalar."""
-        pushed = self.exchange.gathered(slopes.abs().amax(-1), is_box)
+        pushed = self.exchange.all_gather(slopes.abs().amax(-1), is_box)
         self.slopes.copy_(refinement.push(self.slopes, *pushed))
         return refinement.threshold(self.slopes, TYPICAL).clamp(min=TINY)
 

@@ -176,7 +176,7 @@ class NoteRcnn(Method):
         was never seen an infinite one.
         """
         is_seen = given.is_box.reshape(-1)
-        rows, losses, labels = self.exchange.gathered(
+        rows, losses, labels = self.exchange.all_gather(
             self._rows(given).reshape(-1),
             torch.where(is_seen, loss.reshape(-1), torch.inf),
             torch.where(is_seen, given.labels.reshape(-1), 0),
