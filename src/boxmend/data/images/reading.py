@@ -36,7 +36,7 @@ from boxmend.errors import BoxmendError, UsageError
 
 Problem = Literal["missing", "unreadable", "truncated"]
 Item = TypeVar("Item")
-Result = TypeVar("Made")
+Result = TypeVar("Result")
 
 MIN_IMAGES_FOR_WORKERS = 64  # fewer are decoded faster than worker processes start
 IMAGES_PER_CHUNK = 16  # sent to a worker at once
