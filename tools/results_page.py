@@ -131,9 +131,10 @@ def _opening(lines: Lines) -> str:
 
 # Results on photographs
 
-This page repeats the paper's comparison on VOC 2007 at 320 pixels, trained on trainval and scored on
-test, on one GPU, with [`boxmend bench run`](tables.md#on-photographs). Each figure comes from lines of
-the files in `results/`; each row names them as FILE:LINES, and they are [listed below](#lines).
+This page repeats the paper's comparison on VOC 2007 at 320 pixels, trained on trainval and
+scored on test, on one GPU, with [`boxmend bench run`](tables.md#on-photographs). Each figure
+comes from lines of the files in `results/`; each row names them as FILE:LINES, and they are
+[listed below](#lines).
 
 Figures are percentages: mean ± standard error over seeds (number of seeds) [published figure]. A
 single seed has no standard error; differences below 1.5 are not significant then.

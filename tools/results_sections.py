@@ -90,7 +90,8 @@ brackets. The paper defines these columns:
   centre matching, and final.
 - TP and FN: the shares of wrong labels judged wrong and right in the last epoch. TN and FP: the
   shares of right labels judged right and wrong.
-- N: the share of wrong labels before the mending. N*: the same after it, without the discarded ones.
+- N: the share of wrong labels before the mending. N*: the same after it, without the discarded
+  ones.
 
 The IoU with the true box and "wrong as written" describe what `boxmend apply` writes."""
     return f"{text}\n\n{markdown_table(['noise', 'method', *MENDING, 'lines'], rows)}"
@@ -142,9 +143,9 @@ def rates(lines: Lines) -> str:
     body = markdown_table(head, rows) if rows else "There are no results of `mend` yet."
     return f"""## Noise rates that `mend` estimates
 
-In percent, with 95 % intervals. The figure for boxes is N, for uniform noise within ± N. For Gaussian
-noise the true figure is the standard deviation, which equals that of uniform noise with an N 1.73
-times as large.
+In percent, with 95 % intervals. The figure for boxes is N, for uniform noise within ± N. For
+Gaussian noise the true figure is the standard deviation, which equals that of uniform noise with
+an N 1.73 times as large.
 
 {body}"""
 
@@ -171,8 +172,8 @@ def cost(lines: Lines) -> str:
     head = ["method", "cells", "seconds a cell", "images/s", "hardware", "lines"]
     return f"""## What it cost
 
-Seconds include training and scoring. Several trainings ran side by side on one GPU, so these figures
-do not measure the speed of a method; [this table](methods/index.md#what-they-cost) does.
+Seconds include training and scoring. Several trainings ran side by side on one GPU, so these
+figures do not measure the speed of a method; [this table](methods/index.md#what-they-cost) does.
 
 {markdown_table(head, rows)}"""
 
