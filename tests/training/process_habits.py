@@ -41,13 +41,13 @@ def exchange() -> None:
         rows = torch.tensor([RANK, 10 + RANK])
         masks = torch.tensor([[True, RANK == 1], [False, False]])
         doubles = torch.tensor([0.1, RANK / 3], dtype=torch.float64)
-        joined_rows, joined_masks, joined_doubles = both.gathered(rows, masks, doubles)
+        joined_rows, joined_masks, joined_doubles = both.gather(rows, masks, doubles)
         assert joined_rows.tolist() == [0, 10, 1, 11]
         assert joined_masks.tolist() == [[True, False], [False] * 2, [True, True], [False] * 2]
         assert joined_doubles.tolist() == [0.1, 0.0, 0.1, 1 / 3]
         assert rows.tolist() == [RANK, 10 + RANK]
         number = torch.tensor(3 + RANK)
-        assert both.total(number) == 7
+        assert both.sum(number) == 7
         assert number == 3 + RANK
         gradients = [torch.full(shape, 1.0 + RANK) for shape in ((2,), (), (2, 2), (1,))]
         gradients.append(torch.full((2,), 0.5, dtype=torch.float64))

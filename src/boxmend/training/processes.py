@@ -67,7 +67,7 @@ class Processes:
         size = len(whole) // self.number
         return whole[self.rank * size : (self.rank + 1) * size]
 
-    def gathered(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Join tensors [n, ...] of all processes, [number * n, ...], in the order of the batch.
 
         All have one n, the same in every process. Their bytes travel together and unchanged.
@@ -86,7 +86,7 @@ class Processes:
             for piece, one in zip(pieces, tensors, strict=True)
         )
 
-    def total(self, tensor: Tensor) -> Tensor:
+    def sum(self, tensor: Tensor) -> Tensor:
         """Add up a tensor over all processes."""
         if self.is_single_process:
             return tensor
