@@ -180,7 +180,7 @@ def test_images_without_objects_go_through(name: str, step: int) -> None:
 class Doubled(SingleProcess):
     """Another process has as much of everything."""
 
-    def sum(self, tensor: Tensor, /) -> Tensor:
+    def all_sum(self, tensor: Tensor, /) -> Tensor:
         return 2 * tensor
 
 
@@ -190,11 +190,11 @@ def test_losses_are_divided_by_what_all_processes_have(name: str, step: int) -> 
     _, whole = taken(name, step, batch())
     method, detector = ready(name, step)
     method.exchange = Doubled()
-    detector.sum_over_processes = Doubled().sum
+    detector.sum_over_processes = Doubled().all_sum
     try:
         _, halves = method.losses(work_on(detector, batch(), step))
     finally:
-        detector.sum_over_processes = SingleProcess().sum
+        detector.sum_over_processes = SingleProcess().all_sum
     for key, value in whole.items():
         torch.testing.assert_close(2 * halves[key], value)
 

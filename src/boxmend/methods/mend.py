@@ -307,7 +307,7 @@ class Mend(EstimatingMethod):
         acceptance = equations.acceptance_from_rate(self.estimator.rate)
         limit = equations.threshold(state["queue"], acceptance)
         judged = judgements.by_queue(evidence, annotations, limit)
-        pushed = self.exchange.gather(judged[1].loss, annotations.is_box)
+        pushed = self.exchange.all_gather(judged[1].loss, annotations.is_box)
         state["queue"].copy_(equations.push(state["queue"], *pushed))
         return judged
 
@@ -332,7 +332,7 @@ class Mend(EstimatingMethod):
         at_border = equations.count_at_border(
             annotations.boxes, annotations.sizes, annotations.is_box
         )
-        state["border"] += self.exchange.sum(at_border)
+        state["border"] += self.exchange.all_sum(at_border)
         edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
         return votes.expected(annotations, heard, edges, keep, settings.alike)
 

@@ -116,7 +116,7 @@ class NoiseEstimator:
             self.settings.least_new,
         )
         labels = torch.where(is_seen, annotations.labels.reshape(-1), 0)
-        rows, *seen = self.exchange.gather(rows, mean, visits, labels)
+        rows, *seen = self.exchange.all_gather(rows, mean, visits, labels)
         for name, values in zip(("memory", "visits", "labels"), seen, strict=True):
             state[name].index_copy_(0, rows, values)
         mean, prior = mean.view_as(evidence), self.prior_of(annotations)
@@ -129,7 +129,7 @@ class NoiseEstimator:
             found = votes.agreement(
                 annotations, heard, settings.near, settings.alike, settings.residual_score
             )
-            sums = self.exchange.sum(torch.cat(found))  # [BINS + 2]
+            sums = self.exchange.all_sum(torch.cat(found))  # [BINS + 2]
             self.state["residuals"] += sums[:BINS]
             self.state["pull"] += sums[BINS:]
 

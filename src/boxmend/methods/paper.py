@@ -182,7 +182,7 @@ class PaperMethod(EstimatingMethod):
 
     def _push(self, losses: Tensor, is_loss: Tensor) -> None:
         """Push the losses [B, A] of the whole batch; in place: a captured step has addresses."""
-        self.queue.copy_(equations.push(self.queue, *self.exchange.gather(losses, is_loss)))
+        self.queue.copy_(equations.push(self.queue, *self.exchange.all_gather(losses, is_loss)))
 
 
 def wants_estimates(variant: str, rates: Rates) -> bool:

@@ -82,21 +82,21 @@ class BoxFeatures(NamedTuple):
 class Exchange(Protocol):
     """How a method's state stays one where several processes refine a part of each batch."""
 
-    def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Join tensors [n, ...] of all processes along the first axis, in the batch's order."""
 
-    def sum(self, tensor: Tensor, /) -> Tensor:
+    def all_sum(self, tensor: Tensor, /) -> Tensor:
         """Add up a tensor over all processes."""
 
 
 class SingleProcess:
     """The exchange of a process that has the whole batch."""
 
-    def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Give the tensors as they are."""
         return tensors
 
-    def sum(self, tensor: Tensor, /) -> Tensor:
+    def all_sum(self, tensor: Tensor, /) -> Tensor:
         """Give the tensor as it is."""
         return tensor
 

@@ -28,7 +28,7 @@ def gather(addresses: Sequence[str], dataset: Dataset, processes: Processes) -> 
             **{package: version(package) for package in ("torch", "torchvision", "numpy")},
         },
         "device": str(device),
-        "processes": processes.number,
+        "processes": processes.world_size,
         "hardware": name or platform.machine(),
         "data": data_facts(dataset),
         "addresses": [str(Path(one).absolute()) for one in addresses],  # PATH or PATH:SPLIT

@@ -178,7 +178,7 @@ class Training:
         total = sum(losses.values(), torch.zeros((), device=self.device))
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
-        self.processes.add_up(one.grad for one in self.trained if one.grad is not None)
+        self.processes.sum_gradients(one.grad for one in self.trained if one.grad is not None)
         norm = clipped(self.trained, self.settings.optimisation.max_norm or 0.0)
         parts = {name: value.detach() for name, value in losses.items()}
         sums = {"loss": total.detach(), **parts}
@@ -328,10 +328,10 @@ def _share_estimates(training: Training) -> None:
     method, processes = training.method, training.processes
     if not processes.is_single_process:
         method.load_state_dict(processes.on_rank_zero(lambda: _on_cpu(method.state_dict())))
-        ensure_alike(training)
+        ensure_equal(training)
 
 
-def ensure_alike(training: Training) -> None:
+def ensure_equal(training: Training) -> None:
     """Raise where processes do not see the same images or have come to different weights."""
     images = hashlib.sha256(training.loader.image_rows.tobytes()).hexdigest()
     facts = {
@@ -339,7 +339,7 @@ def ensure_alike(training: Training) -> None:
         "weights": digest(training.detector.network.state_dict()),
         "a memory": digest(training.method.state_dict()),
     }
-    training.processes.ensure_alike(facts, "all machines need the same data, weights and GPUs")
+    training.processes.ensure_equal(facts, "all machines need the same data, weights and GPUs")
 
 
 def _leave_if_asked(stop: threading.Event, training: Training) -> None:

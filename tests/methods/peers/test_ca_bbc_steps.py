@@ -155,7 +155,7 @@ def test_the_regression_loss_weighs_every_class_by_the_soft_label(
 class Behind(SingleProcess):
     """Another process whose annotations come first, with slopes ten times as large."""
 
-    def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         slopes, is_box = tensors
         return torch.cat([10 * slopes, slopes]), torch.cat([is_box, is_box])
 

@@ -10,7 +10,7 @@ from tests.methods.peers.test_co_teaching_method import batch, step, taught
 class Another(SingleProcess):
     """Another process, which has the same annotations with losses three times as high."""
 
-    def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         def theirs(one: Tensor) -> Tensor:
             return one if one.dtype == torch.bool else 3 * one
 

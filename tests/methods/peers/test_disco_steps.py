@@ -220,16 +220,16 @@ def test_means_are_over_what_all_processes_have(annotations: BatchAnnotations) -
     class Doubled:
         """Another process has the same."""
 
-        def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             return tensors
 
-        def sum(self, tensor: Tensor, /) -> Tensor:
+        def all_sum(self, tensor: Tensor, /) -> Tensor:
             return 2 * tensor
 
     detector, method = tiny("disco"), Disco(KEEN)
     _, alone = method.losses(work_on(detector, annotations, MIDDLE))
     method.exchange = Doubled()
-    detector.sum_over_processes = Doubled().sum
+    detector.sum_over_processes = Doubled().all_sum
     _, halved = method.losses(work_on(detector, annotations, MIDDLE))
     for name in LOSSES:
         torch.testing.assert_close(2 * halved[name], alone[name])

@@ -111,7 +111,7 @@ def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
 
 def test_losses_of_other_processes_are_remembered_too(annotations: BatchAnnotations) -> None:
     class Another(SingleProcess):
-        def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             theirs = (torch.tensor([10, 12]), torch.tensor([0.5, 0.25]), torch.tensor([2, 1]))
             return tuple(torch.cat(pair) for pair in zip(tensors, theirs, strict=True))
 

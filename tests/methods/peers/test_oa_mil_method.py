@@ -197,10 +197,10 @@ def test_a_batch_is_divided_by_what_all_processes_have() -> None:
     class Doubled:
         """Another process has the same."""
 
-        def gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             return tensors
 
-        def sum(self, tensor: Tensor, /) -> Tensor:
+        def all_sum(self, tensor: Tensor, /) -> Tensor:
             return 2 * tensor
 
     method = made()

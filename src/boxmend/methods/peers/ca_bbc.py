@@ -193,7 +193,7 @@ class CaBbc(EstimatingMethod):
 
     def _typical(self, slopes: Tensor, is_box: Tensor) -> Tensor:
         """The median of recent annotations' largest slopes, infinite at first; a scalar."""
-        pushed = self.exchange.gather(slopes.abs().amax(-1), is_box)
+        pushed = self.exchange.all_gather(slopes.abs().amax(-1), is_box)
         self.slopes.copy_(equations.push(self.slopes, *pushed))
         return equations.threshold(self.slopes, TYPICAL).clamp(min=TINY)
 

@@ -243,7 +243,7 @@ class CoTeaching(EstimatingMethod):
         kind = views[0].detector.numbers.box_loss
         found = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
         size = len(ObjectLosses._fields)
-        joined = self.exchange.gather(*(column for one in found for column in one))
+        joined = self.exchange.all_gather(*(column for one in found for column in one))
         batches = [ObjectLosses(*joined[:size]), ObjectLosses(*joined[size:])]
         opinions = []
         for mine, peer, batch, queue in zip(

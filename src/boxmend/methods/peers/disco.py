@@ -98,7 +98,7 @@ class Disco(Method):
         if is_correcting:
             rois = bags.regressing_to(second.found.boxes, rois, detector.numbers)
         ordinary = detector.roi_losses(output, rois, targets)
-        weights = bags.even_weights(second.found.num_members > 0, self.exchange.sum)
+        weights = bags.even_weights(second.found.num_members > 0, self.exchange.all_sum)
         spread_loss = torch.zeros_like(ordinary.boxes)
         if is_correcting:
             spread_loss = _spread_loss(detector, spread, rois, second)

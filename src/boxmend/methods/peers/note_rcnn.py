@@ -184,7 +184,7 @@ class NoteRcnn(Method):
         was never seen an infinite one.
         """
         is_seen = annotations.is_box.reshape(-1)
-        rows, losses, labels = self.exchange.gather(
+        rows, losses, labels = self.exchange.all_gather(
             self._rows(annotations).reshape(-1),
             torch.where(is_seen, loss.reshape(-1), torch.inf),
             torch.where(is_seen, annotations.labels.reshape(-1), 0),

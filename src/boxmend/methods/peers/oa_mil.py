@@ -122,7 +122,7 @@ class OaMil(Method):
         """
         settings = self.settings
         weights = bags.class_weights(
-            annotations.labels, is_member.any(-1), num_labels, self.exchange.sum
+            annotations.labels, is_member.any(-1), num_labels, self.exchange.all_sum
         )
         each = [bags.best_of(one.log_scores[:, None], is_member).scores.exp() for one in rounds]
         first, *later = [bags.weighted_sum(1 - scores, weights) for scores in each]
