@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from boxmend.data.synth import LABEL_NAMES
-from boxmend.data.synth.shapes import SHAPES, Field, Placed, Shape, extent, linear_map
+from boxmend.data.synth.shapes import SHAPES, Field, PlacedShape, Shape, compute_extent, linear_map
 from boxmend.detector import Targets, build
 from boxmend.detector.faster_rcnn import normalise
 from tests import ROOT
@@ -36,8 +36,10 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def alone(shape: Shape, *, turn: float, build: float, size: int) -> tuple[Field, np.ndarray]:
     """A shape in the middle of an empty image: what it covers, and its box in pixels."""
     transform = linear_map(radius=0.4, turn=turn, aspect=1.0)
-    box = extent(shape, build, transform) + 0.5
-    return silhouette(Placed(shape.distance, build, (0.5, 0.5), transform, box), size), box * size
+    box = compute_extent(shape, build, transform) + 0.5
+    return silhouette(
+        PlacedShape(shape.distance, build, (0.5, 0.5), transform, box), size
+    ), box * size
 
 
 def test_there_are_39_classes_and_none_is_the_embedded_datasets(toys: ModuleType) -> None:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Dataset
-from boxmend.data.folds import FoldSettings, split
+from boxmend.data.folds import FoldSettings, assign_folds
 from boxmend.detector import Detector
 from boxmend.detector.describing import describe_boxes
 from boxmend.methods.table import BoxFeatures
@@ -65,7 +65,7 @@ def _dealt(dataset: Dataset, seed: int) -> NDArray[np.int64]:
     number = min(FOLDS, len(set(dataset.images.file_names)))
     if number < 2:
         return np.zeros(len(dataset.images), np.int64)
-    return split(dataset, FoldSettings(k=number, seed=seed))
+    return assign_folds(dataset, FoldSettings(k=number, seed=seed))
 
 
 def _halved(features: torch.Tensor) -> torch.Tensor:
