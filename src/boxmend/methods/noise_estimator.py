@@ -43,7 +43,7 @@ class NoiseEstimator:
         self.settings = settings
         self.exchange = exchange
         self.rates = check_rates(rates)
-        self.rate = settings.first_rate if rates.label is None else rates.label
+        self.rate = settings.initial_label_noise if rates.label is None else rates.label
         self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
         self.num_annotations, self.num_labels = num_annotations, num_labels
         self.prior: Tensor | None = None
@@ -101,7 +101,7 @@ class NoiseEstimator:
     def remember(self, given: BatchAnnotations, probabilities: Tensor) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
-        if self.settings.foreground:
+        if self.settings.foreground_only:
             evidence = refinement.foreground_probabilities(probabilities)
         else:
             evidence = probabilities[..., 1:].float()
@@ -111,7 +111,7 @@ class NoiseEstimator:
             state["visits"][rows],
             evidence.flatten(0, 1),
             is_seen,
-            self.settings.least_new,
+            self.settings.memory_min_weight,
         )
         labels = torch.where(is_seen, given.labels.reshape(-1), 0)
         rows, *seen = self.exchange.gathered(rows, mean, visits, labels)
@@ -125,7 +125,11 @@ class NoiseEstimator:
         if self.rates.box is None:
             settings = self.settings
             found = votes.agreement(
-                given, heard, settings.near, settings.alike, settings.residual_score
+                given,
+                heard,
+                settings.vote_min_iou,
+                settings.cluster_min_iou,
+                settings.residual_min_score,
             )
             sums = self.exchange.total(torch.cat(found))  # [BINS + 2]
             self.state["residuals"] += sums[:BINS]
@@ -140,7 +144,7 @@ class NoiseEstimator:
         count = given.boxes.shape[1]
         scores = votes.split(scorer(torch.cat([given.boxes, top], dim=1)), count)
         evidence = self.remember(given, scores[0].probabilities)
-        heard = votes.voters(given, matches, scores, evidence, settings.near)
+        heard = votes.voters(given, matches, scores, evidence, settings.vote_min_iou)
         self.compare(given, heard)
 
     def end_pass(self, epoch: int, is_warm_up: bool) -> None:
@@ -245,7 +249,7 @@ class NoiseEstimator:
         return estimation.visited(evidence, state["visits"], state["labels"])
 
     def _weighed(self, evidence: Tensor, prior: Tensor) -> Tensor:
-        return refinement.weighed(evidence, prior, self.settings.first_look)
+        return refinement.weighed(evidence, prior, self.settings.prescreen_weight)
 
     @staticmethod
     def _is_seen(given: BatchAnnotations) -> Tensor:

@@ -174,7 +174,7 @@ class PaperMethod(EstimatingMethod):
         return losses
 
     def _fills_queue(self, moment: TrainingProgress) -> bool:
-        is_last = 0 < moment.warm_up_left <= self.settings.push_in_warm_up
+        is_last = 0 < moment.warm_up_left <= self.settings.queue_warm_up_steps
         return self.constants.steps.judge and is_last
 
     def _push(self, losses: Tensor, is_loss: Tensor) -> None:

@@ -34,9 +34,9 @@ from tests.methods.peers.bag_scenes import (
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags", "roi_spread"]
-LATER = DiscoSettings(start=0.25)  # so that there is a time before
+LATER = DiscoSettings(correction_from=0.25)  # so that there is a time before
 MOMENTS = pytest.mark.parametrize("moment", [START, MIDDLE], ids=["before", "correcting"])
-KEEN = DiscoSettings(exponent=0.5, most=0.9)  # moves boxes although scores are low
+KEEN = DiscoSettings(exponent=0.5, mean_box_max_weight=0.9)  # moves boxes although scores are low
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ class Literal:
         scores = torch.cat([scores, self.score(image, more, label)])
         mean, std = self.gaussian(boxes, scores)
         score = float(self.score(image, mean[None], label))
-        phi = min(score**self.settings.exponent, self.settings.most)
+        phi = min(score**self.settings.exponent, self.settings.mean_box_max_weight)
         corrected = phi * mean + (1 - phi) * box
         best, number = float(scores.max()), len(mine)
         return Bag(mean, std, score, best, float(scores[:number].max()), number, corrected)
@@ -132,7 +132,7 @@ class Literal:
 def test_a_step_is_that_of_plain_loops_over_bags() -> None:
     given, proposals = random_batch(9)
     detector = lively("disco", proposals, box_loss="l1")
-    settings = replace(KEEN, weight=2.0, spread_weight=0.5)
+    settings = replace(KEEN, bag_loss_weight=2.0, spread_loss_weight=0.5)
     with torch.no_grad():
         outcome, losses = Disco(settings).losses(work_on(detector, given, MIDDLE))
         literal = Literal(detector, given, settings)
@@ -179,7 +179,9 @@ def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(given: BatchA
 
 def test_without_belief_a_step_trains_on_the_given_boxes(given: BatchAnnotations) -> None:
     detector = tiny("disco")
-    outcome, losses = Disco(replace(KEEN, most=0.0)).losses(work_on(detector, given, MIDDLE))
+    outcome, losses = Disco(replace(KEEN, mean_box_max_weight=0.0)).losses(
+        work_on(detector, given, MIDDLE)
+    )
     is_box = given.is_box
     torch.testing.assert_close(outcome.boxes[is_box], given.boxes[is_box])
     torch.testing.assert_close(outcome.roi.boxes[is_box], given.boxes[is_box])
@@ -286,7 +288,7 @@ def test_only_the_second_time_has_gradients(given: BatchAnnotations) -> None:
 @MOMENTS
 def test_padding_is_inert(given: BatchAnnotations, moment: TrainingProgress) -> None:
     detector, count = tiny("disco"), given.boxes.shape[1]
-    settings = replace(KEEN, start=0.25)
+    settings = replace(KEEN, correction_from=0.25)
     outcome, losses = Disco(settings).losses(work_on(detector, given, moment))
     wider, same = Disco(settings).losses(work_on(detector, padded(given, by=3), moment))
     for name in LOSSES:
