@@ -10,7 +10,7 @@ import pytest
 
 import boxmend
 from boxmend.cli import run
-from boxmend.data.noise import fingerprint
+from boxmend.data.noise import join_digests
 from tests.cli.cli_answers import answer, hashes
 
 
@@ -37,7 +37,7 @@ def test_noise_writes_the_dataset_the_truth_and_the_record(
     assert sorted(present) == sorted(noisy.annotation_ids.tolist())
     record = json.loads((out / "noise.json").read_text())
     written = hashlib.sha256((out / "instances_train.json").read_bytes()).hexdigest()
-    assert record["sha256"] == result["sha256"] == fingerprint(record["files"]) == written
+    assert record["sha256"] == result["sha256"] == join_digests(record["files"]) == written
     again = tmp_path / "again"
     assert answer(capsys, *tokens, "--out", again)[1]["sha256"] == result["sha256"]
 

@@ -1,4 +1,4 @@
-"""`boxmend noise`: a dataset spoiled in a known way."""
+"""`boxmend noise`: add known errors to a dataset."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,14 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Data, Json, ReadingOptions, Writing, saved_summary
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.data.files.staging import ensure_vacant
-from boxmend.data.noise import NoiseSettings, disturb, fingerprint, write_noisy
+from boxmend.data.noise import NoiseSettings, disturb, join_digests, write_noisy
 from boxmend.errors import ExitStatus
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Amounts:
-    """What to disturb, and how much."""
+    """What to disturb and how much."""
 
     labels: Annotated[
         str | None, Parameter(help="symmetric:RATE, pair:RATE or matrix:FILE (.json or .csv).")
@@ -25,17 +25,17 @@ class Amounts:
         str | None,
         Parameter(help="uniform:N, gaussian:SIGMA or jitter:N, in shares of a box's sides."),
     ] = None
-    missing: Annotated[float, Parameter(help="Share of annotations to take out.")] = 0.0
-    spurious: Annotated[float, Parameter(help="Share of invented boxes to put in.")] = 0.0
+    missing: Annotated[float, Parameter(help="Share of annotations to remove.")] = 0.0
+    spurious: Annotated[float, Parameter(help="Share of annotations to invent.")] = 0.0
     duplicate: Annotated[float, Parameter(help="Share of objects to annotate twice.")] = 0.0
     subset: Annotated[
         float, Parameter(help="Confine label and box noise to this share of annotations.")
     ] = 1.0
-    seed: Annotated[int, Parameter(help="Same input and seed, same bytes.")] = 0
+    seed: Annotated[int, Parameter(help="The same input and seed give the same bytes.")] = 0
     clip: Annotated[bool, Parameter(help="Keep disturbed boxes inside their image.")] = True
 
     def settings(self) -> NoiseSettings:
-        """The same for the library, checked."""
+        """Return them as checked settings of the library."""
         return NoiseSettings(**vars(self))
 
 
@@ -63,7 +63,7 @@ def noise(
     dataset = (reading or ReadingOptions()).load(data)
     noisy = disturb(dataset, settings)
     saved = write_noisy(noisy, settings, out, (writing or Writing()).options())
-    digest = fingerprint(saved.files)
+    digest = join_digests(saved.files)
     if json:
         print_json(saved_summary(saved) | {"counts": noisy.counts, "sha256": digest})
         return ExitStatus.FINE
