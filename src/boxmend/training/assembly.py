@@ -90,7 +90,7 @@ def make_training(
     """
     device, run = processes.device, output.run
     detector.network.to(device)
-    detector = replace(detector, total=processes.all_sum)
+    detector = replace(detector, sum_over_processes=processes.all_sum)
     method = build_from(settings, len(dataset), len(dataset.label_names), device, processes)
     method.prepare(detector)
     where = device if processes.is_single_process else torch.device("cpu")

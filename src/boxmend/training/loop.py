@@ -142,11 +142,12 @@ class Training:
         self.method.load_state_dict(state["method"])
         self.recorder.window = dict(state.get("figures", {}))  # older versions saved none
 
-    def moment(self) -> TrainingProgress:
-        """Where training stands."""
-        epoch = self.step // self.loader.num_batches
+    def moment(self, step: int | None = None) -> TrainingProgress:
+        """Return the progress at a step; without one, at the next step to be taken."""
+        step = self.step if step is None else step
+        epoch = step // self.loader.num_batches
         warm_up, num_epochs = self.settings.warm_up, self.settings.epochs
-        return TrainingProgress.at(epoch, self.step, self.num_steps, warm_up, num_epochs)
+        return TrainingProgress.at(epoch, step, self.num_steps, warm_up, num_epochs)
 
     def train_on(self, batch: Batch) -> None:
         """One step: refine the annotations of a batch, and learn from them."""
@@ -187,10 +188,10 @@ class Training:
         return StepContext(
             detector=self.detector,
             images=batch.images,
-            given=BatchAnnotations(
+            annotations=BatchAnnotations(
                 batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
             ),
-            moment=self.moment(),
+            progress=self.moment(),
             draw=self.keys.draw,
             scorer_on=partial(self._scorer, batch),
         )
@@ -316,7 +317,8 @@ def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.
 def _estimated(training: Training, epoch: int) -> dict[str, Any]:
     """Estimate once for all processes, which take up the state that comes of it."""
     method, processes = training.method, training.processes
-    figures = processes.on_rank_zero(lambda: dict(method.end_epoch(epoch)))
+    is_warm_up = training.moment(training.step - 1).is_warm_up
+    figures = processes.on_rank_zero(lambda: dict(method.end_epoch(epoch, is_warm_up=is_warm_up)))
     _share_estimates(training)
     return figures
 
