@@ -1,4 +1,4 @@
-"""`boxmend noise`: a dataset spoiled in a known way."""
+"""`boxmend noise`: write a copy of a dataset with known noise."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, ReadingOptions, Writing, saved_summary
+from boxmend.cli.options import Data, Json, ReadingOptions, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.data.files.staging import ensure_vacant
 from boxmend.data.noise import NoiseSettings, disturb, fingerprint, write_noisy
@@ -15,54 +15,65 @@ from boxmend.errors import ExitStatus
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Amounts:
-    """What to disturb, and how much."""
+class NoiseOptions:
+    """The kinds of noise to add, and their amounts."""
 
     labels: Annotated[
-        str | None, Parameter(help="symmetric:RATE, pair:RATE or matrix:FILE (.json or .csv).")
+        str | None,
+        Parameter(
+            help="Label noise: symmetric:RATE, pair:RATE or matrix:FILE (.json or .csv); none by "
+            "default."
+        ),
     ] = None
     boxes: Annotated[
         str | None,
-        Parameter(help="uniform:N, gaussian:SIGMA or jitter:N, in shares of a box's sides."),
+        Parameter(
+            help="Box noise: uniform:N, gaussian:SIGMA or jitter:N, as fractions of the box's "
+            "sides; none by default."
+        ),
     ] = None
-    missing: Annotated[float, Parameter(help="Share of annotations to take out.")] = 0.0
-    spurious: Annotated[float, Parameter(help="Share of invented boxes to put in.")] = 0.0
-    duplicate: Annotated[float, Parameter(help="Share of objects to annotate twice.")] = 0.0
+    missing: Annotated[float, Parameter(help="Share of annotations to remove.")] = 0.0
+    spurious: Annotated[float, Parameter(help="Share of invented annotations to add.")] = 0.0
+    duplicate: Annotated[float, Parameter(help="Share of annotations to duplicate.")] = 0.0
     subset: Annotated[
-        float, Parameter(help="Confine label and box noise to this share of annotations.")
+        float, Parameter(help="Share of annotations that label and box noise may affect.")
     ] = 1.0
-    seed: Annotated[int, Parameter(help="Same input and seed, same bytes.")] = 0
-    clip: Annotated[bool, Parameter(help="Keep disturbed boxes inside their image.")] = True
+    seed: Annotated[
+        int, Parameter(help="Random seed; the same input and seed give the same bytes.")
+    ] = 0
+    clip: Annotated[bool, Parameter(help="Clip noisy boxes to their image.")] = True
 
     def settings(self) -> NoiseSettings:
-        """The same for the library, checked."""
+        """Return these options as the library takes them; raise a UsageError for invalid ones."""
         return NoiseSettings(**vars(self))
 
 
-app = App(name="noise", help_format="markdown")
+app = App(name="noise", usage="boxmend noise --out DIR [OPTIONS] DATA...")
 
 
 @app.default
 def noise(
     *data: Data,
-    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")],
-    amounts: Amounts | None = None,
+    out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")],
+    options: NoiseOptions | None = None,
     reading: ReadingOptions | None = None,
-    writing: Writing | None = None,
+    writing: WritingOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Make a noisy copy of a dataset, with exact counts, and the truth beside it.
+    """Write a noisy copy of a dataset in its own format, with the truth next to it.
 
-    Writes the dataset in its own format, truth.parquet (the clean label and box of every
-    annotation) and noise.json (settings, counts, SHA-256 of the annotation files). Crowd and
-    difficult objects stay as they are. Each kind of noise draws from a stream of its own, so
-    that two label rates with one seed share the same boxes.
+    truth.parquet has the clean label and box of every annotation; noise.json has the settings, the
+    exact counts, and the SHA-256 of the annotation files. Crowd and difficult objects stay as they
+    are. Each kind of noise has its own random stream: with one seed, two label noise rates give the
+    same boxes.
+
+    Example: boxmend noise data.yaml --labels symmetric:0.4 --out noisy
     """
-    settings = (amounts or Amounts()).settings()
+    settings = (options or NoiseOptions()).settings()
     ensure_vacant(out)
     dataset = (reading or ReadingOptions()).load(data)
     noisy = disturb(dataset, settings)
-    saved = write_noisy(noisy, settings, out, (writing or Writing()).options())
+    saved = write_noisy(noisy, settings, out, (writing or WritingOptions()).to_write_options())
     digest = fingerprint(saved.files)
     if json:
         print_json(saved_summary(saved) | {"counts": noisy.counts, "sha256": digest})
