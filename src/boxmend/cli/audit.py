@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from boxmend.auditing.audit import AuditSettings
 from boxmend.auditing.fixes.choosing import PRECISION, choose
 from boxmend.auditing.fixes.table import Kind
-from boxmend.auditing.folders import Audited, audit_predictions, audit_run
+from boxmend.auditing.folders import AuditFolder, audit_predictions, audit_run
 from boxmend.cli.options import Json, ReadingOptions
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
@@ -127,7 +127,7 @@ def _training_run(data: tuple[str, ...], evidence: EvidenceOptions) -> Path | No
     return path
 
 
-def _automatic(audited: Audited) -> dict[str, Any]:
+def _automatic(audited: AuditFolder) -> dict[str, Any]:
     """How many fixes would be taken as they are."""
     chosen = choose(audited.audit.fixes, {}, PRECISION)
     return {
@@ -137,7 +137,7 @@ def _automatic(audited: Audited) -> dict[str, Any]:
     }
 
 
-def _print(audited: Audited) -> None:
+def _print(audited: AuditFolder) -> None:
     told = audited.to_json()
     rows = [(RATES[name], _percent(share)) for name, share in told["rates"].items()]
     noise = told["box_noise"]
