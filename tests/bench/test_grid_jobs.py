@@ -119,7 +119,7 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
     assert not path.exists()
     with wait_for_lock(path):
         assert is_held(path)
-        with pytest.raises(HeldError), hold_lock(path, max_wait=0.1):
+        with pytest.raises(HeldError), hold_lock(path, max_wait_seconds=0.1):
             pass
     assert not is_held(path)
 

@@ -22,7 +22,7 @@ from torchvision.ops import roi_align
 
 import boxmend
 from boxmend.detector import Detector
-from boxmend.detector.faster_rcnn import normalised
+from boxmend.detector.faster_rcnn import normalise
 from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,
@@ -98,14 +98,14 @@ def in_double() -> Iterator[None]:
         return made
 
     def images(*arguments: Tensor) -> Tensor:
-        return normalised(*arguments).double()
+        return normalise(*arguments).double()
 
     def aligned(level: Tensor, rois: Tensor, **options: Any) -> Any:
         return roi_align(level, rois.to(level.dtype), **options)
 
     with (
         patch("boxmend.training.train.make_detector", network),
-        patch("boxmend.detector.faster_rcnn.normalised", images),
+        patch("boxmend.detector.faster_rcnn.normalise", images),
         patch("boxmend.detector.pooling.roi_align", aligned),
     ):
         yield

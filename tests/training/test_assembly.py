@@ -79,7 +79,7 @@ def test_the_steps_of_warm_up_are_counted_down(tmp_path: Path) -> None:
     for step in range(4):
         training.step = step
         moment = training.moment()
-        seen.append((moment.epoch, moment.warm_up_left, moment.is_warm_up))
+        seen.append((moment.epoch, moment.warm_up_steps_left, moment.is_warm_up))
     assert seen == [(0, 2, True), (0, 1, True), (1, 0, False), (1, 0, False)]
 
 

@@ -30,7 +30,7 @@ from boxmend.auditing.run_evidence import find_judged_rows, gather_run_evidence,
 from boxmend.auditing.tables import fixes_of
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
-from boxmend.data.fingerprint import data_facts, ensure_unchanged
+from boxmend.data.fingerprint import describe_data, ensure_unchanged
 from boxmend.errors import DataError
 from boxmend.runs.folder import Run, create, ensure_new, sole_writer
 from boxmend.runs.opening import open_finished_run, open_run_with_history
@@ -92,7 +92,7 @@ def audit_predictions(
             "python": platform.python_version(),
             **{package: version(package) for package in ("numpy", "scipy")},
         },
-        "data": data_facts(dataset),
+        "data": describe_data(dataset),
         "addresses": [str(Path(one).absolute()) for one in addresses],
         "images_folder": None if images is None else str(Path(images).absolute()),
         "predictions": [str(Path(one).absolute()) for one in predictions],

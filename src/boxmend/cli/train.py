@@ -92,7 +92,7 @@ def train(
     model.safetensors. Ctrl-C and SIGTERM save and leave at once; --resume goes on.
     """
     try:
-        from boxmend.training.processes import is_first
+        from boxmend.training.processes import is_rank_zero
         from boxmend.training.trackers import follow
         from boxmend.training.train import (
             train as run_training,  # imports torch, which takes its time
@@ -103,7 +103,7 @@ def train(
         ) from error
 
     settings = settings or TrainSettings()
-    speaks = is_first()  # of several processes, started by torchrun, one
+    speaks = is_rank_zero()  # of several processes, started by torchrun, one
     track = follow(running.log_to if speaks else (), running.out)
     with display(settings.epochs, quiet=json or not speaks) as show:
 

@@ -77,10 +77,12 @@ def test_a_trainer_of_yolo_sees_all_images_of_a_part(toys: Path, tmp_path: Path)
     dataset = boxmend.load(data)
     assert set(dataset.images.splits) == {"train", "val"}
     write_folds(dataset, tmp_path / "folds", FoldSettings(K))
-    for part, split in (("train", "train"), ("test", "val")):
+    for part, assign_folds in (("train", "train"), ("test", "val")):
         whole = tmp_path / "folds" / "fold-0" / part
-        assert len(boxmend.load(f"{whole}:{split}").images) == len(boxmend.load(whole).images)
-        label_file = next((whole / "labels" / split).iterdir())
+        assert len(boxmend.load(f"{whole}:{assign_folds}").images) == len(
+            boxmend.load(whole).images
+        )
+        label_file = next((whole / "labels" / assign_folds).iterdir())
         source = next(data.rglob(f"labels/*/{label_file.name}"))
         assert label_file.read_bytes() == source.read_bytes()
 

@@ -15,7 +15,7 @@ from boxmend.auditing.predictions.catalogue import (
 )
 from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
@@ -89,7 +89,7 @@ def find_image_sizes(dataset: Dataset, rows: Rows) -> Floats:
     sizes[(sizes <= 0).any(axis=1)] = np.nan
     needed = np.unique(rows[rows >= 0])
     for row in needed[np.isnan(sizes[needed, 0])].tolist():
-        size = header_size(images.paths[row]) if images.paths[row] else None
+        size = read_header_size(images.paths[row]) if images.paths[row] else None
         sizes[row] = size if size is not None else np.nan
     return sizes
 

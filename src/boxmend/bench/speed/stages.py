@@ -28,7 +28,7 @@ CALLS = {  # what a training calls, in this order: the stage that it belongs to
     "detector.sample_rois": "second stage and its losses",
     "detector.roi_outputs": "second stage and its losses",
     "method.class_targets": "second stage and its losses",
-    "detector.losses_of_rois": "second stage and its losses",
+    "detector.roi_losses": "second stage and its losses",
     "optimizer.step": "optimizer",
     "recorder.add": "recording",
 }
