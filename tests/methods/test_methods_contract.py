@@ -244,9 +244,11 @@ def test_settings_of_the_other_kind_are_refused(name: str, other: object) -> Non
 
 
 def test_mend_is_made_from_its_settings_and_the_known_rates() -> None:
-    method = build("mend", MethodInputs(1, 3, Rates(label=0.2, box=0.0), MendSettings(near=0.5)))
+    method = build(
+        "mend", MethodInputs(1, 3, Rates(label=0.2, box=0.0), MendSettings(vote_min_iou=0.5))
+    )
     assert isinstance(method, methods.Mend)
-    assert method.settings == MendSettings(near=0.5)
+    assert method.settings == MendSettings(vote_min_iou=0.5)
     assert method.rates == Rates(label=0.2, box=0.0)
 
 

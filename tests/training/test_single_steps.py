@@ -82,7 +82,7 @@ def test_gradients_are_scaled_to_the_norm_of_the_settings(tmp_path: Path, max_no
 
 def test_the_average_of_the_weights_follows_every_step(tmp_path: Path) -> None:
     # the decay of the first step is 1 / 10, that of the second 2 / 11
-    training = made(tmp_path, Optimisation(lr=0.1, average=0.9))
+    training = made(tmp_path, Optimisation(lr=0.1, average_decay=0.9))
     key = "roi_heads.box_predictor.cls_score.weight"
 
     def weight() -> torch.Tensor:

@@ -15,7 +15,7 @@ LONG_FRACTION = re.compile(r"0\.\d{8,}")
 class Panels:
     """A formatter for cyclopts that deals the options out to panels by their names.
 
-    An option `--mend.keep` belongs to the panel that lists `mend.*`, one that none lists to the
+    An option `--mend.gamma` belongs to the panel that lists `mend.*`, one that none lists to the
     panel that cyclopts put it in. On a terminal panels are framed, elsewhere plain text.
     """
 

@@ -20,11 +20,11 @@ PANELS = {
         *("out", "resume", "settings", "keep-best", "log-to", "log-every", "checkpoint-every"),
         "json",
     ),
-    "Method": ("method", "preset", "label-noise", "box-noise", "warm-up", "pre-forward"),
+    "Method": ("method", "preset", "label-noise", "box-noise", "warm-up", "judging-weights"),
     "Detector": (
         *("detector", "weights", "proposals", "pre-nms", "rois", "box-loss", "rpn-low-quality"),
     ),
-    "Optimisation": ("epochs", "batch-size", "precision", "graph", "seed", "optimisation.*"),
+    "Optimisation": ("epochs", "batch-size", "precision", "cuda-graph", "seed", "optimisation.*"),
     "Settings of mend": ("mend.*",),
     "Settings of mend-paper, br, lr, cm, cinj and pseudo": ("published.*",),
     "Settings of co-teaching": ("co-teaching.*",),

@@ -78,10 +78,12 @@ def rows_of(lists: list[dict[str, Tensor]]) -> list[list[int]]:
 def test_a_refiner_does_what_the_method_does_in_our_loop(name: str, detector: str) -> None:
     made = lively_detector(detector)
     images, features, proposals = seen(made)
-    settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
+    settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(raw_box_share=0.4))
     method = build_from(resolved(settings), NUM_ANNOTATIONS, NUM_LABELS, "cpu")
     assert isinstance(method, Mend | PaperMethod)
-    refiner = refiner_of(made.network, method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
+    refiner = refiner_of(
+        made.network, method=name, warm_up=0.5, mend=MendSettings(raw_box_share=0.4)
+    )
     for step, left in enumerate((2, 1, 0, 0)):
         refined = refiner(images, features.maps, listed(proposals), targets())
         with torch.no_grad():

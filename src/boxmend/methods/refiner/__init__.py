@@ -75,10 +75,10 @@ class Refiner:
                 f"{settings.method} computes losses of its own, which a Refiner cannot; it serves "
                 "mend, mend-paper and its parts. Use boxmend train"
             )
-        if isinstance(made, Mend) and settings.mend.missing is not None:
+        if isinstance(made, Mend) and settings.mend.missing_min_score is not None:
             raise UsageError(
-                "mend.missing leaves regions out of the background, which torchvision's losses "
-                "cannot; leave it unset, or use boxmend train"
+                "mend.missing_min_score leaves regions out of the background, which torchvision's "
+                "losses cannot; leave it unset, or use boxmend train"
             )
         self._method = made
         self.step = 0
