@@ -18,7 +18,7 @@ from boxmend.runs import metrics as metric_lines
 from boxmend.runs.settings import PublishedSettings
 from boxmend.training import processes
 from boxmend.training.loop import Training
-from boxmend.training.processes import OthersLostError, Processes, joined
+from boxmend.training.processes import OthersLostError, Processes, join_processes
 from boxmend.training.train import Interrupted, train
 from tests.training.several_processes import CASES, after_each_step, in_double
 
@@ -30,9 +30,9 @@ BASELINE = CASES["baseline"]
 
 def exchange() -> None:
     """All kinds of exchange, by numbers worked out by hand."""
-    processes.BUCKET = 3
-    with joined() as both:
-        assert (both.rank, both.number, both.local_world_size, both.is_first) == (
+    processes.BUCKET_NUMBERS = 3
+    with join_processes() as both:
+        assert (both.rank, both.world_size, both.local_world_size, both.is_rank_zero) == (
             RANK,
             2,
             2,
@@ -41,22 +41,22 @@ def exchange() -> None:
         rows = torch.tensor([RANK, 10 + RANK])
         masks = torch.tensor([[True, RANK == 1], [False, False]])
         doubles = torch.tensor([0.1, RANK / 3], dtype=torch.float64)
-        joined_rows, joined_masks, joined_doubles = both.gathered(rows, masks, doubles)
+        joined_rows, joined_masks, joined_doubles = both.all_gather(rows, masks, doubles)
         assert joined_rows.tolist() == [0, 10, 1, 11]
         assert joined_masks.tolist() == [[True, False], [False] * 2, [True, True], [False] * 2]
         assert joined_doubles.tolist() == [0.1, 0.0, 0.1, 1 / 3]
         assert rows.tolist() == [RANK, 10 + RANK]
         number = torch.tensor(3 + RANK)
-        assert both.total(number) == 7
+        assert both.all_sum(number) == 7
         assert number == 3 + RANK
         gradients = [torch.full(shape, 1.0 + RANK) for shape in ((2,), (), (2, 2), (1,))]
         gradients.append(torch.full((2,), 0.5, dtype=torch.float64))
-        both.add_up(gradients)
+        both.sum_gradients(gradients)
         assert all(bool((one == 3).all()) for one in gradients[:4])
         assert gradients[4].tolist() == [1, 1]
         assert both.any(RANK == 1)
         assert not both.any(False)
-        assert both.exchanged({"rank": RANK}) == [{"rank": 0}, {"rank": 1}]
+        assert both.gather_objects({"rank": RANK}) == [{"rank": 0}, {"rank": 1}]
         assert both.on_rank_zero(lambda: 40 + RANK) == 40
         for kind in (UsageError, DataError):
             with pytest.raises(kind, match=r"^of process 0$"):
@@ -69,16 +69,16 @@ def fail(kind: Callable[[str], Exception]) -> None:
 
 
 def alike_and_not(both: Processes) -> None:
-    both.ensure_alike({"seed": "1"}, "")
-    with pytest.raises(UsageError, match=r"process 1 has size other than process 0; start again"):
-        both.ensure_alike({"seed": "1", "size": str(RANK)}, "start again")
+    both.ensure_equal({"seed": "1"}, "")
+    with pytest.raises(UsageError, match=r"process 1 and process 0 differ in size; start again"):
+        both.ensure_equal({"seed": "1", "size": str(RANK)}, "start again")
 
 
 def refuse() -> None:
     """What cannot be done together is refused by all alike, and leaves no folder."""
     for settings, words in (
         (replace(BASELINE, batch_size=3), "--batch-size 3 is that of all 2 processes"),
-        (replace(BASELINE, seed=RANK), "process 1 has seed other than process 0"),
+        (replace(BASELINE, seed=RANK), "process 1 and process 0 differ in seed"),
         (
             replace(BASELINE, method="lr", published=PublishedSettings(granularity="object")),
             "--published.granularity object",
@@ -163,8 +163,8 @@ def fill_disk() -> None:
 
 def leave_when_asked() -> None:
     """SIGTERM outside the loop, as torchrun sends it, ends a process with a message."""
-    with joined() as both:
-        with pytest.raises(OthersLostError, match=r"process \d of 2 was asked to stop.*--resume"):
+    with join_processes() as both:
+        with pytest.raises(OthersLostError, match=r"process \d of 2 received SIGTERM.*--resume"):
             os.kill(os.getpid(), signal.SIGTERM)
         assert both.any(RANK == 0)
 

@@ -49,10 +49,10 @@ def test_without_a_preset_the_detector_has_its_own_numbers_and_the_settings_tell
 
 
 def test_settings_and_rates_reach_mend(tmp_path: Path) -> None:
-    settings = replace(QUICK, mend=MendSettings(near=0.2), label_noise=0.1, box_noise=0.0)
+    settings = replace(QUICK, mend=MendSettings(vote_min_iou=0.2), label_noise=0.1, box_noise=0.0)
     method = made(settings, tmp_path).method
     assert isinstance(method, Mend)
-    assert method.settings == MendSettings(near=0.2)
+    assert method.settings == MendSettings(vote_min_iou=0.2)
     assert method.rates == Rates(label=0.1, box=0.0)
 
 
@@ -79,7 +79,7 @@ def test_the_steps_of_warm_up_are_counted_down(tmp_path: Path) -> None:
     for step in range(4):
         training.step = step
         moment = training.moment()
-        seen.append((moment.epoch, moment.warm_up_left, moment.is_warm_up))
+        seen.append((moment.epoch, moment.warm_up_steps_left, moment.is_warm_up))
     assert seen == [(0, 2, True), (0, 1, True), (1, 0, False), (1, 0, False)]
 
 
@@ -90,7 +90,10 @@ def test_a_run_saves_what_was_filled_in(tmp_path: Path) -> None:
     assert (settings["method"], settings["preset"]) == ("mend-paper", "paper")
     assert (settings["proposals"], settings["pre_nms"], settings["rois"]) == (150, 300, 40)
     assert (settings["difficult"], settings["box_loss"]) == ("background", "l1")
-    assert (settings["optimisation"]["average"], settings["optimisation"]["lr"]) == (0.0, 1e-3)
+    assert (settings["optimisation"]["average_decay"], settings["optimisation"]["lr"]) == (
+        0.0,
+        1e-3,
+    )
     assert settings["published"]["queue_length"] == 128
 
 

@@ -127,7 +127,9 @@ def test_a_look_that_says_little_is_said_to_and_training_goes_on(
 
 
 @pytest.mark.usefixtures("few_are_enough")
-@pytest.mark.parametrize("changes", [{"method": "baseline"}, {"mend": MendSettings(first_look=0)}])
+@pytest.mark.parametrize(
+    "changes", [{"method": "baseline"}, {"mend": MendSettings(prescreen_weight=0)}]
+)
 def test_who_wants_no_look_is_not_kept_waiting(
     changes: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:

@@ -210,7 +210,7 @@ def trained(training: Training) -> list[dict[str, float]]:
         for batch in training.loader.epoch(epoch):
             training.train_on(batch)
             figures.append(training.recorder.flush())
-        training.method.end_epoch(epoch)
+        training.method.end_epoch(epoch, is_warm_up=False)
     return figures
 
 

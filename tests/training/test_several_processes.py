@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from boxmend.methods.protocol import Alone
+from boxmend.methods.protocol import SingleProcess
 from boxmend.runs import folder as runs
 from boxmend.runs import ledger
 from boxmend.training.processes import Processes
@@ -130,28 +130,28 @@ def test_figures_of_one_process_are_left_as_they_are() -> None:
     assert joined_figures([only], FIRST_IS_SUM) is only.figures
 
 
-@pytest.mark.parametrize("exchange", [ONE, Alone()])
-def test_one_process_exchanges_nothing(exchange: Processes | Alone) -> None:
+@pytest.mark.parametrize("exchange", [ONE, SingleProcess()])
+def test_one_process_exchanges_nothing(exchange: Processes | SingleProcess) -> None:
     column, mask = torch.arange(3.0), torch.tensor([True, False, True])
-    gathered = exchange.gathered(column, mask)
+    gathered = exchange.all_gather(column, mask)
     assert gathered[0] is column
     assert gathered[1] is mask
-    assert exchange.total(column) is column
+    assert exchange.all_sum(column) is column
 
 
 def test_one_process_decides_and_makes_by_itself() -> None:
     gradient = torch.ones(2)
-    ONE.add_up([gradient])
+    ONE.sum_gradients([gradient])
     assert gradient.tolist() == [1, 1]
-    assert ONE.part(gradient) is not None
-    assert ONE.part(gradient).tolist() == [1, 1]
+    assert ONE.local_part(gradient) is not None
+    assert ONE.local_part(gradient).tolist() == [1, 1]
     assert [ONE.any(True), ONE.any(False)] == [True, False]
-    assert ONE.exchanged("mine") == ["mine"]
+    assert ONE.gather_objects("mine") == ["mine"]
     assert ONE.on_rank_zero(lambda: 7) == 7
-    ONE.ensure_alike({"seed": "1"}, "")
+    ONE.ensure_equal({"seed": "1"}, "")
 
 
 @pytest.mark.parametrize(("rank", "rows"), [(0, [0, 1]), (1, [2, 3]), (2, [4, 5])])
 def test_a_part_is_a_slice_of_what_all_have_made(rank: int, rows: list[int]) -> None:
-    processes = Processes(torch.device("cpu"), rank, number=3)
-    assert processes.part(torch.arange(6)).tolist() == rows
+    processes = Processes(torch.device("cpu"), rank, world_size=3)
+    assert processes.local_part(torch.arange(6)).tolist() == rows

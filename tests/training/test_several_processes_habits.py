@@ -14,10 +14,10 @@ from boxmend.runs import ledger
 from boxmend.training.processes import (
     VARIABLES,
     OthersLostError,
-    _leave_reason,
     _reason,
-    is_first,
-    joined,
+    _write_reason,
+    is_rank_zero,
+    join_processes,
     rank_from_env,
 )
 from boxmend.training.train import train
@@ -58,15 +58,15 @@ def test_torchrun_gets_the_message_of_the_process_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
-    _leave_reason(OthersLostError("lost the others"))
-    _leave_reason(KeyboardInterrupt())
+    _write_reason(OthersLostError("lost the others"))
+    _write_reason(KeyboardInterrupt())
     assert not any(tmp_path.iterdir())
-    _leave_reason(OutputError("the disk is full"))
+    _write_reason(OutputError("the disk is full"))
     failure = ProcessFailure(0, 1, 3, str(tmp_path / "error.json"))
     summary = str(ChildFailedError("boxmend", {0: failure}))
     assert "boxmend: the disk is full" in summary
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "missing" / "error.json"))
-    _leave_reason(OutputError("nowhere to write"))  # the error itself is what counts
+    _write_reason(OutputError("nowhere to write"))  # the error itself is what counts
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_torchrun_says_which_process_this_is(surroundings: pytest.MonkeyPatch) -> None:
     assert rank_from_env() == (1, 3)
-    assert not is_first()
+    assert not is_rank_zero()
     surroundings.setenv("RANK", "0")
-    assert is_first()
+    assert is_rank_zero()
 
 
 @pytest.mark.parametrize("name", VARIABLES)
@@ -131,10 +131,10 @@ def test_without_all_that_torchrun_says_a_process_is_alone(
 ) -> None:
     surroundings.delenv(name)
     assert rank_from_env() is None
-    assert is_first()
-    with joined() as processes:
+    assert is_rank_zero()
+    with join_processes() as processes:
         assert processes.is_single_process
-        assert processes.is_first
+        assert processes.is_rank_zero
 
 
 def test_one_of_one_is_alone(surroundings: pytest.MonkeyPatch) -> None:

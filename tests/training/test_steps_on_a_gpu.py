@@ -57,7 +57,7 @@ def test_replayed_steps_are_those_that_are_launched_one_by_one(name: str, tmp_pa
             method=name,
             epochs=4,
             precision="float32",
-            graph=graph,
+            cuda_graph=graph,
             optimisation=Optimisation(lr=1e-6),  # no two runs on a GPU round alike, so stay near
         )
         runs.append(

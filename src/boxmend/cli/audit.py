@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from boxmend.auditing.audit import AuditSettings
 from boxmend.auditing.fixes.choosing import PRECISION, choose
 from boxmend.auditing.fixes.table import Kind
-from boxmend.auditing.folders import Audited, audit_predictions, audit_run
+from boxmend.auditing.folders import AuditFolder, audit_predictions, audit_run
 from boxmend.cli.options import Json, ReadingOptions
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
@@ -135,7 +135,7 @@ def _training_run(data: tuple[str, ...], evidence: EvidenceOptions) -> Path | No
     return path
 
 
-def _count_automatic(audited: Audited) -> dict[str, Any]:
+def _count_automatic(audited: AuditFolder) -> dict[str, Any]:
     """Count the fixes that reach the default precision, and those left for review."""
     chosen = choose(audited.audit.fixes, {}, PRECISION)
     return {
@@ -145,7 +145,7 @@ def _count_automatic(audited: Audited) -> dict[str, Any]:
     }
 
 
-def _print(audited: Audited) -> None:
+def _print(audited: AuditFolder) -> None:
     summary = audited.to_json()
     rows = [(RATES[name], _percent(share)) for name, share in summary["rates"].items()]
     noise = summary["box_noise"]

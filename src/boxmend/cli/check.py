@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Data, Json, ReadingOptions, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.data.checks import check as find_errors
-from boxmend.data.checks import repair, statistics
+from boxmend.data.checks import compute_statistics, repair
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant
 from boxmend.data.findings import KINDS, Finding, Severity
@@ -64,7 +64,7 @@ def check(  # noqa: PLR0913  # the options of a command are its arguments
     dataset = read(*data, images=reading.images, polygons=reading.polygons)
     with progress("opening images", quiet=json) as update:
         findings = find_errors(dataset, open_images=open_images, jobs=jobs, progress=update)
-    result: dict[str, Any] = {"statistics": statistics(dataset)}
+    result: dict[str, Any] = {"statistics": compute_statistics(dataset)}
     remaining = findings
     if out is not None:
         mended, repairs = repair(dataset)

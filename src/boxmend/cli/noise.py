@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from boxmend.cli.options import Data, Json, ReadingOptions, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, say
+from boxmend.data.dataset import Dataset
+from boxmend.data.detections import Detections
 from boxmend.data.files.staging import ensure_vacant
-from boxmend.data.noise import NoiseSettings, disturb, fingerprint, write_noisy
+from boxmend.data.noise import NoiseSettings, disturb, join_digests, write_noisy
 from boxmend.errors import ExitStatus
 
 
@@ -42,6 +44,41 @@ class NoiseOptions:
         int, Parameter(help="Random seed; the same input and seed give the same bytes.")
     ] = 0
     clip: Annotated[bool, Parameter(help="Clip noisy boxes to their image.")] = True
+    look_alikes: Annotated[
+        float,
+        Parameter(
+            help="Share of labels to replace by a look-alike class, in addition to --labels: one "
+            "of --look-alike-pair, or a class that the detector of --predictions confuses."
+        ),
+    ] = 0.0
+    look_alike_pairs: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--look-alike-pair",
+            help="Two classes that look alike, like cat/dog; repeat it for each pair.",
+            negative="",
+        ),
+    ] = ()
+    gross_boxes: Annotated[
+        float, Parameter(help="Share of boxes that get --gross-noise instead of --boxes.")
+    ] = 0.0
+    gross_noise: Annotated[str, Parameter(help="Noise of these boxes, written like --boxes.")] = (
+        "uniform:0.4"
+    )
+    missing_order: Annotated[
+        Literal["random", "small"],
+        Parameter(
+            help="Remove annotations at random, or small objects more often (probability "
+            "proportional to 1 / area)."
+        ),
+    ] = "random"
+    spurious_at: Annotated[
+        str,
+        Parameter(
+            help="Where to add annotations: random, part (half an object) or clutter (unmatched "
+            "detections of --predictions); several, separated by commas, take turns."
+        ),
+    ] = "random"
 
     def settings(self) -> NoiseSettings:
         """Return these options as the library takes them; raise a UsageError for invalid ones."""
@@ -56,6 +93,14 @@ def noise(
     *data: Data,
     out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")],
     options: NoiseOptions | None = None,
+    predictions: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            help="Detections for look-alikes and clutter, as for `boxmend audit`; repeat it for "
+            "each file.",
+            negative="",
+        ),
+    ] = (),
     reading: ReadingOptions | None = None,
     writing: WritingOptions | None = None,
     json: Json = False,
@@ -72,9 +117,12 @@ def noise(
     settings = (options or NoiseOptions()).settings()
     ensure_vacant(out)
     dataset = (reading or ReadingOptions()).load(data)
-    noisy = disturb(dataset, settings)
+    if predictions and not settings.needs_detections:
+        say("--predictions is not used; look-alikes without pairs and clutter would use it")
+    detections = _read_detections(dataset, predictions) if settings.needs_detections else None
+    noisy = disturb(dataset, settings, detections)
     saved = write_noisy(noisy, settings, out, (writing or WritingOptions()).to_write_options())
-    digest = fingerprint(saved.files)
+    digest = join_digests(saved.files)
     if json:
         print_json(saved_summary(saved) | {"counts": noisy.counts, "sha256": digest})
         return ExitStatus.FINE
@@ -84,3 +132,17 @@ def noise(
         say(f"{saved.images_missing:,} images were not found and are not in {out}")
     say(f"wrote {out}, with truth.parquet and noise.json")
     return ExitStatus.FINE
+
+
+def _read_detections(dataset: Dataset, paths: tuple[Path, ...]) -> Detections | None:
+    """Read files of predictions; return None if there are none."""
+    if not paths:
+        return None
+    from boxmend.auditing.predictions import read_predictions  # late: most noise needs none
+
+    predictions = read_predictions(paths, dataset)
+    for note in predictions.notes:
+        say(note)
+    return Detections(
+        predictions.image_rows, predictions.labels, predictions.scores, predictions.boxes
+    )

@@ -19,11 +19,11 @@ PANELS = {
         *("out", "resume", "settings", "keep-best", "log-to", "log-every", "checkpoint-every"),
         "json",
     ),
-    "Method": ("method", "preset", "label-noise", "box-noise", "warm-up", "pre-forward"),
+    "Method": ("method", "preset", "label-noise", "box-noise", "warm-up", "judging-weights"),
     "Detector": (
         *("detector", "weights", "proposals", "pre-nms", "rois", "box-loss", "rpn-low-quality"),
     ),
-    "Optimisation": ("epochs", "batch-size", "precision", "graph", "seed", "optimisation.*"),
+    "Optimisation": ("epochs", "batch-size", "precision", "cuda-graph", "seed", "optimisation.*"),
     "Settings of mend": ("mend.*",),
     "Settings of mend-paper, br, lr, cm, cinj and pseudo": ("published.*",),
     "Settings of co-teaching": ("co-teaching.*",),
@@ -94,7 +94,7 @@ def train(
     Example: boxmend train data.yaml --out run
     """
     try:
-        from boxmend.training.processes import is_first
+        from boxmend.training.processes import is_rank_zero
         from boxmend.training.trackers import follow
         from boxmend.training.train import (
             train as run_training,  # imports torch, which is slow
@@ -105,7 +105,7 @@ def train(
         ) from error
 
     settings = settings or TrainSettings()
-    prints = is_first()  # only one of the processes that torchrun starts
+    prints = is_rank_zero()  # only one of the processes that torchrun starts
     track = follow(running.log_to if prints else (), running.out)
     with display(settings.epochs, quiet=json or not prints) as show:
 

@@ -24,7 +24,7 @@ from boxmend.methods.peers.disco import Disco
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.peers.oa_mil import OaMil
 from boxmend.methods.protocol import (
-    ALONE,
+    SINGLE_PROCESS,
     BatchAnnotations,
     BoxFeatures,
     BoxScorer,
@@ -76,7 +76,7 @@ class MethodInputs(NamedTuple):
     rates: Rates = Rates()
     settings: Any = None  # of the method's own type; None: the defaults
     device: Device = "cpu"
-    exchange: Exchange = ALONE
+    exchange: Exchange = SINGLE_PROCESS
 
     def estimator(self, is_wanted: bool) -> NoiseEstimator | None:
         """Make what estimates the rates, where a method wants it."""
@@ -114,7 +114,7 @@ def build_from(
     num_annotations: int,
     num_labels: int,
     device: Device,
-    exchange: Exchange = ALONE,
+    exchange: Exchange = SINGLE_PROCESS,
 ) -> Method:
     """Make the method that resolved settings ask for."""
     rates = Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise)))

@@ -71,7 +71,7 @@ def make_loader(
             host_bytes=usual.host_bytes // processes.local_world_size,
             workers=max(usual.workers // processes.local_world_size, 1),
             part=processes.rank if is_shared else 0,
-            parts=processes.number if is_shared else 1,
+            parts=processes.world_size if is_shared else 1,
             report=note,
         ),
     )
@@ -90,7 +90,7 @@ def make_training(
     """
     device, run = processes.device, output.run
     detector.network.to(device)
-    detector = replace(detector, total=processes.total)
+    detector = replace(detector, sum_over_processes=processes.all_sum)
     method = build_from(settings, len(dataset), len(dataset.label_names), device, processes)
     method.prepare(detector)
     where = device if processes.is_single_process else torch.device("cpu")

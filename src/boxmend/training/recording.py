@@ -102,7 +102,7 @@ class Recorder:
         if not self.pending:
             return
         names = list(dict.fromkeys(name for step in self.pending for name in step.figures))
-        portions = self.processes.exchanged(self._brought_over(names))
+        portions = self.processes.gather_objects(self._brought_over(names))
         is_sum = np.array([name in self.sums for name in names])
         values = joined_figures(portions, is_sum)  # [steps, figures]
         figures = dict(zip(names, values.T.astype(np.float64), strict=True))

@@ -53,9 +53,9 @@ class Keys:
 
     def _drawn(self, shape: tuple[int, ...]) -> Tensor:
         """Draw for the whole batch, of which this process has a part."""
-        whole = (shape[0] * self._processes.number, *shape[1:])
+        whole = (shape[0] * self._processes.world_size, *shape[1:])
         numbers = torch.rand(whole, generator=self._generator, device=self._processes.device)
-        return self._processes.part(numbers)
+        return self._processes.local_part(numbers)
 
 
 class Replay:

@@ -32,9 +32,9 @@ from boxmend.training.assembly import (
 )
 from boxmend.training.best import BestEpoch, remove_candidates
 from boxmend.training.card import card_of
-from boxmend.training.loop import Interrupted, Training, TrainingOutput, ensure_alike
+from boxmend.training.loop import Interrupted, Training, TrainingOutput, ensure_equal
 from boxmend.training.loop import train as run_loop
-from boxmend.training.processes import CONTINUE, Processes, joined
+from boxmend.training.processes import CONTINUE, Processes, join_processes
 from boxmend.training.recording import Listener
 from boxmend.training.validation import detect, ensure_scorable, score
 
@@ -62,7 +62,7 @@ def train(
     only process 0 writes and calls `log`.
     """
     settings = resolved(settings or TrainSettings())
-    with joined() as processes:
+    with join_processes() as processes:
         _ensure_shareable(settings, processes)
         processes.on_rank_zero(lambda: _tidy_finished(runs.Run(Path(out))))
         processes.on_rank_zero(lambda: runs.ensure_open(out, resume=resume))  # before any work
@@ -82,7 +82,7 @@ def train(
             run = processes.on_rank_zero(
                 lambda: runs.create(out, asdict(settings), told, resume=resume)
             )
-            say = _teller(run, log) if processes.is_first else _silent
+            say = _teller(run, log) if processes.is_rank_zero else _silent
             validation = None
             if truth is not None:
                 validation = Validation(truth, dataset.label_names, settings, processes, say)
@@ -156,11 +156,11 @@ def _run_to_the_end(
     run, processes = runs.Run(training.output.run), training.processes
     if state is not None:
         training.load_state(state)
-    if processes.is_first:
+    if processes.is_rank_zero:
         saved = state or {}
         run.rewind_metrics(saved.get("step"), saved.get("metrics_bytes"))
     if not processes.is_single_process:
-        ensure_alike(training)
+        ensure_equal(training)
     run_loop(training, say)
     summary = processes.on_rank_zero(lambda: _finish(run, training, validation))
     say({"summary": summary})
@@ -240,9 +240,9 @@ def _told(training: Training) -> dict[str, str]:
 
 def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
     """Refuse what several processes cannot do as one would."""
-    if settings.batch_size % processes.number:
+    if settings.batch_size % processes.world_size:
         raise UsageError(
-            f"--batch-size {settings.batch_size} is that of all {processes.number} processes "
+            f"--batch-size {settings.batch_size} is that of all {processes.world_size} processes "
             "together and must be a multiple of their number"
         )
     is_published = SECTIONS.get(settings.method) == PUBLISHED
@@ -259,7 +259,7 @@ def _ensure_same_run(settings: TrainSettings, told: dict[str, Any], processes: P
     numbers = asdict(replace(settings, weights=None))  # a file may lie elsewhere on each machine
     different = {name: repr(value) for name, value in numbers.items()}
     alike = {"data": repr(told["data"]), "device": processes.device.type, **different}
-    processes.ensure_alike(alike, "start all of them with the same command and the same data")
+    processes.ensure_equal(alike, "start all of them with the same command and the same data")
 
 
 def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
@@ -290,7 +290,7 @@ def _withdrawn_if_refused(run: runs.Run, processes: Processes) -> Iterator[None]
     try:
         yield
     except BoxmendError:
-        if processes.is_first:
+        if processes.is_rank_zero:
             runs.withdraw(run)
         raise
 

@@ -23,7 +23,7 @@ def test_the_paper_is_read_literally() -> None:
     optimisation = settings.optimisation
     assert optimisation.lr == pytest.approx(0.01)
     assert (optimisation.schedule, optimisation.drop_at) == ("step", 0.75)
-    assert (optimisation.max_norm, optimisation.average) == (0, 0)
+    assert (optimisation.max_norm, optimisation.average_decay) == (0, 0)
     assert settings.published == PublishedSettings()
     assert settings.published.discarded == "background"
 
@@ -44,14 +44,14 @@ def test_mend_keeps_an_average_and_ignores_difficult_objects() -> None:
         0,
     )
     assert (settings.proposals, settings.pre_nms, settings.rois) == (None, None, None)
-    assert (settings.optimisation.max_norm, settings.optimisation.average) == (35, 0.998)
+    assert (settings.optimisation.max_norm, settings.optimisation.average_decay) == (35, 0.998)
     assert settings.optimisation.lr == pytest.approx(0.02)
 
 
 def test_the_baseline_is_the_detector_without_an_average() -> None:
     settings = resolved(TrainSettings(method="baseline"))
     mend = resolved(TrainSettings())
-    vanilla = replace(mend.optimisation, average=0.0)
+    vanilla = replace(mend.optimisation, average_decay=0.0)
     assert settings == replace(mend, method="baseline", optimisation=vanilla)
     paper = resolved(TrainSettings(method="baseline", preset="paper"))
     assert (paper.method, paper.difficult, paper.proposals) == ("baseline", "background", 1000)
@@ -66,7 +66,7 @@ def test_what_is_set_goes_before_the_preset() -> None:
         box_loss="smooth_l1",
         rpn_low_quality=0.0,
         difficult="ignore",
-        optimisation=Optimisation(lr=0.5, schedule="cosine", max_norm=1.0, average=0.9),
+        optimisation=Optimisation(lr=0.5, schedule="cosine", max_norm=1.0, average_decay=0.9),
     )
     assert resolved(told) == replace(told, preset="paper")
 

@@ -14,8 +14,8 @@ OURS: dict[str, dict[str, Any]] = {
     "baseline": {"method": "baseline"},
     "mend-paper": {"method": "mend", "preset": "paper"},
     "mend": {"method": "mend"},
-    "baseline-eager": {"method": "baseline", "graph": False},
-    "mend-eager": {"method": "mend", "graph": False},
+    "baseline-eager": {"method": "baseline", "cuda_graph": False},
+    "mend-eager": {"method": "mend", "cuda_graph": False},
 }
 TOLD = {"label_noise": 0.4, "box_noise": 0.4}  # as their papers assume; nothing is estimated
 PEERS: dict[str, dict[str, Any]] = {

@@ -20,7 +20,7 @@ from boxmend.bench.speed.tables import table
 from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.bench.speed.timing import Note, own_stream, reason_of
 from boxmend.data.dataset import Dataset
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.errors import DataError
 from boxmend.runs.settings import parsed_image_size
 from boxmend.training.facts import gather
@@ -104,7 +104,7 @@ def _notes(factory: TrainingFactory) -> list[str]:
 def _scaling(factory: TrainingFactory, size: str) -> str:
     """Say how images are scaled, and above all whether they are made larger than they are."""
     short, long = parsed_image_size(size)
-    sizes = [header_size(path) for path in factory.dataset.images.paths]
+    sizes = [read_header_size(path) for path in factory.dataset.images.paths]
     scales = [
         min(long / max(one), (short or long) / min(one)) if short else long / max(one)
         for one in sizes

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,10 +12,11 @@ import msgspec
 
 from boxmend.data.files.reading import describe_os_error, read_limited
 from boxmend.errors import DataError, UsageError
+from boxmend.runs.settings.renamed import RENAMED_SETTINGS, rename_settings
 from boxmend.runs.settings.training import TrainSettings
 
 Values = dict[tuple[str, ...], Any]
-"""Values by their keys from the top: ("mend", "keep") is mend.keep."""
+"""Values by their keys from the top: ("mend", "raw_box_share") is mend.raw_box_share."""
 
 
 def read_settings(path: Path) -> TrainSettings:
@@ -70,7 +71,7 @@ def settings_of_run(path: Path, document: Mapping[str, Any]) -> TrainSettings:
     there are no longer, as runs of earlier versions have them, are passed over.
     """
     try:
-        return msgspec.convert(document, TrainSettings)
+        return msgspec.convert(rename_settings(document), TrainSettings)
     except (msgspec.ValidationError, UsageError, UnicodeEncodeError) as error:
         reason, _, place = str(error).partition(" - at `$.")
         key = f"{place.rstrip('`')}: " if place else ""
@@ -86,11 +87,18 @@ def _refuse_unknown(
     known = get_type_hints(kind)
     for key, value in table.items():
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"; did you mean {prefix}{near[0]}?" if near else ""
+            hint = _hint(key, known, prefix)
             raise UsageError(f"{path}: there is no setting {prefix}{key}{hint}")
         if is_dataclass(known[key]) and isinstance(value, dict):
             _refuse_unknown(path, value, known[key], f"{prefix}{key}.")
+
+
+def _hint(key: str, known: Iterable[str], prefix: str) -> str:
+    """Name the setting that an unknown key may stand for."""
+    if present := RENAMED_SETTINGS.get(f"{prefix}{key}"):
+        return f" any more; its name is {present} now"
+    near = get_close_matches(key, known, n=1)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
 
 
 def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

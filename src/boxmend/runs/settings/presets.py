@@ -28,7 +28,7 @@ class Preset:
     difficult: Literal["ignore", "background"]
     schedule: Literal["step", "cosine"]
     max_norm: float
-    average: float
+    average_decay: float
 
 
 PRESETS = {
@@ -41,7 +41,7 @@ PRESETS = {
         difficult="ignore",
         schedule="step",
         max_norm=35.0,
-        average=0.998,
+        average_decay=0.998,
     ),
     "paper": Preset(
         proposals=1000,
@@ -52,7 +52,7 @@ PRESETS = {
         difficult="background",
         schedule="step",
         max_norm=0.0,
-        average=0.0,
+        average_decay=0.0,
     ),
 }
 
@@ -83,7 +83,7 @@ def resolved(settings: TrainSettings) -> TrainSettings:
 def _fitted(preset: Preset, settings: TrainSettings) -> Preset:
     """The preset for a detector, a method and a number of proposals."""
     if settings.method != "mend":
-        preset = replace(preset, average=0.0)  # the recipes of others have none
+        preset = replace(preset, average_decay=0.0)  # the recipes of others have none
     if settings.detector in OWN_NUMBERS:
         return replace(preset, proposals=None, pre_nms=None, rois=None)
     if preset.pre_nms is None and (settings.proposals or FEW_PROPOSALS + 1) <= FEW_PROPOSALS:
@@ -98,7 +98,7 @@ def _optimisation(settings: TrainSettings, preset: Preset) -> Optimisation:
         lr=settings.learning_rate,
         schedule=_first(told.schedule, preset.schedule),
         max_norm=_first(told.max_norm, preset.max_norm),
-        average=_first(told.average, preset.average),
+        average_decay=_first(told.average_decay, preset.average_decay),
     )
 
 

@@ -35,7 +35,7 @@ class PublishedSettings:
     """A noisy label without a confident pseudo-label: discarded (Eq. 13)."""
     granularity: Literal["batch", "object"] = "batch"
     """One threshold a batch; object is the literal loop of Algorithm 1, which is slow."""
-    push_in_warm_up: int = 200
+    queue_warm_up_steps: int = 200
     """Last steps of warm-up whose losses fill the queue, so that judgment is active at once."""
     record_losses: bool = False
     """Score annotations that are not judged, for the ledger's sake; one more head call a step."""
@@ -47,7 +47,7 @@ class PublishedSettings:
             check_amount(f"published.{name}", getattr(self, name), like)
         for name in ("num_proposals", "num_candidates", "queue_length"):
             check_count(f"published.{name}", getattr(self, name))
-        check_count("published.push_in_warm_up", self.push_in_warm_up, least=0)
+        check_count("published.queue_warm_up_steps", self.queue_warm_up_steps, least=0)
         for name, known in (
             ("discarded", ("background", "ignore", "rpn_only")),
             ("fallback", ("raw", "self")),

@@ -56,7 +56,7 @@ class Optimisation:
     max_norm: float | None = None
     """Gradients are scaled to at most this norm; 0 leaves them alone. By default 35, which guards
     and seldom acts; preset paper: 0."""
-    average: float | None = None
+    average_decay: float | None = None
     """Decay of the exponential average of the weights, which predicts; 0 keeps none. By default
     0.998: in a trial without it 52.1 instead of 54.1 AP50 at 40/40. Other methods and preset
     paper: 0."""
@@ -64,7 +64,7 @@ class Optimisation:
     def __post_init__(self) -> None:
         check_choice("optimisation.optimizer", self.optimizer, ("sgd", "adamw"))
         check_choice("optimisation.schedule", self.schedule, ("step", "cosine"))
-        for name in ("momentum", "drop_at", "average"):
+        for name in ("momentum", "drop_at", "average_decay"):
             check_share(f"optimisation.{name}", getattr(self, name))
         for name, like in (("lr", "0.02"), ("weight_decay", "0.0001"), ("max_norm", "35")):
             check_amount(f"optimisation.{name}", getattr(self, name), like)
@@ -90,7 +90,7 @@ class TrainSettings:
     alone. auto: estimated once a pass, with an interval."""
     warm_up: float = 0.25
     """Share of the training before refinement begins: 3 of 12 passes, as in the paper on VOC."""
-    pre_forward: Literal["network", "heads", "average"] = "network"
+    judging_weights: Literal["network", "heads", "average"] = "network"
     """Whose opinion of annotations counts: that of the weights in training, of averaged heads on
     their features, or of the average throughout, which costs half a step more."""
 
@@ -127,7 +127,7 @@ class TrainSettings:
     """Images of a step, from 1 on; where there are several processes, of all together."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 where the device has it, else float32."""
-    graph: bool = True
+    cuda_graph: bool = True
     """Record a step as a CUDA graph once a pass and replay it, on a GPU and in one process: about
     twice as fast. Off: every kernel is launched by itself, which errors can be told from."""
     seed: int = 0
@@ -154,7 +154,7 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         check_choice("preset", self.preset, ("default", "paper"))
-        check_choice("pre_forward", self.pre_forward, ("network", "heads", "average"))
+        check_choice("judging_weights", self.judging_weights, ("network", "heads", "average"))
         check_choice("box_loss", self.box_loss, ("smooth_l1", "l1"))
         check_choice("difficult", self.difficult, ("ignore", "background"))
         check_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
