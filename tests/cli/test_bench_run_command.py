@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from boxmend.bench.grids import scales
-from boxmend.bench.grids.running import Glance, RunningCell
+from boxmend.bench.grids.running import GridProgress, RunningCell
 from boxmend.cli import run
 from boxmend.cli.bench_progress import clock, panel, progress, summary
 
 SMOKE = ["--scale", "smoke"]
-FULL = Glance(
+FULL = GridProgress(
     total=9,
     done=4,
     failed=1,
@@ -39,7 +39,7 @@ def test_a_dry_run_lists_the_cells_and_makes_nothing(
     assert len(rows) == 2 * 9
     assert rows[0] == {
         "cell": "label40-box40-mend-0",
-        "worth": "must",
+        "priority": 1,
         "state": "open",
         "tries": 0,
         "seconds": 0,
@@ -55,7 +55,7 @@ def test_cells_are_listed_for_people_too(
     told = ["bench", "cells", "table1", *SMOKE, "--out", str(tmp_path), "--methods", "br,mend"]
     assert run(told) == 0
     said = capsys.readouterr()
-    head = ["cell", "worth", "state", "tries", "seconds", "from"]
+    head = ["cell", "priority", "state", "tries", "seconds", "from"]
     assert said.out.splitlines()[0].split() == head
     assert [line.split()[0] for line in said.out.splitlines()[1:]] == [
         "label40-box40-mend-0",
@@ -86,7 +86,7 @@ def test_cells_are_listed_for_people_too(
         (["table1", *SMOKE, "--jobs", "0"], "--jobs is 0; expected 1 or more"),
         (["table1", *SMOKE, "--stop-after", "0"], "--stop-after is 0.0; expected seconds"),
         (["table1", *SMOKE, "--stop-after", "nan"], "--stop-after is nan; expected seconds"),
-        (["table1", *SMOKE, "--worth", "may"], "--worth 'may': expected must, should, could"),
+        (["table1", *SMOKE, "--priority", "may"], "--priority 'may': expected 1, 2 or 3"),
         (["table1", "corr", *SMOKE], "there is no table 'corr'; there are table1, coco, core"),
         (SMOKE, "name a table to run: table1, coco, core"),
         (["table1", *SMOKE, "--slurm.partition", "x"], "--slurm is for --executor submitit"),
@@ -122,7 +122,7 @@ def test_a_file_in_the_place_of_the_folder_of_results_is_refused(
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "deep"):
         assert run(["bench", "run", "table1", *SMOKE, "--out", str(out)]) == 2
-        assert "file is no folder; name another folder" in capsys.readouterr().err
+        assert "file is not a folder; name another folder" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -206,8 +206,8 @@ def test_the_whole_of_table_1_runs_on_a_cpu_and_is_shown(
 
 def test_smoke_draws_its_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scales, "SMOKE_IMAGES", 10)
-    first = scales.sources(scales.SCALES["smoke"], tmp_path, (), ())
+    first = scales.find_sources(scales.SCALES["smoke"], tmp_path, (), ())
     made = sorted(tmp_path.rglob("*.json"))
     times = [path.stat().st_mtime_ns for path in made]
-    assert scales.sources(scales.SCALES["smoke"], tmp_path, (), ()) == first
+    assert scales.find_sources(scales.SCALES["smoke"], tmp_path, (), ()) == first
     assert [path.stat().st_mtime_ns for path in made] == times

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from boxmend.bench.grids.jobs import State, read_tries, state_of
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.planning import GridRequest, Plan, by_name, planned
+from boxmend.bench.grids.planning import GridRequest, Plan, make_plan, match_by_name
 from boxmend.bench.grids.priorities import PRIORITIES, priority
 from boxmend.bench.grids.results import RESULTS_FILE
 from boxmend.bench.grids.scales import SCALES
@@ -21,7 +21,7 @@ SCALE_HELP = "; ".join(f"{one.name}: {one.summary}" for one in SCALES.values())
 Names = Annotated[str, Parameter(help=f"Which tables: {', '.join(LAYOUTS)}.")]
 ScaleName = Annotated[str, Parameter(help=f"Size of the trainings. {SCALE_HELP}.")]
 SEED_DIGITS = 10  # those of the largest seed
-COLUMNS = ("cell", "worth", "state", "tries", "seconds", "from")
+COLUMNS = ("cell", "priority", "state", "tries", "seconds", "from")
 
 
 @Parameter(name="*")
@@ -35,11 +35,11 @@ class CellOptions:
         str, Parameter(help="Patterns of cells, with commas, like 'label40-box40-*,*-mend-?'.")
     ] = ""
     methods: Annotated[str, Parameter(help="Methods, with commas.")] = ""
-    worth: Annotated[
+    priority: Annotated[
         str,
         Parameter(
-            help="What cells are worth to the comparison on photographs: "
-            f"{', '.join(PRIORITIES)}, or several, with commas. They are run in this order anyway."
+            help="Priorities of cells in the comparison on photographs: 1, 2, 3, or several with "
+            "commas. Cells always run in this order."
         ),
     ] = ""
     done: Annotated[
@@ -51,7 +51,7 @@ class CellOptions:
         ),
     ] = ()
 
-    def wishes(self, names: tuple[str, ...], scale_name: str, **more: Any) -> GridRequest:
+    def request(self, names: tuple[str, ...], scale_name: str, **more: Any) -> GridRequest:
         """Put the choices together; a UsageError tells of seeds that are no numbers."""
         if not all(one.isdecimal() and len(one) <= SEED_DIGITS for one in split(self.seeds)):
             given = shown(self.seeds, 80)
@@ -63,7 +63,7 @@ class CellOptions:
             seeds=tuple(int(one) for one in split(self.seeds)),
             only=split(self.only),
             methods=split(self.methods),
-            worth=split(self.worth),
+            priorities=_parse_priorities(self.priority),
             done=self.done,
             **more,
         )
@@ -81,9 +81,9 @@ def cells(
     cells alone here; `bench run --dry-run` compares their settings, and their data where it is
     given any.
     """
-    wishes = (part or CellOptions()).wishes(names, scale)
-    plan = planned(wishes)
-    return list_cells(plan, by_name(plan, wishes), json=json)
+    request = (part or CellOptions()).request(names, scale)
+    plan = make_plan(request)
+    return list_cells(plan, match_by_name(plan, request), json=json)
 
 
 def list_cells(whole: Plan, left: Plan, *, json: bool) -> int:
@@ -95,7 +95,7 @@ def list_cells(whole: Plan, left: Plan, *, json: bool) -> int:
         print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
     else:
         print_table(COLUMNS, [[*row[:-1], row[-1] or ""] for row in rows])
-        for cell, by in left.again.items():
+        for cell, by in left.retrained.items():
             say(again_words(cell, by))
         number = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells"
         say(f"{number} under {whole.root}, {sum(row[2] != 'done' for row in rows):,} not done")
@@ -107,15 +107,23 @@ def again_words(cell: str, by: str) -> str:
     return f"{cell} is trained again: {by} needs its run, and of that there is only a line"
 
 
-def _row(plan: Plan, name: str, worth_word: str) -> tuple[object, ...]:
+def _parse_priorities(text: str) -> tuple[int, ...]:
+    known = {str(number): number for number in PRIORITIES}
+    for part in split(text):
+        if part not in known:
+            raise UsageError(f"--priority {shown(part, 80)!r}: expected 1, 2 or 3, like 1,2")
+    return tuple(known[part] for part in split(text))
+
+
+def _row(plan: Plan, name: str, rank: int) -> tuple[object, ...]:
     folder = plan.root / "cells" / name
     state, tries = state_of(folder), read_tries(folder)
-    line = plan.earlier.get(name)
+    line = plan.previous.get(name)
     if line is not None and state is not State.DONE:
         told = line.result.attempt, round(line.result.seconds), line.place
-        return name, worth_word, State.DONE.value, *told
+        return name, rank, State.DONE.value, *told
     place = str(plan.root / RESULTS_FILE) if state in (State.DONE, State.FAILED) else None
-    return name, worth_word, state.value, tries.number, round(tries.seconds), place
+    return name, rank, state.value, tries.number, round(tries.seconds), place
 
 
 def split(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from boxmend.bench.grids.running import Glance, RunningCell
+from boxmend.bench.grids.running import GridProgress, RunningCell
 from boxmend.cli.output import say
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 EVERY = 30.0  # seconds between lines where nobody watches
 
-Show = Callable[[Glance], None]
+Show = Callable[[GridProgress], None]
 
 
 @contextmanager
 def watching(*, quiet: bool) -> Iterator[Show]:
     """Give what shows a grid's progress to who watches."""
     if quiet:
-        yield lambda glance: None
+        yield lambda grid: None
     elif sys.stderr.isatty():
         with _live() as show:
             yield show
@@ -35,10 +35,10 @@ def _live() -> Iterator[Show]:
     from rich.live import Live
 
     with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as live:
-        yield lambda glance: live.update(panel(glance))
+        yield lambda grid: live.update(panel(grid))
 
 
-def panel(glance: Glance) -> "RenderableType":
+def panel(grid: GridProgress) -> "RenderableType":
     """Draw how far a grid is: a bar over all cells, and a line for each that runs."""
     from rich.console import Group
     from rich.panel import Panel
@@ -49,32 +49,32 @@ def panel(glance: Glance) -> "RenderableType":
     head = Table.grid(padding=(0, 2), expand=True)
     head.add_column(ratio=1)
     head.add_column(justify="right")
-    over = glance.done + glance.failed + glance.stopped
-    head.add_row(ProgressBar(total=max(glance.total, 1), completed=over), Text(summary(glance)))
+    over = grid.done + grid.failed + grid.stopped
+    head.add_row(ProgressBar(total=max(grid.total, 1), completed=over), Text(summary(grid)))
     body = Table.grid(padding=(0, 2))
-    for one in glance.running:
+    for one in grid.running:
         body.add_row(Text(one.name, style="bold"), Text(progress(one)))
-    for name in glance.elsewhere:
+    for name in grid.elsewhere:
         body.add_row(Text(name, style="bold"), Text("run by another process"))
     return Panel(Group(head, body), title="boxmend bench run", title_align="left")
 
 
-def summary(glance: Glance) -> str:
+def summary(grid: GridProgress) -> str:
     """Say how many cells are where, and how long it will take."""
-    parts = [f"{glance.done} of {glance.total} done"]
+    parts = [f"{grid.done} of {grid.total} done"]
     numbers = {
-        "failed": glance.failed,
-        "stopped": glance.stopped,
-        "running": len(glance.running),
-        "running elsewhere": len(glance.elsewhere),
-        "left": glance.left,
+        "failed": grid.failed,
+        "stopped": grid.stopped,
+        "running": len(grid.running),
+        "running elsewhere": len(grid.elsewhere),
+        "left": grid.left,
     }
     parts += [f"{number} {word}" for word, number in numbers.items() if number]
-    if glance.seconds_left is not None and round(glance.seconds_left):
-        parts.append(f"about {clock(glance.seconds_left)} to go")
-    if glance.is_closing and not glance.is_stopping:
+    if grid.seconds_left is not None and round(grid.seconds_left):
+        parts.append(f"about {clock(grid.seconds_left)} to go")
+    if grid.is_closing and not grid.is_stopping:
         parts.append("the time to start others is over")
-    if glance.is_stopping and glance.running:
+    if grid.is_stopping and grid.running:
         parts.append("saving before they leave (asked again, they are killed)")
     return ", ".join(parts)
 
@@ -98,12 +98,12 @@ def _lines() -> Show:
     """Say something whenever a cell is over, and now and then besides."""
     last, told = time.monotonic(), (-1, False)
 
-    def show(glance: Glance) -> None:
+    def show(grid: GridProgress) -> None:
         nonlocal last, told
-        over = glance.done + glance.failed + glance.stopped, glance.is_stopping
+        over = grid.done + grid.failed + grid.stopped, grid.is_stopping
         if over != told or time.monotonic() - last >= EVERY:
             last, told = time.monotonic(), over
-            running = "; ".join(f"{one.name}: {progress(one)}" for one in glance.running)
-            say(summary(glance) + (f" ({running})" if running else ""))
+            running = "; ".join(f"{one.name}: {progress(one)}" for one in grid.running)
+            say(summary(grid) + (f" ({running})" if running else ""))
 
     return show

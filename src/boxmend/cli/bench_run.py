@@ -12,10 +12,10 @@ from cyclopts import App, Parameter
 
 from boxmend.bench.grids.executors import Executor, Local
 from boxmend.bench.grids.jobs import State, state_of
-from boxmend.bench.grids.planning import GridRequest, Plan, looked_up, planned, prepare
+from boxmend.bench.grids.planning import GridRequest, Plan, make_plan, prepare, preview
 from boxmend.bench.grids.results import RESULTS_FILE
-from boxmend.bench.grids.running import Ended, run_grid
-from boxmend.bench.grids.scales import scale
+from boxmend.bench.grids.running import GridOutcome, run_grid
+from boxmend.bench.grids.scales import get_scale
 from boxmend.cli.bench_cells import (
     CellOptions,
     Names,
@@ -35,7 +35,7 @@ from boxmend.web.text import shown
 Listed = Parameter(consume_multiple=True, negative="")
 PANELS = {
     "Which cells": (
-        *("scale", "seeds", "only", "methods", "worth", "out", "done", "ignore-differing"),
+        *("scale", "seeds", "only", "methods", "priority", "out", "done", "ignore-differing"),
         *("retry-failed", "dry-run"),
     ),
     "Data and settings": ("data", "val", "weights", "set", "keep-weights", "keep-figures"),
@@ -91,8 +91,8 @@ class CellInputs:
     keep_figures: Annotated[
         bool | None,
         Parameter(
-            help="Leave figures and a picture of the mending in cells/CELL/keep; by default of "
-            "cells of seed 0."
+            help="Write figures and a picture of the mending into cells/CELL/artifacts; by "
+            "default for cells of seed 0."
         ),
     ] = None
     ignore_differing: Annotated[
@@ -175,7 +175,7 @@ class Where:
         for one in gpus:
             if not GPU.fullmatch(one):
                 raise UsageError(f"--gpus {shown(one)}: expected numbers of GPUs, like 0,1")
-        cores = (os.cpu_count() or 1) if scale(scale_name).is_embedded else 1
+        cores = (os.cpu_count() or 1) if get_scale(scale_name).is_embedded else 1
         return Local(self.jobs or len(gpus) or cores, gpus)
 
 
@@ -193,16 +193,16 @@ def run(
 ) -> int:
     """Run the trainings of tables, cell by cell; called again, it goes on where it was."""
     part, given, where = part or CellOptions(), given or CellInputs(), where or Where()
-    wishes = part.wishes(names, scale, **given.more())
-    whole = planned(wishes)
+    request = part.request(names, scale, **given.more())
+    whole = make_plan(request)
     if dry_run:
-        return list_cells(whole, looked_up(whole, wishes), json=json)
+        return list_cells(whole, preview(whole, request), json=json)
     executor = where.build(whole, scale)
-    plan = prepare(whole, wishes)
+    plan = prepare(whole, request)
     if not json:
         _tell(plan)
     with watching(quiet=json) as show:
-        ended = run_grid(
+        outcome = run_grid(
             plan,
             executor,
             retry_failed=where.retry_failed,
@@ -210,74 +210,74 @@ def run(
             show=show,
         )
     if json:
-        print_json({"out": str(plan.root), **_told(plan, ended)})
+        print_json({"out": str(plan.root), **_told(plan, outcome)})
     else:
-        _report(plan, ended, wishes)
-        if ended.was_stopped and executor.outlives:
+        _report(plan, outcome, request)
+        if outcome.was_stopped and executor.outlives:
             say("its jobs go on in the queue, and the same command waits for them")
-    return ExitStatus.FINE if _is_fine(ended) else ExitStatus.FAILURE
+    return ExitStatus.FINE if _is_fine(outcome) else ExitStatus.FAILURE
 
 
 def _tell(plan: Plan) -> None:
     """Say what is going to be done, where some of it is done already."""
     for warning in plan.warnings:
         say(f"warning: {warning}")
-    if not plan.earlier and not plan.again:
+    if not plan.previous and not plan.retrained:
         return
     files: dict[Path, int] = {}
-    for line in plan.earlier.values():
+    for line in plan.previous.values():
         files[line.path] = files.get(line.path, 0) + 1
     for path, number in files.items():
         say(f"{number:,} of the cells {'is' if number == 1 else 'are'} done by {path}")
-    for cell, by in plan.again.items():
+    for cell, by in plan.retrained.items():
         say(again_words(cell, by))
     left = sum(state_of(plan.folder(cell)) is not State.DONE for cell in plan.cells)
     say(f"{left:,} {'is' if left == 1 else 'are'} left to run under {plan.root}")
 
 
-def _report(plan: Plan, ended: Ended, wishes: GridRequest) -> None:
-    rows = [(state, number) for state, number in _counts(plan, ended).items() if number]
+def _report(plan: Plan, outcome: GridOutcome, request: GridRequest) -> None:
+    rows = [(state, number) for state, number in _counts(plan, outcome).items() if number]
     print_table(("cells", "number"), rows)
-    for cell, error in ended.failed.items():
+    for cell, error in outcome.failed.items():
         say(f"{cell} failed: {error}")
-    for cell in ended.stopped:
+    for cell in outcome.stopped:
         say(f"{cell} was stopped; the same command goes on with it")
-    if ended.was_stopped:
+    if outcome.was_stopped:
         say("stopped before the end; the same command goes on")
-    elif ended.left:
-        say(f"left: {', '.join(ended.left)}; the same command goes on")
-    if ended.failed:
+    elif outcome.left:
+        say(f"left: {', '.join(outcome.left)}; the same command goes on")
+    if outcome.failed:
         say(f"their logs are {plan.root / 'cells'}/CELL/log.txt; --retry-failed tries them again")
     here = plan.root / RESULTS_FILE
-    results = " ".join(f"--results {one}" for one in (*wishes.done, here) if one.exists())
-    for name in wishes.names if results else ():
+    results = " ".join(f"--results {one}" for one in (*request.done, here) if one.exists())
+    for name in request.names if results else ():
         say(f"the table: boxmend bench table {name} {results}")
 
 
-def _told(plan: Plan, ended: Ended) -> dict[str, Any]:
+def _told(plan: Plan, outcome: GridOutcome) -> dict[str, Any]:
     return {
-        "done": ended.done,
-        "failed": ended.failed,
-        "stopped": ended.stopped,
-        "was_stopped": ended.was_stopped,
-        "left": ended.left,
-        "earlier": {name: line.place for name, line in plan.earlier.items()},
-        "again": dict(plan.again),
+        "done": outcome.done,
+        "failed": outcome.failed,
+        "stopped": outcome.stopped,
+        "was_stopped": outcome.was_stopped,
+        "left": outcome.left,
+        "earlier": {name: line.place for name, line in plan.previous.items()},
+        "again": dict(plan.retrained),
     }
 
 
-def _counts(plan: Plan, ended: Ended) -> dict[str, int]:
+def _counts(plan: Plan, outcome: GridOutcome) -> dict[str, int]:
     return {
-        "done": len(ended.done),
-        "done elsewhere": len(plan.earlier),
-        "failed": len(ended.failed),
-        "stopped": len(ended.stopped),
-        "left": len(ended.left),
+        "done": len(outcome.done),
+        "done elsewhere": len(plan.previous),
+        "failed": len(outcome.failed),
+        "stopped": len(outcome.stopped),
+        "left": len(outcome.left),
     }
 
 
-def _is_fine(ended: Ended) -> bool:
-    return not (ended.failed or ended.stopped or ended.was_stopped)
+def _is_fine(outcome: GridOutcome) -> bool:
+    return not (outcome.failed or outcome.stopped or outcome.was_stopped)
 
 
 def _changed(text: str) -> tuple[str, str]:

@@ -95,18 +95,18 @@ def table(
     not run. Results that differ in settings, data, versions or hardware are not mixed unless
     asked.
     """
-    from boxmend.bench.grids.collecting import Choice, collected
-    from boxmend.bench.grids.layouts import LAYOUTS, layout
+    from boxmend.bench.grids.collecting import TableRequest, collect_table
+    from boxmend.bench.grids.layouts import LAYOUTS, get_layout
     from boxmend.bench.grids.rendering import markdown, plain
 
     if name is None:
         print_table(("table", "what it shows"), [(one.name, one.title) for one in LAYOUTS.values()])
         return ExitStatus.FINE
     chosen, shown = chosen or ResultOptions(), shown or Shown()
-    asked = layout(name)
+    asked = get_layout(name)
     writers = _writers(shown)
-    choice = Choice(chosen.results, chosen.scale, chosen.where, shown.metric, chosen.mixed)
-    made, warnings = collected(asked, choice)
+    choice = TableRequest(chosen.results, chosen.scale, chosen.where, shown.metric, chosen.mixed)
+    made, warnings = collect_table(asked, choice)
     for warning in warnings:
         say(f"warning: {warning}")
     for path, write in writers.items():
