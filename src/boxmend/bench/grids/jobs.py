@@ -27,7 +27,7 @@ from boxmend.data.files.reading import read_record
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import TrainSettings
 from boxmend.runs.settings.renamed import rename_dotted, rename_settings
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"
 LOCK_FILE = ".lock"
@@ -178,7 +178,7 @@ def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
 
     Weights, which may lie elsewhere on each machine, go by the name of their file.
     """
-    section = SECTIONS.get(method, PUBLISHED)
+    section = METHOD_SECTIONS.get(method, PUBLISHED)
     kept = {
         name: value
         for name, value in settings.items()
