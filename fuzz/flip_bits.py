@@ -272,7 +272,7 @@ def cell_file(folder: Path) -> Sample:
 def folds_file(folder: Path) -> Sample:
     """Write the manifest of folds."""
     dataset, path = dataset_in(folder), folder / manifest.FOLDS_FILE
-    path.write_bytes(manifest.described({"1.png": 0, "2.png": 1}, 2, 0, None, SHA256))
+    path.write_bytes(manifest.encode_manifest({"1.png": 0, "2.png": 1}, 2, 0, None, SHA256))
     return Sample(path, lambda: manifest.read_manifest(folder, dataset))
 
 

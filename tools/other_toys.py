@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.synth.scene import SceneLayout, lay_out, paint
-from boxmend.data.synth.shapes import Field, Placed, Shape, extent, linear_map
+from boxmend.data.synth.shapes import Field, PlacedShape, Shape, compute_extent, linear_map
 from boxmend.data.synth.textures import (
     Color,
-    from_hsv,
+    color_from_hsv,
+    mix_colors,
     mix_fields,
-    mixed,
-    scatter,
+    scatter_by_cell,
     soft_step,
     triangle_wave,
 )
@@ -179,7 +179,7 @@ def _bricks(x: Field, y: Field, pixel: float, knobs: NDArray[np.float64]) -> Fie
     row = y / period + knobs[1]
     column = x / (period * 1.8) + knobs[2] + 0.5 * (np.floor(row) % 2)
     joint = np.minimum(triangle_wave(row), 1.8 * triangle_wave(column)) * (period / 2)
-    tone = 0.35 * scatter(np.floor(column), np.floor(row), knobs[3])
+    tone = 0.35 * scatter_by_cell(np.floor(column), np.floor(row), knobs[3])
     field: Field = np.maximum(tone, 1 - soft_step(joint - 0.06, pixel))
     return field
 
@@ -198,18 +198,18 @@ LABEL_NAMES = tuple(f"{texture} {shape}" for shape in SHAPES for texture in TEXT
 
 def _placed(
     rng: np.random.Generator, shape: Shape, diameter: float, boxes: list[NDArray[np.float64]]
-) -> Placed | None:
+) -> PlacedShape | None:
     """Put an object where it covers little of the others; None where there is no room."""
     build, aspect = rng.uniform(-1, 1), rng.uniform(0.75, 1.33)
     transform = linear_map(radius=diameter / 2, turn=rng.uniform(), aspect=aspect)
-    reach = extent(shape, build, transform)
+    reach = compute_extent(shape, build, transform)
     sides = reach[2:] - reach[:2]
     for _ in range(PLACING_TRIES):
         corner = rng.uniform(size=2) * (1 - sides)
         box = np.concatenate([corner, corner + sides])
         if all(_covered(box, other) <= MOST_COVERED for other in boxes):
             center = float(corner[0] - reach[0]), float(corner[1] - reach[1])
-            return Placed(shape.distance, build, center, transform, box)
+            return PlacedShape(shape.distance, build, center, transform, box)
     return None
 
 
@@ -221,7 +221,11 @@ def _covered(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 
 def _paint_object(
-    canvas: Field, placed: Placed, texture: Texture, rng: np.random.Generator, layout: SceneLayout
+    canvas: Field,
+    placed: PlacedShape,
+    texture: Texture,
+    rng: np.random.Generator,
+    layout: SceneLayout,
 ) -> None:
     """Lay an object onto the canvas [3, SIZE, SIZE] in place: shadow, texture, a lit edge."""
     window = placed.window(SIZE, reach=4)
@@ -232,7 +236,7 @@ def _paint_object(
     facing = across * layout.light[0] + down * layout.light[1]  # 1 where it looks at the lamp
     view = canvas[:, *window]
     view *= 1 - 0.4 * np.clip(0.5 - (distance + 2 * facing) / 4, 0, 1)
-    base, second = _colors(rng, mixed(*layout.ground.colors, 0.5))
+    base, second = _colors(rng, mix_colors(*layout.ground.colors, 0.5))
     color = mix_fields((base, second), texture(x, y, 1 / unit, rng.uniform(size=4)))
     edge = np.clip(1 + distance / (0.25 * unit), 0, 1)  # 1 at the outline, 0 on the flat top
     color *= 1 + rng.uniform(0.1, 0.4) * edge * facing
@@ -243,11 +247,11 @@ def _paint_object(
 def _colors(rng: np.random.Generator, ground: Color) -> tuple[Color, Color]:
     """Draw two tones of any hue, the first of them unlike the ground if it can be."""
     for _ in range(COLOR_TRIES):
-        base = from_hsv(*rng.uniform((0, 0.3, 0.4), (1, 0.95, 1)).tolist())
+        base = color_from_hsv(*rng.uniform((0, 0.3, 0.4), (1, 0.95, 1)).tolist())
         if _contrast(base, ground) >= LEAST_CONTRAST:
             break
     towards = (1.0, 1.0, 1.0) if rng.uniform() < 0.5 else (0.0, 0.0, 0.0)
-    return base, mixed(base, towards, rng.uniform(0.4, 0.75))
+    return base, mix_colors(base, towards, rng.uniform(0.4, 0.75))
 
 
 def _contrast(first: Color, second: Color) -> float:

@@ -62,9 +62,9 @@ def test_settings_of_other_methods_and_new_ones_do_not_count(toys: Path, tmp_pat
     job = read_job(plan.folder(plan.cells[0]))
     other = {**job.settings, "published": {**job.settings["published"], "queue_length": 7}}
     assert job_differences(job, msgspec.structs.replace(job, settings=other)) == []
-    other = {**job.settings, "mend": {**job.settings["mend"], "least_keep": 0.9}}
+    other = {**job.settings, "mend": {**job.settings["mend"], "raw_box_min_share": 0.9}}
     assert job_differences(job, msgspec.structs.replace(job, settings=other)) == [
-        "mend.least_keep: 0.4, now 0.9"
+        "mend.raw_box_min_share: 0.4, now 0.9"
     ]
     older = {name: value for name, value in job.settings.items() if name != "strict"}
     assert job_differences(msgspec.structs.replace(job, settings=older), job) == []
@@ -119,7 +119,7 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
     assert not path.exists()
     with wait_for_lock(path):
         assert is_held(path)
-        with pytest.raises(HeldError), hold_lock(path, max_wait=0.1):
+        with pytest.raises(HeldError), hold_lock(path, max_wait_seconds=0.1):
             pass
     assert not is_held(path)
 

@@ -100,7 +100,9 @@ def test_a_process_that_ends_without_a_word_leaves_its_last_lines(
     folder = plan.folder(plan.cells[0])
     (folder / "log.txt").write_text("first\n" * 9 + "ImportError: no torch\n")
     ended = run_grid(plan, Pretending(1, mend=1))
-    assert ended.failed[folder.name].startswith("exited with status 1. Its last lines of output:\nfirst\n")
+    assert ended.failed[folder.name].startswith(
+        "exited with status 1. Its last lines of output:\nfirst\n"
+    )
     assert ended.failed[folder.name].endswith("ImportError: no torch")
     assert state_of(folder) is State.FAILED
 

@@ -102,7 +102,7 @@ def disturbed(dataset: Dataset, folder: Path) -> None:
     write_noisy(disturb(dataset, settings), settings, folder / "out", WriteOptions())
 
 
-def split(dataset: Dataset, folder: Path) -> None:
+def assign_folds(dataset: Dataset, folder: Path) -> None:
     write_folds(dataset, folder / "out", FoldSettings(k=2))
 
 
@@ -126,7 +126,9 @@ def predictions(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("write", [saved, converted, disturbed, split, applied, exported, audited])
+@pytest.mark.parametrize(
+    "write", [saved, converted, disturbed, assign_folds, applied, exported, audited]
+)
 def test_nothing_is_written_about_a_dataset_that_changed(
     write: Callable[[Dataset, Path], None], format: str, tmp_path: Path
 ) -> None:

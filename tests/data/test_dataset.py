@@ -16,10 +16,10 @@ from boxmend.data.dataset import (
     Images,
     Source,
     as_ids,
-    document_order,
     join,
-    keep_apart,
-    position_ids,
+    make_position_ids,
+    separate_ids,
+    sort_by_document,
 )
 
 
@@ -186,8 +186,8 @@ def test_positions_follow_the_document_and_added_ones_come_last() -> None:
     dataset = build(list("abcd"), [1, 0, 1, 0], image_ids=("x", "y"))
     turned = dataset.take(np.array([2, 3, 0, 1]))
     more = turned.add(np.array([1, 0]), np.zeros(2, np.int64), np.ones((2, 4)))
-    assert position_ids(more).tolist() == ["y:1", "x:1", "y:0", "x:0", "y:2", "x:2"]
-    assert document_order(more).tolist() == [3, 1, 5, 2, 0, 4]
+    assert make_position_ids(more).tolist() == ["y:1", "x:1", "y:0", "x:0", "y:2", "x:2"]
+    assert sort_by_document(more).tolist() == [3, 1, 5, 2, 0, 4]
 
 
 # Joining
@@ -232,12 +232,12 @@ def test_ids_that_do_not_collide_stay() -> None:
 
 
 def test_negative_ids_that_land_on_others_are_moved_farther() -> None:
-    apart = keep_apart([as_ids([-5, 995]), as_ids([-5])], ["a", "b"])
+    apart = separate_ids([as_ids([-5, 995]), as_ids([-5])], ["a", "b"])
     assert [column.tolist() for column in apart] == [[-5, 995], [9995]]
 
 
 def test_ids_too_large_to_be_moved_within_64_bits_become_larger_ones() -> None:
-    apart = keep_apart([as_ids([2**62, 1]), as_ids([1, 2**62])], ["a", "b"])
+    apart = separate_ids([as_ids([2**62, 1]), as_ids([1, 2**62])], ["a", "b"])
     assert apart[1].tolist() == [1 + 10**19, 2**62 + 10**19]
 
 
@@ -258,7 +258,7 @@ IDS = st.lists(
 @given(st.lists(IDS, min_size=1, max_size=4))
 def test_ids_are_always_kept_apart_and_the_first_keep_theirs(columns: Any) -> None:
     names = ["a", "b", "b", "c"][: len(columns)]
-    apart = keep_apart([as_ids(column) for column in columns], names)
+    apart = separate_ids([as_ids(column) for column in columns], names)
     together = [identity for column in apart for identity in column.tolist()]
     assert len(set(together)) == len(together) == sum(map(len, columns))
     assert apart[0].tolist() == columns[0]
@@ -269,7 +269,7 @@ def test_ids_that_do_not_collide_are_never_moved(
     one: list[int | str], two: list[int | str]
 ) -> None:
     two = [identity for identity in two if identity not in one]
-    _, apart = keep_apart([as_ids(one), as_ids(two)], ["a", "b"])
+    _, apart = separate_ids([as_ids(one), as_ids(two)], ["a", "b"])
     assert apart.tolist() == two
 
 

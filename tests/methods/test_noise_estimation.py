@@ -73,7 +73,7 @@ def test_the_report_names_noise_and_confusions() -> None:
     state = method.state_dict()
     state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
     method.load_state_dict(state)
-    method.end_epoch(0)
+    method.end_epoch(0, is_warm_up=False)
     report = method.report()
     assert report["label_noise_low"] < 0.4 < report["label_noise_high"]
     assert report["box_noise"] == 0
@@ -123,7 +123,7 @@ def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Bat
     sides = torch.tensor([200.0, 400, 200, 400])
     raw = truth + noise * sides * (2 * torch.rand(600, 1, 4, generator=generator) - 1)
     seen = truth + error * sides * torch.randn(600, 1, 4, generator=generator)
-    given = BatchAnnotations(
+    annotations = BatchAnnotations(
         boxes=raw,
         labels=torch.ones(600, 1, dtype=torch.int64),
         is_box=torch.ones(600, 1, dtype=torch.bool),
@@ -137,8 +137,8 @@ def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Bat
         truth, torch.ones(600, 1), torch.ones(600, 1).bool(), torch.zeros(600).bool()
     )
     scorer = Fixed(SecondStageOutput(chances.log(), chances, regressed))
-    method.refine(given, proposals, scorer, WARM_UP)
-    return given
+    method.refine(annotations, proposals, scorer, WARM_UP)
+    return annotations
 
 
 def nothing_new() -> tuple[Proposals, Fixed]:
@@ -152,7 +152,7 @@ def nothing_new() -> tuple[Proposals, Fixed]:
 def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     one_pass(method, noise=0.4, error=0.04)
-    figures = method.end_epoch(0)
+    figures = method.end_epoch(0, is_warm_up=False)
     assert method.estimator.box.noise == pytest.approx(0.4, abs=0.06)
     assert figures["box_noise"] == pytest.approx(method.estimator.box.noise / (1 - LEARNT))
     assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
@@ -167,7 +167,7 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
 def test_how_boxes_are_mended_follows_from_a_state_with_fewer_numbers(told: float | None) -> None:
     method, other = (Mend(600, 3, MendSettings(num_proposals=1), Rates(box=told)) for _ in range(2))
     one_pass(method, noise=0.4, error=0.04)
-    method.end_epoch(0)
+    method.end_epoch(0, is_warm_up=False)
     state = method.state_dict()
     other.load_state_dict({k: v for k, v in state.items() if k not in ("noise", "vote_error")})
     for name, value in other.state_dict().items():
@@ -178,9 +178,9 @@ def test_later_passes_may_find_more_box_noise_but_not_less() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     noises = []
     for epoch, noise in enumerate((0.4, 0.2, 0.3, 0.1, 0.4)):
-        given = one_pass(method, noise=noise, error=0.04)
-        method.refine(given, *nothing_new(), LATER)  # the warm-up is over
-        noises.append(method.end_epoch(epoch)["box_noise"])
+        annotations = one_pass(method, noise=noise, error=0.04)
+        method.refine(annotations, *nothing_new(), LATER)  # the warm-up is over
+        noises.append(method.end_epoch(epoch, is_warm_up=False)["box_noise"])
     assert noises[1] < noises[0] - 0.1  # the first passes prove nothing
     assert noises[3] == noises[2]
     assert noises[4] > noises[3]
@@ -194,21 +194,23 @@ def test_votes_that_saw_next_to_nothing_are_not_measured() -> None:
 
 def test_on_clean_boxes_repair_switches_itself_off() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
-    given = one_pass(method, noise=0.0, error=0.05)
-    figures = method.end_epoch(0)
+    annotations = one_pass(method, noise=0.0, error=0.05)
+    figures = method.end_epoch(0, is_warm_up=False)
     assert figures["box_noise"] == pytest.approx(0, abs=0.02)
     assert figures["keep"] == 1
     assert float(method.state_dict()["alpha"]) == 0
     proposals = Proposals(
-        given.boxes + 9, torch.ones(600, 1), given.is_box, torch.zeros(600).bool()
+        annotations.boxes + 9, torch.ones(600, 1), annotations.is_box, torch.zeros(600).bool()
     )
     chances = torch.full((600, 2, 4), 0.25)
-    boxes = torch.cat([given.boxes, given.boxes + 9], dim=1)[:, :, None].expand(600, 2, 3, 4)
-    outcome = method.refine(
-        given, proposals, Fixed(SecondStageOutput(chances.log(), chances, boxes)), LATER
+    boxes = torch.cat([annotations.boxes, annotations.boxes + 9], dim=1)[:, :, None].expand(
+        600, 2, 3, 4
     )
-    assert torch.equal(outcome.boxes, given.boxes)
-    assert torch.equal(outcome.matched, given.boxes)
+    outcome = method.refine(
+        annotations, proposals, Fixed(SecondStageOutput(chances.log(), chances, boxes)), LATER
+    )
+    assert torch.equal(outcome.boxes, annotations.boxes)
+    assert torch.equal(outcome.matched, annotations.boxes)
 
 
 def test_the_label_rate_is_estimated_from_the_memory() -> None:
@@ -218,7 +220,7 @@ def test_the_label_rate_is_estimated_from_the_memory() -> None:
         state = method.state_dict()
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
         method.load_state_dict(state)
-        figures = method.end_epoch(0)
+        figures = method.end_epoch(0, is_warm_up=False)
         assert figures["label_noise"] == pytest.approx(told, abs=0.04)
         assert method.estimator.rate == pytest.approx(rate, abs=0.04)
         assert math.isclose(figures["tau"], float(method.state_dict()["tau"]))
@@ -228,7 +230,7 @@ def test_the_label_rate_is_estimated_from_the_memory() -> None:
 
 def test_a_known_rate_of_zero_is_not_touched_by_the_evidence() -> None:
     method = Mend(1, 4, rates=Rates(label=0.0))
-    figures = method.end_epoch(0)
+    figures = method.end_epoch(0, is_warm_up=False)
     assert (figures["label_noise"], figures["tau"]) == (0.0, 1.0)
 
 
@@ -271,6 +273,6 @@ def test_labels_of_a_lost_class_are_believed_again() -> None:
     state = method.state_dict()
     state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
     method.load_state_dict(state)
-    assert method.end_epoch(0)["lost_classes"] == 0  # too early to say
-    assert method.end_epoch(1)["lost_classes"] == 2
+    assert method.end_epoch(0, is_warm_up=False)["lost_classes"] == 0  # too early to say
+    assert method.end_epoch(1, is_warm_up=False)["lost_classes"] == 2
     assert method.estimator.floors(torch.tensor([0, 1, 2])).tolist() == pytest.approx([0.6, 0, 0.6])

@@ -78,7 +78,7 @@ def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
     watch = watching({"rate": 0.5, "box_noise": 0.5, **bounds}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
-    watch.end_pass(epoch, is_warm_up)  # labels look less noisy now, and no box was compared
+    watch.end_epoch(epoch, is_warm_up)  # labels look less noisy now, and no box was compared
     assert (watch.rate == 0.5) == is_firm
     assert (watch.box.noise == 0.5) == is_firm
     for name in ("label", "box"):
@@ -90,7 +90,7 @@ def test_a_higher_estimate_is_taken_with_its_bounds() -> None:
     watch = watching({"rate": 0.2, "label_bounds": interval(0.15, 0.25)}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
-    watch.end_pass(5, False)
+    watch.end_epoch(5, False)
     low, high = watch.state["label_bounds"].tolist()
     assert 0.3 < low < watch.rate < high < 0.5
 
@@ -185,29 +185,28 @@ def test_warm_up_believes_labels_of_a_lost_class_as_often_as_labels_are_right() 
 
 
 @pytest.mark.parametrize("is_warm_up", [True, False])
-def test_a_state_tells_whether_the_pass_was_warm_up(is_warm_up: bool) -> None:
-    """A pass may be at its end: without warm-up its estimate must not fall."""
+def test_an_estimate_falls_only_in_warm_up(is_warm_up: bool) -> None:
     evidence, labels = noisy_evidence(0.2, count=600)
     method = Mend(len(labels), 4, rates=Rates(box=0.0))
-    state = {**method.state_dict(), "rate": 0.5, "is_warm_up": is_warm_up}
+    state = {**method.state_dict(), "rate": 0.5}
     state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 1, labels
     method.load_state_dict(state)
-    method.end_epoch(2)
+    method.end_epoch(2, is_warm_up=is_warm_up)
     assert (method.estimator.rate == 0.5) == (not is_warm_up)
 
 
 def test_what_a_pass_counted_is_gone_after_it() -> None:
     counted = {"residuals": torch.ones(BINS), "pull": torch.tensor([1.0, 2.0])}
     watch = watching(counted)
-    watch.end_pass(0, is_warm_up=False)
+    watch.end_epoch(0, is_warm_up=False)
     assert not any(watch.state[name].any() for name in counted)
 
 
 def test_an_annotation_without_a_row_leaves_nothing_in_the_memory() -> None:
     method = Mend(4, 3, MendSettings(), Rates(box=0.0))
-    given = one_image([BOX, BOX], [0, 1], rows=[2, -1])
+    annotations = one_image([BOX, BOX], [0, 1], rows=[2, -1])
     chances = table([[0.0, 0.6, 0.2, 0.2], [0.0, 0.2, 0.6, 0.2]])
-    method.refine(given, NOTHING, TableScorer(chances), WARM_UP)
+    method.refine(annotations, NOTHING, TableScorer(chances), WARM_UP)
     state = method.state_dict()
     assert state["visits"].tolist() == [0, 0, 1, 0, 0]
     assert state["memory"].sum(1).tolist() == pytest.approx([0, 0, 1, 0, 0])
@@ -221,12 +220,12 @@ def test_a_state_with_another_queue_is_refused() -> None:
 
 def test_steps_change_what_is_remembered_in_place() -> None:
     """A recorded step has addresses."""
-    given, proposals = random_batch(4)
+    annotations, proposals = random_batch(4)
     method = Mend(15, 3)
     places = [(state, dict(state)) for state in (method.estimator.state, method._state)]
-    for moment in (WARM_UP, LATER):
-        method.refine(given, proposals, WaveScorer(), moment)
-        method.end_epoch(moment.epoch)
+    for progress in (WARM_UP, LATER):
+        method.refine(annotations, proposals, WaveScorer(), progress)
+        method.end_epoch(progress.epoch, is_warm_up=False)
     for state, before in places:
         assert [name for name, tensor in state.items() if tensor is not before[name]] == []
 
@@ -235,10 +234,10 @@ def test_steps_change_what_is_remembered_in_place() -> None:
 def test_boxes_are_moved_by_a_sixth_of_their_sides_to_measure_the_pull(row: int) -> None:
     # 60 x 30 moves by 10 and 5, where the vote, a single box, stays: 2 (10^2 + 5^2) in all
     box = [20.0, 20, 80, 50]
-    given = one_image([box], [0], rows=[row])
+    annotations = one_image([box], [0], rows=[row])
     boxes = torch.tensor([[[box, box]]])
     scores, both = torch.full((1, 1, 2), 0.9), torch.ones(1, 1, 2).bool()
-    found = votes.agreement(given, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1)
+    found = votes.agreement(annotations, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1)
     assert found.pull.tolist() == [0, 250]
     assert found.residuals.nonzero().tolist() == [[0]]
     assert found.residuals[0] == 4

@@ -72,7 +72,7 @@ def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Pa
     )
     assert "| `label40-box40-mend-0` | 40 | 37.0 (35.0 to 40.0) | 40 | ? | voc320:3 |" in text
     assert "9 of 44 with priority 1" in text
-    assert "51.0" in text.partition("by 11 points, which")[2]
+    assert "51.0" in text.partition("by the 11-point rule, as")[2]
     assert "None yet" in text
 
 

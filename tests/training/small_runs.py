@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from boxmend.data.dataset import Dataset, Images, as_ids
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.runs import ledger
 from boxmend.runs.folder import Run
 from boxmend.runs.settings import Optimisation, TrainSettings
@@ -45,7 +45,7 @@ def with_files(
 
     Annotations have the ids 100, 101, ..., and labels by turns.
     """
-    sizes = [header_size(str(folder / name)) or (0, 0) for name in names]
+    sizes = [read_header_size(str(folder / name)) or (0, 0) for name in names]
     n, m = len(boxes), len(names)
     return Dataset(
         images=Images(

@@ -21,7 +21,7 @@ from boxmend.data.boxes import overlaps
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
-from boxmend.data.images.drawing import GREEN, RED, WHITE, Outline, Panel, sheet
+from boxmend.data.images.drawing import GREEN, RED, WHITE, Outline, Panel, draw_sheet
 from boxmend.data.noise import NoiseSettings, disturb, write_noisy
 from boxmend.data.progress import Progress
 from boxmend.data.synth import synthesize
@@ -127,7 +127,7 @@ def draw_picture(out: Path) -> Path:
     """Draw OUT/demo.png: images with their noisy annotations, and the same mended below them."""
     rows = [_panels(*_pair(out, name)) for name in ("noisy", "mended")]
     path = out / "demo.png"
-    sheet([panel for panels in rows for panel in panels], columns=len(rows[0])).save(path)
+    draw_sheet([panel for panels in rows for panel in panels], columns=len(rows[0])).save(path)
     return path
 
 

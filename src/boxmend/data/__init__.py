@@ -1,1 +1,1 @@
-"""Datasets: reading, writing, checking, comparing and disturbing annotations."""
+"""Datasets: read, write, check and compare annotations, and add noise to them."""

@@ -216,7 +216,7 @@ class Dataset:
         positions = np.bincount(self.image_rows[self.image_rows >= 0], minlength=len(self.images))
         ids = np.empty(len(image_rows), object)
         for k, row in enumerate(image_rows.tolist()):
-            while (new := position_id(self.images.ids[row], int(positions[row]))) in used:
+            while (new := make_position_id(self.images.ids[row], int(positions[row]))) in used:
                 positions[row] += 1
             used.add(new)
             ids[k] = new
@@ -246,28 +246,28 @@ class Dataset:
         return write(self, Path(out), format, options)
 
 
-def position_id(image_id: int | str, position: int) -> str:
+def make_position_id(image_id: int | str, position: int) -> str:
     """The id of the annotation at `position` of an image whose format knows no ids."""
     return f"{image_id}:{position}"
 
 
-def position_ids(dataset: Dataset) -> Ids:
+def make_position_ids(dataset: Dataset) -> Ids:
     """Ids by position within the image, as a reader of VOC or YOLO gives them after writing.
 
     Documents keep their order, and what was added to an image comes last.
     """
     ids = np.empty(len(dataset), object)
     image_ids = dataset.image_ids
-    order = document_order(dataset)
+    order = sort_by_document(dataset)
     previous, position = None, 0
     for row, image in zip(order.tolist(), dataset.image_rows[order].tolist(), strict=True):
         position = position + 1 if image == previous else 0
-        ids[row] = position_id(image_ids[row], position)
+        ids[row] = make_position_id(image_ids[row], position)
         previous = image
     return ids
 
 
-def document_order(dataset: Dataset) -> NDArray[np.int64]:
+def sort_by_document(dataset: Dataset) -> NDArray[np.int64]:
     """Rows of the annotations image by image, as a document lists them; added ones come last."""
     n = len(dataset)
     added = dataset.source_rows == ADDED
@@ -296,8 +296,8 @@ def join(datasets: Sequence[Dataset]) -> Dataset:
         return datasets[0]
     label_names = tuple(dict.fromkeys(name for one in datasets for name in one.label_names))
     names = [one.sources[0].name if one.sources else "added" for one in datasets]
-    image_ids = keep_apart([one.images.ids for one in datasets], names)
-    annotation_ids = keep_apart([one.annotation_ids for one in datasets], names)
+    image_ids = separate_ids([one.images.ids for one in datasets], names)
+    annotation_ids = separate_ids([one.annotation_ids for one in datasets], names)
     first_image = np.cumsum([0] + [len(one.images) for one in datasets])
     first_source = np.cumsum([0] + [len(one.sources) for one in datasets])
     relabelled = [_relabelled(one, label_names) for one in datasets]
@@ -361,7 +361,7 @@ def _relabelled(dataset: Dataset, label_names: tuple[str, ...]) -> NDArray[np.in
     return np.array([*new, UNKNOWN], np.int64)[dataset.labels]  # UNKNOWN picks the last
 
 
-def keep_apart(columns: Sequence[Ids], names: Sequence[str]) -> list[Ids]:
+def separate_ids(columns: Sequence[Ids], names: Sequence[str]) -> list[Ids]:
     """Columns of ids, the later ones moved as a whole where they collide with earlier ones.
 
     `names` are those of the sources; they go in front of ids that are no numbers.

@@ -1,4 +1,4 @@
-"""Detections in columns: what a detector predicts for the images of a dataset."""
+"""Detections in columns: the predictions of a detector for the images of a dataset."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from boxmend.data.types import AnyFloats, Floats, Rows
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What a detector found, one row each, in any order."""
+    """The detections of a detector, one row each, in any order."""
 
-    image_rows: Rows  # [n] any numbers >= 0 that mean the same as in TrueBoxes
+    image_rows: Rows  # [n] any numbers >= 0 with the same meaning as in TrueBoxes
     labels: Rows  # [n] 0..C-1
     scores: NDArray[np.float64] | NDArray[np.float32]  # [n] finite or infinite, never NaN
     boxes: AnyFloats  # [n, 4] xyxy; one without area, or with NaN, overlaps nothing
@@ -20,10 +20,10 @@ class Detections:
 
 @dataclass(frozen=True, eq=False)
 class SizedDetections(Detections):
-    """Detections that keep the width and height they were read with.
+    """Detections that keep the width and height of their document.
 
-    Where a document says x and width, x2 = x + width is rounded, and x2 - x differs from the
-    width by a last bit: enough to miss an IoU of exactly 0.5.
+    If a document has x and width, x2 = x + width is rounded, so x2 - x may differ from the width by
+    a last bit. That is enough to miss an IoU of exactly 0.5.
     """
 
     sizes: Floats  # [n, 2] width, height

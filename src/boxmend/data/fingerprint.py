@@ -1,4 +1,4 @@
-"""A hash by which a run knows its annotations again, and whether source files changed meanwhile."""
+"""Recognise a dataset by a hash of its annotations, and detect changes of its source files."""
 
 import hashlib
 import os
@@ -10,8 +10,8 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.files import change_detection
 
 
-def data_facts(dataset: Dataset) -> dict[str, Any]:
-    """What the folder of a run says of its data, and by which it knows them again."""
+def describe_data(dataset: Dataset) -> dict[str, Any]:
+    """Return the facts about a dataset that a run's folder records."""
     return {
         "images": len(dataset.images),
         "annotations": len(dataset),
@@ -21,20 +21,20 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """A hash of what training sees of the annotations: images, ids, labels, boxes and flags."""
+    """Return a hash of what training uses: images, ids, labels, boxes and flags."""
     digest = hashlib.sha256()
-    for text in (dataset.images.file_names, dataset.annotation_ids.tolist(), dataset.label_names):
-        digest.update("\n".join(map(str, text)).encode("utf-8", "surrogatepass") + b"\0")
+    for values in (dataset.images.file_names, dataset.annotation_ids.tolist(), dataset.label_names):
+        digest.update("\n".join(map(str, values)).encode("utf-8", "surrogatepass") + b"\0")
     for column in (dataset.image_rows, dataset.labels, dataset.boxes, dataset.is_ignored):
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
 
 
 def ensure_unchanged(dataset: Dataset) -> None:
-    """Raise a DataError where a file that the dataset was read from has other bytes by now.
+    """Raise a DataError if a file that the dataset was read from has other bytes now.
 
-    Call it before the last step of whatever is written about the dataset. A source whose files are
-    all gone is not compared: it was moved or removed, not edited, and may exist in memory alone.
+    Call it before the last step of writing results about the dataset. A source whose files are all
+    gone is skipped: it was moved, removed, or never on disk, but not edited.
     """
     for source in dataset.sources:
         if any(os.path.exists(file.path) for file in source.read_files):

@@ -1,6 +1,6 @@
-"""The type of functions that show the progress of long work; imports nothing that takes time."""
+"""The type of functions that show the progress of long work."""
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int], None]
-"""Called with the number of parts that are done and the number of all parts."""
+"""A function that is called with the number of finished parts and the number of all parts."""

@@ -1,4 +1,4 @@
-"""Type aliases of columns and boxes that all packages share."""
+"""Type aliases for columns and boxes, shared by all packages."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Ids = NDArray[Any]
-"""Ids of images or annotations: int64, or objects that are texts."""
+"""Ids of images or annotations: int64, or objects (integers and texts)."""
 AnyFloats = NDArray[np.float64] | NDArray[np.float32]
 Box = tuple[float, float, float, float]
 """One box: x1, y1, x2, y2 in pixels."""

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from boxmend.detector import Proposals
 from boxmend.errors import UsageError
-from boxmend.methods import equations as refinement
-from boxmend.methods import estimation, votes
+from boxmend.methods import equations, estimation, votes
 from boxmend.methods.equations import BoxNoise, NoiseModel, PrescreenResult
 from boxmend.methods.equations.box_noise import BINS
-from boxmend.methods.protocol import ALONE, BatchAnnotations, BoxScorer, Exchange, Method
+from boxmend.methods.protocol import SINGLE_PROCESS, BatchAnnotations, BoxScorer, Exchange, Method
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.runs.settings import MendSettings
 
@@ -38,12 +37,12 @@ class NoiseEstimator:
         settings: MendSettings,
         rates: Rates,
         device: torch.device | str = "cpu",
-        exchange: Exchange = ALONE,
+        exchange: Exchange = SINGLE_PROCESS,
     ):
         self.settings = settings
         self.exchange = exchange
         self.rates = check_rates(rates)
-        self.rate = settings.first_rate if rates.label is None else rates.label
+        self.rate = settings.initial_label_noise if rates.label is None else rates.label
         self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
         self.num_annotations, self.num_labels = num_annotations, num_labels
         self.prior: Tensor | None = None
@@ -55,7 +54,7 @@ class NoiseEstimator:
             "labels": torch.zeros(num_annotations + 1, dtype=torch.int64, device=device),
             "residuals": torch.zeros(BINS, dtype=torch.float64, device=device),
             "pull": torch.zeros(2, dtype=torch.float64, device=device),
-            "transition": refinement.symmetric_transition(self.rate, num_labels, device),
+            "transition": equations.symmetric_transition(self.rate, num_labels, device),
             "tau": torch.full((), settings.temperature or 1.0, device=device),
             "lost": torch.zeros(num_labels, dtype=torch.bool, device=device),
             "label_bounds": torch.tensor(UNKNOWN_BOUNDS, dtype=torch.float64, device=device),
@@ -79,7 +78,7 @@ class NoiseEstimator:
         """
         model, chances = seen.model, seen.probabilities.cpu()
         low, high = estimation.bounds(chances, labels.cpu(), model._replace(tau=1.0))
-        found = refinement.posterior(chances, labels.cpu(), model.transition.cpu())  # [n, C]
+        found = equations.posterior(chances, labels.cpu(), model.transition.cpu())  # [n, C]
         doubt = 1 - float(found.amax(-1).mean())  # errors to expect after mending by this alone
         is_enough = doubt <= MOST_DOUBT * model.rate or model.rate < NEXT_TO_NONE
         if high - low > WIDE_BOUNDS or not is_enough:
@@ -94,56 +93,65 @@ class NoiseEstimator:
         state["lost"].copy_(estimation.lost_classes(found, labels.cpu(), model.transition.cpu()))
         return self.figures()
 
-    def prior_of(self, given: BatchAnnotations) -> Tensor | None:
+    def prior_of(self, annotations: BatchAnnotations) -> Tensor | None:
         """Return the prescreen's probabilities for the annotations of a batch, [B, A, C]."""
-        return None if self.prior is None else self.prior[self._places(given)]
+        return None if self.prior is None else self.prior[self._places(annotations)]
 
-    def remember(self, given: BatchAnnotations, probabilities: Tensor) -> Tensor:
+    def remember(self, annotations: BatchAnnotations, probabilities: Tensor) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
-        if self.settings.foreground:
-            evidence = refinement.foreground_probabilities(probabilities)
+        if self.settings.foreground_only:
+            evidence = equations.foreground_probabilities(probabilities)
         else:
             evidence = probabilities[..., 1:].float()
-        is_seen, rows = self._is_seen(given).reshape(-1), self._places(given).reshape(-1)
-        mean, visits = refinement.remember(
+        is_seen, rows = (
+            self._is_seen(annotations).reshape(-1),
+            self._places(annotations).reshape(-1),
+        )
+        mean, visits = equations.remember(
             state["memory"][rows],
             state["visits"][rows],
             evidence.flatten(0, 1),
             is_seen,
-            self.settings.least_new,
+            self.settings.memory_min_weight,
         )
-        labels = torch.where(is_seen, given.labels.reshape(-1), 0)
+        labels = torch.where(is_seen, annotations.labels.reshape(-1), 0)
         rows, *seen = self.exchange.all_gather(rows, mean, visits, labels)
         for name, values in zip(("memory", "visits", "labels"), seen, strict=True):
             state[name].index_copy_(0, rows, values)
-        mean, prior = mean.view_as(evidence), self.prior_of(given)
+        mean, prior = mean.view_as(evidence), self.prior_of(annotations)
         return mean if prior is None else self._weighed(mean, prior)
 
-    def compare(self, given: BatchAnnotations, heard: votes.Voters) -> None:
+    def compare(self, annotations: BatchAnnotations, heard: votes.Voters) -> None:
         """Count how annotated boxes and the vote agree, where the box noise is not told."""
         if self.rates.box is None:
             settings = self.settings
             found = votes.agreement(
-                given, heard, settings.near, settings.alike, settings.residual_score
+                annotations,
+                heard,
+                settings.vote_min_iou,
+                settings.cluster_min_iou,
+                settings.residual_min_score,
             )
             sums = self.exchange.all_sum(torch.cat(found))  # [BINS + 2]
             self.state["residuals"] += sums[:BINS]
             self.state["pull"] += sums[BINS:]
 
-    def observe(self, given: BatchAnnotations, proposals: Proposals, scorer: BoxScorer) -> None:
+    def observe(
+        self, annotations: BatchAnnotations, proposals: Proposals, scorer: BoxScorer
+    ) -> None:
         """Do both for a method that does neither, with one more call of the heads."""
         settings = self.settings
-        top, _, is_top = refinement.top_proposals(*proposals[:3], settings.num_proposals)
-        nobody = torch.zeros_like(given.labels[..., None])
-        matches = votes.Matches(given.boxes, top, is_top, nobody, nobody.bool())
-        count = given.boxes.shape[1]
-        scores = votes.split(scorer(torch.cat([given.boxes, top], dim=1)), count)
-        evidence = self.remember(given, scores[0].probabilities)
-        heard = votes.voters(given, matches, scores, evidence, settings.near)
-        self.compare(given, heard)
+        top, _, is_top = equations.top_proposals(*proposals[:3], settings.num_proposals)
+        nobody = torch.zeros_like(annotations.labels[..., None])
+        matches = votes.Matches(annotations.boxes, top, is_top, nobody, nobody.bool())
+        count = annotations.boxes.shape[1]
+        scores = votes.split(scorer(torch.cat([annotations.boxes, top], dim=1)), count)
+        evidence = self.remember(annotations, scores[0].probabilities)
+        heard = votes.voters(annotations, matches, scores, evidence, settings.vote_min_iou)
+        self.compare(annotations, heard)
 
-    def end_pass(self, epoch: int, is_warm_up: bool) -> None:
+    def end_epoch(self, epoch: int, is_warm_up: bool) -> None:
         """Estimate anew what is not told.
 
         Once the detector is trained well enough, estimates no longer fall: what it learns by
@@ -224,15 +232,15 @@ class NoiseEstimator:
             if is_firm:
                 model = estimation.at_least(model, evidence, labels, known)
         else:
-            tau = refinement.fit_temperature(evidence, labels, known.transition)
+            tau = equations.fit_temperature(evidence, labels, known.transition)
             model = known._replace(tau=tau)
         self.rate = model.rate
         state["tau"].fill_(model.tau if settings.temperature is None else settings.temperature)
         state["transition"].copy_(model.transition)
-        found = refinement.posterior(evidence, labels, model.transition, float(state["tau"]))
+        found = equations.posterior(evidence, labels, model.transition, float(state["tau"]))
         noise = model.transition
         if self.prior is None:  # it may be the detector's own, which explains all that it lost
-            noise = refinement.symmetric_transition(model.rate, self.num_labels)
+            noise = equations.symmetric_transition(model.rate, self.num_labels)
         lost = estimation.lost_classes(found, labels, noise)
         is_early = epoch < FIRST_LOST_PASS and self.prior is None
         state["lost"].copy_(lost & (not is_early))
@@ -245,18 +253,20 @@ class NoiseEstimator:
         return estimation.visited(evidence, state["visits"], state["labels"])
 
     def _weighed(self, evidence: Tensor, prior: Tensor) -> Tensor:
-        return refinement.weighed(evidence, prior, self.settings.first_look)
+        return equations.combine_evidence(evidence, prior, self.settings.prescreen_weight)
 
     @staticmethod
-    def _is_seen(given: BatchAnnotations) -> Tensor:
-        return given.is_box & (given.rows >= 0)
+    def _is_seen(annotations: BatchAnnotations) -> Tensor:
+        return annotations.is_box & (annotations.rows >= 0)
 
-    def _places(self, given: BatchAnnotations) -> Tensor:
+    def _places(self, annotations: BatchAnnotations) -> Tensor:
         """Rows of the memory, [B, A]; of padding the last one."""
-        return torch.where(self._is_seen(given), given.rows.long(), len(self.state["visits"]) - 1)
+        return torch.where(
+            self._is_seen(annotations), annotations.rows.long(), len(self.state["visits"]) - 1
+        )
 
     def _estimate_boxes(self, is_firm: bool) -> None:
-        estimate = refinement.fit_box_noise(self.state["residuals"], self.state["pull"].cpu())
+        estimate = equations.fit_box_noise(self.state["residuals"], self.state["pull"].cpu())
         if is_firm and estimate.noise < self.box.noise:
             return
         self.box = estimate
@@ -276,18 +286,19 @@ class EstimatingMethod(Method):
         """Take an estimator where a rate is to be estimated."""
         self.estimator = estimator
         self.exchange = exchange
-        self._was_warm_up = self.has_warm_up  # the last step; an epoch may be at its end
 
-    def observe(self, given: BatchAnnotations, proposals: Proposals, scorer: BoxScorer) -> None:
+    def observe(
+        self, annotations: BatchAnnotations, proposals: Proposals, scorer: BoxScorer
+    ) -> None:
         """Gather evidence about a batch, where a rate is to be estimated."""
         if self.estimator is not None:
-            self.estimator.observe(given, proposals, scorer)
+            self.estimator.observe(annotations, proposals, scorer)
 
-    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
+    def end_epoch(self, epoch: int, *, is_warm_up: bool) -> Mapping[str, Any]:
         """Estimate the rates that are not told, and follow them."""
         if self.estimator is None:
             return {}
-        self.estimator.end_pass(epoch, self._was_warm_up)
+        self.estimator.end_epoch(epoch, is_warm_up and self.has_warm_up)
         self._follow(self.estimator)
         return self.estimator.figures()
 
@@ -298,14 +309,11 @@ class EstimatingMethod(Method):
     def state_dict(self) -> dict[str, Any]:
         """Return what the estimates rest on, and the method's own state."""
         watched = {} if self.estimator is None else self.estimator.state_dict()
-        warm_up = {"is_warm_up": self._was_warm_up} if self.has_warm_up else {}
-        return {**watched, **self._own_state(), **warm_up}
+        return {**watched, **self._own_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes, and the same settings."""
         self._load_own_state(state)
-        if self.has_warm_up:
-            self._was_warm_up = bool(state["is_warm_up"])
         if self.estimator is not None:
             self.estimator.load_state_dict(state)
             self._follow(self.estimator)

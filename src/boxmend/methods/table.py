@@ -24,7 +24,7 @@ from boxmend.methods.peers.disco import Disco
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.peers.oa_mil import OaMil
 from boxmend.methods.protocol import (
-    ALONE,
+    SINGLE_PROCESS,
     BatchAnnotations,
     BoxFeatures,
     BoxScorer,
@@ -44,7 +44,7 @@ from boxmend.runs.settings import (
     PublishedSettings,
     TrainSettings,
 )
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 
 __all__ = [
     "METHODS",
@@ -76,7 +76,7 @@ class MethodInputs(NamedTuple):
     rates: Rates = Rates()
     settings: Any = None  # of the method's own type; None: the defaults
     device: Device = "cpu"
-    exchange: Exchange = ALONE
+    exchange: Exchange = SINGLE_PROCESS
 
     def estimator(self, is_wanted: bool) -> NoiseEstimator | None:
         """Make what estimates the rates, where a method wants it."""
@@ -90,7 +90,7 @@ class MethodSpec(NamedTuple):
     """How a method is made, and what it needs."""
 
     settings: type[Any]
-    """The type of its settings, which are the field `SECTIONS[name]` of TrainSettings."""
+    """The type of its settings, which are the field `METHOD_SECTIONS[name]` of TrainSettings."""
     make: Callable[[MethodInputs], Method]
     """Takes inputs with settings of that type."""
     detector: Mapping[str, Any] = MappingProxyType({})
@@ -114,11 +114,11 @@ def build_from(
     num_annotations: int,
     num_labels: int,
     device: Device,
-    exchange: Exchange = ALONE,
+    exchange: Exchange = SINGLE_PROCESS,
 ) -> Method:
     """Make the method that resolved settings ask for."""
     rates = Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise)))
-    own = getattr(settings, SECTIONS.get(settings.method, PUBLISHED))
+    own = getattr(settings, METHOD_SECTIONS.get(settings.method, PUBLISHED))
     inputs = MethodInputs(num_annotations, num_labels, rates, own, device, exchange)
     return build(settings.method, inputs)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import PAIRS_AT_ONCE, overlaps
+from boxmend.data.boxes import PAIRS_PER_CHUNK, overlaps
 from boxmend.data.detections import Detections
 from boxmend.data.types import AnyFloats, Rows
 
@@ -156,7 +156,7 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
 def _chunks(rows: Rows, counts: Rows) -> Iterator[Rows]:
     """Rows in their order, in pieces of about PAIRS_AT_ONCE counts together."""
     if len(rows):
-        piece = (np.cumsum(counts[rows]) - 1) // PAIRS_AT_ONCE
+        piece = (np.cumsum(counts[rows]) - 1) // PAIRS_PER_CHUNK
         yield from np.split(rows, np.flatnonzero(np.diff(piece)) + 1)
 
 

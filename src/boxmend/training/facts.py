@@ -11,7 +11,7 @@ import torch
 
 from boxmend import __version__
 from boxmend.data.dataset import Dataset
-from boxmend.data.fingerprint import data_facts, fingerprint
+from boxmend.data.fingerprint import describe_data, fingerprint
 from boxmend.training.processes import Processes
 
 __all__ = ["digest", "fingerprint", "gather"]
@@ -30,7 +30,7 @@ def gather(addresses: Sequence[str], dataset: Dataset, processes: Processes) -> 
         "device": str(device),
         "processes": processes.world_size,
         "hardware": name or platform.machine(),
-        "data": data_facts(dataset),
+        "data": describe_data(dataset),
         "addresses": [str(Path(one).absolute()) for one in addresses],  # PATH or PATH:SPLIT
     }
 

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Dataset
-from boxmend.data.folds import FoldSettings, split
+from boxmend.data.folds import FoldSettings, assign_folds
 from boxmend.detector import Detector
-from boxmend.detector.describing import described
+from boxmend.detector.describing import describe_boxes
 from boxmend.methods.table import BoxFeatures
 from boxmend.training.loader import Loader
 
@@ -44,7 +44,7 @@ def describe(
         folds = torch.from_numpy(dealt[batch.image_rows]).to(device)
         if len(owners):
             boxes = batch.boxes[owners, places]
-            features = described(detector, batch.images, batch.sizes, boxes, owners)
+            features = describe_boxes(detector, batch.images, batch.sizes, boxes, owners)
             labels, rows = batch.labels[owners, places], batch.rows[owners, places]
             found = (_halved(features), labels, folds[owners], rows)
             columns.append(tuple(column.cpu() for column in found))
@@ -65,7 +65,7 @@ def _dealt(dataset: Dataset, seed: int) -> NDArray[np.int64]:
     number = min(FOLDS, len(set(dataset.images.file_names)))
     if number < 2:
         return np.zeros(len(dataset.images), np.int64)
-    return split(dataset, FoldSettings(k=number, seed=seed))
+    return assign_folds(dataset, FoldSettings(k=number, seed=seed))
 
 
 def _halved(features: torch.Tensor) -> torch.Tensor:

@@ -21,14 +21,14 @@ from PIL import Image, ImageOps
 from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.limits import get_limit
 from boxmend.data.files.reading import open_file
-from boxmend.data.images.decoding import opened, read_image, rgb_of
+from boxmend.data.images.decoding import convert_to_rgb, open_image, read_image
 from boxmend.data.images.reading import (
-    CHUNK,
-    FEW_IMAGES,
+    IMAGES_PER_CHUNK,
     MAX_WORKERS,
-    by_workers,
-    header_size,
-    inspect,
+    MIN_IMAGES_FOR_WORKERS,
+    inspect_image,
+    map_in_processes,
+    read_header_size,
 )
 from boxmend.data.progress import Progress
 from boxmend.data.types import Box
@@ -79,9 +79,9 @@ def make_pictures(
     says that a picture could not be written.
     """
     make = partial(pictures_of, folder=folder, side=side, whole_side=whole_side)
-    workers = min(jobs or os.cpu_count() or 1, -(-len(requests) // CHUNK), MAX_WORKERS)
-    alone = workers < 2 or len(requests) < FEW_IMAGES
-    made = map(make, requests) if alone else by_workers(make, requests, _path, workers)
+    workers = min(jobs or os.cpu_count() or 1, -(-len(requests) // IMAGES_PER_CHUNK), MAX_WORKERS)
+    alone = workers < 2 or len(requests) < MIN_IMAGES_FOR_WORKERS
+    made = map(make, requests) if alone else map_in_processes(make, requests, _path, workers)
     for done, one in enumerate(made, start=1):
         yield one
         if progress is not None:
@@ -92,7 +92,7 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
     """Make the pictures of one image that are not there yet; it is decoded once, if at all."""
     if not request.path:
         return Thumbnails([], [], "no folder is known that holds the image")
-    size = header_size(request.path)
+    size = read_header_size(request.path)
     if size is None or min(size) < 1 or size[0] * size[1] > get_limit("image_pixels"):
         return Thumbnails([], [], _trouble(request.path))
     windows = [window(box, size) for box in request.boxes]
@@ -145,7 +145,7 @@ def _trouble(path: str) -> str:
     """What is wrong with an image, without the paths of the machine that a page may travel from."""
     if os.path.islink(path) and not os.path.exists(path):
         return "a link that leads nowhere"
-    return inspect(path).detail or "cannot be read"
+    return inspect_image(path).detail or "cannot be read"
 
 
 def _span(center: float, length: float, limit: int) -> tuple[int, int]:
@@ -189,13 +189,13 @@ def decoded(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Pillow, about odd but readable files
-        with opened(read_image(path)) as image:
+        with open_image(read_image(path)) as image:
             if not is_expected(image.size):
                 raise OSError("it changed while it was read")
             image.draft("RGB", (math.ceil(image.width * scale), math.ceil(image.height * scale)))
             image.load()
             upright = ImageOps.exif_transpose(image) if is_turned else image
-            rgb = rgb_of(upright)
+            rgb = convert_to_rgb(upright)
             return rgb if rgb.mode == "RGB" and rgb is not image else rgb.convert("RGB")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.checks import check, repair, statistics
+from boxmend.data.checks import check, compute_statistics, repair
 from boxmend.data.dataset import UNKNOWN, join
 from boxmend.data.findings import Finding
 from tests.data.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
@@ -33,15 +33,23 @@ def test_a_clean_dataset_has_no_findings() -> None:
 def test_an_empty_dataset_is_checked_counted_and_repaired() -> None:
     nothing = dataset_of(sizes=(), label_names=())
     assert check(nothing) == []
-    assert statistics(nothing)["images"] == 0
+    assert compute_statistics(nothing)["images"] == 0
     assert repair(nothing)[1] == []
 
 
 @pytest.mark.parametrize(
     ("box", "kind", "told"),
     [
-        ((30, 20, 10, 50), "box-flipped", "box (30, 20, 10, 50) ends before"),
-        ((10, 50, 30, 20), "box-flipped", "box (10, 50, 30, 20) ends before"),
+        (
+            (30, 20, 10, 50),
+            "box-flipped",
+            "box (30, 20, 10, 50) (xyxy) has its right or lower side first",
+        ),
+        (
+            (10, 50, 30, 20),
+            "box-flipped",
+            "box (10, 50, 30, 20) (xyxy) has its right or lower side first",
+        ),
         ((10, 20, 10, 50), "box-empty", "zero width"),
         ((10, 20, 30, 20), "box-empty", "zero height"),
         ((10, 20, 10, 20), "box-empty", "zero width and zero height"),
@@ -138,7 +146,7 @@ def test_the_same_box_twice_names_both_ids_and_whether_the_labels_agree() -> Non
     same, other = found(dataset, "duplicate-box")
     assert (same.annotation_id, other.annotation_id) == (103, 104)
     assert "as annotation 101 and the same label, 'cat'" in same.message
-    assert "as annotation 101 but another label: 'dog' here, 'cat' there" in other.message
+    assert "as annotation 101 but another label: 'dog', not 'cat'" in other.message
     assert "(10, 20, 30, 50)" in same.message
 
 

@@ -73,15 +73,15 @@ def test_no_image_is_opened_unless_asked_for() -> None:
 def test_a_size_that_differs_is_told_with_both_sizes(tmp_path: Path) -> None:
     dataset = with_files(dataset_of(), save(tmp_path / "0.png", (90, 80)))
     (finding,) = found(dataset, "size-differs", open_images=True)
-    assert finding.message.endswith("recorded as 100 x 80, the file is 90 x 80")
+    assert finding.message.endswith("the recorded size is 100 x 80, the file has 90 x 80")
     unknown = with_files(dataset_of(sizes=[(0, 0)]), tmp_path / "0.png")
     assert image_kinds(unknown) == []
 
 
-def test_exchanged_width_and_height_are_blamed_on_exif_only_where_it_turns(tmp_path: Path) -> None:
+def test_swapped_width_and_height_are_blamed_on_exif_only_where_it_turns(tmp_path: Path) -> None:
     for orientation, words in (
         *((turn, f"(EXIF orientation {turn})") for turn in range(5, 9)),
-        *((turn, "width and height are exchanged") for turn in range(1, 5)),
+        *((turn, "width and height are swapped") for turn in range(1, 5)),
     ):
         path = save(tmp_path / f"{orientation}.jpg", (80, 100), exif=turned(orientation))
         (finding,) = found(with_files(dataset_of(), path), "size-differs", open_images=True)
@@ -137,13 +137,13 @@ def test_the_same_content_twice_names_both_images_and_their_splits(tmp_path: Pat
     second, third = found(dataset, "duplicate-image", open_images=True)
     assert (second.image, third.image) == ("2.jpg", "3.jpg")
     assert f"same content as 0.jpg ({first}), both in split 'train'" in second.message
-    assert "across splits: this one is in 'val', that one in 'train'" in third.message
+    assert "across splits: this image is in 'val', the other in 'train'" in third.message
 
 
 def test_one_file_listed_by_two_sources_is_a_duplicate_across_sources(tmp_path: Path) -> None:
     dataset = with_files(dataset_of(), save(tmp_path / "0.png"))
     (finding,) = found(join([dataset, dataset]), "duplicate-image", open_images=True)
-    assert "of another source: " in finding.message
+    assert "from another source: " in finding.message
 
 
 def test_empty_files_are_not_called_duplicates(tmp_path: Path) -> None:

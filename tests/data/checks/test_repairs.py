@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.checks import repair, statistics
+from boxmend.data.checks import compute_statistics, repair
 from boxmend.data.dataset import UNKNOWN, as_ids
 from boxmend.data.findings import Finding
 from tests.data.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
@@ -31,7 +31,7 @@ def test_statistics_are_the_hand_counted_numbers() -> None:
     dataset.is_crowd[2] = True
     dataset.is_difficult[:2] = True
     dataset.images.splits[:] = ["train", "val", "val"]
-    assert statistics(dataset) == {
+    assert compute_statistics(dataset) == {
         "formats": ["coco"],
         "images": 3,
         "annotations": 6,
@@ -55,14 +55,14 @@ def test_statistics_are_the_hand_counted_numbers() -> None:
 
 
 def test_statistics_of_nothing_have_no_medians() -> None:
-    numbers = statistics(dataset_of())
+    numbers = compute_statistics(dataset_of())
     assert numbers["boxes"]["median_width"] is None
     assert numbers["annotations_per_image"] == {"mean": 0.0, "max": 0}
 
 
 def test_labels_of_the_same_name_count_as_one() -> None:
     dataset = dataset_of([INSIDE, (1, 1, 2, 2)], [0, 1], label_names=("cat", "cat"))
-    assert statistics(dataset)["labels"] == {"cat": {"annotations": 2, "images": 1}}
+    assert compute_statistics(dataset)["labels"] == {"cat": {"annotations": 2, "images": 1}}
 
 
 # Repairs
@@ -97,11 +97,11 @@ def test_the_message_of_a_repair_names_the_old_and_the_new_box() -> None:
     ("box", "reason"),
     [
         ((NAN, 20, 30, 50), "not finite"),
-        ((30, 20, 10, 50), "ends before"),
+        ((30, 20, 10, 50), "its right or lower side comes first"),
         ((10, 20, 10, 50), "no area"),
-        ((100, 20, 130, 50), "nothing of it lies inside"),
-        ((99.96, 20, 130, 50), "nothing of it lies inside"),  # less left than the tolerance
-        ((200, 200, 230, 250), "nothing of it lies inside"),
+        ((100, 20, 130, 50), "it lies outside its image"),
+        ((99.96, 20, 130, 50), "it lies outside its image"),  # less left than the tolerance
+        ((200, 200, 230, 250), "it lies outside its image"),
     ],
 )
 def test_a_box_without_area_is_dropped(box: tuple[float, ...], reason: str) -> None:
@@ -175,4 +175,4 @@ def test_after_repair_no_box_error_is_left_and_the_input_is_as_it_was(
     for k in untouched:
         original = repaired.source_rows[k]
         assert repaired.boxes[k].tobytes() == dataset.boxes[original].tobytes()
-    json.dumps(statistics(dataset), allow_nan=False)
+    json.dumps(compute_statistics(dataset), allow_nan=False)

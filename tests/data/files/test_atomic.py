@@ -50,7 +50,7 @@ def test_a_new_file_does_not_overwrite_one_that_appeared_meanwhile(tmp_path: Pat
             file.write(b"second")
             path.write_bytes(b"first")
 
-    with pytest.raises(OutputError, match="a: another process has written it meanwhile"):
+    with pytest.raises(OutputError, match="a: another process wrote it in the meantime"):
         write()
     assert path.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [path]

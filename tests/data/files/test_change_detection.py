@@ -35,7 +35,7 @@ def test_a_file_that_stays_is_fine_and_is_not_read_again(
     file = read_file(path)
     assert file.content == b"first"
     assert file.state is not None
-    monkeypatch.setattr(change_detection, "_content", lambda path: b"would be read")
+    monkeypatch.setattr(change_detection, "_read_content", lambda path: b"would be read")
     ensure_unchanged([file, record_missing_file(path.with_name("none"))])
 
 

@@ -92,7 +92,7 @@ def test_a_document_without_a_digest_is_read_with_one_note(
     for _ in range(3):
         assert verify_json(path, b'{"a": 1}', "evaluate again") == b'{"a": 1}'
     (note,) = notes(caplog)
-    assert note.startswith(f"{path}: has no digest (of an earlier version of boxmend)")
+    assert note.startswith(f"{path}: has no digest (an earlier version of boxmend wrote it)")
     assert caplog.records[0].levelno == logging.WARNING
 
 

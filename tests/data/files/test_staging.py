@@ -92,7 +92,7 @@ def test_of_two_writers_one_gets_a_clear_message(tmp_path: Path) -> None:
             with stage_folder(tmp_path / "out") as first:
                 (first / "first").write_text("first")
 
-    with pytest.raises(OutputError, match="out: another process has written there meanwhile"):
+    with pytest.raises(OutputError, match="out: another process wrote there in the meantime"):
         write()
     assert names_below(tmp_path) == ["out", "out/first"]
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.data.dataset import Dataset, Images, as_ids
-from boxmend.data.folds import FoldSettings, split
-from boxmend.data.folds.splitting import frames_advice, group_of
+from boxmend.data.folds import FoldSettings, assign_folds
+from boxmend.data.folds.splitting import advise_grouping, get_group
 from boxmend.errors import UsageError
 
 
@@ -47,14 +47,14 @@ def names_of(n: int) -> list[str]:
 
 
 def test_folds_are_even_and_every_image_is_in_one() -> None:
-    folds = split(dataset(names_of(23)), FoldSettings(5))
+    folds = assign_folds(dataset(names_of(23)), FoldSettings(5))
     assert sorted(np.bincount(folds, minlength=5).tolist()) == [4, 4, 5, 5, 5]
 
 
 def test_rare_classes_are_spread_evenly() -> None:
     labels = [[0, 2] if k < 4 else [0, 1] if k < 12 else [0] if k < 30 else [] for k in range(40)]
     every = dataset(names_of(40), labels)
-    folds = split(every, FoldSettings(4, seed=3))
+    folds = assign_folds(every, FoldSettings(4, seed=3))
     for first, last in ((0, 4), (4, 12)):
         counts = np.bincount(folds[first:last], minlength=4)
         assert counts.max() - counts.min() == 0
@@ -62,7 +62,7 @@ def test_rare_classes_are_spread_evenly() -> None:
 
 
 def test_the_split_is_the_same_on_every_machine() -> None:
-    folds = split(dataset(names_of(12)), FoldSettings(3, seed=0))
+    folds = assign_folds(dataset(names_of(12)), FoldSettings(3, seed=0))
     assert "".join(map(str, folds)) == "120201021012"  # in turn, by their hashes
 
 
@@ -71,15 +71,18 @@ def test_the_split_is_the_same_on_every_machine() -> None:
 def test_the_order_of_images_does_not_matter(seed: int, order: list[int], k: int) -> None:
     labels = [[one % 3] * (one % 2 + 1) for one in range(15)]
     names = names_of(15)
-    plain = split(dataset(names, labels), FoldSettings(k, seed))
+    plain = assign_folds(dataset(names, labels), FoldSettings(k, seed))
     moved = dataset([names[one] for one in order], [labels[one] for one in order])
-    assert split(moved, FoldSettings(k, seed)).tolist() == [int(plain[one]) for one in order]
+    assert assign_folds(moved, FoldSettings(k, seed)).tolist() == [int(plain[one]) for one in order]
     assert sorted(set(plain.tolist())) == list(range(k))
 
 
 def test_seeds_differ() -> None:
     every = dataset(names_of(50))
-    assert split(every, FoldSettings(5, 0)).tolist() != split(every, FoldSettings(5, 1)).tolist()
+    assert (
+        assign_folds(every, FoldSettings(5, 0)).tolist()
+        != assign_folds(every, FoldSettings(5, 1)).tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,12 +101,12 @@ def test_seeds_differ() -> None:
     ],
 )
 def test_groups_are_what_names_share(group_by: str | None, name: str, group: str) -> None:
-    assert group_of(name, group_by) == group
+    assert get_group(name, group_by) == group
 
 
 def test_groups_stay_together() -> None:
     names = [f"video{v}_{k:03d}.jpg" for v in range(7) for k in range(v + 2)]
-    folds = split(dataset(names), FoldSettings(3, group_by="frames"))
+    folds = assign_folds(dataset(names), FoldSettings(3, group_by="frames"))
     for v in range(7):
         own = {int(fold) for name, fold in zip(names, folds, strict=True) if f"video{v}_" in name}
         assert len(own) == 1
@@ -113,7 +116,7 @@ def test_groups_stay_together() -> None:
 def test_classes_are_spread_evenly_where_groups_are_not() -> None:
     owls, dogs = ["a_1.jpg", "a_2.jpg", "a_3.jpg", "b_1.jpg"], [f"{one}_1.jpg" for one in "cdefgh"]
     labels = [[2]] * len(owls) + [[1]] * len(dogs)
-    folds = split(dataset([*owls, *dogs], labels), FoldSettings(2, group_by="frames"))
+    folds = assign_folds(dataset([*owls, *dogs], labels), FoldSettings(2, group_by="frames"))
     assert sorted(np.bincount(folds[:4]).tolist()) == [1, 3]
     assert np.bincount(folds[4:]).tolist() == [3, 3]  # though one fold has more images already
 
@@ -123,14 +126,14 @@ def test_images_count_for_their_own_class_also_where_their_group_is_dealt_by_ano
     # fold. Its dogs count there, so the groups b and c, of a dog each, both go to the second one.
     names = ["a_1.jpg", "a_2.jpg", "a_3.jpg", "b_1.jpg", "c_1.jpg"]
     made = dataset(names, [[2], [1], [1], [1], [1]])
-    folds = split(made, FoldSettings(2, group_by="frames"))
+    folds = assign_folds(made, FoldSettings(2, group_by="frames"))
     assert folds[:3].tolist() == [0, 0, 0]
     assert folds[3:].tolist() == [1, 1]
 
 
 def test_images_of_one_name_stay_together() -> None:
     names = [*names_of(6), *names_of(6)]
-    folds = split(dataset(names), FoldSettings(3))
+    folds = assign_folds(dataset(names), FoldSettings(3))
     assert folds[:6].tolist() == folds[6:].tolist()
 
 
@@ -150,17 +153,19 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, int | str], mess
 
 def test_more_folds_than_images_or_groups_are_refused() -> None:
     with pytest.raises(UsageError, match="5 folds need at least 5 images, and there are 4"):
-        split(dataset(names_of(4)), FoldSettings(5))
+        assign_folds(dataset(names_of(4)), FoldSettings(5))
     names = [f"{folder}/{k}.jpg" for folder in "ab" for k in range(10)]
     with pytest.raises(UsageError, match=r"groups of images, and there are 2 \(of 20 images\)"):
-        split(dataset(names), FoldSettings(3, group_by="folder"))
+        assign_folds(dataset(names), FoldSettings(3, group_by="folder"))
 
 
 def test_names_like_frames_are_pointed_out() -> None:
     frames = dataset([f"video{v}_{k:03d}.jpg" for v in range(6) for k in range(10)])
-    (note,) = frames_advice(frames, FoldSettings(5))
-    assert "frames of 6 videos; if they are, --group-by frames" in note
-    assert frames_advice(frames, FoldSettings(5, group_by="folder")) == []
-    assert frames_advice(dataset(names_of(60)), FoldSettings(5)) == []  # one prefix: a plain count
+    (note,) = advise_grouping(frames, FoldSettings(5))
+    assert "frames of 6 videos; if so, --group-by frames" in note
+    assert advise_grouping(frames, FoldSettings(5, group_by="folder")) == []
+    assert (
+        advise_grouping(dataset(names_of(60)), FoldSettings(5)) == []
+    )  # one prefix: a plain count
     short = dataset([f"video{v}_{k:03d}.jpg" for v in range(12) for k in range(4)])
-    assert frames_advice(short, FoldSettings(5)) == []  # of four images a prefix: no videos
+    assert advise_grouping(short, FoldSettings(5)) == []  # of four images a prefix: no videos

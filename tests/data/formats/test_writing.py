@@ -291,7 +291,7 @@ def test_folder_that_fills_up_meanwhile_is_not_overwritten(tmp_path: Path) -> No
             (tmp_path / "out").mkdir()
             (tmp_path / "out/mine").write_text("mine")
 
-    with pytest.raises(OutputError, match="another process has written there meanwhile"):
+    with pytest.raises(OutputError, match="another process wrote there in the meantime"):
         write()
     assert everything(tmp_path) == {"out": None, "out/mine": b"mine"}
 
@@ -306,7 +306,7 @@ def test_interrupt_in_the_middle_of_a_document_leaves_nothing_behind(
 
         yield Document("instances_train.json", pieces())
 
-    monkeypatch.setattr(coco, "documents", documents)
+    monkeypatch.setattr(coco, "build_documents", documents)
     with pytest.raises(KeyboardInterrupt):
         dataset.save(tmp_path / "out")
     assert list(tmp_path.iterdir()) == [tmp_path / "in"]
@@ -315,7 +315,7 @@ def test_interrupt_in_the_middle_of_a_document_leaves_nothing_behind(
 def test_conversion_that_would_lose_something_leaves_nothing_behind(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coco, "losses", lambda _: ["a thing"])
+    monkeypatch.setattr(coco, "list_losses", lambda _: ["a thing"])
     with pytest.raises(LossyError, match="a thing"):
         dataset.save(tmp_path / "deep/out")
     assert list(tmp_path.iterdir()) == [tmp_path / "in"]
@@ -325,10 +325,10 @@ def test_conversion_that_would_lose_something_leaves_nothing_behind(
 def test_documents_and_images_never_lie_outside(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: Any
 ) -> None:
-    monkeypatch.setattr(coco, "image_places", lambda _: [name] * 3)
+    monkeypatch.setattr(coco, "assign_image_paths", lambda _: [name] * 3)
     with pytest.raises(OutputError, match="outside"):
         dataset.save(tmp_path / "out")
-    monkeypatch.setattr(coco, "documents", lambda *_: iter([Document(name, [b"x"])]))
+    monkeypatch.setattr(coco, "build_documents", lambda *_: iter([Document(name, [b"x"])]))
     with pytest.raises(OutputError, match="outside"):
         dataset.save(tmp_path / "out")
     assert list(tmp_path.iterdir()) == [tmp_path / "in"]

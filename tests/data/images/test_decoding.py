@@ -13,11 +13,11 @@ from boxmend.data.images import decoding
 from boxmend.data.images.decoding import (
     PixelBudget,
     TooManyPixelsError,
-    opened,
-    rgb_of,
-    shared_budget,
+    convert_to_rgb,
+    make_shared_budget,
+    open_image,
 )
-from boxmend.data.images.reading import inspect
+from boxmend.data.images.reading import inspect_image
 
 
 def encoded(image: Image.Image, format: str, **options: object) -> bytes:
@@ -48,11 +48,11 @@ def test_an_image_above_the_limit_is_refused_and_costly_formats_count_more(
     data: bytes, weight: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_IMAGE_PIXELS", str(200 * weight))
-    with opened(data) as image:
+    with open_image(data) as image:
         assert image.size == (20, 10)
     monkeypatch.setenv("BOXMEND_MAX_IMAGE_PIXELS", str(200 * weight - 1))
     words = f"20 x 10 pixels.*; {200 * weight} pixels are more than .*BOXMEND_MAX_IMAGE_PIXELS"
-    with pytest.raises(TooManyPixelsError, match=words), opened(data):
+    with pytest.raises(TooManyPixelsError, match=words), open_image(data):
         pass
 
 
@@ -65,7 +65,7 @@ def test_pixels_that_are_decoded_at_once_are_limited(monkeypatch: pytest.MonkeyP
     def decode() -> None:
         nonlocal inside, most
         for _ in range(20):
-            with opened(data):
+            with open_image(data):
                 with lock:
                     inside += 1
                     most = max(most, inside)
@@ -88,11 +88,11 @@ def test_an_image_above_the_pixels_in_flight_is_decoded_alone(
     entered = threading.Event()
 
     def decode() -> None:
-        with opened(encoded(plain(), "PNG")):
+        with open_image(encoded(plain(), "PNG")):
             entered.set()
 
     thread = threading.Thread(target=decode)
-    with opened(encoded(plain(), "PNG")):
+    with open_image(encoded(plain(), "PNG")):
         thread.start()
         assert not entered.wait(0.2)
     thread.join(timeout=10)
@@ -102,16 +102,16 @@ def test_an_image_above_the_pixels_in_flight_is_decoded_alone(
 def test_an_image_that_fails_gives_its_pixels_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOXMEND_MAX_PIXELS_IN_FLIGHT", "10")
     for _ in range(2):  # the second would wait for ever
-        with pytest.raises(ValueError, match="broken"), opened(encoded(plain(), "PNG")):
+        with pytest.raises(ValueError, match="broken"), open_image(encoded(plain(), "PNG")):
             raise ValueError("broken")
 
 
 def test_worker_processes_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     context = multiprocessing.get_context("spawn")
-    budget = shared_budget(context)
+    budget = make_shared_budget(context)
     monkeypatch.setattr(decoding, "_budget", decoding._budget)
     monkeypatch.setenv("BOXMEND_MAX_PIXELS_IN_FLIGHT", "250")
-    with budget.holding(100):
+    with budget.reserve(100):
         process = context.Process(target=_hold, args=(budget, 100))
         process.start()
         process.join(timeout=60)
@@ -123,14 +123,14 @@ def test_worker_processes_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> N
 def _hold(budget: PixelBudget, pixels: int) -> None:
     decoding.use_budget(budget)
     assert budget._used.value == pixels
-    with opened(encoded(Image.new("RGB", (10, 10)), "PNG")):
+    with open_image(encoded(Image.new("RGB", (10, 10)), "PNG")):
         assert budget._used.value == 2 * pixels
 
 
 def test_switches_of_pillow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 7)
-    with opened(encoded(plain(), "PNG")) as image:
+    with open_image(encoded(plain(), "PNG")) as image:
         assert not ImageFile.LOAD_TRUNCATED_IMAGES
         image.load()
     assert (ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS) == (True, 7)
@@ -151,9 +151,9 @@ def test_large_images_are_converted_in_strips_with_the_same_result(
     else:
         image = Image.fromarray(values[:, :, :3]).convert(mode)
     assert image.mode == mode
-    whole = rgb_of(image)
+    whole = convert_to_rgb(image)
     monkeypatch.setattr(decoding, "STRIP_PIXELS", 15)  # two rows
-    assert (np.asarray(rgb_of(image)) == np.asarray(whole)).all()
+    assert (np.asarray(convert_to_rgb(image)) == np.asarray(whole)).all()
 
 
 def test_an_image_above_a_raised_limit_of_pillow_is_decoded(
@@ -161,4 +161,4 @@ def test_an_image_above_a_raised_limit_of_pillow_is_decoded(
 ) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5)  # Pillow would refuse from 11 pixels on
     plain().save(tmp_path / "a.png")
-    assert inspect(str(tmp_path / "a.png")).problem is None
+    assert inspect_image(str(tmp_path / "a.png")).problem is None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
 from boxmend.data.images import reading as photos
-from boxmend.data.images.reading import Photo, inspect, inspect_all
+from boxmend.data.images.reading import InspectedImage, inspect_image, inspect_images
 from boxmend.errors import BoxmendError, UsageError
 
 Write = Callable[..., str]  # bytes and a name to a path
@@ -78,12 +78,12 @@ CUT_ANYWHERE = ("jpeg", "progressive jpeg", "png", "webp", "lossless webp")
 def test_a_whole_image_has_size_and_digest_and_no_problem(name: str, file: Write) -> None:
     path = file(WHOLE[name])
     digest = blake2b(WHOLE[name], digest_size=20).hexdigest()
-    assert inspect(path) == Photo(path, (48, 32), 1, digest, None, "")
+    assert inspect_image(path) == InspectedImage(path, (48, 32), 1, digest, None, "")
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_second_half_cut_off_is_told_as_truncated(name: str, file: Write) -> None:
-    photo = inspect(file(WHOLE[name][: len(WHOLE[name]) // 2]))
+    photo = inspect_image(file(WHOLE[name][: len(WHOLE[name]) // 2]))
     assert photo.problem == "truncated"
     assert photo.detail
     assert photo.digest is not None
@@ -97,7 +97,9 @@ def test_a_cut_at_any_byte_is_found(
     data = WHOLE[name][: int(cut * len(WHOLE[name]))]
     path = tmp_path_factory.getbasetemp() / "cut.bin"
     path.write_bytes(data)
-    assert inspect(str(path)).problem == ("truncated" if len(data) > 7 else photo_of_stump(data))
+    assert inspect_image(str(path)).problem == (
+        "truncated" if len(data) > 7 else photo_of_stump(data)
+    )
 
 
 def photo_of_stump(data: bytes) -> str:
@@ -108,12 +110,12 @@ def photo_of_stump(data: bytes) -> str:
 
 @pytest.mark.parametrize("name", CUT_ANYWHERE)
 def test_even_the_last_byte_is_missed(name: str, file: Write) -> None:
-    assert inspect(file(WHOLE[name][:-1])).problem == "truncated"
+    assert inspect_image(file(WHOLE[name][:-1])).problem == "truncated"
 
 
 def test_bytes_after_the_end_do_no_harm(file: Write) -> None:
     for k, name in enumerate(CUT_ANYWHERE):
-        assert inspect(file(WHOLE[name] + b"\0trailer", f"{k}.bin")).problem is None
+        assert inspect_image(file(WHOLE[name] + b"\0trailer", f"{k}.bin")).problem is None
 
 
 @settings(max_examples=150, deadline=None)
@@ -127,7 +129,7 @@ def test_no_bytes_make_it_raise(
         spoiled[at] = data.draw(st.integers(0, 255))
     path = tmp_path_factory.getbasetemp() / "spoiled.bin"
     path.write_bytes(bytes(spoiled))
-    photo = inspect(str(path))
+    photo = inspect_image(str(path))
     assert (photo.problem is None) == (photo.detail == "")
 
 
@@ -135,13 +137,13 @@ def test_no_bytes_make_it_raise(
 def test_the_orientation_is_that_of_exif_and_the_size_as_stored(
     orientation: int, file: Write
 ) -> None:
-    photo = inspect(file(with_orientation(orientation)))
+    photo = inspect_image(file(with_orientation(orientation)))
     assert (photo.orientation, photo.size, photo.problem) == (orientation, (48, 32), None)
 
 
 @pytest.mark.parametrize("nonsense", [0, 9, 65535])
 def test_an_orientation_that_does_not_exist_is_upright(nonsense: int, file: Write) -> None:
-    assert inspect(file(with_orientation(nonsense))).orientation == 1
+    assert inspect_image(file(with_orientation(nonsense))).orientation == 1
 
 
 def test_broken_exif_is_upright_and_no_warning_leaks(file: Write) -> None:
@@ -150,7 +152,7 @@ def test_broken_exif_is_upright_and_no_warning_leaks(file: Write) -> None:
     broken = data[: at + 6] + b"MM\0*\0\0\xff\xff" + data[at + 14 :]
     with warnings.catch_warnings(record=True) as leaked:
         warnings.simplefilter("always")
-        photo = inspect(file(broken))
+        photo = inspect_image(file(broken))
     assert (photo.orientation, photo.problem, leaked) == (1, None, [])
 
 
@@ -160,7 +162,7 @@ def test_a_header_that_claims_gigabytes_is_unreadable_and_costs_no_memory(
 ) -> None:
     path = file(png_that_claims(width, height))
     tracemalloc.start()
-    photo = inspect(path)
+    photo = inspect_image(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert photo.problem == "unreadable"
@@ -173,7 +175,7 @@ def test_the_limit_holds_where_the_caller_switched_off_that_of_pillow(
     file: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    photo = inspect(file(png_that_claims(100_000, 100_000)))
+    photo = inspect_image(file(png_that_claims(100_000, 100_000)))
     assert photo.problem == "unreadable"
     assert photo.detail.startswith("its header claims 100000 x 100000 pixels; ")
     assert photo.detail.endswith("set BOXMEND_MAX_IMAGE_PIXELS to at least 10000000000")
@@ -185,7 +187,7 @@ def test_a_size_that_pillow_only_warns_about_is_no_problem_and_no_warning(
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 48 * 32 - 1)
     with warnings.catch_warnings(record=True) as leaked:
         warnings.simplefilter("always")
-        assert inspect(file(WHOLE["png"])).problem is None
+        assert inspect_image(file(WHOLE["png"])).problem is None
     assert leaked == []
 
 
@@ -196,24 +198,24 @@ def test_a_caller_who_loads_truncated_images_does_not_hide_them(
     path = file(WHOLE["jpeg"][:-20])
     with Image.open(path) as image:
         image.load()  # Pillow lets it pass
-    assert inspect(path).problem == "truncated"
+    assert inspect_image(path).problem == "truncated"
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True  # and finds the switch as it was
 
 
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
     path = str(tmp_path / "nowhere.jpg")
-    assert inspect(path) == Photo(path, problem="missing", detail="no such file")
+    assert inspect_image(path) == InspectedImage(path, problem="missing", detail="no such file")
 
 
 def test_a_file_in_the_place_of_a_folder_makes_the_image_missing(file: Write) -> None:
-    photo = inspect(file(b"x") + "/image.jpg")
+    photo = inspect_image(file(b"x") + "/image.jpg")
     assert photo.problem == "missing"
 
 
 def test_a_broken_link_is_missing_and_names_its_target(tmp_path: Path) -> None:
     link = tmp_path / "link.jpg"
     link.symlink_to(tmp_path / "gone.jpg")
-    photo = inspect(str(link))
+    photo = inspect_image(str(link))
     assert photo.problem == "missing"
     assert "gone.jpg" in photo.detail
 
@@ -221,40 +223,40 @@ def test_a_broken_link_is_missing_and_names_its_target(tmp_path: Path) -> None:
 def test_a_link_to_itself_is_unreadable(tmp_path: Path) -> None:
     link = tmp_path / "link.jpg"
     link.symlink_to(link)
-    assert inspect(str(link)).problem == "unreadable"
+    assert inspect_image(str(link)).problem == "unreadable"
 
 
 def test_a_folder_is_unreadable(tmp_path: Path) -> None:
-    photo = inspect(str(tmp_path))
+    photo = inspect_image(str(tmp_path))
     assert (photo.problem, photo.detail) == ("unreadable", "a folder, not a regular file")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.jpg"
     os.mkfifo(pipe)
-    assert inspect(str(pipe)).detail == "a pipe, not a regular file"
+    assert inspect_image(str(pipe)).detail == "a pipe, not a regular file"
 
 
 def test_an_empty_file_is_unreadable(file: Write) -> None:
-    photo = inspect(file(b""))
+    photo = inspect_image(file(b""))
     assert (photo.problem, photo.detail) == ("unreadable", "the file is empty")
 
 
 def test_a_text_file_is_unreadable(file: Write) -> None:
-    photo = inspect(file(b"<html>404</html>"))
-    assert (photo.problem, photo.detail) == ("unreadable", "no image format that is known")
+    photo = inspect_image(file(b"<html>404</html>"))
+    assert (photo.problem, photo.detail) == ("unreadable", "not a known image format")
 
 
 def test_postscript_is_not_decoded_by_another_program(file: Write) -> None:
     script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
-    assert inspect(file(script)).detail == "no image format that is known"
+    assert inspect_image(file(script)).detail == "not a known image format"
 
 
 def test_a_file_too_large_to_be_an_image_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "sparse.jpg"
     with path.open("wb") as sparse:
         sparse.truncate(2**40)
-    photo = inspect(str(path))
+    photo = inspect_image(str(path))
     assert (photo.problem, photo.digest) == ("unreadable", None)
     assert "1,099,511,627,776 bytes" in photo.detail
 
@@ -266,35 +268,35 @@ def test_a_file_that_may_not_be_read_is_unreadable(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)  # root may read everything
-    photo = inspect(file(WHOLE["png"]))
+    photo = inspect_image(file(WHOLE["png"]))
     assert (photo.problem, photo.detail) == ("unreadable", "Permission denied")
 
 
 @pytest.mark.parametrize("path", ["a\0b.jpg", "x" * 5000, "\ud800.jpg"])
 def test_a_path_that_cannot_be_is_unreadable(path: str) -> None:
-    assert inspect(path).problem == "unreadable"
+    assert inspect_image(path).problem == "unreadable"
 
 
 def test_workers_find_the_same_as_this_process_in_the_same_order(tmp_path: Path) -> None:
     paths = []
-    for k in range(photos.FEW_IMAGES + 6):
+    for k in range(photos.MIN_IMAGES_FOR_WORKERS + 6):
         path = tmp_path / f"{k}.jpg"
         path.write_bytes(WHOLE["jpeg"] if k % 3 else WHOLE["png"][: 20 + k])
         paths.append(str(path))
     paths.append(str(tmp_path / "nowhere.jpg"))
     ticks: list[tuple[int, int]] = []
-    parallel = list(inspect_all(paths, jobs=2, progress=lambda done, n: ticks.append((done, n))))
-    assert parallel == [inspect(path) for path in paths]
+    parallel = list(inspect_images(paths, jobs=2, progress=lambda done, n: ticks.append((done, n))))
+    assert parallel == [inspect_image(path) for path in paths]
     assert ticks == [(k + 1, len(paths)) for k in range(len(paths))]
 
 
 def test_few_images_start_no_process(file: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photos, "ProcessPoolExecutor", None)
     ticks: list[tuple[int, int]] = []
-    found = list(inspect_all([file(WHOLE["png"])], jobs=8, progress=lambda *t: ticks.append(t)))
+    found = list(inspect_images([file(WHOLE["png"])], jobs=8, progress=lambda *t: ticks.append(t)))
     assert [photo.size for photo in found] == [(48, 32)]
     assert ticks == [(1, 1)]
-    assert list(inspect_all([])) == []
+    assert list(inspect_images([])) == []
 
 
 def die(_: str) -> None:
@@ -304,12 +306,12 @@ def die(_: str) -> None:
 def test_a_worker_that_dies_is_told_with_the_image_it_died_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(photos, "inspect", die)
-    paths = [f"{k}.jpg" for k in range(photos.FEW_IMAGES)]
+    monkeypatch.setattr(photos, "inspect_image", die)
+    paths = [f"{k}.jpg" for k in range(photos.MIN_IMAGES_FOR_WORKERS)]
     with pytest.raises(BoxmendError, match=r"0\.jpg: a worker process died"):
-        list(inspect_all(paths, jobs=2))
+        list(inspect_images(paths, jobs=2))
 
 
 def test_less_than_one_job_is_refused() -> None:
     with pytest.raises(UsageError, match="at least 1"):
-        list(inspect_all(["a.jpg"], jobs=0))
+        list(inspect_images(["a.jpg"], jobs=0))

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from boxmend.data.noise.boxes import (
     BOX_NOISES,
-    clipped,
-    disturbed,
+    clip_to_image,
+    disturb_boxes,
     gaussian_moves,
     image_sizes,
     is_sound,
     jitter_moves,
-    moved,
+    move_edges,
     uniform_moves,
 )
 from boxmend.data.noise.streams import Stream, uniform_rows
@@ -43,7 +43,7 @@ def disturb_with(
         drawn: Floats = np.array(draws_by_attempt[min(attempt, len(draws_by_attempt) - 1)])[rows]
         return drawn
 
-    return disturbed(np.array(boxes, float), np.array(sizes, float), draws, move), made
+    return disturb_boxes(np.array(boxes, float), np.array(sizes, float), draws, move), made
 
 
 def test_uniform_moves_map_the_unit_interval_to_the_amplitude_on_both_sides() -> None:
@@ -61,24 +61,24 @@ def test_jitter_moves_the_centre_and_scales_the_size() -> None:
     moves = jitter_moves(np.array([[0.75, 0.0, 1.0, 0.75]]), 0.4)
     assert moves == pytest.approx(np.array([[0.2 - 0.2, -0.4 - 0.1, 0.2 + 0.2, -0.4 + 0.1]]))
     # On 80 x 50 at centre (140, 225): centre (156, 205), size (112, 60).
-    assert moved(BOX, moves) == pytest.approx(np.array([[100, 175, 212, 235]]))
+    assert move_edges(BOX, moves) == pytest.approx(np.array([[100, 175, 212, 235]]))
 
 
 def test_edges_move_by_shares_of_their_own_side() -> None:
     moves = np.array([[0.1, -0.2, -0.3, 0.4]])
-    assert moved(BOX, moves) == pytest.approx(np.array([[108, 190, 156, 270]]))
+    assert move_edges(BOX, moves) == pytest.approx(np.array([[108, 190, 156, 270]]))
 
 
 def test_moves_are_cut_toward_zero_to_hundredths() -> None:
     moves = np.array([[0.9999, -0.9999, 0.005, -0.005]])
     unit = np.array([[10.0, 20, 11, 21]])
-    assert moved(unit, moves) == pytest.approx(np.array([[10.99, 19.01, 11, 21]]), abs=1e-12)
+    assert move_edges(unit, moves) == pytest.approx(np.array([[10.99, 19.01, 11, 21]]), abs=1e-12)
 
 
 def test_boxes_are_clipped_to_their_image_unless_its_size_is_unknown() -> None:
     boxes = np.array([[-5.0, -6, 120, 90], [-5, -6, 120, 90]])
     sizes = np.array([[100.0, 80], [np.inf, np.inf]])
-    assert clipped(boxes, sizes).tolist() == [[0, 0, 100, 80], [-5, -6, 120, 90]]
+    assert clip_to_image(boxes, sizes).tolist() == [[0, 0, 100, 80], [-5, -6, 120, 90]]
 
 
 def test_sound_boxes_have_sides_of_at_least_a_pixel() -> None:
@@ -145,7 +145,7 @@ def test_no_edge_moves_further_than_the_amplitude(
     low, high = corner_and_side[:, :2], corner_and_side.reshape(-1, 2, 2).sum(1)
     boxes = np.concatenate([low, high], axis=1)
     sides = np.tile(corner_and_side[:, 2:], 2)
-    noisy = disturbed(
+    noisy = disturb_boxes(
         boxes,
         np.full((len(boxes), 2), np.inf),
         lambda rows, attempt: uniform_rows(seed, Stream.BOXES, rows, 4, attempt),
@@ -176,7 +176,7 @@ def test_the_mean_iou_of_unclipped_noise_is_the_simulated_one(
     n = 20_000
     low = np.stack([np.arange(n) % 977, np.arange(n) % 761], axis=1) + 1e5
     boxes = np.concatenate([low, low + 100 + low % 7], axis=1)
-    noisy = disturbed(
+    noisy = disturb_boxes(
         boxes,
         np.full((n, 2), np.inf),
         lambda rows, attempt: uniform_rows(0, Stream.BOXES, rows, 4, attempt),
@@ -192,7 +192,11 @@ def test_image_sizes_are_infinite_where_unknown_or_where_nothing_is_clipped() ->
     dataset = build([[0, 0, 10, 10]] * 3, [0, 0, 0], num_images=3, size=(640, 480))
     dataset.images.heights[1] = 0
     rows = np.array([0, 1, 2])
-    assert image_sizes(dataset, rows).tolist() == [[640, 480], [np.inf, np.inf], [640, 480]]
+    assert image_sizes(dataset, rows).tolist() == [
+        [640, 480],
+        [np.inf, np.inf],
+        [640, 480],
+    ]
     assert image_sizes(dataset, rows[:1], clip=False).tolist() == [[np.inf, np.inf]]
     assert dataset.images.heights.tolist() == [480, 0, 480]
 

@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxmend.data.noise.streams import Stream, chosen, picks, share, uniform_rows, uniforms
+from boxmend.data.noise.streams import (
+    Stream,
+    choose_smallest,
+    count_of_rate,
+    pick_choices,
+    uniform_rows,
+    uniforms,
+)
 
 
 def test_the_draws_never_change() -> None:
-    draws = [uniforms(seed, stream, 100) for seed in (0, 2**40) for stream in Stream]
+    first_streams = [Stream(number) for number in range(1, 9)]
+    draws = [uniforms(seed, stream, 100) for seed in (0, 2**40) for stream in first_streams]
     digest = hashlib.sha256(np.concatenate(draws).tobytes()).hexdigest()
     assert digest == "a1bba7c91a19bf2183c65072e20ecbf909d9b29b15539605142bc23afd1438a2"
 
@@ -52,32 +60,32 @@ def test_a_row_gets_the_same_draws_whichever_other_rows_are_asked_for(
 
 def test_the_smallest_keys_are_chosen_in_ascending_order_of_rows() -> None:
     keys = np.array([0.5, 0.1, 0.9, 0.3])
-    assert chosen(keys, 2).tolist() == [1, 3]
-    assert chosen(keys, 0).tolist() == []
-    assert chosen(keys, 4).tolist() == [0, 1, 2, 3]
-    assert chosen(keys, 9).tolist() == [0, 1, 2, 3]
+    assert choose_smallest(keys, 2).tolist() == [1, 3]
+    assert choose_smallest(keys, 0).tolist() == []
+    assert choose_smallest(keys, 4).tolist() == [0, 1, 2, 3]
+    assert choose_smallest(keys, 9).tolist() == [0, 1, 2, 3]
 
 
 def test_of_equal_keys_the_earlier_row_is_chosen() -> None:
-    assert chosen(np.array([0.2, 0.1, 0.1, 0.1]), 2).tolist() == [1, 2]
+    assert choose_smallest(np.array([0.2, 0.1, 0.1, 0.1]), 2).tolist() == [1, 2]
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_a_smaller_choice_is_part_of_a_larger_one(a: int, b: int) -> None:
     keys = uniforms(3, Stream.SUBSET, 60)
-    small, large = chosen(keys, min(a, b)), chosen(keys, max(a, b))
+    small, large = choose_smallest(keys, min(a, b)), choose_smallest(keys, max(a, b))
     assert set(small) <= set(large)
     assert len(large) == max(a, b)
 
 
 def test_picks_split_the_unit_interval_evenly() -> None:
     draws = np.array([0.0, 0.249, 0.25, 0.5, 0.75, 1 - 2.0**-53])
-    assert picks(draws, 4).tolist() == [0, 0, 1, 2, 3, 3]
+    assert pick_choices(draws, 4).tolist() == [0, 0, 1, 2, 3, 3]
 
 
 @given(st.integers(1, 10**9))
 def test_a_pick_never_reaches_the_number_of_choices(choices: int) -> None:
-    assert picks(np.array([1 - 2.0**-53]), choices)[0] == choices - 1
+    assert pick_choices(np.array([1 - 2.0**-53]), choices)[0] == choices - 1
 
 
 @pytest.mark.parametrize(
@@ -85,4 +93,4 @@ def test_a_pick_never_reaches_the_number_of_choices(choices: int) -> None:
     [(0.4, 10, 4), (0.25, 10, 2), (0.35, 10, 4), (1, 7, 7), (0, 7, 0)],
 )
 def test_a_share_is_rounded_with_halves_to_even(rate: float, count: int, expected: int) -> None:
-    assert share(rate, count) == expected
+    assert count_of_rate(rate, count) == expected

@@ -179,8 +179,8 @@ def test_an_unaltered_table_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (altered("label", pa.array([0]), {}), "no truth file of version 1"),
-        (altered("label", pa.array([0]), {"boxmend.truth": "2"}), "no truth file of version 1"),
+        (altered("label", pa.array([0]), {}), "not a truth file of version 1"),
+        (altered("label", pa.array([0]), {"boxmend.truth": "2"}), "not a truth file of version 1"),
         (altered("label", pa.array([0]), {"boxmend.truth": "1"}), "label names are missing"),
         (
             altered("label", pa.array([0]), {"boxmend.truth": "1", "boxmend.label_names": "[1"}),

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from boxmend.data.synth.shapes import Field, Placed
+from boxmend.data.synth.shapes import Field, PlacedShape
 
 
-def silhouette(placed: Placed, size: int) -> Field:
+def silhouette(placed: PlacedShape, size: int) -> Field:
     """Tell how much of each pixel a shape covers, as if it lay alone: [size, size] in 0..1."""
     window = placed.window(size, reach=1)
     distance = placed.distance(*placed.local(size, window), placed.build)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from boxmend.data.synth.scene import LABEL_NAMES, DrawnScene, Piece, draw_scene, lay_out, paint
-from boxmend.data.synth.shapes import Placed
-from boxmend.data.synth.textures import Color, from_hsv
+from boxmend.data.synth.shapes import PlacedShape
+from boxmend.data.synth.textures import Color, color_from_hsv
 from tests.data.synth.silhouettes import silhouette
 
 SCENES = range(40)
@@ -19,7 +19,7 @@ def fingerprint(scene: DrawnScene) -> str:
     return hashlib.sha256(scene.pixels.tobytes()).hexdigest()
 
 
-def extent_of_pixels(placed: Placed, size: int) -> np.ndarray:
+def extent_of_pixels(placed: PlacedShape, size: int) -> np.ndarray:
     rows, columns = np.nonzero(silhouette(placed, size) > 0.5)
     return np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
 
@@ -173,7 +173,7 @@ def test_scenes_differ_in_brightness_without_clipping_away() -> None:
     [(0, (1, 0.5, 0.5)), (1 / 6, (1, 1, 0.5)), (1 / 3, (0.5, 1, 0.5)), (-1 / 3, (0.5, 0.5, 1))],
 )
 def test_hues_run_from_red_over_green_to_blue(hue: float, expected: tuple[float, ...]) -> None:
-    assert from_hsv(hue, 0.5, 1.0) == pytest.approx(expected)
+    assert color_from_hsv(hue, 0.5, 1.0) == pytest.approx(expected)
 
 
 def test_label_names_are_sorted_and_distinct() -> None:

@@ -7,13 +7,13 @@ import torch
 
 from boxmend.methods.equations import (
     Judgement,
+    combine_evidence,
     foreground_probabilities,
     posterior,
     posterior_verdicts,
-    raised_to,
+    raise_to_floor,
     remember,
     symmetric_transition,
-    weighed,
 )
 
 NAN = math.nan
@@ -121,7 +121,7 @@ def test_no_shape_of_the_posterior_depends_on_the_values() -> None:
 
 def test_a_floor_raises_the_given_label_and_shrinks_the_others_alike() -> None:
     q = torch.tensor([[0.1, 0.6, 0.3], [0.1, 0.6, 0.3], [0.0, 1.0, 0.0]])
-    raised = raised_to(q, torch.tensor([0, 1, 2]), torch.tensor([0.4, 0.5, 0.7]))
+    raised = raise_to_floor(q, torch.tensor([0, 1, 2]), torch.tensor([0.4, 0.5, 0.7]))
     # .1 -> .4: the others had .9 and have .6 left; .6 is above its floor; .7 beside .3
     expected = torch.tensor([[0.4, 0.4, 0.2], [0.1, 0.6, 0.3], [0.0, 0.3, 0.7]])
     torch.testing.assert_close(raised, expected)
@@ -130,6 +130,6 @@ def test_a_floor_raises_the_given_label_and_shrinks_the_others_alike() -> None:
 def test_other_evidence_counts_by_the_power_of_its_weight() -> None:
     # 0.2 * 0.81^0.5 = 0.18 and 0.6 * 0.04^0.5 = 0.12, with the sum 0.8 that p had
     p, others = torch.tensor([[0.2, 0.6]]), torch.tensor([[0.81, 0.04]])
-    torch.testing.assert_close(weighed(p, others, 0.5), torch.tensor([[0.48, 0.32]]))
-    torch.testing.assert_close(weighed(p, others, 0.0), p)
-    torch.testing.assert_close(weighed(p, torch.zeros(1, 2), 1.0), p)  # no class in common
+    torch.testing.assert_close(combine_evidence(p, others, 0.5), torch.tensor([[0.48, 0.32]]))
+    torch.testing.assert_close(combine_evidence(p, others, 0.0), p)
+    torch.testing.assert_close(combine_evidence(p, torch.zeros(1, 2), 1.0), p)  # no class in common

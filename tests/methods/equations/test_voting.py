@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from boxmend.detector.boxes import elementwise_iou
-from boxmend.methods.equations import scores_under, vote_weights, voted_boxes
+from boxmend.methods.equations import expected_scores, vote_weights, voted_boxes
 
 NAN = math.nan
 RAW = [0.0, 0, 10, 10]
@@ -39,7 +39,7 @@ def test_regions_are_scored_by_all_classes_an_annotation_may_have() -> None:
     probabilities = torch.tensor([[[0.2, 0.6, 0.2], [0.9, 0.0, 0.1], [0.0, 0.4, 0.6]]])
     # 0.75 * 0.6 + 0.25 * 0.2 = 0.5;  0.25 * 0.1 = 0.025;  0.75 * 0.4 + 0.25 * 0.6 = 0.45
     expected = torch.tensor([[[0.5, 0.025, 0.45], [0.2, 0.1, 0.6]]])
-    torch.testing.assert_close(scores_under(q, probabilities), expected)
+    torch.testing.assert_close(expected_scores(q, probabilities), expected)
 
 
 @pytest.mark.parametrize(

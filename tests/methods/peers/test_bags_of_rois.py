@@ -119,9 +119,11 @@ def test_a_box_is_believed_by_a_power_of_its_score(
 
 
 def test_a_blend_leaves_alone_what_has_no_bag() -> None:
-    given = torch.tensor([[[10.0, 10, 30, 30], [1.0, 2, 3, 4]]])
+    annotations = torch.tensor([[[10.0, 10, 30, 30], [1.0, 2, 3, 4]]])
     chosen = torch.tensor([[[14.0, 12, 30, 40], [NAN] * 4]])
-    found = bags.blended(given, chosen, torch.tensor([[0.25, NAN]]), torch.tensor([[True, False]]))
+    found = bags.blended(
+        annotations, chosen, torch.tensor([[0.25, NAN]]), torch.tensor([[True, False]])
+    )
     assert found.tolist() == [[[11, 10.5, 30, 32.5], [1, 2, 3, 4]]]
 
 
@@ -208,8 +210,8 @@ def test_normal_numbers_have_the_quantiles_of_the_normal_distribution() -> None:
     [(0.0, 0, True), (0.25, 24, False), (0.25, 25, True), (1.0, 99, False)],
 )
 def test_a_share_of_all_steps_has_to_be_over(share: float, step: int, has_begun: bool) -> None:
-    moment = TrainingProgress(epoch=0, step=step, num_steps=100, warm_up_left=0)
-    assert bags.has_begun(share, moment) is has_begun
+    progress = TrainingProgress(epoch=0, step=step, num_steps=100, warm_up_steps_left=0)
+    assert bags.has_begun(share, progress) is has_begun
 
 
 def found_for(boxes: Tensor) -> bags.BagResult:
@@ -222,13 +224,13 @@ def found_for(boxes: Tensor) -> bags.BagResult:
 
 
 def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> None:
-    given = one_image(BOXES[:3], [1, 0, 1])
-    outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=True)
+    annotations = one_image(BOXES[:3], [1, 0, 1])
+    outcome = bags.outcome_of(annotations, found_for(annotations.boxes), is_changing=True)
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]  # labels are believed
-    assert outcome.matched[0, :2].tolist() == (given.boxes[0, :2] + 4).tolist()
-    assert outcome.boxes[0, :2].tolist() == (given.boxes[0, :2] + 2).tolist()
-    assert torch.equal(outcome.matched[0, 2], given.boxes[0, 2])  # it has no bag
-    assert torch.equal(outcome.boxes[0, 2], given.boxes[0, 2])
+    assert outcome.matched[0, :2].tolist() == (annotations.boxes[0, :2] + 4).tolist()
+    assert outcome.boxes[0, :2].tolist() == (annotations.boxes[0, :2] + 2).tolist()
+    assert torch.equal(outcome.matched[0, 2], annotations.boxes[0, 2])  # it has no bag
+    assert torch.equal(outcome.boxes[0, 2], annotations.boxes[0, 2])
     nan = pytest.approx(NAN, nan_ok=True)
     assert outcome.confidence[0].tolist() == [pytest.approx(0.5), pytest.approx(0.25), nan]
     assert outcome.loss[0].tolist() == [
@@ -244,21 +246,23 @@ def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> No
 
 
 def test_before_boxes_change_all_are_those_given() -> None:
-    given = one_image(BOXES[:3], [1, 0, 1])
-    outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=False)
+    annotations = one_image(BOXES[:3], [1, 0, 1])
+    outcome = bags.outcome_of(annotations, found_for(annotations.boxes), is_changing=False)
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
-    assert torch.equal(outcome.matched, given.boxes)
-    assert torch.equal(outcome.boxes, given.boxes)
+    assert torch.equal(outcome.matched, annotations.boxes)
+    assert torch.equal(outcome.boxes, annotations.boxes)
     assert outcome.num_candidates.tolist() == [[3, 1, 0]]
 
 
 def test_an_ignored_annotation_passes_through() -> None:
-    given = one_image(BOXES[:3], [1, 0, 1])
+    annotations = one_image(BOXES[:3], [1, 0, 1])
     is_ignored = torch.tensor([[False, True, False]])
-    given = given._replace(is_box=given.is_box & ~is_ignored, is_ignored=is_ignored)
-    outcome = bags.outcome_of(given, found_for(given.boxes), is_changing=True)
-    assert torch.equal(outcome.boxes[0, 1], given.boxes[0, 1])
-    assert torch.equal(outcome.matched[0, 1], given.boxes[0, 1])
+    annotations = annotations._replace(
+        is_box=annotations.is_box & ~is_ignored, is_ignored=is_ignored
+    )
+    outcome = bags.outcome_of(annotations, found_for(annotations.boxes), is_changing=True)
+    assert torch.equal(outcome.boxes[0, 1], annotations.boxes[0, 1])
+    assert torch.equal(outcome.matched[0, 1], annotations.boxes[0, 1])
     assert outcome.verdict[0, 1] == int(Judgement.UNJUDGED)
     assert outcome.num_candidates[0, 1] == 0
     assert not outcome.is_kept[0, 1]

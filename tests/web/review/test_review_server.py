@@ -151,7 +151,7 @@ def test_missing_and_broken_images_are_told_of(tmp_path: Path) -> None:
     with served(run) as page:
         zero, one, _, three = page.get("places-0-1-2-3")
         assert (zero["problem"], zero["width"], zero["height"]) == ("no such file", *SIZE)
-        assert "no image format" in one["problem"]
+        assert "not a known image format" in one["problem"]
         assert three["problem"]
         for number in range(4):
             status, content, _ = page.ask(f"/{page.token}/cut-{number}-0-0-50-50-100.jpg")

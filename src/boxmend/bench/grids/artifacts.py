@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.images.drawing import GREEN, RED, WHITE, Color, Outline, Panel, sheet
+from boxmend.data.images.drawing import GREEN, RED, WHITE, Color, Outline, Panel, draw_sheet
 from boxmend.errors import BoxmendError
 from boxmend.repair.changes import Changes
 from boxmend.runs.opening import OpenRun
@@ -80,7 +80,7 @@ def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> by
         for said in ((given.labels, given.boxes), (labels, boxes))
         for image in rows
     ]
-    picture = sheet(panels, columns=len(rows), side=SIDE)
+    picture = draw_sheet(panels, columns=len(rows), side=SIDE)
     content = b""
     for quality in QUALITIES:
         file = io.BytesIO()

@@ -35,6 +35,7 @@ SETTING_WORDS = {
     "label_noise": "label",
     "box_noise": "box",
     "epochs": "epochs",
+    "mend.missing_min_score": "missing",
 }
 """How variants are called in names of cells; a setting not listed goes by the end of its name."""
 SHOWN = 8  # names that an error lists
@@ -156,7 +157,7 @@ def is_requested(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str]
 def variant_word(variant: Variant) -> str:
     """Call a variant by a short name: N64, alpha0.3, told, x2; an empty one by none."""
     if dict(variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}:
-        return "told"
+        return "known"
     return "+".join(_setting_word(name, value) for name, value in sorted(variant.items()))
 
 

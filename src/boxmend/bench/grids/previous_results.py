@@ -24,7 +24,7 @@ from boxmend.bench.grids.jobs import Job, flatten, own_settings
 from boxmend.bench.grids.outcomes import hash_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
-from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.web.text import shown
 
 HASH_PREFIX = "sha256:"  # of the hash of weights
@@ -155,7 +155,7 @@ def _settings_pairs(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
     A setting that the line lacks had its default.
     """
     method = str(job.settings["method"])
-    defaults = flatten(to_builtins(asdict(resolved(TrainSettings()))))
+    defaults = flatten(to_builtins(asdict(resolve_settings(TrainSettings()))))
     old = flatten(line.settings)
     new = flatten(to_builtins(hash_weights(own_settings(job.settings, method), job)))
     pairs = []

@@ -12,7 +12,7 @@ from boxmend.bench.speed.tables import row_values
 from boxmend.bench.speed.timed_training import TrainingFactory, TrainingSteps
 from boxmend.bench.speed.timing import TimedTraining, time_in_turns, time_seconds
 from boxmend.data.dataset import Dataset, as_ids
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.methods.table import BatchAnnotations, Mend
 from boxmend.runs.settings import TrainSettings
 
@@ -25,7 +25,7 @@ CALLS = 20  # of the memory at a time
 def measure_growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[str, Any]]]:
     """Cost of steps by objects of an image and by length of the queue; boxes are random.
 
-    `mend` has a queue where that judges, so it is measured with `mend.judgment` queue.
+    `mend` has a queue where that judges, so it is measured with `mend.judgement` queue.
     """
     return {"objects": _by_objects(factory, size), "queue": _by_queue(factory, size)}
 
@@ -55,7 +55,7 @@ def _by_queue(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
 def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
     return replace(
         settings,
-        mend=replace(settings.mend, queue_length=length, judgment="queue"),
+        mend=replace(settings.mend, queue_length=length, judgement="queue"),
         published=replace(settings.published, queue_length=length),
     )
 
@@ -91,7 +91,9 @@ def _maker(
 def with_objects(dataset: Dataset, number: int) -> Dataset:
     """The same images with `number` random boxes in each, of random labels."""
     rng = np.random.default_rng(number)
-    sizes = np.array([header_size(path) or (1, 1) for path in dataset.images.paths], np.float64)
+    sizes = np.array(
+        [read_header_size(path) or (1, 1) for path in dataset.images.paths], np.float64
+    )
     rows = np.repeat(np.arange(len(sizes)), number)
     sides = rng.uniform(0.1, 0.5, (len(rows), 2))  # shares of the image
     corners = rng.uniform(0, 1 - sides)

@@ -1,16 +1,21 @@
-"""What is wrong with a dataset, finding by finding; what it holds; and how to repair it.
+"""Check a dataset, compute its statistics, and repair its boxes.
 
-Columns are checked whole, and a Finding is made only where something is found: a clean dataset
-costs little more than a look at its arrays.
+Checks work on whole columns and create a Finding only for an actual fault, so checking a clean
+dataset takes little time.
 """
 
-from boxmend.data.checks.annotations import bare_images, box_findings, duplicate_boxes, imbalance
-from boxmend.data.checks.counts import statistics
-from boxmend.data.checks.images import duplicate_images, photo_findings
+from boxmend.data.checks.annotations import (
+    check_boxes,
+    check_class_balance,
+    check_duplicate_boxes,
+    check_empty_images,
+)
+from boxmend.data.checks.counts import compute_statistics
+from boxmend.data.checks.images import check_duplicate_images, check_image_files
 from boxmend.data.checks.repairs import Repair, repair
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
-from boxmend.data.images.reading import inspect_all
+from boxmend.data.images.reading import inspect_images
 from boxmend.data.progress import Progress
 
 
@@ -21,24 +26,25 @@ def check(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> list[Finding]:
-    """List all that is wrong or doubtful: what reading stumbled over, then boxes, then images.
+    """List everything wrong or doubtful: findings of the reader, then of boxes, then of images.
 
-    With `open_images` every image file is decoded, by `jobs` worker processes (one per core
-    unless told); `progress` hears how many of how many files are done.
+    With `open_images`, `jobs` worker processes (by default one per core) decode every image file.
+    `progress` is called with the number of finished files and the number of all files.
     """
     findings = [
         *dataset.findings,
-        *box_findings(dataset),
-        *duplicate_boxes(dataset),
-        *bare_images(dataset),
-        *imbalance(dataset),
+        *check_boxes(dataset),
+        *check_duplicate_boxes(dataset),
+        *check_empty_images(dataset),
+        *check_class_balance(dataset),
     ]
     if open_images:
         paths = list(dict.fromkeys(path for path in dataset.images.paths if path))
-        photos = {photo.path: photo for photo in inspect_all(paths, jobs=jobs, progress=progress)}
-        findings += photo_findings(dataset, photos)
-        findings += duplicate_images(dataset, photos)
+        images = inspect_images(paths, jobs=jobs, progress=progress)
+        inspected = {image.path: image for image in images}
+        findings += check_image_files(dataset, inspected)
+        findings += check_duplicate_images(dataset, inspected)
     return findings
 
 
-__all__ = ["Repair", "check", "repair", "statistics"]
+__all__ = ["Repair", "check", "compute_statistics", "repair"]

@@ -1,14 +1,14 @@
-"""Findings from the image files: missing, broken, of another size, turned, there twice."""
+"""Check the image files of a dataset: missing, broken, of another size, rotated, or duplicated."""
 
 from collections.abc import Iterator, Mapping
 
 from boxmend.data.checks.places import file_of_image, image_name
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
-from boxmend.data.images.reading import UPRIGHT, Photo
+from boxmend.data.images.reading import UPRIGHT, InspectedImage
 
-TURNED = range(5, 9)  # EXIF orientations that exchange width and height
-VIEWERS_DO = {
+SIDEWAYS_ORIENTATIONS = range(5, 9)  # EXIF orientations that swap width and height
+VIEWER_ACTIONS = {
     2: "mirror it left to right",
     3: "turn it by 180 degrees",
     4: "mirror it top to bottom",
@@ -19,17 +19,19 @@ VIEWERS_DO = {
 }
 
 
-def photo_findings(dataset: Dataset, photos: Mapping[str, Photo]) -> Iterator[Finding]:
-    """Tell what is wrong with the file of each image; `photos` has one for every path."""
-    told = {(finding.kind, finding.image, finding.file) for finding in dataset.findings}
+def check_image_files(
+    dataset: Dataset, inspected: Mapping[str, InspectedImage]
+) -> Iterator[Finding]:
+    """Yield the faults of each image's file; `inspected` has an entry for every path."""
+    reported = {(finding.kind, finding.image, finding.file) for finding in dataset.findings}
     for row, path in enumerate(dataset.images.paths):
-        if not path:  # an unsafe name, which the reader told, or no folder of images at all
+        if not path:  # an unsafe name, which the reader reported, or no image folder at all
             continue
         name, file = image_name(dataset, row), file_of_image(dataset, row)
-        for kind, message in _faults(dataset, row, photos[path]):
-            # A reader may have named the document, the image or the whole source.
+        for kind, message in _describe_faults(dataset, row, inspected[path]):
+            # The reader's finding may name the document, the image or the whole source.
             places = (file, path, _source_path(dataset, row))
-            if not any((kind, name, place) in told for place in places):
+            if not any((kind, name, place) in reported for place in places):
                 yield Finding(kind, message, file, name)
 
 
@@ -37,55 +39,65 @@ def _source_path(dataset: Dataset, row: int) -> str:
     return str(dataset.sources[dataset.images.sources[row]].path) if dataset.sources else ""
 
 
-def _faults(dataset: Dataset, row: int, photo: Photo) -> Iterator[tuple[str, str]]:
-    """The kind and message of each finding about one photo."""
-    if photo.problem is not None:
-        yield f"{photo.problem}-image", f"{photo.path}: {photo.detail}"
+def _describe_faults(
+    dataset: Dataset, row: int, inspected: InspectedImage
+) -> Iterator[tuple[str, str]]:
+    """Yield the kind and message of each fault of one image file."""
+    if inspected.problem is not None:
+        yield f"{inspected.problem}-image", f"{inspected.path}: {inspected.detail}"
     recorded = (int(dataset.images.widths[row]), int(dataset.images.heights[row]))
-    if photo.size is not None and min(recorded) > 0 and recorded != photo.size:
-        yield "size-differs", _size_message(recorded, photo.size, photo)
-    if photo.orientation != UPRIGHT:
-        message = f"{photo.path}: EXIF orientation {photo.orientation}"
-        yield "exif-rotation", f"{message}; viewers {VIEWERS_DO[photo.orientation]}"
+    if inspected.size is not None and min(recorded) > 0 and recorded != inspected.size:
+        yield "size-differs", _describe_sizes(recorded, inspected.size, inspected)
+    if inspected.orientation != UPRIGHT:
+        message = f"{inspected.path}: EXIF orientation {inspected.orientation}"
+        yield "exif-rotation", f"{message}; viewers {VIEWER_ACTIONS[inspected.orientation]}"
 
 
-def _size_message(recorded: tuple[int, int], size: tuple[int, int], photo: Photo) -> str:
-    message = f"{photo.path}: recorded as {_by(recorded)}, the file is {_by(size)}"
-    if recorded == size[::-1] and photo.orientation in TURNED:
-        message += f"; annotated as viewers turn it (EXIF orientation {photo.orientation})"
+def _describe_sizes(
+    recorded: tuple[int, int], size: tuple[int, int], inspected: InspectedImage
+) -> str:
+    message = (
+        f"{inspected.path}: the recorded size is {_format_size(recorded)}, "
+        f"the file has {_format_size(size)}"
+    )
+    if recorded == size[::-1] and inspected.orientation in SIDEWAYS_ORIENTATIONS:
+        orientation = inspected.orientation
+        message += f"; annotated as viewers rotate it (EXIF orientation {orientation})"
     elif recorded == size[::-1]:
-        message += "; width and height are exchanged"
+        message += "; width and height are swapped"
     return message
 
 
-def _by(size: tuple[int, int]) -> str:
+def _format_size(size: tuple[int, int]) -> str:
     return f"{size[0]} x {size[1]}"
 
 
-def duplicate_images(dataset: Dataset, photos: Mapping[str, Photo]) -> Iterator[Finding]:
-    """Tell images whose file has the same bytes as that of an earlier one."""
-    first_with: dict[str, int] = {}
+def check_duplicate_images(
+    dataset: Dataset, inspected: Mapping[str, InspectedImage]
+) -> Iterator[Finding]:
+    """Yield a finding for each image whose file has the same bytes as that of an earlier image."""
+    first_rows: dict[str, int] = {}
     for row, path in enumerate(dataset.images.paths):
-        photo = photos.get(path)
-        if photo is None or photo.digest is None or photo.problem == "unreadable":
+        image = inspected.get(path)
+        if image is None or image.digest is None or image.problem == "unreadable":
             continue
-        first = first_with.setdefault(photo.digest, row)
+        first = first_rows.setdefault(image.digest, row)
         if first != row:
-            message = f"{path}: {_same_content(dataset, first, row)}"
+            message = f"{path}: {_describe_duplicate(dataset, first, row)}"
             name = image_name(dataset, row)
             yield Finding("duplicate-image", message, file_of_image(dataset, row), name)
 
 
-def _same_content(dataset: Dataset, first: int, row: int) -> str:
+def _describe_duplicate(dataset: Dataset, first: int, row: int) -> str:
     images = dataset.images
     message = f"same content as {image_name(dataset, first)}"
     if images.paths[first] != images.paths[row]:
         message += f" ({images.paths[first]})"
-    here, there = images.splits[row], images.splits[first]
-    if here != there:
-        message += f", across splits: this one is in {here!r}, that one in {there!r}"
+    split, first_split = images.splits[row], images.splits[first]
+    if split != first_split:
+        message += f", across splits: this image is in {split!r}, the other in {first_split!r}"
     else:
-        message += f", both in split {here!r}"
+        message += f", both in split {split!r}"
     if images.sources[first] != images.sources[row]:
-        message += f", of another source: {file_of_image(dataset, first)}"
+        message += f", from another source: {file_of_image(dataset, first)}"
     return message

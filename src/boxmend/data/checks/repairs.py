@@ -1,4 +1,4 @@
-"""Repairing what can be decided: boxes are clipped to their image, those without area dropped."""
+"""Repair boxes: clip them to their image and drop those without area."""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.boxes import clip_boxes
-from boxmend.data.checks.annotations import OUTSIDE_TOLERANCE, find_faults
+from boxmend.data.checks.annotations import OUTSIDE_TOLERANCE_PIXELS, find_faults
 from boxmend.data.checks.places import annotation_id, box_text, file_of_annotation
 from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
@@ -15,7 +15,7 @@ from boxmend.data.types import Mask
 
 @dataclass(frozen=True)
 class Repair:
-    """What was done to one annotation; `message` names its old and its new box."""
+    """The repair of one annotation; `message` has its old and new box."""
 
     annotation_id: int | str
     file: str
@@ -24,19 +24,19 @@ class Repair:
 
 
 def repair(dataset: Dataset) -> tuple[Dataset, list[Repair]]:
-    """Clip boxes that reach outside their image and drop those without area; say what was done.
+    """Clip boxes that extend beyond their image and drop those without area.
 
-    Crowd and difficult annotations are no exception. What cannot be decided stays: duplicates,
-    unknown labels, boxes in images of unknown size. The dataset returned is a new one and lacks
-    the findings about what was dropped; the repairs come in the order of the annotations.
+    Return a new dataset, without the findings about dropped annotations, and the repairs in the
+    order of the annotations. Crowd and difficult annotations are repaired, too. Duplicates, unknown
+    labels and boxes in images of unknown size stay, because the right repair is unknown.
     """
     faults = find_faults(dataset)
-    boxes = _clipped(dataset, faults.outside)
+    boxes = _clip_outside(dataset, faults.outside)
     reasons = {
         "it is not finite": faults.not_finite,
-        "it ends before it begins": faults.flipped,
+        "its right or lower side comes first": faults.flipped,
         "it has no area": faults.empty,
-        "nothing of it lies inside its image": _is_used_up(dataset.boxes, boxes),
+        "it lies outside its image": _lost_by_clipping(dataset.boxes, boxes),
     }
     is_dropped = np.logical_or.reduce(list(reasons.values()))
     repairs = []
@@ -49,31 +49,31 @@ def repair(dataset: Dataset) -> tuple[Dataset, list[Repair]]:
             action, message = "clipped", f"box {old} clipped to {box_text(boxes[row])}"
         file = file_of_annotation(dataset, row)
         repairs.append(Repair(annotation_id(dataset, row), file, action, message))
-    findings = _still_true(dataset, is_dropped)
+    findings = _keep_valid_findings(dataset, is_dropped)
     return replace(dataset, boxes=boxes, findings=findings).take(~is_dropped), repairs
 
 
-def _clipped(dataset: Dataset, is_outside: Mask) -> NDArray[np.float64]:
+def _clip_outside(dataset: Dataset, is_outside: Mask) -> NDArray[np.float64]:
     boxes = dataset.boxes.copy()
     sizes = dataset.images.sizes[dataset.image_rows[is_outside]]  # [k, 2], known
     boxes[is_outside] = clip_boxes(boxes[is_outside], sizes)
     return boxes
 
 
-def _is_used_up(old: NDArray[np.float64], new: NDArray[np.float64]) -> Mask:
-    """Mark boxes of which clipping left a width or height that is nothing but rounding."""
-    with np.errstate(over="ignore", invalid="ignore"):  # boxes that are dropped for that anyway
+def _lost_by_clipping(old: NDArray[np.float64], new: NDArray[np.float64]) -> Mask:
+    """Mark boxes whose width or height after clipping is a rounding error."""
+    with np.errstate(over="ignore", invalid="ignore"):  # such boxes are dropped anyway
         before, after = old[:, 2:] - old[:, :2], new[:, 2:] - new[:, :2]  # [n, 2]
-    is_lost = (after < before) & (after < OUTSIDE_TOLERANCE)
+    is_lost = (after < before) & (after < OUTSIDE_TOLERANCE_PIXELS)
     return is_lost[:, 0] | is_lost[:, 1]
 
 
-def _still_true(dataset: Dataset, is_dropped: Mask) -> tuple[Finding, ...]:
-    """The reader's findings without those about annotations that are dropped."""
+def _keep_valid_findings(dataset: Dataset, is_dropped: Mask) -> tuple[Finding, ...]:
+    """Return the reader's findings without those about dropped annotations."""
     if not dataset.findings or not is_dropped.any():
         return dataset.findings
     dropped = set(dataset.annotation_ids[is_dropped].tolist())
-    gone = dropped - set(dataset.annotation_ids[~is_dropped].tolist())  # ids may be there twice
+    gone = dropped - set(dataset.annotation_ids[~is_dropped].tolist())  # ids may repeat
     return tuple(
         finding
         for finding in dataset.findings

@@ -1,1 +1,1 @@
-"""Files and folders on disk: whole or absent, locked, checked, limited."""
+"""Files and folders on disk: atomic writes, locks, digests and size limits."""

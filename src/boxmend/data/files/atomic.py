@@ -16,7 +16,7 @@ FILES_PER_BATCH = 256  # open at the same time; systems allow at least 1,024
 
 @contextmanager
 def wrap_os_errors(path: Path) -> Iterator[None]:
-    """Turn every OSError into an OutputError that names the file or folder to be written."""
+    """Turn every OSError into an OutputError that names the file or folder to write."""
     try:
         yield
     except OSError as error:
@@ -28,12 +28,12 @@ def wrap_os_errors(path: Path) -> Iterator[None]:
 def open_atomic(
     path: Path, *, overwrite: bool = True, sync_name: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a file to write that replaces `path` when the block ends well, and else vanishes.
+    """Open a temporary file that replaces `path` if the block succeeds and is removed otherwise.
 
-    After a kill or a power cut `path` is the old file or the new one. Two processes that replace
-    the same file do not mix: the last one wins, or with `overwrite=False` the first one, and the
-    other gets an OutputError. Every OSError becomes an OutputError. Without `sync_name` a power
-    cut may undo the replacement as a whole: for one of many files in a folder.
+    After a kill or a power cut `path` is the old file or the new one. If two processes replace the
+    same file, the last one wins; with `overwrite=False` the first one wins and the other gets an
+    OutputError. Every OSError becomes an OutputError. Without `sync_name`, a power cut may undo
+    the whole replacement; use it for one of many files in a folder.
     """
     with wrap_os_errors(path):
         with temporary_file(path) as temporary:
@@ -50,21 +50,21 @@ def open_atomic(
 
 
 def _link_new(temporary: Path, path: Path) -> None:
-    """Give a file its name unless something has that name."""
+    """Rename a file to `path`; raise an OutputError if something exists there."""
     try:
         os.link(temporary, path)
     except FileExistsError as error:
         raise OutputError(
-            f"{path}: another process has written it meanwhile, and nothing is overwritten"
+            f"{path}: another process wrote it in the meantime; nothing was overwritten"
         ) from error
     except (OSError, NotImplementedError):  # a file system without hard links
         if os.path.lexists(path):
-            raise OutputError(f"{path}: exists already, and nothing is overwritten") from None
+            raise OutputError(f"{path}: exists already; nothing was overwritten") from None
         temporary.replace(path)
 
 
 def replace_files(contents: Iterable[tuple[Path, bytes]]) -> None:
-    """Replace many files, each as `replacing` does, with one sync for a batch of them."""
+    """Replace many files, each as `open_atomic` does, with one sync per batch of files."""
     remaining = iter(contents)
     while batch := list(islice(remaining, FILES_PER_BATCH)):
         with wrap_os_errors(batch[0][0]):

@@ -1,4 +1,4 @@
-"""Input files that must not change between being read and being written about."""
+"""Detect input files that change while boxmend works with them."""
 
 import os
 import time
@@ -11,26 +11,26 @@ from boxmend.data.files.reading import open_file
 from boxmend.errors import DataError
 
 RECENT_NS = 2 * 10**9
-"""Time stamps of some file systems are this coarse: a second change within it may not show."""
+"""Some file systems have time stamps this coarse: a second change within it may stay invisible."""
 REMEDY = "run the command again when nothing writes to it"
 
 State = tuple[int, int, int]
 
 
 class ReadFile(NamedTuple):
-    """A file as it was when it was read."""
+    """The content and state of a file at the time it was read."""
 
     path: str
     state: State | None
-    """Size, time of modification, time of change; None where only the bytes can be compared."""
+    """Size, modification time and change time; None if only the bytes can be compared."""
     content: bytes | None
-    """None where there was no file."""
+    """None if there was no file."""
 
 
 def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFile:
-    """Read a whole file; a DataError where it changes meanwhile.
+    """Read a whole file; raise a DataError if it changes during the read.
 
-    An OSError where it cannot be read, is no regular file, or is larger than the limit.
+    Raise an OSError if it cannot be read, is not a regular file, or is larger than the limit.
     """
     with open_file(path) as file:
         before = os.fstat(file.fileno())
@@ -38,34 +38,34 @@ def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFil
             raise OSError(message)
         content = file.read()
         after = os.fstat(file.fileno())
-    if _state(before) != _state(after) or len(content) != after.st_size:
+    if _to_state(before) != _to_state(after) or len(content) != after.st_size:
         raise DataError(f"{path}: changed while boxmend was reading it; {REMEDY}")
     newest = max(after.st_mtime_ns, after.st_ctime_ns)
     is_recent = time.time_ns() - newest < RECENT_NS
-    return ReadFile(_absolute(path), None if is_recent else _state(after), content)
+    return ReadFile(_make_absolute(path), None if is_recent else _to_state(after), content)
 
 
 def read_states(paths: Iterable[str | Path]) -> dict[str, State | None]:
-    """Size and times of files that are to be read by other code; None for one that is not there."""
-    return {_absolute(path): _state_at(path) for path in paths}
+    """Return the states of files that other code will read; None for a missing file."""
+    return {_make_absolute(path): _read_state(path) for path in paths}
 
 
 def ensure_states_unchanged(states: Mapping[str, State | None]) -> None:
     """Raise a DataError that names the first file whose size or times differ from `states`."""
     for path, state in states.items():
-        if _state_at(path) != state:
-            raise _changed(path)
+        if _read_state(path) != state:
+            raise _make_change_error(path)
 
 
 def record_missing_file(path: str | Path) -> ReadFile:
-    """A file that was looked for and not found."""
-    return ReadFile(_absolute(path), None, None)
+    """Return the record of a file that does not exist."""
+    return ReadFile(_make_absolute(path), None, None)
 
 
 def ensure_unchanged(files: Iterable[ReadFile]) -> None:
-    """Raise a DataError that names the first file whose bytes differ from those that were read.
+    """Raise a DataError that names the first file whose bytes differ from those read.
 
-    A file whose size and times are the same is not read again.
+    A file with the same size and times is not read again.
     """
     for path, state, content in files:
         try:
@@ -73,36 +73,36 @@ def ensure_unchanged(files: Iterable[ReadFile]) -> None:
         except OSError:
             is_same = content is None
         else:
-            is_same = state == _state(now) or _content(path) == content
+            is_same = state == _to_state(now) or _read_content(path) == content
         if not is_same:
-            raise _changed(path)
+            raise _make_change_error(path)
 
 
-def _absolute(path: str | Path) -> str:
-    """A path that leads to the same file after a change of the working folder."""
+def _make_absolute(path: str | Path) -> str:
+    """Return the absolute path, which stays valid when the working folder changes."""
     text = str(path)
     return text if os.path.isabs(text) else os.path.abspath(text)
 
 
-def _state(status: os.stat_result) -> State:
+def _to_state(status: os.stat_result) -> State:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _state_at(path: str | Path) -> State | None:
+def _read_state(path: str | Path) -> State | None:
     try:
-        return _state(os.stat(path))
+        return _to_state(os.stat(path))
     except OSError:
         return None
 
 
-def _changed(path: str) -> DataError:
+def _make_change_error(path: str) -> DataError:
     return DataError(
-        f"{path}: changed after boxmend had begun to read it, so nothing was written; {REMEDY}"
+        f"{path}: changed after boxmend began to read it, so nothing was written; {REMEDY}"
     )
 
 
-def _content(path: str) -> bytes | None:
-    """Return the bytes of a regular file; None where there is none."""
+def _read_content(path: str) -> bytes | None:
+    """Return the bytes of a regular file; None if there is no such file."""
     try:
         with open_file(path) as file:
             return file.read()

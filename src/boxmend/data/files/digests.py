@@ -1,16 +1,16 @@
-"""Digests in the files that boxmend writes, so that damage is noticed before anything is used.
+"""Digests in the files that boxmend writes: damage is noticed before any content is used.
 
-A digest is the SHA-256 of all bytes of a file, or of a line, but its own. It stands where other
-programs expect no content, so that they read the file as before:
+A digest is the SHA-256 of all other bytes of a file or line. It lies where other programs expect
+no content, so they read the file as before:
 
     JSON object, JSON line   the last member, "digest"
     Parquet                  between the last column and the footer, where readers do not look
     checkpoint               the comment of the zip archive
     safetensors              the first entry of the metadata
 
-Files of earlier versions have no digest; they are read, with a note in the log. Whether a file has
-a digest is decided by two traces of it, a name and a value in a fixed place. One flipped bit
-changes one of them at most, so that a damaged file does not pass for one of an earlier version.
+Files of earlier versions have no digest; boxmend reads them and logs a warning. Two traces show
+that a file has a digest: a name and a value at a fixed position. One flipped bit changes at most
+one of the two, so a damaged file does not look like a file of an earlier version.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _JSON_NAME, _JSON_END = b'"digest": "', b'"}'
 _BINARY_NAME = b"boxmend digest "
 _BINARY_BYTES = len(_BINARY_NAME) + VALUE_BYTES
 _PARQUET_END_BYTES = 8  # the length of the footer, and a magic word
-_COMMENT_LENGTH_BYTES = 2  # at the end of a zip archive, before its comment
+_COMMENT_LENGTH_BYTES = 2  # before the comment of a zip archive
 _ZIP_END_BYTES = 22  # the end of an archive without a comment
 _METADATA_KEY = "boxmend_digest"
 _METADATA_NAME = b'{"__metadata__":{"%s":"' % _METADATA_KEY.encode()
-_METADATA_AT = 8  # behind the length of the header
+_METADATA_AT = 8  # after the length of the header
 _CHUNK_BYTES = 2**20
 
 log = logging.getLogger(__name__)
@@ -56,16 +56,16 @@ class DamagedError(ValueError):
 
 
 def add_json_digest(text: bytes) -> bytes:
-    """Add its digest to a JSON object, as the last member; ends in a line feed."""
+    """Return a JSON object with its digest as the last member, and a line feed."""
     body = text.rstrip().removesuffix(b"}").rstrip()
     comma = b"" if body == b"{" else b", "
-    return b"".join((body, comma, _JSON_NAME, _digest(body), _JSON_END, b"\n"))
+    return b"".join((body, comma, _JSON_NAME, _compute_digest(body), _JSON_END, b"\n"))
 
 
 def split_json_digest(text: bytes) -> bytes | None:
-    """Return a JSON object without its digest, or None where it has none.
+    """Return a JSON object without its digest, or None if it has none.
 
-    A DamagedError says that the digest does not match. The object is not parsed.
+    Raise a DamagedError if the digest does not match. The object is not parsed.
     """
     text = text.rstrip(b" \t\r\n")
     value_at = len(text) - len(_JSON_END) - VALUE_BYTES
@@ -81,8 +81,8 @@ def split_json_digest(text: bytes) -> bytes | None:
 def verify_json(path: Path, data: bytes, remedy: str) -> bytes:
     """Return the JSON object in a file's content without its digest.
 
-    A DataError names the file and the remedy where the digest does not match; the log gets a note
-    where there is none.
+    Raise a DataError with the file and the remedy if the digest does not match; log a warning if
+    there is none.
     """
     try:
         text = split_json_digest(data)
@@ -94,18 +94,17 @@ def verify_json(path: Path, data: bytes, remedy: str) -> bytes:
 
 
 def verify_json_lines(path: Path, data: bytes, remedy: str) -> list[bytes]:
-    """Split a file of JSON lines at its line feeds, and take their digests off the lines.
+    """Split a file of JSON lines at its line feeds and remove the digests.
 
-    The last one is what follows the last line feed. A DataError names the file, a line whose
-    digest does not match, and the remedy; the log gets one note where lines have none. Lines are
-    not parsed.
+    The last item is what follows the last line feed. Raise a DataError with the file, the line and
+    the remedy if a digest does not match; log one warning if lines have none. Lines are not parsed.
     """
     lines, without = data.split(b"\n"), 0
     for number, line in enumerate(lines):
         try:
             text = split_json_digest(line)
             if text is None and split_json_digest(line[:-1]) is not None:
-                raise DamagedError  # what follows the object was a line feed
+                raise DamagedError  # a flipped bit changed the line feed after the object
         except DamagedError as error:
             raise DataError(f"{path}: line {number + 1} {DAMAGED}; {remedy}") from error
         if text is not None:
@@ -124,57 +123,59 @@ def make_damage_error(path: Path, remedy: str) -> DataError:
 
 @lru_cache(maxsize=1024)
 def warn_no_digest(path: Path, what: str = "has no digest") -> None:
-    """Log that a file has no digest; once, however often it is read."""
-    log.warning("%s: %s (of an earlier version of boxmend): damage goes unnoticed", path, what)
+    """Log a warning that a file has no digest, once per file."""
+    log.warning(
+        "%s: %s (an earlier version of boxmend wrote it), so damage stays unnoticed", path, what
+    )
 
 
 def encode_parquet(table: pa.Table, **options: Any) -> bytes:
     """Return a table as a Parquet file with page checksums and a digest.
 
-    The same table, in the same pieces, gives the same bytes.
+    The same table, in the same chunks, gives the same bytes.
     """
     import pyarrow.parquet as pq
 
     buffer = io.BytesIO()
     pq.write_table(table, buffer, write_page_checksum=True, **options)
     data = buffer.getbuffer()
-    at = _footer_at(data)
-    value = _digest(data[:at], data[at:])
+    at = _find_footer(data)
+    value = _compute_digest(data[:at], data[at:])
     return b"".join((data[:at], _BINARY_NAME, value, data[at:]))
 
 
 def read_verified_parquet(path: Path, remedy: str) -> bytes:
-    """Return the content of a Parquet file; a DataError where its digest does not match.
+    """Return the content of a Parquet file; raise a DataError if its digest does not match.
 
-    The log gets a note where there is none. An OSError is passed on.
+    Log a warning if it has no digest. Raise the OSError of a file that cannot be read.
     """
     with open_file(path) as file:
         data = file.read()
-    footer_at = _footer_at(data)
+    footer_at = _find_footer(data)
     name_at = footer_at - _BINARY_BYTES
     has_digest = name_at >= 0 and _has_trace(data, name_at, _BINARY_NAME)
-    if not has_digest and _BINARY_NAME not in data:  # it may lie elsewhere if the length is wrong
+    if not has_digest and _BINARY_NAME not in data:  # elsewhere if the length is damaged
         if data.startswith(b"PAR1"):
             warn_no_digest(path)
         return data
     view = memoryview(data)
-    expected = _BINARY_NAME + _digest(view[: max(name_at, 0)], view[footer_at:])
+    expected = _BINARY_NAME + _compute_digest(view[: max(name_at, 0)], view[footer_at:])
     if not has_digest or data[name_at:footer_at] != expected:
         raise make_damage_error(path, remedy)
     return data
 
 
 def write_zip_with_digest(data: memoryview, file: BinaryIO) -> None:
-    """Write a zip archive that has no comment, with its digest as the comment."""
+    """Write a zip archive that has no comment and make its digest the comment."""
     length = _BINARY_BYTES.to_bytes(_COMMENT_LENGTH_BYTES, "little")
     archive = data[:-_COMMENT_LENGTH_BYTES]
-    file.writelines((archive, length, _BINARY_NAME, _digest(archive, length)))
+    file.writelines((archive, length, _BINARY_NAME, _compute_digest(archive, length)))
 
 
 def verify_zip(path: Path, remedy: str) -> None:
-    """Raise a DataError where the digest of an archive of `write_zip` does not match.
+    """Raise a DataError if the digest of an archive of `write_zip_with_digest` does not match.
 
-    The log gets a note where there is none. An OSError is passed on.
+    Log a warning if it has no digest. Raise the OSError of a file that cannot be read.
     """
     with open_file(path) as file:
         size = file.seek(0, io.SEEK_END)
@@ -184,12 +185,12 @@ def verify_zip(path: Path, remedy: str) -> None:
         if not _has_trace(end, 0, _BINARY_NAME):
             if end[-_ZIP_END_BYTES:].startswith(b"PK"):
                 warn_no_digest(path)
-        elif end != _BINARY_NAME + _file_digest(file, (0, name_at)):
+        elif end != _BINARY_NAME + _compute_file_digest(file, (0, name_at)):
             raise make_damage_error(path, remedy)
 
 
 def write_safetensors_with_digest(data: bytes, file: BinaryIO) -> None:
-    """Write what safetensors serialised, with its digest; metadata are in order of their names."""
+    """Write a serialised safetensors file with its digest; sort the metadata by name."""
     view = memoryview(data)
     tensors_at = 8 + int.from_bytes(view[:8], "little")
     header = json.loads(bytes(view[8:tensors_at]))
@@ -197,21 +198,21 @@ def write_safetensors_with_digest(data: bytes, file: BinaryIO) -> None:
     header = {"__metadata__": {_METADATA_KEY: "", **metadata}, **header}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     rest = text.removeprefix(_METADATA_NAME)
-    rest += b" " * (-(len(text) + VALUE_BYTES) % 8)  # tensors begin at a multiple of 8
+    rest += b" " * (-(len(text) + VALUE_BYTES) % 8)  # tensors start at a multiple of 8
     length = (len(_METADATA_NAME) + VALUE_BYTES + len(rest)).to_bytes(8, "little")
-    value = _digest(length, _METADATA_NAME, rest, view[tensors_at:])
+    value = _compute_digest(length, _METADATA_NAME, rest, view[tensors_at:])
     file.writelines((length, _METADATA_NAME, value, rest, view[tensors_at:]))
 
 
 def verify_safetensors(path: Path, remedy: str) -> bool:
-    """Return whether a safetensors file has a digest; a DataError where that does not match."""
+    """Return whether a safetensors file has a digest; raise a DataError if it does not match."""
     with open_file(path) as file:
         value_at = _METADATA_AT + len(_METADATA_NAME)
         head = file.read(value_at + VALUE_BYTES)
         if not _has_trace(head, _METADATA_AT, _METADATA_NAME):
             return False
         size = file.seek(0, io.SEEK_END)
-        value = _file_digest(file, (0, value_at), (value_at + VALUE_BYTES, size))
+        value = _compute_file_digest(file, (0, value_at), (value_at + VALUE_BYTES, size))
         is_named = head[_METADATA_AT:value_at] == _METADATA_NAME
         if not is_named or head[value_at:] != value:
             raise make_damage_error(path, remedy)
@@ -219,29 +220,29 @@ def verify_safetensors(path: Path, remedy: str) -> bool:
 
 
 def drop_digest(metadata: dict[str, str]) -> dict[str, str]:
-    """Return the metadata of a safetensors file but for the digest."""
+    """Return the metadata of a safetensors file without the digest."""
     return {name: text for name, text in metadata.items() if name != _METADATA_KEY}
 
 
 def _has_trace(data: bytes, name_at: int, name: bytes) -> bool:
-    """Return whether a name or a value of a digest stands where both should be."""
+    """Return whether the name or the value of a digest is at its position."""
     value_at = name_at + len(name)
     value = data[value_at : value_at + VALUE_BYTES]
     return data[name_at:value_at] == name or _VALUE.fullmatch(value) is not None
 
 
-def _footer_at(data: bytes | memoryview) -> int:
-    """Return where the footer of a Parquet file begins; anything if the file is none."""
+def _find_footer(data: bytes | memoryview) -> int:
+    """Return where the footer of a Parquet file starts; any number for other files."""
     length = int.from_bytes(data[-_PARQUET_END_BYTES:-4], "little")
     return len(data) - _PARQUET_END_BYTES - length
 
 
-def _digest(*pieces: bytes | memoryview) -> bytes:
-    return _named(pieces)
+def _compute_digest(*pieces: bytes | memoryview) -> bytes:
+    return _hash_pieces(pieces)
 
 
-def _file_digest(file: BinaryIO, *ranges: tuple[int, int]) -> bytes:
-    """Return the digest of some ranges of a file, which is read in small pieces."""
+def _compute_file_digest(file: BinaryIO, *ranges: tuple[int, int]) -> bytes:
+    """Return the digest of some ranges of a file, read in chunks."""
 
     def pieces() -> Iterable[bytes]:
         for start, end in ranges:
@@ -249,14 +250,14 @@ def _file_digest(file: BinaryIO, *ranges: tuple[int, int]) -> bytes:
             while start < end:
                 piece = file.read(min(_CHUNK_BYTES, end - start))
                 if not piece:
-                    return  # it became shorter meanwhile
+                    return  # the file became shorter
                 start += len(piece)
                 yield piece
 
-    return _named(pieces())
+    return _hash_pieces(pieces())
 
 
-def _named(pieces: Iterable[bytes | memoryview]) -> bytes:
+def _hash_pieces(pieces: Iterable[bytes | memoryview]) -> bytes:
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)

@@ -1,4 +1,4 @@
-"""Large JSON lists from others: checked before a decoder creates an object for each value."""
+"""Check large JSON lists from others before a decoder creates an object for each value."""
 
 from pathlib import Path
 
@@ -9,29 +9,29 @@ from boxmend.data.files.reading import SMALL_BYTES, ensure_few_values
 
 
 class _AnyObject(msgspec.Struct, gc=False):
-    """An object of which nothing is read."""
+    """A JSON object whose members are skipped."""
 
 
-_objects = msgspec.json.Decoder(list[_AnyObject])
+_objects_decoder = msgspec.json.Decoder(list[_AnyObject])
 
 
 def ensure_few_objects(data: bytes, path: Path) -> None:
-    """Raise a DataError where a file of annotations or predictions has too many objects."""
+    """Raise a DataError if a file of annotations or predictions has too many objects."""
     if len(data) > SMALL_BYTES:
         ensure_within_limit("annotation_objects", data.count(b"{"), path)
 
 
 def ensure_objects(raw: bytes | msgspec.Raw, path: Path) -> None:
-    """Raise a DataError where a long list holds other values than objects.
+    """Raise a DataError if a long list has too many values that are not objects.
 
-    Numbers and empty lists take two bytes each, and a decoder creates an object of many for each.
-    Short lists pass: their entries are looked at one by one. So do objects, and what is no JSON.
+    A number or an empty list takes two bytes in the file and many more once decoded. Short lists,
+    objects and invalid JSON pass: the reader checks their entries one by one.
     """
     data = bytes(raw) if len(memoryview(raw)) > SMALL_BYTES else b""
     if data.count(b",") <= get_limit("annotation_values"):
         return
     try:
-        _objects.decode(data)
+        _objects_decoder.decode(data)
     except msgspec.ValidationError:
         ensure_few_values(data, path, "annotation_values")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

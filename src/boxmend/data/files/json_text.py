@@ -1,13 +1,13 @@
-"""JSON that boxmend writes: UTF-8, no NaN, readable by every parser."""
+"""JSON as boxmend writes it: UTF-8 without NaN, which every parser reads."""
 
 import json
 from typing import Any
 
 
 def encode_json(value: Any, *, indent: int | None = None, sort_keys: bool = False) -> bytes:
-    """Encode a value as JSON; raise a ValueError where a number is not finite.
+    """Encode a value as JSON; raise a ValueError if a number is not finite.
 
-    Half a surrogate pair, which undecodable bytes of a file name leave, becomes a JSON escape.
+    A lone surrogate, which comes from undecodable bytes of a file name, becomes a JSON escape.
     """
     text = json.dumps(
         value, ensure_ascii=False, allow_nan=False, indent=indent, sort_keys=sort_keys
@@ -16,17 +16,17 @@ def encode_json(value: Any, *, indent: int | None = None, sort_keys: bool = Fals
 
 
 def encode_json_by_line(value: Any) -> bytes:
-    """Encode a value as JSON; of an outer list, and of lists in an outer object, a line an entry.
+    """Encode a value as JSON with one line per entry of the outer list or lists.
 
-    Not one line in all, so that people can look into the file and compare two of them.
+    Separate lines let people read the file and compare two of them.
     """
     if isinstance(value, dict):
-        parts = [encode_json(key) + b": " + _lines(one) for key, one in value.items()]
+        parts = [encode_json(key) + b": " + _encode_lines(member) for key, member in value.items()]
         return b"{\n" + b",\n".join(parts) + b"\n}\n"
-    return _lines(value) + b"\n"
+    return _encode_lines(value) + b"\n"
 
 
-def _lines(value: Any) -> bytes:
+def _encode_lines(value: Any) -> bytes:
     if not isinstance(value, list) or not value:
         return encode_json(value)
     return b"[\n" + b",\n".join(map(encode_json, value)) + b"\n]"

@@ -1,9 +1,8 @@
-"""Limits on what a file from others may make boxmend read, decode or unpack.
+"""Limits on how much boxmend reads, decodes or unpacks from a file of others.
 
-A small file can claim to hold a lot: a PNG of 300 KB 178 million pixels, a zip file of 2 MB a
+A small file can expand to a lot: a PNG of 300 KB to 178 million pixels, a zip file of 2 MB to a
 gigabyte. Each limit has a default and an environment variable, `BOXMEND_MAX_<NAME>`, that replaces
-it. Variables and not options: no command needs them in everyday use, and worker processes inherit
-them.
+it. They are variables because everyday use does not need them and worker processes inherit them.
 """
 
 import os
@@ -31,7 +30,7 @@ class Limit:
 LIMITS = {
     "image_bytes": Limit(2**30, "bytes", "size of an image file"),
     "image_pixels": Limit(
-        178_956_970,  # where Pillow, too, takes a header for an attack
+        178_956_970,  # Pillow, too, suspects an attack above this
         "pixels",
         "width times height of one image; costly formats count several times (see below)",
     ),
@@ -86,7 +85,7 @@ LIMITS = {
 
 
 def get_limit(name: str) -> int:
-    """Return the limit that holds: its environment variable, or else its default."""
+    """Return the value of a limit: its environment variable if set, else its default."""
     text = os.environ.get(variable_name(name), "").strip()
     if not text:
         return LIMITS[name].default
@@ -95,19 +94,19 @@ def get_limit(name: str) -> int:
     if amount < 1:
         raise UsageError(
             f"{variable_name(name)} is {text!r:.80}; set it to a whole number of "
-            f"{LIMITS[name].unit} from 1 on, such as 500000000 or 2GiB"
+            f"{LIMITS[name].unit}, at least 1, such as 500000000 or 2GiB"
         )
     return amount
 
 
 def check_environment() -> None:
-    """Raise a UsageError where a variable of the environment names no limit, or no amount."""
+    """Raise a UsageError if an environment variable names an unknown limit or an invalid amount."""
     for text in sorted(os.environ):
         if text.startswith(PREFIX):
             name = text.removeprefix(PREFIX).lower()
             if name not in LIMITS or text != variable_name(name):
-                near = get_close_matches(name, LIMITS, n=1)
-                hint = f"; did you mean {variable_name(near[0])}?" if near else ""
+                similar = get_close_matches(name, LIMITS, n=1)
+                hint = f"; did you mean {variable_name(similar[0])}?" if similar else ""
                 raise UsageError(f"{text}: there is no such limit{hint}")
             get_limit(name)
 
@@ -118,18 +117,18 @@ def variable_name(name: str) -> str:
 
 
 def describe_excess(name: str, amount: int) -> str | None:
-    """Say that an amount is above a limit and how to raise it; None where it is not above."""
-    most = get_limit(name)
-    if amount <= most:
+    """Return a message if an amount is above a limit, with how to raise the limit; else None."""
+    limit = get_limit(name)
+    if amount <= limit:
         return None
     unit = LIMITS[name].unit
     return (
-        f"{amount:,} {unit} are more than the limit of {most:,}; if you trust the file, set "
+        f"{amount:,} {unit} are more than the limit of {limit:,}; if you trust the file, set "
         f"{variable_name(name)} to at least {amount}"
     )
 
 
 def ensure_within_limit(name: str, amount: int, path: str | Path, what: str = "") -> None:
-    """Raise a DataError where `what` a file claims is above a limit."""
+    """Raise a DataError that names the file and `what` if an amount is above a limit."""
     if message := describe_excess(name, amount):
         raise DataError(f"{path}: {what + ': ' if what else ''}{message}")

@@ -1,9 +1,9 @@
-"""Locks on files and folders that end with the process that holds them, however it ends.
+"""Locks on files and folders; a lock ends with its process, even if the process is killed.
 
-`filelock` takes the locks, by handles that this module opens. Its own locks by path need a lock
-file that stays behind; these also lock folders and files of data, and leave no trace. On Windows
-nothing is locked: a folder cannot be opened there, nor an open file renamed. The same holds for
-file systems without locks.
+`filelock` locks the handles that this module opens. Its locks by path leave a lock file behind;
+these lock folders and data files themselves and leave no trace. Nothing is locked on Windows,
+where a folder cannot be opened and an open file cannot be renamed, nor on file systems without
+locks.
 """
 
 import os
@@ -25,7 +25,7 @@ class HeldError(BoxmendError):
 def lock_handle(handle: int, *, wait: bool) -> bool | None:
     """Lock an open file until its handle is closed; return whether this process holds the lock.
 
-    False means that another one holds it, None that the system has no such locks.
+    False means that another process holds it, None that the system has no such locks.
     """
     if os.name == "nt":
         return None
@@ -39,10 +39,10 @@ def lock_handle(handle: int, *, wait: bool) -> bool | None:
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool | None]:
-    """Lock an existing file or folder; False where another holds it, None without such locks.
+    """Lock an existing file or folder; yield whether this process holds the lock.
 
-    False also where the path is gone, or leads elsewhere by the time of the lock. The lock itself
-    leaves no trace on disk.
+    Yield False if another process holds it, or if the path no longer leads to the locked file.
+    Yield None if the system has no such locks.
     """
     if os.name == "nt":
         yield None
@@ -53,14 +53,14 @@ def try_lock(path: Path) -> Iterator[bool | None]:
         yield False
         return
     try:
-        answer = lock_handle(handle, wait=False)
-        yield answer and _leads_to(path, handle)
+        is_locked = lock_handle(handle, wait=False)
+        yield is_locked and _leads_to(path, handle)
     finally:
         os.close(handle)
 
 
 def _leads_to(path: Path, handle: int) -> bool | None:
-    """Tell whether a path still names an open file; None where it cannot be asked."""
+    """Return whether a path still names an open file; None if that cannot be checked."""
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def _leads_to(path: Path, handle: int) -> bool | None:
 
 @contextmanager
 def require_lock(path: Path, message: str) -> Iterator[None]:
-    """Hold the lock of an existing file or folder, or raise an OutputError with the message."""
+    """Hold the lock of an existing file or folder; raise an OutputError if another process does."""
     with try_lock(Path(os.path.realpath(path))) as is_locked:
         if is_locked is False:
             raise OutputError(message)
@@ -80,7 +80,7 @@ def require_lock(path: Path, message: str) -> Iterator[None]:
 
 @contextmanager
 def wait_for_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of a lock file, after all who hold it now; make the file and its folder."""
+    """Wait for the lock of a lock file and hold it; create the file and its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         lock_handle(file.fileno(), wait=True)
@@ -88,25 +88,25 @@ def wait_for_lock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def hold_lock(path: Path, max_wait: float = MAX_WAIT_SECONDS) -> Iterator[None]:
-    """Hold the lock of a lock file, which is made; raise a HeldError where another one keeps it."""
+def hold_lock(path: Path, max_wait_seconds: float = MAX_WAIT_SECONDS) -> Iterator[None]:
+    """Create a lock file and hold its lock; raise a HeldError if another process keeps it."""
     with path.open("ab") as file:
-        until = time.monotonic() + max_wait
+        deadline = time.monotonic() + max_wait_seconds
         while lock_handle(file.fileno(), wait=False) is False:
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 raise HeldError(f"{path}: held by another process")
             time.sleep(POLL_INTERVAL_SECONDS)
         yield
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether a process holds a lock; False where there is no file, or no such locks."""
+    """Return whether a process holds a lock; False without a file or without such locks."""
     if not path.exists():
         return False
     try:
-        with hold_lock(path, max_wait=0):
+        with hold_lock(path, max_wait_seconds=0):
             return False
     except HeldError:
         return True
-    except OSError:  # a folder of others, or one that has just gone
+    except OSError:  # the folder belongs to another user, or was just removed
         return False

@@ -1,7 +1,7 @@
-"""Reading Parquet files from others: what they would take in memory is checked first.
+"""Read Parquet files from others after a check of the memory that they would take.
 
-Run lengths and dictionaries let a file of a few kilobytes hold billions of values. The footer
-tells how many values there are, so a file is refused before any of them is read.
+Run lengths and dictionaries let a file of a few kilobytes hold billions of values. The footer has
+the number of values, so a file can be refused before any value is read.
 """
 
 import io
@@ -19,18 +19,18 @@ from boxmend.data.files.limits import ensure_within_limit, get_limit
 from boxmend.data.files.reading import open_file
 from boxmend.errors import DataError
 
-TEXT_BYTES = 64  # of a short text as a Python object, which texts in a table become
+TEXT_BYTES = 64  # of a short text as a Python object
 
 
 def read_parquet(
     path: Path, columns: Sequence[str] | None = None, *, remedy: str | None = None
 ) -> pa.Table:
-    """Read a table and validate it; a DataError where it is too large or has a column twice.
+    """Read and validate a table; raise a DataError if it is too large or has a column twice.
 
-    With a remedy the file is one that boxmend wrote, and its digest is checked. Raises what
-    pyarrow raises for a damaged file, and an OSError for what is no regular file.
+    Pass a remedy for a file that boxmend wrote: its digest is then checked. A damaged file raises
+    pyarrow's errors; anything but a regular file raises an OSError.
     """
-    with _opened(path, remedy) as file:
+    with _open(path, remedy) as file:
         footer = pq.ParquetFile(file)
         schema = footer.schema_arrow
         refuse_duplicate_columns(path, schema.names)
@@ -41,16 +41,16 @@ def read_parquet(
         parquet = pq.ParquetFile(file, read_dictionary=texts, page_checksum_verification=True)
         table = parquet.read(None if columns is None else list(columns))
         table.validate(full=True)
-    return _with_plain_texts(path, table, schema, size)
+    return _expand_dictionaries(path, table, schema, size)
 
 
-def _opened(path: Path, remedy: str | None) -> BinaryIO:
+def _open(path: Path, remedy: str | None) -> BinaryIO:
     return open_file(path) if remedy is None else io.BytesIO(read_verified_parquet(path, remedy))
 
 
 def estimate_memory_bytes(footer: pq.ParquetFile) -> int:
-    """Return the memory that the columns of a file take, as far as its footer tells."""
-    widths = [_width(field.type) for field in footer.schema_arrow]
+    """Return the memory that the columns of a file take, by its footer."""
+    widths = [_width_bytes(field.type) for field in footer.schema_arrow]
     stored = sum(
         footer.metadata.row_group(k).total_byte_size for k in range(footer.metadata.num_row_groups)
     )
@@ -58,21 +58,21 @@ def estimate_memory_bytes(footer: pq.ParquetFile) -> int:
 
 
 def ensure_plausible_memory(path: Path, claimed: int, size: int) -> None:
-    """Raise a DataError where files of `size` bytes claim too much memory for that."""
+    """Raise a DataError if files of `size` bytes claim too much memory for their size."""
     if claimed > get_limit("expansion") * size:
         what = f"it has {size:,} bytes, and its columns would take more memory than that justifies"
         ensure_within_limit("table_bytes", claimed, path, what)
 
 
 def refuse_duplicate_columns(path: Path, names: Sequence[str]) -> None:
-    """Raise a DataError where two columns have the same name."""
-    doubled = [name for k, name in enumerate(names) if name in names[:k]]
-    if doubled:
-        raise DataError(f"{path}: has the column {doubled[0]!r:.80} twice; remove one")
+    """Raise a DataError if two columns have the same name."""
+    repeated = [name for k, name in enumerate(names) if name in names[:k]]
+    if repeated:
+        raise DataError(f"{path}: has the column {repeated[0]!r:.80} twice; remove one")
 
 
-def _with_plain_texts(path: Path, table: pa.Table, schema: pa.Schema, size: int) -> pa.Table:
-    """Replace dictionaries by their texts, each as often as it occurs, if that is not too much."""
+def _expand_dictionaries(path: Path, table: pa.Table, schema: pa.Schema, size: int) -> pa.Table:
+    """Replace dictionary columns by plain texts unless that takes too much memory."""
     expanded = sum(
         pc.sum(pc.take(pc.binary_length(chunk.dictionary), chunk.indices)).as_py() or 0
         for column in table.columns
@@ -80,8 +80,8 @@ def _with_plain_texts(path: Path, table: pa.Table, schema: pa.Schema, size: int)
         for chunk in column.chunks
     )
     ensure_plausible_memory(path, table.nbytes + expanded, size)
-    wanted = pa.schema([schema.field(name) for name in table.column_names], schema.metadata)
-    return table.cast(wanted)
+    plain_schema = pa.schema([schema.field(name) for name in table.column_names], schema.metadata)
+    return table.cast(plain_schema)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -89,7 +89,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in kinds)
 
 
-def _width(kind: pa.DataType) -> int:
+def _width_bytes(kind: pa.DataType) -> int:
     try:
         return max(int(kind.bit_width) // 8, 1)
     except ValueError:  # texts, lists

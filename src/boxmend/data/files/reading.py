@@ -1,7 +1,7 @@
-"""Opening files that users name: only regular files, and only up to a limit.
+"""Open files that users name: only regular files, and only up to a size limit.
 
-Opening a pipe waits until somebody writes into it, and reading `/dev/zero` never ends. Every
-file that a user or a file of a user names is opened by `open_file`.
+Opening a pipe waits until somebody writes into it, and reading `/dev/zero` never ends. `open_file`
+opens every file that a user, or a file of a user, names.
 """
 
 import os
@@ -19,7 +19,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-# Opening a pipe does not wait for a writer, and opening a terminal does not take it over.
+# With these flags, opening a pipe does not wait and opening a terminal does not take it over.
 _FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)
@@ -27,7 +27,7 @@ _FLAGS = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
-SMALL_BYTES = 2**20  # even of brackets alone, so much JSON decodes into less than 100 MB
+SMALL_BYTES = 2**20  # this much JSON decodes into less than 100 MB, even if it is all brackets
 
 
 class NotRegularError(OSError):
@@ -35,10 +35,10 @@ class NotRegularError(OSError):
 
 
 def open_file(path: str | Path) -> BufferedReader:
-    """Open a regular file for reading; a NotRegularError (an OSError) says what else it is.
+    """Open a regular file for reading; raise a NotRegularError (an OSError) for anything else.
 
-    The open file itself is checked, so nothing can take its place between a check and the
-    opening. It is also checked before, because opening some devices has effects.
+    The check of the open file cannot be evaded by an exchange of the file. The check before it
+    is needed because opening some devices has effects.
     """
     _ensure_regular(os.stat(path))
     handle = os.open(path, _FLAGS)
@@ -51,7 +51,7 @@ def open_file(path: str | Path) -> BufferedReader:
 
 
 def read_limited(path: str | Path, limit_name: str) -> bytes:
-    """Return the content of a regular file; an OSError where it cannot be read or is too large."""
+    """Return the content of a regular file; raise an OSError if it is unreadable or too large."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if message := describe_excess(limit_name, size):
@@ -60,7 +60,7 @@ def read_limited(path: str | Path, limit_name: str) -> bytes:
 
 
 def read_bytes(path: Path, limit_name: str = "annotation_bytes") -> bytes:
-    """Return the content of a regular file; a DataError names it and says why it cannot be read."""
+    """Return the content of a regular file; raise a DataError with its path and the reason."""
     try:
         return read_limited(path, limit_name)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -70,7 +70,7 @@ def read_bytes(path: Path, limit_name: str = "annotation_bytes") -> bytes:
 def read_record(path: Path) -> bytes:
     """Return the content of a JSON file that boxmend wrote.
 
-    An OSError where it cannot be read or is too large; a DataError where it has too many values.
+    Raise an OSError if it is unreadable or too large, a DataError if it has too many values.
     """
     data = read_limited(path, "record_bytes")
     ensure_few_values(data, path)
@@ -78,15 +78,15 @@ def read_record(path: Path) -> bytes:
 
 
 def describe_os_error(error: Exception) -> str:
-    """Return why a file could not be opened or read, without its name."""
+    """Return why a file could not be opened or read, without its path."""
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
 def ensure_few_values(data: bytes, path: str | Path, limit_name: str = "record_values") -> None:
-    """Raise a DataError where JSON may hold more values than the limit.
+    """Raise a DataError if JSON may hold more values than the limit.
 
-    Each value is followed by a comma or a bracket, so that counting them bounds the number of
-    objects that a decoder creates. Those within texts are counted, too.
+    A comma or a bracket follows each value, so their count bounds the number of objects that a
+    decoder creates. Commas and brackets within texts count, too.
     """
     if len(data) > SMALL_BYTES:
         amount = sum(map(data.count, (b",", b"[", b"{")))

@@ -1,4 +1,4 @@
-"""Output folders that are whole or absent: written beside the target, synced, then renamed."""
+"""Output folders that are complete or absent: written beside the target, synced and renamed."""
 
 import errno
 import os
@@ -17,15 +17,15 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def stage_folder(out: Path, *, sync: bool = True) -> Iterator[Path]:
-    """Make a folder that takes the place of `out` when the block ends well, and else vanishes.
+    """Create a folder that replaces `out` if the block succeeds and is removed otherwise.
 
-    `out` must be new or empty. The folder lies beside it and is renamed in one step, so that after
-    a kill `out` is complete or as it was. With `sync` this holds after a power cut, too. Of two
-    processes that write the same `out`, one gets an OutputError.
+    `out` must be new or empty. The folder lies beside it and is renamed in one step, so after a
+    kill `out` is complete or unchanged. With `sync` this holds after a power cut, too. If two
+    processes write the same `out`, one gets an OutputError.
     """
     ensure_vacant(out)
     target = Path(os.path.abspath(out))
-    with _output_errors(out), _parents(target):
+    with _wrap_output_errors(out), _create_parents(target):
         remove_leftovers(target.parent)
         with temporary_folder(target) as folder:
             yield folder
@@ -37,8 +37,8 @@ def stage_folder(out: Path, *, sync: bool = True) -> Iterator[Path]:
 
 
 def ensure_vacant(out: Path) -> None:
-    """Refuse an output folder that cannot be new: nothing is ever overwritten."""
-    with _output_errors(out):
+    """Raise an OutputError unless an output folder is new or empty; nothing is ever overwritten."""
+    with _wrap_output_errors(out):
         if out.is_symlink() or (out.exists() and not out.is_dir()):
             raise OutputError(f"{out}: exists already and is not a folder; name a new one")
         if not out.is_dir():
@@ -46,32 +46,32 @@ def ensure_vacant(out: Path) -> None:
         if any(out.iterdir()):
             raise OutputError(f"{out}: the folder is not empty; name a new or an empty one")
         if out.samefile(".") or os.path.ismount(out):
-            what = "the current folder" if out.samefile(".") else "a mount point"
+            kind = "the current folder" if out.samefile(".") else "a mount point"
             raise OutputError(
-                f"{out}: is {what}, which cannot be replaced in one step; name a new folder "
+                f"{out}: is {kind}, which cannot be replaced in one step; name a new folder "
                 f"inside, such as {out / 'out'}"
             )
 
 
 def _rename(folder: Path, out: Path) -> None:
-    """Rename a folder to `out`, which is absent or an empty folder whose mode is kept."""
+    """Rename a folder to `out`, which is absent or an empty folder; keep the mode of the latter."""
     try:
         if out.is_dir():
             shutil.copymode(out, folder)
-            if os.name == "nt":  # Windows replaces no folder, not even an empty one
+            if os.name == "nt":  # Windows does not replace a folder, not even an empty one
                 out.rmdir()
         folder.rename(out)
     except OSError as error:
         if error.errno in OCCUPIED:
             raise OutputError(
-                f"{out}: another process has written there meanwhile; nothing is overwritten"
+                f"{out}: another process wrote there in the meantime; nothing was overwritten"
             ) from error
         raise
 
 
 @contextmanager
-def _output_errors(out: Path) -> Iterator[None]:
-    """Turn every OSError into an OutputError that names the output."""
+def _wrap_output_errors(out: Path) -> Iterator[None]:
+    """Turn every OSError into an OutputError that names the output folder."""
     try:
         yield
     except OSError as error:
@@ -81,8 +81,8 @@ def _output_errors(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _parents(out: Path) -> Iterator[None]:
-    """Make the folders above `out`; remove those that were new on failure."""
+def _create_parents(out: Path) -> Iterator[None]:
+    """Create the folders above `out`; on failure, remove those that it created."""
     missing = [parent for parent in out.parents if not parent.exists()]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

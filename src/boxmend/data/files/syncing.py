@@ -1,4 +1,4 @@
-"""Make files and names reach the disk, so that they survive a power cut."""
+"""Make files and file names reach the disk, so that they survive a power cut."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ FEW_FILES = 8  # synced one by one; with more, one sync of the whole file system
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync all files below a folder, and their names."""
+    """Sync all files in a folder and below, and their names."""
     files, folders = [], []
     for parent, _, names in os.walk(folder):
         folders.append(Path(parent))
@@ -23,7 +23,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_files(paths: Sequence[Path]) -> None:
-    """Sync the content of files, all in one file system."""
+    """Sync the content of files of one file system."""
     if len(paths) > FEW_FILES and _sync_file_system(paths[0]):
         return
     for path in paths:
@@ -31,7 +31,7 @@ def sync_files(paths: Sequence[Path]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder, where the system can do that."""
+    """Sync the names in a folder, if the system can do that."""
     with suppress(OSError):
         _sync(folder)
 
@@ -45,7 +45,7 @@ def _sync(path: Path) -> None:
 
 
 def _sync_file_system(path: Path) -> bool:
-    """Sync everything in the file system of a path; return False where Linux's call is missing.
+    """Sync everything in the file system of a path; return False if the system has no such call.
 
     5,000 small files take 0.2 s this way, and 10 s one by one (ext4).
     """
@@ -58,8 +58,8 @@ def _sync_file_system(path: Path) -> bool:
     handle = os.open(path, os.O_RDONLY)
     try:
         if syncfs(handle) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), str(path))
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(path))
     finally:
         os.close(handle)
     return True

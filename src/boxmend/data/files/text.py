@@ -2,8 +2,8 @@
 
 
 def escape_surrogates(value: object) -> str:
-    r"""Return the value as text that UTF-8 can encode.
+    r"""Return a value as text that UTF-8 can encode.
 
-    Half a surrogate pair, which undecodable bytes of a file name leave, is spelt out as `\udc80`.
+    A lone surrogate, which comes from undecodable bytes of a file name, becomes text like `\udc80`.
     """
     return str(value).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -17,7 +17,7 @@ from boxmend.data.files.reading import read_record
 from boxmend.errors import DataError, UsageError
 
 FOLDS_FILE = "folds.json"
-MOST_FOLDS = 1000
+MAX_FOLDS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,19 +26,19 @@ class FoldManifest:
 
     path: Path  # the folder of folds
     k: int
-    folds: NDArray[np.int64]  # [images] of the dataset; UNKNOWN for those that are in none
+    folds: NDArray[np.int64]  # [images] of the dataset; UNKNOWN for images in no fold
     data_sha256: str  # the fingerprint of the annotations that were split
 
 
 def fold_folder(path: Path, fold: int) -> Path:
-    """The folder of one fold."""
+    """Return the folder of one fold."""
     return path / f"fold-{fold}"
 
 
-def described(
+def encode_manifest(
     folds: Mapping[str, int], k: int, seed: int, group_by: str | None, data_sha256: str
 ) -> bytes:
-    """The content of a manifest; nothing in it depends on when or where it was made."""
+    """Return the content of a manifest; it does not depend on the time or the machine."""
     content = {
         "k": k,
         "seed": seed,
@@ -50,32 +50,32 @@ def described(
 
 
 def read_manifest(path: str | Path, dataset: Dataset) -> FoldManifest:
-    """Read the manifest of a folder of folds, for the images of this dataset by file name.
+    """Read the manifest of a folder of folds and match it to a dataset's images by file name.
 
-    The annotations may have changed since: the images are what was split.
+    The annotations may have changed since the split: only the images count.
     """
     path = Path(path)
-    content = _decoded(path / FOLDS_FILE)
+    content = _read_content(path / FOLDS_FILE)
     k, folds = content["k"], content["folds"]
     column = [folds.get(name, UNKNOWN) for name in dataset.images.file_names]
     if column and max(column) == UNKNOWN:
-        some = next(iter(folds), "none")
+        example = next(iter(folds), "none")
         raise DataError(
             f"{path / FOLDS_FILE}: none of the {len(column):,} images of the data is in a fold; "
-            f"the folds are of other images, such as {some}"
+            f"the folds are of other images, such as {example}"
         )
     return FoldManifest(path, k, np.array(column, np.int64), content["data_sha256"])
 
 
-def _decoded(file: Path) -> dict[str, Any]:
+def _read_content(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(verify_json(file, read_record(file), "make the folds again"))
+        content = json.loads(verify_json(file, read_record(file), "write the folds again"))
     except FileNotFoundError as error:
         raise UsageError(f"{file}: no such file; `boxmend folds` writes one") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file}: cannot be read ({error}); make the folds again") from error
+        raise DataError(f"{file}: cannot be read ({error}); write the folds again") from error
     if not isinstance(content, dict) or not _is_manifest(content):
-        raise DataError(f"{file}: is damaged; expected what `boxmend folds` writes")
+        raise DataError(f"{file}: is no manifest of folds; write it again with `boxmend folds`")
     return content
 
 
@@ -83,8 +83,8 @@ def _is_manifest(content: dict[str, Any]) -> bool:
     k, folds = content.get("k"), content.get("folds")
     return (
         type(k) is int
-        and 2 <= k <= MOST_FOLDS
+        and 2 <= k <= MAX_FOLDS
         and isinstance(content.get("data_sha256"), str)
         and isinstance(folds, dict)
-        and all(type(one) is int and 0 <= one < k for one in folds.values())
+        and all(type(fold) is int and 0 <= fold < k for fold in folds.values())
     )

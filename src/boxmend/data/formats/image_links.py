@@ -2,7 +2,7 @@
 
 import os
 
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.errors import DataError
 
 
@@ -13,7 +13,7 @@ def ensure_copyable(path: str) -> None:
     dataset would carry along. Links to images are copied: boxmend itself writes datasets of them.
     """
     target = os.path.realpath(path)
-    if target != path and header_size(path) is None:
+    if target != path and read_header_size(path) is None:
         raise DataError(
             f"{path}: leads by a link to {target}, which is no image that can be read; it is not "
             "copied, because it may be private. Remove it from the dataset, put the image itself "

@@ -6,7 +6,7 @@ from pathlib import Path
 from boxmend.data.files import change_detection
 from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.files.reading import describe_os_error
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.errors import DataError, UsageError
 
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm")
@@ -45,5 +45,5 @@ def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFil
 
 
 def image_size(path: Path) -> tuple[int, int] | None:
-    """Width and height by the image's header, or None; see `reading.header_size`."""
-    return header_size(str(path))
+    """Width and height by the image's header, or None; see `reading.read_header_size`."""
+    return read_header_size(str(path))

@@ -1,1 +1,1 @@
-"""Image files: opening them safely, decoding them, and drawing boxes on them."""
+"""Image files: open and decode them safely, and draw boxes on them."""

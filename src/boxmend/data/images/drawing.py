@@ -1,4 +1,4 @@
-"""Pictures for people: images with boxes drawn on them, side by side on one sheet."""
+"""Draw images with boxes, side by side on one sheet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from boxmend.data.images.decoding import opened, read_image, rgb_of
+from boxmend.data.images.decoding import convert_to_rgb, open_image, read_image
 
 Color = tuple[int, int, int]
 WHITE: Color = (255, 255, 255)
 RED: Color = (235, 60, 60)
 GREEN: Color = (70, 200, 110)
-_PAPER: Color = (24, 26, 30)
+_BACKGROUND: Color = (24, 26, 30)
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A box to draw, in pixels of the image, with a caption if there is anything to say."""
+    """A box to draw, in pixels of the image, with an optional caption."""
 
     box: tuple[float, float, float, float]
     color: Color
@@ -32,23 +32,23 @@ class Panel:
     outlines: Sequence[Outline]
 
 
-def sheet(
+def draw_sheet(
     panels: Sequence[Panel], *, columns: int = 4, side: int = 288, gap: int = 6
 ) -> Image.Image:
-    """Draw panels in rows of `columns`; each image is scaled so that its long side is `side`."""
+    """Draw panels in rows of `columns`; scale the long side of each image to `side` pixels."""
     rows = -(-len(panels) // columns)
     size = (columns * (side + gap) + gap, rows * (side + gap) + gap)
-    picture = Image.new("RGB", size, _PAPER)
+    picture = Image.new("RGB", size, _BACKGROUND)
     for number, panel in enumerate(panels):
         row, column = divmod(number, columns)
-        at = (gap + column * (side + gap), gap + row * (side + gap))
-        picture.paste(_drawn(panel, side), at)
+        corner = (gap + column * (side + gap), gap + row * (side + gap))
+        picture.paste(_draw_panel(panel, side), corner)
     return picture
 
 
-def _drawn(panel: Panel, side: int) -> Image.Image:
-    with opened(read_image(str(panel.path))) as stored:
-        image = rgb_of(stored).convert("RGB")
+def _draw_panel(panel: Panel, side: int) -> Image.Image:
+    with open_image(read_image(str(panel.path))) as original:
+        image = convert_to_rgb(original).convert("RGB")
     scale = side / max(image.size)
     image = image.resize(
         (round(image.width * scale), round(image.height * scale)), Image.Resampling.LANCZOS
@@ -58,13 +58,13 @@ def _drawn(panel: Panel, side: int) -> Image.Image:
     for outline in panel.outlines:
         x1, y1, x2, y2 = (value * scale for value in outline.box)
         draw.rectangle((x1, y1, x2 - 1, y2 - 1), outline=outline.color, width=max(2, side // 140))
-    for outline in panel.outlines:  # captions last, so that no frame runs through one
+    for outline in panel.outlines:  # captions last, so that no box crosses them
         if outline.caption:
-            _caption(draw, outline, scale, font, image.size)
+            _draw_caption(draw, outline, scale, font, image.size)
     return image
 
 
-def _caption(
+def _draw_caption(
     draw: ImageDraw.ImageDraw,
     outline: Outline,
     scale: float,

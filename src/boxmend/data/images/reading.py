@@ -1,7 +1,7 @@
-"""Opening image files: are they there, whole, of what size, turned by EXIF, and the same?
+"""Inspect image files: existence, completeness, size, EXIF orientation and digest.
 
-An image file is hostile until it is decoded: it may be a pipe, end in the middle, or claim a
-size that no memory holds. Whatever it is, `inspect` answers; it raises for no file.
+An image file may be a pipe, end in the middle, or claim a size that exceeds the memory.
+`inspect_image` reports such problems and never raises.
 """
 
 import multiprocessing
@@ -24,11 +24,11 @@ from boxmend.data.files.reading import open_file
 from boxmend.data.images.decoding import (
     PixelBudget,
     TooManyPixelsError,
-    known_formats,
-    opened,
+    decode_strictly,
+    list_known_formats,
+    make_shared_budget,
+    open_image,
     read_image,
-    shared_budget,
-    strictly,
     use_budget,
 )
 from boxmend.data.progress import Progress
@@ -36,165 +36,169 @@ from boxmend.errors import BoxmendError, UsageError
 
 Problem = Literal["missing", "unreadable", "truncated"]
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
-FEW_IMAGES = 64  # decoded in less time than worker processes take to start
-CHUNK = 16  # images handed to a worker at once
-MAX_WORKERS = 61  # Windows cannot wait for more
-DIGEST_BYTES = 20  # two different files of the same digest will not be met
-ORIENTATION = 0x0112  # EXIF tag; 1 is upright, 2 to 8 are mirrored or turned
+MIN_IMAGES_FOR_WORKERS = 64  # fewer are decoded faster than worker processes start
+IMAGES_PER_CHUNK = 16  # sent to a worker at once
+MAX_WORKERS = 61  # Windows cannot wait for more processes
+DIGEST_BYTES = 20  # long enough that different files never share a digest in practice
+ORIENTATION_TAG = 0x0112  # of EXIF; 1 is upright, 2 to 8 are mirrored or rotated
 UPRIGHT = 1
 
-_WARNINGS = threading.Lock()  # their switches are shared by all threads
+_WARNINGS_LOCK = threading.Lock()  # warning filters are global to all threads
 
 
 @dataclass(frozen=True)
-class Photo:
-    """What an image file turned out to be."""
+class InspectedImage:
+    """The result of inspecting one image file."""
 
     path: str
     size: tuple[int, int] | None = None
-    """Width and height of the pixels as stored; None where no header could be read."""
+    """Width and height in pixels as stored; None if the header could not be read."""
     orientation: int = UPRIGHT
     digest: str | None = None
-    """Hash of the bytes; None where they could not be read."""
+    """Hash of the bytes; None if they could not be read."""
     problem: Problem | None = None
     detail: str = ""
-    """What the problem is, in words."""
+    """Description of the problem."""
 
 
-def inspect(path: str) -> Photo:
-    """Read and decode one image file; what is wrong with it is in the result, never raised."""
+def inspect_image(path: str) -> InspectedImage:
+    """Read and decode one image file; report problems in the result instead of raising."""
     try:
         data = read_image(path)
     except FileNotFoundError:
-        return Photo(path, problem="missing", detail=_why_missing(path))
+        return InspectedImage(path, problem="missing", detail=_describe_missing(path))
     except NotADirectoryError:
-        return Photo(path, problem="missing", detail="a part of its path is no folder")
+        return InspectedImage(path, problem="missing", detail="a part of its path is not a folder")
     except OSError as error:
-        return Photo(path, problem="unreadable", detail=error.strerror or str(error))
-    except ValueError as error:  # a path that no file system can hold
-        return Photo(path, problem="unreadable", detail=f"not a usable path ({error})")
-    photo = Photo(path, digest=blake2b(data, digest_size=DIGEST_BYTES).hexdigest())
+        return InspectedImage(path, problem="unreadable", detail=error.strerror or str(error))
+    except ValueError as error:  # a path that no file system allows
+        return InspectedImage(path, problem="unreadable", detail=f"not a usable path ({error})")
+    inspected = InspectedImage(path, digest=blake2b(data, digest_size=DIGEST_BYTES).hexdigest())
     if not data:
-        return replace(photo, problem="unreadable", detail="the file is empty")
-    with _without_warnings():
-        return _decoded(photo, data)
+        return replace(inspected, problem="unreadable", detail="the file is empty")
+    with _ignore_warnings():
+        return _inspect_pixels(inspected, data)
 
 
-def header_size(path: str) -> tuple[int, int] | None:
-    """Width and height by an image's header, as stored (EXIF rotation is not applied).
+def read_header_size(path: str) -> tuple[int, int] | None:
+    """Return width and height from an image's header, as stored (without EXIF rotation).
 
-    None where the file is missing, is no regular file, has no header that can be read, or claims
-    more than twice the pixels that are decoded.
+    Return None if the file is missing or not a regular file, if its header cannot be read, or if
+    it claims more than twice the pixels of the limit.
     """
     try:
         with (
             open_file(path) as file,
-            _without_warnings(),
-            strictly(),
-            Image.open(file, formats=known_formats()) as image,
+            _ignore_warnings(),
+            decode_strictly(),
+            Image.open(file, formats=list_known_formats()) as image,
         ):
             width, height = image.size
             return (width, height) if width * height <= 2 * get_limit("image_pixels") else None
-    except Exception:  # decoders raise nearly anything on bytes that lie
+    except Exception:  # decoders raise errors of any type on damaged bytes
         return None
 
 
-def inspect_all(
+def inspect_images(
     paths: Sequence[str], *, jobs: int | None = None, progress: Progress | None = None
-) -> Iterator[Photo]:
-    """Inspect image files in worker processes, one per core unless `jobs` says otherwise.
+) -> Iterator[InspectedImage]:
+    """Inspect image files in `jobs` worker processes (by default one per core).
 
-    Yields the photos in the order of the paths and tells `progress` how many of how many are
-    done. Few images, or one job, are inspected in this process.
+    Yield the results in the order of the paths, and call `progress` with the number of finished
+    files and of all files. With few images or one job, this process does the work.
     """
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs must be at least 1, got {jobs}")
-    workers = min(jobs or os.cpu_count() or 1, -(-len(paths) // CHUNK), MAX_WORKERS)
-    alone = workers < 2 or len(paths) < FEW_IMAGES
-    photos = map(inspect, paths) if alone else by_workers(inspect, paths, str, workers)
-    for done, photo in enumerate(photos, start=1):
-        yield photo
+    workers = min(jobs or os.cpu_count() or 1, -(-len(paths) // IMAGES_PER_CHUNK), MAX_WORKERS)
+    results: Iterator[InspectedImage]
+    if workers < 2 or len(paths) < MIN_IMAGES_FOR_WORKERS:
+        results = map(inspect_image, paths)
+    else:
+        results = map_in_processes(inspect_image, paths, str, workers)
+    for done, inspected in enumerate(results, start=1):
+        yield inspected
         if progress is not None:
             progress(done, len(paths))
 
 
-def by_workers(
-    work: Callable[[Item], Made],
+def map_in_processes(
+    function: Callable[[Item], Result],
     items: Sequence[Item],
     path_of: Callable[[Item], str],
     workers: int,
-) -> Iterator[Made]:
-    """Work on images in so many processes; results come in the order of the items.
+) -> Iterator[Result]:
+    """Apply a function to items in worker processes; yield the results in the order of the items.
 
-    A BoxmendError names the image at which a process died.
+    Raise a BoxmendError that names the image at which a process died.
     """
-    # Spawned, not forked: a fork copies the locks of threads (numpy's, pyarrow's) in mid-air.
+    # Spawned, not forked: a fork would copy locks that threads of numpy or pyarrow hold.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
-        workers, context, initializer=_start_worker, initargs=(shared_budget(context),)
+        workers, context, initializer=_start_worker, initargs=(make_shared_budget(context),)
     )
     done = 0
     try:
-        for one in pool.map(work, items, chunksize=CHUNK):
+        for result in pool.map(function, items, chunksize=IMAGES_PER_CHUNK):
             done += 1
-            yield one
+            yield result
     except BrokenProcessPool as error:
         raise BoxmendError(
-            f"{path_of(items[done])}: a worker process died at this image or one soon after it "
-            "(out of memory, or a file that crashes the decoder); `boxmend check --jobs 1` tells "
-            'which. A script needs `if __name__ == "__main__":` around its call.'
+            f"{path_of(items[done])}: a worker process died at this image or one of the next "
+            "(out of memory, or a file that crashes the decoder); run `boxmend check --jobs 1` to "
+            'find it. In a script, call boxmend under `if __name__ == "__main__":`.'
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _start_worker(budget: PixelBudget) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
     use_budget(budget)
 
 
-def _why_missing(path: str) -> str:
+def _describe_missing(path: str) -> str:
     if os.path.islink(path):
-        return f"a link to {os.readlink(path)}, which is not there"
+        return f"a link to {os.readlink(path)}, which does not exist"
     return "no such file"
 
 
 @contextmanager
-def _without_warnings() -> Iterator[None]:
+def _ignore_warnings() -> Iterator[None]:
     """Suppress Pillow's warnings about odd but readable files."""
-    with _WARNINGS, warnings.catch_warnings():
+    with _WARNINGS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def _decoded(photo: Photo, data: bytes) -> Photo:
-    """Add to a photo what decoding its bytes tells."""
+def _inspect_pixels(inspected: InspectedImage, data: bytes) -> InspectedImage:
+    """Decode an image and return the inspection with its size, orientation and problem."""
     try:
-        with opened(data) as image:
-            photo = replace(photo, size=image.size, orientation=_orientation(image))
-            image.draft("L", (1, 1))  # a JPEG is then read whole but hardly computed
+        with open_image(data) as image:
+            orientation = _read_orientation(image)
+            inspected = replace(inspected, size=image.size, orientation=orientation)
+            image.draft("L", (1, 1))  # a JPEG is then read completely with little computation
             image.load()
     except TooManyPixelsError as error:
-        return replace(photo, problem="unreadable", detail=str(error))
+        return replace(inspected, problem="unreadable", detail=str(error))
     except UnidentifiedImageError:
-        return _broken(photo, data, "no image format that is known")
-    except Exception as error:  # decoders raise nearly anything on bytes that lie
-        return _broken(photo, data, f"{error or type(error).__name__}")
+        return _add_problem(inspected, data, "not a known image format")
+    except Exception as error:  # decoders raise errors of any type on damaged bytes
+        return _add_problem(inspected, data, f"{error or type(error).__name__}")
     if _ends_early(data, decodes=True):
-        return replace(photo, problem="truncated", detail="its end is missing")
-    return photo
+        return replace(inspected, problem="truncated", detail="its end is missing")
+    return inspected
 
 
-def _broken(photo: Photo, data: bytes, detail: str) -> Photo:
+def _add_problem(inspected: InspectedImage, data: bytes, detail: str) -> InspectedImage:
     if "truncated" in detail.lower() or _ends_early(data, decodes=False):
-        return replace(photo, problem="truncated", detail=detail)
-    return replace(photo, problem="unreadable", detail=detail)
+        return replace(inspected, problem="truncated", detail=detail)
+    return replace(inspected, problem="unreadable", detail=detail)
 
 
 def _ends_early(data: bytes, *, decodes: bool) -> bool:
-    """Whether a JPEG, PNG or WebP lacks its end; a JPEG that decodes is known to be whole."""
+    """Return whether a JPEG, PNG or WebP lacks its end; a JPEG that decodes is complete."""
     if data.startswith(b"\xff\xd8"):
         return not decodes and not data.rstrip(b"\0").endswith(b"\xff\xd9")
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -204,9 +208,9 @@ def _ends_early(data: bytes, *, decodes: bool) -> bool:
     return False
 
 
-def _orientation(image: Image.Image) -> int:
+def _read_orientation(image: Image.Image) -> int:
     try:
-        value = image.getexif().get(ORIENTATION, UPRIGHT)
-    except Exception:  # EXIF that cannot be read turns no viewer's head
+        value = image.getexif().get(ORIENTATION_TAG, UPRIGHT)
+    except Exception:  # viewers ignore EXIF data that they cannot read
         return UPRIGHT
     return value if isinstance(value, int) and 1 <= value <= 8 else UPRIGHT

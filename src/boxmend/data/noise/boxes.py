@@ -9,34 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Dataset
-from boxmend.data.types import Floats
+from boxmend.data.types import Floats, Rows
 
-REDRAWS = 20  # a box that came out degenerate is drawn again this often, then stays clean
-MIN_SIDE = 1.0  # pixels; below it a box is degenerate
-STEPS_PER_PIXEL = 100  # edges move by whole hundredths: files stay short
+MAX_REDRAWS = 20  # a degenerate result is drawn again this often; then the box stays clean
+MIN_SIDE_PIXELS = 1.0  # a box with a shorter side is degenerate
+STEPS_PER_PIXEL = 100  # edges move by whole hundredths of a pixel, which keeps files short
 
 Moves = Callable[[Floats, float], Floats]
 Draws = Callable[[NDArray[np.int64], int], Floats]
 
 
 def uniform_moves(draws: Floats, amplitude: float) -> Floats:
-    """Move each edge on its own by d ~ U(-N, N), in shares of the side."""
+    """Return independent moves of the edges, d ~ U(-N, N), in shares of the side."""
     return (2 * draws - 1) * amplitude
 
 
 def gaussian_moves(draws: Floats, sigma: float) -> Floats:
-    """Move each edge on its own by d ~ N(0, s), s the standard deviation in shares of the side."""
-    from scipy.special import ndtri  # late: no other noise pays for the import
+    """Return independent moves of the edges, d ~ N(0, sigma), in shares of the side."""
+    from scipy.special import ndtri  # imported late: only this noise needs it
 
     moves: Floats = ndtri(draws) * sigma
     return moves
 
 
 def jitter_moves(draws: Floats, amplitude: float) -> Floats:
-    """Move the centre by a ~ U(-N, N) and scale the size by 1 + b, b ~ U(-N, N) (OA-MIL).
+    """Return moves that shift the centre by a ~ U(-N, N) and scale the size by 1 + b (OA-MIL).
 
-    The edges then move by a - b/2 and a + b/2. The first two columns of the draws are for the
-    centre, the last two for the size.
+    b ~ U(-N, N) as well. The edges move by a - b/2 and a + b/2. The first two columns of the
+    draws set the centre, the last two the size.
     """
     spread = uniform_moves(draws, amplitude)
     centre, half = spread[:, :2], spread[:, 2:] / 2  # a, b/2
@@ -51,18 +51,18 @@ BOX_NOISES: dict[str, Moves] = {
 """Each kind of box noise: (draws [n, 4], amount) -> moves [n, 4]."""
 
 
-def moved(boxes: Floats, moves: Floats) -> Floats:
-    """Move the edges of boxes by shares of their sides, cut toward zero to hundredths of a pixel.
+def move_edges(boxes: Floats, moves: Floats) -> Floats:
+    """Move the edges of boxes by shares of their sides, in hundredths of a pixel.
 
-    Cut, not rounded: so no edge ever moves further than the amplitude allows.
+    Moves are truncated, not rounded, so that no edge moves further than the amplitude allows.
     """
     sides = boxes[:, 2:] - boxes[:, :2]  # [n, 2]
     pixels = moves * np.tile(sides, 2)  # [n, 4]
     return boxes + np.trunc(pixels * STEPS_PER_PIXEL) / STEPS_PER_PIXEL
 
 
-def clipped(boxes: Floats, sizes: Floats) -> Floats:
-    """Clip boxes to [0, W] x [0, H]; a size that is not finite clips nothing."""
+def clip_to_image(boxes: Floats, sizes: Floats) -> Floats:
+    """Clip boxes to [0, W] x [0, H]; where a size is infinite, boxes stay as they are."""
     high = np.tile(sizes, 2)  # [n, 4]
     return np.clip(boxes, np.where(np.isfinite(high), 0.0, -np.inf), high)
 
@@ -70,26 +70,26 @@ def clipped(boxes: Floats, sizes: Floats) -> Floats:
 def is_sound(boxes: Floats) -> NDArray[np.bool_]:
     """Mark the boxes that are finite and at least one pixel wide and high."""
     sides = boxes[:, 2:] - boxes[:, :2]
-    sound: NDArray[np.bool_] = np.all((sides >= MIN_SIDE) & np.isfinite(sides), axis=1)
+    sound: NDArray[np.bool_] = np.all((sides >= MIN_SIDE_PIXELS) & np.isfinite(sides), axis=1)
     return sound
 
 
-def disturbed(
+def disturb_boxes(
     boxes: Floats, sizes: Floats, draws: Draws, move: Callable[[Floats], Floats]
 ) -> Floats:
-    """Disturb boxes, again and again while they come out degenerate; then they stay clean.
+    """Disturb boxes; draw degenerate results again, and leave a box clean after the last redraw.
 
-    `sizes` [n, 2] is what the boxes are clipped to. `draws(rows, attempt)` gives the draws
-    [len(rows), 4] of these rows for one attempt, and `move` turns draws into moves.
+    `sizes` [n, 2] are the image sizes to clip to. `draws(rows, attempt)` returns the draws
+    [len(rows), 4] of one attempt, and `move` turns draws into moves.
     """
     result = boxes.copy()
     pending = np.arange(len(boxes))
     attempt = 0
-    # A box from a broken file may be so large that its sides overflow; it then stays clean.
+    # The sides of a huge box from a broken file may overflow; such a box stays clean.
     with np.errstate(over="ignore", invalid="ignore"):
-        while len(pending) and attempt <= REDRAWS:
+        while len(pending) and attempt <= MAX_REDRAWS:
             drawn = move(draws(pending, attempt))
-            tried = clipped(moved(boxes[pending], drawn), sizes[pending])
+            tried = clip_to_image(move_edges(boxes[pending], drawn), sizes[pending])
             sound = is_sound(tried)
             result[pending[sound]] = tried[sound]
             pending = pending[~sound]
@@ -97,10 +97,10 @@ def disturbed(
     return result
 
 
-def image_sizes(dataset: Dataset, rows: NDArray[np.int64], clip: bool = True) -> Floats:
-    """Find the image size [n, 2] for annotations at `rows`; infinite where unknown or no clip."""
+def image_sizes(dataset: Dataset, image_rows: Rows, clip: bool = True) -> Floats:
+    """Return the sizes [n, 2] of images; infinite where unknown, and all if `clip` is off."""
     sizes = dataset.images.sizes
     if not clip:
         sizes[:] = np.inf
     sizes[(sizes <= 0).any(axis=1)] = np.inf
-    return sizes[dataset.image_rows[rows]]
+    return sizes[image_rows]

@@ -1,7 +1,7 @@
-"""The truth beside a noisy dataset: what every annotation was before, as columns and as Parquet.
+"""The truth of a noisy dataset: the clean label and box of every annotation, also as Parquet.
 
 The file has one row per annotation of the clean and the noisy dataset together, with the columns
-of `SCHEMA`: first the clean annotations in their order, then those that were added.
+of `SCHEMA`: first the clean annotations in their order, then the added ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SCHEMA = {
 
 
 class Origin(IntEnum):
-    """Where an annotation comes from, or what became of it."""
+    """What noise did to an annotation: kept or removed it, invented it, or duplicated another."""
 
     KEPT = 0
     MISSING = 1
@@ -60,15 +60,15 @@ class Origin(IntEnum):
 class Truth:
     """Columns with one row per annotation of the clean and the noisy dataset together.
 
-    Without the missing ones, the rows are those of the noisy dataset, in its order.
+    Without the missing annotations, the rows are those of the noisy dataset, in its order.
     """
 
     label_names: tuple[str, ...]
-    annotation_ids: Ids  # in the noisy dataset; means nothing where `is_missing`
-    source_ids: Ids  # in the clean dataset, of the original; means nothing where `is_spurious`
-    labels: NDArray[np.int64]  # clean; UNKNOWN where there is none
+    annotation_ids: Ids  # in the noisy dataset; undefined where `is_missing`
+    source_ids: Ids  # of the clean original; undefined where `is_spurious`
+    labels: NDArray[np.int64]  # clean; UNKNOWN where `is_spurious`
     boxes: NDArray[np.float64]  # [n, 4] clean; NaN where `is_spurious`
-    label_changed: NDArray[np.bool_]  # whether the noisy one differs; False where there is none
+    label_changed: NDArray[np.bool_]  # whether the noisy label differs; False where there is none
     box_changed: NDArray[np.bool_]
     origins: NDArray[np.int8]
 
@@ -77,27 +77,27 @@ class Truth:
 
     @property
     def is_missing(self) -> NDArray[np.bool_]:
-        """[n] Annotations that the noisy dataset lacks."""
+        """[n] Marks annotations that the noisy dataset lacks."""
         is_missing: NDArray[np.bool_] = self.origins == Origin.MISSING
         return is_missing
 
     @property
     def is_spurious(self) -> NDArray[np.bool_]:
-        """[n] Annotations of nothing."""
+        """[n] Marks invented annotations, which show no object."""
         is_spurious: NDArray[np.bool_] = self.origins == Origin.SPURIOUS
         return is_spurious
 
     def with_annotation_ids(self, ids: Ids) -> Truth:
-        """The same truth for a noisy dataset whose annotations have these ids, row by row."""
-        spread = np.zeros(len(self), ids.dtype)
-        spread[~self.is_missing] = ids
-        return replace(self, annotation_ids=spread)
+        """Return this truth for a noisy dataset whose annotations have these ids, in order."""
+        all_ids = np.zeros(len(self), ids.dtype)
+        all_ids[~self.is_missing] = ids
+        return replace(self, annotation_ids=all_ids)
 
 
 def write_truth(truth: Truth, path: Path) -> None:
-    """Write the truth into a new Parquet file; the same truth gives the same bytes."""
+    """Write the truth to a new Parquet file; the same truth gives the same bytes."""
     content = encode_parquet(
-        _table(truth),
+        _to_table(truth),
         compression="zstd",
         use_dictionary=["label", "label_name", "origin"],
         row_group_size=ROWS_PER_GROUP,
@@ -107,21 +107,21 @@ def write_truth(truth: Truth, path: Path) -> None:
 
 
 def read_truth(path: Path) -> Truth:
-    """Read a file that `write_truth` wrote; a DataError says why another one is refused."""
+    """Read a file that `write_truth` wrote; a DataError gives the reason if that fails."""
     import pyarrow as pa
 
     from boxmend.data.files.parquet import read_parquet
 
     try:
         table = read_parquet(path, remedy=REMEDY)
-        label_names = _checked_label_names(path, table.schema)
-        return _truth(path, table, label_names)
+        label_names = _check_schema(path, table.schema)
+        return _from_table(path, table, label_names)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read as a truth file ({reason})") from error
 
 
-def _table(truth: Truth) -> pa.Table:
+def _to_table(truth: Truth) -> pa.Table:
     import pyarrow as pa
 
     no_box = truth.is_spurious
@@ -134,11 +134,11 @@ def _table(truth: Truth) -> pa.Table:
         "annotation_id": _id_column(truth.annotation_ids, truth.is_missing),
         "source_id": _id_column(truth.source_ids, no_box),
         "label": pa.array(truth.labels, mask=no_label),
-        "label_name": _texts(truth.labels, truth.label_names, no_label),
+        "label_name": _text_column(truth.labels, truth.label_names, no_label),
         **edges,
         "label_changed": pa.array(truth.label_changed),
         "box_changed": pa.array(truth.box_changed),
-        "origin": _texts(truth.origins, [one.name.lower() for one in Origin]),
+        "origin": _text_column(truth.origins, [origin.name.lower() for origin in Origin]),
     }
     names = json.dumps(truth.label_names).encode()
     return pa.table(columns).replace_schema_metadata({FORMAT_KEY: FORMAT_VERSION, NAMES_KEY: names})
@@ -151,14 +151,14 @@ def _id_column(ids: Ids, is_null: NDArray[np.bool_]) -> pa.Array:
         return pa.array(ids, pa.int64(), mask=is_null)
     pairs = zip(ids.tolist(), is_null.tolist(), strict=True)
     return pa.array(
-        [None if null else escape_surrogates(str(one)) for one, null in pairs], pa.string()
+        [None if null else escape_surrogates(str(text)) for text, null in pairs], pa.string()
     )
 
 
-def _texts(
+def _text_column(
     codes: NDArray[Any], texts: Sequence[str], is_null: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """The text of each code, as a plain string column."""
+    """Return the text of each code as a plain string column."""
     import pyarrow as pa
 
     known = pa.array([escape_surrogates(text) for text in texts], pa.string())
@@ -166,37 +166,37 @@ def _texts(
     return pa.DictionaryArray.from_arrays(indices, known).cast(pa.string())
 
 
-def _checked_label_names(path: Path, schema: pa.Schema) -> tuple[str, ...]:
-    """Label names from the schema of a truth file; a DataError where it is none of ours."""
+def _check_schema(path: Path, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the label names of a truth file; raise a DataError if its schema is wrong."""
     metadata = schema.metadata or {}
     if metadata.get(FORMAT_KEY) != FORMAT_VERSION:
         raise DataError(
-            f"{path}: no truth file of version {FORMAT_VERSION.decode()}; "
-            "`boxmend noise` writes them as truth.parquet"
+            f"{path}: not a truth file of version {FORMAT_VERSION.decode()}; give the "
+            "truth.parquet that `boxmend noise` wrote"
         )
     types = {name: str(type) for name, type in zip(schema.names, schema.types, strict=True)}
     for name, allowed in SCHEMA.items():
         if types.get(name) not in allowed:
-            found = types.get(name, "missing")
-            raise DataError(f"{path}: column {name} is {found}, expected {' or '.join(allowed)}")
+            actual = types.get(name, "missing")
+            raise DataError(f"{path}: column {name} is {actual}, expected {' or '.join(allowed)}")
     names = json.loads(metadata.get(NAMES_KEY, b"null"))
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{path}: the label names are missing")
+        raise DataError(f"{path}: the label names are missing; {REMEDY}")
     return tuple(names)
 
 
-def _truth(path: Path, table: pa.Table, label_names: tuple[str, ...]) -> Truth:
+def _from_table(path: Path, table: pa.Table, label_names: tuple[str, ...]) -> Truth:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    words = pa.array([one.name.lower() for one in Origin])  # in the order of their codes
+    words = pa.array([origin.name.lower() for origin in Origin])  # in the order of their codes
     origins = pc.index_in(table["origin"], value_set=words).fill_null(UNKNOWN)
     labels = table["label"].fill_null(UNKNOWN).to_numpy()
     boxes = [table[name].fill_null(np.nan).to_numpy() for name in ("x1", "y1", "x2", "y2")]
     truth = Truth(
         label_names=label_names,
-        annotation_ids=_ids_back(table["annotation_id"]),
-        source_ids=_ids_back(table["source_id"]),
+        annotation_ids=_read_ids(table["annotation_id"]),
+        source_ids=_read_ids(table["source_id"]),
         labels=labels,
         boxes=np.stack(boxes, axis=1),
         label_changed=table["label_changed"].to_numpy(),
@@ -207,7 +207,7 @@ def _truth(path: Path, table: pa.Table, label_names: tuple[str, ...]) -> Truth:
     return truth
 
 
-def _ids_back(column: pa.ChunkedArray) -> Ids:
+def _read_ids(column: pa.ChunkedArray) -> Ids:
     if str(column.type) == "int64":
         ids: Ids = column.fill_null(0).to_numpy()
         return ids
@@ -217,7 +217,7 @@ def _ids_back(column: pa.ChunkedArray) -> Ids:
 
 
 def _check_rows(path: Path, table: pa.Table, truth: Truth) -> None:
-    """Refuse values that no noise leaves behind; the message names the first row."""
+    """Refuse values that `boxmend noise` never writes; the message names the first row."""
     wrong = {
         "origin": truth.origins == UNKNOWN,
         "label": (truth.labels < UNKNOWN) | (truth.labels >= len(truth.label_names)),

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.synth.shapes import CLUTTER, SHAPES, Field, Placed, extent, linear_map
+from boxmend.data.synth.shapes import (
+    CLUTTER,
+    SHAPES,
+    Field,
+    PlacedShape,
+    compute_extent,
+    linear_map,
+)
 from boxmend.data.synth.textures import (
     GROUNDS,
     TEXTURES,
@@ -18,9 +25,9 @@ from boxmend.data.synth.textures import (
     Ground,
     Knobs,
     Surface,
-    from_hsv,
+    color_from_hsv,
+    mix_colors,
     mix_fields,
-    mixed,
     paint_ground,
 )
 
@@ -56,7 +63,7 @@ class DrawnScene:
 class Piece:
     """One thing on the ground, object or clutter."""
 
-    placed: Placed
+    placed: PlacedShape
     surface: Surface
 
 
@@ -157,7 +164,7 @@ def _draw_ground(draws: _Draws) -> Ground:
             draws.unit(),
             draws.unit(),
             draws.between(0.25, 0.7),
-            mixed(dark, from_hsv(draws.unit(), 0.6, 0.26), draws.unit()),
+            mix_colors(dark, color_from_hsv(draws.unit(), 0.6, 0.26), draws.unit()),
         )
         for _ in range(3)
     ]
@@ -166,7 +173,10 @@ def _draw_ground(draws: _Draws) -> Ground:
         knobs=draws.knobs(),
         turn=draws.unit(),
         strength=draws.between(0.08, 0.26),
-        colors=(from_hsv(hue, saturation, value), from_hsv(far_hue, saturation, far_value)),
+        colors=(
+            color_from_hsv(hue, saturation, value),
+            color_from_hsv(far_hue, saturation, far_value),
+        ),
         glows=tuple(glows),
     )
 
@@ -183,11 +193,13 @@ def _draw_objects(draws: _Draws, ground: Ground) -> tuple[tuple[int, ...], tuple
     return tuple(labels), tuple(pieces)
 
 
-def _place(draws: _Draws, label: int, diameter: float, boxes: list[NDArray[np.float64]]) -> Placed:
+def _place(
+    draws: _Draws, label: int, diameter: float, boxes: list[NDArray[np.float64]]
+) -> PlacedShape:
     """Put an object where it hides little of those before it, smaller if it must be."""
     shape, build = SHAPES[LABEL_NAMES[label]], draws.between(-1, 1)
     unit_map = linear_map(radius=0.5, turn=draws.unit(), aspect=draws.between(0.87, 1.15))
-    unit_reach = extent(shape, build, unit_map)
+    unit_reach = compute_extent(shape, build, unit_map)
     found: list[tuple[float, float, NDArray[np.float64]]] = []
     for attempt in range(_PLACING_TRIES):
         fitted = max(_SMALLEST, diameter * (1 - attempt / _PLACING_TRIES))
@@ -199,7 +211,7 @@ def _place(draws: _Draws, label: int, diameter: float, boxes: list[NDArray[np.fl
             break
     _, fitted, box = min(found, key=lambda candidate: candidate[0])
     center = float(box[0] - unit_reach[0] * fitted), float(box[1] - unit_reach[1] * fitted)
-    return Placed(shape.distance, build, center, unit_map * fitted, box)
+    return PlacedShape(shape.distance, build, center, unit_map * fitted, box)
 
 
 def _most_covered(boxes: list[NDArray[np.float64]]) -> float:
@@ -225,12 +237,12 @@ def _draw_surface(draws: _Draws, label: int, ground: Ground) -> Surface:
     if draws.unit() < _OWN_HUE_RATE:
         hue = _OWN_HUE[label] + 0.06 * (hue - 0.5)
     saturation, value = draws.between(0.6, 0.95), draws.between(0.6, 1.0)
-    tones = [from_hsv(hue, saturation, v) for v in (value, 0.98, 0.42)]
-    behind = mixed(*ground.colors, 0.5)
+    tones = [color_from_hsv(hue, saturation, v) for v in (value, 0.98, 0.42)]
+    behind = mix_colors(*ground.colors, 0.5)
     standing_out = [tone for tone in tones if _contrast(tone, behind) >= _LEAST_CONTRAST]
     base = standing_out[0] if standing_out else max(tones, key=lambda t: _contrast(t, behind))
     towards = _WHITE if draws.unit() < 0.6 else _BLACK
-    second = mixed(base, towards, draws.between(0.45, 0.75))
+    second = mix_colors(base, towards, draws.between(0.45, 0.75))
     return Surface(texture, draws.knobs(), (base, second))
 
 
@@ -249,9 +261,9 @@ def _draw_clutter(draws: _Draws) -> Piece:
     center = draws.unit(), draws.unit()
     reach = 1.25 * radius * 1.12  # a bound, not tight: farthest corner, largest stretch
     box = np.array([center[0] - reach, center[1] - reach, center[0] + reach, center[1] + reach])
-    color = from_hsv(draws.unit(), draws.between(0.1, 0.9), draws.between(0.2, 1.0))
-    surface = Surface("solid", draws.knobs(), (color, mixed(color, _WHITE, 0.5)))
-    return Piece(Placed(CLUTTER[kind], draws.between(-1, 1), center, transform, box), surface)
+    color = color_from_hsv(draws.unit(), draws.between(0.1, 0.9), draws.between(0.2, 1.0))
+    surface = Surface("solid", draws.knobs(), (color, mix_colors(color, _WHITE, 0.5)))
+    return Piece(PlacedShape(CLUTTER[kind], draws.between(-1, 1), center, transform, box), surface)
 
 
 # Painting.

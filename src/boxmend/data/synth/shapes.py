@@ -32,7 +32,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedShape:
     """A shape put into an image; lengths are fractions of the image's side."""
 
     distance: Callable[[Field, Field, float], Field]
@@ -73,7 +73,9 @@ def linear_map(*, radius: float, turn: float, aspect: float) -> NDArray[np.float
     return np.array([[cosine * along, -sine * across], [sine * along, cosine * across]])
 
 
-def extent(shape: Shape, build: float, transform: NDArray[np.float64]) -> NDArray[np.float64]:
+def compute_extent(
+    shape: Shape, build: float, transform: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Bound the transformed silhouette: xyxy [4] relative to where its origin lands."""
     points, radius = shape.hull(build)
     x, y = (

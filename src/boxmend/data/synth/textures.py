@@ -40,7 +40,7 @@ class Ground:
     glows: tuple[tuple[float, float, float, Color], ...]  # x, y, radius, color added
 
 
-def from_hsv(hue: float, saturation: float, value: float) -> Color:
+def color_from_hsv(hue: float, saturation: float, value: float) -> Color:
     """Convert from hue (in turns, any number), saturation and value."""
     red, green, blue = (
         value * (1 - saturation * min(1.0, max(0.0, 2 - abs((hue * 6 + shift) % 6 - 2))))
@@ -49,7 +49,7 @@ def from_hsv(hue: float, saturation: float, value: float) -> Color:
     return red, green, blue
 
 
-def mixed(first: Color, second: Color, share: float) -> Color:
+def mix_colors(first: Color, second: Color, share: float) -> Color:
     """Go from the first color to the second by `share`."""
     red, green, blue = (a + (b - a) * share for a, b in zip(first, second, strict=True))
     return red, green, blue
@@ -79,7 +79,7 @@ def paint_ground(ground: Ground, size: int) -> Field:
     return canvas
 
 
-def fractional(value: Field) -> Field:
+def take_fraction(value: Field) -> Field:
     """Keep what stands behind the point: 0 <= result < 1, for negative values too."""
     part: Field = value - np.floor(value)
     return part
@@ -87,11 +87,11 @@ def fractional(value: Field) -> Field:
 
 def triangle_wave(phase: Field) -> Field:
     """Rise from 0 to 1 and fall back once a unit of phase, 0 at whole numbers."""
-    wave: Field = 1 - np.abs(2 * fractional(phase) - 1)
+    wave: Field = 1 - np.abs(2 * take_fraction(phase) - 1)
     return wave
 
 
-def scatter(column: Field, row: Field, salt: float) -> Field:
+def scatter_by_cell(column: Field, row: Field, salt: float) -> Field:
     """Give every whole-numbered cell (column, row) a fixed number in 0..1 that looks random."""
     code = column.astype(np.int32).astype(np.uint32) * np.uint32(0x9E3779B1)
     code = code ^ (row.astype(np.int32).astype(np.uint32) * np.uint32(0x85EBCA77))
@@ -124,7 +124,7 @@ def _dots(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:
     period = 0.46 + 0.14 * knobs[0]
     row = y / period + knobs[1]
     column = x / period + knobs[2] + 0.5 * (np.floor(row) % 2)
-    off_x, off_y = fractional(column) - 0.5, fractional(row) - 0.5
+    off_x, off_y = take_fraction(column) - 0.5, take_fraction(row) - 0.5
     return soft_step((0.34 - np.sqrt(off_x * off_x + off_y * off_y)) * period, pixel)
 
 
@@ -147,10 +147,10 @@ def _speckle(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:
     density = 4.6 + 1.2 * knobs[0]
     column, row = (0.8 * x - 0.6 * y) * density, (0.6 * x + 0.8 * y) * density
     cell_x, cell_y = np.floor(column), np.floor(row)
-    near_x, near_y = (scatter(cell_x, cell_y, salt) for salt in knobs[1:3])
+    near_x, near_y = (scatter_by_cell(cell_x, cell_y, salt) for salt in knobs[1:3])
     off_x = column - cell_x - 0.3 - 0.4 * near_x
     off_y = row - cell_y - 0.3 - 0.4 * near_y
-    radius = 0.22 + 0.24 * fractional(near_x * 7 + near_y * 5)
+    radius = 0.22 + 0.24 * take_fraction(near_x * 7 + near_y * 5)
     return soft_step((radius - np.sqrt(off_x * off_x + off_y * off_y)) / density, pixel)
 
 
@@ -183,7 +183,7 @@ def _tiles(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:
     period = 0.16 + 0.16 * knobs[0]
     column, row = x / period + knobs[1], y / period + knobs[2]
     joint = np.minimum(triangle_wave(column), triangle_wave(row)) * (period / 2)
-    tone = 0.45 + 0.4 * scatter(np.floor(column), np.floor(row), knobs[3])
+    tone = 0.45 + 0.4 * scatter_by_cell(np.floor(column), np.floor(row), knobs[3])
     field: Field = tone * soft_step(joint - 0.006, max(pixel, 0.006))
     return field
 
@@ -192,7 +192,7 @@ def _planks(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:
     period = 0.14 + 0.14 * knobs[0]
     plank = y / period + knobs[1]
     number = np.floor(plank)
-    tone = scatter(number, number * 0, knobs[2])
+    tone = scatter_by_cell(number, number * 0, knobs[2])
     bend = triangle_wave(x * 0.7 + tone * 7)
     grain = triangle_wave(plank * 4 + bend * bend * 1.2 + tone * 5)
     joint = soft_step(triangle_wave(plank) * (period / 2) - 0.005, max(pixel, 0.006))
@@ -203,8 +203,8 @@ def _planks(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:
 def _terrazzo(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:
     density = 14 + 14 * knobs[0]
     column, row = x * density, y * density + 0.35 * triangle_wave(x * density * 0.5)
-    cell = scatter(np.floor(column), np.floor(row), knobs[1])
-    off_x, off_y = fractional(column) - 0.5, fractional(row) - 0.5
+    cell = scatter_by_cell(np.floor(column), np.floor(row), knobs[1])
+    off_x, off_y = take_fraction(column) - 0.5, take_fraction(row) - 0.5
     radius = np.sqrt(off_x * off_x + off_y * off_y)
     chip = soft_step((0.2 + 0.25 * cell - radius) / density, pixel)
     field: Field = 0.5 + chip * (cell - 0.5)

@@ -22,32 +22,32 @@ from boxmend.methods.equations.algorithm1 import (
 from boxmend.methods.equations.box_noise import (
     TYPICAL_ERROR,
     BoxNoise,
+    border_hold_share,
     count_at_border,
     count_residuals,
     edge_residuals,
     expected_boxes,
+    extend_past_border,
     fit_box_noise,
-    held_at_border,
-    keep_share,
+    hold_at_border,
     pull_sums,
-    share_held,
-    uncut_boxes,
+    raw_box_share,
 )
 from boxmend.methods.equations.correction import (
     Roles,
     averaged_boxes,
+    boxes_of_class,
     is_confident,
     pseudo_labels,
-    regressed_for,
     training_roles,
 )
 from boxmend.methods.equations.evidence import (
+    combine_evidence,
     foreground_probabilities,
     posterior,
     posterior_verdicts,
-    raised_to,
+    raise_to_floor,
     remember,
-    weighed,
 )
 from boxmend.methods.equations.judgment import (
     acceptance_from_rate,
@@ -85,7 +85,7 @@ from boxmend.methods.equations.matching import (
     top_proposals,
 )
 from boxmend.methods.equations.prescreen import Belief, PrescreenResult, prescreen_labels
-from boxmend.methods.equations.voting import scores_under, vote_weights, voted_boxes
+from boxmend.methods.equations.voting import expected_scores, vote_weights, voted_boxes
 from boxmend.runs.judgement import Judgement
 
 __all__ = [
@@ -106,15 +106,20 @@ __all__ = [
     "acceptance_from_rate",
     "alpha_from_rate",
     "averaged_boxes",
+    "border_hold_share",
+    "boxes_of_class",
     "candidate_boxes",
     "candidate_mask",
     "center_distance",
     "center_fitness",
+    "combine_evidence",
     "count_at_border",
     "count_residuals",
     "edge_residuals",
     "empty_queue",
     "expected_boxes",
+    "expected_scores",
+    "extend_past_border",
     "extent_mismatch",
     "fit_box_noise",
     "fit_noise_model",
@@ -123,11 +128,10 @@ __all__ = [
     "fit_transition",
     "foreground_probabilities",
     "forward_corrected_loss",
-    "held_at_border",
+    "hold_at_border",
     "is_confident",
     "judge",
     "judge_one_by_one",
-    "keep_share",
     "label_losses",
     "log_likelihood",
     "matched_boxes",
@@ -137,13 +141,11 @@ __all__ = [
     "pseudo_labels",
     "pull_sums",
     "push",
-    "raised_to",
+    "raise_to_floor",
     "rate_interval",
+    "raw_box_share",
     "refine_as_published",
-    "regressed_for",
     "remember",
-    "scores_under",
-    "share_held",
     "soft_cross_entropy",
     "soft_targets",
     "symmetric_transition",
@@ -151,8 +153,6 @@ __all__ = [
     "top_candidates",
     "top_proposals",
     "training_roles",
-    "uncut_boxes",
     "vote_weights",
     "voted_boxes",
-    "weighed",
 ]

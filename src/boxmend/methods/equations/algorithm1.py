@@ -16,9 +16,9 @@ from boxmend.errors import UsageError
 from boxmend.methods.equations import judgment
 from boxmend.methods.equations.correction import (
     averaged_boxes,
+    boxes_of_class,
     is_confident,
     pseudo_labels,
-    regressed_for,
 )
 from boxmend.methods.equations.matching import (
     candidate_boxes,
@@ -274,6 +274,6 @@ def _averaged(
     """b_m* for the final labels, before clipping; [B, A, 4]."""
     per_candidate = labels[..., None].expand(is_candidate.shape)  # [B, A, K]
     scores = scored.candidate_probabilities.gather(-1, per_candidate[..., None] + 1)[..., 0]
-    regressed = regressed_for(scored.candidate_regressed, per_candidate)  # [B, A, K, 4]
-    own = regressed_for(scored.regressed, labels) if fallback == "self" else None
+    regressed = boxes_of_class(scored.candidate_regressed, per_candidate)  # [B, A, K, 4]
+    own = boxes_of_class(scored.regressed, labels) if fallback == "self" else None
     return averaged_boxes(matched, regressed, scores, is_candidate, own)

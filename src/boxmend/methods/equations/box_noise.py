@@ -118,7 +118,7 @@ def fit_box_noise(counts: Tensor, pull: Tensor | None = None) -> BoxNoise:
     return BoxNoise(noise / shown, error, low / shown, high / shown)
 
 
-def keep_share(estimate: BoxNoise, least: float = 0.4, off_above: float = 0.8) -> float:
+def raw_box_share(estimate: BoxNoise, least: float = 0.4, off_above: float = 0.8) -> float:
     """Choose the share of the raw box in a mended one.
 
     The best mean of two measurements weighs them by precision: the raw box gets
@@ -185,12 +185,12 @@ def border_share(counts: Tensor, noise: float) -> float:
     return min(max((3 - within / float(counts[0])) / 2, 0.0), 1.0)
 
 
-def share_held(counts: Tensor, noise: float) -> float:
+def border_hold_share(counts: Tensor, noise: float) -> float:
     """Choose the share of `held_at_border`: a half where many edges truly end there, else 0."""
     return TRULY_AT_BORDER if border_share(counts, noise) > MANY_AT_BORDER else 0.0
 
 
-def held_at_border(
+def hold_at_border(
     boxes: Tensor, annotated: Tensor, image_sizes: Tensor, held: float | Tensor
 ) -> Tensor:
     """Hold edges that are annotated at the image's border back, by the share `held` of their way.
@@ -206,7 +206,7 @@ def held_at_border(
     return torch.where(_at_border(annotated, image_sizes), between, boxes)
 
 
-def uncut_boxes(
+def extend_past_border(
     boxes: Tensor, annotated: Tensor, image_sizes: Tensor, outside: float | Tensor
 ) -> Tensor:
     """Put edges that the image's border cut off where they were in the mean.

@@ -34,7 +34,7 @@ def is_confident(confidence: Tensor, threshold: float = 0.5) -> Tensor:
     return confidence > threshold
 
 
-def regressed_for(regressed: Tensor, labels: Tensor) -> Tensor:
+def boxes_of_class(regressed: Tensor, labels: Tensor) -> Tensor:
     """Pick the regression of one class.
 
     Takes class-specific boxes [..., C, 4] and labels [...] within 0 .. C - 1; leading axes

@@ -40,7 +40,7 @@ def remember(
     return torch.where(is_new[:, None], mean, old), visits + is_new.to(visits.dtype)
 
 
-def weighed(probabilities: Tensor, others: Tensor, weight: float) -> Tensor:
+def combine_evidence(probabilities: Tensor, others: Tensor, weight: float) -> Tensor:
     """Add other evidence: p(c) o(c)^weight, with the sum that p had.
 
     Takes p and o [..., C], as of two witnesses; a weight below 1 allows for what both get wrong
@@ -68,7 +68,7 @@ def posterior(
     return torch.where(is_possible, evidence + noise, evidence).softmax(-1)
 
 
-def raised_to(posteriors: Tensor, labels: Tensor, floors: Tensor) -> Tensor:
+def raise_to_floor(posteriors: Tensor, labels: Tensor, floors: Tensor) -> Tensor:
     """Raise q(y) to a floor where it is lower, and shrink the other classes alike.
 
     Takes q [..., C], labels [...] and floors [...] from 0 to 1. Returns [..., C].

@@ -9,7 +9,7 @@ from torch import Tensor
 from boxmend.detector.boxes import elementwise_iou
 
 
-def scores_under(posteriors: Tensor, probabilities: Tensor) -> Tensor:
+def expected_scores(posteriors: Tensor, probabilities: Tensor) -> Tensor:
     """Score regions for annotations whose class is not certain: sum_c q(c) s(c).
 
     Takes q [B, A, C] and the probabilities of regions [B, P, 1 + C], background first. Returns

@@ -16,7 +16,7 @@ from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
 from boxmend.detector.boxes import clipped_boxes
 from boxmend.detector.coding import decode, encode
 from boxmend.methods.equations import RefinedBatch, Roles
-from boxmend.methods.outcomes import merged
+from boxmend.methods.outcomes import merge_outcome
 from boxmend.methods.protocol import BatchAnnotations, Outcome, TrainingProgress
 from boxmend.runs.judgement import Judgement
 
@@ -37,9 +37,9 @@ class BagResult(NamedTuple):
     num_members: Tensor  # [B, A]
 
 
-def has_begun(share: float, moment: TrainingProgress) -> bool:
+def has_begun(share: float, progress: TrainingProgress) -> bool:
     """Say whether a share of all steps is over."""
-    return moment.step >= share * moment.num_steps
+    return progress.step >= share * progress.num_steps
 
 
 def positives_of(rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
@@ -97,13 +97,13 @@ def blend_share(scores: Tensor, exponent: float, most: float) -> Tensor:
     return scores.pow(exponent).clamp(max=most)
 
 
-def blended(given: Tensor, chosen: Tensor, share: Tensor, has_bag: Tensor) -> Tensor:
+def blended(annotations: Tensor, chosen: Tensor, share: Tensor, has_bag: Tensor) -> Tensor:
     """Blend phi * chosen + (1 - phi) * given; where there is no bag, the given box stays.
 
     Takes boxes [B, A, 4], share and has_bag [B, A].
     """
-    mixed = torch.lerp(given, chosen, share[..., None])
-    return torch.where(has_bag[..., None], mixed, given)
+    mixed = torch.lerp(annotations, chosen, share[..., None])
+    return torch.where(has_bag[..., None], mixed, annotations)
 
 
 def of_annotations(values: Tensor, rois: RoiSample) -> Tensor:
@@ -149,23 +149,27 @@ def normal_numbers(uniform: Tensor) -> Tensor:
     return math.sqrt(2) * torch.erfinv(2 * inside - 1)
 
 
-def outcome_of(given: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
+def outcome_of(annotations: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
     """Tell the ledger; takes annotations without padding. Labels are believed, so never judged.
 
     Before boxes are changed, all are those given. An annotation without a bag keeps its box, and
     has no scores.
     """
-    has_bag = given.is_box & (found.num_members > 0)
+    has_bag = annotations.is_box & (found.num_members > 0)
     log_scores = torch.where(has_bag, found.log_scores, torch.nan)
-    chosen = torch.where(has_bag[..., None], found.chosen, given.boxes)
+    chosen = torch.where(has_bag[..., None], found.chosen, annotations.boxes)
     refined = RefinedBatch(
-        boxes=found.boxes if is_changing else given.boxes,
-        labels=given.labels,
-        verdict=torch.full_like(given.labels, int(Judgement.UNJUDGED)),
+        boxes=found.boxes if is_changing else annotations.boxes,
+        labels=annotations.labels,
+        verdict=torch.full_like(annotations.labels, int(Judgement.UNJUDGED)),
         loss=-log_scores,
         threshold=torch.full_like(log_scores, torch.nan),
         confidence=log_scores.exp(),
         num_candidates=found.num_members,
-        matched=chosen if is_changing else given.boxes,
+        matched=chosen if is_changing else annotations.boxes,
     )
-    return merged(given, refined, Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box)))
+    return merge_outcome(
+        annotations,
+        refined,
+        Roles(annotations.is_box, annotations.is_box, torch.zeros_like(annotations.is_box)),
+    )

@@ -29,7 +29,6 @@ class Record(NamedTuple):
     num_candidates: Tensor  # [n]
     old_labels: Tensor  # [n]
     new_labels: Tensor  # [n]
-    noisy_boxes: Tensor  # [n, 4]
     matched_boxes: Tensor  # [n, 4]
     final_boxes: Tensor  # [n, 4]
     is_kept: Tensor  # [n] trained on as an object
@@ -53,9 +52,9 @@ def as_given(targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]) ->
 
 def as_proposals(boxes: Sequence[Tensor], objectness: Sequence[Tensor]) -> Proposals:
     """Pad boxes [n, 4] and their objectness [n]."""
-    unsettled = torch.zeros(len(boxes), dtype=torch.bool, device=boxes[0].device)
+    is_inexact = torch.zeros(len(boxes), dtype=torch.bool, device=boxes[0].device)
     return Proposals(
-        padded(boxes).float(), padded(objectness).float(), _mask(objectness), unsettled
+        padded(boxes).float(), padded(objectness).float(), _mask(objectness), is_inexact
     )
 
 
@@ -88,24 +87,25 @@ def as_lists(
     return lists
 
 
-def as_record(targets: Sequence[TargetDict], given: BatchAnnotations, outcome: Outcome) -> Record:
+def as_record(
+    targets: Sequence[TargetDict], annotations: BatchAnnotations, outcome: Outcome
+) -> Record:
     """Put what a method tells about padded annotations into flat columns."""
     counts = [len(one["labels"]) for one in targets]
 
     def flat(column: Tensor) -> Tensor:
-        whole = column.expand(given.labels.shape) if column.dim() < 2 else column
+        whole = column.expand(annotations.labels.shape) if column.dim() < 2 else column
         return torch.cat([rows[:count] for rows, count in zip(whole, counts, strict=True)])
 
     return Record(
-        rows=flat(given.rows),
+        rows=flat(annotations.rows),
         verdict=flat(outcome.verdict),
         loss=flat(outcome.loss),
         threshold=flat(outcome.threshold),
         confidence=flat(outcome.confidence),
         num_candidates=flat(outcome.num_candidates),
-        old_labels=flat(given.labels) + 1,
+        old_labels=flat(annotations.labels) + 1,
         new_labels=flat(outcome.labels) + 1,
-        noisy_boxes=flat(given.boxes),
         matched_boxes=flat(outcome.matched),
         final_boxes=flat(outcome.boxes),
         is_kept=flat(outcome.is_kept),

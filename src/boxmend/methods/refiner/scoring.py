@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torchvision.models.detection.image_list import ImageList
 
 from boxmend.detector import SecondStageOutput
-from boxmend.detector.boxes import clip, tame
+from boxmend.detector.boxes import clamp_to_canvas, clip
 from boxmend.errors import UsageError
 from boxmend.methods.table import BoxScorer
 
@@ -24,7 +24,7 @@ def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -
     sizes = torch.tensor(images.image_sizes, device=images.tensors.device)
 
     def score(boxes: Tensor, /) -> SecondStageOutput:
-        lists = list(tame(boxes.float(), (height, width)))  # B of [K, 4]
+        lists = list(clamp_to_canvas(boxes.float(), (height, width)))  # B of [K, 4]
         with _at_rest(heads.box_head, heads.box_predictor):
             pooled = heads.box_roi_pool(maps, lists, images.image_sizes)
             logits, deltas = heads.box_predictor(heads.box_head(pooled))

@@ -14,7 +14,7 @@ from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.text import escape_surrogates
 from boxmend.data.formats import FORMATS
 from boxmend.data.formats.documents import DECIMALS
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.data.types import Box, Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.export.naming import shortened
@@ -269,7 +269,7 @@ def _size(dataset: Dataset, row: int) -> tuple[int, int] | None:
     width, height = int(images.widths[row]), int(images.heights[row])
     if width > 0 and height > 0:
         return width, height
-    return header_size(images.paths[row])
+    return read_header_size(images.paths[row])
 
 
 def box_of(sides: Floats) -> Box:

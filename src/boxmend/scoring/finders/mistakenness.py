@@ -38,7 +38,7 @@ from boxmend.scoring.finders.suspicion import (
 
 MIN_IOU = 0.5
 MISSING_SCORE = 0.95  # above it an unmatched detection is possibly a missing object
-PAIRS_AT_ONCE = 2**20  # of a detection and an annotation of one image; bounds the memory
+PAIRS_PER_CHUNK = 2**20  # of a detection and an annotation of one image; bounds the memory
 NO_MATCH = -1
 
 
@@ -92,7 +92,7 @@ def _matched(objects: Dataset, detections: Detections) -> tuple[Rows, Floats]:
     for ours, theirs in by_image(objects, detections):
         order = theirs[np.argsort(-detections.scores[theirs], kind="stable")]
         is_free = np.ones(len(ours), np.bool_)
-        at_once = max(1, PAIRS_AT_ONCE // len(ours))
+        at_once = max(1, PAIRS_PER_CHUNK // len(ours))
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
             table = overlaps(found_boxes[some, None], objects.boxes[ours])

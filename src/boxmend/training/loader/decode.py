@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from boxmend.data.images.decoding import opened, read_image, rgb_of
+from boxmend.data.images.decoding import convert_to_rgb, open_image, read_image
 from boxmend.errors import DataError
 
 Pixels = NDArray[np.uint8]  # [H, W, 3]
@@ -23,12 +23,12 @@ def decode(path: str, *, expected: Size | None = None, resize_to: Size | None = 
     known image format, not of the `expected` size, or claims more pixels than the limit.
     """
     try:
-        with opened(_read(path)) as image:
+        with open_image(_read(path)) as image:
             image.load()
             if expected is not None and image.size != expected:
                 sizes = f"{_by(image.size)} pixels where its header says {_by(expected)}"
                 raise OSError(f"holds {sizes}")
-            return _array(rgb_of(image), resize_to)
+            return _array(convert_to_rgb(image), resize_to)
     except UnidentifiedImageError:
         raise DataError(f"{path}: no image format that is known") from None
     except OSError as error:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Images
-from boxmend.data.images.reading import header_size
+from boxmend.data.images.reading import read_header_size
 from boxmend.errors import DataError
 from boxmend.training.loader.decode import decode
 from boxmend.training.loader.frame import ImageSize, fit
@@ -71,7 +71,7 @@ class ReadableImages:
 
 def survey(images: Images, image_size: ImageSize) -> tuple[ReadableImages, list[str]]:
     """Read the headers of all images; returns those that have one, and what is wrong elsewhere."""
-    headers = [header_size(path) if path else None for path in images.paths]
+    headers = [read_header_size(path) if path else None for path in images.paths]
     rows = [row for row, size in enumerate(headers) if size is not None and min(size) > 0]
     problems = [_trouble(images, row) for row in sorted(set(range(len(images))) - set(rows))]
     stored = [size for size in headers if size is not None and min(size) > 0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmend.data.dataset import Images, as_ids, keep_apart
+from boxmend.data.dataset import Images, as_ids, separate_ids
 from boxmend.data.formats import FORMATS, read, split_address
 from boxmend.data.formats.reading import IMAGE_ENDINGS
 from boxmend.data.types import Ids
@@ -88,5 +88,5 @@ def _numbered(found: Sequence[_Found]) -> Ids:
             ids = as_ids(list(range(following, following + len(one.paths))))
             following += len(one.paths)
         columns.append(ids)
-    apart = keep_apart(columns, [f"input-{k}" for k in range(1, len(found) + 1)])
+    apart = separate_ids(columns, [f"input-{k}" for k in range(1, len(found) + 1)])
     return as_ids([identity for column in apart for identity in column.tolist()])

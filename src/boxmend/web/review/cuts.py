@@ -12,7 +12,7 @@ from PIL import Image
 
 from boxmend.data.dataset import Images
 from boxmend.data.files.limits import get_limit
-from boxmend.data.images.reading import header_size, inspect
+from boxmend.data.images.reading import inspect_image, read_header_size
 from boxmend.web.thumbnails import Size, Window, decoded, jpeg_of, scale_of
 
 QUALITY = 85
@@ -86,13 +86,13 @@ class Cutter:
         path = self._images.paths[row]
         if not path:
             return ImagePlace(recorded, problem="no folder is known that holds the image")
-        stored = header_size(path)
+        stored = read_header_size(path)
         if stored is None or min(stored) < 1:
-            return ImagePlace(recorded, problem=inspect(path).detail or "cannot be read")
+            return ImagePlace(recorded, problem=inspect_image(path).detail or "cannot be read")
         if not _is_bearable(stored):
             problem = f"{stored[0]} x {stored[1]} pixels are too many"
             return ImagePlace(recorded, problem=problem)
-        if recorded == stored[::-1] != stored and inspect(path).orientation in TURNED:
+        if recorded == stored[::-1] != stored and inspect_image(path).orientation in TURNED:
             return ImagePlace(recorded, is_turned=True)
         return ImagePlace(stored)
 

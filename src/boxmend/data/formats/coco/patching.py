@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, as_ids, keep_apart
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, as_ids, separate_ids
 from boxmend.data.formats.coco import composing, quick
 from boxmend.data.formats.coco.composing import NOTE_KEY, encoded, plain_id
 from boxmend.data.formats.coco.document import (
@@ -81,7 +81,7 @@ def assign_annotation_ids(dataset: Dataset) -> Ids:
         kept = patch.source.annotation_ids[patch.source_rows].tolist()
         rows.append(np.concatenate([patch.rows, patch.added]))
         columns.append(as_ids(kept + dataset.annotation_ids[patch.added].tolist()))
-    apart = keep_apart(columns, [source.name for source in dataset.sources])
+    apart = separate_ids(columns, [source.name for source in dataset.sources])
     ids = np.empty(len(dataset), object)
     for mine, column in zip(rows, apart, strict=True):
         ids[mine] = column

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.data.dataset import UNKNOWN, Dataset, Images, position_id
+from boxmend.data.dataset import UNKNOWN, Dataset, Images, make_position_id
 from boxmend.data.files import change_detection
 from boxmend.data.files.change_detection import ReadFile
 from boxmend.data.files.reading import open_file
@@ -253,7 +253,7 @@ class _Reading:
             self.is_difficult.append(difficult != b"0" and decode_text(difficult).lower() not in NO)
 
     def _complain(self, kind: str, message: str, place: str, id: str, position: int) -> None:
-        self.findings.append(Finding(kind, message, place, id, position_id(id, position)))
+        self.findings.append(Finding(kind, message, place, id, make_position_id(id, position)))
 
     def _image_file(self, id: str, filename: str, place: str) -> str:
         """The image of a document, relative to the folder of images: as named, else by the id."""
@@ -302,7 +302,7 @@ class _Reading:
         )
         sizes = np.array(self.sizes, np.int64).reshape(-1, 2)
         ids = (
-            position_id(id, k)
+            make_position_id(id, k)
             for id, count in zip(self.ids, self.counts, strict=True)
             for k in range(count)
         )

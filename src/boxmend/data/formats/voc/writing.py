@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, document_order, position_ids
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Note, make_position_ids, sort_by_document
 from boxmend.data.formats.documents import Document, format_number
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.data.formats.voc.edits import TABS, ObjectChanges, Values, edits, object_text
@@ -68,7 +68,7 @@ def assign_annotation_ids(dataset: Dataset) -> Ids:
     for images, source in _folders(dataset):
         if source is None:
             ids[images] = _stems([dataset.images.file_names[row] for row in images])
-    return position_ids(replace(dataset, images=replace(dataset.images, ids=ids)))
+    return make_position_ids(replace(dataset, images=replace(dataset.images, ids=ids)))
 
 
 def _folders(dataset: Dataset) -> list[tuple[NDArray[np.int64], VocSource | None]]:
@@ -191,7 +191,7 @@ def _composed(dataset: Dataset) -> Iterator[Document]:
         row = int(np.flatnonzero(dataset.image_rows == UNKNOWN)[0])
         raise DataError(f"{_named(dataset, row)} belongs to no image; take it out first")
     attributes = _attributes(dataset)
-    order = document_order(dataset)
+    order = sort_by_document(dataset)
     ends = np.searchsorted(dataset.image_rows[order], np.arange(len(dataset.images) + 1))
     stems = _stems(dataset.images.file_names)
     for image, stem in enumerate(stems):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.data.dataset import Dataset, Images, position_id
+from boxmend.data.dataset import Dataset, Images, make_position_id
 from boxmend.data.files.change_detection import ReadFile, record_missing_file
 from boxmend.data.findings import Finding
 from boxmend.data.formats.reading import ReadOptions, image_size, read_file
@@ -140,7 +140,7 @@ def _image_findings(entries: Sequence[SplitImage], files: Sequence[_Files]) -> I
 def _line_findings(entries: Sequence[SplitImage], parsed: Sequence[Labels]) -> Iterator[Finding]:
     for entry, one in zip(entries, parsed, strict=True):
         for kind, position, message in one.problems:
-            identity = position_id(entry.id, position)
+            identity = make_position_id(entry.id, position)
             yield Finding(kind, message, entry.label, entry.name, identity)
 
 
@@ -184,7 +184,7 @@ def _dataset(
         label_names=source.label_names,
         annotation_ids=_texts(
             [
-                position_id(identity, position)
+                make_position_id(identity, position)
                 for identity, count in zip(image_ids, counts.tolist(), strict=True)
                 for position in range(count)
             ]

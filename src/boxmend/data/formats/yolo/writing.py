@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, document_order, position_ids
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, make_position_ids, sort_by_document
 from boxmend.data.formats.documents import Document
 from boxmend.data.formats.yolo.data_yaml import SPLITS, composed_yaml, patched_yaml
 from boxmend.data.formats.yolo.labels import Change, Size, line_of, patch_labels
@@ -84,7 +84,7 @@ def assign_annotation_ids(dataset: Dataset) -> Ids:
         if source is not None and taken.setdefault(identity, group) != group:
             identity = f"{source.name}/{identity}"  # as joining the folders keeps them apart
         ids[row] = identity
-    return position_ids(replace(dataset, images=replace(images, ids=ids)))
+    return make_position_ids(replace(dataset, images=replace(images, ids=ids)))
 
 
 def _only_source(dataset: Dataset) -> YoloSource | None:
@@ -153,7 +153,7 @@ def _box(dataset: Dataset, row: int) -> Box:
 
 
 def _composed(dataset: Dataset) -> Iterator[Document]:
-    order = document_order(dataset)
+    order = sort_by_document(dataset)
     _require_writable(dataset, order)
     places = assign_image_paths(dataset)
     folders = _folders(dataset.images.splits, {})
