@@ -17,7 +17,7 @@ from boxmend.methods.rates import Rates, check_rates
 from boxmend.runs.settings import MendSettings
 
 UNKNOWN_BOUNDS = (0.0, 1.0)
-NEXT_TO_NONE = 0.02  # an estimate below it counts as no noise
+NEGLIGIBLE_RATE = 0.02  # an estimate below it counts as no noise
 FIRST_LOST_PASS = 1  # after the first pass no class is found for certain
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 WIDE_BOUNDS = 0.1  # of the rate by the prescreen: with wider ones it says too little
@@ -67,7 +67,7 @@ class NoiseEstimator:
         for name, rate in known.items():
             if rate is None and self.is_estimated(name):
                 estimate = found[f"{name}_noise"]
-                known[name] = estimate if estimate >= NEXT_TO_NONE else 0.0
+                known[name] = estimate if estimate >= NEGLIGIBLE_RATE else 0.0
         return Rates(**known)
 
     def prescreen(self, rows: Tensor, labels: Tensor, seen: PrescreenResult) -> dict[str, float]:
@@ -77,10 +77,10 @@ class NoiseEstimator:
         stays, and only tau is fitted anew. Returns the figures, or nothing if it says too little.
         """
         model, chances = seen.model, seen.probabilities.cpu()
-        low, high = estimation.bounds(chances, labels.cpu(), model._replace(tau=1.0))
+        low, high = estimation.rate_bounds(chances, labels.cpu(), model._replace(tau=1.0))
         found = equations.posterior(chances, labels.cpu(), model.transition.cpu())  # [n, C]
         doubt = 1 - float(found.amax(-1).mean())  # errors to expect after mending by this alone
-        is_enough = doubt <= MOST_DOUBT * model.rate or model.rate < NEXT_TO_NONE
+        is_enough = doubt <= MOST_DOUBT * model.rate or model.rate < NEGLIGIBLE_RATE
         if high - low > WIDE_BOUNDS or not is_enough:
             return {}
         state = self.state
@@ -90,14 +90,16 @@ class NoiseEstimator:
             self.rate = model.rate
             state["label_bounds"].copy_(torch.tensor([low, high]))
         state["transition"].copy_(model.transition)
-        state["lost"].copy_(estimation.lost_classes(found, labels.cpu(), model.transition.cpu()))
+        state["lost"].copy_(
+            estimation.find_lost_classes(found, labels.cpu(), model.transition.cpu())
+        )
         return self.figures()
 
-    def prior_of(self, annotations: BatchAnnotations) -> Tensor | None:
+    def prior_for(self, annotations: BatchAnnotations) -> Tensor | None:
         """Return the prescreen's probabilities for the annotations of a batch, [B, A, C]."""
         return None if self.prior is None else self.prior[self._places(annotations)]
 
-    def remember(self, annotations: BatchAnnotations, probabilities: Tensor) -> Tensor:
+    def store(self, annotations: BatchAnnotations, probabilities: Tensor) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
         if self.settings.foreground:
@@ -108,7 +110,7 @@ class NoiseEstimator:
             self._is_seen(annotations).reshape(-1),
             self._places(annotations).reshape(-1),
         )
-        mean, visits = equations.remember(
+        mean, visits = equations.update_memory(
             state["memory"][rows],
             state["visits"][rows],
             evidence.flatten(0, 1),
@@ -119,14 +121,14 @@ class NoiseEstimator:
         rows, *seen = self.exchange.all_gather(rows, mean, visits, labels)
         for name, values in zip(("memory", "visits", "labels"), seen, strict=True):
             state[name].index_copy_(0, rows, values)
-        mean, prior = mean.view_as(evidence), self.prior_of(annotations)
+        mean, prior = mean.view_as(evidence), self.prior_for(annotations)
         return mean if prior is None else self._weighed(mean, prior)
 
-    def compare(self, annotations: BatchAnnotations, heard: votes.Voters) -> None:
+    def count_agreement(self, annotations: BatchAnnotations, heard: votes.Voters) -> None:
         """Count how annotated boxes and the vote agree, where the box noise is not told."""
         if self.rates.box is None:
             settings = self.settings
-            found = votes.agreement(
+            found = votes.measure_agreement(
                 annotations, heard, settings.near, settings.alike, settings.residual_score
             )
             sums = self.exchange.all_sum(torch.cat(found))  # [BINS + 2]
@@ -142,10 +144,10 @@ class NoiseEstimator:
         nobody = torch.zeros_like(annotations.labels[..., None])
         matches = votes.Matches(annotations.boxes, top, is_top, nobody, nobody.bool())
         count = annotations.boxes.shape[1]
-        scores = votes.split(scorer(torch.cat([annotations.boxes, top], dim=1)), count)
-        evidence = self.remember(annotations, scores[0].probabilities)
-        heard = votes.voters(annotations, matches, scores, evidence, settings.near)
-        self.compare(annotations, heard)
+        scores = votes.split_scores(scorer(torch.cat([annotations.boxes, top], dim=1)), count)
+        evidence = self.store(annotations, scores[0].probabilities)
+        heard = votes.gather_voters(annotations, matches, scores, evidence, settings.near)
+        self.count_agreement(annotations, heard)
 
     def end_epoch(self, epoch: int, is_warm_up: bool) -> None:
         """Estimate anew what is not told.
@@ -161,7 +163,7 @@ class NoiseEstimator:
         self.state["residuals"].zero_()
         self.state["pull"].zero_()
 
-    def floors(self, labels: Tensor) -> Tensor:
+    def label_floors(self, labels: Tensor) -> Tensor:
         """Tell how far labels [...] are to be believed at least: of a lost class, 1 - its noise."""
         share = torch.where(self.state["lost"], self.state["transition"].diagonal(), 0)  # [C]
         return share[labels]
@@ -177,7 +179,7 @@ class NoiseEstimator:
             if self.is_estimated(name):
                 estimate = estimation.Estimate(rate, *self.state[f"{name}_bounds"].tolist())
                 is_learnt = name != "label" or self.prior is None
-                figures |= estimate.told(f"{name}_noise", is_learnt=is_learnt)
+                figures |= estimate.figures(f"{name}_noise", is_learnt=is_learnt)
             else:
                 figures[f"{name}_noise"] = rate
         return figures
@@ -186,7 +188,7 @@ class NoiseEstimator:
         """Tell the noise that was found, and which labels stand for which others."""
         state, found = self.state, dict[str, Any](self.figures())
         if self.rates.label != 0:
-            found["confusions"] = estimation.confusions(
+            found["confusions"] = estimation.find_confusions(
                 *self._seen(), state["transition"].cpu(), float(state["tau"])
             )
         return found
@@ -219,14 +221,14 @@ class NoiseEstimator:
             return
         known = NoiseModel(self.rate, float(state["tau"]), state["transition"].cpu(), False)
         if self.rates.label is None and self.prior is None:
-            model = estimation.estimated_labels(
+            model = estimation.fit_label_noise(
                 evidence, labels, self.rate, full=settings.full_matrix
             )
             if not is_firm or model.rate >= self.rate:
-                bounds = estimation.bounds(evidence, labels, model)
+                bounds = estimation.rate_bounds(evidence, labels, model)
                 state["label_bounds"].copy_(torch.tensor(bounds))
             if is_firm:
-                model = estimation.at_least(model, evidence, labels, known)
+                model = estimation.keep_higher_rate(model, evidence, labels, known)
         else:
             tau = equations.fit_temperature(evidence, labels, known.transition)
             model = known._replace(tau=tau)
@@ -237,7 +239,7 @@ class NoiseEstimator:
         noise = model.transition
         if self.prior is None:  # it may be the detector's own, which explains all that it lost
             noise = equations.symmetric_transition(model.rate, self.num_labels)
-        lost = estimation.lost_classes(found, labels, noise)
+        lost = estimation.find_lost_classes(found, labels, noise)
         is_early = epoch < FIRST_LOST_PASS and self.prior is None
         state["lost"].copy_(lost & (not is_early))
 
@@ -246,7 +248,7 @@ class NoiseEstimator:
         state, evidence = self.state, self.state["memory"]
         if self.prior is not None:
             evidence = self._weighed(evidence, self.prior)
-        return estimation.visited(evidence, state["visits"], state["labels"])
+        return estimation.visited_evidence(evidence, state["visits"], state["labels"])
 
     def _weighed(self, evidence: Tensor, prior: Tensor) -> Tensor:
         return equations.combine_evidence(evidence, prior, self.settings.first_look)
@@ -295,7 +297,7 @@ class EstimatingMethod(Method):
         if self.estimator is None:
             return {}
         self.estimator.end_epoch(epoch, is_warm_up and self.has_warm_up)
-        self._follow(self.estimator)
+        self._apply_estimates(self.estimator)
         return self.estimator.figures()
 
     def report(self) -> Mapping[str, Any]:
@@ -312,10 +314,10 @@ class EstimatingMethod(Method):
         self._load_own_state(state)
         if self.estimator is not None:
             self.estimator.load_state_dict(state)
-            self._follow(self.estimator)
+            self._apply_estimates(self.estimator)
 
     @abstractmethod
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set what depends on the rates by the estimates; this may wait for the device."""
 
     @abstractmethod

@@ -45,9 +45,9 @@ from boxmend.methods.equations.evidence import (
     combine_evidence,
     foreground_probabilities,
     posterior,
-    posterior_verdicts,
+    posterior_judgements,
     raise_to_floor,
-    remember,
+    update_memory,
 )
 from boxmend.methods.equations.judgment import (
     acceptance_from_rate,
@@ -136,7 +136,7 @@ __all__ = [
     "log_likelihood",
     "matched_boxes",
     "posterior",
-    "posterior_verdicts",
+    "posterior_judgements",
     "prescreen_labels",
     "pseudo_labels",
     "pull_sums",
@@ -145,7 +145,6 @@ __all__ = [
     "rate_interval",
     "raw_box_share",
     "refine_as_published",
-    "remember",
     "soft_cross_entropy",
     "soft_targets",
     "symmetric_transition",
@@ -153,6 +152,7 @@ __all__ = [
     "top_candidates",
     "top_proposals",
     "training_roles",
+    "update_memory",
     "vote_weights",
     "voted_boxes",
 ]

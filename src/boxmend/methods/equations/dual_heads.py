@@ -20,7 +20,7 @@ def region_loss(first: Tensor, second: Tensor, objectness: float) -> Tensor:
     return discrepancy + objectness * background
 
 
-def relative_slopes(boxes: Tensor, gradient: Tensor) -> Tensor:
+def slopes_in_sides(boxes: Tensor, gradient: Tensor) -> Tensor:
     """Turn dL/db into dL/du, where u are coordinates in sides of the box: times width or height.
 
     Takes boxes and their gradient [..., 4]. Returns [..., 4]; what is not finite is 0.
@@ -28,7 +28,7 @@ def relative_slopes(boxes: Tensor, gradient: Tensor) -> Tensor:
     return (gradient * sides_of_edges(boxes)).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def moved(boxes: Tensor, shifts: Tensor, most: float) -> Tensor:
+def move_sides(boxes: Tensor, shifts: Tensor, most: float) -> Tensor:
     """Move every side by a share of the box's width or height, at most by `most`.
 
     Takes boxes [..., 4] and shifts [..., 4] in shares. Returns [..., 4].

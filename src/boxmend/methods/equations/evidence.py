@@ -25,7 +25,7 @@ def foreground_probabilities(probabilities: Tensor) -> Tensor:
     return torch.where(total > TINY, foreground / total, 1 / foreground.shape[-1])
 
 
-def remember(
+def update_memory(
     old: Tensor, visits: Tensor, new: Tensor, is_new: Tensor, least: float = 0.5
 ) -> tuple[Tensor, Tensor]:
     """Average evidence over visits; the new weighs max(1 / (visits + 1), least).
@@ -68,19 +68,19 @@ def posterior(
     return torch.where(is_possible, evidence + noise, evidence).softmax(-1)
 
 
-def raise_to_floor(posteriors: Tensor, labels: Tensor, floors: Tensor) -> Tensor:
+def raise_to_floor(posteriors: Tensor, labels: Tensor, label_floors: Tensor) -> Tensor:
     """Raise q(y) to a floor where it is lower, and shrink the other classes alike.
 
     Takes q [..., C], labels [...] and floors [...] from 0 to 1. Returns [..., C].
     """
     column = labels[..., None]
     right = posteriors.gather(-1, column)  # [..., 1]
-    raised = torch.maximum(right, floors[..., None].to(right.dtype))
+    raised = torch.maximum(right, label_floors[..., None].to(right.dtype))
     others = posteriors * (1 - raised) / (1 - right).clamp(min=TINY)
     return torch.where(raised > right, others.scatter(-1, column, raised), posteriors)
 
 
-def posterior_verdicts(posteriors: Tensor, labels: Tensor, is_box: Tensor) -> Tensor:
+def posterior_judgements(posteriors: Tensor, labels: Tensor, is_box: Tensor) -> Tensor:
     """Read verdicts off posteriors: q(y) >= 0.5 kept, else another q(c) > 0.5 relabelled.
 
     The rest is DISCARDED, which here means unsure: trained on softly and listed as such. Takes
