@@ -8,13 +8,12 @@ import torch
 from boxmend.errors import UsageError
 from boxmend.methods import votes
 from boxmend.methods.equations import (
-    TYPICAL_ERROR,
     NoiseModel,
     PrescreenResult,
     rate_interval,
     symmetric_transition,
 )
-from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.equations.box_noise import BOX_NOISE, NUM_BINS
 from boxmend.methods.estimation import Estimate, find_lost_classes, rate_bounds
 from boxmend.methods.noise_estimator import NoiseEstimator
 from boxmend.methods.table import Mend, MendSettings, Rates
@@ -161,7 +160,9 @@ def test_edges_are_expected_by_the_noise_and_the_error_that_were_measured() -> N
     found = mending(keep=0.5, noise=0.264, error=0.09)
     # told is 0.264 / 0.88 = 0.3
     assert found == pytest.approx({"keep": 0.5, "alpha": 0.3, "noise": 0.3, "vote_error": 0.09})
-    assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(TYPICAL_ERROR)
+    assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(
+        BOX_NOISE.typical_error_sides
+    )
 
 
 def test_where_repair_is_off_there_is_no_noise_to_undo() -> None:
@@ -196,7 +197,7 @@ def test_an_estimate_falls_only_in_warm_up(is_warm_up: bool) -> None:
 
 
 def test_what_a_pass_counted_is_gone_after_it() -> None:
-    counted = {"residuals": torch.ones(BINS), "pull": torch.tensor([1.0, 2.0])}
+    counted = {"residuals": torch.ones(NUM_BINS), "pull": torch.tensor([1.0, 2.0])}
     watch = watching(counted)
     watch.end_epoch(0, is_warm_up=False)
     assert not any(watch.state[name].any() for name in counted)

@@ -16,7 +16,7 @@ from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations, estimation, judgements, missing, votes
 from boxmend.methods.equations import Belief, Roles
-from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.equations.box_noise import BOX_NOISE, NUM_BINS
 from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
 from boxmend.methods.outcomes import (
     merge_outcome,
@@ -72,7 +72,7 @@ class Mend(EstimatingMethod):
             "noise": torch.zeros((), device=device),
             "vote_error": torch.zeros((), device=device),
             "held": torch.zeros((), device=device),
-            "border": torch.zeros(1 + BINS, dtype=torch.float64, device=device),
+            "border": torch.zeros(1 + NUM_BINS, dtype=torch.float64, device=device),
         }
         self._beta: float | None = None
         self._set_box_repair(INITIAL_RAW_SHARE)
@@ -213,7 +213,7 @@ class Mend(EstimatingMethod):
         if alpha is None:
             alpha = 0.0 if keep == 1 else equations.alpha_from_rate(found)
         noise = found if keep < 1 else 0.0
-        error = self.estimator.box.error or equations.TYPICAL_ERROR
+        error = self.estimator.box.error or BOX_NOISE.typical_error_sides
         values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
         for name, value in values.items():
             self._state[name].fill_(value)

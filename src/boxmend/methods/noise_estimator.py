@@ -11,7 +11,7 @@ from boxmend.detector import Proposals
 from boxmend.errors import UsageError
 from boxmend.methods import equations, estimation, votes
 from boxmend.methods.equations import BoxNoise, NoiseModel, PrescreenResult
-from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.equations.box_noise import NUM_BINS
 from boxmend.methods.protocol import SINGLE_PROCESS, BatchAnnotations, BoxScorer, Exchange, Method
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.runs.settings import MendSettings
@@ -52,7 +52,7 @@ class NoiseEstimator:
             "memory": torch.zeros(num_annotations + 1, num_labels, device=device),
             "visits": torch.zeros(num_annotations + 1, dtype=torch.int32, device=device),
             "labels": torch.zeros(num_annotations + 1, dtype=torch.int64, device=device),
-            "residuals": torch.zeros(BINS, dtype=torch.float64, device=device),
+            "residuals": torch.zeros(NUM_BINS, dtype=torch.float64, device=device),
             "pull": torch.zeros(2, dtype=torch.float64, device=device),
             "transition": equations.symmetric_transition(self.rate, num_labels, device),
             "tau": torch.full((), settings.temperature or 1.0, device=device),
@@ -131,9 +131,9 @@ class NoiseEstimator:
             found = votes.measure_agreement(
                 annotations, heard, settings.near, settings.alike, settings.residual_score
             )
-            sums = self.exchange.all_sum(torch.cat(found))  # [BINS + 2]
-            self.state["residuals"] += sums[:BINS]
-            self.state["pull"] += sums[BINS:]
+            sums = self.exchange.all_sum(torch.cat(found))  # [NUM_BINS + 2]
+            self.state["residuals"] += sums[:NUM_BINS]
+            self.state["pull"] += sums[NUM_BINS:]
 
     def observe(
         self, annotations: BatchAnnotations, proposals: Proposals, scorer: BoxScorer

@@ -123,7 +123,7 @@ def average_boxes(
 class Agreement(NamedTuple):
     """How annotated boxes and the vote of the proposals alone agree; sums over a batch."""
 
-    residuals: Tensor  # [BINS]
+    residuals: Tensor  # [NUM_BINS]
     pull: Tensor  # [2], see `methods.equations.pull_sums`
 
 

@@ -30,7 +30,7 @@ def test_a_slope_that_is_no_number_is_none() -> None:
 def test_sides_move_by_shares_of_the_box_and_no_further_than_allowed() -> None:
     # 10 + .05 * 20 = 11; 20 - .1 * 40 = 16; 30 + .1 * 20 = 32; 60 + .02 * 40 = 60.8
     shifts = torch.tensor([0.05, -0.5, 0.2, 0.02])
-    moved = dual_heads.move_sides(BOX, shifts, most=0.1)
+    moved = dual_heads.move_sides(BOX, shifts, max_shift=0.1)
     torch.testing.assert_close(moved, torch.tensor([11.0, 16, 32, 60.8]))
 
 

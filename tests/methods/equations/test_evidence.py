@@ -44,7 +44,7 @@ def test_without_a_least_weight_memory_is_the_plain_mean() -> None:
     seen = torch.tensor([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
     mean, visits = torch.full((1, 2), NAN), torch.zeros(1).long()
     for row in seen:
-        mean, visits = update_memory(mean, visits, row[None], torch.tensor([True]), least=0)
+        mean, visits = update_memory(mean, visits, row[None], torch.tensor([True]), min_weight=0)
     torch.testing.assert_close(mean, seen.mean(0, keepdim=True))
 
 
