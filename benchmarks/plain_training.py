@@ -30,7 +30,7 @@ from boxmend.bench.speed.choices import MOST_WORKERS
 from boxmend.bench.speed.plain import AnnotatedImages, PlainTrainer, as_documented, decoded
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector
-from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.training.assembly import make_detector, make_loader, working_precision
 from boxmend.training.optimisation import rate_at
 from boxmend.training.processes import Processes
@@ -108,7 +108,7 @@ def measured(
 
 def settings_of(options: Any) -> TrainSettings:
     """The settings that `boxmend train --method baseline` has with the same options."""
-    return resolved(
+    return resolve_settings(
         TrainSettings(
             method="baseline",
             detector=options.detector,

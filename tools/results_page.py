@@ -2,11 +2,11 @@
 
     python tools/results_page.py
 
-The same lines give the same page. Tables are those of `boxmend bench table`, with standard errors;
-every row names the lines that it is made of. `results/tried.md`, if there is one, is taken over as
-it stands, and so is what `results/README.md` says of data and weights. Pictures are shown that lie
-under docs/images/results/CELL/, where what a cell left in its folder `keep` belongs; two tables are
-drawn, too, as docs/images/results/*.svg.
+The same lines give the same page. The tables are those of `boxmend bench table`, with standard
+errors, and every row names its lines. The page includes `results/tried.md`, if there is one, and
+the section about data and weights of `results/README.md`. It shows the pictures in
+docs/images/results/CELL/, copied from the artifacts of that cell, and two tables as drawings in
+docs/images/results/*.svg.
 """
 
 import math
@@ -52,9 +52,9 @@ PAPER = {
     "trained on": "VOC 2007+2012 trainval, 16,551 images",
     "scored on": "VOC 2007 test, 4,952 images",
     "images": "600/1000 pixels",
-    "start": "ResNet-50 of ImageNet classification",
-    "schedule": "mmdetection's, batches of 2, learning rate 0.01",
-    "runs": "one of each cell",
+    "initial weights": "ResNet-50 trained on ImageNet classification",
+    "schedule": "mmdetection's, batch size 2, learning rate 0.01",
+    "runs": "one per setting",
     "rule of AP50": "11 points",
     "clean reference": "none; 79.5 is mmdetection's published model",
 }
@@ -125,20 +125,23 @@ def _as_on_the_page(text: str) -> str:
 
 
 def _opening(lines: Lines) -> str:
-    told = [f"{done} of {number} that {word}" for word, (done, number) in _counts(lines).items()]
+    counts = _counts(lines).items()
+    shares = [f"{done} of {number} with priority {name}" for name, (done, number) in counts]
     return f"""<!-- written by tools/results_page.py from results/; change those instead -->
 
 # Results on photographs
 
-VOC 2007 at 320 pixels, trainval to test, one GPU: the paper's comparison, run by
-[`boxmend bench run`](tables.md#on-photographs). Every figure is made of lines of the files in
-`results/`, which each row names as FILE:LINES and which are [listed below](#lines). Figures are in
-percent: mean ± standard error over seeds (number of seeds) [as published]. One seed has no error,
-and a difference under 1.5 says nothing then.
+This page repeats the paper's comparison on VOC 2007 at 320 pixels, trained on trainval and
+scored on test, on one GPU, with [`boxmend bench run`](tables.md#on-photographs). Each figure
+comes from lines of the files in `results/`; each row names them as FILE:LINES, and they are
+[listed below](#lines).
 
-Cells run so far: {", ".join(told)} be.
-Empty squares were not run. COCO is not run at all. Figures of
-[single trainings](training.md#figures) that were made before have no lines and are not in here."""
+Figures are percentages: mean ± standard error over seeds (number of seeds) [published figure]. A
+single seed has no standard error; differences below 1.5 are not significant then.
+
+Trainings so far: {", ".join(shares)} ([priorities](tables.md#in-several-sittings)).
+Empty cells were not run, and nothing was run on COCO. Earlier
+[single trainings](training.md#figures) have no lines and are not part of this page."""
 
 
 def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
@@ -166,38 +169,39 @@ def _bars(lines: Lines) -> str:
         told = [bar.verdict, bar.what, bar.needed, bar.measured]
         rows[bar.is_goal].append([*told, lines.named(bar.cells)])
     head = ["", "what", "needed", "measured", "lines"]
-    return f"""## What it has to reach
+    return f"""## Targets
 
-By AP50 (area rule), mean over three seeds; with fewer it is said so.
+AP50 by the area rule, mean over three seeds; "so far" marks a mean over fewer.
 
 {markdown_table(head, rows[False])}
 
-Goals beyond these:
+Further goals:
 
 {markdown_table(head, rows[True])}"""
 
 
 def _missing(lines: Lines) -> str:
     parts = []
-    for one in ("must", "should"):
+    *first, last = PRIORITIES
+    for one in first:
         rows = _not_run(lines, one)
         if rows:
-            body = markdown_table(["noise", "methods, with the seeds that are not run"], rows)
-            parts.append(f"Of what {one} be run:\n\n{body}")
+            body = markdown_table(["noise", "methods, with the seeds not run"], rows)
+            parts.append(f"Trainings with priority {one} that were not run:\n\n{body}")
         else:
-            parts.append(f"Nothing of what {one} be run.")
+            parts.append(f"All trainings with priority {one} were run.")
     left = _left_of_tables(lines)
     if left:
-        body = markdown_table(["table", "could be run", "is run"], left)
-        parts.append(f"Of what could be run, by table:\n\n{body}")
+        body = markdown_table(["table", "trainings", "run"], left)
+        parts.append(f"Trainings with priority {last}, by table:\n\n{body}")
     return "\n\n".join(["## What is missing", *parts])
 
 
 def _left_of_tables(lines: Lines) -> list[list[str]]:
-    """Tables that have cells left which could be run, with their numbers."""
+    """List the tables whose cells of the last priority were not all run, with their numbers."""
     rows = []
     for name in OTHERS:
-        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if priority(one) == "could"]
+        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if priority(one) == PRIORITIES[-1]]
         done = [one for one in cells if one.name in lines.places]
         if len(done) < len(cells):
             told = f"{LAYOUTS[name].title} (`{name}`)"
@@ -206,7 +210,7 @@ def _left_of_tables(lines: Lines) -> list[list[str]]:
 
 
 def _not_run(lines: Lines, needed: str) -> list[list[str]]:
-    """Noises, and the methods that were not run there though they are worth so much."""
+    """List the methods of a priority that were not run, by noise."""
     found: dict[str, dict[str, list[int]]] = {}
     for one in _all_cells():
         if priority(one) == needed and one.name not in lines.places:
@@ -226,8 +230,8 @@ def _differs(lines: Lines) -> str:
         [
             "## What differs from the paper",
             markdown_table(["", "here", "in the paper"], rows),
-            "Methods that take the noise rates as known are told the true ones, as there; `mend` "
-            "is told nothing.",
+            "Methods that need the noise rates are given the true ones, as in the paper; `mend` is "
+            "given none.",
             *(["\n".join(notes)] if notes else []),
         ]
     )
@@ -237,19 +241,19 @@ _OURS: dict[str, Callable[[Result], str]] = {
     "trained on": lambda one: "VOC 2007 trainval, 5,011 images",
     "scored on": lambda one: "VOC 2007 test, 4,952 images",
     "images": lambda one: f"{one.settings.get('image_size')} pixels, WebP of quality 60",
-    "start": lambda one: f"the same, another training of it ([the file]({WEIGHTS}))",
+    "initial weights": lambda one: f"the same network, from another training ([file]({WEIGHTS}))",
     "schedule": lambda one: (
-        f"{one.settings.get('epochs')} passes, batches of {one.settings.get('batch_size')}, "
+        f"{one.settings.get('epochs')} epochs, batch size {one.settings.get('batch_size')}, "
         f"learning rate {one.settings.get('optimisation', {}).get('lr')}"
     ),
-    "runs": lambda one: "as many as stand in parentheses",
-    "rule of AP50": lambda one: "both, in tables of their own",
+    "runs": lambda one: "the numbers in parentheses",
+    "rule of AP50": lambda one: "both rules, in separate tables",
     "clean reference": lambda one: "`baseline` on clean annotations",
 }
 
 
 def _about_data(path: Path) -> str:
-    """What the file beside the lines says of data and weights; nothing where there is none."""
+    """Return the section about data and weights from results/README.md, or nothing."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     _, heading, body = text.partition(ABOUT_DATA)
     return (heading + body).strip()
@@ -267,17 +271,17 @@ def _accuracy(lines: Lines) -> str:
 
 {_picture("core")}
 
-AP50 by the area under the curve; the paper's figures are by 11 points.
+AP50 by the area rule. The paper's figures use the 11-point rule.
 
 {_squares(area, lines, _figure)}
 
-AP50 by 11 points, which is the paper's rule:
+AP50 by the 11-point rule, as in the paper:
 
 {_squares(points, lines, _figure)}
 
-The share of the lost accuracy that is won back, by area: (method - baseline) / (clean - baseline)
-over the seeds that all three have. The paper's share in brackets. A dash stands where the noise
-cost less than a point, here and in further tables.
+Share of the lost accuracy that is won back, by the area rule: (method - baseline) / (clean -
+baseline), over the seeds that all three have; the paper's share in brackets. Here and in further
+tables, a dash means that the noise costs less than one point.
 
 {_squares(area, lines, _share, is_share=True)}"""
 
@@ -299,7 +303,7 @@ def _further(lines: Lines) -> list[str]:
     if parts:
         parts.insert(0, "## Further tables")
     if empty:
-        parts.append(f"Not run beyond what stands above: {', '.join(empty)}.")
+        parts.append(f"These tables have no further trainings: {', '.join(empty)}.")
     return parts
 
 
@@ -356,7 +360,7 @@ def _share(square: Square) -> str:
 
 
 def _picture(name: str) -> str:
-    words = "What each method wins back of the accuracy that noise costs, here and as published"
+    words = "Share of the lost accuracy that each method wins back, here and as published"
     return f"![{words}]({_chart(name)})"
 
 

@@ -38,7 +38,10 @@ from boxmend.errors import UsageError
             "label0-box0-baseline~x2-0",
         ),
         (Cell(None, None, "mend", (("label_noise", 0.2),), 0), "label0-box0-mend~label20-0"),
-        (Cell(None, None, "mend", (("mend.keep", 0.4),), 0), "label0-box0-mend~keep0.4-0"),
+        (
+            Cell(None, None, "mend", (("mend.raw_box_share", 0.4),), 0),
+            "label0-box0-mend~rawboxshare0.4-0",
+        ),
     ],
 )
 def test_a_cell_is_named_label_noise_first(cell: Cell, name: str) -> None:
@@ -46,7 +49,7 @@ def test_a_cell_is_named_label_noise_first(cell: Cell, name: str) -> None:
 
 
 def test_noise_is_shared_by_methods_and_variants_and_clean_data_by_seeds() -> None:
-    noisy = Cell("pair:0.3", "uniform:0.2", "mend", (("mend.keep", 0.4),), 2)
+    noisy = Cell("pair:0.3", "uniform:0.2", "mend", (("mend.raw_box_share", 0.4),), 2)
     assert noisy.noise_folder == "pair30-box20-2"
     assert (noisy.noise.labels, noisy.noise.boxes, noisy.noise.seed) == (
         "pair:0.3",
@@ -148,15 +151,15 @@ def test_settings_may_be_texts() -> None:
         "image_size": "96",
         "epochs": "6",
         "optimisation.lr": "0.5",
-        "graph": "false",
-        "mend.keep": "null",
+        "cuda_graph": "false",
+        "mend.raw_box_share": "null",
         "label_noise": "0.25",
         "box_noise": "auto",
         "weights": "none",
     }
     found = settings_of(Cell(None, None, "mend"), SCALES["voc320"], None, told)
     assert (found.image_size, found.epochs, found.optimisation.lr) == ("96", 6, 0.5)
-    assert (found.graph, found.mend.keep, found.weights) == (False, None, "none")
+    assert (found.cuda_graph, found.mend.raw_box_share, found.weights) == (False, None, "none")
     assert (found.label_noise, found.box_noise) == (0.25, "auto")
 
 
@@ -164,8 +167,8 @@ def test_wrong_settings_are_refused_by_name() -> None:
     cell = Cell(None, None, "mend")
     with pytest.raises(UsageError, match=r"--set: there is no setting epoch; did you mean epochs"):
         settings_of(cell, SCALES["voc320"], None, {"epoch": 3})
-    with pytest.raises(UsageError, match=r"--set: mend.keep is 7"):
-        settings_of(cell, SCALES["voc320"], None, {"mend.keep": 7})
+    with pytest.raises(UsageError, match=r"--set: mend.raw_box_share is 7"):
+        settings_of(cell, SCALES["voc320"], None, {"mend.raw_box_share": 7})
     with pytest.raises(UsageError, match=r"--set epochs.many: there is no such setting"):
         settings_of(cell, SCALES["voc320"], None, {"epochs.many": 7})
 

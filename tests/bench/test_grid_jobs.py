@@ -62,9 +62,9 @@ def test_settings_of_other_methods_and_new_ones_do_not_count(toys: Path, tmp_pat
     job = read_job(plan.folder(plan.cells[0]))
     other = {**job.settings, "published": {**job.settings["published"], "queue_length": 7}}
     assert differences(job, msgspec.structs.replace(job, settings=other)) == []
-    other = {**job.settings, "mend": {**job.settings["mend"], "least_keep": 0.9}}
+    other = {**job.settings, "mend": {**job.settings["mend"], "raw_box_min_share": 0.9}}
     assert differences(job, msgspec.structs.replace(job, settings=other)) == [
-        "mend.least_keep: 0.4, now 0.9"
+        "mend.raw_box_min_share: 0.4, now 0.9"
     ]
     older = {name: value for name, value in job.settings.items() if name != "strict"}
     assert differences(msgspec.structs.replace(job, settings=older), job) == []

@@ -90,7 +90,7 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
     [
         ({"seed": 4}, "seed: 4, now 0"),
         ({"method": "br"}, "method: 'br', now 'mend'"),
-        ({"variant": {"mend.keep": 0.4}}, "variant: {'mend.keep': 0.4}, now {}"),
+        ({"variant": {"mend.raw_box_share": 0.4}}, "variant: {'mend.raw_box_share': 0.4}, now {}"),
     ],
 )
 def test_what_makes_another_cell_is_told(
@@ -106,7 +106,11 @@ def test_what_makes_another_cell_is_told(
 def test_a_line_of_other_settings_or_data_is_refused_or_run_anew(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
-    settings = {**line.settings, "epochs": 7, "mend": {**line.settings["mend"], "least_keep": 0.9}}
+    settings = {
+        **line.settings,
+        "epochs": 7,
+        "mend": {**line.settings["mend"], "raw_box_min_share": 0.9},
+    }
     data = msgspec.structs.replace(line.data, val_sha256="0" * 64)
     done = with_lines(tmp_path / "brought.jsonl", changed(line, settings=settings, data=data))
     with pytest.raises(UsageError) as refused:
@@ -115,7 +119,7 @@ def test_a_line_of_other_settings_or_data_is_refused_or_run_anew(
         f"{MEND} ({done[0]}:1)",
         "data.val_sha256: '0000",
         "settings.epochs: 7, now 1",
-        "settings.mend.least_keep: 0.9, now 0.4",
+        "settings.mend.raw_box_min_share: 0.9, now 0.4",
         "--ignore-differing",
     ):
         assert text in str(refused.value)

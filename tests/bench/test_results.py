@@ -80,7 +80,7 @@ def test_a_torn_line_longer_than_a_block_is_found_whole(tmp_path: Path) -> None:
         ({"noise": {"labels": "symmetric:7", "boxes": None, "seed": 0}}, "noise.labels"),
         ({"noise": {"labels": "symmetric:0.4\n", "boxes": None}}, "noise.labels"),
         ({"attempt": 0}, "line 2 is no result: attempt"),
-        ({"format": 2}, "line 2 is no result: format"),
+        ({"format": 3}, "line 2 is no result: format"),
         ({"seconds": -1}, "line 2 is no result: seconds"),
         ({"surprise": 1}, "unknown field `surprise`"),
     ],
@@ -256,3 +256,23 @@ def test_nothing_is_appended_behind_a_line_whose_line_feed_is_damaged(tmp_path: 
     with pytest.raises(DataError, match="line 1 is damaged"):
         read(path)
     assert path.read_bytes() == damaged
+
+
+def test_a_line_of_format_1_is_read_with_the_present_names(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    settings = {
+        "graph": True,
+        "mend": {"near": 0.3, "boxes": "edges"},
+        "optimisation": {"lr": 0.02},
+    }
+    old = {"settings": settings, "variant": {"mend.near": 0.3, "epochs": 6}, "format": 1}
+    line = msgspec.to_builtins(result()) | old
+    path.write_bytes(msgspec.json.encode(line) + b"\n")
+    (upgraded,) = read(path).results
+    assert upgraded.settings == {
+        "cuda_graph": True,
+        "mend": {"vote_min_iou": 0.3, "boxes": "edges"},
+        "optimisation": {"lr": 0.02},
+    }
+    assert upgraded.variant == {"mend.vote_min_iou": 0.3, "epochs": 6}
+    assert upgraded.format == 2

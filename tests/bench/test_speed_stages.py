@@ -97,7 +97,7 @@ def test_stages_are_those_of_steps_that_are_launched_kernel_by_kernel(
     asked: list[bool] = []
 
     def training(settings: TrainSettings) -> None:
-        asked.append(settings.graph)
+        asked.append(settings.cuda_graph)
         raise BoxmendError("seen")
 
     monkeypatch.setattr(factory, "training", training)

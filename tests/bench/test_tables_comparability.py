@@ -60,12 +60,12 @@ def test_settings_of_a_method_may_differ_from_those_of_others_but_not_from_its_o
     assert places(BASE, MEND, literal) == []
     elsewhere = with_settings(result("mend-paper", noise=("symmetric:0.2", None)), box_loss="l1")
     assert places(literal, elsewhere) == ["settings.optimisation.lr of mend-paper"]
-    other = with_settings(result("mend", noise=BOTH, seed=1), mend={"least_keep": 0.3})
-    assert places(MEND, other) == ["settings.mend.least_keep of mend"]
+    other = with_settings(result("mend", noise=BOTH, seed=1), mend={"raw_box_min_share": 0.3})
+    assert places(MEND, other) == ["settings.mend.raw_box_min_share of mend"]
 
 
 def test_settings_that_a_method_does_not_go_by_may_differ() -> None:
-    odd = with_settings(result("baseline", seed=1), mend={"least_keep": 0}, published={})
+    odd = with_settings(result("baseline", seed=1), mend={"raw_box_min_share": 0}, published={})
     assert places(BASE, odd) == []
     odd = with_settings(result("mend", seed=1), published={"queue_length": 1}, log_every=1)
     assert places(MEND, odd) == []
@@ -82,10 +82,12 @@ def test_a_setting_that_one_result_lacks_is_a_difference() -> None:
 
 
 def test_a_setting_that_is_not_set_is_as_before_there_was_one() -> None:
-    newer = with_settings(result("mend", seed=1), mend=SETTINGS["mend"] | {"missing": None})
+    newer = with_settings(
+        result("mend", seed=1), mend=SETTINGS["mend"] | {"missing_min_score": None}
+    )
     assert places(MEND, newer) == []
-    newer = with_settings(newer, mend=SETTINGS["mend"] | {"missing": 0.3})
-    assert places(MEND, newer) == ["settings.mend.missing of mend"]
+    newer = with_settings(newer, mend=SETTINGS["mend"] | {"missing_min_score": 0.3})
+    assert places(MEND, newer) == ["settings.mend.missing_min_score of mend"]
 
 
 def test_what_a_variant_sets_may_differ() -> None:

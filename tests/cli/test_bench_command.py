@@ -148,7 +148,7 @@ def test_a_row_that_cannot_be_is_told_and_the_rest_measured(
         (["TOYS:train", "--steps", "0"], "at least 5"),
         (["TOYS:train", "--detector", "yolo"], "unknown detector 'yolo'"),
         (["TOYS:train", "--weights", "nowhere.safetensors"], "there is no such file"),
-        (["TOYS:train", "--out", "TOYS"], "exists already"),
+        (["TOYS:train", "--out", "TOYS"], "the file exists"),
     ],
     ids=str,
 )

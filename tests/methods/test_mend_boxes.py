@@ -83,7 +83,9 @@ def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
     )
     torch.testing.assert_close(outcome.boxes, expected[None, None])
     assert 10 < float(outcome.boxes[0, 0, 0]) < 14
-    shares = made(Rates(box=told), num_proposals=1, keep=0.25)  # a share that is told goes before
+    shares = made(
+        Rates(box=told), num_proposals=1, raw_box_share=0.25
+    )  # a share that is told goes before
     blended = shares.refine(annotations, proposals, scorer, LATER)
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
@@ -160,7 +162,7 @@ def test_regression_ends_outside_where_the_border_cut_an_edge(
     torch.testing.assert_close(outcome.roi.regression_targets, expected)
     assert torch.equal(outcome.roi.boxes, outcome.boxes)
     assert outcome.rpn.box_targets is None
-    assert noisy_boxes(is_warm_up, uncut=False).roi.box_targets is None
+    assert noisy_boxes(is_warm_up, extend_past_border=False).roi.box_targets is None
 
 
 def test_where_boxes_are_mended_the_box_loss_is_quadratic_for_longer() -> None:

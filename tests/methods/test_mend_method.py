@@ -82,7 +82,7 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
 
 
 def test_a_new_visit_may_outweigh_the_memory() -> None:
-    method, annotations = made(least_new=1.0), one_image([BOX], [1])
+    method, annotations = made(memory_min_weight=1.0), one_image([BOX], [1])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
     method.refine(annotations, NOTHING, scorer, LATER)
     outcome = method.refine(annotations, NOTHING, scorer, LATER)
@@ -138,7 +138,7 @@ def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
 
 def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
     # p(y) over the foreground: .6, .1 and .1; r = .7 of a queue of 10 is its 7th loss, -log .5
-    method = made(judgment="queue", queue_length=10)
+    method = made(judgement="queue", queue_length=10)
     queue = -torch.tensor([0.5] * 7 + [0.01] * 3).log()
     method.load_state_dict({**method.state_dict(), "queue": queue})
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
@@ -154,7 +154,7 @@ def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
 
 
 def test_background_may_stay_in_the_evidence() -> None:
-    method = made(foreground=False)
+    method = made(foreground_only=False)
     outcome = method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.3)]]))
 
@@ -218,7 +218,7 @@ def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() ->
     ("method", "is_warm_up"),
     [
         (made(), False),
-        (made(forward_warm_up=False), True),
+        (made(correct_warm_up_loss=False), True),
         (made(Rates(label=0.0)), True),
     ],
 )
@@ -256,9 +256,9 @@ def test_a_state_of_another_dataset_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"keep": 1.5}, "keep is 1.5; expected a share from 0 to 1"),
+        ({"raw_box_share": 1.5}, "raw_box_share is 1.5; expected a share from 0 to 1"),
         ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0"),
-        ({"judgment": "mine"}, "judgment is 'mine'"),
+        ({"judgement": "mine"}, "judgement is 'mine'"),
         ({"boxes": "median"}, "boxes is 'median'; expected 'edges' or 'vote' or 'average'"),
         ({"discarded": "lost"}, "discarded is 'lost'"),
         ({"gamma": -1.0}, "gamma is -1.0"),

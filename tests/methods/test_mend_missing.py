@@ -69,7 +69,7 @@ def ignore_objects(targets: Targets) -> list[list[float]]:
 
 
 def test_the_surest_proposal_of_each_object_beside_the_annotations_is_left_out() -> None:
-    outcome = refined(missing=0.3)
+    outcome = refined(missing_min_score=0.3)
     for targets in (outcome.rpn, outcome.roi):
         assert ignore_objects(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
         assert int(targets.is_real.sum()) == 1  # the annotation
@@ -83,7 +83,7 @@ def test_the_surest_proposal_of_each_object_beside_the_annotations_is_left_out()
 
 
 def test_what_is_trained_on_besides_is_the_same() -> None:
-    with_it, without = refined(missing=0.3), refined()
+    with_it, without = refined(missing_min_score=0.3), refined()
     assert "missing" not in without.metrics
     assert without.roi.boxes.shape == (1, 1, 4)
     for name in ("boxes", "labels", "soft", "aims"):
@@ -96,20 +96,20 @@ def test_proposals_near_them_are_no_background() -> None:
     near, elsewhere = [51.0, 50, 81, 80], [0.0, 60, 20, 90]
     boxes = torch.tensor([[BOX, near, elsewhere]])
     for missing, negative in ((None, [False, True, True]), (0.3, [False, False, True])):
-        targets = (refined() if missing is None else refined(missing=missing)).roi
+        targets = (refined() if missing is None else refined(missing_min_score=missing)).roi
         assigned = assign(boxes, targets, thresholds=(0.5, 0.5))
         assert assigned.is_positive.tolist() == [[True, False, False]]
         assert assigned.is_negative.tolist() == [negative]
 
 
 def test_nothing_is_left_out_in_warm_up() -> None:
-    outcome = refined(WARM_UP, missing=0.3)
+    outcome = refined(WARM_UP, missing_min_score=0.3)
     assert outcome.roi.boxes.shape == (1, 1, 4)
     assert "missing" not in outcome.metrics
 
 
 def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
-    outcome = refined(rates=Rates(label=0.0, box=0.0), missing=0.45)
+    outcome = refined(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
     assert ignore_objects(outcome.roi) == [[50.0, 50, 80, 80]]
     assert outcome.roi.boxes[0, 0].tolist() == BOX
     assert outcome.roi.labels[0, 0] == 1
@@ -155,7 +155,7 @@ def test_twenty_of_an_image_are_left_out_at_most() -> None:
 @pytest.mark.parametrize("num_annotations", [1, 5])
 def test_padding_is_inert_and_nothing_waits_for_the_device(num_annotations: int) -> None:
     annotations, proposals = random_batch(3, num_annotations=num_annotations)
-    settings = MendSettings(missing=0.3)
+    settings = MendSettings(missing_min_score=0.3)
 
     def rows(batch: BatchAnnotations) -> list[list[float]]:
         method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
@@ -177,8 +177,10 @@ def test_padding_is_inert_and_nothing_waits_for_the_device(num_annotations: int)
 
 
 def test_a_score_out_of_range_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"missing is 1\.2; expected a share from 0 to 1"):
-        MendSettings(missing=1.2)
+    with pytest.raises(
+        UsageError, match=r"missing_min_score is 1\.2; expected a share from 0 to 1"
+    ):
+        MendSettings(missing_min_score=1.2)
 
 
 def _matches(proposals: int) -> Matches:

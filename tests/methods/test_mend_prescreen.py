@@ -183,7 +183,9 @@ def test_the_look_is_part_of_the_state() -> None:
 def test_who_mends_many_labels_wants_a_look(
     number: int, rates: Rates, first_look: float, wants: bool
 ) -> None:
-    assert Mend(number, 3, MendSettings(first_look=first_look), rates).wants_prescreen == wants
+    assert (
+        Mend(number, 3, MendSettings(prescreen_weight=first_look), rates).wants_prescreen == wants
+    )
 
 
 @pytest.mark.parametrize("number", [NUMBER, 499])

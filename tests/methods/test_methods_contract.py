@@ -19,8 +19,8 @@ from boxmend.methods.table import (
     build,
 )
 from boxmend.runs.ledger import Judgement
-from boxmend.runs.settings.presets import LITERAL_METHODS
-from boxmend.runs.settings.training import SECTIONS, TrainSettings
+from boxmend.runs.settings.presets import PAPER_METHODS
+from boxmend.runs.settings.training import METHOD_SECTIONS, TrainSettings
 from tests.methods.method_batches import (
     LATER,
     NUM_LABELS,
@@ -38,7 +38,7 @@ RATES = Rates(label=0.4, box=0.4)
 ROWS = 15  # annotations in a random batch
 
 
-@pytest.fixture(params=sorted({*LITERAL_METHODS, "baseline", "mend"}))
+@pytest.fixture(params=sorted({*PAPER_METHODS, "baseline", "mend"}))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -230,7 +230,7 @@ def test_every_name_builds_and_an_unknown_one_lists_them() -> None:
 def test_every_method_has_its_section_of_the_settings() -> None:
     usual = TrainSettings()
     assert {name: spec.settings for name, spec in METHODS.items()} == {
-        name: type(getattr(usual, section)) for name, section in SECTIONS.items()
+        name: type(getattr(usual, section)) for name, section in METHOD_SECTIONS.items()
     }
 
 
@@ -244,9 +244,11 @@ def test_settings_of_the_other_kind_are_refused(name: str, other: object) -> Non
 
 
 def test_mend_is_made_from_its_settings_and_the_known_rates() -> None:
-    method = build("mend", MethodInputs(1, 3, Rates(label=0.2, box=0.0), MendSettings(near=0.5)))
+    method = build(
+        "mend", MethodInputs(1, 3, Rates(label=0.2, box=0.0), MendSettings(vote_min_iou=0.5))
+    )
     assert isinstance(method, methods.Mend)
-    assert method.settings == MendSettings(near=0.5)
+    assert method.settings == MendSettings(vote_min_iou=0.5)
     assert method.rates == Rates(label=0.2, box=0.0)
 
 

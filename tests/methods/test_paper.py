@@ -139,7 +139,7 @@ def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> No
 @pytest.mark.parametrize(("left", "is_pushed"), [(11, False), (10, True), (1, True)])
 def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) -> None:
     # the losses of its last 10 steps are pushed
-    method = PaperMethod("cinj", PublishedSettings(push_in_warm_up=10, queue_length=2))
+    method = PaperMethod("cinj", PublishedSettings(queue_warm_up_steps=10, queue_length=2))
     scorer = TableScorer(table([SURE]))
     annotations = one_image([BOX], [1])
     outcome = method.refine(
@@ -158,7 +158,7 @@ def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) ->
 
 
 def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
-    method = PaperMethod("br", PublishedSettings(push_in_warm_up=1000))
+    method = PaperMethod("br", PublishedSettings(queue_warm_up_steps=1000))
     method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
     assert method.queue.isinf().all()
 

@@ -50,7 +50,7 @@ PLAIN = TrainSettings(
     log_every=2,
     checkpoint_every=3,
     warm_up=0.3,
-    optimisation=Optimisation(lr=0.002, average=0.9),
+    optimisation=Optimisation(lr=0.002, average_decay=0.9),
 )
 CASES = {
     "baseline": PLAIN,
@@ -67,16 +67,18 @@ CASES = {
         label_noise=0.4,
         box_noise=0.4,
         published=PublishedSettings(
-            queue_length=24, push_in_warm_up=2, confidence=0.25, discarded="rpn_only"
+            queue_length=24, queue_warm_up_steps=2, confidence=0.25, discarded="rpn_only"
         ),
     ),
     "mend": replace(PLAIN, method="mend"),
     "mend-queue": replace(
-        PLAIN, method="mend", mend=MendSettings(judgment="queue", queue_length=24, keep=0.5)
+        PLAIN,
+        method="mend",
+        mend=MendSettings(judgement="queue", queue_length=24, raw_box_share=0.5),
     ),
     "note-rcnn": replace(PLAIN, method="note-rcnn"),
-    "oa-mil": replace(PLAIN, method="oa-mil", oa_mil=OaMilSettings(gamma=1.0, extensions=1)),
-    "disco": replace(PLAIN, method="disco", disco=DiscoSettings(start=0.3, exponent=1.0)),
+    "oa-mil": replace(PLAIN, method="oa-mil", oa_mil=OaMilSettings(gamma=1.0, extension_rounds=1)),
+    "disco": replace(PLAIN, method="disco", disco=DiscoSettings(correction_from=0.3, exponent=1.0)),
 }
 
 

@@ -80,7 +80,7 @@ class Mend(EstimatingMethod):
     @property
     def wants_prescreen(self) -> bool:
         """Whether labels are to be mended, and there are enough of them for a prescreen."""
-        is_wanted = self.mends_labels and self.settings.first_look > 0
+        is_wanted = self.mends_labels and self.settings.prescreen_weight > 0
         return is_wanted and self.estimator.num_annotations >= MIN_PRESCREENED
 
     def prescreen(self, described: BoxFeatures) -> Mapping[str, Any]:
@@ -88,7 +88,7 @@ class Mend(EstimatingMethod):
         settings, labels = self.settings, described.labels
         if len(labels) < MIN_PRESCREENED:
             return {}
-        belief = Belief(self.rates.label, settings.full_matrix, settings.first_rate)
+        belief = Belief(self.rates.label, settings.full_matrix, settings.initial_label_noise)
         features = described.features
         if features.nbytes <= MOST_BYTES:
             features = features.to(self._state["keep"].device)
@@ -197,7 +197,9 @@ class Mend(EstimatingMethod):
         if self.rates.box is None:
             settings = self.settings
             self._set_box_repair(
-                equations.raw_box_share(estimator.box, settings.least_keep, settings.off_above)
+                equations.raw_box_share(
+                    estimator.box, settings.raw_box_min_share, settings.disable_above
+                )
             )
 
     def _set_box_repair(self, estimated: float) -> None:
@@ -206,7 +208,7 @@ class Mend(EstimatingMethod):
         Annotated edges are off by the whole noise, also by what is learnt by heart of it.
         """
         found = self.estimator.figures()["box_noise"]
-        keep, alpha = self.settings.keep, self.settings.alpha
+        keep, alpha = self.settings.raw_box_share, self.settings.alpha
         if keep is None:
             known = self.rates.box
             keep = estimated if known is None else estimation.raw_box_share_at(known)
@@ -226,7 +228,7 @@ class Mend(EstimatingMethod):
         if not self.mends_boxes:
             return outcome
         roi = outcome.roi._replace(beta=self._beta)
-        if self.settings.uncut:
+        if self.settings.extend_past_border:
             outside = keep * self._state["noise"] / 2
             box_targets = equations.extend_past_border(
                 roi.boxes, annotations.boxes, annotations.sizes, outside
@@ -239,7 +241,7 @@ class Mend(EstimatingMethod):
     @property
     def _needs_proposals(self) -> bool:
         """Whether anything is asked of the proposals: boxes, or objects that nobody annotated."""
-        return self.mends_boxes or self.settings.missing is not None
+        return self.mends_boxes or self.settings.missing_min_score is not None
 
     def _ignore_missing(
         self,
@@ -249,9 +251,11 @@ class Mend(EstimatingMethod):
         scores: SecondStageOutput,
     ) -> Outcome:
         """Leave objects out that nobody annotated, where that is asked for."""
-        if self.settings.missing is None:
+        if self.settings.missing_min_score is None:
             return outcome
-        found = missing.find_missing_objects(annotations, matches, scores, self.settings.missing)
+        found = missing.find_missing_objects(
+            annotations, matches, scores, self.settings.missing_min_score
+        )
         share = found.is_object.sum() / annotations.is_box.sum().clamp(min=1)
         return outcome._replace(
             rpn=missing.ignore_objects(outcome.rpn, found),
@@ -261,7 +265,7 @@ class Mend(EstimatingMethod):
 
     @property
     def _corrects_warm_up(self) -> bool:
-        return self.mends_labels and self.settings.forward_warm_up
+        return self.mends_labels and self.settings.correct_warm_up_loss
 
     def _warm_up_targets(self, annotations: BatchAnnotations) -> Tensor | None:
         """Return the targets of warm-up after a prescreen: q(c) ~ p(c) T[c, y] by that alone."""
@@ -312,7 +316,7 @@ class Mend(EstimatingMethod):
         state, seen = self._state, self.estimator.state
         if not self.mends_labels:
             return judgements.keep_labels(evidence, annotations)
-        if self.settings.judgment == "posterior":
+        if self.settings.judgement == "posterior":
             label_floors = self.estimator.label_floors(annotations.labels)
             return judgements.judge_by_posterior(
                 evidence, annotations, seen["transition"], seen["tau"], label_floors
@@ -335,25 +339,25 @@ class Mend(EstimatingMethod):
         if not self.mends_boxes:
             return annotations.boxes
         settings, keep = self.settings, self._state["keep"]
-        heard = votes.gather_voters(annotations, matches, scores, posteriors, settings.near)
+        heard = votes.gather_voters(annotations, matches, scores, posteriors, settings.vote_min_iou)
         self.estimator.count_agreement(annotations, heard)
         if settings.boxes == "average":
             return votes.average_boxes(annotations, matches, heard, keep)
-        if settings.boxes == "vote" or settings.keep is not None:
-            return votes.vote_boxes(annotations, heard, keep, settings.alike)
+        if settings.boxes == "vote" or settings.raw_box_share is not None:
+            return votes.vote_boxes(annotations, heard, keep, settings.cluster_min_iou)
         state = self._state
         at_border = equations.count_at_border(
             annotations.boxes, annotations.sizes, annotations.is_box
         )
         state["border"] += self.exchange.all_sum(at_border)
         edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
-        return votes.estimate_boxes(annotations, heard, edges, keep, settings.alike)
+        return votes.estimate_boxes(annotations, heard, edges, keep, settings.cluster_min_iou)
 
     @property
     def _is_soft(self) -> bool:
         """Whether posteriors are trained on: unsure annotations then take part like all others."""
         settings = self.settings
-        return self.mends_labels and settings.soft_labels and settings.judgment == "posterior"
+        return self.mends_labels and settings.soft_labels and settings.judgement == "posterior"
 
     def _soft(self, posteriors: Tensor) -> Tensor | None:
         return equations.soft_targets(posteriors) if self._is_soft else None

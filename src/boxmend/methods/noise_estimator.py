@@ -42,7 +42,7 @@ class NoiseEstimator:
         self.settings = settings
         self.exchange = exchange
         self.rates = check_rates(rates)
-        self.rate = settings.first_rate if rates.label is None else rates.label
+        self.rate = settings.initial_label_noise if rates.label is None else rates.label
         self.box = BoxNoise(0.0 if rates.box is None else rates.box, 0.0)
         self.num_annotations, self.num_labels = num_annotations, num_labels
         self.prior: Tensor | None = None
@@ -102,7 +102,7 @@ class NoiseEstimator:
     def store(self, annotations: BatchAnnotations, probabilities: Tensor) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
-        if self.settings.foreground:
+        if self.settings.foreground_only:
             evidence = equations.foreground_probabilities(probabilities)
         else:
             evidence = probabilities[..., 1:].float()
@@ -115,7 +115,7 @@ class NoiseEstimator:
             state["visits"][rows],
             evidence.flatten(0, 1),
             is_seen,
-            self.settings.least_new,
+            self.settings.memory_min_weight,
         )
         labels = torch.where(is_seen, annotations.labels.reshape(-1), 0)
         rows, *seen = self.exchange.all_gather(rows, mean, visits, labels)
@@ -129,7 +129,11 @@ class NoiseEstimator:
         if self.rates.box is None:
             settings = self.settings
             found = votes.measure_agreement(
-                annotations, heard, settings.near, settings.alike, settings.residual_score
+                annotations,
+                heard,
+                settings.vote_min_iou,
+                settings.cluster_min_iou,
+                settings.residual_min_score,
             )
             sums = self.exchange.all_sum(torch.cat(found))  # [NUM_BINS + 2]
             self.state["residuals"] += sums[:NUM_BINS]
@@ -146,7 +150,7 @@ class NoiseEstimator:
         count = annotations.boxes.shape[1]
         scores = votes.split_scores(scorer(torch.cat([annotations.boxes, top], dim=1)), count)
         evidence = self.store(annotations, scores[0].probabilities)
-        heard = votes.gather_voters(annotations, matches, scores, evidence, settings.near)
+        heard = votes.gather_voters(annotations, matches, scores, evidence, settings.vote_min_iou)
         self.count_agreement(annotations, heard)
 
     def end_epoch(self, epoch: int, is_warm_up: bool) -> None:
@@ -251,7 +255,7 @@ class NoiseEstimator:
         return estimation.visited_evidence(evidence, state["visits"], state["labels"])
 
     def _weighed(self, evidence: Tensor, prior: Tensor) -> Tensor:
-        return equations.combine_evidence(evidence, prior, self.settings.first_look)
+        return equations.combine_evidence(evidence, prior, self.settings.prescreen_weight)
 
     @staticmethod
     def _is_seen(annotations: BatchAnnotations) -> Tensor:

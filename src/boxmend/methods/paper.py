@@ -181,7 +181,7 @@ class PaperMethod(EstimatingMethod):
         return losses
 
     def _fills_queue(self, progress: TrainingProgress) -> bool:
-        is_last = 0 < progress.warm_up_steps_left <= self.settings.push_in_warm_up
+        is_last = 0 < progress.warm_up_steps_left <= self.settings.queue_warm_up_steps
         return self.constants.steps.judge and is_last
 
     def _push(self, losses: Tensor, is_loss: Tensor) -> None:

@@ -44,7 +44,7 @@ from boxmend.runs.settings import (
     PublishedSettings,
     TrainSettings,
 )
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 
 __all__ = [
     "METHODS",
@@ -90,7 +90,7 @@ class MethodSpec(NamedTuple):
     """How a method is made, and what it needs."""
 
     settings: type[Any]
-    """The type of its settings, which are the field `SECTIONS[name]` of TrainSettings."""
+    """The type of its settings, which are the field `METHOD_SECTIONS[name]` of TrainSettings."""
     make: Callable[[MethodInputs], Method]
     """Takes inputs with settings of that type."""
     detector: Mapping[str, Any] = MappingProxyType({})
@@ -118,7 +118,7 @@ def build_from(
 ) -> Method:
     """Make the method that resolved settings ask for."""
     rates = Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise)))
-    own = getattr(settings, SECTIONS.get(settings.method, PUBLISHED))
+    own = getattr(settings, METHOD_SECTIONS.get(settings.method, PUBLISHED))
     inputs = MethodInputs(num_annotations, num_labels, rates, own, device, exchange)
     return build(settings.method, inputs)
 

@@ -104,12 +104,16 @@ class Training:
         )
         self.trained = [one for group in self.optimizer.param_groups for one in group["params"]]
         self.teacher = self.detector
-        if self.settings.optimisation.average:
+        if self.settings.optimisation.average_decay:
             self.teacher = replace(self.detector, network=average_of(network))
         self.recorder = Recorder(self.dataset, self.ledger, self.processes)
         self.keys = Keys(self.processes)
         self.replay: Replay | None = None
-        if self.settings.graph and self.device.type == "cuda" and self.processes.is_single_process:
+        if (
+            self.settings.cuda_graph
+            and self.device.type == "cuda"
+            and self.processes.is_single_process
+        ):
             self.replay = Replay(self._compute, self.keys, self.output.note)
 
     def state(self) -> dict[str, Any]:
@@ -164,7 +168,7 @@ class Training:
             computed = self.replay(batch, (moment.epoch, self.method.phase(moment)), seed)
         self.optimizer.step()
         if self.teacher is not self.detector:
-            decay = decay_at(moment.step, settings.average or 0.0)
+            decay = decay_at(moment.step, settings.average_decay or 0.0)
             follow(self.teacher.network, self.detector.network, decay)
         self.recorder.add(batch, computed.outcome, moment, computed.sums, computed.means)
         self.step += 1
@@ -198,7 +202,7 @@ class Training:
 
     def _scorer(self, batch: Batch, features: Features) -> BoxScorer:
         """The second stage whose opinion of annotations counts, on the features it is to see."""
-        which = self.settings.pre_forward
+        which = self.settings.judging_weights
         judge = self.detector if which == "network" else self.teacher
         if which == "average" and judge is not self.detector:
             features = judge.features(batch.images, batch.sizes)

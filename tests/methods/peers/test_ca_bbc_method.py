@@ -89,7 +89,7 @@ def test_no_box_moves_until_half_the_queue_is_filled() -> None:
 
 def test_a_step_in_pixels_is_alpha_times_the_slope_cut_off_at_a_tenth_of_the_box() -> None:
     # 10 * .06328 = .6328 to the left; 10 * .21094 = 2.1 upwards, but .1 * 12 = 1.2 at most
-    moved = stepped(made(CaBbcSettings(step="pixels", alpha=10)), ramp_image(RAMP_BOX))
+    moved = stepped(made(CaBbcSettings(step_unit="pixels", alpha=10)), ramp_image(RAMP_BOX))
     expected = torch.tensor([[[8 - 0.6328125, 4 - 1.2, 24 - 0.6328125, 16 - 1.2]]])
     torch.testing.assert_close(moved, expected)
 
@@ -116,9 +116,9 @@ def test_where_heads_leave_no_slope_at_all_no_box_moves() -> None:
         (CaBbcSettings(), 0.2, 0.03),
         (CaBbcSettings(), 0.4, 0.06),
         (CaBbcSettings(), None, 0.06),  # unknown, and nobody to estimate it: like 40 %
-        (CaBbcSettings(step="pixels"), 0.0, 0),
-        (CaBbcSettings(step="pixels"), 0.2, 100),
-        (CaBbcSettings(step="pixels"), 0.4, 200),
+        (CaBbcSettings(step_unit="pixels"), 0.0, 0),
+        (CaBbcSettings(step_unit="pixels"), 0.2, 100),
+        (CaBbcSettings(step_unit="pixels"), 0.4, 200),
         (CaBbcSettings(alpha=0.01), 0.4, 0.01),
     ],
 )
@@ -130,7 +130,9 @@ def test_the_length_of_a_step_follows_the_box_noise(
 
 def test_the_soft_label_and_the_final_box_come_from_both_heads_at_the_corrected_box() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
-    outcome = mended(made(replace(QUICK, queue_length=1, background=True)), detector, annotations)
+    outcome = mended(
+        made(replace(QUICK, queue_length=1, include_background=True)), detector, annotations
+    )
     context = work_on(detector, annotations, LATER)
     with torch.no_grad():
         features = run_first_stage(context).features
@@ -156,7 +158,7 @@ def test_the_soft_label_and_the_final_box_come_from_both_heads_at_the_corrected_
 def test_background_has_no_part_in_the_soft_label_unless_asked_for() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     without = mended(made(), detector, annotations).roi.soft
-    with_it = mended(made(replace(QUICK, background=True)), detector, annotations).roi.soft
+    with_it = mended(made(replace(QUICK, include_background=True)), detector, annotations).roi.soft
     assert without is not None
     assert with_it is not None
     assert (without[..., 0] == 0).all()
@@ -168,7 +170,7 @@ def test_background_has_no_part_in_the_soft_label_unless_asked_for() -> None:
 def test_the_final_box_lies_between_the_corrected_one_and_the_regressions(mixing: float) -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     whole = mended(made(), detector, annotations)
-    mixed = mended(made(replace(QUICK, mixing=mixing)), detector, annotations)
+    mixed = mended(made(replace(QUICK, regression_share=mixing)), detector, annotations)
     expected = mixing * whole.boxes + (1 - mixing) * whole.matched
     torch.testing.assert_close(mixed.boxes, expected, atol=1e-4, rtol=1e-4)
 

@@ -288,13 +288,13 @@ def test_settings_of_another_kind_are_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"objectness": -1.0}, "ca_bbc.objectness is -1.0"),
+        ({"objectness_weight": -1.0}, "ca_bbc.objectness_weight is -1.0"),
         ({"alpha": float("nan")}, "ca_bbc.alpha is nan"),
-        ({"most": 1.5}, "ca_bbc.most is 1.5"),
-        ({"mixing": -0.1}, "ca_bbc.mixing is -0.1"),
+        ({"max_shift": 1.5}, "ca_bbc.max_shift is 1.5"),
+        ({"regression_share": -0.1}, "ca_bbc.regression_share is -0.1"),
         ({"temperature": 0.0}, "ca_bbc.temperature is 0.0"),
         ({"queue_length": 0}, "ca_bbc.queue_length is 0"),
-        ({"step": "metres"}, "ca_bbc.step is 'metres'"),
+        ({"step_unit": "metres"}, "ca_bbc.step_unit is 'metres'"),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(changes: dict[str, Any], message: str) -> None:

@@ -61,9 +61,9 @@ def test_the_share_rises_over_a_third_of_the_passes_and_stays() -> None:
         (2, {"exponent": 2.0}, 0.1),  # 0.4 * (2 / 4)^2
         (1, {"exponent": 0.5}, 0.2),  # 0.4 * (1 / 4)^0.5
         (4, {"exponent": 2.0}, 0.4),
-        (0, {"ramp": 0.0}, 0.4),  # at once
-        (9, {"ramp": 1.0}, 0.3),  # 0.4 * 9 / 12
-        (0, {"ramp": 1.0}, 0.0),
+        (0, {"ramp_share": 0.0}, 0.4),  # at once
+        (9, {"ramp_share": 1.0}, 0.3),  # 0.4 * 9 / 12
+        (0, {"ramp_share": 1.0}, 0.0),
     ],
 )
 def test_exponent_and_ramp_shape_the_rise(
@@ -74,7 +74,13 @@ def test_exponent_and_ramp_shape_the_rise(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("forget", 1.1), ("forget", -0.1), ("ramp", math.nan), ("exponent", 0.0), ("queue_length", 0)],
+    [
+        ("forget_rate", 1.1),
+        ("forget_rate", -0.1),
+        ("ramp_share", math.nan),
+        ("exponent", 0.0),
+        ("queue_length", 0),
+    ],
 )
 def test_settings_out_of_range_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=rf"co_teaching\.{name} is "):

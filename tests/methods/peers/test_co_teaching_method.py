@@ -228,7 +228,7 @@ def test_the_limit_is_the_entry_of_the_sorted_queue_that_the_share_leaves(
     share: float, place: int
 ) -> None:
     """Number floor(R N), counted from 1: 76 at R = 0.6, 64 at 0.5, 127 at 0.9999."""
-    method = CoTeaching(CoTeachingSettings(forget=share, ramp=0))
+    method = CoTeaching(CoTeachingSettings(forget_rate=share, ramp_share=0))
     entries = torch.arange(128.0)
     method.load_state_dict({"queue_a": entries.flip(0), "queue_b": entries})
     outcome, _ = method.losses(step(batch()))
@@ -352,7 +352,7 @@ def test_its_estimates_know_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "rates"),
-    [(CoTeachingSettings(forget=0.3), Rates()), (CoTeachingSettings(), Rates(0.4, None))],
+    [(CoTeachingSettings(forget_rate=0.3), Rates()), (CoTeachingSettings(), Rates(0.4, None))],
 )
 def test_nothing_is_estimated_that_nobody_asks_for(
     settings: CoTeachingSettings, rates: Rates

@@ -93,9 +93,9 @@ def test_the_output_with_spread_is_the_ordinary_one_and_four_numbers_more() -> N
 
 
 def test_it_remembers_nothing() -> None:
-    method = build("disco", MethodInputs(8, 3, settings=DiscoSettings(weight=0.2)))
+    method = build("disco", MethodInputs(8, 3, settings=DiscoSettings(bag_loss_weight=0.2)))
     assert isinstance(method, Disco)
-    assert method.settings.weight == 0.2
+    assert method.settings.bag_loss_weight == 0.2
     assert method.state_dict() == {}
     method.load_state_dict({})
 
@@ -108,8 +108,13 @@ def test_settings_of_another_method_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("weight", -0.1), ("spread_weight", math.inf), ("temperature", 0.0), ("samples", 0)),
-        *(("exponent", -1.0), ("most", 1.1), ("start", NAN)),
+        *(
+            ("bag_loss_weight", -0.1),
+            ("spread_loss_weight", math.inf),
+            ("temperature", 0.0),
+            ("samples", 0),
+        ),
+        *(("exponent", -1.0), ("mean_box_max_weight", 1.1), ("correction_from", NAN)),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(name: str, value: Any) -> None:

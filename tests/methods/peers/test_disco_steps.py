@@ -34,9 +34,9 @@ from tests.methods.peers.bag_scenes import (
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags", "roi_spread"]
-LATER = DiscoSettings(start=0.25)  # so that there is a time before
+LATER = DiscoSettings(correction_from=0.25)  # so that there is a time before
 MOMENTS = pytest.mark.parametrize("progress", [START, MIDDLE], ids=["before", "correcting"])
-KEEN = DiscoSettings(exponent=0.5, most=0.9)  # moves boxes although scores are low
+KEEN = DiscoSettings(exponent=0.5, mean_box_max_weight=0.9)  # moves boxes although scores are low
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ class Literal:
         scores = torch.cat([scores, self.score(image, more, label)])
         mean, std = self.gaussian(boxes, scores)
         score = float(self.score(image, mean[None], label))
-        phi = min(score**self.settings.exponent, self.settings.most)
+        phi = min(score**self.settings.exponent, self.settings.mean_box_max_weight)
         corrected = phi * mean + (1 - phi) * box
         best, number = float(scores.max()), len(mine)
         return Bag(mean, std, score, best, float(scores[:number].max()), number, corrected)
@@ -136,7 +136,7 @@ class Literal:
 def test_a_step_is_that_of_plain_loops_over_bags() -> None:
     annotations, proposals = random_batch(9)
     detector = lively("disco", proposals, box_loss="l1")
-    settings = replace(KEEN, weight=2.0, spread_weight=0.5)
+    settings = replace(KEEN, bag_loss_weight=2.0, spread_loss_weight=0.5)
     with torch.no_grad():
         outcome, losses = Disco(settings).losses(work_on(detector, annotations, MIDDLE))
         literal = Literal(detector, annotations, settings)
@@ -185,7 +185,9 @@ def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(
 
 def test_without_belief_a_step_trains_on_the_given_boxes(annotations: BatchAnnotations) -> None:
     detector = tiny("disco")
-    outcome, losses = Disco(replace(KEEN, most=0.0)).losses(work_on(detector, annotations, MIDDLE))
+    outcome, losses = Disco(replace(KEEN, mean_box_max_weight=0.0)).losses(
+        work_on(detector, annotations, MIDDLE)
+    )
     is_box = annotations.is_box
     torch.testing.assert_close(outcome.boxes[is_box], annotations.boxes[is_box])
     torch.testing.assert_close(outcome.roi.boxes[is_box], annotations.boxes[is_box])
@@ -296,7 +298,7 @@ def test_only_the_second_time_has_gradients(annotations: BatchAnnotations) -> No
 @MOMENTS
 def test_padding_is_inert(annotations: BatchAnnotations, progress: TrainingProgress) -> None:
     detector, count = tiny("disco"), annotations.boxes.shape[1]
-    settings = replace(KEEN, start=0.25)
+    settings = replace(KEEN, correction_from=0.25)
     outcome, losses = Disco(settings).losses(work_on(detector, annotations, progress))
     wider, same = Disco(settings).losses(work_on(detector, pad(annotations, by=3), progress))
     for name in LOSSES:

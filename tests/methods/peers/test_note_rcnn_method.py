@@ -53,7 +53,7 @@ def test_a_share_of_the_passes_is_plain_and_at_least_one(
 def test_half_of_the_annotations_are_seeds_or_fewer_where_fewer_are_right(
     told: float | None, rate: float | None, share: float
 ) -> None:
-    assert seed_share(NoteRcnnSettings(seeds=told), Rates(rate)) == pytest.approx(share)
+    assert seed_share(NoteRcnnSettings(seed_share=told), Rates(rate)) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
@@ -153,7 +153,7 @@ def test_the_learning_rate_goes_by_the_steps_of_each_stage() -> None:
 
 def test_one_pass_and_nothing_but_plain_passes_have_one_course() -> None:
     assert method().clock(progress(0, 9, num_epochs=1)) == (9, 10)
-    plain = method(NoteRcnnSettings(plain=1.0))
+    plain = method(NoteRcnnSettings(plain_share=1.0))
     assert plain.clock(progress(5, 59)) == (59, 60)
 
 
@@ -220,14 +220,14 @@ def test_it_is_built_by_its_name_with_its_own_settings() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"plain": -0.1},
-        {"plain": 1.1},
-        {"seeds": 2.0},
+        {"plain_share": -0.1},
+        {"plain_share": 1.1},
+        {"seed_share": 2.0},
         {"temperature": 0.0},
         {"temperature": INF},
-        {"distillation": -1.0},
-        {"masked_overlap": math.nan},
-        {"masked_background": 1.5},
+        {"distillation_weight": -1.0},
+        {"mask_min_iou": math.nan},
+        {"mask_max_background": 1.5},
     ],
 )
 def test_a_setting_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) -> None:

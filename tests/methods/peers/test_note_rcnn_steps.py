@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 ALL = tuple(range(ROWS))
 STAGES = pytest.mark.parametrize("progress", [PLAIN, APART], ids=["plain", "apart"])
-NOTHING_MASKED = NoteRcnnSettings(masked_overlap=1.0, masked_background=0.0)
+NOTHING_MASKED = NoteRcnnSettings(mask_min_iou=1.0, mask_max_background=0.0)
 
 
 @pytest.fixture
@@ -168,8 +168,8 @@ def one_by_one(
         column = int(rois.labels[image, place]) + 1 if is_object else 0
         own = {int(one) for one in annotations.rows[image][annotations.is_box[image]]}
         near = overlaps[image, :, place][is_real[image]]
-        is_far = not (near >= settings.masked_overlap).any()
-        is_sure = float(frozen[image, place].softmax(-1)[0]) > settings.masked_background
+        is_far = not (near >= settings.mask_min_iou).any()
+        is_sure = float(frozen[image, place].softmax(-1)[0]) > settings.mask_max_background
         kinds.add((is_object, row in seeds, own <= seeds, is_far, is_sure))
         if is_object or own <= seeds or (is_far and is_sure):
             sums["roi_classes"] -= float(mixed.logits[image, place].log_softmax(-1)[column])
@@ -179,7 +179,7 @@ def one_by_one(
             (one[image, place] / settings.temperature).softmax(-1)
             for one in (frozen, distilled.logits)
         )
-        weight = settings.distillation * settings.temperature**2
+        weight = settings.distillation_weight * settings.temperature**2
         sums["roi_distilled"] += weight * float((p * (p / q).log()).sum())
         if row in seeds:
             off = mixed.deltas[image, place, column] - rois.deltas[image, place]
@@ -196,7 +196,9 @@ def test_the_losses_are_those_of_the_words_taken_one_by_one(
     detector = detector_of_three()
     with torch.no_grad():  # a frozen model that is at times sure of background
         detector.network.twin.roi_heads.box_predictor.first.cls_score.weight.mul_(12)
-    made = with_seeds(*seeds, settings=NoteRcnnSettings(masked_background=0.3, distillation=0.7))
+    made = with_seeds(
+        *seeds, settings=NoteRcnnSettings(mask_max_background=0.3, distillation_weight=0.7)
+    )
     _, losses = made.losses(work_on(detector, annotations, APART))
     expected = one_by_one(detector, made, annotations, seeds)
     for name, value in expected.items():

@@ -137,13 +137,13 @@ FOURTH = [([0.5, 0.1, 0.4], STILL), ([0.1, 0.0, 0.9], STILL), ([0.6, 0.3, 0.1], 
         ({"extension": "refine"}, 0.1 * (0.35 + (0.2 + 0.4) / 2)),
         ({"extension": "refine", "extension_weight": 0.5}, 0.1 * (0.35 + 0.15)),
         ({"extension": "random"}, 0.1 * (0.35 + 0.2 + 0.4) / 3),
-        ({"extension": "random", "weight": 2.0}, 2 * (0.35 + 0.2 + 0.4) / 3),
+        ({"extension": "random", "bag_loss_weight": 2.0}, 2 * (0.35 + 0.2 + 0.4) / 3),
         ({"extension_weight": 0.0}, 0.035),
     ],
 )
 def test_extended_bags_count_beside_the_first(changes: dict[str, Any], loss: float) -> None:
     detector = scripted(SECOND, THIRD, FOURTH)
-    method = made(extensions=2, **changes)
+    method = made(extension_rounds=2, **changes)
     outcome, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     assert losses["roi_bags"].item() == pytest.approx(loss)
     assert not detector.answers
@@ -164,7 +164,7 @@ def test_a_round_starts_from_the_last_boxes_or_from_the_rois(
     kind: str, second: list[float], third: list[float]
 ) -> None:
     detector = scripted(SECOND, THIRD, FOURTH)
-    method = made(extensions=2, extension=kind)
+    method = made(extension_rounds=2, extension=kind)
     method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     first_x = [one[0, :2, 0].tolist() for one in detector.asked]
     assert first_x[1] == pytest.approx([12, 16])
@@ -174,7 +174,7 @@ def test_a_round_starts_from_the_last_boxes_or_from_the_rois(
 
 def test_without_extensions_late_steps_are_like_others() -> None:
     detector = scripted(SECOND)
-    method = made(extensions=0)
+    method = made(extension_rounds=0)
     _, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
@@ -249,7 +249,7 @@ def literal_bag_loss(
 def test_a_step_is_that_of_plain_loops_over_bags() -> None:
     annotations, proposals = random_batch(9)
     detector = lively("oa-mil", proposals)
-    method = made(weight=1.0, gamma=0.5)
+    method = made(bag_loss_weight=1.0, gamma=0.5)
     with torch.no_grad():
         outcome, losses = method.losses(work_on(detector, annotations, MIDDLE))
         loss, boxes = literal_bag_loss(detector, annotations, MIDDLE)
@@ -359,9 +359,9 @@ def test_half_the_precision_gives_whole_boxes(
 
 
 def test_it_remembers_nothing() -> None:
-    method = build("oa-mil", MethodInputs(8, 3, settings=OaMilSettings(weight=0.2)))
+    method = build("oa-mil", MethodInputs(8, 3, settings=OaMilSettings(bag_loss_weight=0.2)))
     assert isinstance(method, OaMil)
-    assert method.settings.weight == 0.2
+    assert method.settings.bag_loss_weight == 0.2
     assert method.state_dict() == {}
     method.load_state_dict({})
 
@@ -374,8 +374,8 @@ def test_settings_of_another_method_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("weight", -0.1), ("gamma", math.inf), ("theta", 1.1), ("selection_from", NAN)),
-        *(("extension_from", 2.0), ("extensions", -1), ("extension", "both")),
+        *(("bag_loss_weight", -0.1), ("gamma", math.inf), ("theta", 1.1), ("selection_from", NAN)),
+        *(("extension_from", 2.0), ("extension_rounds", -1), ("extension", "both")),
         ("extension_weight", -1.0),
     ],
 )

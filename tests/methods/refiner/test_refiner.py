@@ -19,7 +19,7 @@ from boxmend.methods.table import (
     build_from,
 )
 from boxmend.runs.judgement import Judgement
-from boxmend.runs.settings import MendSettings, PublishedSettings, TrainSettings, resolved
+from boxmend.runs.settings import MendSettings, PublishedSettings, TrainSettings, resolve_settings
 from tests.methods.refiner.refiner_scenes import (
     NUM_ANNOTATIONS,
     NUM_LABELS,
@@ -78,10 +78,12 @@ def rows_of(lists: list[dict[str, Tensor]]) -> list[list[int]]:
 def test_a_refiner_does_what_the_method_does_in_our_loop(name: str, detector: str) -> None:
     made = lively_detector(detector)
     images, features, proposals = seen(made)
-    settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
-    method = build_from(resolved(settings), NUM_ANNOTATIONS, NUM_LABELS, "cpu")
+    settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(raw_box_share=0.4))
+    method = build_from(resolve_settings(settings), NUM_ANNOTATIONS, NUM_LABELS, "cpu")
     assert isinstance(method, Mend | PaperMethod)
-    refiner = refiner_of(made.network, method=name, warm_up=0.5, mend=MendSettings(keep=0.4))
+    refiner = refiner_of(
+        made.network, method=name, warm_up=0.5, mend=MendSettings(raw_box_share=0.4)
+    )
     for step, left in enumerate((2, 1, 0, 0)):
         refined = refiner(images, features.maps, listed(proposals), targets())
         with torch.no_grad():
@@ -268,7 +270,7 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     found = refiner.class_targets(refined, logits, labels, matched)
     method = build_from(
-        resolved(TrainSettings(label_noise=0.4)), NUM_ANNOTATIONS, NUM_LABELS, "cpu"
+        resolve_settings(TrainSettings(label_noise=0.4)), NUM_ANNOTATIONS, NUM_LABELS, "cpu"
     )
     assert isinstance(method, Mend)
     padding = torch.full((1, 4), 77.0)

@@ -99,7 +99,7 @@ def _trained_and_scored(
 ) -> dict[str, Any]:
     """Train, unless that is done, and score the detections and the mending."""
     from boxmend.runs.opening import open_run_with_history
-    from boxmend.runs.settings.files import converted
+    from boxmend.runs.settings.files import convert_settings
     from boxmend.scoring.corrections import assess, known_truth
     from boxmend.training.evaluation import evaluate
 
@@ -107,7 +107,7 @@ def _trained_and_scored(
     data = noisy_data(root, job) if job.needs is None else mended_data(root, job)
     val = clean_data(job.val, job.val_sha256, "data to score on")
     if not run.is_finished:
-        settings = converted(folder, job.settings)
+        settings = convert_settings(folder, job.settings)
         (train or _usual_train())(data, run.path, settings, resume=True, log=clock.hear)
     _say(f"{job.cell}: scoring")
     evaluation = evaluate(run.path, data=val, progress=lambda done, total: clock.tick())

@@ -35,6 +35,7 @@ SETTING_WORDS = {
     "label_noise": "label",
     "box_noise": "box",
     "epochs": "epochs",
+    "mend.missing_min_score": "missing",
 }
 """How variants are called in names of cells; a setting not listed goes by the end of its name."""
 SHOWN = 8  # names that an error lists

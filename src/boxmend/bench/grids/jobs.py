@@ -9,7 +9,7 @@ OUT/SCALE/cells/CELL/result.json  its line of OUT/SCALE/results.jsonl, when it i
 OUT/SCALE/cells/CELL/.lock        held by the process that runs it
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from boxmend.bench.grids.results import Result, Setting
+from boxmend.bench.grids.results import Result, Setting, decode_result
 from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES
 from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.digests import add_json_digest, verify_json
@@ -26,7 +26,8 @@ from boxmend.data.files.locks import is_held
 from boxmend.data.files.reading import read_record
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import TrainSettings
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.renamed import rename_dotted, rename_settings
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"
 LOCK_FILE = ".lock"
@@ -119,7 +120,10 @@ def save_job(folder: Path, job: Job) -> None:
 
 def read_job(folder: Path) -> Job:
     """Read cell.json; a DataError tells of one that is none."""
-    return read_json(folder / JOB_FILE, Job)
+    job = read_json(folder / JOB_FILE, Job)
+    return msgspec.structs.replace(
+        job, settings=rename_settings(job.settings), variant=rename_dotted(job.variant)
+    )
 
 
 def is_begun(folder: Path) -> bool:
@@ -140,7 +144,7 @@ def state_of(folder: Path) -> State:
 def read_result(folder: Path) -> Result | None:
     """Read the result of a cell that is over."""
     path = folder / RESULT_FILE
-    return read_json(path, Result) if path.exists() else None
+    return _read_document(path, decode_result) if path.exists() else None
 
 
 def read_tries(folder: Path) -> Tries:
@@ -157,9 +161,13 @@ def write_json(path: Path, value: Struct) -> None:
 
 def read_json(path: Path, kind: type[T]) -> T:
     """Read a document of a kind; a DataError names the file."""
+    return _read_document(path, lambda content: msgspec.json.decode(content, type=kind))
+
+
+def _read_document(path: Path, decode: Callable[[bytes], T]) -> T:
     remedy = f"remove {path.parent}, and the cell is run afresh"
     try:
-        return msgspec.json.decode(verify_json(path, read_record(path), remedy), type=kind)
+        return decode(verify_json(path, read_record(path), remedy))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read ({reason}); {remedy}") from error
@@ -170,7 +178,7 @@ def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
 
     Weights, which may lie elsewhere on each machine, go by the name of their file.
     """
-    section = SECTIONS.get(method, PUBLISHED)
+    section = METHOD_SECTIONS.get(method, PUBLISHED)
     kept = {
         name: value
         for name, value in settings.items()

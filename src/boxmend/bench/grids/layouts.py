@@ -258,7 +258,7 @@ _ALL = (
         tuple(_presence(kind, share) for kind in ("missing", "spurious") for share in (20, 40)),
         (
             *(CLEAN, *_rows("baseline", "mend-paper", "mend")),
-            Row("mend, missing left out", "mend", {"mend.missing": 0.3}),
+            Row("mend, missing left out", "mend", {"mend.missing_min_score": 0.3}),
         ),
     ),
     TableLayout(

@@ -25,7 +25,7 @@ from boxmend.bench.grids.jobs import Job, flat, own_settings
 from boxmend.bench.grids.outcomes import named_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
-from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolve_settings
 from boxmend.web.text import shown
 
 HASH = "sha256:"  # before that of weights
@@ -151,7 +151,7 @@ def _settings_pairs(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
     One that was not written down in its day was what it is by default.
     """
     method = str(job.settings["method"])
-    usual = flat(to_builtins(asdict(resolved(TrainSettings()))))
+    usual = flat(to_builtins(asdict(resolve_settings(TrainSettings()))))
     was = flat(line.settings)
     now = flat(to_builtins(named_weights(own_settings(job.settings, method), job)))
     pairs = []

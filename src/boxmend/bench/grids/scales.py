@@ -10,8 +10,8 @@ from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, TWO_STAGE, TableLay
 from boxmend.data.files.locks import wait_for_lock
 from boxmend.data.synth import synthesize
 from boxmend.errors import UsageError
-from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.runs.settings.files import converted
+from boxmend.runs.settings import TrainSettings, resolve_settings
+from boxmend.runs.settings.files import convert_settings
 
 SMOKE_IMAGES = 300  # four fifths of them to train on
 SMOKE_SIZE = 96  # pixels: what the tiny detector is made for
@@ -151,14 +151,14 @@ def settings_of(
     if weights is not None:
         document["weights"] = str(weights.absolute())
     _set(document, changes)
-    converted("--set", document, strict=False)  # before the cell adds its own
+    convert_settings("--set", document, strict=False)  # before the cell adds its own
     rates = {"label_noise": amount(cell.labels), "box_noise": amount(cell.boxes)}
     if method in GIVEN_TRUE_RATES:
         document |= rates
     epochs = int(document.get("epochs", TrainSettings().epochs))
     _set(document, resolved_variant(dict(cell.variant), rates, epochs))
     document |= {"method": method, "seed": cell.seed}
-    return resolved(converted(cell.name, document, strict=False))
+    return resolve_settings(convert_settings(cell.name, document, strict=False))
 
 
 def _nested(into: dict[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from boxmend.errors import UsageError
-from boxmend.runs.settings import Optimisation, TrainSettings, parsed_image_size, resolved
-from boxmend.runs.settings.presets import FEW_PROPOSALS
+from boxmend.runs.settings import Optimisation, TrainSettings, parse_image_size, resolve_settings
+from boxmend.runs.settings.presets import MAX_FEW_PROPOSALS
 
 PLAIN = ("plain", "plain-on-device")
 OURS: dict[str, dict[str, Any]] = {
     "baseline": {"method": "baseline"},
     "mend-paper": {"method": "mend", "preset": "paper"},
     "mend": {"method": "mend"},
-    "baseline-eager": {"method": "baseline", "graph": False},
-    "mend-eager": {"method": "mend", "graph": False},
+    "baseline-eager": {"method": "baseline", "cuda_graph": False},
+    "mend-eager": {"method": "mend", "cuda_graph": False},
 }
 TOLD = {"label_noise": 0.4, "box_noise": 0.4}  # as their papers assume; nothing is estimated
 PEERS: dict[str, dict[str, Any]] = {
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
     @property
     def pre_nms(self) -> int:
         """Anchors of each level that enter suppression."""
-        return 1000 if self.proposals <= FEW_PROPOSALS else 2000
+        return 1000 if self.proposals <= MAX_FEW_PROPOSALS else 2000
 
     def __str__(self) -> str:
         return f"{self.rois}/{self.proposals}"
@@ -91,7 +91,7 @@ class SpeedChoices:
         if self.weights is not None and not Path(self.weights).is_file():
             raise UsageError(f"--weights {self.weights}: there is no such file")
         for size in self.all_sizes:
-            parsed_image_size(size)
+            parse_image_size(size)
         unknown = [name for name in self.all_rows if name not in ROWS]
         if unknown:
             raise UsageError(f"--rows has no {unknown[0]!r}; known: {', '.join(ROWS)}")
@@ -141,7 +141,9 @@ class SpeedChoices:
             pre_nms=counts.pre_nms,
             optimisation=Optimisation(lr=RATE),
         )
-        return resolved(replace(told, **(OURS | PEERS)["baseline" if row in PLAIN else row]))
+        return resolve_settings(
+            replace(told, **(OURS | PEERS)["baseline" if row in PLAIN else row])
+        )
 
 
 def _listed(name: str, text: str) -> tuple[str, ...]:

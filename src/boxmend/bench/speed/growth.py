@@ -25,7 +25,7 @@ CALLS = 20  # of the memory at a time
 def growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[str, Any]]]:
     """Cost of steps by objects of an image and by length of the queue; boxes are random.
 
-    `mend` has a queue where that judges, so it is measured with `mend.judgment` queue.
+    `mend` has a queue where that judges, so it is measured with `mend.judgement` queue.
     """
     return {"objects": _by_objects(factory, size), "queue": _by_queue(factory, size)}
 
@@ -55,7 +55,7 @@ def _by_queue(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
 def _with_queue(settings: TrainSettings, length: int) -> TrainSettings:
     return replace(
         settings,
-        mend=replace(settings.mend, queue_length=length, judgment="queue"),
+        mend=replace(settings.mend, queue_length=length, judgement="queue"),
         published=replace(settings.published, queue_length=length),
     )
 

@@ -22,7 +22,7 @@ from boxmend.bench.speed.timing import Note, own_stream, reason_of
 from boxmend.data.dataset import Dataset
 from boxmend.data.images.reading import read_header_size
 from boxmend.errors import DataError
-from boxmend.runs.settings import parsed_image_size
+from boxmend.runs.settings import parse_image_size
 from boxmend.training.facts import gather
 from boxmend.training.processes import Processes
 
@@ -103,7 +103,7 @@ def _notes(factory: TrainingFactory) -> list[str]:
 
 def _scaling(factory: TrainingFactory, size: str) -> str:
     """Say how images are scaled, and above all whether they are made larger than they are."""
-    short, long = parsed_image_size(size)
+    short, long = parse_image_size(size)
     sizes = [read_header_size(path) for path in factory.dataset.images.paths]
     scales = [
         min(long / max(one), (short or long) / min(one)) if short else long / max(one)

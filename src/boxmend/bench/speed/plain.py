@@ -21,7 +21,7 @@ from boxmend.bench.speed.choices import RATE, Counts
 from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detector
-from boxmend.runs.settings import parsed_image_size
+from boxmend.runs.settings import parse_image_size
 from boxmend.training.assembly import working_precision
 
 Example = tuple[Tensor, dict[str, Tensor]]
@@ -152,7 +152,7 @@ def plain_steps(
 def as_documented(detector: Detector, image_size: str) -> nn.Module:
     """torchvision's module of a detector, which scales images by itself, ready to be trained."""
     network: Any = detector.network
-    short, long = parsed_image_size(image_size)
+    short, long = parse_image_size(image_size)
     network.transform.min_size = (short or long,)
     network.transform.max_size = long
     trained: nn.Module = network.train()

@@ -57,7 +57,7 @@ class Span(NamedTuple):
 
 def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, float]:
     """Share of each stage in a step of a row of ours; they add up to 1."""
-    settings = replace(factory.choices.settings(row, size), graph=False)
+    settings = replace(factory.choices.settings(row, size), cuda_graph=False)
     steps = TrainingSteps(factory.training(settings))
     steps.run(2)
     if factory.device.type == "cuda":

@@ -8,10 +8,10 @@ soft label y* comes from label and heads, and a box b** from the regressions of 
 
 Where this departs: RoIAlign by `grid_sample` instead of precise RoI pooling; the length of the
 step is in shares of the box and set by recent slopes, instead of a factor of the slope in pixels,
-which depends on the size of images and vanishes as the heads grow sure (`ca_bbc.step` has the
+which depends on the size of images and vanishes as the heads grow sure (`ca_bbc.step_unit` has the
 factor); no side moves by more than a share of the box; background has no part in y*, or heads that
-call badly placed boxes background come to call everything so (`ca_bbc.background`); a rate that is
-told to be 0 switches that half off, and an unknown box noise is estimated.
+call badly placed boxes background come to call everything so (`ca_bbc.include_background`); a rate
+that is told to be 0 switches that half off, and an unknown box noise is estimated.
 """
 
 from collections.abc import Hashable, Mapping
@@ -80,10 +80,10 @@ class CaBbc(EstimatingMethod):
 
     @property
     def alpha(self) -> float:
-        """The length of a step, in the unit of `ca_bbc.step`."""
+        """The length of a step, in the unit of `ca_bbc.step_unit`."""
         if self.settings.alpha is not None:
             return self.settings.alpha
-        unit = STEP_OF_NOISE if self.settings.step == "relative" else PIXELS_OF_NOISE
+        unit = STEP_OF_NOISE if self.settings.step_unit == "relative" else PIXELS_OF_NOISE
         return unit * self.box_noise
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
@@ -157,7 +157,7 @@ class CaBbc(EstimatingMethod):
         boxes, labels = matched, self._labels(annotations, soft)
         if self.box_noise:
             regressed = equations.boxes_of_class((first.boxes + second.boxes) / 2, labels)
-            mixed = torch.lerp(matched, regressed, self.settings.mixing)
+            mixed = torch.lerp(matched, regressed, self.settings.regression_share)
             boxes = clipped_boxes(mixed, annotations.is_box, annotations.sizes)
         loss = equations.label_losses(
             (chances[0] + chances[1]) / 2, annotations.labels, annotations.is_box
@@ -183,15 +183,15 @@ class CaBbc(EstimatingMethod):
     ) -> Tensor:
         """Take the step from b to b*, [B, A, 4]."""
         settings = self.settings
-        gradient = box_gradient(detector, features, annotations, settings.objectness)
+        gradient = box_gradient(detector, features, annotations, settings.objectness_weight)
         slopes = dual_heads.slopes_in_sides(annotations.boxes, gradient)
-        if settings.step == "pixels":
+        if settings.step_unit == "pixels":
             # Undoes the unit of the slopes.
             unit = sides_of_edges(annotations.boxes).square().clamp(min=TINY)
         else:
             unit = self._typical(slopes, annotations.is_box)
         stepped = dual_heads.move_sides(
-            annotations.boxes, -self.alpha * slopes / unit, settings.most
+            annotations.boxes, -self.alpha * slopes / unit, settings.max_shift
         )
         return clipped_boxes(stepped, annotations.is_box, annotations.sizes)
 
@@ -203,7 +203,7 @@ class CaBbc(EstimatingMethod):
 
     def _sharpen_labels(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """y* [B, A, 1 + C]; background has no part in it unless asked for."""
-        if not self.settings.background:
+        if not self.settings.include_background:
             first, second = (
                 equations.soft_targets(equations.foreground_probabilities(one))
                 for one in (first, second)

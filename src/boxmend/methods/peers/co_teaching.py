@@ -45,7 +45,7 @@ LEAST_MEDIAN = 1e-6  # losses are divided by it; below, a median says nothing
 
 def needs_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
     """Say whether tau is to follow an estimate: where neither it nor the label noise is told."""
-    return settings.forget is None and rates.label is None
+    return settings.forget_rate is None and rates.label is None
 
 
 def forget_rate(told: float | None, rates: Rates) -> float:
@@ -60,9 +60,9 @@ def forget_rate(told: float | None, rates: Rates) -> float:
 def forget_share(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
     """Tell the share 1 - R(t) to leave out in a pass, counted from 0: tau min(t / T_k, 1)^c.
 
-    T_k is the share `ramp` of all passes; as in the source nothing is left out in the first.
+    T_k is the share `ramp_share` of all passes; as in the source nothing is left out in the first.
     """
-    ramp = settings.ramp * num_epochs
+    ramp = settings.ramp_share * num_epochs
     done = 1.0 if epoch >= ramp else epoch / ramp
     return float(tau * done**settings.exponent)
 
@@ -169,7 +169,7 @@ class CoTeaching(EstimatingMethod):
     DISCARDED, and UNJUDGED in passes that drop nothing or where B had drawn no positive RoI.
     """
 
-    has_warm_up = False  # `ramp` takes its place
+    has_warm_up = False  # `ramp_share` takes its place
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class CoTeaching(EstimatingMethod):
         super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
-        self.tau = forget_rate(settings.forget, rates)
+        self.tau = forget_rate(settings.forget_rate, rates)
         self.queues = [equations.empty_queue(settings.queue_length, device) for _ in NETWORKS]
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
@@ -234,7 +234,7 @@ class CoTeaching(EstimatingMethod):
 
     def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set tau by the rates as told, else as estimated."""
-        self.tau = forget_rate(self.settings.forget, estimator.known_rates())
+        self.tau = forget_rate(self.settings.forget_rate, estimator.known_rates())
 
     def _opinions(
         self, annotations: BatchAnnotations, views: Sequence[View], share: float

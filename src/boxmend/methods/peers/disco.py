@@ -107,8 +107,8 @@ class Disco(Method):
             **losses,
             "roi_classes": ordinary.classification,
             "roi_boxes": ordinary.boxes,
-            "roi_bags": self.settings.weight * bags.weighted_sum(-second.best, weights),
-            "roi_spread": self.settings.spread_weight * spread_loss,
+            "roi_bags": self.settings.bag_loss_weight * bags.weighted_sum(-second.best, weights),
+            "roi_spread": self.settings.spread_loss_weight * spread_loss,
         }
 
     @torch.no_grad()
@@ -153,13 +153,13 @@ class Disco(Method):
             fine = fit_gaussians(boxes, scored.exp(), is_member, settings.temperature)
             mean = clipped_boxes(fine.mean, has_bag, sizes)
             score = bags.log_scores(detector.roi_outputs(features, mean).logits, annotations.labels)
-            share = bags.blend_share(score.exp(), settings.exponent, settings.most)
+            share = bags.blend_share(score.exp(), settings.exponent, settings.mean_box_max_weight)
             corrected = bags.blend_boxes(annotations.boxes, mean, share, has_bag)
         num_members = is_member[..., : shape[2]].sum(-1)
         return Calibrated(bags.BagResult(mean, score, corrected, num_members), fine.std, best)
 
     def _is_correcting(self, progress: TrainingProgress) -> bool:
-        return bags.has_begun(self.settings.start, progress)
+        return bags.has_begun(self.settings.correction_from, progress)
 
 
 def outputs_with_spread(

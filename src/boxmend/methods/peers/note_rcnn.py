@@ -107,7 +107,7 @@ class NoteRcnn(Method):
 
     def clock(self, progress: TrainingProgress) -> tuple[int, int]:
         """Let the learning rate go through its whole course in each stage."""
-        passes = num_plain_epochs(self.settings.plain, progress.num_epochs)
+        passes = num_plain_epochs(self.settings.plain_share, progress.num_epochs)
         plain = progress.num_steps // progress.num_epochs * passes
         if self._is_plain(progress):
             return progress.step, plain
@@ -126,14 +126,14 @@ class NoteRcnn(Method):
 
     def begin_epoch(self, epoch: int, detector: Detector) -> None:
         """Freeze what the plain stage made, in the twin, before the first pass that follows."""
-        if epoch and epoch == num_plain_epochs(self.settings.plain, self._num_epochs):
+        if epoch and epoch == num_plain_epochs(self.settings.plain_share, self._num_epochs):
             frozen = detector.twin.network.state_dict()
             for key, tensor in tensors_without_twin(detector).items():
                 frozen[key].copy_(tensor)
 
     def end_epoch(self, epoch: int, *, is_warm_up: bool) -> Mapping[str, Any]:
         """Choose the seeds when the plain stage is over."""
-        if epoch + 1 != num_plain_epochs(self.settings.plain, self._num_epochs):
+        if epoch + 1 != num_plain_epochs(self.settings.plain_share, self._num_epochs):
             return {}
         state = self._state
         chosen = lowest_of_each_label(state["losses"], state["labels"], self.share, self.num_labels)
@@ -157,7 +157,7 @@ class NoteRcnn(Method):
         self._num_epochs = int(state["num_epochs"])
 
     def _is_plain(self, progress: TrainingProgress) -> bool:
-        return progress.epoch < num_plain_epochs(self.settings.plain, progress.num_epochs)
+        return progress.epoch < num_plain_epochs(self.settings.plain_share, progress.num_epochs)
 
     @torch.no_grad()
     def _measure_losses(
@@ -213,8 +213,8 @@ class NoteRcnn(Method):
         detector, settings = context.detector, self.settings
         taught = _frozen_logits(context, rois)  # [B, S, 1 + C]
         is_seed, is_from_seed = _seed_rois(rois, self._seeds(annotations))
-        is_sure = taught.softmax(-1)[..., 0] > settings.masked_background
-        is_far = ~is_near(rois.boxes, annotations, settings.masked_overlap)
+        is_sure = taught.softmax(-1)[..., 0] > settings.mask_max_background
+        is_far = ~is_near(rois.boxes, annotations, settings.mask_min_iou)
         is_mixed = rois.is_sampled & (rois.is_positive | is_from_seed | (is_sure & is_far))
         outputs = detector.head_outputs(seen.features, rois.boxes, EVENLY)
         number = count(rois.is_sampled, detector.sum_over_processes)
@@ -226,7 +226,7 @@ class NoteRcnn(Method):
         found = (
             classification_loss(outputs[MIXED].logits, columns, is_mixed, number=number),
             classification_loss(outputs[SEED].logits, columns, is_from_seed, number=number),
-            settings.distillation * distilled,
+            settings.distillation_weight * distilled,
         )
         kind = detector.numbers.box_loss
         boxes = box_loss(deltas, rois.deltas, is_seed, rois.is_sampled, kind, number)
@@ -235,8 +235,8 @@ class NoteRcnn(Method):
 
 def seed_share(settings: NoteRcnnSettings, rates: Rates) -> float:
     """Tell the share of seeds, rho = min(0.5, 1 - label noise) where it is not set."""
-    if settings.seeds is not None:
-        return settings.seeds
+    if settings.seed_share is not None:
+        return settings.seed_share
     return MOST_SEEDS if rates.label is None else min(MOST_SEEDS, 1 - rates.label)
 
 

@@ -94,7 +94,7 @@ class OaMil(Method):
         """
         detector, settings, rounds = context.detector, self.settings, list[Round]()
         references = rois.boxes
-        for _ in range(1 + settings.extensions * self._is_extending(context.progress)):
+        for _ in range(1 + settings.extension_rounds * self._is_extending(context.progress)):
             boxes = bags.decode_boxes(
                 output, references, rois, context.annotations.sizes, detector.numbers
             )
@@ -129,10 +129,12 @@ class OaMil(Method):
         each = [bags.best_of(one.log_scores[:, None], is_member).scores.exp() for one in rounds]
         first, *later = [bags.weighted_sum(1 - scores, weights) for scores in each]
         if not later:
-            return settings.weight * first
+            return settings.bag_loss_weight * first
         if settings.extension == "random":
-            return settings.weight * torch.stack([first, *later]).mean()
-        return settings.weight * (first + settings.extension_weight * torch.stack(later).mean())
+            return settings.bag_loss_weight * torch.stack([first, *later]).mean()
+        return settings.bag_loss_weight * (
+            first + settings.extension_weight * torch.stack(later).mean()
+        )
 
     def _is_selecting(self, progress: TrainingProgress) -> bool:
         return bags.has_begun(self.settings.selection_from, progress)

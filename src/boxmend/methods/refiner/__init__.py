@@ -27,7 +27,7 @@ from boxmend.methods.refiner.lists import (
 )
 from boxmend.methods.refiner.scoring import Maps, make_scorer
 from boxmend.methods.table import Mend, Outcome, PaperMethod, TrainingProgress, build_from
-from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolve_settings
 
 __all__ = ["Record", "RefinedTargets", "Refiner"]
 
@@ -66,7 +66,7 @@ class Refiner:
         self._heads = second_stage_of(model)
         self._num_annotations, self._num_labels = num_annotations, num_labels
         self._num_steps = num_steps
-        settings = resolved(settings or TrainSettings())
+        settings = resolve_settings(settings or TrainSettings())
         self._warm_up = settings.warm_up
         device = next(self._heads.parameters()).device
         made = build_from(settings, num_annotations, num_labels, device)
@@ -75,10 +75,10 @@ class Refiner:
                 f"{settings.method} computes losses of its own, which a Refiner cannot; it serves "
                 "mend, mend-paper and its parts. Use boxmend train"
             )
-        if isinstance(made, Mend) and settings.mend.missing is not None:
+        if isinstance(made, Mend) and settings.mend.missing_min_score is not None:
             raise UsageError(
-                "mend.missing leaves regions out of the background, which torchvision's losses "
-                "cannot; leave it unset, or use boxmend train"
+                "mend.missing_min_score leaves regions out of the background, which torchvision's "
+                "losses cannot; leave it unset, or use boxmend train"
             )
         self._method = made
         self.step = 0
