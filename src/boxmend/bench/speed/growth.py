@@ -130,7 +130,7 @@ def remembering(factory: TrainingFactory, size: str) -> float:
 
     def remember() -> None:
         for _ in range(CALLS):
-            method.estimator.remember(given, probabilities)
+            method.estimator.store(given, probabilities)
 
     remember()
     again = _recorded(remember) if factory.device.type == "cuda" else remember
