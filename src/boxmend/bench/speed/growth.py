@@ -131,7 +131,7 @@ def time_memory(factory: TrainingFactory, size: str) -> float:
 
     def remember() -> None:
         for _ in range(CALLS):
-            method.estimator.remember(given, probabilities)
+            method.estimator.store(given, probabilities)
 
     remember()
     again = _recorded(remember) if factory.device.type == "cuda" else remember
