@@ -58,7 +58,7 @@ def rewrite(path: Path, change: Any) -> None:
 def test_a_run_that_is_not_there(tmp_path: Path) -> None:
     assert "no such folder" in refusal(tmp_path / "nowhere", UsageError)
     (tmp_path / "empty").mkdir()
-    assert "holds no run" in refusal(tmp_path / "empty", DataError)
+    assert "is not the folder of a run" in refusal(tmp_path / "empty", DataError)
 
 
 def test_an_unfinished_run(run: Path) -> None:
