@@ -99,7 +99,7 @@ def test_data_that_are_gone_or_moved(run: Path, data: Path, tmp_path: Path) -> N
     data.rename(tmp_path / "moved")
     message = refusal(run, DataError)
     assert f"the data of the run are gone: {data}: no such file" in message
-    assert "say where by --data" in message
+    assert "name their new place by --data" in message
     assert "no such file" in refusal(run, UsageError, data=[str(tmp_path / "nowhere")])
     other = drawn(tmp_path / "other", "coco", [(1, 1, 9, 9)] * 4)
     assert "not the data" in refusal(run, DataError, data=[other])
@@ -138,8 +138,8 @@ def test_a_run_that_names_an_address_thousands_of_times_is_refused_before_readin
     [
         ("run.json", lambda d: d["facts"].pop("data"), "no fingerprint"),
         ("run.json", lambda d: d["facts"]["data"].pop("sha256"), "no fingerprint"),
-        ("settings.json", lambda d: d.clear(), "length of the warm-up"),
-        ("finished", lambda d: d.update(steps="many"), "length of the warm-up"),
+        ("settings.json", lambda d: d.clear(), "length of warm-up"),
+        ("finished", lambda d: d.update(steps="many"), "length of warm-up"),
     ],
 )
 def test_a_run_that_does_not_say_enough(run: Path, file: str, change: Any, words: str) -> None:
@@ -171,7 +171,7 @@ def test_settings_edited_by_hand_and_those_of_earlier_versions_are_read(
 
 
 @pytest.mark.parametrize(
-    ("part", "words"), [(0, "is missing"), (1, "is missing"), (2, "a part is missing at the end")]
+    ("part", "words"), [(0, "is missing"), (1, "is missing"), (2, "the last part is missing")]
 )
 def test_a_ledger_with_a_missing_part(run: Path, part: int, words: str) -> None:
     (run / f"ledger/part-00000{part}.parquet").unlink()
@@ -180,7 +180,7 @@ def test_a_ledger_with_a_missing_part(run: Path, part: int, words: str) -> None:
 
 def test_a_ledger_that_is_not_there(run: Path) -> None:
     shutil.rmtree(run / "ledger")
-    assert "no ledger there" in refusal(run, DataError)
+    assert "cannot be read as a ledger" in refusal(run, DataError)
 
 
 def test_a_damaged_part(run: Path) -> None:
