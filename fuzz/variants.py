@@ -328,7 +328,7 @@ OTHERS = [
         f"train in/noisy --out out --weights none {QUICK}",
         "noisy",
         "noisy/*.json noisy/images/*.png",
-        numbers="--seed --warm-up --mend.near",
+        numbers="--seed --warm-up --mend.vote-min-iou",
         reread="run",
         weight=2,
         torch=True,

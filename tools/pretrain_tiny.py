@@ -115,7 +115,8 @@ def total_loss(detector: Detector, images: Tensor, targets: Targets) -> Tensor:
     rpn = detector.rpn_losses(raw, targets, torch.rand(raw.objectness.shape))
     candidates = proposals.boxes.shape[1] + targets.boxes.shape[1]
     keys = torch.rand(len(images), candidates)
-    roi = detector.roi_losses(features, proposals, targets, keys)
+    rois = detector.sample_rois(proposals, targets, keys)
+    roi = detector.roi_losses(detector.roi_outputs(features, rois.boxes), rois, targets)
     return rpn.objectness + rpn.boxes + roi.classification + roi.boxes
 
 

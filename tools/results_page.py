@@ -2,11 +2,11 @@
 
     python tools/results_page.py
 
-The same lines give the same page. Tables are those of `boxmend bench table`, with standard errors;
-every row names the lines that it is made of. `results/tried.md`, if there is one, is taken over as
-it stands, and so is what `results/README.md` says of data and weights. Pictures are shown that lie
-under docs/images/results/CELL/, where what a cell left in its folder `keep` belongs; two tables are
-drawn, too, as docs/images/results/*.svg.
+The same lines give the same page. The tables are those of `boxmend bench table`, with standard
+errors, and every row names its lines. The page includes `results/tried.md`, if there is one, and
+the section about data and weights of `results/README.md`. It shows the pictures in
+docs/images/results/CELL/, copied from the artifacts of that cell, and two tables as drawings in
+docs/images/results/*.svg.
 """
 
 import math
@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from boxmend.bench.grids.bars import bars
-from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.cells import Cell, table_cells
 from boxmend.bench.grids.chart import svg
-from boxmend.bench.grids.comparability import differences
+from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.priorities import COMPARED, PRIORITIES, priority
-from boxmend.bench.grids.results import Result, counting, read
-from boxmend.bench.grids.tables import Square, Table, concerned, table
-from boxmend.bench.grids.wording import DASH, percent
+from boxmend.bench.grids.priorities import PRIORITIES, REFERENCE_METHODS, priority
+from boxmend.bench.grids.results import Result, effective_results, read
+from boxmend.bench.grids.tables import Table, TableEntry, make_table, select_results
+from boxmend.bench.grids.targets import evaluate_targets
+from boxmend.bench.grids.wording import DASH, format_percent
 from results_sections import (
     OF_MENDING,
     Lines,
@@ -52,9 +52,9 @@ PAPER = {
     "trained on": "VOC 2007+2012 trainval, 16,551 images",
     "scored on": "VOC 2007 test, 4,952 images",
     "images": "600/1000 pixels",
-    "start": "ResNet-50 of ImageNet classification",
-    "schedule": "mmdetection's, batches of 2, learning rate 0.01",
-    "runs": "one of each cell",
+    "initial weights": "ResNet-50 trained on ImageNet classification",
+    "schedule": "mmdetection's, batch size 2, learning rate 0.01",
+    "runs": "one per setting",
     "rule of AP50": "11 points",
     "clean reference": "none; 79.5 is mmdetection's published model",
 }
@@ -63,7 +63,7 @@ PAPER = {
 def charts(project: Path) -> dict[str, bytes]:
     """Give the pictures of the page by their places under docs/."""
     lines = _counting(_final(_every(project / "results")))
-    return {_chart(name): svg(table(one, lines.results)) for name, one in DRAWN.items()}
+    return {_chart(name): svg(make_table(one, lines.results)) for name, one in DRAWN.items()}
 
 
 def page(project: Path) -> str:
@@ -114,7 +114,7 @@ def _is_final(one: Result) -> bool:
 
 
 def _counting(final: Sequence[tuple[str, Result]]) -> Lines:
-    kept = [one for one in counting(one for _, one in final) if one.error is None]
+    kept = [one for one in effective_results(one for _, one in final) if one.error is None]
     places = {one.cell: place for place, one in final if any(one is each for each in kept)}
     return Lines(tuple(kept), places)
 
@@ -125,23 +125,26 @@ def _as_on_the_page(text: str) -> str:
 
 
 def _opening(lines: Lines) -> str:
-    told = [f"{done} of {number} that {word}" for word, (done, number) in _counts(lines).items()]
+    counts = _counts(lines).items()
+    shares = [f"{done} of {number} with priority {name}" for name, (done, number) in counts]
     return f"""<!-- written by tools/results_page.py from results/; change those instead -->
 
 # Results on photographs
 
-VOC 2007 at 320 pixels, trainval to test, one GPU: the paper's comparison, run by
-[`boxmend bench run`](tables.md#on-photographs). Every figure is made of lines of the files in
-`results/`, which each row names as FILE:LINES and which are [listed below](#lines). Figures are in
-percent: mean ± standard error over seeds (number of seeds) [as published]. One seed has no error,
-and a difference under 1.5 says nothing then.
+This page repeats the paper's comparison on VOC 2007 at 320 pixels, trained on trainval and
+scored on test, on one GPU, with [`boxmend bench run`](tables.md#on-photographs). Each figure
+comes from lines of the files in `results/`; each row names them as FILE:LINES, and they are
+[listed below](#lines).
 
-Cells run so far: {", ".join(told)} be.
-Empty squares were not run. COCO is not run at all. Figures of
-[single trainings](training.md#figures) that were made before have no lines and are not in here."""
+Figures are percentages: mean ± standard error over seeds (number of seeds) [published figure]. A
+single seed has no standard error; differences below 1.5 are not significant then.
+
+Trainings so far: {", ".join(shares)} ([priorities](tables.md#in-several-sittings)).
+Empty cells were not run, and nothing was run on COCO. Earlier
+[single trainings](training.md#figures) have no lines and are not part of this page."""
 
 
-def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
+def _counts(lines: Lines) -> dict[int, tuple[int, int]]:
     counts = dict.fromkeys(PRIORITIES, (0, 0))
     for cell in _all_cells():
         done, number = counts[priority(cell)]
@@ -150,84 +153,89 @@ def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
 
 
 def _all_cells() -> list[Cell]:
-    """Cells of all tables but COCO's: three seeds of what is compared most, one of all else."""
+    """List the cells of all tables but COCO's: three seeds of the reference methods, else one."""
     found: dict[Cell, None] = {}
     for name in LAYOUTS:
         if name != "coco":
-            found |= dict.fromkeys(cells_of(LAYOUTS[name], (0,)))
-    further = [one for one in cells_of(LAYOUTS["core"], SEEDS) if one.seed]
-    found |= dict.fromkeys(one for one in further if one.method in COMPARED)
+            found |= dict.fromkeys(table_cells(LAYOUTS[name], (0,)))
+    further = [one for one in table_cells(LAYOUTS["core"], SEEDS) if one.seed]
+    found |= dict.fromkeys(one for one in further if one.method in REFERENCE_METHODS)
     return list(found)
 
 
 def _bars(lines: Lines) -> str:
     rows = {True: list[list[str]](), False: list[list[str]]()}
-    for bar in bars(lines.results):
+    for bar in evaluate_targets(lines.results):
         told = [bar.verdict, bar.what, bar.needed, bar.measured]
         rows[bar.is_goal].append([*told, lines.named(bar.cells)])
     head = ["", "what", "needed", "measured", "lines"]
-    return f"""## What it has to reach
+    return f"""## Targets
 
-By AP50 (area rule), mean over three seeds; with fewer it is said so.
+AP50 by the area rule, mean over three seeds; "so far" marks a mean over fewer.
 
 {markdown_table(head, rows[False])}
 
-Goals beyond these:
+Further goals:
 
 {markdown_table(head, rows[True])}"""
 
 
 def _missing(lines: Lines) -> str:
     parts = []
-    for one in ("must", "should"):
+    *first, last = PRIORITIES
+    for one in first:
         rows = _not_run(lines, one)
         if rows:
-            body = markdown_table(["noise", "methods, with the seeds that are not run"], rows)
-            parts.append(f"Of what {one} be run:\n\n{body}")
+            body = markdown_table(["noise", "methods, with the seeds not run"], rows)
+            parts.append(f"Trainings with priority {one} that were not run:\n\n{body}")
         else:
-            parts.append(f"Nothing of what {one} be run.")
+            parts.append(f"All trainings with priority {one} were run.")
     left = _left_of_tables(lines)
     if left:
-        body = markdown_table(["table", "could be run", "is run"], left)
-        parts.append(f"Of what could be run, by table:\n\n{body}")
+        body = markdown_table(["table", "trainings", "run"], left)
+        parts.append(f"Trainings with priority {last}, by table:\n\n{body}")
     return "\n\n".join(["## What is missing", *parts])
 
 
 def _left_of_tables(lines: Lines) -> list[list[str]]:
-    """Tables that have cells left which could be run, with their numbers."""
+    """List the tables whose cells of the last priority were not all run, with their numbers."""
     rows = []
     for name in OTHERS:
-        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if priority(one) == "could"]
-        done = [one for one in cells if one.name in lines.places]
+        seed_0 = table_cells(LAYOUTS[name], (0,))
+        cells = [cell for cell in seed_0 if priority(cell) == PRIORITIES[-1]]
+        done = [cell for cell in cells if cell.name in lines.places]
         if len(done) < len(cells):
-            told = f"{LAYOUTS[name].title} (`{name}`)"
-            rows.append([told, str(len(cells)), str(len(done))])
+            title = f"{LAYOUTS[name].title} (`{name}`)"
+            rows.append([title, str(len(cells)), str(len(done))])
     return rows
 
 
-def _not_run(lines: Lines, needed: str) -> list[list[str]]:
-    """Noises, and the methods that were not run there though they are worth so much."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for one in _all_cells():
-        if priority(one) == needed and one.name not in lines.places:
-            found.setdefault(one.noise_name, {}).setdefault(one.method_name, []).append(one.seed)
+def _not_run(lines: Lines, rank: int) -> list[list[str]]:
+    """List the methods of a priority that were not run, by noise."""
+    missing: dict[str, dict[str, list[int]]] = {}
+    for cell in _all_cells():
+        if priority(cell) == rank and cell.name not in lines.places:
+            methods = missing.setdefault(cell.noise_name, {})
+            methods.setdefault(cell.method_name, []).append(cell.seed)
     rows = []
-    for noise, methods in sorted(found.items()):
-        told = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]
-        rows.append([noise, "; ".join(told)])
+    for noise, methods in sorted(missing.items()):
+        names = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]
+        rows.append([noise, "; ".join(names)])
     return rows
 
 
 def _differs(lines: Lines) -> str:
     told = {one: _several(lines, getter) for one, getter in _OURS.items()}
     rows = [[name, told[name], theirs] for name, theirs in PAPER.items()]
-    notes = [f"- The lines differ in {escaped(one.told())}." for one in differences(lines.results)]
+    notes = [
+        f"- The lines differ in {escaped(one.told())}." for one in find_differences(lines.results)
+    ]
     return "\n\n".join(
         [
             "## What differs from the paper",
             markdown_table(["", "here", "in the paper"], rows),
-            "Methods that take the noise rates as known are told the true ones, as there; `mend` "
-            "is told nothing.",
+            "Methods that need the noise rates are given the true ones, as in the paper; `mend` is "
+            "given none.",
             *(["\n".join(notes)] if notes else []),
         ]
     )
@@ -237,19 +245,19 @@ _OURS: dict[str, Callable[[Result], str]] = {
     "trained on": lambda one: "VOC 2007 trainval, 5,011 images",
     "scored on": lambda one: "VOC 2007 test, 4,952 images",
     "images": lambda one: f"{one.settings.get('image_size')} pixels, WebP of quality 60",
-    "start": lambda one: f"the same, another training of it ([the file]({WEIGHTS}))",
+    "initial weights": lambda one: f"the same network, from another training ([file]({WEIGHTS}))",
     "schedule": lambda one: (
-        f"{one.settings.get('epochs')} passes, batches of {one.settings.get('batch_size')}, "
+        f"{one.settings.get('epochs')} epochs, batch size {one.settings.get('batch_size')}, "
         f"learning rate {one.settings.get('optimisation', {}).get('lr')}"
     ),
-    "runs": lambda one: "as many as stand in parentheses",
-    "rule of AP50": lambda one: "both, in tables of their own",
+    "runs": lambda one: "the numbers in parentheses",
+    "rule of AP50": lambda one: "both rules, in separate tables",
     "clean reference": lambda one: "`baseline` on clean annotations",
 }
 
 
 def _about_data(path: Path) -> str:
-    """What the file beside the lines says of data and weights; nothing where there is none."""
+    """Return the section about data and weights from results/README.md, or nothing."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     _, heading, body = text.partition(ABOUT_DATA)
     return (heading + body).strip()
@@ -261,37 +269,37 @@ def _several(lines: Lines, getter: Callable[[Result], str]) -> str:
 
 
 def _accuracy(lines: Lines) -> str:
-    area = table(MAIN, lines.results)
-    points = table(MAIN, lines.results, "voc_ap50_11point" if area.results else None)
+    area = make_table(MAIN, lines.results)
+    points = make_table(MAIN, lines.results, "voc_ap50_11point" if area.results else None)
     return f"""## Accuracy
 
 {_picture("core")}
 
-AP50 by the area under the curve; the paper's figures are by 11 points.
+AP50 by the area rule. The paper's figures use the 11-point rule.
 
 {_squares(area, lines, _figure)}
 
-AP50 by 11 points, which is the paper's rule:
+AP50 by the 11-point rule, as in the paper:
 
 {_squares(points, lines, _figure)}
 
-The share of the lost accuracy that is won back, by area: (method - baseline) / (clean - baseline)
-over the seeds that all three have. The paper's share in brackets. A dash stands where the noise
-cost less than a point, here and in further tables.
+Share of the lost accuracy that is won back, by the area rule: (method - baseline) / (clean -
+baseline), over the seeds that all three have; the paper's share in brackets. Here and in further
+tables, a dash means that the noise costs less than one point.
 
 {_squares(area, lines, _share, is_share=True)}"""
 
 
 def _further(lines: Lines) -> list[str]:
     """Tables with lines that the main one does not have, and the names of the rest."""
-    own = {one.cell for one in concerned(MAIN, lines.results)}
+    own = {one.cell for one in select_results(MAIN, lines.results)}
     parts, empty = [], []
     for name in OTHERS:
-        used = concerned(LAYOUTS[name], lines.results)
+        used = select_results(LAYOUTS[name], lines.results)
         if not any(one.cell not in own for one in used):
             empty.append(name)
             continue
-        made = table(LAYOUTS[name], lines.results)
+        made = make_table(LAYOUTS[name], lines.results)
         picture = f"{_picture(name)}\n\n" if name in DRAWN else ""
         parts.append(f"### {LAYOUTS[name].title}\n\n{picture}{_squares(made, lines, _figure)}")
         if LAYOUTS[name].compare == "share":
@@ -299,12 +307,12 @@ def _further(lines: Lines) -> list[str]:
     if parts:
         parts.insert(0, "## Further tables")
     if empty:
-        parts.append(f"Not run beyond what stands above: {', '.join(empty)}.")
+        parts.append(f"These tables have no further trainings: {', '.join(empty)}.")
     return parts
 
 
 def _squares(
-    made: Table, lines: Lines, words: Callable[[Square], str], *, is_share: bool = False
+    made: Table, lines: Lines, words: Callable[[TableEntry], str], *, is_share: bool = False
 ) -> str:
     rows = []
     for row, line in made.lines():
@@ -319,7 +327,7 @@ def _squares(
     return markdown_table(["", *titles, "lines"], rows)
 
 
-def _compared(made: Table, line: Sequence[Square]) -> list[str]:
+def _compared(made: Table, line: Sequence[TableEntry]) -> list[str]:
     """The cells that shares are made of: those of the row, of baseline and of clean."""
     sides = [other for row, other in made.lines() if row.name in ("baseline", "clean")]
     return [
@@ -332,31 +340,31 @@ def _compared(made: Table, line: Sequence[Square]) -> list[str]:
     ]
 
 
-def _figure(square: Square) -> str:
+def _figure(square: TableEntry) -> str:
     paper = "" if square.paper is None else f"[{100 * square.paper:.1f}]"
     if square.ours is None:
         return paper
     ours = square.ours
-    text = percent(ours.mean)
+    text = format_percent(ours.mean)
     text = f"**{text}**" if square.is_best else text
     number = len(ours.seeds)
     if ours.deviation is not None:
-        text += f" ± {percent(ours.deviation / math.sqrt(number))}"
+        text += f" ± {format_percent(ours.deviation / math.sqrt(number))}"
     return f"{text} ({number}) {paper}".rstrip()
 
 
-def _share(square: Square) -> str:
+def _share(square: TableEntry) -> str:
     paper = "" if square.paper_gain is None else f"[{100 * square.paper_gain:.0f}]"
     if square.gain is None or not square.gain.seeds:
         return paper
     if square.gain.value is None:
         return f"{DASH} {paper}".rstrip()
-    error = "" if square.gain.error is None else f" ± {percent(square.gain.error)}"
-    return f"{percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
+    error = "" if square.gain.error is None else f" ± {format_percent(square.gain.error)}"
+    return f"{format_percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
 
 
 def _picture(name: str) -> str:
-    words = "What each method wins back of the accuracy that noise costs, here and as published"
+    words = "Share of the lost accuracy that each method wins back, here and as published"
     return f"![{words}]({_chart(name)})"
 
 

@@ -4,19 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.bench.grids.published_tables import published
+from boxmend.bench.grids.published_tables import get_published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.statistics import summary
-from boxmend.bench.grids.table_spec import amount
-from boxmend.bench.grids.tables import figure
-from boxmend.bench.grids.wording import percent
+from boxmend.bench.grids.statistics import summarize_seeds
+from boxmend.bench.grids.table_spec import noise_rate
+from boxmend.bench.grids.tables import get_figure
+from boxmend.bench.grids.wording import format_percent
 
 OF_MENDING = ("refined-boxes", "refined-labels")
 """Published tables about the mending."""
 PICTURES = {
-    "losses.svg": "Losses of right and wrong labels in the last pass",
-    "before-after.jpg": "Above the annotations as given, below as mended; white is the truth, red "
-    "a wrong label",
+    "losses.svg": "Losses of right and wrong labels in the last epoch",
+    "before-after.jpg": "The noisy annotations (top) and the mended ones (bottom); the truth is "
+    "white, wrong labels are red",
 }
 PICTURED = ("label40-box40-mend-0", "label40-box40-mend-paper-0")
 MENDING = {
@@ -83,12 +83,17 @@ def mending(lines: Lines) -> str:
         rows.append([noise, f"`{method}`", *told, lines.named(one.cell for one in here)])
     text = """## The mending
 
-Held against the truth. CorLoc is the share of boxes that overlap a true one by 0.7 or more: as
-given, matched by centre, and in the end. TP is the share of wrong labels that are judged wrong in
-the last pass, TN that of right ones judged right, FN and FP are the rests; N is the share of wrong
-labels, N* that afterwards, of those not discarded. All this as the paper defines it. IoU with the
-true box and "wrong as written" are of what `boxmend apply` writes. Means over seeds; the paper's
-figures in brackets."""
+Comparison of the mended annotations with the truth, as means over seeds; the paper's figures in
+brackets. The paper defines these columns:
+
+- CorLoc: the share of boxes that overlap a true one by an IoU of 0.7 or more, as annotated, after
+  centre matching, and final.
+- TP and FN: the shares of wrong labels judged wrong and right in the last epoch. TN and FP: the
+  shares of right labels judged right and wrong.
+- N: the share of wrong labels before the mending. N*: the same after it, without the discarded
+  ones.
+
+The IoU with the true box and "wrong as written" describe what `boxmend apply` writes."""
     return f"{text}\n\n{markdown_table(['noise', 'method', *MENDING, 'lines'], rows)}"
 
 
@@ -108,16 +113,16 @@ def _parts(one: Result) -> tuple[str, str]:
 
 
 def _mean(results: Sequence[Result], place: str) -> str:
-    told = {one.seed: value for one in results if (value := figure(one, place)) is not None}
-    found = summary(told)
-    return "" if found is None else percent(found.mean)
+    told = {one.seed: value for one in results if (value := get_figure(one, place)) is not None}
+    found = summarize_seeds(told)
+    return "" if found is None else format_percent(found.mean)
 
 
 def _paper(noise: str, method: str, name: str) -> str:
     if name not in PUBLISHED_MENDING:
         return ""
     for table_name in OF_MENDING:
-        records = published(table_name)
+        records = get_published(table_name)
         told = records and records.fraction(f"{method}: {PUBLISHED_MENDING[name]}", noise)
         if told:
             return f" [{100 * told:.1f}]"
@@ -129,24 +134,25 @@ def rates(lines: Lines) -> str:
     rows = []
     for one in lines.results:
         if one.method == "mend" and one.estimates and not one.variant:
-            true = amount(one.noise.labels), amount(one.noise.boxes)
+            true = noise_rate(one.noise.labels), noise_rate(one.noise.boxes)
             told = [_interval(one, name) for name in ("label_noise", "box_noise")]
             given = [f"{100 * rate:g}" for rate in true]
             cells = [f"`{one.cell}`", given[0], told[0], given[1], told[1]]
             rows.append([*cells, lines.named([one.cell])])
     head = ["cell", "labels, true", "estimated", "boxes, true", "estimated", "lines"]
-    body = markdown_table(head, rows) if rows else "`mend` was not run yet."
+    body = markdown_table(head, rows) if rows else "There are no results of `mend` yet."
     return f"""## Noise rates that `mend` estimates
 
-With 95 % intervals, in percent. Of boxes it is N of noise within ± N; Gaussian noise, whose true
-figure is its standard deviation, spreads as noise within 1.73 times that does.
+In percent, with 95 % intervals. The figure for boxes is N, for uniform noise within ± N. For
+Gaussian noise the true figure is the standard deviation, which equals that of uniform noise with
+an N 1.73 times as large.
 
 {body}"""
 
 
 def _interval(one: Result, name: str) -> str:
-    ends = (figure(one, f"estimates.{name}{end}") for end in ("", "_low", "_high"))
-    told = ["?" if end is None else percent(end) for end in ends]
+    ends = (get_figure(one, f"estimates.{name}{end}") for end in ("", "_low", "_high"))
+    told = ["?" if end is None else format_percent(end) for end in ends]
     return told[0] if told[1] == "?" else f"{told[0]} ({told[1]} to {told[2]})"
 
 
@@ -166,8 +172,8 @@ def cost(lines: Lines) -> str:
     head = ["method", "cells", "seconds a cell", "images/s", "hardware", "lines"]
     return f"""## What it cost
 
-With several trainings side by side on one GPU, so that these are no measure of a method's speed
-([that is](methods/index.md#what-they-cost)); training, scoring and all.
+Seconds include training and scoring. Several trainings ran side by side on one GPU, so these
+figures do not measure the speed of a method; [this table](methods/index.md#what-they-cost) does.
 
 {markdown_table(head, rows)}"""
 
@@ -180,7 +186,7 @@ def pictures(project: Path) -> str:
             if (project / "docs" / "images" / "results" / cell / name).is_file():
                 parts.append(f"`{cell}`. {words}:\n\n![{words}](images/results/{cell}/{name})")
     if len(parts) == 1:
-        parts.append("None yet: no cell was run that leaves them.")
+        parts.append("None yet.")
     return "\n\n".join(parts)
 
 
@@ -188,17 +194,17 @@ def index(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
     """Every line of the comparison, with its scores."""
     rows = []
     for place, one in final:
-        scores = [figure(one, f"voc_ap50_{rule}") for rule in ("area", "11point")]
+        scores = [get_figure(one, f"voc_ap50_{rule}") for rule in ("area", "11point")]
         told = ["" if value is None else f"{100 * value:.2f}" for value in scores]
         counts = lines.places.get(one.cell) == place
         state = "" if counts else "failed" if one.error is not None else "replaced by a later one"
         made_by = [one.hardware, f"torch {one.versions.get('torch', '?')}", one.code]
         started = one.started[:16].replace("T", " ")
         rows.append([place, f"`{one.cell}`", *told, started, *made_by, state])
-    head = ["line", "cell", "by area", "by 11 points", "begun", "hardware", "versions", "code", ""]
+    head = ["line", "cell", "area", "11 points", "started", "hardware", "versions", "code", ""]
     return f"""## Lines
 
-Code is a hash of boxmend's own source, which earlier lines do not have.
+AP50 by both rules. "Code" is a hash of the source of boxmend; earlier lines do not have it.
 
 {markdown_table(head, rows)}"""
 
@@ -209,12 +215,13 @@ def others(others: Sequence[tuple[str, Result]]) -> str:
         return ""
     rows = []
     for place, one in others:
-        told = [figure(one, "voc_ap50_area")]
+        told = [get_figure(one, "voc_ap50_area")]
         data = " to ".join(" ".join(one.data.addresses.get(name, [])) for name in ("train", "val"))
-        score = "" if told[0] is None else percent(told[0])
+        score = "" if told[0] is None else format_percent(told[0])
         rows.append([place, f"`{one.cell}`", one.scale, data, score])
-    head = ["line", "cell", "scale", "data", "by area"]
-    return f"## Lines on other data\n\nIn none of the tables above.\n\n{markdown_table(head, rows)}"
+    head = ["line", "cell", "scale", "data", "AP50, area"]
+    body = markdown_table(head, rows)
+    return f"## Lines on other data\n\nThe tables above do not contain these lines.\n\n{body}"
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -61,8 +61,8 @@ VARIANTS: dict[str, tuple[object, ...]] = {
     # Boxes without noise, on which the first look at the labels counts.
     "mend, labels only": ("wrong-labels:train", "--method", "mend"),
     "mend, rates given": (
-        *("noisy:train", "--method", "mend", *RATES, "--mend.missing", 0.3),
-        *("--pre-forward", "average", "--weights", "runs/baseline/model.safetensors"),
+        *("noisy:train", "--method", "mend", *RATES, "--mend.missing-min-score", 0.3),
+        *("--judging-weights", "average", "--weights", "runs/baseline/model.safetensors"),
     ),
     # With its defaults `pseudo` discards every label of so short a training.
     "pseudo, unsure kept": (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from boxmend.auditing.evidence import EVIDENCE, NONE, Detected, Objects, from_detections, suspicion
+from boxmend.auditing.evidence import EVIDENCE, NONE, Detected, Objects, gather_evidence, suspicion
 
 SQUARE = (0.0, 0.0, 10.0, 10.0)
 
@@ -22,7 +22,7 @@ def seen(*rows: tuple[int, float, tuple[float, ...]]) -> Detected:
 
 def test_a_detection_speaks_by_its_score_and_its_overlap() -> None:
     one = objects(SQUARE)
-    found = from_detections(one, one, seen((1, 0.9, (0, 0, 10, 5))))  # IoU 0.5
+    found = gather_evidence(one, one, seen((1, 0.9, (0, 0, 10, 5))))  # IoU 0.5
     rows = np.array([0])
     # for the class by centres: they are 2.5 apart, over 15; the extents are 20 over 15
     fit = 1 - (2.5 / 15 + 0.1 * (20 / 15 - 1))
@@ -33,7 +33,7 @@ def test_a_detection_speaks_by_its_score_and_its_overlap() -> None:
 
 def test_of_several_detections_of_a_class_the_strongest_counts() -> None:
     one = objects(SQUARE)
-    found = from_detections(one, one, seen((2, 0.9, (0, 0, 10, 5)), (2, 0.8, SQUARE)))
+    found = gather_evidence(one, one, seen((2, 0.9, (0, 0, 10, 5)), (2, 0.8, SQUARE)))
     assert found.of(np.array([0]), np.array([2])) == pytest.approx(
         [0.8 + EVIDENCE.min_class_evidence]
     )
@@ -42,13 +42,13 @@ def test_of_several_detections_of_a_class_the_strongest_counts() -> None:
 def test_a_detection_that_fits_another_annotation_better_counts_less() -> None:
     # it fits the second one exactly and the first one by 0.5: 0.5 times (0.5 / 1) cubed
     both = objects(SQUARE, (0, 0, 10, 5), labels=(0, 1))
-    found = from_detections(both, both, seen((1, 0.8, (0, 0, 10, 5))))
+    found = gather_evidence(both, both, seen((1, 0.8, (0, 0, 10, 5))))
     assert found.support == pytest.approx([0.8 * 0.5 * 0.125, 0.8])
 
 
 def test_suspicion_is_how_much_more_speaks_for_another_class_in_logarithms() -> None:
     one = objects(SQUARE)
-    found = from_detections(one, one, seen((0, 0.2, SQUARE), (2, 0.6, SQUARE)))
+    found = gather_evidence(one, one, seen((0, 0.2, SQUARE), (2, 0.6, SQUARE)))
     suspicions, best = suspicion(found, np.array([0]), np.array([0]))
     assert best.tolist() == [2]
     assert suspicions == pytest.approx([np.log(0.61 / 0.21)])
@@ -56,7 +56,7 @@ def test_suspicion_is_how_much_more_speaks_for_another_class_in_logarithms() -> 
 
 def test_where_only_the_label_was_seen_no_other_is_proposed() -> None:
     one = objects(SQUARE)
-    found = from_detections(one, one, seen((0, 0.9, SQUARE)))
+    found = gather_evidence(one, one, seen((0, 0.9, SQUARE)))
     suspicions, best = suspicion(found, np.array([0]), np.array([0]))
     assert best.tolist() == [NONE]
     assert suspicions[0] < 0
@@ -64,7 +64,7 @@ def test_where_only_the_label_was_seen_no_other_is_proposed() -> None:
 
 def test_without_detections_all_classes_are_alike() -> None:
     one = objects(SQUARE)
-    found = from_detections(one, one, seen())
+    found = gather_evidence(one, one, seen())
     suspicions, best = suspicion(found, np.array([0]), np.array([0]))
     assert suspicions.tolist() == [0.0]
     assert best.tolist() == [NONE]
@@ -75,7 +75,7 @@ def test_without_detections_all_classes_are_alike() -> None:
 def test_the_place_is_the_mean_around_the_leading_detection() -> None:
     one = objects(SQUARE)
     detections = seen((0, 0.6, SQUARE), (0, 0.3, (0, 0, 10, 8)), (1, 0.2, (0, 0, 10, 4)))
-    found = from_detections(one, one, detections)
+    found = gather_evidence(one, one, detections)
     # the last one overlaps the leader by 0.4 and is left out; weights 0.6 * 1 and 0.3 * 0.8
     assert found.boxes[0] == pytest.approx([0, 0, 10, (0.6 * 10 + 0.24 * 8) / 0.84])
     assert found.confidences.tolist() == [0.6]
@@ -83,7 +83,7 @@ def test_the_place_is_the_mean_around_the_leading_detection() -> None:
 
 def test_a_detection_that_barely_overlaps_does_not_say_where_the_box_is() -> None:
     one = objects(SQUARE)
-    found = from_detections(one, one, seen((0, 0.9, (0, 0, 10, 2.5))))  # an IoU of 0.25
+    found = gather_evidence(one, one, seen((0, 0.9, (0, 0, 10, 2.5))))  # an IoU of 0.25
     assert found.support == pytest.approx([0.9 * 0.25])
     assert np.isnan(found.boxes).all()
     assert found.confidences.tolist() == [0.0]
@@ -94,7 +94,7 @@ def test_class_vectors_take_the_place_of_single_scores() -> None:
     vectors = np.array([[0.1, 0.7, 0.005]], np.float32)
     base = seen((1, 0.7, SQUARE))
     detected = Detected(base.image_rows, base.labels, base.scores, base.boxes, vectors)
-    found = from_detections(one, one, detected)
+    found = gather_evidence(one, one, detected)
     assert found.of(np.zeros(3, int), np.arange(3)) == pytest.approx(
         [
             0.1 + EVIDENCE.min_class_evidence,

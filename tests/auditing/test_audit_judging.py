@@ -10,7 +10,7 @@ from boxmend.auditing import boxes as box_model
 from boxmend.auditing import judging
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
 from boxmend.auditing.calibration import Share
-from boxmend.auditing.evidence import Evidence, Objects, from_detections
+from boxmend.auditing.evidence import Evidence, Objects, gather_evidence
 from boxmend.auditing.judging import AuditInputs, AuditOpinion, judge
 from boxmend.auditing.labels import LabelOpinion
 from boxmend.auditing.presence import Presence, Repeats, UnexplainedDetections
@@ -26,7 +26,7 @@ def seen() -> tuple[AuditInputs, Evidence]:
     none = np.zeros(0, np.int64)
     ignored = Objects(none, none, np.zeros((0, 4)), len(LABELS))
     sizes = np.full((150, 2), 400.0)
-    return AuditInputs(objects, ignored, sizes, one.detected), from_detections(
+    return AuditInputs(objects, ignored, sizes, one.detected), gather_evidence(
         objects, objects, one.detected
     )
 

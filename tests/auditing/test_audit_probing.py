@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from boxmend.auditing import probing
-from boxmend.auditing.audit import AuditSettings, audit, look
+from boxmend.auditing.audit import AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.probing import Findings, Planted, checked, plant
@@ -126,7 +126,7 @@ def test_errors_are_planted_only_where_all_seems_to_be_fine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = scene(Noise(labels=0.2, spurious=0.1, duplicates=0.05), images=60)
-    first = look(one.dataset, one.detected)
+    first = audit_without_probe(one.dataset, one.detected)
     kinds = (Kind.WRONG_LABEL, Kind.SPURIOUS, Kind.DUPLICATE)
     is_called = np.any([first.p_wrong[kind] >= 0.5 for kind in kinds], axis=0)
     assert is_called.sum() > 20
@@ -154,7 +154,10 @@ def test_rates_of_joined_datasets_are_means_by_their_annotations() -> None:
             for name in ("labels", "scores", "boxes")
         ),
     )
-    rates = [look(each.dataset, each.detected).rates["wrong_labels"].value for each in (one, other)]
+    rates = [
+        audit_without_probe(each.dataset, each.detected).rates["wrong_labels"].value
+        for each in (one, other)
+    ]
     assert rates[0] > rates[1] + 0.3
-    together = look(both, detected).rates["wrong_labels"].value
+    together = audit_without_probe(both, detected).rates["wrong_labels"].value
     assert together == pytest.approx((160 * rates[0] + 640 * rates[1]) / 800)

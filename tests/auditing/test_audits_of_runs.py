@@ -9,7 +9,12 @@ import pytest
 from boxmend import cli
 from boxmend.auditing.fixes.table import FIXES_FILE, Kind
 from boxmend.auditing.folders import AUDIT_FILE, audit_run
-from boxmend.auditing.run_evidence import evidence_of, judge_by_losses, judged_rows, kept_share
+from boxmend.auditing.run_evidence import (
+    annotated_share,
+    find_judged_rows,
+    gather_run_evidence,
+    judge_by_losses,
+)
 from boxmend.errors import DataError
 from boxmend.runs import folder as runs
 from boxmend.runs.opening import open_run_with_history
@@ -30,9 +35,9 @@ def small(folder: Path, *visits: Visit) -> Path:
 def test_evidence_for_the_label_is_the_exponential_of_its_loss(tmp_path: Path) -> None:
     run = small(tmp_path, Visit(0, 0, KEPT, loss=math.log(4), confidence=0.9))
     opened = open_run_with_history(run)
-    rows = judged_rows(opened)
+    rows = find_judged_rows(opened)
     assert rows.tolist() == [0]
-    found = evidence_of(opened, rows)
+    found = gather_run_evidence(opened, rows)
     # 0.25 for its own label; 0.75 is spread over the other two, of which none was named
     assert found.of(np.zeros(3, int), np.arange(3)) == pytest.approx([0.75, 0.75, 0.75])
 
@@ -40,7 +45,7 @@ def test_evidence_for_the_label_is_the_exponential_of_its_loss(tmp_path: Path) -
 def test_a_preferred_label_gets_its_share_of_the_rest(tmp_path: Path) -> None:
     run = small(tmp_path, Visit(0, 0, RELABELLED, label=2, loss=math.log(4), confidence=0.8))
     opened = open_run_with_history(run)
-    found = evidence_of(opened, judged_rows(opened))
+    found = gather_run_evidence(opened, find_judged_rows(opened))
     # 0.75 * 0.8 for the bus; 0.15 for the one class that is left, and for no other more than that
     assert found.of(np.zeros(3, int), np.arange(3)) == pytest.approx([0.25, 0.15, 0.6])
 
@@ -50,8 +55,8 @@ def test_the_mean_probability_is_the_noise_that_the_run_estimated(tmp_path: Path
     run = small(tmp_path, *(Visit(0, row, KEPT, loss=one) for row, one in enumerate(losses)))
     told(run, label_noise=0.4, tau=1.0)
     opened = open_run_with_history(run)
-    rows = judged_rows(opened)
-    found = judge_by_losses(opened, rows, evidence_of(opened, rows))
+    rows = find_judged_rows(opened)
+    found = judge_by_losses(opened, rows, gather_run_evidence(opened, rows))
     assert found is not None
     assert found.p_wrong.mean() == pytest.approx(0.4)
     assert (np.diff(found.p_wrong) > 0).all()
@@ -68,8 +73,8 @@ def test_log_odds_rise_as_steeply_as_the_run_says(tmp_path: Path) -> None:
     told(run, label_noise=0.1, tau=9.0)
     told(run, label_noise=0.4, tau=0.5)  # what was said last counts
     opened = open_run_with_history(run)
-    rows = judged_rows(opened)
-    found = judge_by_losses(opened, rows, evidence_of(opened, rows))
+    rows = find_judged_rows(opened)
+    found = judge_by_losses(opened, rows, gather_run_evidence(opened, rows))
     assert found is not None
     assert found.rate.value == 0.4
     got = np.log(found.p_wrong / (1 - found.p_wrong))
@@ -83,8 +88,8 @@ def test_a_preferred_label_is_as_probable_as_its_share_of_what_speaks_for_others
     run = small(tmp_path, Visit(0, 0, RELABELLED, label=2, loss=math.log(4), confidence=0.8))
     told(run, label_noise=0.4, tau=1.0)
     opened = open_run_with_history(run)
-    rows = judged_rows(opened)
-    found = judge_by_losses(opened, rows, evidence_of(opened, rows))
+    rows = find_judged_rows(opened)
+    found = judge_by_losses(opened, rows, gather_run_evidence(opened, rows))
     assert found is not None
     # of 0.75 for other labels 0.6 is for the bus: 0.8 of the probability that the label is wrong
     assert found.labels.tolist() == [2]
@@ -95,8 +100,8 @@ def test_a_preferred_label_is_as_probable_as_its_share_of_what_speaks_for_others
 def test_a_run_without_an_estimate_is_judged_by_its_evidence_alone(tmp_path: Path) -> None:
     run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1))
     opened = open_run_with_history(run)
-    rows = judged_rows(opened)
-    assert judge_by_losses(opened, rows, evidence_of(opened, rows)) is None
+    rows = find_judged_rows(opened)
+    assert judge_by_losses(opened, rows, gather_run_evidence(opened, rows)) is None
 
 
 def test_what_a_run_saw_is_computed_back_from_what_it_trained_on(tmp_path: Path) -> None:
@@ -105,8 +110,8 @@ def test_what_a_run_saw_is_computed_back_from_what_it_trained_on(tmp_path: Path)
     run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1, box=box))
     told(run, keep=0.4)
     opened = open_run_with_history(run)
-    assert kept_share(opened.run) == 0.4
-    found = evidence_of(opened, judged_rows(opened))
+    assert annotated_share(opened.run) == 0.4
+    found = gather_run_evidence(opened, find_judged_rows(opened))
     assert found.boxes[0] == pytest.approx([20, 10, 30, 50], abs=1e-4)
 
 
@@ -114,7 +119,7 @@ def test_boxes_that_are_nearly_the_annotated_ones_say_nothing(tmp_path: Path) ->
     run = small(tmp_path, Visit(0, 0, KEPT, loss=0.1, box=(16.0, 10.0, 30.0, 50.0)))
     told(run, keep=0.96)
     opened = open_run_with_history(run)
-    assert np.isnan(evidence_of(opened, judged_rows(opened)).boxes).all()
+    assert np.isnan(gather_run_evidence(opened, find_judged_rows(opened)).boxes).all()
 
 
 def test_boxes_follow_the_annotated_ones_by_as_much_as_the_noise_looks_smaller(
@@ -130,8 +135,8 @@ def test_boxes_follow_the_annotated_ones_by_as_much_as_the_noise_looks_smaller(
     ]
     run = told(finished_run(tmp_path / "run", str(tmp_path / "data"), visits), box_noise=0.3)
     opened = open_run_with_history(run)
-    rows = judged_rows(opened)
-    assert evidence_of(opened, rows).pull == pytest.approx(0.5, abs=0.1)
+    rows = find_judged_rows(opened)
+    assert gather_run_evidence(opened, rows).pull == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_run_that_judged_nothing_cannot_be_audited(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.auditing import boxes, probing, provenance
-from boxmend.auditing.audit import AuditSettings, audit, look
+from boxmend.auditing.audit import AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Kind
-from boxmend.auditing.ordering import surest_first
+from boxmend.auditing.ordering import sort_by_confidence
 from boxmend.auditing.pairs import largest_by
 from tests.auditing.audit_scenes import Noise, scene
 
@@ -24,7 +24,7 @@ def test_detections_come_by_image_and_score_and_equals_by_label_and_box() -> Non
     scores = np.array([0.9, 0.5, 0.5, 0.5])
     places = np.array([[0.0, 0, 1, 1], [0, 0, 1, 1], [5, 0, 6, 1], [4, 0, 5, 1]])
     # in image 0 all scores are the same: label 1 first, and of its two boxes the left one
-    assert surest_first(images, scores, labels, places).tolist() == [3, 2, 1, 0]
+    assert sort_by_confidence(images, scores, labels, places).tolist() == [3, 2, 1, 0]
 
 
 @settings(deadline=None)
@@ -34,7 +34,7 @@ def test_sorting_equals_by_themselves_is_sorting_all(seed: int, number: int, kin
     images, labels = random.integers(kinds, size=(2, number))
     scores = random.integers(kinds, size=number) / kinds
     places = random.integers(3, size=(number, 4)).astype(np.float64)
-    order = surest_first(images, scores, labels, places)
+    order = sort_by_confidence(images, scores, labels, places)
     keys = [
         (int(images[k]), -float(scores[k]), int(labels[k]), *places[k, ::-1].tolist())
         for k in order.tolist()
@@ -62,7 +62,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     found = []
     for threads in (1, 3):
         monkeypatch.setattr(boxes, "BOXES", replace(small, max_threads=threads))
-        found.append(look(one.dataset, one.detected))
+        found.append(audit_without_probe(one.dataset, one.detected))
     first, second = found
     assert first.p_wrong[Kind.BAD_BOX].tolist() == second.p_wrong[Kind.BAD_BOX].tolist()
     assert np.array_equal(first.fixes.new_boxes, second.fixes.new_boxes, equal_nan=True)

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from boxmend.auditing.audit import Audit, AuditSettings, audit, look
+from boxmend.auditing.audit import Audit, AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.boxes import overlaps
@@ -21,7 +21,7 @@ ALL = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.05, duplicates=0.02)
 @cache
 def noisy() -> tuple[Scene, Audit]:
     one = scene(ALL, images=800)
-    return one, look(one.dataset, one.detected)
+    return one, audit_without_probe(one.dataset, one.detected)
 
 
 def test_all_rates_are_found_again() -> None:
@@ -100,7 +100,7 @@ def test_a_duplicate_names_the_one_that_stays() -> None:
 
 def test_of_clean_annotations_hardly_any_is_called_wrong() -> None:
     one = scene(Noise(), images=400, seed=3)
-    found = look(one.dataset, one.detected)
+    found = audit_without_probe(one.dataset, one.detected)
     for kind, column in found.p_wrong.items():
         assert (column >= 0.5).mean() < 0.01, kind
     assert (found.missing.p_wrong >= 0.5).sum() < 0.01 * len(one.dataset)
@@ -161,7 +161,10 @@ def test_what_else_is_audited_in_the_same_call_does_not_matter() -> None:
         np.concatenate([one.detected.scores, other.detected.scores]),
         np.concatenate([one.detected.boxes, other.detected.boxes]),
     )
-    alone, together = look(one.dataset, one.detected), look(both, detected)
+    alone, together = (
+        audit_without_probe(one.dataset, one.detected),
+        audit_without_probe(both, detected),
+    )
     for kind, column in alone.p_wrong.items():
         assert together.p_wrong[kind][: len(one.dataset)].tolist() == column.tolist(), kind
 
@@ -175,7 +178,7 @@ def test_crowd_and_difficult_objects_are_neither_judged_nor_missed() -> None:
     is_crowd, is_difficult = np.zeros(len(one.dataset), bool), np.zeros(len(one.dataset), bool)
     is_crowd[::7], is_difficult[3::7] = True, True
     dataset = replace(one.dataset, is_crowd=is_crowd, is_difficult=is_difficult)
-    found = look(dataset, one.detected)
+    found = audit_without_probe(dataset, one.detected)
     ignored = is_crowd | is_difficult
     assert np.isnan(found.p_wrong[Kind.WRONG_LABEL][ignored]).all()
     assert not np.isin(found.fixes.rows, np.flatnonzero(ignored)).any()
@@ -189,7 +192,7 @@ def test_annotations_that_cannot_be_judged_are_left_alone() -> None:
     boxes, labels = one.dataset.boxes.copy(), one.dataset.labels.copy()
     boxes[0], boxes[1], labels[2] = np.nan, (50, 50, 20, 20), -1
     boxes[3], boxes[4] = (50, 50, 20, 90), (50, 50, 90, 50)
-    found = look(replace(one.dataset, boxes=boxes, labels=labels), one.detected)
+    found = audit_without_probe(replace(one.dataset, boxes=boxes, labels=labels), one.detected)
     assert np.isnan(found.p_wrong[Kind.WRONG_LABEL][:5]).all()
     assert found.num_judged == len(one.dataset) - 5
 
@@ -200,7 +203,7 @@ def test_images_without_any_detection_are_not_judged_where_they_are_many() -> No
     detected = Detected(
         *(getattr(one.detected, name)[half] for name in ("image_rows", "labels", "scores", "boxes"))
     )
-    found = look(one.dataset, detected)
+    found = audit_without_probe(one.dataset, detected)
     assert found.num_not_looked_at == 120
     assert np.isnan(found.p_wrong[Kind.SPURIOUS][one.dataset.image_rows >= 30]).all()
 
@@ -209,7 +212,7 @@ def test_without_detections_nothing_can_be_concluded() -> None:
     one = scene(Noise(), images=5)
     none = np.zeros(0, np.int64)
     with pytest.raises(DataError, match="no detection"):
-        look(one.dataset, Detected(none, none, np.zeros(0), np.zeros((0, 4))))
+        audit_without_probe(one.dataset, Detected(none, none, np.zeros(0), np.zeros((0, 4))))
 
 
 def test_a_single_class_has_no_wrong_labels() -> None:
@@ -219,14 +222,14 @@ def test_a_single_class_has_no_wrong_labels() -> None:
         one.dataset, labels=one.dataset.labels * 0, label_names=("car",), sources=(source,)
     )
     detected = replace(one.detected, labels=one.detected.labels * 0)
-    found = look(dataset, detected)
+    found = audit_without_probe(dataset, detected)
     assert found.p_wrong[Kind.WRONG_LABEL].max() == 0
     assert (found.fixes.kinds == Kind.WRONG_LABEL).sum() == 0
 
 
 def test_an_empty_dataset_is_no_trouble() -> None:
     one = scene(Noise(), images=5)
-    found = look(one.dataset.take(np.zeros(0, np.int64)), one.detected)
+    found = audit_without_probe(one.dataset.take(np.zeros(0, np.int64)), one.detected)
     assert found.num_judged == 0
     assert len(found.missing) >= 0
 
@@ -234,7 +237,7 @@ def test_an_empty_dataset_is_no_trouble() -> None:
 def test_the_probe_counts_what_it_planted_and_changes_nothing() -> None:
     one = scene(ALL, images=400)
     before = one.dataset.labels.copy(), one.dataset.boxes.copy()
-    plain, probed = look(one.dataset, one.detected), audit(one.dataset, one.detected)
+    plain, probed = audit_without_probe(one.dataset, one.detected), audit(one.dataset, one.detected)
     assert probed.probe is not None
     assert probed.fixes.ids == plain.fixes.ids
     assert (one.dataset.labels == before[0]).all()

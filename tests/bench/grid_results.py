@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
     "seed": 0,
     "box_loss": "smooth_l1",
     "optimisation": {"lr": 0.02},
-    "mend": {"least_keep": 0.4},
+    "mend": {"raw_box_min_share": 0.4},
     "published": {"queue_length": 128},
 }
 

@@ -55,7 +55,7 @@ def test_a_cell_that_is_done_has_scores_hashes_and_a_line(lived: Plan, toys: Pat
     assert result.mending["labels"]["noise_before"] == pytest.approx(0.4, abs=0.01)
     assert {"boxmend", "torch", "numpy"} <= set(result.versions)
     assert result.code == source_hash()
-    assert (result.attempt, result.settings["epochs"], result.settings["mend"]["near"]) == (
+    assert (result.attempt, result.settings["epochs"], result.settings["mend"]["vote_min_iou"]) == (
         1,
         1,
         0.3,

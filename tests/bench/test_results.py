@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.bench.grids.results import Data, Noise, Read, Result, append, counting, read, read_all
+from boxmend.bench.grids.results import (
+    Data,
+    Noise,
+    Read,
+    Result,
+    append,
+    effective_results,
+    read,
+    read_all,
+)
 from boxmend.errors import DataError, OutputError
 from tests import ROOT
 from tests.bench.grid_results import result
@@ -80,7 +89,7 @@ def test_a_torn_line_longer_than_a_block_is_found_whole(tmp_path: Path) -> None:
         ({"noise": {"labels": "symmetric:7", "boxes": None, "seed": 0}}, "noise.labels"),
         ({"noise": {"labels": "symmetric:0.4\n", "boxes": None}}, "noise.labels"),
         ({"attempt": 0}, "line 2 is no result: attempt"),
-        ({"format": 2}, "line 2 is no result: format"),
+        ({"format": 3}, "line 2 is no result: format"),
         ({"seconds": -1}, "line 2 is no result: seconds"),
         ({"surprise": 1}, "unknown field `surprise`"),
     ],
@@ -148,13 +157,13 @@ def test_a_folder_in_the_place_of_the_file_is_told(tmp_path: Path) -> None:
 def test_of_several_lines_the_last_one_without_an_error_counts() -> None:
     fine, failed = result(ap50=0.5), changed(result(), scores={}, error="no memory")
     later, other = changed(fine, scores={"voc_ap50_area": 0.6}), result(seed=1)
-    assert counting([failed, fine]) == [fine]
-    assert counting([fine, failed]) == [fine]
-    assert counting([fine, other, failed, later]) == [later, other]
+    assert effective_results([failed, fine]) == [fine]
+    assert effective_results([fine, failed]) == [fine]
+    assert effective_results([fine, other, failed, later]) == [later, other]
     again = changed(failed, attempt=2)
-    assert counting([failed, again]) == [again]
+    assert effective_results([failed, again]) == [again]
     elsewhere = changed(fine, scale="paper")
-    assert counting([fine, elsewhere]) == [fine, elsewhere]
+    assert effective_results([fine, elsewhere]) == [fine, elsewhere]
 
 
 def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
@@ -256,3 +265,23 @@ def test_nothing_is_appended_behind_a_line_whose_line_feed_is_damaged(tmp_path: 
     with pytest.raises(DataError, match="line 1 is damaged"):
         read(path)
     assert path.read_bytes() == damaged
+
+
+def test_a_line_of_format_1_is_read_with_the_present_names(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    settings = {
+        "graph": True,
+        "mend": {"near": 0.3, "boxes": "edges"},
+        "optimisation": {"lr": 0.02},
+    }
+    old = {"settings": settings, "variant": {"mend.near": 0.3, "epochs": 6}, "format": 1}
+    line = msgspec.to_builtins(result()) | old
+    path.write_bytes(msgspec.json.encode(line) + b"\n")
+    (upgraded,) = read(path).results
+    assert upgraded.settings == {
+        "cuda_graph": True,
+        "mend": {"vote_min_iou": 0.3, "boxes": "edges"},
+        "optimisation": {"lr": 0.02},
+    }
+    assert upgraded.variant == {"mend.vote_min_iou": 0.3, "epochs": 6}
+    assert upgraded.format == 2

@@ -49,8 +49,8 @@ def test_a_row_is_the_method_and_preset_that_it_is_named_after() -> None:
         **{peer: peer for peer in ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")},
     }
     assert told["mend-paper"].preset == "paper"
-    assert not told["mend-eager"].graph
-    assert told["mend"].graph
+    assert not told["mend-eager"].cuda_graph
+    assert told["mend"].cuda_graph
     assert told["mend"].label_noise == "auto"
     assert told["ca-bbc"].label_noise == told["ca-bbc"].box_noise == 0.4  # as its paper assumes
 

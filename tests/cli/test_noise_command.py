@@ -57,3 +57,38 @@ def test_two_label_rates_with_one_seed_share_the_same_boxes(
     n = len(low)
     assert [one.sum() for one in wrong] == [round(0.2 * n), round(0.6 * n)]
     assert not (wrong[0] & ~wrong[1]).any()  # what is wrong at 20 % is wrong at 60 %
+
+
+def test_noise_of_a_detector_reads_its_predictions_and_records_them(
+    toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clean = boxmend.load(f"{toys}:train")
+    names = clean.label_names
+    results = [
+        {
+            "image_id": int(clean.images.ids[clean.image_rows[row]]),
+            "category_name": names[(clean.labels[row] + 1) % len(names)],
+            "bbox": [
+                *clean.boxes[row, :2].tolist(),
+                *(clean.boxes[row, 2:] - clean.boxes[row, :2]).tolist(),
+            ],
+            "score": 0.8,
+        }
+        for row in range(len(clean))
+    ]
+    found = tmp_path / "found.json"
+    found.write_text(json.dumps(results))
+    tokens = ["noise", f"{toys}:train", "--look-alikes", "0.1", "--out"]
+    status, result = answer(capsys, *tokens, tmp_path / "out", "--predictions", found)
+    assert status == 0
+    assert result["counts"]["labels_changed"] == round(0.1 * len(clean))
+    record = json.loads((tmp_path / "out" / "noise.json").read_text())
+    assert record["settings"]["look_alikes"] == 0.1
+    assert len(record["detections_sha256"]) == 64
+    assert run([*tokens, str(tmp_path / "other")]) == 2
+    assert "give them by --predictions" in capsys.readouterr().err
+    pairs = ["--look-alike-pair", "/".join(names[:2]), "--missing-order", "small"]
+    status, result = answer(capsys, *tokens, tmp_path / "pairs", *pairs, "--gross-boxes", "0.05")
+    assert status == 0
+    assert result["counts"]["labels_changed"] == round(0.1 * len(clean))
+    assert result["counts"]["boxes_changed"] == round(0.05 * len(clean))

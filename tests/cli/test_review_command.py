@@ -56,9 +56,9 @@ def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
     assert process.returncode == 0
     assert out == ""
     assert talk.splitlines() == [
-        f"8 fixes of {run}, 0 decided; Ctrl-C ends",
+        f"{run}: 8 fixes, 0 decided; Ctrl-C stops",
         "3 of 8 fixes are decided: 1 accepted, 1 accepted with another class or box, 1 rejected",
-        f"all is in {run / VERDICTS_FILE}; `boxmend apply {run} --out DIR` goes by it",
+        f"the verdicts are in {run / VERDICTS_FILE}; `boxmend apply {run} --out DIR` uses them",
     ]
     assert [one.who for one in read_verdicts(run)] == ["Ada"] * 3
     assert not (run / ".lock").exists()

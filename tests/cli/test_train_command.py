@@ -22,8 +22,8 @@ epochs = 3
 batch_size = 4
 strict = true
 [mend]
-keep = 0.4
-near = 0.2
+raw_box_share = 0.4
+vote_min_iou = 0.2
 [optimisation]
 lr = 0.5
 """
@@ -91,11 +91,11 @@ def test_of_several_processes_one_speaks_and_tracks(
 
 
 def test_every_nested_setting_has_its_dotted_option(asked: Asked) -> None:
-    tokens = "--mend.keep 0.4 --mend.no-soft-labels --published.queue-length 256"
+    tokens = "--mend.raw-box-share 0.4 --mend.no-soft-labels --published.queue-length 256"
     assert train(*tokens.split(), "--optimisation.lr", "0.1", "--preset", "paper") == 0
     assert asked.settings == TrainSettings(
         preset="paper",
-        mend=MendSettings(keep=0.4, soft_labels=False),
+        mend=MendSettings(raw_box_share=0.4, soft_labels=False),
         published=PublishedSettings(queue_length=256),
         optimisation=Optimisation(lr=0.1),
     )
@@ -111,9 +111,12 @@ def test_several_datasets_to_score_on_are_taken(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        (["--mend.keep", "1.4"], "mend.keep is 1.4; expected a share from 0 to 1"),
+        (
+            ["--mend.raw-box-share", "1.4"],
+            "mend.raw_box_share is 1.4; expected a share from 0 to 1",
+        ),
         (["--published.queue_length", "0"], "published.queue_length is 0; expected 1 or more"),
-        (["--optimisation.average", "2"], "optimisation.average is 2.0"),
+        (["--optimisation.average-decay", "2"], "optimisation.average_decay is 2.0"),
         (["--label-noise", "-1"], "label_noise is -1.0"),
         (["--mend.label-rate", "0.2"], "--mend.label-rate"),  # it is --label-noise
         (["--published.box-rate", "0.2"], "--published.box-rate"),
@@ -136,12 +139,12 @@ def test_options_go_before_the_file_and_the_file_before_the_defaults(
 ) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(FILE)
-    assert train("--settings", str(path), "--epochs", "7", "--mend.near", "0.6") == 0
+    assert train("--settings", str(path), "--epochs", "7", "--mend.vote-min-iou", "0.6") == 0
     assert asked.settings == TrainSettings(
         epochs=7,
         batch_size=4,
         strict=True,
-        mend=MendSettings(keep=0.4, near=0.6),
+        mend=MendSettings(raw_box_share=0.4, vote_min_iou=0.6),
         optimisation=Optimisation(lr=0.5),
     )
 
@@ -164,10 +167,11 @@ def test_a_wrong_file_is_told_with_its_key(
     asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "settings.toml"
-    path.write_text("[mend]\nkeeep = 1")
+    path.write_text("[mend]\nraw_box_shar = 1")
     assert train("--settings", str(path)) == 2
-    assert "settings.toml: there is no setting mend.keeep; did you mean mend.keep?" in (
-        capsys.readouterr().err
+    assert (
+        "settings.toml: there is no setting mend.raw_box_shar; did you mean mend.raw_box_share?"
+        in (capsys.readouterr().err)
     )
     assert not asked.calls
 

@@ -8,7 +8,15 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.models.detection.image_list import ImageList
 
-from boxmend.detector import Detector, DetectorNumbers, Targets, build
+from boxmend.detector import (
+    Detector,
+    DetectorNumbers,
+    Features,
+    Proposals,
+    RoiLosses,
+    Targets,
+    build,
+)
 
 CANVAS = (96, 128)
 SIZES = torch.tensor([[96, 110], [70, 128], [81, 97]])  # height and width of three images
@@ -102,3 +110,11 @@ def torchvision_targets(targets: Targets) -> list[dict[str, Tensor]]:
 
 def uniform_keys(*shape: int, seed: int = 11) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def second_stage_losses(
+    made: Detector, features: Features, proposals: Proposals, targets: Targets, keys: Tensor
+) -> RoiLosses:
+    """Sample RoIs by `keys` [B, P + A] and compute the second stage's losses on them."""
+    rois = made.sample_rois(proposals, targets, keys)
+    return made.roi_losses(made.roi_outputs(features, rois.boxes), rois, targets)

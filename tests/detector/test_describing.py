@@ -7,7 +7,7 @@ import torch
 from torchvision.ops import roi_align
 
 from boxmend.detector import Detector, build
-from boxmend.detector.describing import deepest_map, described, stride
+from boxmend.detector.describing import deepest_map, describe_boxes, stride
 
 SIZES = torch.tensor([[96, 96], [64, 96]])
 
@@ -38,7 +38,7 @@ def test_every_backbone_describes_by_its_deepest_map(name: str, pixels: int, wid
     cells = deepest_map(made.network.backbone, torch.zeros(1, 3, 64, 128)).shape[-2:]
     assert [64 // pixels, 128 // pixels] == list(cells)
     whole, box = torch.zeros(1, 3, 64, 64), torch.tensor([[0.0, 0, 64, 64]])
-    found = described(made, whole, torch.tensor([[64, 64]]), box, torch.tensor([0]))
+    found = describe_boxes(made, whole, torch.tensor([[64, 64]]), box, torch.tensor([0]))
     assert found.shape == (1, width)
     assert not found.requires_grad
 
@@ -48,10 +48,10 @@ def test_a_box_is_described_by_what_it_holds(detector: Detector, images: torch.T
     moved = torch.zeros_like(images)
     moved[1, :, 18:54, 28:64] = images[0, :, 6:42, 6:42]
     box, there = torch.tensor([[10.0, 10, 36, 36]]), torch.tensor([[32.0, 22, 58, 48]])
-    first = described(detector, images, SIZES, box, torch.tensor([0]))
-    second = described(detector, moved, SIZES, there, torch.tensor([1]))
+    first = describe_boxes(detector, images, SIZES, box, torch.tensor([0]))
+    second = describe_boxes(detector, moved, SIZES, there, torch.tensor([1]))
     torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
-    other = described(detector, images, SIZES, box, torch.tensor([1]))
+    other = describe_boxes(detector, images, SIZES, box, torch.tensor([1]))
     assert (other - first).abs().max() > 0.05
 
 
@@ -60,9 +60,9 @@ def test_size_does_not_matter(detector: Detector, images: torch.Tensor) -> None:
     small = torch.zeros_like(images)
     small[:, :, :48, :48] = half.to(torch.uint8)
     box, owner = torch.tensor([[20.0, 20, 70, 70]]), torch.tensor([0])
-    first = described(detector, images, SIZES, box, owner)
-    second = described(detector, small, SIZES, box / 2, owner)
-    spread = described(detector, images, SIZES, box, torch.tensor([1])) - first
+    first = describe_boxes(detector, images, SIZES, box, owner)
+    second = describe_boxes(detector, small, SIZES, box / 2, owner)
+    spread = describe_boxes(detector, images, SIZES, box, torch.tensor([1])) - first
     assert (second - first).norm() < 0.35 * spread.norm()
 
 
@@ -80,7 +80,7 @@ def test_a_box_is_cut_out_with_a_little_around_it_but_within_its_image(
         return found
 
     monkeypatch.setattr("boxmend.detector.describing.roi_align", cut)
-    described(detector, images, SIZES, boxes, torch.tensor([1, 1, 1]))
+    describe_boxes(detector, images, SIZES, boxes, torch.tensor([1, 1, 1]))
     torch.testing.assert_close(torch.cat(cuts), torch.tensor(expected))
 
 
@@ -89,14 +89,14 @@ def test_nothing_beyond_the_image_is_seen(detector: Detector, images: torch.Tens
     box, owner = torch.tensor([[30.0, 40, 80, 64]]), torch.tensor([1])
     other = images.clone()
     other[1, :, 64:] = 255
-    first, second = (described(detector, one, SIZES, box, owner) for one in (images, other))
+    first, second = (describe_boxes(detector, one, SIZES, box, owner) for one in (images, other))
     assert torch.equal(first, second)
 
 
 def test_more_boxes_than_go_through_at_once(detector: Detector, images: torch.Tensor) -> None:
     boxes = torch.tensor([[5.0, 5, 40, 40], [30, 10, 90, 60]]).repeat(40, 1)
     owners = torch.tensor([0, 1]).repeat(40)
-    found = described(detector, images, SIZES, boxes, owners)
+    found = describe_boxes(detector, images, SIZES, boxes, owners)
     torch.testing.assert_close(found, found[:2].repeat(40, 1), atol=1e-5, rtol=1e-4)
 
 
@@ -104,5 +104,5 @@ def test_a_network_of_another_precision_describes_alike(images: torch.Tensor) ->
     box, owner = torch.tensor([[20.0, 20, 70, 70]]), torch.tensor([0])
     single, double = build("tiny", 3, "default"), build("tiny", 3, "default")
     double.network.double()
-    first, second = (described(one, images, SIZES, box, owner) for one in (single, double))
+    first, second = (describe_boxes(one, images, SIZES, box, owner) for one in (single, double))
     torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)

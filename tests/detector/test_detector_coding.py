@@ -7,7 +7,7 @@ import torch
 from torchvision.models.detection._utils import BoxCoder
 from torchvision.ops import clip_boxes_to_image
 
-from boxmend.detector.boxes import clip, is_large, tame
+from boxmend.detector.boxes import clamp_to_canvas, clip, is_large
 from boxmend.detector.coding import decode, encode
 
 REFERENCE = torch.tensor([10.0, 20, 30, 60])  # centre (20, 40), 20 x 40
@@ -56,7 +56,7 @@ def test_boxes_are_cut_off_at_their_own_images_height_and_width() -> None:
 def test_taming_moves_rubbish_onto_the_canvas_and_leaves_boxes_alone() -> None:
     infinite, nan = float("inf"), float("nan")
     boxes = torch.tensor([[1.5, 2, 60, 40], [nan, -infinite, infinite, nan], [-9, 5, 99, 99]])
-    tamed = tame(boxes[None], (40, 60))[0]
+    tamed = clamp_to_canvas(boxes[None], (40, 60))[0]
     assert tamed.tolist() == [[1.5, 2, 60, 40], [0, 0, 60, 0], [0, 5, 60, 40]]
 
 

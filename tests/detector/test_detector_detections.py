@@ -66,6 +66,6 @@ def test_padding_proposals_and_boxes_without_extent_are_no_detections() -> None:
 
 def test_too_few_candidates_are_flagged_only_when_it_matters() -> None:
     # The best three are FAR, NEAR and BOX of class 0, which NEAR suppresses; a fourth is left out.
-    assert chosen(TWO, candidates=3).unsettled.tolist() == [True]
-    assert chosen(TWO, candidates=3, most=2).unsettled.tolist() == [False]
-    assert chosen(TWO, candidates=4).unsettled.tolist() == [False]
+    assert chosen(TWO, candidates=3).is_inexact.tolist() == [True]
+    assert chosen(TWO, candidates=3, most=2).is_inexact.tolist() == [False]
+    assert chosen(TWO, candidates=4).is_inexact.tolist() == [False]

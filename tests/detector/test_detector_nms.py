@@ -38,9 +38,9 @@ def test_overlaps_equal_torchvisions() -> None:
 
 
 def test_every_second_box_of_a_chain_survives() -> None:
-    keep, unsettled = suppress(chain(6), all_valid(chain(6)), overlap=0.4)
+    keep, is_inexact = suppress(chain(6), all_valid(chain(6)), overlap=0.4)
     assert keep.tolist() == [[True, False, True, False, True, False]]
-    assert unsettled.tolist() == [False]
+    assert is_inexact.tolist() == [False]
 
 
 def test_the_overlap_itself_does_not_suppress() -> None:
@@ -53,9 +53,9 @@ def test_an_invalid_box_is_not_kept_and_suppresses_nothing() -> None:
     boxes = chain(3)
     boxes = torch.cat([boxes, torch.full((1, 2, 4), float("nan"))], dim=1)
     is_valid = torch.tensor([[False, True, True, False, False]])
-    keep, unsettled = suppress(boxes, is_valid, overlap=0.4)
+    keep, is_inexact = suppress(boxes, is_valid, overlap=0.4)
     assert keep.tolist() == [[False, True, False, False, False]]
-    assert not unsettled.any()
+    assert not is_inexact.any()
 
 
 def test_boxes_of_different_groups_leave_each_other_alone() -> None:
@@ -70,8 +70,8 @@ def test_a_chain_longer_than_the_rounds_raises_the_flag(length: int, enough: boo
     # The first round settles two boxes, every further round one more: 20 rounds settle 21.
     boxes = torch.cat([chain(length), torch.zeros(1, length, 4)])
     is_valid = torch.stack([torch.ones(length), torch.zeros(length)]).bool()
-    keep, unsettled = suppress(boxes, is_valid, overlap=0.4, rounds=20)
-    assert unsettled.tolist() == [not enough, False]
+    keep, is_inexact = suppress(boxes, is_valid, overlap=0.4, rounds=20)
+    assert is_inexact.tolist() == [not enough, False]
     alternating = (torch.arange(length) % 2 == 0).tolist()
     assert (keep[0].tolist() == alternating) is enough
 
@@ -91,8 +91,8 @@ def test_suppression_equals_torchvisions(
     scores = torch.linspace(1, 0.1, number)
     group = torch.randint(groups, (2, number), generator=generator)
     is_valid = torch.rand(2, number, generator=generator) < 0.9
-    keep, unsettled = suppress(boxes, is_valid, overlap=overlap, groups=group, rounds=number)
-    assert not unsettled.any()
+    keep, is_inexact = suppress(boxes, is_valid, overlap=overlap, groups=group, rounds=number)
+    assert not is_inexact.any()
     for image in range(2):
         rows = is_valid[image].nonzero()[:, 0]
         theirs = batched_nms(boxes[image, rows], scores[rows], group[image, rows], overlap)

@@ -25,6 +25,7 @@ from tests.detector.detector_scenes import (
     detector,
     image_list,
     images,
+    second_stage_losses,
     torchvision_images,
     torchvision_targets,
     uniform_keys,
@@ -95,7 +96,7 @@ def test_detections_equal_torchvisions(name: str, seed: int) -> None:
     found = made.detect(images(seed), SIZES)
     with torch.no_grad():
         expected = made.network(image_list(images(seed)))
-    assert not found.unsettled.any()
+    assert not found.is_inexact.any()
     for image, one in enumerate(expected):
         number = int(found.is_detection[image].sum())
         assert number == len(one["boxes"]) > 10
@@ -156,9 +157,9 @@ def test_roi_losses_equal_torchvisions_on_the_same_rois(name: str, counts: tuple
     # Padding in the middle of ours is not there in theirs: compare on whole rows of proposals.
     fewest = int(proposals.is_proposal.sum(1).min())
     boxes, objectness, is_proposal = (column[:, :fewest] for column in proposals[:3])
-    proposals = Proposals(boxes, objectness, is_proposal, proposals.unsettled)
+    proposals = Proposals(boxes, objectness, is_proposal, proposals.is_inexact)
     keys = keys[:, : fewest + targets.boxes.shape[1]]
-    found = made.roi_losses(features, proposals, targets, keys)
+    found = second_stage_losses(made, features, proposals, targets, keys)
 
     numbers = made.numbers
     assigned = assign(
@@ -199,7 +200,7 @@ def test_every_parameter_that_learns_gets_a_finite_gradient_despite_hostile_padd
     hostile = proposals._replace(boxes=boxes, is_proposal=is_proposal)
     raw = made.rpn(features)
     rpn = made.rpn_losses(raw, targets, uniform_keys(*raw.objectness.shape))
-    roi = made.roi_losses(features, hostile, targets, keys)
+    roi = second_stage_losses(made, features, hostile, targets, keys)
     parameters = [p for p in made.network.parameters() if p.requires_grad]
     gradients = torch.autograd.grad(torch.stack([*rpn, *roi]).sum(), parameters)
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -219,8 +220,8 @@ def test_padding_rows_and_their_number_change_no_loss(soft: bool) -> None:
         many.soft[~many.is_box] = float("nan")
     features, proposals, keys = roi_case(made, many)
     number = proposals.boxes.shape[1]
-    long = made.roi_losses(features, proposals, many, keys)
-    short = made.roi_losses(features, proposals, few, keys[:, : number + 3])
+    long = second_stage_losses(made, features, proposals, many, keys)
+    short = second_stage_losses(made, features, proposals, few, keys[:, : number + 3])
     torch.testing.assert_close(long, short)
 
 
@@ -231,7 +232,7 @@ def test_without_any_annotation_all_is_background() -> None:
     rois = made.sample_rois(proposals, none, keys)
     assert not rois.is_positive.any()
     assert rois.is_sampled.all()
-    loss = made.roi_losses(features, proposals, none, keys)
+    loss = second_stage_losses(made, features, proposals, none, keys)
     assert loss.boxes == 0
     assert loss.classification > 0
     raw = made.rpn(features)
@@ -275,10 +276,10 @@ def test_soft_targets_and_weights_reach_the_positive_rois_alone() -> None:
     made = detector("tiny")
     targets = annotations((2, 0, 3))
     features, proposals, keys = roi_case(made, targets)
-    plain = made.roi_losses(features, proposals, targets, keys)
+    plain = second_stage_losses(made, features, proposals, targets, keys)
     one_hot = torch.nn.functional.one_hot(targets.labels.clamp(max=NUM_LABELS - 1) + 1, 5).float()
     torch.testing.assert_close(
-        made.roi_losses(features, proposals, targets._replace(soft=one_hot), keys), plain
+        second_stage_losses(made, features, proposals, targets._replace(soft=one_hot), keys), plain
     )
     rois = made.sample_rois(proposals, targets, keys)
     output = made.roi_outputs(features, rois.boxes)
@@ -290,7 +291,7 @@ def test_soft_targets_and_weights_reach_the_positive_rois_alone() -> None:
     factor = torch.where(rois.is_positive, 0.25, 1.0)
     expected = (each * factor)[rois.is_sampled].mean()
     weighted = targets._replace(weights=torch.full_like(targets.boxes[..., 0], 0.25))
-    found = made.roi_losses(features, proposals, weighted, keys)
+    found = second_stage_losses(made, features, proposals, weighted, keys)
     torch.testing.assert_close(found.classification, expected)
     torch.testing.assert_close(found.boxes, plain.boxes)
 
@@ -324,7 +325,7 @@ def test_half_precision_leaves_boxes_and_losses_in_float32() -> None:
         raw = made.rpn(features)
         losses = [
             *made.rpn_losses(raw, targets, uniform_keys(*raw.objectness.shape)),
-            *made.roi_losses(features, proposals, targets, keys),
+            *second_stage_losses(made, features, proposals, targets, keys),
         ]
         scores = made.score(features, proposals.boxes, SIZES)
     assert features.maps["0"].dtype == torch.bfloat16
@@ -342,7 +343,7 @@ def test_nothing_changes_what_it_is_given() -> None:
     before = SimpleNamespace(batch=batch.clone(), targets=[c.clone() for c in targets[:4]])
     features, proposals, keys = roi_case(made, targets)
     kept = keys.clone()
-    made.roi_losses(features, proposals, targets, keys)
+    second_stage_losses(made, features, proposals, targets, keys)
     made.detect(batch, sizes)
     assert torch.equal(batch, before.batch)
     assert torch.equal(keys, kept)
@@ -377,7 +378,7 @@ def test_a_training_step_never_waits_for_the_device() -> None:
         features = made.features(batch, sizes)
         raw = made.rpn(features)
         rpn = made.rpn_losses(raw, targets, anchor_keys)
-        roi = made.roi_losses(features, made.proposals(raw, sizes), targets, roi_keys)
+        roi = second_stage_losses(made, features, made.proposals(raw, sizes), targets, roi_keys)
         total = torch.stack([*rpn, *roi]).sum()
         torch.autograd.grad(total, learning)
         made.detect(batch, sizes)

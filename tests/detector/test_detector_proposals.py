@@ -56,9 +56,9 @@ def test_a_suppression_without_rounds_enough_is_flagged_for_its_image() -> None:
     sizes = torch.tensor([[50, 50], [50, 50]])
     output = RpnOutput(logits, torch.zeros(2, 6, 4), boxes, (5, 1))  # the second level is easy
     flagged = propose(output, sizes, pre_nms=9, post_nms=9, rounds=2)
-    assert flagged.unsettled.tolist() == [True, False]
+    assert flagged.is_inexact.tolist() == [True, False]
     settled = propose(output, sizes, pre_nms=9, post_nms=9, rounds=4)
-    assert settled.unsettled.tolist() == [False, False]
+    assert settled.is_inexact.tolist() == [False, False]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "tiny"])
@@ -87,7 +87,7 @@ def test_proposals_equal_torchvisions(name: str, training: bool, pre: int, post:
         rpn.training, (rpn._pre_nms_top_n, rpn._post_nms_top_n) = False, before
 
     assert torch.equal(output.anchors, anchors[0])
-    assert not found.unsettled.any()
+    assert not found.is_inexact.any()
     for image in range(3):
         number = int(found.is_proposal[image].sum())
         assert number == len(boxes[image]) > 20

@@ -51,13 +51,13 @@ SOFT = torch.tensor([[[0.0, 1, 0], [0, 0.5, 0.5]]])  # of the first, background 
 
 
 def test_labels_teach_where_nothing_else_is_given(detector: Detector) -> None:
-    losses = detector.losses_of_rois(output(), ROIS, targets())
+    losses = detector.roi_losses(output(), ROIS, targets())
     # -log 2/4 for the object, -log 3/5 for the background
     torch.testing.assert_close(losses.classification, torch.tensor((LN2 + math.log(5 / 3)) / 2))
 
 
 def test_soft_targets_of_the_annotation_go_before_its_label(detector: Detector) -> None:
-    losses = detector.losses_of_rois(output(), ROIS, targets(SOFT))
+    losses = detector.roi_losses(output(), ROIS, targets(SOFT))
     expected = (0.5 * LN2 + 0.5 * LN4 + math.log(5 / 3)) / 2
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
 
@@ -67,7 +67,7 @@ def test_class_targets_go_before_labels_and_soft_labels(
     soft: Tensor | None, detector: Detector
 ) -> None:
     logits = torch.tensor(LOGITS, requires_grad=True)
-    losses = detector.losses_of_rois(output(logits), ROIS, targets(soft), WANTED)
+    losses = detector.roi_losses(output(logits), ROIS, targets(soft), WANTED)
     # the background RoI, too, learns what it is told: halves of -log 3/5 and -log 1/5
     expected = (0.25 * LN2 + 0.75 * LN4 + 0.5 * math.log(5 / 3) + 0.5 * LN5) / 2
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
@@ -79,7 +79,7 @@ def test_class_targets_go_before_labels_and_soft_labels(
 
 def test_weights_of_the_annotation_hold_for_class_targets_too(detector: Detector) -> None:
     weights = torch.tensor([[NAN, 0.5]])  # the first is of no RoI
-    losses = detector.losses_of_rois(output(), ROIS, targets(weights=weights), WANTED)
+    losses = detector.roi_losses(output(), ROIS, targets(weights=weights), WANTED)
     expected = (0.5 * (0.25 * LN2 + 0.75 * LN4) + 0.5 * math.log(5 / 3) + 0.5 * LN5) / 2
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
 
@@ -87,8 +87,8 @@ def test_weights_of_the_annotation_hold_for_class_targets_too(detector: Detector
 def test_boxes_are_compared_in_the_regression_of_the_label_whatever_the_classes(
     detector: Detector,
 ) -> None:
-    plain = detector.losses_of_rois(output(), ROIS, targets())
-    soft = detector.losses_of_rois(output(), ROIS, targets(SOFT), WANTED)
+    plain = detector.roi_losses(output(), ROIS, targets())
+    soft = detector.roi_losses(output(), ROIS, targets(SOFT), WANTED)
     assert plain.boxes == soft.boxes == (0.5 + 0.25) / 2
 
 
@@ -98,7 +98,7 @@ def test_without_any_annotation_class_targets_still_teach(detector: Detector) ->
         torch.zeros(1, 0, 4), none.long(), none, none, torch.zeros(1, 0, 3), torch.zeros(1, 0)
     )
     rois = ROIS._replace(is_positive=ROIS.is_positive & False)
-    losses = detector.losses_of_rois(output(), rois, nothing, WANTED)
+    losses = detector.roi_losses(output(), rois, nothing, WANTED)
     expected = (0.25 * LN2 + 0.75 * LN4 + 0.5 * math.log(5 / 3) + 0.5 * LN5) / 2
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
     assert losses.boxes == 0
@@ -110,8 +110,8 @@ def test_regression_ends_where_the_annotation_says_so(detector: Detector) -> Non
     nothing = Proposals(torch.zeros(1, 0, 4), torch.zeros(1, 0), torch.zeros(1, 0).bool(), NO)
     keys = torch.rand(1, 2, generator=torch.Generator())
     plain = detector.sample_rois(nothing, given, keys)
-    aims = given.boxes + torch.tensor([-2.0, 0, 2, 0])  # wider by 4, the centre stays
-    aimed = detector.sample_rois(nothing, given._replace(aims=aims), keys)
+    box_targets = given.boxes + torch.tensor([-2.0, 0, 2, 0])  # wider by 4, the centre stays
+    aimed = detector.sample_rois(nothing, given._replace(box_targets=box_targets), keys)
     assert torch.equal(plain.boxes, aimed.boxes)
     assert not plain.deltas.any()
     side = aimed.boxes[..., 2] - aimed.boxes[..., 0]
@@ -124,5 +124,5 @@ def test_regression_ends_where_the_annotation_says_so(detector: Detector) -> Non
 def test_annotations_may_ask_for_another_box_loss(detector: Detector) -> None:
     # differences of .5 and .25, over two RoIs: l1, and d^2 / 4 of beta 2
     for beta, expected in ((None, 0.375), (2.0, 0.0390625)):
-        losses = detector.losses_of_rois(output(), ROIS, targets()._replace(beta=beta))
+        losses = detector.roi_losses(output(), ROIS, targets()._replace(beta=beta))
         torch.testing.assert_close(losses.boxes, torch.tensor(expected))

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from boxmend.detector import DETECTORS, Detector, build, describe, read_metadata, save
 from boxmend.detector.heads import SeveralClassifiers, averaged, dampened
-from boxmend.detector.weights import own_tensors, read_file
+from boxmend.detector.weights import read_file, tensors_without_twin
 from boxmend.errors import DataError
 
 BOXES = torch.tensor([[[4.0, 4, 40, 40], [10, 20, 60, 50], [0, 0, 0, 0]]])
@@ -82,7 +82,7 @@ def test_shares_of_the_classifiers_gradients_by_hand() -> None:
 def test_a_detector_of_several_heads_predicts_their_mean(asked: dict[str, int]) -> None:
     detector = made(**asked)
     features = detector.features(IMAGE, SIZES)
-    every = detector.outputs_of_heads(features, BOXES)
+    every = detector.head_outputs(features, BOXES)
     together = detector.roi_outputs(features, BOXES)
     assert len(every) == next(iter(asked.values()))
     mean = torch.stack([one.logits.softmax(-1) for one in every]).mean(0)
@@ -93,7 +93,7 @@ def test_a_detector_of_several_heads_predicts_their_mean(asked: dict[str, int]) 
 
 def test_classifiers_share_one_regression() -> None:
     detector = made(classifiers=3)
-    every = detector.outputs_of_heads(detector.features(IMAGE, SIZES), BOXES)
+    every = detector.head_outputs(detector.features(IMAGE, SIZES), BOXES)
     assert torch.equal(every[0].deltas, every[1].deltas)
     assert torch.equal(every[0].deltas, every[2].deltas)
 
@@ -122,7 +122,7 @@ def test_a_saved_detector_comes_back_with_its_heads(tmp_path: Path, asked: dict[
     again = build("tiny", 2, tmp_path / "model.safetensors")
     for name in ("box_heads", "classifiers", "has_spread"):
         assert getattr(again.numbers, name) == getattr(detector.numbers, name)
-    before, after = own_tensors(detector), again.network.state_dict()
+    before, after = tensors_without_twin(detector), again.network.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(value, after[key]) for key, value in before.items())
 

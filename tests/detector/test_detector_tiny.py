@@ -81,8 +81,8 @@ def test_proposals_that_are_not_settled_mark_the_detections(
     is_unsettled = torch.tensor([False, True, False])
 
     def proposals(self: Detector, *given: Any, **more: Any) -> Proposals:
-        return propose(self, *given, **more)._replace(unsettled=is_unsettled)
+        return propose(self, *given, **more)._replace(is_inexact=is_unsettled)
 
     monkeypatch.setattr(Detector, "proposals", proposals)
     found = made.detect(toys(3), torch.full((3, 2), 96))
-    assert torch.equal(found.unsettled, is_unsettled)
+    assert torch.equal(found.is_inexact, is_unsettled)

@@ -12,7 +12,7 @@ import torch
 from boxmend.data.synth import LABEL_NAMES
 from boxmend.data.synth.shapes import SHAPES, Field, PlacedShape, Shape, compute_extent, linear_map
 from boxmend.detector import Targets, build
-from boxmend.detector.faster_rcnn import normalised
+from boxmend.detector.faster_rcnn import normalise
 from tests import ROOT
 from tests.data.synth.silhouettes import silhouette
 
@@ -132,7 +132,7 @@ def test_measured_statistics_are_those_of_the_images_whatever_was_seen_before(
     script.measure_norms(trained, images)
     convolution, norm, _ = trained.network.backbone.stem
     with torch.no_grad():
-        seen = convolution(normalised(images, torch.full((4, 2), SIDE)))
+        seen = convolution(normalise(images, torch.full((4, 2), SIDE)))
     torch.testing.assert_close(norm.running_mean, seen.mean((0, 2, 3)), rtol=0, atol=1e-4)
     torch.testing.assert_close(norm.running_var, seen.var((0, 2, 3)), rtol=1e-3, atol=0)
 

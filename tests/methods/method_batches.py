@@ -14,8 +14,8 @@ WAITS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten
 NAN = math.nan
 NUM_LABELS = 3
 SIZE = 100.0
-WARM_UP = TrainingProgress(epoch=0, step=0, num_steps=100, warm_up_left=25)
-LATER = TrainingProgress(epoch=1, step=50, num_steps=100, warm_up_left=0)
+WARM_UP = TrainingProgress(epoch=0, step=0, num_steps=100, warm_up_steps_left=25)
+LATER = TrainingProgress(epoch=1, step=50, num_steps=100, warm_up_steps_left=0)
 
 
 class TableScorer:
@@ -74,12 +74,12 @@ def one_image(
 def proposals_of(boxes: list[list[float]], objectness: list[float]) -> Proposals:
     count = len(boxes)
     is_proposal = torch.ones(1, count, dtype=torch.bool)
-    unsettled = torch.zeros(1, dtype=torch.bool)
+    is_inexact = torch.zeros(1, dtype=torch.bool)
     return Proposals(
         torch.tensor([boxes]).reshape(1, count, 4),
         torch.tensor([objectness]).reshape(1, count),
         is_proposal,
-        unsettled,
+        is_inexact,
     )
 
 
@@ -87,7 +87,7 @@ NOTHING = proposals_of([], [])
 
 
 def random_batch(
-    seed: int, images: int = 3, annotations: int = 5
+    seed: int, images: int = 3, num_annotations: int = 5
 ) -> tuple[BatchAnnotations, Proposals]:
     """Images with and without annotations, one of them ignored; padding holds NaN."""
     generator = torch.Generator().manual_seed(seed)
@@ -97,18 +97,20 @@ def random_batch(
         sides = 10 + 30 * torch.rand(images, count, 2, generator=generator)
         return torch.cat([low, low + sides], dim=-1)
 
-    annotated = boxes(annotations)
-    numbers = torch.tensor([annotations, max(annotations - 2, 0), 0])[:images]
-    is_real = torch.arange(annotations) < numbers[:, None]
+    annotated = boxes(num_annotations)
+    numbers = torch.tensor([num_annotations, max(num_annotations - 2, 0), 0])[:images]
+    is_real = torch.arange(num_annotations) < numbers[:, None]
     is_ignored = torch.zeros_like(is_real)
     is_ignored[0, -1] = True
-    labels = torch.randint(NUM_LABELS, (images, annotations), generator=generator)
-    rows = torch.arange(images * annotations).view(images, annotations)
-    moved = annotated[:, :, None] + 4 * torch.randn(images, annotations, 4, 4, generator=generator)
+    labels = torch.randint(NUM_LABELS, (images, num_annotations), generator=generator)
+    rows = torch.arange(images * num_annotations).view(images, num_annotations)
+    moved = annotated[:, :, None] + 4 * torch.randn(
+        images, num_annotations, 4, 4, generator=generator
+    )
     offered = torch.cat([moved.flatten(1, 2), boxes(6)], dim=1).clamp(0, SIZE)
     count = offered.shape[1]
     is_proposal = torch.arange(count) < torch.tensor([count, count - 3, 0])[:images, None]
-    given = BatchAnnotations(
+    annotations = BatchAnnotations(
         boxes=torch.where(is_real[..., None], annotated, NAN),
         labels=torch.where(is_real, labels, -7),
         is_box=is_real & ~is_ignored,
@@ -117,7 +119,7 @@ def random_batch(
         sizes=torch.full((images, 2), SIZE),
     )
     objectness = torch.rand(images, count, generator=generator)
-    return given, Proposals(
+    return annotations, Proposals(
         torch.where(is_proposal[..., None], offered, NAN),
         torch.where(is_proposal, objectness, NAN),
         is_proposal,
@@ -125,17 +127,17 @@ def random_batch(
     )
 
 
-def padded(given: BatchAnnotations, by: int) -> BatchAnnotations:
+def pad(annotations: BatchAnnotations, by: int) -> BatchAnnotations:
     """The same batch with hostile padding at the end of each image."""
-    images = given.boxes.shape[0]
+    images = annotations.boxes.shape[0]
     no = torch.zeros(images, by, dtype=torch.bool)
     return BatchAnnotations(
-        boxes=torch.cat([given.boxes, torch.full((images, by, 4), NAN)], dim=1),
-        labels=torch.cat([given.labels, torch.full((images, by), 99)], dim=1),
-        is_box=torch.cat([given.is_box, no], dim=1),
-        is_ignored=torch.cat([given.is_ignored, no], dim=1),
-        rows=torch.cat([given.rows, torch.full((images, by), -1)], dim=1),
-        sizes=given.sizes,
+        boxes=torch.cat([annotations.boxes, torch.full((images, by, 4), NAN)], dim=1),
+        labels=torch.cat([annotations.labels, torch.full((images, by), 99)], dim=1),
+        is_box=torch.cat([annotations.is_box, no], dim=1),
+        is_ignored=torch.cat([annotations.is_ignored, no], dim=1),
+        rows=torch.cat([annotations.rows, torch.full((images, by), -1)], dim=1),
+        sizes=annotations.sizes,
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import DETECTORS, Detector, build
-from boxmend.methods.protocol import Alone, Losses, Outcome, StepContext
+from boxmend.methods.protocol import Losses, Outcome, SingleProcess, StepContext
 from boxmend.methods.table import (
     METHODS,
     BatchAnnotations,
@@ -19,7 +19,7 @@ from boxmend.methods.table import (
     TrainingProgress,
 )
 from boxmend.methods.table import build as build_method
-from tests.methods.method_batches import WAITS, Watch, padded
+from tests.methods.method_batches import WAITS, Watch, pad
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -65,18 +65,18 @@ def batch() -> BatchAnnotations:
     )
 
 
-def work_on(detector: Detector, given: BatchAnnotations, step: int) -> StepContext:
+def work_on(detector: Detector, annotations: BatchAnnotations, step: int) -> StepContext:
     generator = torch.Generator().manual_seed(step)
     images = torch.rand(2, 3, 64, 96, generator=torch.Generator().manual_seed(1))
 
     def scorer_on(features: Any) -> Any:
-        return lambda boxes: detector.score(features, boxes, given.sizes)
+        return lambda boxes: detector.score(features, boxes, annotations.sizes)
 
     return StepContext(
         detector=detector,
         images=images,
-        given=given,
-        moment=at(step),
+        annotations=annotations,
+        progress=at(step),
         draw=lambda shape: torch.rand(shape, generator=generator),
         scorer_on=scorer_on,
     )
@@ -92,13 +92,13 @@ def ready(name: str, step: int, rates: Rates = TOLD) -> tuple[Method, Detector]:
         if epoch < at(step).epoch:
             with torch.no_grad():
                 method.losses(work_on(detector, batch(), epoch * STEPS // PASSES))
-            method.end_epoch(epoch)
+            method.end_epoch(epoch, is_warm_up=False)
     return method, detector
 
 
-def taken(name: str, step: int, given: BatchAnnotations) -> tuple[Outcome, Losses]:
+def take_step(name: str, step: int, annotations: BatchAnnotations) -> tuple[Outcome, Losses]:
     method, detector = ready(name, step)
-    return method.losses(work_on(detector, given, step))
+    return method.losses(work_on(detector, annotations, step))
 
 
 @pytest.mark.parametrize("step", MOMENTS)
@@ -117,41 +117,43 @@ def test_losses_are_finite_scalars_that_teach_the_network(name: str, step: int) 
 
 
 def test_the_names_of_losses_and_figures_never_change(name: str) -> None:
-    found = [taken(name, step, batch()) for step in (0, 60, 119)]
+    found = [take_step(name, step, batch()) for step in (0, 60, 119)]
     names = {tuple(losses) for _, losses in found}
     assert len(names) == 1
 
 
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_what_the_ledger_gets_has_a_row_for_every_annotation(name: str, step: int) -> None:
-    given = batch()
-    outcome, _ = taken(name, step, given)
+    annotations = batch()
+    outcome, _ = take_step(name, step, annotations)
     for column in LEDGER:
         value: Tensor = getattr(outcome, column)
         assert not value.requires_grad
-        wanted = given.boxes.shape if column in ("matched", "boxes") else given.labels.shape
+        wanted = (
+            annotations.boxes.shape if column in ("matched", "boxes") else annotations.labels.shape
+        )
         value.expand(wanted)
-    is_ignored = given.is_ignored
-    assert torch.equal(outcome.boxes[is_ignored], given.boxes[is_ignored])
-    assert torch.equal(outcome.labels[is_ignored], given.labels[is_ignored])
+    is_ignored = annotations.is_ignored
+    assert torch.equal(outcome.boxes[is_ignored], annotations.boxes[is_ignored])
+    assert torch.equal(outcome.labels[is_ignored], annotations.labels[is_ignored])
     assert not outcome.is_kept[is_ignored].any()
-    assert outcome.boxes[given.is_box].isfinite().all()
+    assert outcome.boxes[annotations.is_box].isfinite().all()
     assert ((outcome.labels >= 0) & (outcome.labels < NUM_LABELS)).all()
 
 
 @pytest.mark.parametrize("step", [60, 119])
 def test_padding_changes_no_loss(name: str, step: int) -> None:
     """Keys are drawn per candidate, so that more padding needs keys that agree on the rest."""
-    given = batch()
-    wider = padded(given, by=3)
+    annotations = batch()
+    wider = pad(annotations, by=3)
     found = []
-    for one in (given, wider):
+    for one in (annotations, wider):
         method, detector = ready(name, step)
-        work = work_on(detector, one, step)
+        context = work_on(detector, one, step)
         wide = torch.Generator().manual_seed(5)
         numbers = torch.rand(2, 100_000, generator=wide)
-        work = replace(work, draw=partial(_first, numbers))
-        found.append(method.losses(work))
+        context = replace(context, draw=partial(_first, numbers))
+        found.append(method.losses(context))
     (first, losses), (second, others) = found
     for key, value in losses.items():
         torch.testing.assert_close(value, others[key], rtol=1e-4, atol=1e-6)
@@ -166,14 +168,16 @@ def _first(numbers: Tensor, shape: torch.Size) -> Tensor:
 
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_images_without_objects_go_through(name: str, step: int) -> None:
-    given = batch()
-    none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
-    outcome, losses = taken(name, step, none)
+    annotations = batch()
+    none = annotations._replace(
+        is_box=annotations.is_box & False, is_ignored=annotations.is_ignored & False
+    )
+    outcome, losses = take_step(name, step, none)
     assert all(value.isfinite() for value in losses.values())
     assert not outcome.is_kept.any()
 
 
-class Doubled(Alone):
+class Doubled(SingleProcess):
     """Another process has as much of everything."""
 
     def all_sum(self, tensor: Tensor, /) -> Tensor:
@@ -183,14 +187,14 @@ class Doubled(Alone):
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_losses_are_divided_by_what_all_processes_have(name: str, step: int) -> None:
     """They add up over the processes to the mean of the whole batch."""
-    _, whole = taken(name, step, batch())
+    _, whole = take_step(name, step, batch())
     method, detector = ready(name, step)
     method.exchange = Doubled()
-    detector.total = Doubled().all_sum
+    detector.sum_over_processes = Doubled().all_sum
     try:
         _, halves = method.losses(work_on(detector, batch(), step))
     finally:
-        detector.total = Alone().all_sum
+        detector.sum_over_processes = SingleProcess().all_sum
     for key, value in whole.items():
         torch.testing.assert_close(2 * halves[key], value)
 
@@ -199,19 +203,19 @@ def test_losses_are_divided_by_what_all_processes_have(name: str, step: int) -> 
 @pytest.mark.parametrize("step", [60, 119])
 def test_boxes_next_to_nothing_go_through(name: str, step: int, half: bool) -> None:
     """Without extent, thinner than a pixel, the whole image, and a sliver in its corner."""
-    given = batch()
-    boxes = given.boxes.clone()
+    annotations = batch()
+    boxes = annotations.boxes.clone()
     boxes[0, :3] = torch.tensor([[10, 10, 10, 10], [10, 10, 10.001, 30], [0, 0, 96, 64.0]])
     boxes[1, 0] = torch.tensor([95.99, 63.99, 96, 64])
     method, detector = ready(name, step)
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        outcome, losses = method.losses(work_on(detector, given._replace(boxes=boxes), step))
+        outcome, losses = method.losses(work_on(detector, annotations._replace(boxes=boxes), step))
     assert all(value.isfinite() for value in losses.values())
     sum(losses.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
     gradients = [one.grad for one in detector.network.parameters() if one.grad is not None]
     assert all(gradient.isfinite().all() for gradient in gradients)
-    assert outcome.boxes[given.is_box].isfinite().all()
-    assert outcome.matched[given.is_box].isfinite().all()
+    assert outcome.boxes[annotations.is_box].isfinite().all()
+    assert outcome.matched[annotations.is_box].isfinite().all()
     assert not any(value.isnan() for value in outcome.metrics.values())
 
 
@@ -219,10 +223,10 @@ def test_boxes_next_to_nothing_go_through(name: str, step: int, half: bool) -> N
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_no_step_waits_for_the_device(name: str, step: int, rates: Rates) -> None:
     method, detector = ready(name, step, rates)
-    work = work_on(detector, batch(), step)
-    method.losses(work)  # what is made once and kept
+    context = work_on(detector, batch(), step)
+    method.losses(context)  # what is made once and kept
     with Watch() as watch:
-        method.losses(work)
+        method.losses(context)
     assert watch.seen
     assert watch.seen.isdisjoint(WAITS)
 

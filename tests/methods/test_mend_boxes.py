@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 from boxmend.methods.table import Mend, MendSettings, Outcome, Rates
 from boxmend.runs.ledger import Judgement
 from tests.methods.method_batches import (
@@ -41,8 +41,8 @@ def test_the_vote_of_regressions_is_blended_with_the_raw_box() -> None:
         table([own, far, far], [[12.0, 10, 32, 30], [14.0, 10, 34, 30], [0.0, 0, 1, 1]])
     )
     method = made(Rates(label=0.0, box=0.2), num_proposals=2, boxes="vote")
-    given = one_image([BOX], [1])
-    outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, LATER)
+    annotations = one_image([BOX], [1])
+    outcome = method.refine(annotations, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, LATER)
     torch.testing.assert_close(outcome.matched, torch.tensor([[[10.4, 10, 30.4, 30]]]))
     first, second = 0.8 * math.sqrt(2 / 3), 0.4 * math.sqrt(9 / 11)
     mean = (14 * first + 12 * second) / (first + second)
@@ -65,8 +65,8 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
     regressed[:, :, 0] = torch.tensor([14.0, 10, 34, 30])
     method = made(Rates(box=0.2), num_proposals=1, boxes="vote")
     scorer = TableScorer(scores._replace(boxes=regressed))
-    given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
-    outcome = method.refine(given, proposals, scorer, LATER)
+    annotations, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
+    outcome = method.refine(annotations, proposals, scorer, LATER)
     assert outcome.verdict.tolist() == [[Judgement.RELABELLED]]
     torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.0, 10, 32, 30]]]))
 
@@ -76,13 +76,17 @@ def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
     vote = torch.tensor([14.0, 10, 34, 30])  # all agree on it
     scores = table([FIRST, FIRST], [vote.tolist()] * 2)
     scorer = TableScorer(scores, scores)
-    given, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
-    outcome = made(Rates(box=told), num_proposals=1).refine(given, proposals, scorer, LATER)
-    expected = refinement.expected_boxes(torch.tensor(BOX), vote, told, refinement.TYPICAL_ERROR)
+    annotations, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
+    outcome = made(Rates(box=told), num_proposals=1).refine(annotations, proposals, scorer, LATER)
+    expected = equations.expected_boxes(
+        torch.tensor(BOX), vote, told, equations.box_noise.BOX_NOISE.typical_error_sides
+    )
     torch.testing.assert_close(outcome.boxes, expected[None, None])
     assert 10 < float(outcome.boxes[0, 0, 0]) < 14
-    shares = made(Rates(box=told), num_proposals=1, keep=0.25)  # a share that is told goes before
-    blended = shares.refine(given, proposals, scorer, LATER)
+    shares = made(
+        Rates(box=told), num_proposals=1, raw_box_share=0.25
+    )  # a share that is told goes before
+    blended = shares.refine(annotations, proposals, scorer, LATER)
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
 
@@ -99,18 +103,22 @@ def test_edges_annotated_at_the_border_move_half_as_far_once_many_are_seen_there
     free = moved(method, 20.0)
     assert float(free[0, 0, 0]) > 2
     torch.testing.assert_close(moved(method, 0.0), free)  # nothing is known yet
-    assert method.end_epoch(0)["held_at_border"] == 0.5  # one edge at the border, none near it
+    assert (
+        method.end_epoch(0, is_warm_up=False)["held_at_border"] == 0.5
+    )  # one edge at the border, none near it
     torch.testing.assert_close(moved(method, 20.0), free)
     torch.testing.assert_close(moved(method, 0.0), free / 2)
     other.load_state_dict(method.state_dict())
     torch.testing.assert_close(moved(other, 0.0), free / 2)
     for _ in range(9):
         moved(other, 5.0)  # .25 of the side away from it
-    assert other.end_epoch(1)["held_at_border"] == 0.0
+    assert other.end_epoch(1, is_warm_up=False)["held_at_border"] == 0.0
     torch.testing.assert_close(moved(other, 0.0), free)
     untold = made(Rates(), num_proposals=1)
     moved(untold, 0.0)
-    assert untold.end_epoch(0)["held_at_border"] == 0.0  # where no box is mended, none is held
+    assert (
+        untold.end_epoch(0, is_warm_up=False)["held_at_border"] == 0.0
+    )  # where no box is mended, none is held
 
 
 def test_the_published_average_may_replace_the_vote() -> None:
@@ -129,19 +137,19 @@ def test_the_published_average_may_replace_the_vote() -> None:
 
 def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
     method = made(Rates(), num_proposals=1)
-    given = one_image([[10.0, 10, 130, 30.5]], [1])  # not even clipped to the image
+    annotations = one_image([[10.0, 10, 130, 30.5]], [1])  # not even clipped to the image
     scorer = TableScorer(table([FIRST, FIRST], [[12.0, 10, 122, 30]] * 2))
-    outcome = method.refine(given, proposals_of([[12.0, 10, 132, 30]], [0.9]), scorer, LATER)
-    assert torch.equal(outcome.boxes, given.boxes)
-    assert torch.equal(outcome.matched, given.boxes)
+    outcome = method.refine(annotations, proposals_of([[12.0, 10, 132, 30]], [0.9]), scorer, LATER)
+    assert torch.equal(outcome.boxes, annotations.boxes)
+    assert torch.equal(outcome.matched, annotations.boxes)
 
 
 def noisy_boxes(is_warm_up: bool, **settings: Any) -> Outcome:
     """A box on the left border, of which nobody says anything; keep is .5 at a noise of .2."""
     method = made(Rates(label=0.0, box=0.2), num_proposals=1, **settings)
     scorer = TableScorer(table([FIRST] * 2, [[60.0, 60, 70, 70]] * 2))
-    given = one_image([[0.0, 10, 40, 30]], [1])
-    return method.refine(given, NOTHING, scorer, WARM_UP if is_warm_up else LATER)
+    annotations = one_image([[0.0, 10, 40, 30]], [1])
+    return method.refine(annotations, NOTHING, scorer, WARM_UP if is_warm_up else LATER)
 
 
 @pytest.mark.parametrize(("is_warm_up", "outside"), [(True, 4.0), (False, 2.0)])
@@ -151,10 +159,10 @@ def test_regression_ends_outside_where_the_border_cut_an_edge(
     # half the noise of .2 on a side of 40: 4 px, of which the raw box's share
     outcome = noisy_boxes(is_warm_up)
     expected = torch.tensor([[[-outside, 10, 40, 30]]])
-    torch.testing.assert_close(outcome.roi.ends, expected)
+    torch.testing.assert_close(outcome.roi.regression_targets, expected)
     assert torch.equal(outcome.roi.boxes, outcome.boxes)
-    assert outcome.rpn.aims is None
-    assert noisy_boxes(is_warm_up, uncut=False).roi.aims is None
+    assert outcome.rpn.box_targets is None
+    assert noisy_boxes(is_warm_up, extend_past_border=False).roi.box_targets is None
 
 
 def test_where_boxes_are_mended_the_box_loss_is_quadratic_for_longer() -> None:

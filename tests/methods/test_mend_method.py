@@ -40,8 +40,8 @@ def test_verdicts_and_soft_targets_follow_from_the_posterior() -> None:
     # y = 0: .6 * .7 = .42,  .2 * .15 = .03,  .2 * .15 = .03   -> .875  .0625  .0625   kept
     # y = 1: .8 * .15 = .12, .1 * .7 = .07,   .1 * .15 = .015  -> over .205: class 0   relabelled
     # y = 1: .45 * .15 = .0675, .07, .0675                     -> over .205            unsure
-    given = one_image([BOX, OTHER, BOX], [0, 1, 1])
-    outcome = made().refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
+    outcome = made().refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     expected = torch.tensor(
         [
             [0, 0.875, 0.0625, 0.0625],
@@ -66,10 +66,10 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
     # second visit: p = (.8 + .2) / 2, (.1 + .6) / 2, (.1 + .2) / 2 = .5 .35 .15
     # y = 1: .5 * .15 = .075, .35 * .7 = .245, .15 * .15 = .0225, together .3425
     # q(1) = .5 where p(1) * .7 = .075 + .0225
-    method, given = made(), one_image([OTHER], [1], rows=[2])
+    method, annotations = made(), one_image([OTHER], [1], rows=[2])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
-    method.refine(given, NOTHING, scorer, LATER)
-    outcome = method.refine(given, NOTHING, scorer, LATER)
+    method.refine(annotations, NOTHING, scorer, LATER)
+    outcome = method.refine(annotations, NOTHING, scorer, LATER)
     q = torch.tensor([[[0, 0.075, 0.245, 0.0225]]]) / 0.3425
     torch.testing.assert_close(outcome.roi.soft, q)
     assert outcome.verdict.tolist() == [[Judgement.KEPT]]
@@ -82,10 +82,10 @@ def test_memory_averages_the_visits_and_the_loss_is_that_of_the_memory() -> None
 
 
 def test_a_new_visit_may_outweigh_the_memory() -> None:
-    method, given = made(least_new=1.0), one_image([BOX], [1])
+    method, annotations = made(memory_min_weight=1.0), one_image([BOX], [1])
     scorer = TableScorer(table([SECOND]), table([LATER_ON]))
-    method.refine(given, NOTHING, scorer, LATER)
-    outcome = method.refine(given, NOTHING, scorer, LATER)
+    method.refine(annotations, NOTHING, scorer, LATER)
+    outcome = method.refine(annotations, NOTHING, scorer, LATER)
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.6)]]))
 
 
@@ -114,11 +114,11 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
     generator = torch.Generator().manual_seed(0)
     chances = torch.rand(64, 4, generator=generator) ** 3
     chances = chances / chances.sum(-1, keepdim=True)
-    given = one_image([BOX] * 64, torch.randint(3, (64,), generator=generator).tolist())
+    annotations = one_image([BOX] * 64, torch.randint(3, (64,), generator=generator).tolist())
     method = Mend(64, 3, rates=LABELS_ONLY)
     state = method.state_dict()
     method.load_state_dict({**state, "tau": torch.tensor(0.7)})
-    outcome = method.refine(given, NOTHING, TableScorer(table(chances.tolist())), LATER)
+    outcome = method.refine(annotations, NOTHING, TableScorer(table(chances.tolist())), LATER)
     is_flagged = outcome.verdict != int(Judgement.KEPT)
     assert is_flagged.any()
     assert not is_flagged.all()
@@ -127,8 +127,8 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
 
 def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
     method = made(soft_labels=False)
-    given = one_image([BOX, OTHER, BOX], [0, 1, 1])
-    outcome = method.refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
+    outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     assert outcome.roi.soft is None
     assert outcome.roi.is_real.tolist() == [[True, True, False]]
     assert outcome.roi.is_ignored.tolist() == [[False, False, True]]
@@ -138,11 +138,11 @@ def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
 
 def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
     # p(y) over the foreground: .6, .1 and .1; r = .7 of a queue of 10 is its 7th loss, -log .5
-    method = made(judgment="queue", queue_length=10)
+    method = made(judgement="queue", queue_length=10)
     queue = -torch.tensor([0.5] * 7 + [0.01] * 3).log()
     method.load_state_dict({**method.state_dict(), "queue": queue})
-    given = one_image([BOX, OTHER, BOX], [0, 1, 1])
-    outcome = method.refine(given, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
+    annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
+    outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
     assert outcome.verdict.tolist() == [[Judgement.KEPT, Judgement.RELABELLED, Judgement.DISCARDED]]
     assert outcome.labels.tolist() == [[0, 0, 1]]  # .8 is above a half, .45 is not
     torch.testing.assert_close(outcome.loss, -torch.tensor([[0.6, 0.1, 0.1]]).log())
@@ -154,7 +154,7 @@ def test_a_queue_of_losses_may_judge_in_place_of_the_posterior() -> None:
 
 
 def test_background_may_stay_in_the_evidence() -> None:
-    method = made(foreground=False)
+    method = made(foreground_only=False)
     outcome = method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
     torch.testing.assert_close(outcome.loss, torch.tensor([[-math.log(0.3)]]))
 
@@ -162,19 +162,19 @@ def test_background_may_stay_in_the_evidence() -> None:
 def test_a_temperature_that_is_set_is_not_fitted() -> None:
     method = made(temperature=2.0)
     method.refine(one_image([BOX], [0]), NOTHING, TableScorer(table([FIRST])), LATER)
-    assert method.end_epoch(0)["tau"] == 2
+    assert method.end_epoch(0, is_warm_up=False)["tau"] == 2
 
 
 def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> None:
     method = made(Rates(box=0.2))
-    given = one_image([BOX, OTHER], [0, 1])
+    annotations = one_image([BOX, OTHER], [0, 1])
     scorer = TableScorer(table([FIRST, SECOND] + [FIRST] * 100))
-    outcome = method.refine(given, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, WARM_UP)
-    assert torch.equal(scorer.asked[0][:, :2], given.boxes)
+    outcome = method.refine(annotations, proposals_of([[12.0, 10, 32, 30]], [0.9]), scorer, WARM_UP)
+    assert torch.equal(scorer.asked[0][:, :2], annotations.boxes)
     for boxes in (outcome.boxes, outcome.matched, outcome.rpn.boxes, outcome.roi.boxes):
-        assert torch.equal(boxes, given.boxes)
+        assert torch.equal(boxes, annotations.boxes)
     for labels in (outcome.labels, outcome.rpn.labels, outcome.roi.labels):
-        assert torch.equal(labels, given.labels)
+        assert torch.equal(labels, annotations.labels)
     assert outcome.roi.soft is None
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 2]
     assert outcome.num_candidates.tolist() == [[1, 0]]
@@ -218,30 +218,30 @@ def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() ->
     ("method", "is_warm_up"),
     [
         (made(), False),
-        (made(forward_warm_up=False), True),
+        (made(correct_warm_up_loss=False), True),
         (made(Rates(label=0.0)), True),
     ],
 )
 def test_other_moments_have_no_targets_of_their_own(method: Mend, is_warm_up: bool) -> None:
     scorer = TableScorer(table([FIRST] * 101))
-    moment = WARM_UP if is_warm_up else LATER
-    method.refine(one_image([BOX], [0]), NOTHING, scorer, moment)
+    progress = WARM_UP if is_warm_up else LATER
+    method.refine(one_image([BOX], [0]), NOTHING, scorer, progress)
     logits, rois = torch.zeros(1, 1, 4), rois_of([0], [True])
-    assert method.class_targets(logits, rois, None, moment) is None  # type: ignore[arg-type]
+    assert method.class_targets(logits, rois, None, progress) is None  # type: ignore[arg-type]
 
 
 def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
     method = made(Rates(label=0.0, box=0.0))
-    given = one_image([BOX], [2])
-    outcome = method.refine(given, NOTHING, TableScorer(), LATER)
-    assert torch.equal(outcome.boxes, given.boxes)
+    annotations = one_image([BOX], [2])
+    outcome = method.refine(annotations, NOTHING, TableScorer(), LATER)
+    assert torch.equal(outcome.boxes, annotations.boxes)
     assert outcome.labels.tolist() == [[2]]
     assert outcome.roi.soft is None
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
 
 
 def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
-    figures = made(Rates()).end_epoch(0)
+    figures = made(Rates()).end_epoch(0, is_warm_up=False)
     beliefs = {"label_noise": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0, "lost_classes": 0}
     nothing = {"box_noise_low": 0.0, "box_noise_high": pytest.approx(0.75)}  # known of boxes
     nothing |= {"held_at_border": 0.0}
@@ -256,9 +256,9 @@ def test_a_state_of_another_dataset_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"keep": 1.5}, "keep is 1.5; expected a share from 0 to 1"),
+        ({"raw_box_share": 1.5}, "raw_box_share is 1.5; expected a share from 0 to 1"),
         ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0"),
-        ({"judgment": "mine"}, "judgment is 'mine'"),
+        ({"judgement": "mine"}, "judgement is 'mine'"),
         ({"boxes": "median"}, "boxes is 'median'; expected 'edges' or 'vote' or 'average'"),
         ({"discarded": "lost"}, "discarded is 'lost'"),
         ({"gamma": -1.0}, "gamma is -1.0"),

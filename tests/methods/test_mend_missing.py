@@ -6,7 +6,7 @@ import torch
 from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.assignment import assign
 from boxmend.errors import UsageError
-from boxmend.methods.missing import BESIDE, missing_objects
+from boxmend.methods.missing import BESIDE, find_missing_objects
 from boxmend.methods.table import (
     BatchAnnotations,
     Mend,
@@ -24,7 +24,7 @@ from tests.methods.method_batches import (
     Watch,
     WaveScorer,
     one_image,
-    padded,
+    pad,
     proposals_of,
     random_batch,
     table,
@@ -54,36 +54,36 @@ def scorer(own: list[float] = SURE) -> TableScorer:
 
 
 def refined(
-    moment: TrainingProgress = LATER, rates: Rates | None = None, **settings: float
+    progress: TrainingProgress = LATER, rates: Rates | None = None, **settings: float
 ) -> Outcome:
     told = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
     method = Mend(4, 3, told, rates or Rates(label=0.2, box=0.2))
     proposals = proposals_of([box for _, box in OFFERED], [0.9] * len(OFFERED))
-    return method.refine(one_image([BOX], [1]), proposals, scorer(), moment)
+    return method.refine(one_image([BOX], [1]), proposals, scorer(), progress)
 
 
-def left_out(targets: Targets) -> list[list[float]]:
+def ignore_objects(targets: Targets) -> list[list[float]]:
     """The boxes of the rows that teach nothing."""
     found: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
     return found
 
 
 def test_the_surest_proposal_of_each_object_beside_the_annotations_is_left_out() -> None:
-    outcome = refined(missing=0.3)
+    outcome = refined(missing_min_score=0.3)
     for targets in (outcome.rpn, outcome.roi):
-        assert left_out(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
+        assert ignore_objects(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
         assert int(targets.is_real.sum()) == 1  # the annotation
         assert int(targets.is_box.sum()) == 3
     assert float(outcome.metrics["missing"]) == 2  # for each annotation
     assert outcome.boxes.shape == (1, 1, 4)  # the ledger is about annotations alone
-    soft, aims = outcome.roi.soft, outcome.roi.aims
+    soft, box_targets = outcome.roi.soft, outcome.roi.box_targets
     assert soft is not None
-    assert aims is not None
-    assert soft.shape[:2] == aims.shape[:2] == outcome.roi.labels.shape
+    assert box_targets is not None
+    assert soft.shape[:2] == box_targets.shape[:2] == outcome.roi.labels.shape
 
 
 def test_what_is_trained_on_besides_is_the_same() -> None:
-    with_it, without = refined(missing=0.3), refined()
+    with_it, without = refined(missing_min_score=0.3), refined()
     assert "missing" not in without.metrics
     assert without.roi.boxes.shape == (1, 1, 4)
     for name in ("boxes", "labels", "soft", "aims"):
@@ -96,21 +96,21 @@ def test_proposals_near_them_are_no_background() -> None:
     near, elsewhere = [51.0, 50, 81, 80], [0.0, 60, 20, 90]
     boxes = torch.tensor([[BOX, near, elsewhere]])
     for missing, negative in ((None, [False, True, True]), (0.3, [False, False, True])):
-        targets = (refined() if missing is None else refined(missing=missing)).roi
+        targets = (refined() if missing is None else refined(missing_min_score=missing)).roi
         assigned = assign(boxes, targets, thresholds=(0.5, 0.5))
         assert assigned.is_positive.tolist() == [[True, False, False]]
         assert assigned.is_negative.tolist() == [negative]
 
 
 def test_nothing_is_left_out_in_warm_up() -> None:
-    outcome = refined(WARM_UP, missing=0.3)
+    outcome = refined(WARM_UP, missing_min_score=0.3)
     assert outcome.roi.boxes.shape == (1, 1, 4)
     assert "missing" not in outcome.metrics
 
 
 def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
-    outcome = refined(rates=Rates(label=0.0, box=0.0), missing=0.45)
-    assert left_out(outcome.roi) == [[50.0, 50, 80, 80]]
+    outcome = refined(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
+    assert ignore_objects(outcome.roi) == [[50.0, 50, 80, 80]]
     assert outcome.roi.boxes[0, 0].tolist() == BOX
     assert outcome.roi.labels[0, 0] == 1
     assert outcome.roi.soft is None
@@ -124,49 +124,51 @@ def test_the_score_and_the_overlap_are_held_against_their_bounds(
     score: float, height: float, number: int
 ) -> None:
     assert BESIDE == 0.3
-    given = one_image([[0.0, 0, 10, 10]], [0])
+    annotations = one_image([[0.0, 0, 10, 10]], [0])
     scores = table([[1 - score, 0, score, 0]], [[0.0, 0, 10, height]])
-    found = missing_objects(given, _matches(1), scores, least=0.3)
+    found = find_missing_objects(annotations, _matches(1), scores, least=0.3)
     assert int(found.is_object.sum()) == number
 
 
 def test_ignored_annotations_are_annotations() -> None:
-    given = one_image([[50.0, 50, 80, 80]], [0])
+    annotations = one_image([[50.0, 50, 80, 80]], [0])
     scores = table([SURE], [[50.0, 50, 80, 80]])
-    ignored = given._replace(is_box=given.is_box & False, is_ignored=~given.is_ignored)
-    nobody = given._replace(is_box=given.is_box & False)
-    for batch, number in ((given, 0), (ignored, 0), (nobody, 1)):
-        found = missing_objects(batch, _matches(1), scores, least=0.3)
+    ignored = annotations._replace(
+        is_box=annotations.is_box & False, is_ignored=~annotations.is_ignored
+    )
+    nobody = annotations._replace(is_box=annotations.is_box & False)
+    for batch, number in ((annotations, 0), (ignored, 0), (nobody, 1)):
+        found = find_missing_objects(batch, _matches(1), scores, least=0.3)
         assert int(found.is_object.sum()) == number
 
 
 def test_twenty_of_an_image_are_left_out_at_most() -> None:
     boxes = [[4.0 * k, 0, 4.0 * k + 3, 3] for k in range(24)]
     chances = [[0.5 - k / 100, 0, 0.5 + k / 100, 0] for k in range(24)]
-    found = missing_objects(
+    found = find_missing_objects(
         one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), least=0.3
     )
     assert found.is_object.tolist() == [[True] * 20]
     assert found.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
 
 
-@pytest.mark.parametrize("annotations", [1, 5])
-def test_padding_is_inert_and_nothing_waits_for_the_device(annotations: int) -> None:
-    given, proposals = random_batch(3, annotations=annotations)
-    settings = MendSettings(missing=0.3)
+@pytest.mark.parametrize("num_annotations", [1, 5])
+def test_padding_is_inert_and_nothing_waits_for_the_device(num_annotations: int) -> None:
+    annotations, proposals = random_batch(3, num_annotations=num_annotations)
+    settings = MendSettings(missing_min_score=0.3)
 
     def rows(batch: BatchAnnotations) -> list[list[float]]:
         method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
         outcome = method.refine(batch, proposals, WaveScorer(), LATER)
         assert outcome.roi.boxes.isfinite().all()
-        return left_out(outcome.roi)
+        return ignore_objects(outcome.roi)
 
-    assert rows(given) == rows(padded(given, by=3))
+    assert rows(annotations) == rows(pad(annotations, by=3))
     scores = WaveScorer()(torch.zeros(3, 500, 4))
     method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
     with Watch() as watch:
         method.refine(
-            given,
+            annotations,
             proposals,
             lambda boxes: SecondStageOutput(*(one[:, : boxes.shape[1]] for one in scores)),
             LATER,
@@ -175,8 +177,10 @@ def test_padding_is_inert_and_nothing_waits_for_the_device(annotations: int) -> 
 
 
 def test_a_score_out_of_range_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"missing is 1\.2; expected a share from 0 to 1"):
-        MendSettings(missing=1.2)
+    with pytest.raises(
+        UsageError, match=r"missing_min_score is 1\.2; expected a share from 0 to 1"
+    ):
+        MendSettings(missing_min_score=1.2)
 
 
 def _matches(proposals: int) -> Matches:

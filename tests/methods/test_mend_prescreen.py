@@ -75,9 +75,9 @@ def test_later_both_witnesses_are_heard() -> None:
 def test_the_noise_of_the_look_stays_and_is_told_as_it_is() -> None:
     method = looked()
     assert method.estimator.rate == 0.3
-    given = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
-    method.refine(given, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
-    figures = method.end_epoch(0)
+    annotations = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
+    method.refine(annotations, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
+    figures = method.end_epoch(0, is_warm_up=False)
     assert figures["label_noise"] == 0.3  # nothing is added for what is learnt by heart
     assert figures["label_noise_low"] < 0.3 < figures["label_noise_high"]
     torch.testing.assert_close(method.estimator.state["transition"], symmetric_transition(0.3, 3))
@@ -99,7 +99,7 @@ def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -
         state = method.state_dict()
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = p, 3, labels
         method.load_state_dict(state)
-        method.end_epoch(1)
+        method.end_epoch(1, is_warm_up=False)
         is_lost.append(method.estimator.state["lost"].tolist())
     assert is_lost == [[False] * 3, [False, True, False]]  # alone, the detector is not believed
 
@@ -139,12 +139,12 @@ def test_classes_that_the_look_has_lost_are_believed_at_once(
     lost = [False, False, True]
     assert method.estimator.state["lost"].tolist() == lost
     rows = list(range(60))
-    given = one_image([BOX] * 60, [int(labels[row]) for row in rows], rows)
-    outcome = method.refine(given, NOTHING, TableScorer(table([FIRST] * 60)), WARM_UP)
+    annotations = one_image([BOX] * 60, [int(labels[row]) for row in rows], rows)
+    outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST] * 60)), WARM_UP)
     assert outcome.roi.soft is not None
-    raised = outcome.roi.soft[0, given.labels[0] == 2, 3]
+    raised = outcome.roi.soft[0, annotations.labels[0] == 2, 3]
     torch.testing.assert_close(raised, torch.full_like(raised, 0.7))
-    method.end_epoch(0)
+    method.end_epoch(0, is_warm_up=False)
     assert method.estimator.state["lost"].tolist() == lost  # also after a pass, which is early else
 
 
@@ -153,7 +153,7 @@ def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
     labels, look = seen()
     method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
-    prior = method.estimator.prior_of(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
+    prior = method.estimator.prior_for(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
     assert prior is not None
     torch.testing.assert_close(prior, torch.full((1, 2, 3), 1 / 3))
 
@@ -183,7 +183,9 @@ def test_the_look_is_part_of_the_state() -> None:
 def test_who_mends_many_labels_wants_a_look(
     number: int, rates: Rates, first_look: float, wants: bool
 ) -> None:
-    assert Mend(number, 3, MendSettings(first_look=first_look), rates).wants_prescreen == wants
+    assert (
+        Mend(number, 3, MendSettings(prescreen_weight=first_look), rates).wants_prescreen == wants
+    )
 
 
 @pytest.mark.parametrize("number", [NUMBER, 499])

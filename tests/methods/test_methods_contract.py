@@ -19,8 +19,8 @@ from boxmend.methods.table import (
     build,
 )
 from boxmend.runs.ledger import Judgement
-from boxmend.runs.settings.presets import LITERAL_METHODS
-from boxmend.runs.settings.training import SECTIONS, TrainSettings
+from boxmend.runs.settings.presets import PAPER_METHODS
+from boxmend.runs.settings.training import METHOD_SECTIONS, TrainSettings
 from tests.methods.method_batches import (
     LATER,
     NUM_LABELS,
@@ -28,7 +28,7 @@ from tests.methods.method_batches import (
     WARM_UP,
     Watch,
     WaveScorer,
-    padded,
+    pad,
     random_batch,
 )
 
@@ -38,7 +38,7 @@ RATES = Rates(label=0.4, box=0.4)
 ROWS = 15  # annotations in a random batch
 
 
-@pytest.fixture(params=sorted({*LITERAL_METHODS, "baseline", "mend"}))
+@pytest.fixture(params=sorted({*PAPER_METHODS, "baseline", "mend"}))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -85,11 +85,11 @@ def test_targets_are_finite_and_boxes_lie_in_the_image(name: str) -> None:
 
 
 def test_padding_is_inert(name: str) -> None:
-    given, proposals = random_batch(9)
+    annotations, proposals = random_batch(9)
     one, other = made(name), made(name)
-    outcome = one.refine(given, proposals, WaveScorer(), LATER)
-    wider = other.refine(padded(given, by=3), proposals, WaveScorer(), LATER)
-    assert_same(outcome, wider, given.boxes.shape[1])
+    outcome = one.refine(annotations, proposals, WaveScorer(), LATER)
+    wider = other.refine(pad(annotations, by=3), proposals, WaveScorer(), LATER)
+    assert_same(outcome, wider, annotations.boxes.shape[1])
     assert not wider.rpn.is_box[:, -3:].any()
     assert not wider.roi.is_box[:, -3:].any()
     for key, value in one.state_dict().items():
@@ -97,66 +97,70 @@ def test_padding_is_inert(name: str) -> None:
 
 
 def test_ignored_annotations_pass_through_untouched(name: str) -> None:
-    given, proposals = random_batch(9)
-    outcome = made(name).refine(given, proposals, WaveScorer(), LATER)
+    annotations, proposals = random_batch(9)
+    outcome = made(name).refine(annotations, proposals, WaveScorer(), LATER)
     for targets in (outcome.rpn, outcome.roi):
-        assert (targets.is_box & targets.is_ignored)[given.is_ignored].all()
-        assert torch.equal(targets.boxes[given.is_ignored], given.boxes[given.is_ignored])
-        assert torch.equal(targets.labels[given.is_ignored], given.labels[given.is_ignored])
-    assert (outcome.verdict[given.is_ignored] == int(Judgement.UNJUDGED)).all()
-    assert not outcome.is_kept[given.is_ignored].any()
+        assert (targets.is_box & targets.is_ignored)[annotations.is_ignored].all()
+        assert torch.equal(
+            targets.boxes[annotations.is_ignored], annotations.boxes[annotations.is_ignored]
+        )
+        assert torch.equal(
+            targets.labels[annotations.is_ignored], annotations.labels[annotations.is_ignored]
+        )
+    assert (outcome.verdict[annotations.is_ignored] == int(Judgement.UNJUDGED)).all()
+    assert not outcome.is_kept[annotations.is_ignored].any()
 
 
 def test_an_ignored_annotation_leaves_no_trace_in_the_state(name: str) -> None:
-    given, proposals = random_batch(9)
-    without = given._replace(is_ignored=torch.zeros_like(given.is_ignored))
+    annotations, proposals = random_batch(9)
+    without = annotations._replace(is_ignored=torch.zeros_like(annotations.is_ignored))
     one, other = made(name), made(name)
-    one.refine(given, proposals, WaveScorer(), LATER)
+    one.refine(annotations, proposals, WaveScorer(), LATER)
     other.refine(without, proposals, WaveScorer(), LATER)
     for key, value in one.state_dict().items():
         torch.testing.assert_close(value, other.state_dict()[key])
 
 
 def test_what_is_marked_as_both_is_ignored(name: str) -> None:
-    given, proposals = random_batch(9)
-    both = given._replace(is_box=given.is_box | given.is_ignored)
-    outcome = made(name).refine(given, proposals, WaveScorer(), LATER)
+    annotations, proposals = random_batch(9)
+    both = annotations._replace(is_box=annotations.is_box | annotations.is_ignored)
+    outcome = made(name).refine(annotations, proposals, WaveScorer(), LATER)
     same = made(name).refine(both, proposals, WaveScorer(), LATER)
     assert_same(outcome, same, ROWS)
 
 
 def test_warm_up_leaves_the_annotations_as_they_are(name: str) -> None:
-    given, proposals = random_batch(9)
-    outcome = made(name).refine(given, proposals, WaveScorer(), WARM_UP)
-    is_real = given.is_box | given.is_ignored
+    annotations, proposals = random_batch(9)
+    outcome = made(name).refine(annotations, proposals, WaveScorer(), WARM_UP)
+    is_real = annotations.is_box | annotations.is_ignored
     for boxes in (outcome.boxes, outcome.matched, outcome.rpn.boxes, outcome.roi.boxes):
-        assert torch.equal(boxes[is_real], given.boxes[is_real])
+        assert torch.equal(boxes[is_real], annotations.boxes[is_real])
     for labels in (outcome.labels, outcome.rpn.labels, outcome.roi.labels):
-        assert torch.equal(labels[is_real], given.labels[is_real])
+        assert torch.equal(labels[is_real], annotations.labels[is_real])
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
-    assert torch.equal(outcome.is_kept, given.is_box)
-    assert torch.equal(outcome.rpn.is_real, given.is_box)
-    assert torch.equal(outcome.roi.is_real, given.is_box)
+    assert torch.equal(outcome.is_kept, annotations.is_box)
+    assert torch.equal(outcome.rpn.is_real, annotations.is_box)
+    assert torch.equal(outcome.roi.is_real, annotations.is_box)
 
 
 def test_nothing_changes_its_arguments(name: str) -> None:
-    given, proposals = random_batch(9)
-    before = [part.clone() for part in (*given, *proposals)]
-    made(name).refine(given, proposals, WaveScorer(), LATER)
-    for old, new in zip(before, (*given, *proposals), strict=True):
+    annotations, proposals = random_batch(9)
+    before = [part.clone() for part in (*annotations, *proposals)]
+    made(name).refine(annotations, proposals, WaveScorer(), LATER)
+    for old, new in zip(before, (*annotations, *proposals), strict=True):
         torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_state_is_taken_up_where_it_was_left(name: str) -> None:
     first, second = made(name), fresh(name, NUM_LABELS, RATES)
-    first.end_epoch(1)
+    first.end_epoch(1, is_warm_up=False)
     second.load_state_dict(first.state_dict())
     for seed in (20, 21):
         batch = random_batch(seed)
         one = first.refine(*batch, WaveScorer(), LATER)
         other = second.refine(*batch, WaveScorer(), LATER)
         assert_same(one, other, ROWS)
-    assert first.end_epoch(2) == second.end_epoch(2)
+    assert first.end_epoch(2, is_warm_up=False) == second.end_epoch(2, is_warm_up=False)
 
 
 def test_a_state_taken_up_at_the_end_of_a_pass_gives_its_estimates() -> None:
@@ -167,7 +171,7 @@ def test_a_state_taken_up_at_the_end_of_a_pass_gives_its_estimates() -> None:
             assert isinstance(first, Mend | PaperMethod)
             first.refine(*random_batch(seed), WaveScorer(), LATER)
         second.load_state_dict(first.state_dict())
-        assert first.end_epoch(5) == second.end_epoch(5)
+        assert first.end_epoch(5, is_warm_up=False) == second.end_epoch(5, is_warm_up=False)
         ours, its = first.state_dict(), second.state_dict()
         assert all(
             torch.equal(torch.as_tensor(ours[key]), torch.as_tensor(its[key])) for key in ours
@@ -179,27 +183,29 @@ def test_a_state_is_a_snapshot(name: str) -> None:
     state = method.state_dict()
     kept = {key: torch.as_tensor(value).clone() for key, value in state.items()}
     method.refine(*random_batch(9), WaveScorer(), LATER)
-    method.end_epoch(1)
+    method.end_epoch(1, is_warm_up=False)
     for key, value in kept.items():
         torch.testing.assert_close(value, torch.as_tensor(state[key]))
 
 
-@pytest.mark.parametrize("annotations", [1, 2])
-@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
+@pytest.mark.parametrize("num_annotations", [1, 2])
+@pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
 def test_few_annotations_and_none_at_all_go_through(
-    name: str, annotations: int, moment: methods.TrainingProgress
+    name: str, num_annotations: int, progress: methods.TrainingProgress
 ) -> None:
-    given, proposals = random_batch(3, annotations=annotations)
-    none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
-    for batch in (given, none):
-        outcome = made(name).refine(batch, proposals, WaveScorer(), moment)
-        assert outcome.boxes.shape == (3, annotations, 4)
+    annotations, proposals = random_batch(3, num_annotations=num_annotations)
+    none = annotations._replace(
+        is_box=annotations.is_box & False, is_ignored=annotations.is_ignored & False
+    )
+    for batch in (annotations, none):
+        outcome = made(name).refine(batch, proposals, WaveScorer(), progress)
+        assert outcome.boxes.shape == (3, num_annotations, 4)
         assert outcome.rpn.boxes.isfinite().all()
         assert all(value.isfinite() for value in outcome.metrics.values())
 
 
-@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_nothing_waits_for_the_device(name: str, moment: methods.TrainingProgress) -> None:
+@pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
+def test_nothing_waits_for_the_device(name: str, progress: methods.TrainingProgress) -> None:
     method, batch = made(name), random_batch(9)
     scores = WaveScorer()(torch.zeros(3, 500, 4))
 
@@ -207,7 +213,7 @@ def test_nothing_waits_for_the_device(name: str, moment: methods.TrainingProgres
         return SecondStageOutput(*(part[:, : boxes.shape[1]] for part in scores))
 
     with Watch() as watch:
-        method.refine(*batch, scorer, moment)
+        method.refine(*batch, scorer, progress)
     assert watch.seen
     assert watch.seen.isdisjoint(WAITS)
 
@@ -224,7 +230,7 @@ def test_every_name_builds_and_an_unknown_one_lists_them() -> None:
 def test_every_method_has_its_section_of_the_settings() -> None:
     usual = TrainSettings()
     assert {name: spec.settings for name, spec in METHODS.items()} == {
-        name: type(getattr(usual, section)) for name, section in SECTIONS.items()
+        name: type(getattr(usual, section)) for name, section in METHOD_SECTIONS.items()
     }
 
 
@@ -238,18 +244,20 @@ def test_settings_of_the_other_kind_are_refused(name: str, other: object) -> Non
 
 
 def test_mend_is_made_from_its_settings_and_the_known_rates() -> None:
-    method = build("mend", MethodInputs(1, 3, Rates(label=0.2, box=0.0), MendSettings(near=0.5)))
+    method = build(
+        "mend", MethodInputs(1, 3, Rates(label=0.2, box=0.0), MendSettings(vote_min_iou=0.5))
+    )
     assert isinstance(method, methods.Mend)
-    assert method.settings == MendSettings(near=0.5)
+    assert method.settings == MendSettings(vote_min_iou=0.5)
     assert method.rates == Rates(label=0.2, box=0.0)
 
 
 def test_one_class_goes_through(name: str) -> None:
     method = fresh(name, num_labels=1)
-    given, proposals = random_batch(1)
-    given = given._replace(labels=torch.zeros_like(given.labels))
-    outcome = method.refine(given, proposals, WaveScorer(num_labels=1), LATER)
-    method.end_epoch(0)
+    annotations, proposals = random_batch(1)
+    annotations = annotations._replace(labels=torch.zeros_like(annotations.labels))
+    outcome = method.refine(annotations, proposals, WaveScorer(num_labels=1), LATER)
+    method.end_epoch(0, is_warm_up=False)
     assert not outcome.roi.labels.any()
 
 

@@ -8,14 +8,13 @@ import torch
 from boxmend.errors import UsageError
 from boxmend.methods import votes
 from boxmend.methods.equations import (
-    TYPICAL_ERROR,
     NoiseModel,
     PrescreenResult,
     rate_interval,
     symmetric_transition,
 )
-from boxmend.methods.equations.box_noise import BINS
-from boxmend.methods.estimation import Estimate, bounds, lost_classes
+from boxmend.methods.equations.box_noise import BOX_NOISE, NUM_BINS
+from boxmend.methods.estimation import Estimate, find_lost_classes, rate_bounds
 from boxmend.methods.noise_estimator import NoiseEstimator
 from boxmend.methods.table import Mend, MendSettings, Rates
 from tests.methods.method_batches import (
@@ -51,7 +50,7 @@ def interval(low: float, high: float) -> torch.Tensor:
 
 def test_an_eighth_of_the_errors_counts_as_memorised_and_at_most_a_fifth() -> None:
     # 0.33 / 0.88 and 0.36 / 0.8
-    told = Estimate(0.33, 0.3, 0.36).told("x")
+    told = Estimate(0.33, 0.3, 0.36).figures("x")
     assert told == {"x": pytest.approx(0.375), "x_low": 0.3, "x_high": pytest.approx(0.45)}
 
 
@@ -78,7 +77,7 @@ def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
     watch = watching({"rate": 0.5, "box_noise": 0.5, **bounds}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
-    watch.end_pass(epoch, is_warm_up)  # labels look less noisy now, and no box was compared
+    watch.end_epoch(epoch, is_warm_up)  # labels look less noisy now, and no box was compared
     assert (watch.rate == 0.5) == is_firm
     assert (watch.box.noise == 0.5) == is_firm
     for name in ("label", "box"):
@@ -90,7 +89,7 @@ def test_a_higher_estimate_is_taken_with_its_bounds() -> None:
     watch = watching({"rate": 0.2, "label_bounds": interval(0.15, 0.25)}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
     watch.state["visits"][:-1] = 1
-    watch.end_pass(5, False)
+    watch.end_epoch(5, False)
     low, high = watch.state["label_bounds"].tolist()
     assert 0.3 < low < watch.rate < high < 0.5
 
@@ -110,7 +109,7 @@ def test_a_first_look_is_heard_where_it_is_sure_enough(
     monkeypatch: pytest.MonkeyPatch, width: float, chance: float, rate: float, is_heard: bool
 ) -> None:
     monkeypatch.setattr(
-        "boxmend.methods.estimation.bounds", lambda *_: (rate - 0.005, rate - 0.005 + width)
+        "boxmend.methods.estimation.rate_bounds", lambda *_: (rate - 0.005, rate - 0.005 + width)
     )
     labels = torch.arange(30) % 3
     p = torch.full((30, 3), (1 - chance) / 2).scatter(1, labels[:, None], chance)
@@ -124,28 +123,28 @@ def test_a_first_look_is_heard_where_it_is_sure_enough(
 def test_a_class_is_lost_below_half_of_what_its_labels_imply(found: float, is_lost: bool) -> None:
     # a third of the labels each, so each class has a third, and half of it is 0.1667
     posteriors = torch.tensor([found, 0.5, 0.5 - found]).expand(300, 3)
-    lost = lost_classes(posteriors, torch.arange(300) % 3, symmetric_transition(0.4, 3))
+    lost = find_lost_classes(posteriors, torch.arange(300) % 3, symmetric_transition(0.4, 3))
     assert lost.tolist() == [is_lost, False, False]
 
 
 @pytest.mark.parametrize(("number", "is_lost"), [(27, False), (33, True)])
 def test_a_class_of_fewer_than_ten_annotations_is_not_lost(number: int, is_lost: bool) -> None:
     posteriors = torch.tensor([0.1, 0.5, 0.4]).expand(number, 3)
-    lost = lost_classes(posteriors, torch.arange(number) % 3, symmetric_transition(0.4, 3))
+    lost = find_lost_classes(posteriors, torch.arange(number) % 3, symmetric_transition(0.4, 3))
     assert lost.tolist() == [is_lost, False, False]
 
 
 def test_the_bounds_of_a_full_matrix_are_as_wide_as_those_of_one_rate_and_around_its_own() -> None:
     evidence, labels = noisy_evidence(0.3, count=600)
     simple = NoiseModel(0.3, 1.0, symmetric_transition(0.3, 4), is_full=False)
-    low, high = bounds(evidence, labels, simple)
+    low, high = rate_bounds(evidence, labels, simple)
     assert (low, high) == rate_interval(evidence, labels, 0.3, 1.0)
     full = simple._replace(rate=0.5, is_full=True)
-    moved_low, moved_high = bounds(evidence, labels, full)
+    moved_low, moved_high = rate_bounds(evidence, labels, full)
     assert moved_high - moved_low == pytest.approx(high - low, abs=0.01)
     assert moved_low < 0.5 < moved_high
-    assert bounds(evidence, labels, full._replace(rate=0.99))[1] == 1.0
-    assert bounds(evidence, labels, full._replace(rate=0.01))[0] == 0.0
+    assert rate_bounds(evidence, labels, full._replace(rate=0.99))[1] == 1.0
+    assert rate_bounds(evidence, labels, full._replace(rate=0.01))[0] == 0.0
 
 
 def mending(keep: float, noise: float, error: float) -> dict[str, float]:
@@ -161,7 +160,9 @@ def test_edges_are_expected_by_the_noise_and_the_error_that_were_measured() -> N
     found = mending(keep=0.5, noise=0.264, error=0.09)
     # told is 0.264 / 0.88 = 0.3
     assert found == pytest.approx({"keep": 0.5, "alpha": 0.3, "noise": 0.3, "vote_error": 0.09})
-    assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(TYPICAL_ERROR)
+    assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(
+        BOX_NOISE.typical_error_sides
+    )
 
 
 def test_where_repair_is_off_there_is_no_noise_to_undo() -> None:
@@ -185,29 +186,28 @@ def test_warm_up_believes_labels_of_a_lost_class_as_often_as_labels_are_right() 
 
 
 @pytest.mark.parametrize("is_warm_up", [True, False])
-def test_a_state_tells_whether_the_pass_was_warm_up(is_warm_up: bool) -> None:
-    """A pass may be at its end: without warm-up its estimate must not fall."""
+def test_an_estimate_falls_only_in_warm_up(is_warm_up: bool) -> None:
     evidence, labels = noisy_evidence(0.2, count=600)
     method = Mend(len(labels), 4, rates=Rates(box=0.0))
-    state = {**method.state_dict(), "rate": 0.5, "is_warm_up": is_warm_up}
+    state = {**method.state_dict(), "rate": 0.5}
     state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 1, labels
     method.load_state_dict(state)
-    method.end_epoch(2)
+    method.end_epoch(2, is_warm_up=is_warm_up)
     assert (method.estimator.rate == 0.5) == (not is_warm_up)
 
 
 def test_what_a_pass_counted_is_gone_after_it() -> None:
-    counted = {"residuals": torch.ones(BINS), "pull": torch.tensor([1.0, 2.0])}
+    counted = {"residuals": torch.ones(NUM_BINS), "pull": torch.tensor([1.0, 2.0])}
     watch = watching(counted)
-    watch.end_pass(0, is_warm_up=False)
+    watch.end_epoch(0, is_warm_up=False)
     assert not any(watch.state[name].any() for name in counted)
 
 
 def test_an_annotation_without_a_row_leaves_nothing_in_the_memory() -> None:
     method = Mend(4, 3, MendSettings(), Rates(box=0.0))
-    given = one_image([BOX, BOX], [0, 1], rows=[2, -1])
+    annotations = one_image([BOX, BOX], [0, 1], rows=[2, -1])
     chances = table([[0.0, 0.6, 0.2, 0.2], [0.0, 0.2, 0.6, 0.2]])
-    method.refine(given, NOTHING, TableScorer(chances), WARM_UP)
+    method.refine(annotations, NOTHING, TableScorer(chances), WARM_UP)
     state = method.state_dict()
     assert state["visits"].tolist() == [0, 0, 1, 0, 0]
     assert state["memory"].sum(1).tolist() == pytest.approx([0, 0, 1, 0, 0])
@@ -221,12 +221,12 @@ def test_a_state_with_another_queue_is_refused() -> None:
 
 def test_steps_change_what_is_remembered_in_place() -> None:
     """A recorded step has addresses."""
-    given, proposals = random_batch(4)
+    annotations, proposals = random_batch(4)
     method = Mend(15, 3)
     places = [(state, dict(state)) for state in (method.estimator.state, method._state)]
-    for moment in (WARM_UP, LATER):
-        method.refine(given, proposals, WaveScorer(), moment)
-        method.end_epoch(moment.epoch)
+    for progress in (WARM_UP, LATER):
+        method.refine(annotations, proposals, WaveScorer(), progress)
+        method.end_epoch(progress.epoch, is_warm_up=False)
     for state, before in places:
         assert [name for name, tensor in state.items() if tensor is not before[name]] == []
 
@@ -235,10 +235,12 @@ def test_steps_change_what_is_remembered_in_place() -> None:
 def test_boxes_are_moved_by_a_sixth_of_their_sides_to_measure_the_pull(row: int) -> None:
     # 60 x 30 moves by 10 and 5, where the vote, a single box, stays: 2 (10^2 + 5^2) in all
     box = [20.0, 20, 80, 50]
-    given = one_image([box], [0], rows=[row])
+    annotations = one_image([box], [0], rows=[row])
     boxes = torch.tensor([[[box, box]]])
     scores, both = torch.full((1, 1, 2), 0.9), torch.ones(1, 1, 2).bool()
-    found = votes.agreement(given, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1)
+    found = votes.measure_agreement(
+        annotations, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1
+    )
     assert found.pull.tolist() == [0, 250]
     assert found.residuals.nonzero().tolist() == [[0]]
     assert found.residuals[0] == 4

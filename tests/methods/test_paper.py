@@ -10,8 +10,8 @@ from boxmend.detector import SecondStageOutput
 from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS, EnabledSteps
 from boxmend.methods.estimation import LEARNT
-from boxmend.methods.outcomes import without_padding
-from boxmend.methods.paper import constants_of
+from boxmend.methods.outcomes import neutralise_padding
+from boxmend.methods.paper import resolve_constants
 from boxmend.methods.table import (
     MethodInputs,
     PaperMethod,
@@ -46,7 +46,7 @@ UNSURE = [0.4, 0.3, 0.2, 0.1]
 def test_acceptance_and_alpha_follow_from_the_rates(
     label: float | None, box: float | None, acceptance: float, alpha: float
 ) -> None:
-    constants = constants_of(PublishedSettings(), Rates(label, box), EnabledSteps())
+    constants = resolve_constants(PublishedSettings(), Rates(label, box), EnabledSteps())
     assert constants.acceptance == pytest.approx(acceptance)
     assert constants.alpha == pytest.approx(alpha)
     assert constants.steps == EnabledSteps()
@@ -54,22 +54,22 @@ def test_acceptance_and_alpha_follow_from_the_rates(
 
 def test_what_is_set_goes_before_what_follows_from_a_rate() -> None:
     settings = PublishedSettings(acceptance=0.9, alpha=0.3)
-    constants = constants_of(settings, Rates(0.2, 0.2), EnabledSteps())
+    constants = resolve_constants(settings, Rates(0.2, 0.2), EnabledSteps())
     assert (constants.acceptance, constants.alpha) == (0.9, 0.3)
 
 
 def test_a_rate_of_zero_switches_its_half_off() -> None:
-    no_labels = constants_of(PublishedSettings(), Rates(label=0.0), EnabledSteps())
-    no_boxes = constants_of(PublishedSettings(), Rates(box=0.0), EnabledSteps())
+    no_labels = resolve_constants(PublishedSettings(), Rates(label=0.0), EnabledSteps())
+    no_boxes = resolve_constants(PublishedSettings(), Rates(box=0.0), EnabledSteps())
     assert no_labels.steps == VARIANTS["br"]
     assert no_boxes.steps == VARIANTS["lr"]
 
 
 def test_both_rates_zero_are_the_baseline_which_asks_nothing() -> None:
     method = PaperMethod("mend-paper", PublishedSettings(), Rates(0.0, 0.0))
-    given = one_image([BOX], [1])
-    outcome = method.refine(given, NOTHING, TableScorer(), LATER)
-    assert torch.equal(outcome.boxes, given.boxes)
+    annotations = one_image([BOX], [1])
+    outcome = method.refine(annotations, NOTHING, TableScorer(), LATER)
+    assert torch.equal(outcome.boxes, annotations.boxes)
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
     assert outcome.loss.isnan().all()
 
@@ -99,7 +99,7 @@ def test_what_is_discarded_takes_the_role_that_is_set(
         discarded=discarded,  # type: ignore[arg-type]  # one of the three
     )
     method = PaperMethod("lr", settings, Rates(label=0.5))
-    method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9]), "is_warm_up": False})
+    method.load_state_dict({"queue": torch.tensor([1.0, 9, 1, 9])})
     outcome = method.refine(
         one_image([BOX, OTHER, BOX], [0, 1, 2]),
         NOTHING,
@@ -139,26 +139,26 @@ def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> No
 @pytest.mark.parametrize(("left", "is_pushed"), [(11, False), (10, True), (1, True)])
 def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) -> None:
     # the losses of its last 10 steps are pushed
-    method = PaperMethod("cinj", PublishedSettings(push_in_warm_up=10, queue_length=2))
+    method = PaperMethod("cinj", PublishedSettings(queue_warm_up_steps=10, queue_length=2))
     scorer = TableScorer(table([SURE]))
-    given = one_image([BOX], [1])
+    annotations = one_image([BOX], [1])
     outcome = method.refine(
-        given, NOTHING, scorer, TrainingProgress(0, 25 - left, 100, warm_up_left=left)
+        annotations, NOTHING, scorer, TrainingProgress(0, 25 - left, 100, warm_up_steps_left=left)
     )
-    assert torch.equal(outcome.boxes, given.boxes)
+    assert torch.equal(outcome.boxes, annotations.boxes)
     assert outcome.labels.tolist() == [[1]]
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
     assert outcome.is_kept.all()
     newest = -math.log(0.05) if is_pushed else math.inf
     assert method.queue.tolist() == [math.inf, pytest.approx(newest)]
     if is_pushed:
-        assert torch.equal(scorer.asked[0], given.boxes)
+        assert torch.equal(scorer.asked[0], annotations.boxes)
     else:
         assert not scorer.asked
 
 
 def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
-    method = PaperMethod("br", PublishedSettings(push_in_warm_up=1000))
+    method = PaperMethod("br", PublishedSettings(queue_warm_up_steps=1000))
     method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
     assert method.queue.isinf().all()
 
@@ -199,7 +199,7 @@ def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     method.load_state_dict(state)
     assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # none yet
     assert method.constants.steps == EnabledSteps()
-    figures = method.end_epoch(2)
+    figures = method.end_epoch(2, is_warm_up=False)
     assert figures["label_noise"] == pytest.approx(0.2 / (1 - LEARNT), abs=0.03)
     assert method.constants.acceptance == pytest.approx(1 - figures["label_noise"])
     assert figures["box_noise"] == 0  # nothing was seen of boxes: that half is off
@@ -209,7 +209,7 @@ def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
 
 
 def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
-    given, proposals = random_batch(3)
+    annotations, proposals = random_batch(3)
     wave, asked = WaveScorer(), list[int]()
 
     def scorer(boxes: Tensor, /) -> SecondStageOutput:
@@ -222,10 +222,10 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
     assert isinstance(alone, PaperMethod)
     assert method.estimator is not None
     assert alone.estimator is not None
-    method.refine(given, proposals, scorer, LATER)
-    count = given.boxes.shape[1]
+    method.refine(annotations, proposals, scorer, LATER)
+    count = annotations.boxes.shape[1]
     assert asked == [2 * count + 100]  # b, b* and P_h
-    alone.estimator.observe(without_padding(given), proposals, wave)
+    alone.estimator.observe(neutralise_padding(annotations), proposals, wave)
     assert alone.estimator.state["visits"].sum() > 0
     assert alone.estimator.state["residuals"].sum() > 0
     for name, seen in alone.estimator.state.items():
@@ -237,5 +237,5 @@ def test_what_is_told_or_not_needed_is_not_watched(name: str, rates: Rates) -> N
     method = build(name, MethodInputs(4, 3, rates))
     assert isinstance(method, PaperMethod)
     assert method.estimator is None
-    assert method.end_epoch(0) == {}
+    assert method.end_epoch(0, is_warm_up=False) == {}
     assert method.report() == {}

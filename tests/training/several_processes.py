@@ -22,7 +22,7 @@ from torchvision.ops import roi_align
 
 import boxmend
 from boxmend.detector import Detector
-from boxmend.detector.faster_rcnn import normalised
+from boxmend.detector.faster_rcnn import normalise
 from boxmend.runs.settings import (
     CaBbcSettings,
     CoTeachingSettings,
@@ -50,7 +50,7 @@ PLAIN = TrainSettings(
     log_every=2,
     checkpoint_every=3,
     warm_up=0.3,
-    optimisation=Optimisation(lr=0.002, average=0.9),
+    optimisation=Optimisation(lr=0.002, average_decay=0.9),
 )
 CASES = {
     "baseline": PLAIN,
@@ -67,16 +67,18 @@ CASES = {
         label_noise=0.4,
         box_noise=0.4,
         published=PublishedSettings(
-            queue_length=24, push_in_warm_up=2, confidence=0.25, discarded="rpn_only"
+            queue_length=24, queue_warm_up_steps=2, confidence=0.25, discarded="rpn_only"
         ),
     ),
     "mend": replace(PLAIN, method="mend"),
     "mend-queue": replace(
-        PLAIN, method="mend", mend=MendSettings(judgment="queue", queue_length=24, keep=0.5)
+        PLAIN,
+        method="mend",
+        mend=MendSettings(judgement="queue", queue_length=24, raw_box_share=0.5),
     ),
     "note-rcnn": replace(PLAIN, method="note-rcnn"),
-    "oa-mil": replace(PLAIN, method="oa-mil", oa_mil=OaMilSettings(gamma=1.0, extensions=1)),
-    "disco": replace(PLAIN, method="disco", disco=DiscoSettings(start=0.3, exponent=1.0)),
+    "oa-mil": replace(PLAIN, method="oa-mil", oa_mil=OaMilSettings(gamma=1.0, extension_rounds=1)),
+    "disco": replace(PLAIN, method="disco", disco=DiscoSettings(correction_from=0.3, exponent=1.0)),
 }
 
 
@@ -98,14 +100,14 @@ def in_double() -> Iterator[None]:
         return made
 
     def images(*arguments: Tensor) -> Tensor:
-        return normalised(*arguments).double()
+        return normalise(*arguments).double()
 
     def aligned(level: Tensor, rois: Tensor, **options: Any) -> Any:
         return roi_align(level, rois.to(level.dtype), **options)
 
     with (
         patch("boxmend.training.train.make_detector", network),
-        patch("boxmend.detector.faster_rcnn.normalised", images),
+        patch("boxmend.detector.faster_rcnn.normalise", images),
         patch("boxmend.detector.pooling.roi_align", aligned),
     ):
         yield

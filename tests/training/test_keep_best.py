@@ -27,7 +27,7 @@ THREE = replace(  # passes of two steps each, with an average of the weights
     method="lr",
     epochs=3,
     keep_best=True,
-    optimisation=replace(QUICK.optimisation, average=0.9),
+    optimisation=replace(QUICK.optimisation, average_decay=0.9),
 )
 
 

@@ -23,7 +23,7 @@ def test_a_run_is_applied_and_reverted(tmp_path: Path, format: str) -> None:
     noisy = boxmend.disturb(boxmend.load(f"{tmp_path / 'clean'}:train"), noise)
     write_noisy(noisy, noise, tmp_path / "noisy", WriteOptions())
     address = f"{tmp_path / 'noisy'}:train"
-    settings = replace(QUICK, label_noise=0.4, box_noise=0.3, mend=MendSettings(keep=0.5))
+    settings = replace(QUICK, label_noise=0.4, box_noise=0.3, mend=MendSettings(raw_box_share=0.5))
     run = train([address], tmp_path / "run", settings)
 
     result = boxmend.apply(run.path, tmp_path / "mended")
@@ -68,7 +68,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_the_mended_dataset_trains_again(tmp_path: Path) -> None:
     boxmend.synthesize(tmp_path / "data", images=10, size=96)
-    settings = replace(QUICK, label_noise=0.4, box_noise=0.3, mend=MendSettings(keep=0.5))
+    settings = replace(QUICK, label_noise=0.4, box_noise=0.3, mend=MendSettings(raw_box_share=0.5))
     run = train([f"{tmp_path / 'data'}:train"], tmp_path / "run-1", settings)
     boxmend.apply(run.path, tmp_path / "mended")
     again = train([f"{tmp_path / 'mended'}:train"], tmp_path / "run-2", settings)

@@ -55,7 +55,7 @@ def test_missing_annotations_may_be_left_out_of_the_background(
 ) -> None:
     boxes: list[tuple[int, Box]] = [(row, (10.0, 20.0 + row, 60.0, 70.0)) for row in range(4)]
     dataset = drawn(tmp_path / "data", boxes)
-    settings = MendSettings(missing=0.0)  # every proposal beside the annotations
+    settings = MendSettings(missing_min_score=0.0)  # every proposal beside the annotations
     run, _ = trained(dataset, tmp_path / "run", mend=settings, precision=precision, batch_size=4)
     ensure_sound(run)
     assert ids_in_ledger(run, 1) == dataset.annotation_ids.tolist()

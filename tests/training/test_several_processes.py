@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from boxmend.methods.protocol import Alone
+from boxmend.methods.protocol import SingleProcess
 from boxmend.runs import folder as runs
 from boxmend.runs import ledger
 from boxmend.training.processes import Processes
@@ -130,8 +130,8 @@ def test_figures_of_one_process_are_left_as_they_are() -> None:
     assert joined_figures([only], FIRST_IS_SUM) is only.figures
 
 
-@pytest.mark.parametrize("exchange", [ONE, Alone()])
-def test_one_process_exchanges_nothing(exchange: Processes | Alone) -> None:
+@pytest.mark.parametrize("exchange", [ONE, SingleProcess()])
+def test_one_process_exchanges_nothing(exchange: Processes | SingleProcess) -> None:
     column, mask = torch.arange(3.0), torch.tensor([True, False, True])
     gathered = exchange.all_gather(column, mask)
     assert gathered[0] is column

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from boxmend.runs.settings import Optimisation, resolved
+from boxmend.runs.settings import Optimisation, resolve_settings
 from boxmend.training.assembly import make_detector, make_training
-from boxmend.training.loop import Training, TrainingOutput
+from boxmend.training.loop import Training, TrainingOutput, train
 from boxmend.training.optimisation import rate_at
 from boxmend.training.processes import Processes
 from tests.training.small_runs import QUICK, drawn
@@ -23,7 +23,7 @@ def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: An
     """A training without noise, of two passes of four steps."""
     changes = {"method": "baseline", "batch_size": 1, "image_size": "64", **changes}
     settings = replace(QUICK, optimisation=optimisation or Optimisation(lr=1e-3), **changes)
-    settings = resolved(settings)
+    settings = resolve_settings(settings)
     data, detector = drawn(tmp_path / "data", BOXES), make_detector(settings, 3)
     alone = Processes(torch.device("cpu"))
     output = TrainingOutput(tmp_path / "run", pytest.fail)
@@ -82,7 +82,7 @@ def test_gradients_are_scaled_to_the_norm_of_the_settings(tmp_path: Path, max_no
 
 def test_the_average_of_the_weights_follows_every_step(tmp_path: Path) -> None:
     # the decay of the first step is 1 / 10, that of the second 2 / 11
-    training = made(tmp_path, Optimisation(lr=0.1, average=0.9))
+    training = made(tmp_path, Optimisation(lr=0.1, average_decay=0.9))
     key = "roi_heads.box_predictor.cls_score.weight"
 
     def weight() -> torch.Tensor:
@@ -97,3 +97,18 @@ def test_the_average_of_the_weights_follows_every_step(tmp_path: Path) -> None:
     after_one = 0.1 * seen[0] + 0.9 * seen[1]
     expected = 2 / 11 * after_one + 9 / 11 * seen[2]
     torch.testing.assert_close(training.teacher.network.state_dict()[key], expected)
+
+
+def test_a_method_learns_whether_an_epoch_ended_in_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of eight steps are warm-up: the first epoch, and no step of the second."""
+    training, calls = made(tmp_path, warm_up=0.5), []
+
+    def end_epoch(epoch: int, *, is_warm_up: bool) -> dict[str, Any]:
+        calls.append((epoch, is_warm_up))
+        return {}
+
+    monkeypatch.setattr(training.method, "end_epoch", end_epoch)
+    train(training, lambda figures: None)
+    assert calls == [(0, True), (1, False)]

@@ -27,7 +27,9 @@ FINAL = {"final_voc_ap50_area": 0.25}
 def run(tmp_path: Path) -> Path:
     folder = tmp_path / "voc"
     folder.mkdir()
-    (folder / "settings.json").write_text(json.dumps({"method": "mend", "mend": {"keep": 0.4}}))
+    (folder / "settings.json").write_text(
+        json.dumps({"method": "mend", "mend": {"raw_box_share": 0.4}})
+    )
     return folder
 
 
@@ -82,7 +84,7 @@ def test_wandb_gets_every_number_and_goes_on_with_its_run(
             listen(line)
     (_, first), (_, second) = calls.of("init")
     assert (first["project"], first["name"], first["dir"]) == ("boxmend", "voc", str(run))
-    assert first["config"] == {"method": "mend", "mend": {"keep": 0.4}}
+    assert first["config"] == {"method": "mend", "mend": {"raw_box_share": 0.4}}
     assert (first["id"], first["resume"]) == (None, None)
     assert (second["id"], second["resume"]) == ("w1", "allow")
     expected = [((FIRST,), {"step": 2}), ((SECOND,), {"step": 4}), ((FINAL,), {"step": 4})]
@@ -103,7 +105,7 @@ def test_mlflow_gets_every_number_and_goes_on_with_its_run(
         {"run_id": None, "run_name": "voc"},
         {"run_id": "m1", "run_name": None},
     ]
-    assert calls.of("log_params") == [(({"method": "mend", "mend.keep": 0.4},), {})]
+    assert calls.of("log_params") == [(({"method": "mend", "mend.raw_box_share": 0.4},), {})]
     expected = [((FIRST,), {"step": 2}), ((SECOND,), {"step": 4}), ((FINAL,), {"step": 4})]
     assert calls.of("log_metrics") == expected * 2
     assert len(calls.of("end_run")) == 2

@@ -13,10 +13,16 @@ import numpy as np
 
 from boxmend.auditing import probing
 from boxmend.auditing.calibration import Share
-from boxmend.auditing.evidence import Detected, from_detections
+from boxmend.auditing.evidence import Detected, gather_evidence
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.judging import AuditOpinion, judge
-from boxmend.auditing.ordering import SourceView, groups, judgeable, normalise_order, surest_first
+from boxmend.auditing.ordering import (
+    SourceView,
+    is_judgeable,
+    list_groups,
+    normalise_order,
+    sort_by_confidence,
+)
 from boxmend.auditing.probing import PROBE
 from boxmend.auditing.tables import LISTING, columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -86,17 +92,17 @@ def audit(
     annotated another. The result depends neither on the order of annotations nor of detections.
     """
     settings = settings or AuditSettings()
-    found = look(dataset, predictions)
+    found = audit_without_probe(dataset, predictions)
     if not settings.probe:
         return found
     return replace(found, probe=_probed(dataset, predictions, found, settings.probe))
 
 
-def look(dataset: Dataset, predictions: DetectionColumns) -> Audit:
+def audit_without_probe(dataset: Dataset, predictions: DetectionColumns) -> Audit:
     """Audit without a probe."""
     if not len(predictions.labels):
         raise DataError("there is no detection in the predictions; nothing can be concluded")
-    parts = [_part(dataset, predictions, group) for group in groups(dataset)]
+    parts = [_part(dataset, predictions, group) for group in list_groups(dataset)]
     return assembled(dataset, parts)
 
 
@@ -118,7 +124,7 @@ def _probed(
         return {}
     for _ in range(probing.rounds_of(share, int(is_fine.sum()))):
         planted = probing.plant(dataset, is_fine, share, random)
-        found = probing.checked(planted, look(planted.dataset, predictions).fixes)
+        found = probing.checked(planted, audit_without_probe(planted.dataset, predictions).fixes)
         for kind, one in found.items():
             counts[kind] += (one.planted, one.found, one.right)
     return {kind: probing.Findings(*one.tolist()) for kind, one in counts.items()}
@@ -183,17 +189,17 @@ def _part(dataset: Dataset, predictions: DetectionColumns, group: int) -> Datase
     is_seen[detected.image_rows] = True
     if (~is_seen).sum() <= MAX_BLANK_SHARE * len(is_seen):
         is_seen[:] = True  # the detector looked, and saw nothing
-    judged = np.flatnonzero(judgeable(own.dataset))
+    judged = np.flatnonzero(is_judgeable(own.dataset))
     is_looked_at = is_seen[own.dataset.image_rows[judged]]
     rows = judged[is_looked_at]
     scene = own.scene(rows, detected)
-    evidence = from_detections(scene.objects, scene.objects, detected)
+    evidence = gather_evidence(scene.objects, scene.objects, detected)
     opinion = judge(scene, evidence, np.random.default_rng(SEED))
     return DatasetPart(
         rows=own.rows[rows],
         opinion=opinion,
-        fixes=[own.back(one) for one in fixes_of(own.dataset, rows, opinion, evidence)],
-        missing=own.back(missing_of(own.dataset, detected, opinion)),
+        fixes=[own.to_joined(one) for one in fixes_of(own.dataset, rows, opinion, evidence)],
+        missing=own.to_joined(missing_of(own.dataset, detected, opinion)),
         num_not_looked_at=int((~is_looked_at).sum()),
     )
 
@@ -204,7 +210,7 @@ def _detected(predictions: DetectionColumns, own: SourceView) -> Detected:
     labels = own.label_places[predictions.labels]
     known = np.flatnonzero((image_rows != UNKNOWN) & (labels != UNKNOWN))
     scores = predictions.scores[known]
-    order = surest_first(image_rows[known], scores, labels[known], predictions.boxes[known])
+    order = sort_by_confidence(image_rows[known], scores, labels[known], predictions.boxes[known])
     chosen = known[order]
     vectors = _class_scores(predictions, chosen)
     return Detected(

@@ -1,6 +1,6 @@
 """What a detector saw of each annotation: for which classes, how well, and where.
 
-`Evidence` is the same whoever it comes from: detections of any detector (`from_detections`), or
+`Evidence` is the same whoever it comes from: detections of any detector (`gather_evidence`), or
 the visits of a training run (`boxmend.auditing.run_evidence`). Everything after it is one path.
 """
 
@@ -117,7 +117,7 @@ def suspicion(evidence: Evidence, rows: Rows, labels: Rows) -> tuple[Floats, Row
     return np.log(others) - np.log(evidence.of(rows, labels)), best
 
 
-def from_detections(objects: Objects, rivals: Objects, detected: Detected) -> Evidence:
+def gather_evidence(objects: Objects, rivals: Objects, detected: Detected) -> Evidence:
     """Gather what detections say of objects.
 
     A detection speaks for an object as far as it is confident, lies on it, and does not fit one of

@@ -26,7 +26,7 @@ from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.predictions import read_predictions
 from boxmend.auditing.probing import PROBE
 from boxmend.auditing.provenance import provenance_warnings
-from boxmend.auditing.run_evidence import evidence_of, judge_by_losses, judged_rows
+from boxmend.auditing.run_evidence import find_judged_rows, gather_run_evidence, judge_by_losses
 from boxmend.auditing.tables import fixes_of
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
@@ -39,7 +39,7 @@ AUDIT_FILE = "audit.json"
 
 
 @dataclass(frozen=True, eq=False)
-class Audited:
+class AuditFolder:
     """An audit and where it was written."""
 
     run: Run
@@ -74,7 +74,7 @@ def audit_predictions(
     settings: AuditSettings | None = None,
     *,
     images: str | Path | None = None,
-) -> Audited:
+) -> AuditFolder:
     """Audit a dataset by files of predictions, and write RUN, a folder that is new or empty.
 
     `images` is the folder that the dataset was loaded with, if any, for whoever loads it again.
@@ -101,13 +101,13 @@ def audit_predictions(
         ensure_unchanged(dataset)
         found.ensure_unchanged()
         run = create(folder, asdict(settings), facts)
-        audited = Audited(run, dataset, result, "predictions", notes)
+        audited = AuditFolder(run, dataset, result, "predictions", notes)
         _write(audited)
         run.finish({"fixes": len(result.fixes)})
     return replace(audited, run=Run(Path(out)))
 
 
-def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audited:
+def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> AuditFolder:
     """Audit the dataset of a finished training run by its ledger; writes into the run's folder.
 
     A ledger tells of labels and boxes of annotations, not of objects without one; and it cannot be
@@ -120,13 +120,13 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
             "--predictions into a new folder"
         )
     opened = open_run_with_history(run, data)
-    dataset, rows = opened.dataset, judged_rows(opened)
+    dataset, rows = opened.dataset, find_judged_rows(opened)
     if not len(rows):
         raise DataError(
             f"{opened.run.path}: the run judged no label, so there is nothing to conclude; train "
             "with --method mend, or give --predictions of a detector"
         )
-    evidence = evidence_of(opened, rows)
+    evidence = gather_run_evidence(opened, rows)
     none = np.zeros(0, np.int64)
     scene = AuditInputs(
         objects_at(dataset, rows), objects_at(dataset, none), image_sizes(dataset), detected=None
@@ -141,14 +141,14 @@ def audit_run(run: str | Path, data: str | Sequence[str] | None = None) -> Audit
         "annotations take --predictions",
     )
     known = {name: one for name, one in result.rates.items() if name not in ("missing", "spurious")}
-    audited = Audited(opened.run, dataset, replace(result, rates=known), "training run", notes)
+    audited = AuditFolder(opened.run, dataset, replace(result, rates=known), "training run", notes)
     with sole_writer(opened.run.path):
         ensure_unchanged(dataset)
         _write(audited)
     return audited
 
 
-def _write(audited: Audited) -> None:
+def _write(audited: AuditFolder) -> None:
     path = audited.run.path
     data = audited.run.facts()["data"]  # whose hash was held against the dataset, or made of it
     write_fixes(path / FIXES_FILE, audited.dataset, audited.audit.fixes, data["sha256"])

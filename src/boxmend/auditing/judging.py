@@ -7,7 +7,7 @@ import numpy as np
 from boxmend.auditing import boxes as box_model
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
 from boxmend.auditing.calibration import NOT_MEASURED, Share
-from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
+from boxmend.auditing.evidence import Detected, Evidence, Objects, gather_evidence
 from boxmend.auditing.labels import LabelOpinion, judge_labels
 from boxmend.auditing.presence import (
     Presence,
@@ -145,7 +145,7 @@ def _pull(scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.
         objects.boxes[rows] + shifts * sides,
         objects.num_labels,
     )
-    again = from_detections(shifted, objects, detected).boxes
+    again = gather_evidence(shifted, objects, detected).boxes
     is_there = ~np.isnan(again).any(axis=1)
     answers = ((again - evidence.boxes[rows]) / sides)[is_there]
     return box_model.pull_of(shifts[is_there], answers)

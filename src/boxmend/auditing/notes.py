@@ -1,4 +1,4 @@
-"""Notes for the user about the inputs of an audit: plain ones inform, warnings doubt the result."""
+"""Notes for the user about the inputs of an audit; warnings say why its result is in doubt."""
 
 
 def warning(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A dataset put into an order that its documents do not decide, and the way back."""
+"""Sort a dataset so that the order of its documents does not matter, and map fixes back."""
 
 from dataclasses import dataclass, replace
 
@@ -14,10 +14,10 @@ from boxmend.data.types import Floats, Mask, Rows
 
 @dataclass(frozen=True, eq=False)
 class SourceView:
-    """One of the datasets that were joined: images by name, labels by name, annotations by place.
+    """One source of a joined dataset, with sorted images, labels and annotations.
 
-    `rows`, `images` and `labels` lead back to the joined dataset; `image_places` and
-    `label_places` lead here, with a last entry for UNKNOWN.
+    `rows`, `images` and `labels` are places in the joined dataset; `image_places` and
+    `label_places` map its images and labels to this view, with a last entry for UNKNOWN.
     """
 
     dataset: Dataset
@@ -28,7 +28,7 @@ class SourceView:
     label_places: Rows
 
     def scene(self, rows: Rows, detected: Detected | None) -> AuditInputs:
-        """The annotations at `rows` to be judged, with all that explains detections."""
+        """Return the annotations at `rows` with everything that explains detections."""
         dataset = self.dataset
         is_box = np.isfinite(dataset.boxes).all(axis=1) & (dataset.image_rows != UNKNOWN)
         return AuditInputs(
@@ -38,8 +38,8 @@ class SourceView:
             detected=detected,
         )
 
-    def back(self, fixes: Fixes) -> Fixes:
-        """The same fixes by rows and labels of the joined dataset."""
+    def to_joined(self, fixes: Fixes) -> Fixes:
+        """Return the fixes by rows and labels of the joined dataset."""
         to_rows, to_labels = np.append(self.rows, UNKNOWN), np.append(self.labels, UNKNOWN)
         return replace(
             fixes,
@@ -52,24 +52,24 @@ class SourceView:
 
 
 def image_sizes(dataset: Dataset) -> NDArray[np.float64]:
-    """[images, 2] Width and height of images; 0 where unknown."""
+    """Return width and height [images, 2] of images; 0 where unknown."""
     return dataset.images.sizes
 
 
-def groups(dataset: Dataset) -> list[int]:
-    """The datasets that were joined, by number."""
+def list_groups(dataset: Dataset) -> list[int]:
+    """Return the numbers of the datasets that were joined."""
     return sorted({source.group for source in dataset.sources}) or [0]
 
 
 def normalise_order(dataset: Dataset, group: int) -> SourceView:
-    """Put one of the datasets that were joined into order."""
+    """Return one source of a joined dataset in an order that its documents do not decide."""
     of_sources = np.array([source.group for source in dataset.sources] or [0], np.int64)
     mine = np.flatnonzero(of_sources[dataset.images.sources] == group)
     names, ids = dataset.images.file_names, dataset.images.ids
     images = np.array(sorted(mine.tolist(), key=lambda row: (names[row], str(ids[row]))), np.int64)
     image_places = np.full(len(dataset.images) + 1, UNKNOWN)
     image_places[images] = np.arange(len(images))
-    labels = np.array(sorted(_labels_of(dataset, group), key=dataset.label_names.__getitem__))
+    labels = np.array(sorted(_find_labels(dataset, group), key=dataset.label_names.__getitem__))
     label_places = np.full(len(dataset.label_names) + 1, UNKNOWN)
     label_places[labels] = np.arange(len(labels))
     image_rows, own_labels = image_places[dataset.image_rows], label_places[dataset.labels]
@@ -89,10 +89,10 @@ def normalise_order(dataset: Dataset, group: int) -> SourceView:
     return SourceView(own, rows, images, labels.astype(np.int64), image_places, label_places)
 
 
-def surest_first(image_rows: Rows, scores: Floats, labels: Rows, boxes: Floats) -> Rows:
-    """The order of detections by image and falling score; of equals by labels and boxes.
+def sort_by_confidence(image_rows: Rows, scores: Floats, labels: Rows, boxes: Floats) -> Rows:
+    """Return the order of detections by image and falling score, then by label and box.
 
-    Equals are few as a rule: only these are sorted by all of their numbers.
+    Only the few detections with equal scores are sorted by all columns.
     """
     order = np.lexsort((-scores, image_rows))
     is_new = np.diff(image_rows[order], prepend=-1) != 0
@@ -105,8 +105,8 @@ def surest_first(image_rows: Rows, scores: Floats, labels: Rows, boxes: Floats) 
     return order
 
 
-def judgeable(dataset: Dataset) -> Mask:
-    """[n] Annotations with an image, a label and a box; crowds and difficult objects are none."""
+def is_judgeable(dataset: Dataset) -> Mask:
+    """Mark annotations [n] with image, label and box that are neither crowd nor difficult."""
     with np.errstate(invalid="ignore", over="ignore"):
         sides = dataset.boxes[:, 2:] - dataset.boxes[:, :2]
         is_box = np.isfinite(sides).all(axis=1) & (sides > 0).all(axis=1)
@@ -114,7 +114,7 @@ def judgeable(dataset: Dataset) -> Mask:
     return found & ~dataset.is_ignored
 
 
-def _labels_of(dataset: Dataset, group: int) -> list[int]:
-    """The labels that a dataset knew before it was joined with others."""
+def _find_labels(dataset: Dataset, group: int) -> list[int]:
+    """Return the labels that a dataset had before it was joined with others."""
     known = {name for one in dataset.sources if one.group == group for name in one.label_names}
     return [k for k, name in enumerate(dataset.label_names) if name in known or not known]

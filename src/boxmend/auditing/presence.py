@@ -16,7 +16,7 @@ from boxmend.auditing.calibration import (
     sample,
     share_of_errors,
 )
-from boxmend.auditing.evidence import Detected, Evidence, Objects, from_detections
+from boxmend.auditing.evidence import Detected, Evidence, Objects, gather_evidence
 from boxmend.auditing.pairs import Pairs, largest_by, overlapping
 from boxmend.data.boxes import areas, overlaps
 from boxmend.data.types import Floats, Mask, Rows
@@ -124,7 +124,7 @@ def judge_presence(
         np.concatenate([low, low + taken], axis=1),
         objects.num_labels,
     )
-    found = from_detections(planted, objects, detected).support
+    found = gather_evidence(planted, objects, detected).support
     cut = float(detected.scores.min())
     is_nearly_cut = (evidence.confidences > 0) & (evidence.confidences < 2 * cut)
     return _by_size(objects, (evidence.support, is_nearly_cut), planted, found)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import wilson
+from boxmend.auditing.fixes.choosing import wilson_interval
 from boxmend.auditing.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
 from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.presence import MISSING
@@ -221,5 +221,5 @@ def _elsewhere(dataset: Dataset, rows: Rows, random: np.random.Generator) -> tup
 def _told(number: int, total: int) -> dict[str, float] | None:
     if not total:
         return None
-    measured = wilson(number, total)
+    measured = wilson_interval(number, total)
     return {"value": number / total, "low": measured.low, "high": measured.high}

@@ -1,15 +1,14 @@
-"""Evidence from a training run: what its visits say of every annotation, in its ledger.
+"""Evidence about annotations from the ledger of a training run.
 
-The ledger tells the loss of the annotated label, so how much speaks for it; and, where the run
-preferred another label, which one. The rest of the probability is spread over the other classes.
-Boxes that a run trains on are a mean of the annotated box and of what it saw; where the share of
-the annotated one is known, what it saw is computed back.
+The loss of the annotated label gives the evidence for it; the ledger also has the label that a run
+preferred, if any. The rest of the probability is spread over the other classes. Boxes that a run
+trains on are a mean of the annotated and the seen box; where the share of the annotated box is
+known, the seen box is computed from it.
 
-Nothing can be planted into what is past, and the detector has learnt from the labels that it
-judges, wrong ones included. So the run's own estimate of the label noise, which it made while it
-learnt, sets how probable it is that a label is wrong: log odds rise with those of the evidence,
-and their mean is the estimate. Likewise the box noise tells how far boxes follow the annotated
-ones: by as much as the noise looks smaller than it is.
+Errors cannot be planted into a finished run, and the detector has learnt from the labels that it
+judges, wrong ones included. So the run's own estimate of the label noise sets the mean probability
+that a label is wrong; the log odds rise with those of the evidence. Likewise the run's estimate of
+the box noise shows how far the seen boxes follow the annotated ones.
 """
 
 from dataclasses import dataclass
@@ -33,22 +32,22 @@ from boxmend.runs.opening import OpenRun
 
 @dataclass(frozen=True)
 class RunEvidenceConstants:
-    """How visits of a run count as evidence."""
+    """Bounds on the evidence of a run."""
 
-    min_class_evidence: float = 1e-4  # for a class that a run never prefers
-    max_kept_share: float = 0.95  # of the annotated box; above it nothing can be computed back
+    min_class_evidence: float = 1e-4  # for a class that the run never prefers
+    max_kept_share: float = 0.95  # of the annotated box; above it the seen box cannot be computed
 
 
 RUN_EVIDENCE = RunEvidenceConstants()
 
 
-def evidence_of(opened: OpenRun, rows: Rows) -> Evidence:
-    """What a run says of the annotations at these rows, whose labels it judged."""
+def gather_run_evidence(opened: OpenRun, rows: Rows) -> Evidence:
+    """Return the evidence of a run about the annotations at these rows, whose labels it judged."""
     dataset = opened.dataset
     num_labels = len(dataset.label_names)
     labels = dataset.labels[rows]
     own = np.exp(-opened.settlement.losses[rows])
-    others, votes = _others(opened, rows)
+    others, votes = _find_preferred_labels(opened, rows)
     is_other = others >= 0
     for_other = np.where(is_other, (1 - own) * votes, 0.0)
     left = np.maximum(1 - own - for_other, 0.0) / max(num_labels - 2, 1)
@@ -59,7 +58,7 @@ def evidence_of(opened: OpenRun, rows: Rows) -> Evidence:
         [np.maximum(own - rest, 0.0), np.maximum(for_other - rest, 0.0)[is_other]]
     )
     order = np.argsort(keys)
-    seen = _seen(opened, rows)
+    seen = _recover_seen_boxes(opened, rows)
     return Evidence(
         num_labels=num_labels,
         keys=keys[order],
@@ -68,20 +67,21 @@ def evidence_of(opened: OpenRun, rows: Rows) -> Evidence:
         support=own,
         boxes=seen,
         confidences=np.nan_to_num(opened.settlement.confidences[rows]),
-        pull=_pull(opened, rows, seen),
+        pull=_estimate_pull(opened, rows, seen),
     )
 
 
-def judged_rows(opened: OpenRun) -> Rows:
-    """Rows of annotations whose label a run judged by its loss."""
+def find_judged_rows(opened: OpenRun) -> Rows:
+    """Return rows of annotations whose label the run judged by its loss."""
     is_judged = np.isfinite(opened.settlement.losses) & ~opened.dataset.is_ignored
     rows: Rows = np.flatnonzero(is_judged)
     return rows
 
 
-def _others(opened: OpenRun, rows: Rows) -> tuple[Rows, Floats]:
-    """The label that a run most often preferred to the annotated one, and in which share of those
-    visits, weighted by its confidence; -1 where it never did.
+def _find_preferred_labels(opened: OpenRun, rows: Rows) -> tuple[Rows, Floats]:
+    """Return the label that the run most often preferred to the annotated one, or -1.
+
+    Also return its share of the visits, weighted by confidence.
     """
     history, dataset = opened.history, opened.dataset
     num_labels = len(dataset.label_names)
@@ -95,15 +95,15 @@ def _others(opened: OpenRun, rows: Rows) -> tuple[Rows, Floats]:
     sums = np.bincount(inverse, weights, len(unique)).astype(np.float64)
     owner = unique // num_labels
     best, places = largest_by(owner, sums, len(rows))
-    labels = np.where(places >= 0, _at(unique % num_labels, places), -1)
-    number = np.where(places >= 0, _at(counts, places), 1)
+    labels = np.where(places >= 0, _take_places(unique % num_labels, places), -1)
+    number = np.where(places >= 0, _take_places(counts, places), 1)
     return labels, np.clip(best / number, 0.0, 1.0)
 
 
-def _seen(opened: OpenRun, rows: Rows) -> Floats:
-    """Where a run saw the objects; NaN where it left the box alone."""
+def _recover_seen_boxes(opened: OpenRun, rows: Rows) -> Floats:
+    """Return the boxes that a run saw; NaN where it kept the annotated box."""
     annotated, final = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
-    kept = kept_share(opened.run)
+    kept = annotated_share(opened.run)
     seen = np.full((len(rows), 4), np.nan)
     if kept > RUN_EVIDENCE.max_kept_share:
         return seen
@@ -112,39 +112,41 @@ def _seen(opened: OpenRun, rows: Rows) -> Floats:
     return seen
 
 
-def kept_share(run: Run) -> float:
-    """The share of the annotated box in those that a run trained on at its end; 0 if unknown."""
-    kept = last_figure(run, "keep")
+def annotated_share(run: Run) -> float:
+    """Return the share of the annotated box in the boxes of the last epoch; 0 if unknown."""
+    kept = read_last_metric(run, "keep")
     return kept if kept is not None and 0 <= kept <= 1 else 0.0
 
 
-def last_figure(run: Run, name: str) -> float | None:
-    """A figure of a run's metrics as it last was; None where there is none."""
+def read_last_metric(run: Run, name: str) -> float | None:
+    """Return the last value of one of a run's metrics; None if there is none."""
     told: list[Any] = [record[name] for record in run.metrics() if name in record]
     numbers = [one for one in told if isinstance(one, int | float)]
     return float(numbers[-1]) if numbers else None
 
 
 def judge_by_losses(opened: OpenRun, rows: Rows, evidence: Evidence) -> LabelOpinion | None:
-    """Weigh the labels of a run that estimated their noise; None where it did not."""
-    rate = last_figure(opened.run, "label_noise")
+    """Judge labels by a run's estimate of the label noise; return None without an estimate."""
+    rate = read_last_metric(opened.run, "label_noise")
     if rate is None or not 0 <= rate < 1 or evidence.num_labels < 2:
         return None
-    slope = last_figure(opened.run, "tau") or 1.0
+    slope = read_last_metric(opened.run, "tau") or 1.0
     place = np.arange(len(rows))
     own = np.clip(np.exp(-opened.settlement.losses[rows]), 1e-6, 1 - 1e-6)
     odds = slope * np.log((1 - own) / own)
-    p_wrong = expit(odds + _shift(odds, rate))
+    p_wrong = expit(odds + _find_shift(odds, rate))
     values, best = evidence.best_other(place, opened.dataset.labels[rows])
-    share = np.clip(values / np.maximum(1 - own, 1e-6), 0.0, 1.0)  # of what speaks for others
-    bounds = [last_figure(opened.run, f"label_noise_{end}") for end in ("low", "high")]
+    share = np.clip(
+        values / np.maximum(1 - own, 1e-6), 0.0, 1.0
+    )  # of the evidence for other classes
+    bounds = [read_last_metric(opened.run, f"label_noise_{end}") for end in ("low", "high")]
     low, high = (rate if one is None else one for one in bounds)
     p_fix = np.where(best >= 0, p_wrong * share, 0.0)
     return LabelOpinion(p_wrong, best, p_fix, Share(rate, low, high))
 
 
-def _shift(odds: Floats, rate: float) -> float:
-    """What to add to log odds so that the mean probability is this; halved towards it."""
+def _find_shift(odds: Floats, rate: float) -> float:
+    """Return what to add to log odds so that the mean probability is `rate`, by bisection."""
     low, high = -60.0, 60.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -152,9 +154,9 @@ def _shift(odds: Floats, rate: float) -> float:
     return (low + high) / 2
 
 
-def _pull(opened: OpenRun, rows: Rows, seen: Floats) -> float:
-    """How far boxes that a run saw follow the annotated ones, by its estimate of their noise."""
-    noise = last_figure(opened.run, "box_noise")
+def _estimate_pull(opened: OpenRun, rows: Rows, seen: Floats) -> float:
+    """Return how far seen boxes follow the annotated ones, by the run's estimate of box noise."""
+    noise = read_last_metric(opened.run, "box_noise")
     known = np.flatnonzero(~np.isnan(seen).any(axis=1))
     if not noise or not len(known):
         return 0.0
@@ -167,8 +169,8 @@ def _pull(opened: OpenRun, rows: Rows, seen: Floats) -> float:
     return float(np.clip(1 - model.noise / noise, 0.0, BOX_NOISE_MODEL.max_pull))
 
 
-def _at(values: NDArray[np.int64], places: Rows) -> Rows:
-    """Values at places; anything where the place is -1."""
+def _take_places(values: NDArray[np.int64], places: Rows) -> Rows:
+    """Return values at places; arbitrary values where the place is -1."""
     if not len(values):
         return np.zeros(len(places), np.int64)
     found: Rows = values[np.maximum(places, 0)]

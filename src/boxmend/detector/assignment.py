@@ -18,7 +18,7 @@ class Targets(NamedTuple):
     is_ignored: Tensor  # [B, A], rows whose surroundings teach nothing
     soft: Tensor | None = None  # [B, A, 1 + C] class targets in place of the labels
     weights: Tensor | None = None  # [B, A] of the classification loss of an annotation's RoIs
-    aims: Tensor | None = None  # [B, A, 4] where the second stage's regression is to end
+    box_targets: Tensor | None = None  # [B, A, 4] where the second stage's regression is to end
     beta: float | None = None  # of the second stage's box loss, where not the detector's own
 
     @property
@@ -27,9 +27,9 @@ class Targets(NamedTuple):
         return self.is_box & ~self.is_ignored
 
     @property
-    def ends(self) -> Tensor:
+    def regression_targets(self) -> Tensor:
         """Where the second stage's regression is to end, [B, A, 4]: in the boxes, or in `aims`."""
-        return self.boxes if self.aims is None else self.aims
+        return self.boxes if self.box_targets is None else self.box_targets
 
 
 class Assignment(NamedTuple):

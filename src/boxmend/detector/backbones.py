@@ -28,11 +28,11 @@ from boxmend.detector.heads import SeveralClassifiers, Spread, WholeHeads
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.detector.tiny import AgnosticPredictor, CoarsestAnchors, CoarsestHead, TinyBackbone
 from boxmend.detector.weights import (
-    downloaded,
+    download_weights,
     load_file,
     load_tensors,
     read_metadata,
-    with_told_heads,
+    with_stored_heads,
 )
 from boxmend.errors import DataError, UsageError
 
@@ -186,7 +186,7 @@ def _numbers_for(architecture: Architecture, weights: str | Path | None) -> Dete
     """The detector's own numbers, with the heads that a file of weights speaks of."""
     if weights is None or weights == "default":
         return architecture.numbers
-    return with_told_heads(architecture.numbers, read_metadata(Path(weights)), str(weights))
+    return with_stored_heads(architecture.numbers, read_metadata(Path(weights)), str(weights))
 
 
 def _network(
@@ -275,18 +275,18 @@ def _fill(
 ) -> None:
     if weights is None:
         if frozen_norm:
-            settle_norms(detector.network.backbone)
+            calibrate_norms(detector.network.backbone)
     elif weights != "default":
         load_file(detector, Path(weights))
     elif isinstance(architecture.default, Path):
         load_file(detector, architecture.default)
     else:
-        tensors = downloaded(architecture.default)
+        tensors = download_weights(architecture.default)
         load_tensors(detector, tensors, {}, architecture.default.url)
 
 
 @torch.no_grad()
-def settle_norms(backbone: nn.Module) -> None:
+def calibrate_norms(backbone: nn.Module) -> None:
     """Give frozen normalisations of a random backbone the statistics of made-up images.
 
     Without them each block of a deep network multiplies what passes, and nothing can be learnt.

@@ -78,7 +78,7 @@ def clipped_boxes(boxes: Tensor, is_box: Tensor, image_sizes: Tensor) -> Tensor:
     return inert_boxes(torch.cat([low, high], dim=-1), is_box)
 
 
-def tame(boxes: Tensor, canvas: tuple[int, int]) -> Tensor:
+def clamp_to_canvas(boxes: Tensor, canvas: tuple[int, int]) -> Tensor:
     """Move whatever padding rows hold (NaN, infinity, anything) onto the canvas.
 
     Boxes inside the canvas (height, width) are returned as they are.

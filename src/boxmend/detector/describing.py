@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import roi_align
 
-from boxmend.detector.faster_rcnn import CANVAS_MULTIPLE, Detector, normalised
+from boxmend.detector.faster_rcnn import CANVAS_MULTIPLE, Detector, normalise
 from boxmend.detector.tiny import TINY_STRIDE, TinyBackbone
 
 CONTEXT = 1.15  # times the box is cut out, so that its edges are seen
@@ -16,7 +16,7 @@ AT_ONCE = 64  # cut-outs that go through the backbone together
 
 
 @torch.no_grad()
-def described(
+def describe_boxes(
     detector: Detector, images: Tensor, sizes: Tensor, boxes: Tensor, owners: Tensor
 ) -> Tensor:
     """Describe boxes by the mean of the backbone's deepest map over what they hold.
@@ -28,7 +28,7 @@ def described(
     """
     backbone: Any = detector.network.backbone
     side, kind = CELLS * stride(backbone), next(backbone.parameters()).dtype
-    whole = normalised(images, sizes)
+    whole = normalise(images, sizes)
     cuts = torch.cat([owners[:, None].to(boxes), _around(boxes, sizes[owners])], dim=1)
     found = []
     for some in torch.split(cuts, AT_ONCE):

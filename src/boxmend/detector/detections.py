@@ -26,7 +26,7 @@ class PaddedDetections(NamedTuple):
     scores: Tensor  # [B, D]; zero in padding
     labels: Tensor  # [B, D], 0..C-1; zero in padding
     is_detection: Tensor  # [B, D]
-    unsettled: Tensor  # [B]: the suppression's rounds or candidates were too few to be exact
+    is_inexact: Tensor  # [B]: the suppression's rounds or candidates were too few to be exact
 
 
 @torch.no_grad()
@@ -55,7 +55,7 @@ def select(
     best, order = best[:, :candidates], order[:, :candidates]  # [B, n]
     boxes = scores.boxes.flatten(1, 2).take_along_dim(order[..., None], dim=1)  # [B, n, 4]
     labels = order % number_of_classes
-    keep, unsettled = suppress(boxes, best >= 0, overlap=overlap, groups=labels, rounds=rounds)
+    keep, is_inexact = suppress(boxes, best >= 0, overlap=overlap, groups=labels, rounds=rounds)
     is_cut = ((score >= 0).sum(1) > candidates) & (keep.sum(1) < max_detections)
     kept, place = torch.where(keep, best, -1).sort(dim=1, descending=True, stable=True)
     kept, place = kept[:, :max_detections], place[:, :max_detections]  # [B, D]
@@ -67,5 +67,5 @@ def select(
         scores=kept.clamp(min=0),
         labels=torch.where(is_detection, labels.gather(1, place), 0),
         is_detection=is_detection,
-        unsettled=unsettled | is_cut,
+        is_inexact=is_inexact | is_cut,
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from boxmend.detector.boxes import tame
+from boxmend.detector.boxes import clamp_to_canvas
 from boxmend.detector.pooling import Atlas, level_of, pack, pick, stride_of
 
 
@@ -33,7 +33,7 @@ def pool_with_slopes(
     """
     kind = torch.promote_types(levels[0].dtype, boxes.dtype)
     images, number = boxes.shape[:2]
-    safe = tame(boxes.to(kind), canvas)  # [B, K, 4]
+    safe = clamp_to_canvas(boxes.to(kind), canvas)  # [B, K, 4]
     strides = [stride_of(level, canvas) for level in levels]
     index = level_of(safe.flatten(0, 1), strides).view(images, number)
     local = safe * _picked([1 / stride for stride in strides], index, safe)[..., None]

@@ -14,11 +14,17 @@ from torchvision.models.detection.faster_rcnn import FasterRCNN
 
 from boxmend.detector.anchors import anchors
 from boxmend.detector.assignment import Targets, assign
-from boxmend.detector.boxes import clip, tame
+from boxmend.detector.boxes import clamp_to_canvas, clip
 from boxmend.detector.coding import decode, encode
 from boxmend.detector.detections import PaddedDetections, SecondStageOutput, select
 from boxmend.detector.folding import folded_maps, is_foldable
-from boxmend.detector.losses import Total, box_loss, classification_loss, count, objectness_loss
+from boxmend.detector.losses import (
+    SumOverProcesses,
+    box_loss,
+    classification_loss,
+    count,
+    objectness_loss,
+)
 from boxmend.detector.numbers import DetectorNumbers
 from boxmend.detector.pooling import pool
 from boxmend.detector.proposals import Proposals, RpnOutput, propose
@@ -83,7 +89,7 @@ class Detector:
     network: FasterRCNN
     num_labels: int
     numbers: DetectorNumbers
-    total: Total = lambda number: number
+    sum_over_processes: SumOverProcesses = lambda number: number
 
     @property
     def twin(self) -> "Detector":
@@ -101,7 +107,7 @@ class Detector:
         height, width = images.shape[-2:]
         if height % CANVAS_MULTIPLE or width % CANVAS_MULTIPLE:
             raise UsageError(f"a canvas of {height} x {width} is no multiple of {CANVAS_MULTIPLE}")
-        whole, backbone, device = normalised(images, sizes), self.network.backbone, images.device
+        whole, backbone, device = normalise(images, sizes), self.network.backbone, images.device
         if torch.is_autocast_enabled(device.type) and is_foldable(backbone):
             maps = folded_maps(backbone, whole, torch.get_autocast_dtype(device.type))
         else:
@@ -148,7 +154,7 @@ class Detector:
         found = heads.box_predictor(heads.box_head(self.pooled(features, boxes)))
         return self._as_output(found, boxes)
 
-    def outputs_of_heads(
+    def head_outputs(
         self, features: Features, boxes: Tensor, shares: Sequence[float] = ()
     ) -> list[RoiOutput]:
         """Do the same with each of several heads by itself.
@@ -178,13 +184,13 @@ class Detector:
 
     def score(self, features: Features, boxes: Tensor, sizes: Tensor) -> SecondStageOutput:
         """Classify boxes [B, K, 4] and regress them for each class, clipped to their images."""
-        return self.scores_of(self.roi_outputs(features, boxes), boxes, features.canvas, sizes)
+        return self.decode_output(self.roi_outputs(features, boxes), boxes, features.canvas, sizes)
 
-    def scores_of(
+    def decode_output(
         self, output: RoiOutput, boxes: Tensor, canvas: tuple[int, int], sizes: Tensor
     ) -> SecondStageOutput:
         """Turn the second stage's outputs for boxes [B, K, 4] into probabilities and boxes."""
-        references = tame(boxes.float(), canvas)[:, :, None]  # [B, K, 1, 4]
+        references = clamp_to_canvas(boxes.float(), canvas)[:, :, None]  # [B, K, 1, 4]
         regressed = decode(output.deltas[:, :, 1:], references, self.numbers.delta_weights)
         return SecondStageOutput(output.logits, output.logits.softmax(-1), clip(regressed, sizes))
 
@@ -210,7 +216,7 @@ class Detector:
         logits = raw.objectness.gather(1, chosen.rows)
         deltas = raw.deltas.take_along_dim(chosen.rows[..., None], dim=1)
         is_sampled, is_positive = chosen.is_sampled, chosen.is_positive
-        number = count(is_sampled, self.total)
+        number = count(is_sampled, self.sum_over_processes)
         return RpnLosses(
             objectness_loss(logits, is_positive, is_sampled, number),
             box_loss(deltas, wanted, is_positive, is_sampled, numbers.box_loss, number),
@@ -238,7 +244,7 @@ class Detector:
         boxes = candidates.take_along_dim(chosen.rows[..., None], dim=1)  # [B, S, 4]
         boxes = torch.where(chosen.is_sampled[..., None], boxes, 0)
         matched = assigned.matched.gather(1, chosen.rows)
-        wanted = encode(_rows(targets.ends, matched), boxes, numbers.delta_weights)
+        wanted = encode(_rows(targets.regression_targets, matched), boxes, numbers.delta_weights)
         is_positive = chosen.is_positive
         return RoiSample(
             boxes=boxes,
@@ -250,14 +256,6 @@ class Detector:
         )
 
     def roi_losses(
-        self, features: Features, proposals: Proposals, targets: Targets, keys: Tensor
-    ) -> RoiLosses:
-        """Compute the second stage's losses on RoIs drawn by `keys` [B, P + A] in [0, 1)."""
-        rois = self.sample_rois(proposals, targets, keys)
-        output = self.roi_outputs(features, rois.boxes)
-        return self.losses_of_rois(output, rois, targets)
-
-    def losses_of_rois(
         self,
         output: RoiOutput,
         rois: RoiSample,
@@ -285,7 +283,7 @@ class Detector:
         deltas = output.deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]  # [B, S, 4]
         is_sampled = rois.is_sampled
         kind = self.numbers.box_loss if targets.beta is None else targets.beta
-        number = count(is_sampled, self.total)
+        number = count(is_sampled, self.sum_over_processes)
         return RoiLosses(
             classification_loss(output.logits, wanted, is_sampled, weights, number),
             box_loss(deltas, rois.deltas, rois.is_positive, is_sampled, kind, number),
@@ -312,10 +310,10 @@ class Detector:
             max_detections=max_detections,
             work=(self.numbers.detection_candidates, self.numbers.nms_rounds),
         )
-        return found._replace(unsettled=found.unsettled | proposals.unsettled)
+        return found._replace(is_inexact=found.is_inexact | proposals.is_inexact)
 
 
-def normalised(images: Tensor, sizes: Tensor) -> Tensor:
+def normalise(images: Tensor, sizes: Tensor) -> Tensor:
     """Bring images [B, 3, H, W] to zero mean and unit spread, zero outside sizes [B, 2]."""
     mean, std = _normalisation(images.device)
     values = images.float() if images.is_floating_point() else images.float() / 255

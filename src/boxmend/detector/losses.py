@@ -12,7 +12,7 @@ SMOOTH_L1_BETA = 1 / 9  # where torchvision's loss passes from quadratic to line
 BOX_BETAS = {"smooth_l1": SMOOTH_L1_BETA, "l1": 0.0}
 
 
-Total = Callable[[Tensor], Tensor]
+SumOverProcesses = Callable[[Tensor], Tensor]
 """What the number of examples here is in the whole batch, where this is only a part of it."""
 
 
@@ -75,9 +75,9 @@ def box_loss(
     return total / _divisor(is_sampled, number)
 
 
-def count(mask: Tensor, total: Total = lambda number: number) -> Tensor:
+def count(mask: Tensor, sum_over_processes: SumOverProcesses = lambda number: number) -> Tensor:
     """Count what is true in the whole batch, at least one, as a divisor on the device."""
-    return total(mask.sum()).clamp(min=1)
+    return sum_over_processes(mask.sum()).clamp(min=1)
 
 
 def _divisor(is_sampled: Tensor, number: Tensor | None) -> Tensor:

@@ -40,8 +40,8 @@ def suppress(
         keep = following
         if settled:
             break
-    unsettled = (_one_round(keep, is_valid, beats) != keep).any(-1)
-    return keep, unsettled
+    is_inexact = (_one_round(keep, is_valid, beats) != keep).any(-1)
+    return keep, is_inexact
 
 
 def _one_round(keep: Tensor, is_valid: Tensor, beats: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.ops import roi_align
 
-from boxmend.detector.boxes import tame
+from boxmend.detector.boxes import clamp_to_canvas
 from boxmend.detector.gpu import kernels_for
 
 CANONICAL_SIZE = 224.0  # a square box of this side is pooled from the level of stride 2^4 = 16
@@ -47,7 +47,7 @@ def pool(
     size x size bins averages samples x samples points, with no half-pixel shift. Boxes are
     moved onto the canvas first, so that padding rows may hold anything.
     """
-    safe = tame(boxes.float(), canvas).flatten(0, 1)  # [B * K, 4]
+    safe = clamp_to_canvas(boxes.float(), canvas).flatten(0, 1)  # [B * K, 4]
     images = torch.arange(boxes.shape[0], device=boxes.device)
     rows = images[:, None].expand(boxes.shape[:2]).reshape(-1)  # [B * K] the image a box is of
     strides = [stride_of(level, canvas) for level in levels]

@@ -28,7 +28,7 @@ class Proposals(NamedTuple):
     boxes: Tensor  # [B, P, 4], inside the image; zero in padding
     objectness: Tensor  # [B, P] probabilities; zero in padding
     is_proposal: Tensor  # [B, P]
-    unsettled: Tensor  # [B]: suppression needed more rounds than it was given
+    is_inexact: Tensor  # [B]: suppression needed more rounds than it was given
 
 
 @torch.no_grad()
@@ -49,7 +49,7 @@ def propose(
     logits, boxes = _best_of_each_level(raw, pre_nms)  # [B, L, n], [B, L, n, 4]
     boxes = clip(boxes, sizes)
     is_box = is_large(boxes, SMALLEST_PROPOSAL)  # [B, L, n]; padding has no extent
-    keep, unsettled = suppress(
+    keep, is_inexact = suppress(
         boxes.flatten(0, 1), is_box.flatten(0, 1), overlap=overlap, rounds=rounds
     )
     scores = torch.where(keep.view_as(logits), logits.sigmoid(), -1).flatten(1)  # [B, L * n]
@@ -63,7 +63,7 @@ def propose(
         boxes=torch.where(is_proposal[..., None], chosen, 0),
         objectness=best.clamp(min=0),
         is_proposal=is_proposal,
-        unsettled=unsettled.view(logits.shape[:2]).any(-1),
+        is_inexact=is_inexact.view(logits.shape[:2]).any(-1),
     )
 
 

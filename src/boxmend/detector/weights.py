@@ -133,14 +133,14 @@ def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) 
 
     `more` are metadata beside those of `describe`. A twin is no part of it.
     """
-    tensors = {key: value.contiguous() for key, value in own_tensors(detector).items()}
+    tensors = {key: value.contiguous() for key, value in tensors_without_twin(detector).items()}
     with open_atomic(path) as file:
         write_safetensors_with_digest(
             to_bytes(tensors, {**(more or {}), **describe(detector)}), file
         )
 
 
-def own_tensors(detector: Detector) -> dict[str, Tensor]:
+def tensors_without_twin(detector: Detector) -> dict[str, Tensor]:
     """The state dict of a detector without its twin's."""
     state: dict[str, Tensor] = detector.network.state_dict()
     return {key: value for key, value in state.items() if not key.startswith(TWIN)}
@@ -158,7 +158,7 @@ def describe(detector: Detector) -> dict[str, str]:
     }
 
 
-def with_told_heads(
+def with_stored_heads(
     numbers: DetectorNumbers, metadata: Mapping[str, str], source: str
 ) -> DetectorNumbers:
     """Give the numbers the heads that the metadata of a file tell, as `describe` does."""
@@ -172,7 +172,7 @@ def with_told_heads(
     return replace(numbers, **told)
 
 
-def downloaded(weights: WeightsEnum) -> dict[str, Tensor]:
+def download_weights(weights: WeightsEnum) -> dict[str, Tensor]:
     """Fetch torchvision's weights into torch's cache, or read them from there."""
     log.info("loading %s; it is downloaded into %s if new", weights.url, torch.hub.get_dir())
     try:
@@ -238,7 +238,7 @@ def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> Non
 
 def _complaint(detector: Detector, metadata: Mapping[str, str], source: str) -> str:
     """What to say of a whole detector that does not fit; methods ask for heads of their own."""
-    told = with_told_heads(DetectorNumbers(), metadata, source)
+    told = with_stored_heads(DetectorNumbers(), metadata, source)
     numbers = [(key, int(getattr(told, key)), int(getattr(detector.numbers, key))) for key in HEADS]
     unlike = [f"{key} {has} instead of {wanted}" for key, has, wanted in numbers if has != wanted]
     if not unlike:

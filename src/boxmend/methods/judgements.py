@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 from boxmend.methods.equations import RefinedBatch
 from boxmend.methods.equations.evidence import TINY
 from boxmend.methods.protocol import BatchAnnotations
@@ -21,17 +21,21 @@ above which a label is not kept.
 """
 
 
-def as_given(evidence: Tensor, given: BatchAnnotations) -> Judged:
+def keep_labels(evidence: Tensor, annotations: BatchAnnotations) -> Judged:
     """Leave the labels alone: all of q is on y, and no loss is too high."""
-    loss = _losses(evidence, given)
-    unjudged = torch.full_like(given.labels, int(Judgement.UNJUDGED))
-    posteriors = _certain(given.labels, evidence)
+    loss = _losses(evidence, annotations)
+    unjudged = torch.full_like(annotations.labels, int(Judgement.UNJUDGED))
+    posteriors = _certain(annotations.labels, evidence)
     limit = torch.full_like(loss, torch.inf)
-    return _judged(given, posteriors, given.labels, unjudged, loss, limit)
+    return _judge_labels(annotations, posteriors, annotations.labels, unjudged, loss, limit)
 
 
-def by_posterior(
-    evidence: Tensor, given: BatchAnnotations, transition: Tensor, tau: Tensor, floors: Tensor
+def judge_by_posterior(
+    evidence: Tensor,
+    annotations: BatchAnnotations,
+    transition: Tensor,
+    tau: Tensor,
+    label_floors: Tensor,
 ) -> Judged:
     """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `methods.equations.posterior_verdicts`.
 
@@ -40,37 +44,37 @@ def by_posterior(
     The threshold is the loss at which q(y) would be 0.5 if the others stayed: the odds of y are
     p(y)^tau times what the others have, so even odds are log(q(y) / (1 - q(y))) / tau away.
     """
-    column = given.labels[..., None]
-    posteriors = refinement.posterior(evidence, given.labels, transition, tau)
-    posteriors = refinement.raised_to(posteriors, given.labels, floors)
-    verdict = refinement.posterior_verdicts(posteriors, given.labels, given.is_box)
+    column = annotations.labels[..., None]
+    posteriors = equations.posterior(evidence, annotations.labels, transition, tau)
+    posteriors = equations.raise_to_floor(posteriors, annotations.labels, label_floors)
+    verdict = equations.posterior_judgements(posteriors, annotations.labels, annotations.is_box)
     is_kept = verdict == int(Judgement.KEPT)
     right = posteriors.gather(-1, column)[..., 0].clamp(min=TINY)
     wrong = posteriors.scatter(-1, column, 0).sum(-1).clamp(min=TINY)
-    loss = _losses(evidence, given)
-    labels = torch.where(is_kept, given.labels, posteriors.argmax(-1))
+    loss = _losses(evidence, annotations)
+    labels = torch.where(is_kept, annotations.labels, posteriors.argmax(-1))
     limit = loss + (right.log() - wrong.log()) / tau
-    return _judged(given, posteriors, labels, verdict, loss, limit)
+    return _judge_labels(annotations, posteriors, labels, verdict, loss, limit)
 
 
-def by_queue(evidence: Tensor, given: BatchAnnotations, limit: Tensor) -> Judged:
+def judge_by_queue(evidence: Tensor, annotations: BatchAnnotations, limit: Tensor) -> Judged:
     """Judge as published, but over this evidence: noisy above the limit, a scalar.
 
     A noisy label is replaced by the likeliest class where that has more than a half, else it is
     unsure. q is all on the final label.
     """
-    loss = _losses(evidence, given)
+    loss = _losses(evidence, annotations)
     confidence, likeliest = evidence.max(-1)
-    is_noisy = refinement.judge(loss, limit, given.is_box)
-    is_replaced = is_noisy & refinement.is_confident(confidence, CONFIDENCE)
-    labels = torch.where(is_replaced, likeliest, given.labels)
+    is_noisy = equations.judge(loss, limit, annotations.is_box)
+    is_replaced = is_noisy & equations.is_confident(confidence, CONFIDENCE)
+    labels = torch.where(is_replaced, likeliest, annotations.labels)
     verdict = torch.where(is_noisy & ~is_replaced, int(Judgement.DISCARDED), int(Judgement.KEPT))
-    verdict = torch.where(labels != given.labels, int(Judgement.RELABELLED), verdict)
-    return _judged(given, _certain(labels, evidence), labels, verdict, loss, limit)
+    verdict = torch.where(labels != annotations.labels, int(Judgement.RELABELLED), verdict)
+    return _judge_labels(annotations, _certain(labels, evidence), labels, verdict, loss, limit)
 
 
-def _judged(
-    given: BatchAnnotations,
+def _judge_labels(
+    annotations: BatchAnnotations,
     posteriors: Tensor,
     labels: Tensor,
     verdict: Tensor,
@@ -78,19 +82,19 @@ def _judged(
     threshold: Tensor,
 ) -> Judged:
     return posteriors, RefinedBatch(
-        boxes=given.boxes,
+        boxes=annotations.boxes,
         labels=labels,
         verdict=verdict,
         loss=loss,
         threshold=threshold,
         confidence=posteriors.amax(-1),
-        num_candidates=torch.zeros_like(given.labels),
-        matched=given.boxes,
+        num_candidates=torch.zeros_like(annotations.labels),
+        matched=annotations.boxes,
     )
 
 
-def _losses(evidence: Tensor, given: BatchAnnotations) -> Tensor:
-    score = evidence.gather(-1, given.labels[..., None])[..., 0]
+def _losses(evidence: Tensor, annotations: BatchAnnotations) -> Tensor:
+    score = evidence.gather(-1, annotations.labels[..., None])[..., 0]
     return -score.clamp(min=TINY).log()
 
 

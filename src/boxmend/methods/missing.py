@@ -12,7 +12,7 @@ from torch import Tensor
 from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.boxes import inert_boxes, pairwise_iou
 from boxmend.detector.nms import suppress
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 from boxmend.methods.protocol import BatchAnnotations
 from boxmend.methods.votes import Matches
 
@@ -28,8 +28,8 @@ class UnannotatedObjects(NamedTuple):
     is_object: Tensor  # [B, K]
 
 
-def missing_objects(
-    given: BatchAnnotations, matches: Matches, scores: SecondStageOutput, least: float
+def find_missing_objects(
+    annotations: BatchAnnotations, matches: Matches, scores: SecondStageOutput, least: float
 ) -> UnannotatedObjects:
     """Find proposals of a class's score `least` or more that overlap no annotation.
 
@@ -37,9 +37,9 @@ def missing_objects(
     that mean the same object the surest stays. Ignored annotations count as annotations.
     """
     sureness, labels = scores.probabilities[..., 1:].float().max(-1)  # [B, P]
-    boxes = refinement.regressed_for(scores.boxes.float(), labels)  # [B, P, 4]
-    is_annotated = (given.is_box | given.is_ignored)[..., None]  # [B, A, 1]
-    is_near = ((pairwise_iou(given.boxes, boxes) >= BESIDE) & is_annotated).any(1)
+    boxes = equations.boxes_of_class(scores.boxes.float(), labels)  # [B, P, 4]
+    is_annotated = (annotations.is_box | annotations.is_ignored)[..., None]  # [B, A, 1]
+    is_near = ((pairwise_iou(annotations.boxes, boxes) >= BESIDE) & is_annotated).any(1)
     is_sure = matches.is_proposal & (sureness >= least) & ~is_near
     ranks = torch.where(is_sure, sureness, -1).argsort(dim=1, descending=True, stable=True)
     boxes = boxes.take_along_dim(ranks[..., None], dim=1)
@@ -51,7 +51,7 @@ def missing_objects(
     return UnannotatedObjects(inert_boxes(boxes, is_object), is_object)
 
 
-def left_out(targets: Targets, missing: UnannotatedObjects) -> Targets:
+def ignore_objects(targets: Targets, missing: UnannotatedObjects) -> Targets:
     """Give the targets with these objects besides, as rows whose surroundings teach nothing."""
     is_object = missing.is_object
     labels = torch.zeros_like(is_object, dtype=targets.labels.dtype)
@@ -65,5 +65,7 @@ def left_out(targets: Targets, missing: UnannotatedObjects) -> Targets:
         is_box=torch.cat([targets.is_box, is_object], dim=1),
         is_ignored=torch.cat([targets.is_ignored, is_object], dim=1),
         soft=soft,
-        aims=None if targets.aims is None else torch.cat([targets.aims, boxes], dim=1),
+        box_targets=None
+        if targets.box_targets is None
+        else torch.cat([targets.box_targets, boxes], dim=1),
     )

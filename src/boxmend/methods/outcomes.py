@@ -10,56 +10,56 @@ from boxmend.methods.protocol import BatchAnnotations, Outcome
 from boxmend.runs.judgement import Judgement
 
 
-def without_padding(given: BatchAnnotations) -> BatchAnnotations:
+def neutralise_padding(annotations: BatchAnnotations) -> BatchAnnotations:
     """Make padding harmless (the box (0, 0, 1, 1), label 0) and `is_box` and `is_ignored` disjoint.
 
     What is both, is ignored.
     """
-    is_real = given.is_box | given.is_ignored
-    return given._replace(
-        boxes=inert_boxes(given.boxes, is_real),
-        labels=torch.where(is_real, given.labels, 0),
-        is_box=given.is_box & ~given.is_ignored,
+    is_real = annotations.is_box | annotations.is_ignored
+    return annotations._replace(
+        boxes=inert_boxes(annotations.boxes, is_real),
+        labels=torch.where(is_real, annotations.labels, 0),
+        is_box=annotations.is_box & ~annotations.is_ignored,
     )
 
 
-def untouched(given: BatchAnnotations, loss: Tensor | None = None) -> Outcome:
+def unchanged_outcome(annotations: BatchAnnotations, loss: Tensor | None = None) -> Outcome:
     """Train on the annotations as given and judge nothing; takes them without padding.
 
     The loss [B, A] is for the ledger alone; what was not measured is NaN.
     """
-    targets = _targets(given, given.boxes, given.labels, given.is_box)
-    nothing = torch.full_like(given.boxes[..., 0], torch.nan)  # [B, A]
+    targets = _targets(annotations, annotations.boxes, annotations.labels, annotations.is_box)
+    nothing = torch.full_like(annotations.boxes[..., 0], torch.nan)  # [B, A]
     return Outcome(
         rpn=targets,
         roi=targets,
-        verdict=torch.full_like(given.labels, int(Judgement.UNJUDGED)),
-        loss=nothing if loss is None else torch.where(given.is_box, loss, torch.nan),
+        verdict=torch.full_like(annotations.labels, int(Judgement.UNJUDGED)),
+        loss=nothing if loss is None else torch.where(annotations.is_box, loss, torch.nan),
         threshold=nothing,
         confidence=nothing,
-        num_candidates=torch.zeros_like(given.labels),
-        labels=given.labels,
-        matched=given.boxes,
-        boxes=given.boxes,
-        is_kept=given.is_box,
-        metrics=shares(given),
+        num_candidates=torch.zeros_like(annotations.labels),
+        labels=annotations.labels,
+        matched=annotations.boxes,
+        boxes=annotations.boxes,
+        is_kept=annotations.is_box,
+        metrics=share_metrics(annotations),
     )
 
 
-def merged(
-    given: BatchAnnotations, refined: RefinedBatch, roles: Roles, soft: Tensor | None = None
+def merge_outcome(
+    annotations: BatchAnnotations, refined: RefinedBatch, roles: Roles, soft: Tensor | None = None
 ) -> Outcome:
     """Put a method's results for `given.is_box` beside the annotations that nothing may touch.
 
     Ignored rows stay as given, UNJUDGED, and become ignored rows of the targets; takes the
     annotations without padding. `soft` [B, A, 1 + C] is for the second stage.
     """
-    is_box = given.is_box
-    boxes = torch.where(is_box[..., None], refined.boxes, given.boxes)
-    labels = torch.where(is_box, refined.labels, given.labels)
-    roi = _targets(given, boxes, labels, roles.head, roles.ignored)
+    is_box = annotations.is_box
+    boxes = torch.where(is_box[..., None], refined.boxes, annotations.boxes)
+    labels = torch.where(is_box, refined.labels, annotations.labels)
+    roi = _targets(annotations, boxes, labels, roles.head, roles.ignored)
     return Outcome(
-        rpn=_targets(given, boxes, labels, roles.rpn),
+        rpn=_targets(annotations, boxes, labels, roles.rpn),
         roi=roi._replace(soft=soft),
         verdict=torch.where(is_box, refined.verdict, int(Judgement.UNJUDGED)),
         loss=torch.where(is_box, refined.loss, torch.nan),
@@ -67,26 +67,28 @@ def merged(
         confidence=torch.where(is_box, refined.confidence, torch.nan),
         num_candidates=torch.where(is_box, refined.num_candidates, 0),
         labels=labels,
-        matched=torch.where(is_box[..., None], refined.matched, given.boxes),
+        matched=torch.where(is_box[..., None], refined.matched, annotations.boxes),
         boxes=boxes,
         is_kept=roles.head,
-        metrics=shares(given, refined.verdict, refined.num_candidates),
+        metrics=share_metrics(annotations, refined.verdict, refined.num_candidates),
     )
 
 
-def shares(
-    given: BatchAnnotations, verdict: Tensor | None = None, num_candidates: Tensor | None = None
+def share_metrics(
+    annotations: BatchAnnotations,
+    verdict: Tensor | None = None,
+    num_candidates: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Count verdicts and matches [B, A] as shares of the annotations to learn from.
 
     The keys are always the same: relabelled, unsure (DISCARDED) and matched (has a candidate).
     """
-    number = given.is_box.sum().clamp(min=1)
+    number = annotations.is_box.sum().clamp(min=1)
 
     def share(mask: Tensor) -> Tensor:
-        return (mask & given.is_box).sum() / number
+        return (mask & annotations.is_box).sum() / number
 
-    none = torch.zeros_like(given.is_box)
+    none = torch.zeros_like(annotations.is_box)
     return {
         "relabelled": share(none if verdict is None else verdict == int(Judgement.RELABELLED)),
         "unsure": share(none if verdict is None else verdict == int(Judgement.DISCARDED)),
@@ -95,12 +97,14 @@ def shares(
 
 
 def _targets(
-    given: BatchAnnotations,
+    annotations: BatchAnnotations,
     boxes: Tensor,
     labels: Tensor,
     is_object: Tensor,
     is_avoided: Tensor | None = None,
 ) -> Targets:
     """Objects, and the regions that teach nothing: ignored annotations and those to be avoided."""
-    is_ignored = given.is_ignored if is_avoided is None else given.is_ignored | is_avoided
+    is_ignored = (
+        annotations.is_ignored if is_avoided is None else annotations.is_ignored | is_avoided
+    )
     return Targets(boxes, labels, is_object | is_ignored, is_ignored)

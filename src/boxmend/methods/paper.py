@@ -9,12 +9,12 @@ from torch import Tensor
 
 from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 from boxmend.methods.equations import Constants, EnabledSteps
 from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
-from boxmend.methods.outcomes import merged, untouched, without_padding
+from boxmend.methods.outcomes import merge_outcome, neutralise_padding, unchanged_outcome
 from boxmend.methods.protocol import (
-    ALONE,
+    SINGLE_PROCESS,
     BatchAnnotations,
     BoxScorer,
     Exchange,
@@ -24,12 +24,12 @@ from boxmend.methods.protocol import (
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.methods.steps import ordinary_losses
+from boxmend.methods.steps import faster_rcnn_losses
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import PublishedSettings
 
 
-def constants_of(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
+def resolve_constants(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
     """Resolve the rates: r and alpha, and which steps a rate of 0 switches off (Table 1)."""
     if rates.label == 0:
         steps = replace(steps, judge=False, relabel=False)
@@ -38,11 +38,11 @@ def constants_of(settings: PublishedSettings, rates: Rates, steps: EnabledSteps)
     acceptance, alpha, usual = settings.acceptance, settings.alpha, Constants()
     if acceptance is None:
         known = rates.label is not None
-        acceptance = refinement.acceptance_from_rate(rates.label or 0)
+        acceptance = equations.acceptance_from_rate(rates.label or 0)
         acceptance = acceptance if known else usual.acceptance
     if alpha is None:
         known = rates.box is not None
-        alpha = refinement.alpha_from_rate(rates.box or 0) if known else usual.alpha
+        alpha = equations.alpha_from_rate(rates.box or 0) if known else usual.alpha
     return Constants(
         gamma=settings.gamma,
         fit_threshold=settings.fit_threshold,
@@ -68,68 +68,75 @@ class PaperMethod(EstimatingMethod):
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
         estimator: NoiseEstimator | None = None,
-        exchange: Exchange = ALONE,
+        exchange: Exchange = SINGLE_PROCESS,
     ):
         super().__init__(estimator, exchange)
-        if variant not in refinement.VARIANTS:
-            known = ", ".join(sorted(refinement.VARIANTS))
+        if variant not in equations.VARIANTS:
+            known = ", ".join(sorted(equations.VARIANTS))
             raise UsageError(f"unknown variant {variant!r}; known: {known}")
         self.settings = settings
         self.rates = check_rates(rates)
-        self.steps = refinement.VARIANTS[variant]
-        self.constants = constants_of(settings, rates, self.steps)
-        self.queue = refinement.empty_queue(settings.queue_length, device)  # [N]
+        self.steps = equations.VARIANTS[variant]
+        self.constants = resolve_constants(settings, rates, self.steps)
+        self.queue = equations.empty_queue(settings.queue_length, device)  # [N]
 
-    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
+    def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN on the mended batch."""
-        return ordinary_losses(self, work)
+        return faster_rcnn_losses(self, context)
 
     @torch.no_grad()
     def refine(
         self,
-        given: BatchAnnotations,
+        annotations: BatchAnnotations,
         proposals: Proposals,
         scorer: BoxScorer,
-        moment: TrainingProgress,
+        progress: TrainingProgress,
     ) -> Outcome:
         """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
-        given, steps = without_padding(given), self.constants.steps
-        self._was_warm_up = moment.is_warm_up
-        is_idle = moment.is_warm_up or steps == refinement.VARIANTS["baseline"]
-        heads = _OneCall(scorer, given.boxes) if not is_idle and self._asks_alike else None
+        annotations, steps = neutralise_padding(annotations), self.constants.steps
+        is_idle = progress.is_warm_up or steps == equations.VARIANTS["baseline"]
+        heads = (
+            _SharedScores(scorer, annotations.boxes)
+            if not is_idle and self._shares_scores
+            else None
+        )
         if heads is None:
-            self.observe(given, proposals, scorer)
+            self.observe(annotations, proposals, scorer)
         if is_idle:
-            return untouched(given, self._losses_as_given(given, scorer, moment))
-        refined, queue = refinement.refine_as_published(
-            refinement.Annotations(given.boxes, given.labels, given.is_box),
-            refinement.PaddedProposals(*proposals[:3]),
-            given.sizes,
-            _adapted(scorer if heads is None else heads.for_regions),
+            return unchanged_outcome(
+                annotations, self._losses_as_given(annotations, scorer, progress)
+            )
+        refined, queue = equations.refine_as_published(
+            equations.Annotations(annotations.boxes, annotations.labels, annotations.is_box),
+            equations.PaddedProposals(*proposals[:3]),
+            annotations.sizes,
+            _as_pre_forward(scorer if heads is None else heads.for_regions),
             self.queue,
             self.constants,
         )
         if heads is not None:
-            self.observe(given, proposals, heads.for_estimator)
+            self.observe(annotations, proposals, heads.for_estimator)
         if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
-            self._push(refined.loss, given.is_box)
+            self._push(refined.loss, annotations.is_box)
         else:
             self.queue.copy_(queue)
-        roles = refinement.training_roles(refined.verdict, given.is_box, self.settings.discarded)
+        roles = equations.training_roles(
+            refined.verdict, annotations.is_box, self.settings.discarded
+        )
         if not (steps.judge or steps.relabel):  # labels are not looked at
             unjudged = torch.full_like(refined.verdict, int(Judgement.UNJUDGED))
             refined = refined._replace(verdict=unjudged)
-        outcome = merged(given, refined, roles)
+        outcome = merge_outcome(annotations, refined, roles)
         if steps.judge:
             outcome.metrics["threshold"] = refined.threshold.reshape(-1)[-1]
         return outcome
 
-    def phase(self, moment: TrainingProgress) -> Hashable:
+    def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell warm-up, its last steps, which fill the queue, and what follows apart."""
-        return moment.is_warm_up, self._fills_queue(moment)
+        return progress.is_warm_up, self._fills_queue(progress)
 
     def class_targets(
-        self, logits: Tensor, rois: RoiSample, roi: Targets, moment: TrainingProgress
+        self, logits: Tensor, rois: RoiSample, roi: Targets, progress: TrainingProgress
     ) -> Tensor | None:
         """Leave the targets to `roi`: the published method knows hard labels only."""
         return None
@@ -145,15 +152,15 @@ class PaperMethod(EstimatingMethod):
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.queue.copy_(state["queue"])
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set r and alpha by the estimates; next to no noise switches that half off, like none.
 
         Before the first estimate the guess stays.
         """
-        self.constants = constants_of(self.settings, estimator.known_rates(), self.steps)
+        self.constants = resolve_constants(self.settings, estimator.known_rates(), self.steps)
 
     @property
-    def _asks_alike(self) -> bool:
+    def _shares_scores(self) -> bool:
         """Whether the estimator and Algorithm 1 score the same proposals."""
         constants = self.constants
         if self.estimator is None or not constants.steps.average:
@@ -161,35 +168,35 @@ class PaperMethod(EstimatingMethod):
         return self.estimator.settings.num_proposals == constants.num_proposals
 
     def _losses_as_given(
-        self, given: BatchAnnotations, scorer: BoxScorer, moment: TrainingProgress
+        self, annotations: BatchAnnotations, scorer: BoxScorer, progress: TrainingProgress
     ) -> Tensor | None:
         """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
-        pushes = self._fills_queue(moment)
+        pushes = self._fills_queue(progress)
         if not (pushes or self.settings.record_losses):
             return None
-        probabilities = scorer(given.boxes).probabilities
-        losses = refinement.label_losses(probabilities, given.labels, given.is_box)
+        probabilities = scorer(annotations.boxes).probabilities
+        losses = equations.label_losses(probabilities, annotations.labels, annotations.is_box)
         if pushes:
-            self._push(losses, given.is_box)
+            self._push(losses, annotations.is_box)
         return losses
 
-    def _fills_queue(self, moment: TrainingProgress) -> bool:
-        is_last = 0 < moment.warm_up_left <= self.settings.push_in_warm_up
+    def _fills_queue(self, progress: TrainingProgress) -> bool:
+        is_last = 0 < progress.warm_up_steps_left <= self.settings.queue_warm_up_steps
         return self.constants.steps.judge and is_last
 
     def _push(self, losses: Tensor, is_loss: Tensor) -> None:
         """Push the losses [B, A] of the whole batch; in place: a captured step has addresses."""
-        self.queue.copy_(refinement.push(self.queue, *self.exchange.all_gather(losses, is_loss)))
+        self.queue.copy_(equations.push(self.queue, *self.exchange.all_gather(losses, is_loss)))
 
 
-def wants_estimates(variant: str, rates: Rates) -> bool:
+def needs_estimates(variant: str, rates: Rates) -> bool:
     """Say whether a rate is to be estimated: one that a step rests on and that nobody told."""
-    steps = refinement.VARIANTS[variant]
+    steps = equations.VARIANTS[variant]
     wants_label = (steps.judge or steps.relabel) and rates.label is None
     return wants_label or ((steps.match or steps.average) and rates.box is None)
 
 
-class _OneCall:
+class _SharedScores:
     """The heads called once for both askers: Algorithm 1, and after it the estimator.
 
     The first asks for b* and P_h, as many b* as there are annotated boxes b; b is scored along with
@@ -211,7 +218,7 @@ class _OneCall:
         return SecondStageOutput(*parts)
 
 
-def _adapted(scorer: BoxScorer) -> refinement.PreForward:
+def _as_pre_forward(scorer: BoxScorer) -> equations.PreForward:
     def score(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
         scores = scorer(boxes)
         return scores.probabilities, scores.boxes

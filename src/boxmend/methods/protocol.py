@@ -36,7 +36,7 @@ class TrainingProgress:
     epoch: int
     step: int  # of all steps, from 0
     num_steps: int  # in all
-    warm_up_left: int  # steps until refinement begins, this one included; 0 once it has
+    warm_up_steps_left: int  # steps until refinement begins, this one included; 0 once it has
     num_epochs: int = 1
 
     @classmethod
@@ -50,7 +50,7 @@ class TrainingProgress:
     @property
     def is_warm_up(self) -> bool:
         """Whether refinement has not begun."""
-        return self.warm_up_left > 0
+        return self.warm_up_steps_left > 0
 
 
 class Outcome(NamedTuple):
@@ -89,7 +89,7 @@ class Exchange(Protocol):
         """Add up a tensor over all processes."""
 
 
-class Alone:
+class SingleProcess:
     """The exchange of a process that has the whole batch."""
 
     def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -101,7 +101,7 @@ class Alone:
         return tensor
 
 
-ALONE = Alone()
+SINGLE_PROCESS = SingleProcess()
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class StepContext:
 
     detector: Detector
     images: Tensor  # [B, 3, H, W]
-    given: BatchAnnotations
-    moment: TrainingProgress
+    annotations: BatchAnnotations
+    progress: TrainingProgress
     draw: Callable[[torch.Size], Tensor]
     """Random numbers [B, ...] of this step, uniform in [0, 1); the calls of a step are the same
     ones in every step of a phase."""
@@ -132,14 +132,14 @@ class Method(Protocol):
 
     exchange: Exchange
 
-    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
+    def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of a batch, and what became of its annotations.
 
         Nothing waits for the device. `steps.ordinary_losses` does it for a method that only
         changes targets.
         """
 
-    def phase(self, moment: TrainingProgress) -> Hashable:
+    def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell apart moments of a pass at which `losses` does different things."""
 
     def prepare(self, detector: Detector) -> None:
@@ -162,18 +162,19 @@ class Method(Protocol):
         """Do what belongs between two passes, the same in all processes, before the first step."""
         return
 
-    def clock(self, moment: TrainingProgress) -> tuple[int, int]:
+    def clock(self, progress: TrainingProgress) -> tuple[int, int]:
         """Tell step and number of steps that the learning rate goes by."""
-        return moment.step, moment.num_steps
+        return progress.step, progress.num_steps
 
     def models(self, detector: Detector) -> Mapping[str, Detector]:
         """Name the models to keep and score beside the detector itself."""
         return {}
 
-    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
-        """Estimate anew what is estimated once a pass; returns figures for the log.
+    def end_epoch(self, epoch: int, *, is_warm_up: bool) -> Mapping[str, Any]:
+        """Update what the method estimates once an epoch; return figures for the log.
 
-        In process 0 alone; the others take up the state that comes of it.
+        `is_warm_up` says whether the last step of the epoch belonged to the warm-up. Only process
+        0 calls this; the others load the state that results.
         """
         return {}
 

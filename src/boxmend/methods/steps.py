@@ -29,15 +29,15 @@ class TargetMethod(Protocol):
 
     def refine(
         self,
-        given: BatchAnnotations,
+        annotations: BatchAnnotations,
         proposals: Proposals,
         scorer: BoxScorer,
-        moment: TrainingProgress,
+        progress: TrainingProgress,
     ) -> Outcome:
         """Turn the annotations of a batch into what is trained on."""
 
     def class_targets(
-        self, logits: Tensor, rois: RoiSample, roi: Targets, moment: TrainingProgress
+        self, logits: Tensor, rois: RoiSample, roi: Targets, progress: TrainingProgress
     ) -> Tensor | None:
         """Soft targets [B, S, 1 + C] for the sampled RoIs, or None for those of `roi`.
 
@@ -45,47 +45,47 @@ class TargetMethod(Protocol):
         """
 
 
-def first_stage(work: StepContext, detector: Detector | None = None) -> FirstStage:
+def run_first_stage(context: StepContext, detector: Detector | None = None) -> FirstStage:
     """Compute features and proposals, by the step's detector or by another one."""
-    detector = detector or work.detector
-    features = detector.features(work.images, work.given.sizes)
+    detector = detector or context.detector
+    features = detector.features(context.images, context.annotations.sizes)
     raw = detector.rpn(features)
-    return FirstStage(features, raw, detector.proposals(raw, work.given.sizes))
+    return FirstStage(features, raw, detector.proposals(raw, context.annotations.sizes))
 
 
-def detached(features: Features) -> Features:
+def detach_features(features: Features) -> Features:
     """The same features, through which no gradient flows."""
     return features._replace(maps={name: level.detach() for name, level in features.maps.items()})
 
 
 def rpn_losses(
-    work: StepContext, raw: RpnOutput, targets: Targets, detector: Detector | None = None
+    context: StepContext, raw: RpnOutput, targets: Targets, detector: Detector | None = None
 ) -> Losses:
     """Compute the losses of the first stage on anchors drawn for this step."""
-    keys = work.draw(raw.objectness.shape)
-    found = (detector or work.detector).rpn_losses(raw, targets, keys)
+    keys = context.draw(raw.objectness.shape)
+    found = (detector or context.detector).rpn_losses(raw, targets, keys)
     return {"rpn_objectness": found.objectness, "rpn_boxes": found.boxes}
 
 
-def sampled_rois(
-    work: StepContext, proposals: Proposals, targets: Targets, detector: Detector | None = None
+def draw_rois(
+    context: StepContext, proposals: Proposals, targets: Targets, detector: Detector | None = None
 ) -> RoiSample:
     """Draw the RoIs that teach the second stage in this step."""
     number = proposals.boxes.shape[1] + targets.boxes.shape[1]
-    keys = work.draw(torch.Size((len(work.images), number)))
-    return (detector or work.detector).sample_rois(proposals, targets, keys)
+    keys = context.draw(torch.Size((len(context.images), number)))
+    return (detector or context.detector).sample_rois(proposals, targets, keys)
 
 
-def ordinary_losses(method: TargetMethod, work: StepContext) -> tuple[Outcome, Losses]:
+def faster_rcnn_losses(method: TargetMethod, context: StepContext) -> tuple[Outcome, Losses]:
     """Compute the losses of Faster R-CNN on what a method makes of the annotations."""
-    detector = work.detector
-    seen = first_stage(work)
+    detector = context.detector
+    seen = run_first_stage(context)
     with torch.no_grad():
-        scorer = work.scorer_on(detached(seen.features))
-        outcome = method.refine(work.given, seen.proposals, scorer, work.moment)
-    losses = rpn_losses(work, seen.raw, outcome.rpn)
-    rois = sampled_rois(work, seen.proposals, outcome.roi)
+        scorer = context.scorer_on(detach_features(seen.features))
+        outcome = method.refine(context.annotations, seen.proposals, scorer, context.progress)
+    losses = rpn_losses(context, seen.raw, outcome.rpn)
+    rois = draw_rois(context, seen.proposals, outcome.roi)
     output = detector.roi_outputs(seen.features, rois.boxes)
-    wanted = method.class_targets(output.logits.detach(), rois, outcome.roi, work.moment)
-    found = detector.losses_of_rois(output, rois, outcome.roi, wanted)
+    wanted = method.class_targets(output.logits.detach(), rois, outcome.roi, context.progress)
+    found = detector.roi_losses(output, rois, outcome.roi, wanted)
     return outcome, {**losses, "roi_classes": found.classification, "roi_boxes": found.boxes}

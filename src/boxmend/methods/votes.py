@@ -7,7 +7,7 @@ from torch import Tensor
 
 from boxmend.detector import SecondStageOutput
 from boxmend.detector.boxes import clipped_boxes, sides_of_edges
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 from boxmend.methods.protocol import BatchAnnotations
 
 
@@ -30,7 +30,9 @@ class Voters(NamedTuple):
     is_voter: Tensor  # [B, A, P + 1]
 
 
-def split(scores: SecondStageOutput, count: int) -> tuple[SecondStageOutput, SecondStageOutput]:
+def split_scores(
+    scores: SecondStageOutput, count: int
+) -> tuple[SecondStageOutput, SecondStageOutput]:
     """Part the scores of [B, A + P] boxes after the first `count`."""
     return (
         SecondStageOutput(*(part[:, :count] for part in scores)),
@@ -38,8 +40,8 @@ def split(scores: SecondStageOutput, count: int) -> tuple[SecondStageOutput, Sec
     )
 
 
-def voters(
-    given: BatchAnnotations,
+def gather_voters(
+    annotations: BatchAnnotations,
     matches: Matches,
     scores: tuple[SecondStageOutput, SecondStageOutput],
     posteriors: Tensor,
@@ -54,31 +56,31 @@ def voters(
     labels = posteriors.argmax(-1)  # [B, A]
     by_class = others.boxes.float().transpose(1, 2)  # [B, C, P, 4]
     regressed = by_class.take_along_dim(labels[..., None, None], dim=1)  # [B, A, P, 4]
-    itself = refinement.regressed_for(own.boxes.float(), labels)[:, :, None]  # [B, A, 1, 4]
+    itself = equations.boxes_of_class(own.boxes.float(), labels)[:, :, None]  # [B, A, 1, 4]
     boxes = torch.cat([regressed, itself], dim=2)
-    under = refinement.scores_under(posteriors, others.probabilities)  # [B, A, P]
+    under = equations.expected_scores(posteriors, others.probabilities)  # [B, A, P]
     under_own = (posteriors * own.probabilities[..., 1:].float()).sum(-1, keepdim=True)
     heard = torch.cat([under, under_own], dim=2)
     is_voter = torch.cat(
         [
-            given.is_box[..., None] & matches.is_proposal[:, None],
-            given.is_box[..., None],
+            annotations.is_box[..., None] & matches.is_proposal[:, None],
+            annotations.is_box[..., None],
         ],
         dim=2,
     )
-    weights = refinement.vote_weights(given.boxes, boxes, heard, near)
+    weights = equations.vote_weights(annotations.boxes, boxes, heard, near)
     return Voters(boxes, torch.where(is_voter, weights, 0), heard, is_voter)
 
 
-def voted(given: BatchAnnotations, votes: Voters, keep: Tensor, alike: float) -> Tensor:
+def vote_boxes(annotations: BatchAnnotations, votes: Voters, keep: Tensor, alike: float) -> Tensor:
     """Blend b with the vote, clipped to the image; b itself where nobody votes or keep is 1.
 
     keep is a scalar. Returns [B, A, 4].
     """
-    blend = refinement.voted_boxes(
-        given.boxes, votes.boxes, votes.weights, votes.is_voter, keep, alike
+    blend = equations.voted_boxes(
+        annotations.boxes, votes.boxes, votes.weights, votes.is_voter, keep, alike
     )
-    return _where_mended(given, (votes.weights > 0).any(-1), keep, blend)
+    return _where_mended(annotations, (votes.weights > 0).any(-1), keep, blend)
 
 
 class EdgeNoise(NamedTuple):
@@ -89,22 +91,24 @@ class EdgeNoise(NamedTuple):
     held: Tensor  # see `methods.equations.held_at_border`
 
 
-def expected(
-    given: BatchAnnotations, votes: Voters, edges: EdgeNoise, keep: Tensor, alike: float
+def estimate_boxes(
+    annotations: BatchAnnotations, votes: Voters, edges: EdgeNoise, keep: Tensor, alike: float
 ) -> Tensor:
     """Put each edge where b and the vote let it be expected, as `voted` does otherwise.
 
     Returns [B, A, 4].
     """
-    vote = refinement.voted_boxes(
-        given.boxes, votes.boxes, votes.weights, votes.is_voter, 0.0, alike
+    vote = equations.voted_boxes(
+        annotations.boxes, votes.boxes, votes.weights, votes.is_voter, 0.0, alike
     )
-    boxes = refinement.expected_boxes(given.boxes, vote, edges.noise, edges.error)
-    boxes = refinement.held_at_border(boxes, given.boxes, given.sizes, edges.held)
-    return _where_mended(given, (votes.weights > 0).any(-1), keep, boxes)
+    boxes = equations.expected_boxes(annotations.boxes, vote, edges.noise, edges.error)
+    boxes = equations.hold_at_border(boxes, annotations.boxes, annotations.sizes, edges.held)
+    return _where_mended(annotations, (votes.weights > 0).any(-1), keep, boxes)
 
 
-def averaged(given: BatchAnnotations, matches: Matches, votes: Voters, keep: Tensor) -> Tensor:
+def average_boxes(
+    annotations: BatchAnnotations, matches: Matches, votes: Voters, keep: Tensor
+) -> Tensor:
     """Take the published mean of b* and two regressions (Eq. 14) instead; b where keep is 1.
 
     Candidates are ranked by their score under q. Returns [B, A, 4].
@@ -112,19 +116,19 @@ def averaged(given: BatchAnnotations, matches: Matches, votes: Voters, keep: Ten
     places = matches.places
     regressed = votes.boxes.gather(2, places[..., None].expand(*places.shape, 4))  # [B, A, K, 4]
     scores = votes.scores.gather(2, places)  # [B, A, K]
-    mean = refinement.averaged_boxes(matches.matched, regressed, scores, matches.is_candidate)
-    return _where_mended(given, matches.is_candidate[..., 0], keep, mean)
+    mean = equations.averaged_boxes(matches.matched, regressed, scores, matches.is_candidate)
+    return _where_mended(annotations, matches.is_candidate[..., 0], keep, mean)
 
 
 class Agreement(NamedTuple):
     """How annotated boxes and the vote of the proposals alone agree; sums over a batch."""
 
-    residuals: Tensor  # [BINS]
+    residuals: Tensor  # [NUM_BINS]
     pull: Tensor  # [2], see `methods.equations.pull_sums`
 
 
-def agreement(
-    given: BatchAnnotations, votes: Voters, near: float, alike: float, least: float
+def measure_agreement(
+    annotations: BatchAnnotations, votes: Voters, near: float, alike: float, least: float
 ) -> Agreement:
     """Measure what the box noise is estimated from.
 
@@ -135,12 +139,12 @@ def agreement(
     """
     is_voter = votes.is_voter.clone()
     is_voter[..., -1] = False
-    predicted, is_heard = _vote(given.boxes, votes, is_voter, near, alike, least)
-    residuals, is_free = refinement.edge_residuals(given.boxes, predicted, given.sizes)
-    counts = refinement.count_residuals(residuals, is_free & is_heard)
-    shifts = _shifts(given)
-    moved, is_heard_still = _vote(given.boxes + shifts, votes, is_voter, near, alike, least)
-    pull = refinement.pull_sums(shifts, moved - predicted, is_heard & is_heard_still)
+    predicted, is_heard = _vote(annotations.boxes, votes, is_voter, near, alike, least)
+    residuals, is_free = equations.edge_residuals(annotations.boxes, predicted, annotations.sizes)
+    counts = equations.count_residuals(residuals, is_free & is_heard)
+    shifts = _shifts(annotations)
+    moved, is_heard_still = _vote(annotations.boxes + shifts, votes, is_voter, near, alike, least)
+    pull = equations.pull_sums(shifts, moved - predicted, is_heard & is_heard_still)
     return Agreement(counts, pull)
 
 
@@ -148,20 +152,20 @@ def _vote(
     boxes: Tensor, votes: Voters, is_voter: Tensor, near: float, alike: float, least: float
 ) -> tuple[Tensor, Tensor]:
     """What the voters say about boxes [B, A, 4], and whether one is sure enough, [B, A, 1]."""
-    weights = refinement.vote_weights(boxes, votes.boxes, votes.scores, near)
+    weights = equations.vote_weights(boxes, votes.boxes, votes.scores, near)
     weights = torch.where(is_voter, weights, 0)
-    predicted = refinement.voted_boxes(boxes, votes.boxes, weights, is_voter, 0.0, alike)
+    predicted = equations.voted_boxes(boxes, votes.boxes, weights, is_voter, 0.0, alike)
     return predicted, ((weights > 0) & (votes.scores >= least)).any(-1, keepdim=True)
 
 
-def _shifts(given: BatchAnnotations) -> Tensor:
+def _shifts(annotations: BatchAnnotations) -> Tensor:
     """A sixth of the side for each edge, its direction a bit of the annotation's row; [B, A, 4]."""
-    bits = torch.stack([given.rows >> bit & 1 for bit in range(4)], dim=-1)  # [B, A, 4]
-    return (2 * bits - 1) * sides_of_edges(given.boxes) / 6
+    bits = torch.stack([annotations.rows >> bit & 1 for bit in range(4)], dim=-1)  # [B, A, 4]
+    return (2 * bits - 1) * sides_of_edges(annotations.boxes) / 6
 
 
 def _where_mended(
-    given: BatchAnnotations, is_mended: Tensor, keep: Tensor, boxes: Tensor
+    annotations: BatchAnnotations, is_mended: Tensor, keep: Tensor, boxes: Tensor
 ) -> Tensor:
-    clipped = clipped_boxes(boxes, given.is_box, given.sizes)
-    return torch.where((is_mended & (keep < 1))[..., None], clipped, given.boxes)
+    clipped = clipped_boxes(boxes, annotations.is_box, annotations.sizes)
+    return torch.where((is_mended & (keep < 1))[..., None], clipped, annotations.boxes)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.auditing.fixes.of_runs import ensure_fixes, has_verdicts
+from boxmend.auditing.fixes.run_fixes import ensure_fixes, has_verdicts
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant, stage_folder
 from boxmend.data.fingerprint import ensure_unchanged

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
-from boxmend.auditing.fixes.of_runs import fixes_of
+from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
 from boxmend.data.boxes import clip_boxes, overlaps
@@ -26,7 +26,7 @@ REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> Changes:
     """Choose from the table of fixes of a run, people's verdicts first."""
-    fixes = fixes_of(run, dataset)
+    fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
     precision = PRECISION if settings.precision is None else settings.precision
     chosen = choose(fixes, answers, precision, tuple(settings.only or KIND_OF_WORD))

@@ -34,6 +34,7 @@ from boxmend.data.files.reading import read_record
 from boxmend.data.files.temporary import is_temporary, remove_leftovers
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs import metrics as metric_lines
+from boxmend.runs.settings.renamed import rename_settings
 
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
@@ -62,8 +63,8 @@ class Run:
         return os.path.exists(self.path / "finished")
 
     def settings(self) -> Record:
-        """The resolved settings."""
-        return _read_object(self.path / SETTINGS_FILE)
+        """Return the resolved settings, by their present names where the run is an earlier one."""
+        return rename_settings(_read_object(self.path / SETTINGS_FILE))
 
     def facts(self) -> Record:
         """What the run was begun on."""

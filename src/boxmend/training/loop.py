@@ -104,12 +104,16 @@ class Training:
         )
         self.trained = [one for group in self.optimizer.param_groups for one in group["params"]]
         self.teacher = self.detector
-        if self.settings.optimisation.average:
+        if self.settings.optimisation.average_decay:
             self.teacher = replace(self.detector, network=average_of(network))
         self.recorder = Recorder(self.dataset, self.ledger, self.processes)
         self.keys = Keys(self.processes)
         self.replay: Replay | None = None
-        if self.settings.graph and self.device.type == "cuda" and self.processes.is_single_process:
+        if (
+            self.settings.cuda_graph
+            and self.device.type == "cuda"
+            and self.processes.is_single_process
+        ):
             self.replay = Replay(self._compute, self.keys, self.output.note)
 
     def state(self) -> dict[str, Any]:
@@ -142,11 +146,12 @@ class Training:
         self.method.load_state_dict(state["method"])
         self.recorder.window = dict(state.get("figures", {}))  # older versions saved none
 
-    def moment(self) -> TrainingProgress:
-        """Where training stands."""
-        epoch = self.step // self.loader.num_batches
+    def moment(self, step: int | None = None) -> TrainingProgress:
+        """Return the progress at a step; without one, at the next step to be taken."""
+        step = self.step if step is None else step
+        epoch = step // self.loader.num_batches
         warm_up, num_epochs = self.settings.warm_up, self.settings.epochs
-        return TrainingProgress.at(epoch, self.step, self.num_steps, warm_up, num_epochs)
+        return TrainingProgress.at(epoch, step, self.num_steps, warm_up, num_epochs)
 
     def train_on(self, batch: Batch) -> None:
         """One step: refine the annotations of a batch, and learn from them."""
@@ -163,7 +168,7 @@ class Training:
             computed = self.replay(batch, (moment.epoch, self.method.phase(moment)), seed)
         self.optimizer.step()
         if self.teacher is not self.detector:
-            decay = decay_at(moment.step, settings.average or 0.0)
+            decay = decay_at(moment.step, settings.average_decay or 0.0)
             follow(self.teacher.network, self.detector.network, decay)
         self.recorder.add(batch, computed.outcome, moment, computed.sums, computed.means)
         self.step += 1
@@ -187,17 +192,17 @@ class Training:
         return StepContext(
             detector=self.detector,
             images=batch.images,
-            given=BatchAnnotations(
+            annotations=BatchAnnotations(
                 batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
             ),
-            moment=self.moment(),
+            progress=self.moment(),
             draw=self.keys.draw,
             scorer_on=partial(self._scorer, batch),
         )
 
     def _scorer(self, batch: Batch, features: Features) -> BoxScorer:
         """The second stage whose opinion of annotations counts, on the features it is to see."""
-        which = self.settings.pre_forward
+        which = self.settings.judging_weights
         judge = self.detector if which == "network" else self.teacher
         if which == "average" and judge is not self.detector:
             features = judge.features(batch.images, batch.sizes)
@@ -316,7 +321,8 @@ def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.
 def _estimated(training: Training, epoch: int) -> dict[str, Any]:
     """Estimate once for all processes, which take up the state that comes of it."""
     method, processes = training.method, training.processes
-    figures = processes.on_rank_zero(lambda: dict(method.end_epoch(epoch)))
+    is_warm_up = training.moment(training.step - 1).is_warm_up
+    figures = processes.on_rank_zero(lambda: dict(method.end_epoch(epoch, is_warm_up=is_warm_up)))
     _share_estimates(training)
     return figures
 

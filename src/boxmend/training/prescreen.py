@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from boxmend.data.dataset import Dataset
 from boxmend.data.folds import FoldSettings, assign_folds
 from boxmend.detector import Detector
-from boxmend.detector.describing import described
+from boxmend.detector.describing import describe_boxes
 from boxmend.methods.table import BoxFeatures
 from boxmend.training.loader import Loader
 
@@ -44,7 +44,7 @@ def describe(
         folds = torch.from_numpy(dealt[batch.image_rows]).to(device)
         if len(owners):
             boxes = batch.boxes[owners, places]
-            features = described(detector, batch.images, batch.sizes, boxes, owners)
+            features = describe_boxes(detector, batch.images, batch.sizes, boxes, owners)
             labels, rows = batch.labels[owners, places], batch.rows[owners, places]
             found = (_halved(features), labels, folds[owners], rows)
             columns.append(tuple(column.cpu() for column in found))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.auditing.predictions.entries import PORTION
+from boxmend.auditing.predictions.entries import ENTRIES_PER_PORTION
 from boxmend.auditing.predictions.exact import read_exactly
 from tests.auditing.predictions.detection_files import GOOD, catalogue, written
 
@@ -74,7 +74,7 @@ def test_encodings_that_shells_write_do_no_harm(tmp_path: Path, encoding: str) -
 
 
 def test_many_portions_are_put_together_in_order(tmp_path: Path) -> None:
-    n = 2 * PORTION + 5
+    n = 2 * ENTRIES_PER_PORTION + 5
     entries = [GOOD | {"score": k / n, "image_id": (3, 7)[k % 2]} for k in range(n)]
     found = read_exactly(written(tmp_path, entries), catalogue())
     assert found.scores.tolist() == [k / n for k in range(n)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.auditing.predictions.entries import PORTION, DetectionEntry, portions
+from boxmend.auditing.predictions.entries import ENTRIES_PER_PORTION, DetectionEntry, read_portions
 from boxmend.auditing.predictions.exact import read_exactly
 from boxmend.errors import BoxmendError, DataError, UsageError
 from tests.auditing.predictions.detection_files import GOOD, catalogue, written
@@ -48,7 +48,7 @@ NAN, INFINITY = float("nan"), float("inf")
         ({"category_name": ["cat"]}, 'category_name is ["cat"], not a name'),
     ],
 )
-@pytest.mark.parametrize("before", [1, PORTION + 3])
+@pytest.mark.parametrize("before", [1, ENTRIES_PER_PORTION + 3])
 def test_a_wrong_value_is_refused_by_file_place_and_value(
     tmp_path: Path, change: dict[str, Any], message: str, before: int
 ) -> None:
@@ -119,8 +119,10 @@ def test_the_first_wrong_detection_is_the_one_that_is_told(tmp_path: Path) -> No
 
 
 def test_the_place_is_told_also_where_a_file_is_read_the_slow_way(tmp_path: Path) -> None:
-    entries = [GOOD | {"area": NAN}, *[GOOD] * (PORTION + 1), GOOD | {"image_id": 8}]
-    with pytest.raises(DataError, match=f"detection {PORTION + 2} .*image_id 8 is no image"):
+    entries = [GOOD | {"area": NAN}, *[GOOD] * (ENTRIES_PER_PORTION + 1), GOOD | {"image_id": 8}]
+    with pytest.raises(
+        DataError, match=f"detection {ENTRIES_PER_PORTION + 2} .*image_id 8 is no image"
+    ):
         read_exactly(written(tmp_path, entries), catalogue())
 
 
@@ -155,4 +157,4 @@ def test_too_many_entries_are_refused_before_they_are_decoded(
     path.write_bytes(b"[" + entries + b"]")
     monkeypatch.setenv(f"BOXMEND_MAX_{variable}", "100000")
     with pytest.raises(DataError, match=rf"predictions\.json: .*BOXMEND_MAX_{variable}"):
-        list(portions(path, DetectionEntry))
+        list(read_portions(path, DetectionEntry))

@@ -9,7 +9,7 @@ import pytest
 
 import boxmend
 from boxmend.auditing.predictions import box_formats, read_predictions
-from boxmend.auditing.predictions.overlap import Annotated
+from boxmend.auditing.predictions.overlap import KnownAnnotations
 from boxmend.auditing.predictions.results import read_results
 from boxmend.errors import DataError
 from tests.auditing.predictions.prediction_worlds import as_json, coco, results
@@ -19,23 +19,25 @@ NUM_IMAGES = 60
 
 def test_chance_is_the_overlap_with_the_annotations_of_another_image() -> None:
     boxes = np.array([[0.0, 0, 10, 10], [0, 0, 10, 5], [50, 50, 60, 60]])
-    known = Annotated(np.arange(3), np.array([0, 4, 4]), boxes, np.zeros(3, np.int64))
+    known = KnownAnnotations(np.arange(3), np.array([0, 4, 4]), boxes, np.zeros(3, np.int64))
     found = np.array([[0.0, 0, 10, 10], [0, 0, 10, 2.5], [20, 20, 30, 30]])
     # The first is held against image 4, half of it; the others against image 0: a quarter, nothing.
-    chance = box_formats.by_chance(np.array([0, 4, 4]), found, known)
+    chance = box_formats.chance_iou(np.array([0, 4, 4]), found, known)
     assert chance == pytest.approx((0.5 + 0.25 + 0) / 3)
-    assert box_formats.by_chance(np.array([4, 4]), found[:2], known) == 0
+    assert box_formats.chance_iou(np.array([4, 4]), found[:2], known) == 0
 
 
 def test_a_fit_by_chance_is_refused_if_poor_and_told_if_good(tmp_path: Path) -> None:
     found = read_results(as_json(tmp_path / "found.json", results()))
-    with pytest.raises(DataError, match=r"other images .*0\.19 and 0\.20\); are they of these"):
-        box_formats.ensure_images(found, fit=0.2, chance=0.19, num=50)
-    (note,) = box_formats.ensure_images(found, fit=0.52, chance=0.5, num=50)
-    assert "(mean best IoU 0.50 and 0.52): nothing tells whether" in note
+    with pytest.raises(
+        DataError, match=r"other images .*0\.19 and 0\.20\); check that they belong"
+    ):
+        box_formats.ensure_own_images(found, iou=0.2, chance=0.19, num_checked=50)
+    (note,) = box_formats.ensure_own_images(found, iou=0.52, chance=0.5, num_checked=50)
+    assert "(mean best IoU 0.50 and 0.52): it is not clear whether" in note
     # A tenth of the way from 0.5 to 1 is 0.55; and few boxes tell nothing.
-    assert box_formats.ensure_images(found, fit=0.56, chance=0.5, num=50) == []
-    assert box_formats.ensure_images(found, fit=0.2, chance=0.19, num=49) == []
+    assert box_formats.ensure_own_images(found, iou=0.56, chance=0.5, num_checked=50) == []
+    assert box_formats.ensure_own_images(found, iou=0.2, chance=0.19, num_checked=49) == []
 
 
 @pytest.mark.parametrize("places", [0, 17])

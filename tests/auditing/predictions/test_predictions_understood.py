@@ -85,7 +85,7 @@ def test_numbers_of_files_are_told_from_ids_by_what_overlaps(tmp_path: Path) -> 
         entry["image_id"] -= 100
     found = read_predictions([as_json(tmp_path / "found.json", entries)], dataset)
     assert sorted(found.image_rows.tolist()) == sorted(dataset.image_rows.tolist())
-    assert any("are told by the numbers in file names, not ids" in one for one in found.notes)
+    assert any("are named by the numbers in file names, not ids" in one for one in found.notes)
 
 
 def corners(box: Sides) -> Sides:

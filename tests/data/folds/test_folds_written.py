@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import boxmend
-from boxmend.auditing.predictions import read_predictions, seen_in_training
+from boxmend.auditing.predictions import mark_seen_in_training, read_predictions
 from boxmend.cli import run
 from boxmend.data.dataset import Dataset
 from boxmend.data.folds import FoldSettings, read_manifest, write_folds
@@ -113,7 +113,7 @@ def test_predictions_beside_the_folds_are_joined_and_know_their_fold(
     assert len(predictions) == len(dataset)
     assert predictions.folds.tolist() == manifest.folds[predictions.image_rows].tolist()
     assert predictions.manifest is not None
-    assert not seen_in_training(predictions, predictions.manifest).any()
+    assert not mark_seen_in_training(predictions, predictions.manifest).any()
     one_by_one = [out / f"fold-{fold}" / "predictions.json" for fold in (2, 0, 1)]
     assert read_predictions(one_by_one, dataset).folds.tolist() == predictions.folds.tolist()
 
@@ -127,7 +127,7 @@ def test_predictions_on_training_images_are_counted(toys: Path, tmp_path: Path) 
         (out / f"fold-{fold}" / "predictions.json").write_text(json.dumps(every))
     predictions = read_predictions([out], dataset)
     manifest = read_manifest(out, dataset)
-    seen = seen_in_training(predictions, manifest)
+    seen = mark_seen_in_training(predictions, manifest)
     assert seen.sum() == len(dataset)  # each annotation was found twice, once by who had seen it
     assert (predictions.folds[seen] != manifest.folds[predictions.image_rows[seen]]).all()
     number = f"{len(dataset):,} of {2 * len(dataset):,} detections"

@@ -192,7 +192,11 @@ def test_image_sizes_are_infinite_where_unknown_or_where_nothing_is_clipped() ->
     dataset = build([[0, 0, 10, 10]] * 3, [0, 0, 0], num_images=3, size=(640, 480))
     dataset.images.heights[1] = 0
     rows = np.array([0, 1, 2])
-    assert image_sizes(dataset, rows).tolist() == [[640, 480], [np.inf, np.inf], [640, 480]]
+    assert image_sizes(dataset, rows).tolist() == [
+        [640, 480],
+        [np.inf, np.inf],
+        [640, 480],
+    ]
     assert image_sizes(dataset, rows[:1], clip=False).tolist() == [[np.inf, np.inf]]
     assert dataset.images.heights.tolist() == [480, 0, 480]
 

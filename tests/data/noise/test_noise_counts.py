@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from boxmend.data.noise.counts import (
     choose_missing,
     duplicate_annotations,
-    invent_annotations,
-    place_boxes,
-    relative_sides,
 )
-from boxmend.errors import DataError
 from tests.data.noise.noise_data import build, many
 
 rates = st.floats(0, 1)
@@ -27,63 +23,15 @@ def test_the_rounded_share_of_the_eligible_goes_missing(rate: float, seed: int) 
     assert gone.tolist() == sorted(set(gone.tolist()))
 
 
-def test_relative_sides_are_shares_of_the_image_and_leave_flat_boxes_out() -> None:
-    dataset = build([[100, 100, 300, 140], [5, 5, 5, 9], [9, 9, 4, 12]], [0, 0, 0])
-    assert relative_sides(dataset, np.arange(3)).tolist() == [[0.2, 0.05]]
-
-
-def test_spurious_boxes_are_placed_by_draws_within_the_room_that_is_left() -> None:
-    shares = np.array([[0.2, 0.5], [0.0001, 1.0], [3.0, 0.5]])
-    sizes = np.array([[100.0, 80], [100, 80], [100, 80]])
-    draws = np.array([[0.5, 0.25], [0.0, 0.9], [0.3, 0.999999]])
-    # sides 20 x 40, 1 x 80 (a pixel at least), 100 x 40 (the image at most)
-    expected = [[40, 10, 60, 50], [0, 0, 1, 80], [0, 40, 100, 80]]
-    assert place_boxes(shares, sizes, draws).tolist() == expected
-
-
-@given(rates, st.integers(0, 3))
-def test_spurious_annotations_are_exact_in_number_and_lie_within_their_images(
-    rate: float, seed: int
-) -> None:
-    dataset = many(40, num_images=3)
-    dataset.images.widths[:] = [50, 333, 0]
-    dataset.images.heights[:] = [40, 700, 100]
-    rows = np.arange(30)
-    added = invent_annotations(dataset, rows, rate, seed)
-    assert len(added) == round(rate * 30)
-    assert set(added.image_rows.tolist()) <= {0, 1}  # the size of the third is not known
-    assert set(added.labels.tolist()) <= {0, 1, 2}
-    assert (added.originals == -1).all()
-    high = np.tile(np.stack([[50, 333], [40, 700]], 1)[added.image_rows], 2)
-    assert (added.boxes >= 0).all()
-    assert (added.boxes <= high).all()
-    assert (added.boxes[:, 2:] - added.boxes[:, :2] >= 0.98).all()
-    assert added.boxes * 100 == pytest.approx(np.round(added.boxes * 100), abs=1e-6)
-
-
-def test_spurious_annotations_spread_over_images_labels_and_places() -> None:
-    dataset = many(3000, num_images=4)
-    added = invent_annotations(dataset, np.arange(3000), 1.0, 0)
-    assert np.bincount(added.image_rows) == pytest.approx(750, abs=120)
-    assert np.bincount(added.labels) == pytest.approx(1000, abs=120)
-    room = np.array([1000, 800]) - (added.boxes[:, 2:] - added.boxes[:, :2])
-    assert (added.boxes[:, :2] / room).mean(0) == pytest.approx(0.5, abs=0.03)
-    sides = added.boxes[:, 2:] - added.boxes[:, :2]
-    assert sides.mean(0) == pytest.approx(np.array([89.5, 69.5]), abs=3)
-
-
-def test_fewer_spurious_annotations_are_the_first_of_more() -> None:
-    dataset = many(50)
-    few, more = (invent_annotations(dataset, np.arange(50), rate, 4) for rate in (0.2, 0.6))
-    assert few.boxes.tolist() == more.boxes[:10].tolist()
-    assert few.labels.tolist() == more.labels[:10].tolist()
-
-
-def test_spurious_annotations_without_any_image_size_are_refused_with_a_remedy() -> None:
-    dataset = build([[0, 0, 10, 10]] * 4, [0, 1, 2, 0], size=(0, 0))
-    with pytest.raises(DataError, match=r"record the sizes .* or leave --spurious out"):
-        invent_annotations(dataset, np.arange(4), 0.5, 0)
-    assert len(invent_annotations(dataset, np.arange(4), 0.0, 0)) == 0
+def test_small_objects_go_missing_sooner_by_the_inverse_of_their_area() -> None:
+    n = 40_000
+    areas = np.tile([100.0, 200, 400, 100_000], n // 4)
+    gone = choose_missing(np.arange(n), 0.07, 5, areas)
+    assert len(gone) == 2800
+    # The chances are as 4 to 2 to 1 to almost none: 1,600, 800, 400 and 1.6.
+    assert np.bincount(gone % 4, minlength=4) == pytest.approx([1600, 800, 400, 2], abs=90)
+    fewer = choose_missing(np.arange(n), 0.02, 5, areas)
+    assert set(fewer) <= set(gone)
 
 
 @given(rates, st.integers(0, 3))

@@ -210,6 +210,46 @@ def test_pair_noise_counts_within_the_subset_label_by_label() -> None:
         assert changed == round(0.5 * members.sum())
 
 
+def test_gross_boxes_are_far_off_among_boxes_with_other_noise() -> None:
+    clean = many(400)
+    small = disturb(clean, NoiseSettings(boxes="uniform:0.05", seed=4)).dataset
+    both = disturb(clean, NoiseSettings(boxes="uniform:0.05", gross_boxes=0.1, seed=4)).dataset
+    alone = disturb(clean, NoiseSettings(gross_boxes=0.1, seed=4)).dataset
+    is_gross = (both.boxes != small.boxes).any(axis=1)
+    assert is_gross.sum() == 40
+    assert both.boxes[is_gross].tolist() == alone.boxes[is_gross].tolist()
+    usual = disturb(clean, NoiseSettings(boxes="uniform:0.4", seed=4)).dataset
+    assert not (both.boxes[is_gross] == usual.boxes[is_gross]).all(axis=1).any()  # other draws
+    assert alone.boxes[~is_gross].tolist() == clean.boxes[~is_gross].tolist()
+    assert iou(clean.boxes, both.boxes)[~is_gross].min() > 0.8
+    assert iou(clean.boxes, both.boxes)[is_gross].mean() == pytest.approx(0.47, abs=0.06)
+
+
+def test_gross_noise_may_be_of_another_kind_and_is_confined_to_the_subset() -> None:
+    clean = many(400)
+    settings = NoiseSettings(gross_boxes=0.1, gross_noise="jitter:0.2", subset=0.5)
+    noisy = disturb(clean, settings)
+    assert noisy.counts["boxes_changed"] == 20
+    overlap = iou(clean.boxes, noisy.dataset.boxes)
+    assert overlap[overlap < 1].mean() == pytest.approx(0.664, abs=0.06)
+
+
+def test_missing_small_objects_lets_the_rest_of_the_noise_alone() -> None:
+    clean = many(300)
+    random, small = (
+        disturb(clean, NoiseSettings(boxes="uniform:0.2", missing=0.2, missing_order=order))
+        for order in ("random", "small")
+    )
+    areas = (clean.boxes[:, 2:] - clean.boxes[:, :2]).prod(axis=1)
+    assert random.counts == small.counts
+    is_gone = [
+        ~np.isin(clean.annotation_ids, noisy.dataset.annotation_ids) for noisy in (random, small)
+    ]
+    assert areas[is_gone[1]].mean() < 0.6 * areas[is_gone[0]].mean()
+    boxes = disturb(clean, NoiseSettings(boxes="uniform:0.2")).dataset.boxes
+    assert small.dataset.boxes.tolist() == boxes[~is_gone[1]].tolist()
+
+
 def test_a_matrix_file_is_read_when_it_is_used(tmp_path: Path) -> None:
     path = tmp_path / "confusion.json"
     settings = NoiseSettings(labels=f"matrix:{path}")

@@ -29,6 +29,12 @@ from boxmend.errors import UsageError
         ({"spurious": -0.1}, r"spurious is -0.1"),
         ({"duplicate": float("nan")}, r"duplicate is nan"),
         ({"subset": "0.4"}, r"subset is '0.4'"),
+        ({"look_alikes": 2}, r"look_alikes is 2; expected a share"),
+        ({"gross_boxes": -0.1}, r"gross_boxes is -0.1; expected a share"),
+        ({"gross_noise": "uniform"}, r"gross_noise is 'uniform'; .* like uniform:0.4"),
+        ({"missing_order": "large"}, r"missing_order is 'large'; expected random or small"),
+        ({"spurious_at": "part,sky"}, r"spurious_at is 'part,sky'; .* like part,clutter"),
+        ({"spurious_at": ""}, r"spurious_at is ''"),
         ({"seed": -1}, r"seed is -1; expected a whole number from 0 on"),
         ({"seed": 0.5}, r"seed is 0.5"),
     ],
@@ -49,3 +55,15 @@ def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None
 )
 def test_settings_within_their_bounds_are_taken(given: dict[str, Any]) -> None:
     assert NoiseSettings(**given).labels == given.get("labels")
+
+
+def test_settings_that_came_later_are_in_the_record_only_where_they_are_set() -> None:
+    assert [*NoiseSettings().to_json()] == [
+        *("labels", "boxes", "missing", "spurious", "duplicate", "subset", "seed", "clip")
+    ]
+    given = NoiseSettings(look_alikes=0.1, look_alike_pairs=("car/van",), spurious_at="part")
+    record = given.to_json()
+    assert record["look_alikes"] == 0.1
+    assert record["look_alike_pairs"] == ["car/van"]
+    assert record["spurious_at"] == "part"
+    assert "gross_boxes" not in record

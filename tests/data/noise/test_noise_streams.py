@@ -18,7 +18,8 @@ from boxmend.data.noise.streams import (
 
 
 def test_the_draws_never_change() -> None:
-    draws = [uniforms(seed, stream, 100) for seed in (0, 2**40) for stream in Stream]
+    first_streams = [Stream(number) for number in range(1, 9)]
+    draws = [uniforms(seed, stream, 100) for seed in (0, 2**40) for stream in first_streams]
     digest = hashlib.sha256(np.concatenate(draws).tobytes()).hexdigest()
     assert digest == "a1bba7c91a19bf2183c65072e20ecbf909d9b29b15539605142bc23afd1438a2"
 

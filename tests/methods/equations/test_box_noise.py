@@ -6,26 +6,24 @@ import pytest
 import torch
 from torch import Tensor
 
+from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
 from boxmend.detector.boxes import elementwise_iou
 from boxmend.methods.equations import (
     BoxNoise,
+    border_hold_share,
     count_at_border,
     count_residuals,
     edge_residuals,
     expected_boxes,
+    extend_past_border,
     fit_box_noise,
-    held_at_border,
-    keep_share,
+    hold_at_border,
     pull_sums,
-    share_held,
-    uncut_boxes,
+    raw_box_share,
 )
 from boxmend.methods.equations.box_noise import (
-    BINS,
-    NARROW,
-    STRAY_DENSITY,
-    TRULY_AT_BORDER,
-    WIDE,
+    BOX_NOISE,
+    NUM_BINS,
     border_share,
 )
 
@@ -71,7 +69,7 @@ def test_residuals_are_counted_by_size_without_sign() -> None:
     residuals = torch.tensor([0.004, -0.006, 0.013, -0.999, 1.0, 7.0, NAN, 0.5])
     is_counted = torch.tensor([True] * 7 + [False])
     counts = count_residuals(residuals, is_counted)
-    assert counts.shape == (BINS,)
+    assert counts.shape == (NUM_BINS,)
     assert {place: int(counts[place]) for place in counts.nonzero()[:, 0].tolist()} == {
         0: 2,
         1: 1,
@@ -99,21 +97,21 @@ def test_the_noise_is_recovered(noise: float, error: float, spread: float) -> No
 def test_a_tenth_is_recovered_while_the_detector_is_as_good(seed: int) -> None:
     found = estimated(*pairs(0.1, 0.05, seed=seed))
     assert found.noise == pytest.approx(0.1, abs=0.03)
-    assert 0.4 <= keep_share(found) < 0.6
+    assert 0.4 <= raw_box_share(found) < 0.6
 
 
 @pytest.mark.parametrize("error", [0.075, 0.1])
 def test_a_tenth_beneath_a_worse_detector_is_hardly_seen_and_left_alone(error: float) -> None:
     found = estimated(*pairs(0.1, error))
     assert found.noise <= 0.15
-    assert keep_share(found) > 0.6
+    assert raw_box_share(found) > 0.6
 
 
 @pytest.mark.parametrize(("error", "spread"), ERRORS)
 @pytest.mark.parametrize("seed", range(3))
 def test_repair_switches_itself_off_on_clean_boxes(error: float, spread: float, seed: int) -> None:
     annotated, predicted = pairs(0, error, spread=spread, seed=seed)
-    share = keep_share(estimated(annotated, predicted))
+    share = raw_box_share(estimated(annotated, predicted))
     final = torch.lerp(predicted, annotated, share)
     assert share == 1
     assert elementwise_iou(final, TRUE).mean() >= 0.97
@@ -121,7 +119,7 @@ def test_repair_switches_itself_off_on_clean_boxes(error: float, spread: float, 
 
 def test_repair_makes_noisy_boxes_better() -> None:
     annotated, predicted = pairs(0.4, 0.1)
-    share = keep_share(estimated(annotated, predicted))
+    share = raw_box_share(estimated(annotated, predicted))
     final = torch.lerp(predicted, annotated, share)
     assert share == pytest.approx(0.4)
     assert elementwise_iou(final, TRUE).mean() > elementwise_iou(annotated, TRUE).mean() + 0.2
@@ -133,12 +131,12 @@ def test_mismatched_pairs_do_not_pass_for_noise() -> None:
         predicted.shape, generator=torch.Generator().manual_seed(1)
     )
     is_stray = torch.arange(predicted.shape[1])[:, None] % 10 == 0
-    assert keep_share(estimated(annotated, torch.where(is_stray, strays, predicted))) == 1
+    assert raw_box_share(estimated(annotated, torch.where(is_stray, strays, predicted))) == 1
 
 
 def test_of_few_boxes_nothing_is_concluded() -> None:
-    assert keep_share(estimated(*pairs(0.4, 0.05, count=50))) == 1
-    assert keep_share(fit_box_noise(torch.zeros(BINS))) == 1
+    assert raw_box_share(estimated(*pairs(0.4, 0.05, count=50))) == 1
+    assert raw_box_share(fit_box_noise(torch.zeros(NUM_BINS))) == 1
 
 
 @pytest.mark.parametrize(
@@ -153,11 +151,11 @@ def test_of_few_boxes_nothing_is_concluded() -> None:
     ],
 )
 def test_the_share_weighs_by_precision(noise: float, error: float, share: float) -> None:
-    assert keep_share(BoxNoise(noise, error)) == pytest.approx(share)
+    assert raw_box_share(BoxNoise(noise, error)) == pytest.approx(share)
 
 
 def test_more_noise_never_gives_the_raw_box_more() -> None:
-    shares = [keep_share(BoxNoise(step / 50, 0.08)) for step in range(30)]
+    shares = [raw_box_share(BoxNoise(step / 50, 0.08)) for step in range(30)]
     assert shares == sorted(shares, reverse=True)
 
 
@@ -207,13 +205,18 @@ def moved_by(apart: float, noise: float, error: float) -> float:
 
 def mean_by_summing(apart: float, noise: float, error: float) -> float:
     """The mean of u in -N .. N under the density of d at `apart` - u, by the midpoint rule."""
-    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
+    narrow = error / math.sqrt(
+        BOX_NOISE.narrow_share + (1 - BOX_NOISE.narrow_share) * SHARED.wide_factor**2
+    )
     steps = 4000
     total = weighted = 0.0
     for step in range(steps):
         u = noise * (2 * (step + 0.5) / steps - 1)
-        density = STRAY_DENSITY
-        for share, scale in ((NARROW, narrow), (1 - NARROW, WIDE * narrow)):
+        density = BOX_NOISE.stray_density
+        for share, scale in (
+            (BOX_NOISE.narrow_share, narrow),
+            (1 - BOX_NOISE.narrow_share, SHARED.wide_factor * narrow),
+        ):
             place = (apart - u) / scale
             density += share * math.exp(-(place**2) / 2) / scale / math.sqrt(2 * math.pi)
         total, weighted = total + density, weighted + u * density
@@ -258,9 +261,11 @@ def test_shares_are_of_the_voted_side(
 def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, error: float) -> None:
     generator = torch.Generator().manual_seed(3)
     off = noise * (2 * torch.rand(20_000, 4, generator=generator) - 1)
-    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
-    is_wide = torch.rand(20_000, 4, generator=generator) > NARROW
-    scale = torch.where(is_wide, WIDE * narrow, narrow)
+    narrow = error / math.sqrt(
+        BOX_NOISE.narrow_share + (1 - BOX_NOISE.narrow_share) * SHARED.wide_factor**2
+    )
+    is_wide = torch.rand(20_000, 4, generator=generator) > BOX_NOISE.narrow_share
+    scale = torch.where(is_wide, SHARED.wide_factor * narrow, narrow)
     truth = torch.tensor([400.0, 400, 500, 500])
     annotated = truth + 100 * off
     voted = truth + 100 * scale * torch.randn(20_000, 4, generator=generator)
@@ -277,8 +282,8 @@ def test_edges_annotated_at_the_border_go_half_of_their_way() -> None:
     sizes = torch.tensor([[100, 200], [200, 100]])
     annotated = torch.tensor([[[1.0, 10, 40, 99], [160, 0, 200, 50]]] * 2)
     mended = annotated + torch.tensor([8.0, 4, -6, -2])
-    held = held_at_border(mended, annotated, sizes, 0.5)
-    assert torch.equal(held_at_border(mended, annotated, sizes, 0.0), mended)
+    held = hold_at_border(mended, annotated, sizes, 0.5)
+    assert torch.equal(hold_at_border(mended, annotated, sizes, 0.0), mended)
     across = [[[5.0, 14, 34, 98], [168, 2, 197, 48]]]  # half of 8, -2; of 4, -6
     upright = [[[5.0, 14, 34, 97], [168, 2, 197, 48]]]  # 99 of 200 is not at the border
     torch.testing.assert_close(held, torch.tensor(across + upright))
@@ -302,7 +307,7 @@ def test_edges_at_the_border_and_near_it_are_counted_by_their_distance() -> None
 def test_the_share_that_ends_at_the_border_equals_the_hand_computed_one(
     at_border: int, within: int, share: float
 ) -> None:
-    counts = torch.zeros(1 + BINS)
+    counts = torch.zeros(1 + NUM_BINS)
     counts[0] = at_border
     counts[1 + 39] = within  # the last bin within .4
     counts[1 + 40] = 70  # and the first beyond
@@ -326,7 +331,7 @@ def test_edges_are_held_where_many_truly_end_at_the_border(truly: float, held: f
     cut = annotated[:, 0] <= 1
     shared = float((left[cut] == 0).double().mean()) * float(cut.sum()) / float(counts[0])
     assert border_share(counts, 0.4) == pytest.approx(shared, abs=0.15)
-    assert share_held(counts, 0.4) == held
+    assert border_hold_share(counts, 0.4) == held
 
 
 def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None:
@@ -345,7 +350,9 @@ def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None
     def wrong(boxes: Tensor) -> float:
         return float((boxes[..., 0] - true).square().mean())
 
-    held = held_at_border(mended, annotated, torch.tensor([[300, 300]]), TRULY_AT_BORDER)
+    held = hold_at_border(
+        mended, annotated, torch.tensor([[300, 300]]), BOX_NOISE.border_hold_share
+    )
     assert wrong(held) < 0.8 * min(wrong(mended), wrong(annotated), wrong(voted))
 
 
@@ -353,11 +360,11 @@ def test_edges_on_the_border_are_put_outside_by_a_share_of_the_side() -> None:
     # the image is 100 high and 200 wide; a quarter of the sides 40 and 60
     sizes = torch.tensor([[100, 200]])
     annotated = torch.tensor([[[0.0, 10, 40, 70], [160, 40, 199.5, 100], [60.0, 20, 100, 80]]])
-    aims = uncut_boxes(annotated + 1, annotated, sizes, 0.25)
+    box_targets = extend_past_border(annotated + 1, annotated, sizes, 0.25)
     expected = torch.tensor(
         [[[1 - 10.0, 11, 41, 71], [161, 41, 200.5 + 9.875, 101 + 15], [61, 21, 101, 81]]]
     )
-    torch.testing.assert_close(aims, expected)
+    torch.testing.assert_close(box_targets, expected)
 
 
 def test_cut_edges_are_in_the_mean_where_they_were() -> None:
@@ -369,6 +376,6 @@ def test_cut_edges_are_in_the_mean_where_they_were() -> None:
     sizes = torch.tensor([[300, 300]])
     mean = float(annotated[..., 0].mean())
     assert mean == pytest.approx(noise / 4 * side, abs=0.5)
-    aims = uncut_boxes(annotated, annotated, sizes, noise / 2)
-    assert float(aims[..., 0].mean()) == pytest.approx(0, abs=0.5)
-    assert torch.equal(aims[..., 1:], annotated[..., 1:])
+    box_targets = extend_past_border(annotated, annotated, sizes, noise / 2)
+    assert float(box_targets[..., 0].mean()) == pytest.approx(0, abs=0.5)
+    assert torch.equal(box_targets[..., 1:], annotated[..., 1:])

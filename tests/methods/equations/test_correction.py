@@ -10,9 +10,9 @@ from boxmend.detector.boxes import clipped_boxes
 from boxmend.methods.equations import (
     Judgement,
     averaged_boxes,
+    boxes_of_class,
     is_confident,
     pseudo_labels,
-    regressed_for,
     training_roles,
 )
 from boxmend.methods.equations.correction import Discarded
@@ -39,14 +39,14 @@ def test_confident_is_strictly_above_the_threshold() -> None:
 
 def test_the_regression_of_the_label_is_picked() -> None:
     regressed = torch.arange(16.0).reshape(1, 2, 2, 4)  # one image, two boxes, two classes
-    picked = regressed_for(regressed, torch.tensor([[1, 0]]))
+    picked = boxes_of_class(regressed, torch.tensor([[1, 0]]))
     assert picked.tolist() == [[[4, 5, 6, 7], [8, 9, 10, 11]]]
 
 
 def test_regressions_are_picked_for_every_pair_of_annotation_and_proposal() -> None:
     regressed = torch.arange(16.0).reshape(1, 2, 2, 4)
     labels = torch.tensor([[1, 0, 1]])
-    pairs = regressed_for(regressed[:, None], labels[:, :, None])  # [1, 3, 2, 4]
+    pairs = boxes_of_class(regressed[:, None], labels[:, :, None])  # [1, 3, 2, 4]
     first, second = [[4.0, 5, 6, 7], [12.0, 13, 14, 15]], [[0.0, 1, 2, 3], [8.0, 9, 10, 11]]
     assert pairs.tolist() == [[first, second, first]]
 

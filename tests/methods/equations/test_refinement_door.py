@@ -1,13 +1,13 @@
 """The door of the room: every public name is there and sorted."""
 
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 
 
 def test_all_public_names_are_there_and_sorted() -> None:
-    names = refinement.__all__
+    names = equations.__all__
     constants = [name for name in names if name.isupper()]
     classes = [name for name in names if name[0].isupper() and name not in constants]
     functions = [name for name in names if name[0].islower()]
     assert names == sorted(constants) + sorted(classes) + sorted(functions)
     for name in names:
-        assert getattr(refinement, name) is not None
+        assert getattr(equations, name) is not None

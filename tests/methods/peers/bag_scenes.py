@@ -26,7 +26,7 @@ from tests.methods.method_batches import NUM_LABELS, SIZE
 
 CANVAS = 128
 START, MIDDLE, LATE = (
-    TrainingProgress(epoch=epoch, step=step, num_steps=120, warm_up_left=0, num_epochs=12)
+    TrainingProgress(epoch=epoch, step=step, num_steps=120, warm_up_steps_left=0, num_epochs=12)
     for epoch, step in ((0, 0), (4, 45), (11, 115))
 )
 
@@ -71,28 +71,28 @@ def drawing(seed: int = 3) -> Callable[[torch.Size], Tensor]:
 
 def work_on(
     detector: Detector,
-    given: BatchAnnotations,
-    moment: TrainingProgress,
+    annotations: BatchAnnotations,
+    progress: TrainingProgress,
     shown: Tensor | None = None,
 ) -> StepContext:
     def scorer_on(features: Features) -> BoxScorer:
         def score(boxes: Tensor, /) -> SecondStageOutput:
-            return detector.score(features, boxes, given.sizes)
+            return detector.score(features, boxes, annotations.sizes)
 
         return score
 
-    shown = images(len(given.boxes)) if shown is None else shown
-    return StepContext(detector, shown, given, moment, drawing(), scorer_on)
+    shown = images(len(annotations.boxes)) if shown is None else shown
+    return StepContext(detector, shown, annotations, progress, drawing(), scorer_on)
 
 
-def without_annotations(images: int = 2, annotations: int = 3) -> BatchAnnotations:
-    no = torch.zeros(images, annotations, dtype=torch.bool)
+def without_annotations(images: int = 2, num_annotations: int = 3) -> BatchAnnotations:
+    no = torch.zeros(images, num_annotations, dtype=torch.bool)
     return BatchAnnotations(
-        boxes=torch.full((images, annotations, 4), torch.nan),
-        labels=torch.full((images, annotations), -7),
+        boxes=torch.full((images, num_annotations, 4), torch.nan),
+        labels=torch.full((images, num_annotations), -7),
         is_box=no,
         is_ignored=no,
-        rows=torch.full((images, annotations), -1),
+        rows=torch.full((images, num_annotations), -1),
         sizes=torch.full((images, 2), SIZE),
     )
 

@@ -41,7 +41,7 @@ def images(number: int = 3, seed: int = 1) -> Tensor:
 
 
 def work_on(
-    detector: Detector, given: BatchAnnotations, moment: TrainingProgress, seed: int = 3
+    detector: Detector, annotations: BatchAnnotations, progress: TrainingProgress, seed: int = 3
 ) -> StepContext:
     """A step with random numbers of its own seed."""
     generator = torch.Generator().manual_seed(seed)
@@ -50,12 +50,14 @@ def work_on(
         return torch.rand(shape, generator=generator)
 
     def score(features: Features, boxes: Tensor, /) -> SecondStageOutput:
-        return detector.score(features, boxes, given.sizes)
+        return detector.score(features, boxes, annotations.sizes)
 
     def scorer_on(features: Features) -> BoxScorer:
         return partial(score, features)
 
-    return StepContext(detector, images(len(given.boxes)), given, moment, draw, scorer_on)
+    return StepContext(
+        detector, images(len(annotations.boxes)), annotations, progress, draw, scorer_on
+    )
 
 
 RAMP_BOX = [8.0, 4, 24, 16]

@@ -14,8 +14,10 @@ from boxmend.runs.settings import NoteRcnnSettings
 from tests.methods.method_batches import SIZE
 
 NUM_LABELS, ROWS, CANVAS, BATCHES = 3, 15, 128, 10
-PLAIN = TrainingProgress(epoch=0, step=5, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
-APART = TrainingProgress(epoch=1, step=15, num_steps=3 * BATCHES, warm_up_left=0, num_epochs=3)
+PLAIN = TrainingProgress(epoch=0, step=5, num_steps=3 * BATCHES, warm_up_steps_left=0, num_epochs=3)
+APART = TrainingProgress(
+    epoch=1, step=15, num_steps=3 * BATCHES, warm_up_steps_left=0, num_epochs=3
+)
 LOSSES = ("rpn_objectness", "rpn_boxes", "roi_classes", "roi_seed", "roi_distilled", "roi_boxes")
 
 
@@ -53,8 +55,8 @@ def images(number: int = 3, seed: int = 1) -> Tensor:
 
 def work_on(
     detector: Detector,
-    given: BatchAnnotations,
-    moment: TrainingProgress,
+    annotations: BatchAnnotations,
+    progress: TrainingProgress,
     shown: Tensor | None = None,
 ) -> StepContext:
     """A step with random numbers of its own seed."""
@@ -64,18 +66,18 @@ def work_on(
         return torch.rand(shape, generator=generator)
 
     def score(features: Features, boxes: Tensor, /) -> SecondStageOutput:
-        return detector.score(features, boxes, given.sizes)
+        return detector.score(features, boxes, annotations.sizes)
 
     def scorer_on(features: Features) -> BoxScorer:
         return partial(score, features)
 
-    shown = images(len(given.boxes)) if shown is None else shown
-    return StepContext(detector, shown, given, moment, draw, scorer_on)
+    shown = images(len(annotations.boxes)) if shown is None else shown
+    return StepContext(detector, shown, annotations, progress, draw, scorer_on)
 
 
-def empty(number: int = 2, annotations: int = 0) -> BatchAnnotations:
+def empty(number: int = 2, num_annotations: int = 0) -> BatchAnnotations:
     """Images without annotations."""
-    shape = (number, annotations)
+    shape = (number, num_annotations)
     no = torch.zeros(shape, dtype=torch.bool)
     return BatchAnnotations(
         boxes=torch.full((*shape, 4), torch.nan),

@@ -24,8 +24,8 @@ FEW = TrainSettings(
     log_every=1,
     checkpoint_every=2,
     warm_up=0.0,
-    oa_mil=OaMilSettings(selection_from=1 / 3, extension_from=2 / 3, extensions=1, gamma=0.5),
-    disco=DiscoSettings(start=1 / 3, exponent=0.5),
+    oa_mil=OaMilSettings(selection_from=1 / 3, extension_from=2 / 3, extension_rounds=1, gamma=0.5),
+    disco=DiscoSettings(correction_from=1 / 3, exponent=0.5),
     optimisation=Optimisation(optimizer="adamw", lr=1e-3),
 )
 BOTH = pytest.mark.parametrize("method", ["oa-mil", "disco"])

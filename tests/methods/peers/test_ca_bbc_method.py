@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from boxmend.detector import Detector
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 from boxmend.methods.equations import dual_heads
 from boxmend.methods.noise_estimator import NoiseEstimator
 from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient
-from boxmend.methods.steps import first_stage
+from boxmend.methods.steps import run_first_stage
 from boxmend.methods.table import BatchAnnotations, Method, Outcome, Rates, TrainingProgress
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings, MendSettings
-from tests.methods.method_batches import LATER, WARM_UP, one_image, padded, random_batch
+from tests.methods.method_batches import LATER, WARM_UP, one_image, pad, random_batch
 from tests.methods.peers.ca_bbc_scenes import (
     LOSSES,
     QUICK,
@@ -35,26 +35,29 @@ def ramp_image(*boxes: list[float]) -> BatchAnnotations:
     return one_image(list(boxes), [0] * len(boxes))._replace(sizes=torch.tensor([[32.0, 40]]))
 
 
-def stepped(method: CaBbc, given: BatchAnnotations) -> Tensor:
-    return method._stepped(ramp_detector(), ramp_features(), given)
+def stepped(method: CaBbc, annotations: BatchAnnotations) -> Tensor:
+    return method._step_boxes(ramp_detector(), ramp_features(), annotations)
 
 
 def mended(
-    method: Method, detector: Detector, given: BatchAnnotations, moment: TrainingProgress = LATER
+    method: Method,
+    detector: Detector,
+    annotations: BatchAnnotations,
+    progress: TrainingProgress = LATER,
 ) -> Outcome:
-    return method.losses(work_on(detector, given, moment))[0]
+    return method.losses(work_on(detector, annotations, progress))[0]
 
 
 def test_the_gradient_of_a_box_equals_the_hand_computed_one() -> None:
-    given = ramp_image(RAMP_BOX)
-    gradient = box_gradient(ramp_detector(), ramp_features(), given, 0.1)
+    annotations = ramp_image(RAMP_BOX)
+    gradient = box_gradient(ramp_detector(), ramp_features(), annotations, 0.1)
     torch.testing.assert_close(gradient, torch.tensor([[RAMP_SLOPES]]))
 
 
 def test_what_is_no_box_has_no_gradient() -> None:
-    given = ramp_image(RAMP_BOX, RAMP_BOX)
-    given = given._replace(is_box=torch.tensor([[True, False]]))
-    gradient = box_gradient(ramp_detector(), ramp_features(), given, 0.1)
+    annotations = ramp_image(RAMP_BOX, RAMP_BOX)
+    annotations = annotations._replace(is_box=torch.tensor([[True, False]]))
+    gradient = box_gradient(ramp_detector(), ramp_features(), annotations, 0.1)
     torch.testing.assert_close(gradient, torch.tensor([[RAMP_SLOPES, [0.0] * 4]]))
 
 
@@ -79,14 +82,14 @@ def test_the_median_of_recent_annotations_is_typical() -> None:
 
 
 def test_no_box_moves_until_half_the_queue_is_filled() -> None:
-    method, given = made(CaBbcSettings(queue_length=4)), ramp_image(RAMP_BOX)
-    assert stepped(method, given).tolist() == [[RAMP_BOX]]
-    assert stepped(method, given).tolist() != [[RAMP_BOX]]
+    method, annotations = made(CaBbcSettings(queue_length=4)), ramp_image(RAMP_BOX)
+    assert stepped(method, annotations).tolist() == [[RAMP_BOX]]
+    assert stepped(method, annotations).tolist() != [[RAMP_BOX]]
 
 
 def test_a_step_in_pixels_is_alpha_times_the_slope_cut_off_at_a_tenth_of_the_box() -> None:
     # 10 * .06328 = .6328 to the left; 10 * .21094 = 2.1 upwards, but .1 * 12 = 1.2 at most
-    moved = stepped(made(CaBbcSettings(step="pixels", alpha=10)), ramp_image(RAMP_BOX))
+    moved = stepped(made(CaBbcSettings(step_unit="pixels", alpha=10)), ramp_image(RAMP_BOX))
     expected = torch.tensor([[[8 - 0.6328125, 4 - 1.2, 24 - 0.6328125, 16 - 1.2]]])
     torch.testing.assert_close(moved, expected)
 
@@ -95,16 +98,16 @@ def test_a_box_that_steps_out_of_the_image_is_cut_off() -> None:
     # its middle is (17/3, 2) in cells, where the ramp has 37 too, so it moves up and to the left;
     # 15.5 high, of which a tenth is 1.55
     left = 4 * 17 / 3 - 8
-    given = ramp_image([left, 0.25, left + 16, 15.75])
-    moved = stepped(made(CaBbcSettings(queue_length=1, alpha=0.1)), given)
+    annotations = ramp_image([left, 0.25, left + 16, 15.75])
+    moved = stepped(made(CaBbcSettings(queue_length=1, alpha=0.1)), annotations)
     assert moved[0, 0, 1] == 0
     assert moved[0, 0, 3].item() == pytest.approx(15.75 - 1.55)
 
 
 def test_where_heads_leave_no_slope_at_all_no_box_moves() -> None:
     features = ramp_features()._replace(maps={"0": torch.full((1, 1, 8, 10), 5.0)})
-    method, given = made(CaBbcSettings(queue_length=1)), ramp_image(RAMP_BOX)
-    assert method._stepped(ramp_detector(), features, given).tolist() == [[RAMP_BOX]]
+    method, annotations = made(CaBbcSettings(queue_length=1)), ramp_image(RAMP_BOX)
+    assert method._step_boxes(ramp_detector(), features, annotations).tolist() == [[RAMP_BOX]]
 
 
 @pytest.mark.parametrize(
@@ -113,9 +116,9 @@ def test_where_heads_leave_no_slope_at_all_no_box_moves() -> None:
         (CaBbcSettings(), 0.2, 0.03),
         (CaBbcSettings(), 0.4, 0.06),
         (CaBbcSettings(), None, 0.06),  # unknown, and nobody to estimate it: like 40 %
-        (CaBbcSettings(step="pixels"), 0.0, 0),
-        (CaBbcSettings(step="pixels"), 0.2, 100),
-        (CaBbcSettings(step="pixels"), 0.4, 200),
+        (CaBbcSettings(step_unit="pixels"), 0.0, 0),
+        (CaBbcSettings(step_unit="pixels"), 0.2, 100),
+        (CaBbcSettings(step_unit="pixels"), 0.4, 200),
         (CaBbcSettings(alpha=0.01), 0.4, 0.01),
     ],
 )
@@ -126,55 +129,57 @@ def test_the_length_of_a_step_follows_the_box_noise(
 
 
 def test_the_soft_label_and_the_final_box_come_from_both_heads_at_the_corrected_box() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
-    outcome = mended(made(replace(QUICK, queue_length=1, background=True)), detector, given)
-    work = work_on(detector, given, LATER)
+    detector, (annotations, _) = two_heads(), random_batch(9)
+    outcome = mended(
+        made(replace(QUICK, queue_length=1, include_background=True)), detector, annotations
+    )
+    context = work_on(detector, annotations, LATER)
     with torch.no_grad():
-        features = first_stage(work).features
-        each = detector.outputs_of_heads(features, outcome.matched)
-        args = (outcome.matched, features.canvas, given.sizes)
-        first, second = (detector.scores_of(one, *args) for one in each)
-    labels = torch.where(given.is_box, given.labels, 0)
+        features = run_first_stage(context).features
+        each = detector.head_outputs(features, outcome.matched)
+        args = (outcome.matched, features.canvas, annotations.sizes)
+        first, second = (detector.decode_output(one, *args) for one in each)
+    labels = torch.where(annotations.is_box, annotations.labels, 0)
     soft = dual_heads.sharpened_labels(labels, first.probabilities, second.probabilities, 0.4)
-    is_box = given.is_box
+    is_box = annotations.is_box
     assert outcome.roi.soft is not None
     torch.testing.assert_close(outcome.roi.soft[is_box], soft[is_box])
     wanted = soft[..., 1:].argmax(-1)
     assert torch.equal(outcome.labels[is_box], wanted[is_box])
     torch.testing.assert_close(outcome.confidence[is_box], soft[..., 1:].amax(-1)[is_box])
-    boxes = refinement.regressed_for((first.boxes + second.boxes) / 2, wanted)
+    boxes = equations.boxes_of_class((first.boxes + second.boxes) / 2, wanted)
     torch.testing.assert_close(outcome.boxes[is_box], boxes[is_box])
     mean = (first.probabilities + second.probabilities) / 2
-    losses = refinement.label_losses(mean, labels, is_box)
+    losses = equations.label_losses(mean, labels, is_box)
     torch.testing.assert_close(outcome.loss[is_box], losses[is_box])
-    assert not torch.equal(outcome.matched[is_box], given.boxes[is_box])
+    assert not torch.equal(outcome.matched[is_box], annotations.boxes[is_box])
 
 
 def test_background_has_no_part_in_the_soft_label_unless_asked_for() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
-    without = mended(made(), detector, given).roi.soft
-    with_it = mended(made(replace(QUICK, background=True)), detector, given).roi.soft
+    detector, (annotations, _) = two_heads(), random_batch(9)
+    without = mended(made(), detector, annotations).roi.soft
+    with_it = mended(made(replace(QUICK, include_background=True)), detector, annotations).roi.soft
     assert without is not None
     assert with_it is not None
     assert (without[..., 0] == 0).all()
-    assert (with_it[given.is_box][:, 0] > 0).all()
-    torch.testing.assert_close(without.sum(-1), torch.ones(given.labels.shape))
+    assert (with_it[annotations.is_box][:, 0] > 0).all()
+    torch.testing.assert_close(without.sum(-1), torch.ones(annotations.labels.shape))
 
 
 @pytest.mark.parametrize("mixing", [0.0, 0.5])
 def test_the_final_box_lies_between_the_corrected_one_and_the_regressions(mixing: float) -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
-    whole = mended(made(), detector, given)
-    mixed = mended(made(replace(QUICK, mixing=mixing)), detector, given)
+    detector, (annotations, _) = two_heads(), random_batch(9)
+    whole = mended(made(), detector, annotations)
+    mixed = mended(made(replace(QUICK, regression_share=mixing)), detector, annotations)
     expected = mixing * whole.boxes + (1 - mixing) * whole.matched
     torch.testing.assert_close(mixed.boxes, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_the_verdict_tells_which_labels_changed() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
-    outcome = mended(made(replace(QUICK, temperature=0.05)), detector, given)
-    changed = outcome.labels != given.labels
-    is_box = given.is_box
+    detector, (annotations, _) = two_heads(), random_batch(9)
+    outcome = mended(made(replace(QUICK, temperature=0.05)), detector, annotations)
+    changed = outcome.labels != annotations.labels
+    is_box = annotations.is_box
     relabelled = outcome.verdict == int(Judgement.RELABELLED)
     assert torch.equal(relabelled[is_box], changed[is_box])
     assert (outcome.verdict[is_box & ~relabelled] == int(Judgement.KEPT)).all()
@@ -184,31 +189,31 @@ def test_the_verdict_tells_which_labels_changed() -> None:
 
 
 def test_boxes_told_to_be_right_stay_as_they_are() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
+    detector, (annotations, _) = two_heads(), random_batch(9)
     method = made(rates=Rates(label=0.4, box=0.0))
-    outcome = mended(method, detector, given)
+    outcome = mended(method, detector, annotations)
     for boxes in (outcome.boxes, outcome.matched, outcome.roi.boxes, outcome.rpn.boxes):
-        assert torch.equal(boxes[given.is_box], given.boxes[given.is_box])
+        assert torch.equal(boxes[annotations.is_box], annotations.boxes[annotations.is_box])
     assert outcome.roi.soft is not None
     assert method.slopes.isinf().all()
 
 
 def test_labels_told_to_be_right_stay_as_they_are() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
-    outcome = mended(made(rates=Rates(label=0.0, box=0.4)), detector, given)
-    assert torch.equal(outcome.labels[given.is_box], given.labels[given.is_box])
+    detector, (annotations, _) = two_heads(), random_batch(9)
+    outcome = mended(made(rates=Rates(label=0.0, box=0.4)), detector, annotations)
+    assert torch.equal(outcome.labels[annotations.is_box], annotations.labels[annotations.is_box])
     assert outcome.roi.soft is None
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
-    assert not torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
+    assert not torch.equal(outcome.boxes[annotations.is_box], annotations.boxes[annotations.is_box])
 
 
 def test_warm_up_trains_on_the_annotations_as_they_are() -> None:
-    given, _ = random_batch(9)
+    annotations, _ = random_batch(9)
     method = made()
-    outcome, losses = method.losses(work_on(two_heads(), given, WARM_UP))
-    is_real = given.is_box | given.is_ignored
-    assert torch.equal(outcome.roi.boxes[is_real], given.boxes[is_real])
-    assert torch.equal(outcome.roi.labels[is_real], given.labels[is_real])
+    outcome, losses = method.losses(work_on(two_heads(), annotations, WARM_UP))
+    is_real = annotations.is_box | annotations.is_ignored
+    assert torch.equal(outcome.roi.boxes[is_real], annotations.boxes[is_real])
+    assert torch.equal(outcome.roi.labels[is_real], annotations.labels[is_real])
     assert outcome.roi.soft is None
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert losses.keys() == LOSSES
@@ -217,10 +222,13 @@ def test_warm_up_trains_on_the_annotations_as_they_are() -> None:
 
 
 def test_padding_is_inert() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
+    detector, (annotations, _) = two_heads(), random_batch(9)
     one, other = made(), made()
-    outcome, wider = mended(one, detector, given), mended(other, detector, padded(given, by=3))
-    count = given.boxes.shape[1]
+    outcome, wider = (
+        mended(one, detector, annotations),
+        mended(other, detector, pad(annotations, by=3)),
+    )
+    count = annotations.boxes.shape[1]
     for name in ("boxes", "matched", "labels", "verdict", "confidence", "loss", "is_kept"):
         narrow, wide = getattr(outcome, name), getattr(wider, name)
         torch.testing.assert_close(wide[:, :count], narrow, equal_nan=True)
@@ -231,14 +239,16 @@ def test_padding_is_inert() -> None:
 
 
 def test_ignored_annotations_pass_through_and_leave_no_trace() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
+    detector, (annotations, _) = two_heads(), random_batch(9)
     one, other = made(), made()
-    outcome = mended(one, detector, given)
-    mended(other, detector, given._replace(is_ignored=torch.zeros_like(given.is_ignored)))
-    ignored = given.is_ignored
+    outcome = mended(one, detector, annotations)
+    mended(
+        other, detector, annotations._replace(is_ignored=torch.zeros_like(annotations.is_ignored))
+    )
+    ignored = annotations.is_ignored
     assert ignored.any()
-    assert torch.equal(outcome.boxes[ignored], given.boxes[ignored])
-    assert torch.equal(outcome.labels[ignored], given.labels[ignored])
+    assert torch.equal(outcome.boxes[ignored], annotations.boxes[ignored])
+    assert torch.equal(outcome.labels[ignored], annotations.labels[ignored])
     assert (outcome.verdict[ignored] == int(Judgement.UNJUDGED)).all()
     assert (outcome.roi.is_box & outcome.roi.is_ignored)[ignored].all()
     torch.testing.assert_close(one.slopes, other.slopes)
@@ -249,7 +259,5 @@ def test_an_estimate_below_two_percent_switches_the_step_off(measured: float, no
     watch = NoiseEstimator(4, 3, MendSettings(), Rates(label=0.0))
     method = CaBbc(QUICK, Rates(label=0.0), estimator=watch)
     bounds = torch.tensor([0.01, 0.03], dtype=torch.float64)
-    method.load_state_dict(
-        {**method.state_dict(), "box_noise": measured, "box_bounds": bounds, "is_warm_up": False}
-    )
+    method.load_state_dict({**method.state_dict(), "box_noise": measured, "box_bounds": bounds})
     assert method.box_noise == pytest.approx(noise)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
 from boxmend.errors import UsageError
-from boxmend.methods import equations as refinement
-from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_box_loss
-from boxmend.methods.protocol import Alone
-from boxmend.methods.steps import FirstStage, detached, first_stage
+from boxmend.methods import equations
+from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_by_head, soft_box_loss
+from boxmend.methods.protocol import SingleProcess
+from boxmend.methods.steps import FirstStage, detach_features, run_first_stage
 from boxmend.methods.table import (
     BatchAnnotations,
     Method,
@@ -31,20 +31,25 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def mended(
-    method: Method, detector: Detector, given: BatchAnnotations, moment: TrainingProgress = LATER
+    method: Method,
+    detector: Detector,
+    annotations: BatchAnnotations,
+    progress: TrainingProgress = LATER,
 ) -> Outcome:
-    return method.losses(work_on(detector, given, moment))[0]
+    return method.losses(work_on(detector, annotations, progress))[0]
 
 
-@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
-@pytest.mark.parametrize("annotations", [0, 1])
-def test_images_without_annotations_go_through(annotations: int, moment: TrainingProgress) -> None:
-    shape = (2, annotations)
+@pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
+@pytest.mark.parametrize("num_annotations", [0, 1])
+def test_images_without_annotations_go_through(
+    num_annotations: int, progress: TrainingProgress
+) -> None:
+    shape = (2, num_annotations)
     no = torch.zeros(shape, dtype=torch.bool)
     rows, sizes = torch.full(shape, -1), torch.full((2, 2), 100.0)
-    given = BatchAnnotations(torch.full((*shape, 4), torch.nan), rows, no, no, rows, sizes)
+    annotations = BatchAnnotations(torch.full((*shape, 4), torch.nan), rows, no, no, rows, sizes)
     detector = two_heads()
-    outcome, losses = made().losses(work_on(detector, given, moment))
+    outcome, losses = made().losses(work_on(detector, annotations, progress))
     total = torch.stack(list(losses.values())).sum()
     total.backward()  # type: ignore[no-untyped-call]
     assert total.isfinite()
@@ -52,10 +57,12 @@ def test_images_without_annotations_go_through(annotations: int, moment: Trainin
     assert outcome.metrics["box_step"] == 0
 
 
-@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_both_heads_and_all_that_lies_below_learn(moment: TrainingProgress) -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
-    outcome, losses = made(replace(QUICK, queue_length=1)).losses(work_on(detector, given, moment))
+@pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
+def test_both_heads_and_all_that_lies_below_learn(progress: TrainingProgress) -> None:
+    detector, (annotations, _) = two_heads(), random_batch(9)
+    outcome, losses = made(replace(QUICK, queue_length=1)).losses(
+        work_on(detector, annotations, progress)
+    )
     assert losses.keys() == LOSSES
     assert all(value.isfinite() and value > 0 for value in losses.values())
     parts = [outcome.boxes, outcome.matched, outcome.confidence, outcome.roi.boxes]
@@ -83,32 +90,32 @@ class DrawnRois(Detector):
 
 
 def test_each_head_learns_from_rois_of_its_own() -> None:
-    plain, (given, _) = two_heads(), random_batch(9)
+    plain, (annotations, _) = two_heads(), random_batch(9)
     detector = DrawnRois(plain.name, plain.network, plain.num_labels, plain.numbers)
     detector.seen = []
-    made().losses(work_on(detector, given, WARM_UP))
+    made().losses(work_on(detector, annotations, WARM_UP))
     first, second = detector.seen[-1].chunk(2, dim=1)
     assert first.shape == second.shape == (3, detector.numbers.roi_samples, 4)
     assert not torch.equal(first, second)
 
 
 def second_stage(
-    detector: Detector, given: BatchAnnotations, targets: Targets
+    detector: Detector, annotations: BatchAnnotations, targets: Targets
 ) -> dict[str, Tensor]:
-    work = work_on(detector, given, LATER)
+    context = work_on(detector, annotations, LATER)
     with torch.no_grad():
-        seen = first_stage(work)
-        clean = FirstStage(detached(seen.features), seen.raw, seen.proposals)
-        return losses_of_heads(work, clean, targets)
+        seen = run_first_stage(context)
+        clean = FirstStage(detach_features(seen.features), seen.raw, seen.proposals)
+        return losses_by_head(context, clean, targets)
 
 
 def test_a_soft_label_that_is_certain_teaches_what_the_label_does() -> None:
-    given, _ = random_batch(9)
-    boxes, labels = given.boxes.nan_to_num(), given.labels.clamp(min=0)
-    hard = Targets(boxes, labels, given.is_box, torch.zeros_like(given.is_box))
+    annotations, _ = random_batch(9)
+    boxes, labels = annotations.boxes.nan_to_num(), annotations.labels.clamp(min=0)
+    hard = Targets(boxes, labels, annotations.is_box, torch.zeros_like(annotations.is_box))
     certain = torch.eye(1 + NUM_LABELS)[labels + 1]
-    one = second_stage(two_heads(), given, hard)
-    other = second_stage(two_heads(), given, hard._replace(soft=certain))
+    one = second_stage(two_heads(), annotations, hard)
+    other = second_stage(two_heads(), annotations, hard._replace(soft=certain))
     for name in ("roi_classes", "roi_boxes"):
         torch.testing.assert_close(one[name], other[name])
 
@@ -140,12 +147,12 @@ def test_the_regression_loss_weighs_every_class_by_the_soft_label(
     targets = Targets(torch.zeros(1, 2, 4), torch.zeros(1, 2).long(), yes, ~yes, soft)
     found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
     assert found.item() == pytest.approx(expected, abs=1e-5)
-    detector.total = lambda number: 2 * number  # another process has as many RoIs
+    detector.sum_over_processes = lambda number: 2 * number  # another process has as many RoIs
     found = soft_box_loss(detector, RoiOutput(torch.zeros(1, 3, 3), deltas), rois, targets)
     assert found.item() == pytest.approx(expected / 2, abs=1e-5)
 
 
-class Behind(Alone):
+class Behind(SingleProcess):
     """Another process whose annotations come first, with slopes ten times as large."""
 
     def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -154,12 +161,12 @@ class Behind(Alone):
 
 
 def test_slopes_are_those_of_all_processes() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
+    detector, (annotations, _) = two_heads(), random_batch(9)
     alone, one_of_two = made(CaBbcSettings(queue_length=64)), made(CaBbcSettings(queue_length=64))
     one_of_two.exchange = Behind()
     for method in (alone, one_of_two):
-        mended(method, detector, given)
-    number = int((given.is_box & ~given.is_ignored).sum())
+        mended(method, detector, annotations)
+    number = int((annotations.is_box & ~annotations.is_ignored).sum())
     own = alone.slopes[-number:]
     assert (own > 0).any()
     torch.testing.assert_close(one_of_two.slopes[-2 * number :], torch.cat([10 * own, own]))
@@ -167,18 +174,18 @@ def test_slopes_are_those_of_all_processes() -> None:
 
 
 def test_half_precision_changes_little_about_the_step() -> None:
-    detector, (given, _) = two_heads(), random_batch(11)
+    detector, (annotations, _) = two_heads(), random_batch(11)
     method = made(replace(QUICK, queue_length=1))
-    whole = mended(method, detector, given)
+    whole = mended(method, detector, annotations)
     with torch.autocast("cpu", torch.bfloat16):
-        half, losses = method.losses(work_on(detector, given, LATER))
-    is_box = given.is_box
+        half, losses = method.losses(work_on(detector, annotations, LATER))
+    is_box = annotations.is_box
     assert all(value.isfinite() for value in losses.values())
     torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
     for head in detector.network.roi_heads.box_predictor.heads:
         assert all(one.grad is not None and one.grad.any() for one in head.parameters())
     assert half.matched.dtype == torch.float32
-    steps = (whole.matched - given.boxes)[is_box].abs()
+    steps = (whole.matched - annotations.boxes)[is_box].abs()
     assert steps.max() > 3  # pixels
     for found, expected in ((half.matched, whole.matched), (half.boxes, whole.boxes)):
         off = (found - expected)[is_box].abs()
@@ -187,23 +194,23 @@ def test_half_precision_changes_little_about_the_step() -> None:
 
 
 def test_the_gradient_of_a_box_is_computed_in_full_precision_whatever_the_step_has() -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
-    given = given._replace(boxes=given.boxes.nan_to_num())
-    features = detached(first_stage(work_on(detector, given, LATER)).features)
-    whole = box_gradient(detector, features, given, 0.1)
+    detector, (annotations, _) = two_heads(), random_batch(9)
+    annotations = annotations._replace(boxes=annotations.boxes.nan_to_num())
+    features = detach_features(run_first_stage(work_on(detector, annotations, LATER)).features)
+    whole = box_gradient(detector, features, annotations, 0.1)
     with torch.autocast("cpu", torch.bfloat16):
-        half = box_gradient(detector, features, given, 0.1)
-    assert whole[given.is_box].all()
+        half = box_gradient(detector, features, annotations, 0.1)
+    assert whole[annotations.is_box].all()
     assert torch.equal(whole, half)
 
 
-@pytest.mark.parametrize("moment", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_nothing_waits_for_the_device(moment: TrainingProgress) -> None:
-    detector, (given, _) = two_heads(), random_batch(9)
+@pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
+def test_nothing_waits_for_the_device(progress: TrainingProgress) -> None:
+    detector, (annotations, _) = two_heads(), random_batch(9)
     method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
-    method.losses(work_on(detector, given, moment))  # what is made once
+    method.losses(work_on(detector, annotations, progress))  # what is made once
     with Watch() as watch:
-        method.losses(work_on(detector, given, moment))
+        method.losses(work_on(detector, annotations, progress))
     assert watch.seen
     assert watch.seen.isdisjoint(WAITS)
 
@@ -214,23 +221,21 @@ def test_a_state_is_taken_up_where_it_was_left(rates: Rates) -> None:
     first, second = (build("ca-bbc", MethodInputs(15, NUM_LABELS, rates, QUICK)) for _ in range(2))
     for seed in range(2):
         mended(first, detector, random_batch(seed)[0])
-    first.end_epoch(2)
+    first.end_epoch(2, is_warm_up=False)
     second.load_state_dict(first.state_dict())
-    given, _ = random_batch(5)
-    one, other = mended(first, detector, given), mended(second, detector, given)
+    annotations, _ = random_batch(5)
+    one, other = mended(first, detector, annotations), mended(second, detector, annotations)
     assert torch.equal(one.boxes, other.boxes)
     assert torch.equal(one.matched, other.matched)
-    assert first.end_epoch(3) == second.end_epoch(3)
+    assert first.end_epoch(3, is_warm_up=False) == second.end_epoch(3, is_warm_up=False)
 
 
 def test_a_state_is_a_snapshot() -> None:
     detector, method = two_heads(), made()
     state = method.state_dict()
-    assert state["is_warm_up"]
     mended(method, detector, random_batch(5)[0])
     assert state["slopes"].isinf().all()
     assert not method.state_dict()["slopes"].isinf().any()
-    assert not method.state_dict()["is_warm_up"]
 
 
 def test_the_queue_stays_where_a_recorded_step_finds_it() -> None:
@@ -267,10 +272,10 @@ def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None
     method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CaBbc)
     assert method.estimator is not None
-    found = refinement.BoxNoise(0.3, 0.1)
+    found = equations.BoxNoise(0.3, 0.1)
     monkeypatch.setattr("boxmend.methods.equations.fit_box_noise", lambda *arguments: found)
     mended(method, two_heads(), random_batch(1)[0])
-    assert method.end_epoch(0).keys() >= {"box_noise", "label_noise"}
+    assert method.end_epoch(0, is_warm_up=False).keys() >= {"box_noise", "label_noise"}
     assert method.alpha == pytest.approx(0.045)
     assert "box_noise" in method.report()
 
@@ -283,13 +288,13 @@ def test_settings_of_another_kind_are_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"objectness": -1.0}, "ca_bbc.objectness is -1.0"),
+        ({"objectness_weight": -1.0}, "ca_bbc.objectness_weight is -1.0"),
         ({"alpha": float("nan")}, "ca_bbc.alpha is nan"),
-        ({"most": 1.5}, "ca_bbc.most is 1.5"),
-        ({"mixing": -0.1}, "ca_bbc.mixing is -0.1"),
+        ({"max_shift": 1.5}, "ca_bbc.max_shift is 1.5"),
+        ({"regression_share": -0.1}, "ca_bbc.regression_share is -0.1"),
         ({"temperature": 0.0}, "ca_bbc.temperature is 0.0"),
         ({"queue_length": 0}, "ca_bbc.queue_length is 0"),
-        ({"step": "metres"}, "ca_bbc.step is 'metres'"),
+        ({"step_unit": "metres"}, "ca_bbc.step_unit is 'metres'"),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(changes: dict[str, Any], message: str) -> None:

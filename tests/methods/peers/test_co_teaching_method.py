@@ -23,13 +23,13 @@ from boxmend.methods.table import (
 from boxmend.methods.table import build as build_method
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CoTeachingSettings
-from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
+from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, pad, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CANVAS = 128
-FIRST = TrainingProgress(epoch=0, step=0, num_steps=30, warm_up_left=0, num_epochs=3)
-LAST = TrainingProgress(epoch=2, step=25, num_steps=30, warm_up_left=0, num_epochs=3)
+FIRST = TrainingProgress(epoch=0, step=0, num_steps=30, warm_up_steps_left=0, num_epochs=3)
+LAST = TrainingProgress(epoch=2, step=25, num_steps=30, warm_up_steps_left=0, num_epochs=3)
 OF_A = {"rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes"}
 OF_B = {f"{name}_b" for name in OF_A}
 
@@ -44,10 +44,10 @@ def two_networks(num_rois: int = 40) -> Detector:
     return made
 
 
-def step(given: BatchAnnotations, moment: TrainingProgress = LAST) -> StepContext:
+def step(annotations: BatchAnnotations, progress: TrainingProgress = LAST) -> StepContext:
     """A step whose random numbers for the first columns are the same for any number of columns."""
     generator, detector = torch.Generator().manual_seed(3), two_networks()
-    coarse = torch.rand(len(given.boxes), 3, 16, 16, generator=generator)
+    coarse = torch.rand(len(annotations.boxes), 3, 16, 16, generator=generator)
 
     def draw(shape: torch.Size) -> Tensor:
         return torch.rand(shape[0], 5000, generator=generator)[:, : shape[1]]
@@ -55,15 +55,15 @@ def step(given: BatchAnnotations, moment: TrainingProgress = LAST) -> StepContex
     return StepContext(
         detector=detector,
         images=nn.functional.interpolate(coarse, size=(CANVAS, CANVAS)),
-        given=given,
-        moment=moment,
+        annotations=annotations,
+        progress=progress,
         draw=draw,
-        scorer_on=lambda features: lambda boxes: detector.score(features, boxes, given.sizes),
+        scorer_on=lambda features: lambda boxes: detector.score(features, boxes, annotations.sizes),
     )
 
 
-def batch(seed: int = 9, annotations: int = 5) -> BatchAnnotations:
-    return random_batch(seed, annotations=annotations)[0]
+def batch(seed: int = 9, num_annotations: int = 5) -> BatchAnnotations:
+    return random_batch(seed, num_annotations=num_annotations)[0]
 
 
 def taught(limit_a: float = torch.inf, limit_b: float = torch.inf) -> CoTeaching:
@@ -92,9 +92,9 @@ def assert_same_losses(one: Losses, other: Losses) -> None:
         torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
-def test_losses_are_finite_scalars_of_the_same_names(moment: TrainingProgress) -> None:
-    _, losses = taught(2, 2).losses(step(batch(), moment))
+@pytest.mark.parametrize("progress", [FIRST, LAST], ids=["first", "last"])
+def test_losses_are_finite_scalars_of_the_same_names(progress: TrainingProgress) -> None:
+    _, losses = taught(2, 2).losses(step(batch(), progress))
     assert losses.keys() == OF_A | OF_B
     assert all(one.isfinite() and one.dim() == 0 and one > 0 for one in losses.values())
 
@@ -112,9 +112,9 @@ def test_each_network_learns_from_its_own_losses_alone() -> None:
 
 @pytest.mark.parametrize(("judge", "learner"), [("a", "_b"), ("b", "")])
 def test_the_other_network_is_taught_without_what_one_drops(judge: str, learner: str) -> None:
-    given = batch()
-    all_kept = taught().losses(step(given))[1]
-    losses = taught(**{f"limit_{judge}": 0.0}).losses(step(given))[1]  # it drops everything
+    annotations = batch()
+    all_kept = taught().losses(step(annotations))[1]
+    losses = taught(**{f"limit_{judge}": 0.0}).losses(step(annotations))[1]  # it drops everything
     assert losses[f"roi_boxes{learner}"] == 0
     assert losses[f"roi_classes{learner}"] != all_kept[f"roi_classes{learner}"]
     assert losses[f"roi_classes{learner}"] > 0  # of the background
@@ -125,18 +125,19 @@ def test_the_other_network_is_taught_without_what_one_drops(judge: str, learner:
 
 def test_without_dropping_it_is_faster_rcnn_twice() -> None:
     """And while too few losses are known, or in the first pass, nothing is dropped."""
-    given, detector = batch(), two_networks()
-    losses = taught().losses(step(given))[1]
-    assert_same_losses(losses, taught(0, 0).losses(step(given, FIRST))[1])
-    work = step(given)
-    targets = taught().losses(step(given))[0].rpn
+    annotations, detector = batch(), two_networks()
+    losses = taught().losses(step(annotations))[1]
+    assert_same_losses(losses, taught(0, 0).losses(step(annotations, FIRST))[1])
+    context = step(annotations)
+    targets = taught().losses(step(annotations))[0].rpn
     for suffix, one in (("", detector), ("_b", detector.twin)):
-        features = one.features(work.images, given.sizes)
+        features = one.features(context.images, annotations.sizes)
         raw = one.rpn(features)
-        proposals = one.proposals(raw, given.sizes)
-        rpn = one.rpn_losses(raw, targets, work.draw(raw.objectness.shape))
+        proposals = one.proposals(raw, annotations.sizes)
+        rpn = one.rpn_losses(raw, targets, context.draw(raw.objectness.shape))
         number = proposals.boxes.shape[1] + 5
-        roi = one.roi_losses(features, proposals, targets, work.draw(torch.Size((3, number))))
+        rois = one.sample_rois(proposals, targets, context.draw(torch.Size((3, number))))
+        roi = one.roi_losses(one.roi_outputs(features, rois.boxes), rois, targets)
         assert losses[f"rpn_objectness{suffix}"] == rpn.objectness
         assert losses[f"rpn_boxes{suffix}"] == rpn.boxes
         torch.testing.assert_close(losses[f"roi_classes{suffix}"], roi.classification)
@@ -144,32 +145,34 @@ def test_without_dropping_it_is_faster_rcnn_twice() -> None:
 
 
 def test_the_ledger_has_the_opinion_by_which_the_detector_was_trained() -> None:
-    given = batch()
-    outcome, _ = taught(limit_b=2.0).losses(step(given))
+    annotations = batch()
+    outcome, _ = taught(limit_b=2.0).losses(step(annotations))
     is_judged = outcome.verdict != int(Judgement.UNJUDGED)
     assert is_judged.sum() >= 5
-    assert torch.equal(is_judged, given.is_box & outcome.loss.isfinite())
+    assert torch.equal(is_judged, annotations.is_box & outcome.loss.isfinite())
     is_out = outcome.verdict == int(Judgement.DISCARDED)
     assert 0 < is_out.sum() < is_judged.sum()
     assert torch.equal(is_out, outcome.loss > outcome.threshold)
     assert (outcome.threshold[is_judged] == 2.0).all()
     assert torch.equal(is_out[is_judged], ~outcome.is_kept[is_judged])
-    assert torch.equal(outcome.rpn.is_real, given.is_box)
+    assert torch.equal(outcome.rpn.is_real, annotations.is_box)
     assert torch.equal(outcome.roi.is_real, outcome.is_kept)
-    assert torch.equal(outcome.roi.is_ignored & given.is_box, given.is_box & ~outcome.is_kept)
-    assert outcome.metrics["dropped"] == (given.is_box & ~outcome.is_kept).sum() / 7
+    assert torch.equal(
+        outcome.roi.is_ignored & annotations.is_box, annotations.is_box & ~outcome.is_kept
+    )
+    assert outcome.metrics["dropped"] == (annotations.is_box & ~outcome.is_kept).sum() / 7
     assert outcome.metrics["dropped_b"] == 0
     assert outcome.metrics["threshold"] == 2.0
 
 
 def test_what_only_the_peer_has_drawn_is_kept() -> None:
     """Two positive RoIs in an image of four annotations; what is drawn exceeds a limit of 0."""
-    given, method = batch(), taught(0, 0)
-    outcome, _ = method.losses(replace(step(given), detector=two_networks(8)))
-    number = int(given.is_box.sum())
+    annotations, method = batch(), taught(0, 0)
+    outcome, _ = method.losses(replace(step(annotations), detector=two_networks(8)))
+    number = int(annotations.is_box.sum())
     by_a, by_b = (int((queue > 0).sum()) for queue in method.state_dict().values())
     assert by_b == outcome.loss.isfinite().sum() < number
-    is_kept = outcome.is_kept[given.is_box]
+    is_kept = outcome.is_kept[annotations.is_box]
     assert 0 < is_kept.sum() < number
     assert not (outcome.is_kept & outcome.loss.isfinite()).any()
     # Each drops what it has drawn, and both drop what neither has.
@@ -181,23 +184,23 @@ def test_what_only_the_peer_has_drawn_is_kept() -> None:
 
 
 def test_labels_and_boxes_stay_as_given() -> None:
-    given = batch()
-    outcome, _ = taught(2, 2).losses(step(given))
-    is_real = given.is_box | given.is_ignored
-    assert torch.equal(outcome.labels[is_real], given.labels[is_real])
+    annotations = batch()
+    outcome, _ = taught(2, 2).losses(step(annotations))
+    is_real = annotations.is_box | annotations.is_ignored
+    assert torch.equal(outcome.labels[is_real], annotations.labels[is_real])
     for boxes in (outcome.boxes, outcome.matched):
-        assert torch.equal(boxes[is_real], given.boxes[is_real])
+        assert torch.equal(boxes[is_real], annotations.boxes[is_real])
     assert outcome.confidence.isnan().all()
     assert (outcome.num_candidates == 0).all()
 
 
 def test_in_the_first_pass_nothing_is_judged_but_losses_are_told() -> None:
-    given = batch()
-    outcome, _ = taught(0, 0).losses(step(given, FIRST))
+    annotations = batch()
+    outcome, _ = taught(0, 0).losses(step(annotations, FIRST))
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
-    assert torch.equal(outcome.is_kept, given.is_box)
+    assert torch.equal(outcome.is_kept, annotations.is_box)
     assert outcome.threshold.isnan().all()
-    assert outcome.loss[given.is_box].isfinite().sum() >= 5
+    assert outcome.loss[annotations.is_box].isfinite().sum() >= 5
     assert all(value.isfinite() for value in outcome.metrics.values())  # the log has no infinity
 
 
@@ -209,14 +212,14 @@ def test_where_nothing_is_forgotten_nothing_is_ever_judged() -> None:
 
 
 def test_each_network_remembers_its_own_losses_the_latest_last() -> None:
-    given, method = batch(), taught(5, 7)
-    outcome, _ = method.losses(step(given))
+    annotations, method = batch(), taught(5, 7)
+    outcome, _ = method.losses(step(annotations))
     of_a, of_b = method.state_dict().values()
-    told = outcome.loss[given.is_box & outcome.loss.isfinite()]
+    told = outcome.loss[annotations.is_box & outcome.loss.isfinite()]
     assert torch.equal(of_b[-len(told) :], told)  # of images and, within them, of annotations
     assert (of_b[: -len(told)] == 7).all()
     new = of_a[of_a != 5]
-    assert 5 <= len(new) <= int(given.is_box.sum())
+    assert 5 <= len(new) <= int(annotations.is_box.sum())
     assert not torch.equal(new, told)
 
 
@@ -225,7 +228,7 @@ def test_the_limit_is_the_entry_of_the_sorted_queue_that_the_share_leaves(
     share: float, place: int
 ) -> None:
     """Number floor(R N), counted from 1: 76 at R = 0.6, 64 at 0.5, 127 at 0.9999."""
-    method = CoTeaching(CoTeachingSettings(forget=share, ramp=0))
+    method = CoTeaching(CoTeachingSettings(forget_rate=share, ramp_share=0))
     entries = torch.arange(128.0)
     method.load_state_dict({"queue_a": entries.flip(0), "queue_b": entries})
     outcome, _ = method.losses(step(batch()))
@@ -233,10 +236,10 @@ def test_the_limit_is_the_entry_of_the_sorted_queue_that_the_share_leaves(
 
 
 def test_padding_is_inert() -> None:
-    given = batch()
+    annotations = batch()
     one, other = taught(2, 2), taught(2, 2)
-    outcome, losses = one.losses(step(given))
-    wider, same = other.losses(step(padded(given, by=3)))
+    outcome, losses = one.losses(step(annotations))
+    wider, same = other.losses(step(pad(annotations, by=3)))
     assert_same_losses(losses, same)
     for key, value in one.state_dict().items():
         torch.testing.assert_close(value, other.state_dict()[key])
@@ -247,33 +250,37 @@ def test_padding_is_inert() -> None:
 
 
 def test_ignored_annotations_are_untouched_and_leave_no_trace() -> None:
-    given = batch()
+    annotations = batch()
     one, other = taught(0, 0), taught(0, 0)
-    outcome, _ = one.losses(step(given))
-    other.losses(step(given._replace(is_ignored=given.is_ignored & False)))
+    outcome, _ = one.losses(step(annotations))
+    other.losses(step(annotations._replace(is_ignored=annotations.is_ignored & False)))
     for key, value in one.state_dict().items():
         torch.testing.assert_close(value, other.state_dict()[key])
-    row = given.is_ignored
+    row = annotations.is_ignored
     assert (outcome.verdict[row] == int(Judgement.UNJUDGED)).all()
     assert outcome.loss[row].isnan().all()
     assert not outcome.is_kept[row].any()
     for targets in (outcome.rpn, outcome.roi):
         assert (targets.is_box & targets.is_ignored)[row].all()
-        assert torch.equal(targets.boxes[row], given.boxes[row])
+        assert torch.equal(targets.boxes[row], annotations.boxes[row])
 
 
-@pytest.mark.parametrize("annotations", [0, 1])
-@pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
+@pytest.mark.parametrize("num_annotations", [0, 1])
+@pytest.mark.parametrize("progress", [FIRST, LAST], ids=["first", "last"])
 def test_images_without_annotations_teach_background(
-    annotations: int, moment: TrainingProgress
+    num_annotations: int, progress: TrainingProgress
 ) -> None:
-    given = batch(annotations=1)
-    none = given._replace(is_box=given.is_box & False, is_ignored=given.is_ignored & False)
-    cut = {name: part[:, :annotations] for name, part in none._asdict().items() if name != "sizes"}
+    annotations = batch(num_annotations=1)
+    none = annotations._replace(
+        is_box=annotations.is_box & False, is_ignored=annotations.is_ignored & False
+    )
+    cut = {
+        name: part[:, :num_annotations] for name, part in none._asdict().items() if name != "sizes"
+    }
     none = none._replace(**cut)
     method = taught(2, 2)
-    outcome, losses = method.losses(step(none, moment))
-    assert outcome.boxes.shape == (3, annotations, 4)
+    outcome, losses = method.losses(step(none, progress))
+    assert outcome.boxes.shape == (3, num_annotations, 4)
     assert all(one.isfinite() for one in losses.values())
     assert losses["roi_boxes"] == losses["roi_boxes_b"] == 0
     assert losses["roi_classes"] > 0
@@ -281,11 +288,11 @@ def test_images_without_annotations_teach_background(
     assert all(value.isfinite() for value in outcome.metrics.values())
 
 
-@pytest.mark.parametrize("moment", [FIRST, LAST], ids=["first", "last"])
-def test_nothing_waits_for_the_device(moment: TrainingProgress) -> None:
+@pytest.mark.parametrize("progress", [FIRST, LAST], ids=["first", "last"])
+def test_nothing_waits_for_the_device(progress: TrainingProgress) -> None:
     for method in (taught(2, 2), with_rates(0.4, 0.4)):
         with Watch() as watch:
-            method.losses(step(batch(), moment))
+            method.losses(step(batch(), progress))
         assert "aten.sort" in watch.seen
         assert watch.seen.isdisjoint(WAITS)
 
@@ -318,14 +325,14 @@ def test_what_is_forgotten_follows_the_estimates(label: float, box: float, tau: 
 
 def test_before_the_first_estimate_a_fifth_is_forgotten() -> None:
     assert estimating().tau == 0.2
-    assert CoTeaching(CoTeachingSettings()).end_epoch(0) == {}
+    assert CoTeaching(CoTeachingSettings()).end_epoch(0, is_warm_up=False) == {}
 
 
 def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_state() -> None:
     first, second = estimating(), estimating()
     for seed in range(3):
         first.losses(step(batch(seed), FIRST))
-    figures = first.end_epoch(0)
+    figures = first.end_epoch(0, is_warm_up=False)
     assert figures.keys() >= {"label_noise", "label_noise_low", "label_noise_high", "box_noise"}
     assert first.tau == forget_rate(None, Rates(figures["label_noise"], figures["box_noise"]))
     assert first.report()["label_noise"] == figures["label_noise"]
@@ -335,9 +342,17 @@ def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_sta
     assert second.estimator.figures() == figures
 
 
+def test_its_estimates_know_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    method, calls = estimating(), list[tuple[int, bool]]()
+    assert method.estimator is not None
+    monkeypatch.setattr(method.estimator, "end_epoch", lambda *arguments: calls.append(arguments))
+    method.end_epoch(2, is_warm_up=True)
+    assert calls == [(2, False)]
+
+
 @pytest.mark.parametrize(
     ("settings", "rates"),
-    [(CoTeachingSettings(forget=0.3), Rates()), (CoTeachingSettings(), Rates(0.4, None))],
+    [(CoTeachingSettings(forget_rate=0.3), Rates()), (CoTeachingSettings(), Rates(0.4, None))],
 )
 def test_nothing_is_estimated_that_nobody_asks_for(
     settings: CoTeachingSettings, rates: Rates
@@ -383,10 +398,10 @@ def test_queues_of_another_length_are_refused() -> None:
 
 
 def test_nothing_changes_its_arguments() -> None:
-    given = batch()
-    before = [part.clone() for part in given]
-    taught(2, 2).losses(step(given))
-    for old, new in zip(before, given, strict=True):
+    annotations = batch()
+    before = [part.clone() for part in annotations]
+    taught(2, 2).losses(step(annotations))
+    for old, new in zip(before, annotations, strict=True):
         torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
 
 

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from boxmend.methods.protocol import Alone
+from boxmend.methods.protocol import SingleProcess
 from tests.methods.peers.test_co_teaching_method import batch, step, taught
 
 
-class Another(Alone):
+class Another(SingleProcess):
     """Another process, which has the same annotations with losses three times as high."""
 
     def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from boxmend.detector import Detector, Features, RoiOutput, RoiSample, Targets
 from boxmend.detector.coding import decode, encode
-from boxmend.methods.outcomes import untouched, without_padding
+from boxmend.methods.outcomes import neutralise_padding, unchanged_outcome
 from boxmend.methods.peers.bags import normal_numbers
 from boxmend.methods.peers.disco import Disco, outputs_with_spread
-from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
+from boxmend.methods.steps import draw_rois, rpn_losses, run_first_stage
 from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress, build
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import DiscoSettings
-from tests.methods.method_batches import padded, random_batch
+from tests.methods.method_batches import pad, random_batch
 from tests.methods.peers.bag_scenes import (
     MIDDLE,
     START,
@@ -34,13 +34,13 @@ from tests.methods.peers.bag_scenes import (
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags", "roi_spread"]
-LATER = DiscoSettings(start=0.25)  # so that there is a time before
-MOMENTS = pytest.mark.parametrize("moment", [START, MIDDLE], ids=["before", "correcting"])
-KEEN = DiscoSettings(exponent=0.5, most=0.9)  # moves boxes although scores are low
+LATER = DiscoSettings(correction_from=0.25)  # so that there is a time before
+MOMENTS = pytest.mark.parametrize("progress", [START, MIDDLE], ids=["before", "correcting"])
+KEEN = DiscoSettings(exponent=0.5, mean_box_max_weight=0.9)  # moves boxes although scores are low
 
 
 @pytest.fixture
-def given() -> BatchAnnotations:
+def annotations() -> BatchAnnotations:
     """Four annotations and an ignored one, three annotations, none."""
     return random_batch(9)[0]
 
@@ -60,10 +60,14 @@ class Bag(NamedTuple):
 class Literal:
     """DISCO bag by bag, in plain loops, for a step of the same random numbers."""
 
-    def __init__(self, detector: Detector, given: BatchAnnotations, settings: DiscoSettings):
-        self.detector, self.given, self.settings = detector, without_padding(given), settings
-        self.work = work_on(detector, self.given, MIDDLE)
-        self.seen = first_stage(self.work)
+    def __init__(self, detector: Detector, annotations: BatchAnnotations, settings: DiscoSettings):
+        self.detector, self.annotations, self.settings = (
+            detector,
+            neutralise_padding(annotations),
+            settings,
+        )
+        self.context = work_on(detector, self.annotations, MIDDLE)
+        self.seen = run_first_stage(self.context)
 
     def outputs(self, image: int, boxes: Tensor) -> RoiOutput:
         """Run the head on boxes [n, 4] of one image."""
@@ -80,7 +84,7 @@ class Literal:
 
     def inside(self, image: int, boxes: Tensor) -> Tensor:
         """Cut at the image, with sides of a pixel at least."""
-        height, width = self.given.sizes[image].tolist()
+        height, width = self.annotations.sizes[image].tolist()
         made = boxes.clone()
         for box in made:
             for low, high, limit in ((0, 2, width), (1, 3, height)):
@@ -99,43 +103,43 @@ class Literal:
         scores = torch.cat([scores, self.score(image, more, label)])
         mean, std = self.gaussian(boxes, scores)
         score = float(self.score(image, mean[None], label))
-        phi = min(score**self.settings.exponent, self.settings.most)
+        phi = min(score**self.settings.exponent, self.settings.mean_box_max_weight)
         corrected = phi * mean + (1 - phi) * box
         best, number = float(scores.max()), len(mine)
         return Bag(mean, std, score, best, float(scores[:number].max()), number, corrected)
 
     def bags(self, boxes: Tensor, rois: RoiSample, uniform: Tensor) -> dict[tuple[int, int], Bag]:
         found = {}
-        for image, place in self.given.is_box.nonzero().tolist():
+        for image, place in self.annotations.is_box.nonzero().tolist():
             mine = rois.boxes[image][rois.is_positive[image] & (rois.matched[image] == place)]
             if len(mine):
-                label = int(self.given.labels[image, place])
+                label = int(self.annotations.labels[image, place])
                 own = uniform[image, place]
                 found[image, place] = self.bag(image, label, boxes[image, place], mine, own)
         return found
 
     def step(self) -> tuple[dict[tuple[int, int], Bag], RoiSample, Targets]:
         """Both times: the bags of the second, its RoIs and what they were assigned to."""
-        work, seen = self.work, self.seen
-        targets = untouched(self.given).roi
-        rpn_losses(work, seen.raw, targets)
-        shape = torch.Size((*self.given.labels.shape, self.settings.samples, 4))
-        rois = sampled_rois(work, seen.proposals, targets)
-        boxes = self.given.boxes.clone()
-        for (image, place), bag in self.bags(boxes, rois, work.draw(shape)).items():
+        context, seen = self.context, self.seen
+        targets = unchanged_outcome(self.annotations).roi
+        rpn_losses(context, seen.raw, targets)
+        shape = torch.Size((*self.annotations.labels.shape, self.settings.samples, 4))
+        rois = draw_rois(context, seen.proposals, targets)
+        boxes = self.annotations.boxes.clone()
+        for (image, place), bag in self.bags(boxes, rois, context.draw(shape)).items():
             boxes[image, place] = bag.box
         targets = targets._replace(boxes=boxes)
-        rois = sampled_rois(work, seen.proposals, targets)
-        return self.bags(boxes, rois, work.draw(shape)), rois, targets
+        rois = draw_rois(context, seen.proposals, targets)
+        return self.bags(boxes, rois, context.draw(shape)), rois, targets
 
 
 def test_a_step_is_that_of_plain_loops_over_bags() -> None:
-    given, proposals = random_batch(9)
+    annotations, proposals = random_batch(9)
     detector = lively("disco", proposals, box_loss="l1")
-    settings = replace(KEEN, weight=2.0, spread_weight=0.5)
+    settings = replace(KEEN, bag_loss_weight=2.0, spread_loss_weight=0.5)
     with torch.no_grad():
-        outcome, losses = Disco(settings).losses(work_on(detector, given, MIDDLE))
-        literal = Literal(detector, given, settings)
+        outcome, losses = Disco(settings).losses(work_on(detector, annotations, MIDDLE))
+        literal = Literal(detector, annotations, settings)
         bags, rois, targets = literal.step()
         output, spread = outputs_with_spread(detector, literal.seen.features, rois.boxes)
     assert len(bags) == 7
@@ -168,47 +172,53 @@ def test_a_step_is_that_of_plain_loops_over_bags() -> None:
     assert losses["roi_spread"].item() == close(0.5 * spread_loss / number, rel=1e-3)
 
 
-def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(given: BatchAnnotations) -> None:
-    outcome, _ = Disco(KEEN).losses(work_on(tiny("disco"), given, MIDDLE))
-    has_bag = given.is_box & (outcome.num_candidates > 0)
+def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(
+    annotations: BatchAnnotations,
+) -> None:
+    outcome, _ = Disco(KEEN).losses(work_on(tiny("disco"), annotations, MIDDLE))
+    has_bag = annotations.is_box & (outcome.num_candidates > 0)
     first, second = outcome.roi.boxes[has_bag], outcome.boxes[has_bag]
-    assert (first - given.boxes[has_bag]).abs().amax(-1).min() > 0
+    assert (first - annotations.boxes[has_bag]).abs().amax(-1).min() > 0
     assert (second - first).abs().amax(-1).min() > 0
-    assert torch.equal(outcome.rpn.boxes[has_bag], given.boxes[has_bag])
+    assert torch.equal(outcome.rpn.boxes[has_bag], annotations.boxes[has_bag])
 
 
-def test_without_belief_a_step_trains_on_the_given_boxes(given: BatchAnnotations) -> None:
+def test_without_belief_a_step_trains_on_the_given_boxes(annotations: BatchAnnotations) -> None:
     detector = tiny("disco")
-    outcome, losses = Disco(replace(KEEN, most=0.0)).losses(work_on(detector, given, MIDDLE))
-    is_box = given.is_box
-    torch.testing.assert_close(outcome.boxes[is_box], given.boxes[is_box])
-    torch.testing.assert_close(outcome.roi.boxes[is_box], given.boxes[is_box])
+    outcome, losses = Disco(replace(KEEN, mean_box_max_weight=0.0)).losses(
+        work_on(detector, annotations, MIDDLE)
+    )
+    is_box = annotations.is_box
+    torch.testing.assert_close(outcome.boxes[is_box], annotations.boxes[is_box])
+    torch.testing.assert_close(outcome.roi.boxes[is_box], annotations.boxes[is_box])
     assert losses["roi_spread"] > 0
 
 
-def test_before_the_start_only_the_scores_of_bags_are_trained(given: BatchAnnotations) -> None:
+def test_before_the_start_only_the_scores_of_bags_are_trained(
+    annotations: BatchAnnotations,
+) -> None:
     detector = tiny("disco")
-    outcome, losses = Disco(LATER).losses(work_on(detector, given, START))
-    assert torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
-    assert torch.equal(outcome.roi.boxes[given.is_box], given.boxes[given.is_box])
+    outcome, losses = Disco(LATER).losses(work_on(detector, annotations, START))
+    assert torch.equal(outcome.boxes[annotations.is_box], annotations.boxes[annotations.is_box])
+    assert torch.equal(outcome.roi.boxes[annotations.is_box], annotations.boxes[annotations.is_box])
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert losses["roi_spread"].item() == 0
     assert losses["roi_bags"] > 0
-    usual = build("baseline", MethodInputs(15, 3)).losses(work_on(detector, given, START))[1]
+    usual = build("baseline", MethodInputs(15, 3)).losses(work_on(detector, annotations, START))[1]
     for name in usual:
         torch.testing.assert_close(losses[name], usual[name])
 
 
 def test_the_phase_changes_with_the_start() -> None:
     def at(step: int) -> TrainingProgress:
-        return TrainingProgress(epoch=0, step=step, num_steps=120, warm_up_left=0)
+        return TrainingProgress(epoch=0, step=step, num_steps=120, warm_up_steps_left=0)
 
     phases = [Disco(LATER).phase(at(step)) for step in range(120)]
     assert [step for step in range(1, 120) if phases[step] != phases[step - 1]] == [30]
     assert len({Disco().phase(at(step)) for step in range(120)}) == 1  # from the first step on
 
 
-def test_means_are_over_what_all_processes_have(given: BatchAnnotations) -> None:
+def test_means_are_over_what_all_processes_have(annotations: BatchAnnotations) -> None:
     class Doubled:
         """Another process has the same."""
 
@@ -219,29 +229,29 @@ def test_means_are_over_what_all_processes_have(given: BatchAnnotations) -> None
             return 2 * tensor
 
     detector, method = tiny("disco"), Disco(KEEN)
-    _, alone = method.losses(work_on(detector, given, MIDDLE))
+    _, alone = method.losses(work_on(detector, annotations, MIDDLE))
     method.exchange = Doubled()
-    detector.total = Doubled().all_sum
-    _, halved = method.losses(work_on(detector, given, MIDDLE))
+    detector.sum_over_processes = Doubled().all_sum
+    _, halved = method.losses(work_on(detector, annotations, MIDDLE))
     for name in LOSSES:
         torch.testing.assert_close(2 * halved[name], alone[name])
 
 
 @MOMENTS
 def test_losses_are_finite_and_always_have_the_same_names(
-    given: BatchAnnotations, moment: TrainingProgress
+    annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
-    _, losses = Disco(LATER).losses(work_on(tiny("disco"), given, moment))
+    _, losses = Disco(LATER).losses(work_on(tiny("disco"), annotations, progress))
     assert list(losses) == LOSSES
     assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
 
 
 @MOMENTS
 def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
-    given: BatchAnnotations, moment: TrainingProgress
+    annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("disco")
-    _, losses = Disco(LATER).losses(work_on(detector, given, moment))
+    _, losses = Disco(LATER).losses(work_on(detector, annotations, progress))
     names = reached(losses["roi_bags"], detector.network)
     assert "roi_heads.box_predictor.first.cls_score.weight" in names
     assert "backbone.stem.0.weight" in names
@@ -251,9 +261,11 @@ def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
         assert not name.startswith("rpn.")
 
 
-def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(given: BatchAnnotations) -> None:
+def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(
+    annotations: BatchAnnotations,
+) -> None:
     detector = tiny("disco")
-    _, losses = Disco().losses(work_on(detector, given, MIDDLE))
+    _, losses = Disco().losses(work_on(detector, annotations, MIDDLE))
     names = reached(losses["roi_spread"], detector.network)
     assert {name for name in names if "box_predictor" in name} == {
         "roi_heads.box_predictor.spread.weight",
@@ -264,10 +276,10 @@ def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(given: BatchA
     assert everything == {name for name, _ in detector.network.named_parameters()}
 
 
-def test_only_the_second_time_has_gradients(given: BatchAnnotations) -> None:
+def test_only_the_second_time_has_gradients(annotations: BatchAnnotations) -> None:
     """The first time draws other RoIs, whose outputs would add to the gradients."""
     detector, method = tiny("disco"), Disco(KEEN)
-    _, losses = method.losses(work_on(detector, given, MIDDLE))
+    _, losses = method.losses(work_on(detector, annotations, MIDDLE))
     whole = lengths(total(losses), detector.network)
 
     calls, ordinary = 0, detector.roi_outputs
@@ -278,17 +290,17 @@ def test_only_the_second_time_has_gradients(given: BatchAnnotations) -> None:
         return ordinary(features, boxes)
 
     detector.roi_outputs = counted  # type: ignore[method-assign]
-    _, losses = method.losses(work_on(detector, given, MIDDLE))
+    _, losses = method.losses(work_on(detector, annotations, MIDDLE))
     assert calls == 2  # decoded boxes and drawn ones, beside the RoIs with their spread
     assert lengths(total(losses), detector.network) == pytest.approx(whole)
 
 
 @MOMENTS
-def test_padding_is_inert(given: BatchAnnotations, moment: TrainingProgress) -> None:
-    detector, count = tiny("disco"), given.boxes.shape[1]
-    settings = replace(KEEN, start=0.25)
-    outcome, losses = Disco(settings).losses(work_on(detector, given, moment))
-    wider, same = Disco(settings).losses(work_on(detector, padded(given, by=3), moment))
+def test_padding_is_inert(annotations: BatchAnnotations, progress: TrainingProgress) -> None:
+    detector, count = tiny("disco"), annotations.boxes.shape[1]
+    settings = replace(KEEN, correction_from=0.25)
+    outcome, losses = Disco(settings).losses(work_on(detector, annotations, progress))
+    wider, same = Disco(settings).losses(work_on(detector, pad(annotations, by=3), progress))
     for name in LOSSES:
         torch.testing.assert_close(losses[name], same[name], rtol=1e-4, atol=1e-6)
     for name in ("boxes", "matched", "confidence", "loss", "verdict", "num_candidates", "labels"):
@@ -299,29 +311,35 @@ def test_padding_is_inert(given: BatchAnnotations, moment: TrainingProgress) -> 
 
 @MOMENTS
 def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
-    given: BatchAnnotations, moment: TrainingProgress
+    annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("disco")
-    outcome, losses = Disco(LATER).losses(work_on(detector, given, moment))
-    other = given._replace(labels=torch.where(given.is_ignored, 1 - given.labels % 2, given.labels))
-    _, same = Disco(LATER).losses(work_on(detector, other, moment))
+    outcome, losses = Disco(LATER).losses(work_on(detector, annotations, progress))
+    other = annotations._replace(
+        labels=torch.where(annotations.is_ignored, 1 - annotations.labels % 2, annotations.labels)
+    )
+    _, same = Disco(LATER).losses(work_on(detector, other, progress))
     for name in LOSSES:
         assert torch.equal(losses[name], same[name])
-    assert torch.equal(outcome.boxes[given.is_ignored], given.boxes[given.is_ignored])
-    assert torch.equal(outcome.roi.boxes[given.is_ignored], given.boxes[given.is_ignored])
-    assert outcome.roi.is_ignored[given.is_ignored].all()
-    assert (outcome.verdict[given.is_ignored] == int(Judgement.UNJUDGED)).all()
-    assert not outcome.is_kept[given.is_ignored].any()
+    assert torch.equal(
+        outcome.boxes[annotations.is_ignored], annotations.boxes[annotations.is_ignored]
+    )
+    assert torch.equal(
+        outcome.roi.boxes[annotations.is_ignored], annotations.boxes[annotations.is_ignored]
+    )
+    assert outcome.roi.is_ignored[annotations.is_ignored].all()
+    assert (outcome.verdict[annotations.is_ignored] == int(Judgement.UNJUDGED)).all()
+    assert not outcome.is_kept[annotations.is_ignored].any()
 
 
 @MOMENTS
-@pytest.mark.parametrize("annotations", [1, 3])
+@pytest.mark.parametrize("num_annotations", [1, 3])
 def test_images_without_annotations_teach_background(
-    annotations: int, moment: TrainingProgress
+    num_annotations: int, progress: TrainingProgress
 ) -> None:
     detector = tiny("disco")
-    none = without_annotations(annotations=annotations)
-    outcome, losses = Disco(LATER).losses(work_on(detector, none, moment))
+    none = without_annotations(num_annotations=num_annotations)
+    outcome, losses = Disco(LATER).losses(work_on(detector, none, progress))
     assert losses["roi_bags"].item() == losses["roi_spread"].item() == 0
     assert all(value.isfinite() for value in losses.values())
     assert outcome.boxes.isfinite().all()
@@ -331,12 +349,12 @@ def test_images_without_annotations_teach_background(
     assert all(one.isfinite().all() for one in grads)
 
 
-def test_half_the_precision_gives_whole_boxes(given: BatchAnnotations) -> None:
+def test_half_the_precision_gives_whole_boxes(annotations: BatchAnnotations) -> None:
     detector = tiny("disco")
-    whole, _ = Disco(KEEN).losses(work_on(detector, given, MIDDLE))
+    whole, _ = Disco(KEEN).losses(work_on(detector, annotations, MIDDLE))
     with torch.autocast("cpu", torch.bfloat16):
-        half, losses = Disco(KEEN).losses(work_on(detector, given, MIDDLE))
+        half, losses = Disco(KEEN).losses(work_on(detector, annotations, MIDDLE))
     assert all(value.isfinite() and value.dtype == torch.float32 for value in losses.values())
-    is_box = given.is_box
+    is_box = annotations.is_box
     assert half.boxes.dtype == torch.float32
     assert (half.boxes[is_box] - whole.boxes[is_box]).abs().median() < 0.5  # pixels of 100

@@ -16,7 +16,7 @@ from boxmend.methods.peers.note_rcnn import (
     distillation_loss,
     is_near,
     lowest_of_each_label,
-    plain_passes,
+    num_plain_epochs,
     seed_share,
 )
 from boxmend.methods.table import MethodInputs, Rates, TrainingProgress, build
@@ -43,7 +43,7 @@ INF = math.inf
 def test_a_share_of_the_passes_is_plain_and_at_least_one(
     share: float, num_epochs: int, passes: int
 ) -> None:
-    assert plain_passes(share, num_epochs) == passes
+    assert num_plain_epochs(share, num_epochs) == passes
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_share_of_the_passes_is_plain_and_at_least_one(
 def test_half_of_the_annotations_are_seeds_or_fewer_where_fewer_are_right(
     told: float | None, rate: float | None, share: float
 ) -> None:
-    assert seed_share(NoteRcnnSettings(seeds=told), Rates(rate)) == pytest.approx(share)
+    assert seed_share(NoteRcnnSettings(seed_share=told), Rates(rate)) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
@@ -121,8 +121,8 @@ def test_the_distillation_is_the_divergence_of_softened_opinions() -> None:
 
 
 def test_near_is_what_overlaps_any_annotation_that_much() -> None:
-    given = one_image([[0.0, 0, 10, 10], [40, 40, 60, 60], [70, 70, 80, 80]], [0, 1, 2])
-    given = given._replace(
+    annotations = one_image([[0.0, 0, 10, 10], [40, 40, 60, 60], [70, 70, 80, 80]], [0, 1, 2])
+    annotations = annotations._replace(
         is_box=torch.tensor([[True, False, False]]), is_ignored=torch.tensor([[False, True, False]])
     )
     rois = torch.tensor(
@@ -136,30 +136,30 @@ def test_near_is_what_overlaps_any_annotation_that_much() -> None:
             ]
         ]
     )
-    assert is_near(rois, given, 0.25).tolist() == [[True, False, True, False, False]]
+    assert is_near(rois, annotations, 0.25).tolist() == [[True, False, True, False, False]]
 
 
-def moment(epoch: int, step: int, num_epochs: int = 6) -> TrainingProgress:
+def progress(epoch: int, step: int, num_epochs: int = 6) -> TrainingProgress:
     return TrainingProgress(epoch, step, 10 * num_epochs, 0, num_epochs)
 
 
 def test_the_learning_rate_goes_by_the_steps_of_each_stage() -> None:
     made = method()  # 2 of 6 passes of 10 steps are plain
-    assert made.clock(moment(0, 0)) == (0, 20)
-    assert made.clock(moment(1, 19)) == (19, 20)
-    assert made.clock(moment(2, 20)) == (0, 40)
-    assert made.clock(moment(5, 59)) == (39, 40)
+    assert made.clock(progress(0, 0)) == (0, 20)
+    assert made.clock(progress(1, 19)) == (19, 20)
+    assert made.clock(progress(2, 20)) == (0, 40)
+    assert made.clock(progress(5, 59)) == (39, 40)
 
 
 def test_one_pass_and_nothing_but_plain_passes_have_one_course() -> None:
-    assert method().clock(moment(0, 9, num_epochs=1)) == (9, 10)
-    plain = method(NoteRcnnSettings(plain=1.0))
-    assert plain.clock(moment(5, 59)) == (59, 60)
+    assert method().clock(progress(0, 9, num_epochs=1)) == (9, 10)
+    plain = method(NoteRcnnSettings(plain_share=1.0))
+    assert plain.clock(progress(5, 59)) == (59, 60)
 
 
 def test_the_stages_are_two_phases() -> None:
     made = method()
-    phases = [made.phase(moment(epoch, 10 * epoch)) for epoch in range(6)]
+    phases = [made.phase(progress(epoch, 10 * epoch)) for epoch in range(6)]
     assert phases == [True, True, False, False, False, False]
 
 
@@ -175,19 +175,19 @@ def remembered(made: NoteRcnn) -> None:
 def test_seeds_are_chosen_when_the_plain_stage_ends_and_only_then() -> None:
     made = method()
     remembered(made)
-    assert made.end_epoch(0) == {}
+    assert made.end_epoch(0, is_warm_up=False) == {}
     assert not made.state_dict()["is_seed"].any()
-    assert made.end_epoch(1) == {"seeds": 3 / 5}  # ceil(1.5) + 1 of 5
+    assert made.end_epoch(1, is_warm_up=False) == {"seeds": 3 / 5}  # ceil(1.5) + 1 of 5
     chosen = made.state_dict()["is_seed"]
     assert chosen.nonzero()[:, 0].tolist() == [0, 1, 4]
-    assert made.end_epoch(2) == {}
+    assert made.end_epoch(2, is_warm_up=False) == {}
     assert torch.equal(made.state_dict()["is_seed"], chosen)
 
 
 def test_a_pass_in_which_nothing_was_seen_has_no_seeds() -> None:
     made = method()
     made.load_state_dict(made.state_dict() | {"num_epochs": 3})
-    assert made.end_epoch(0) == {"seeds": 0.0}
+    assert made.end_epoch(0, is_warm_up=False) == {"seeds": 0.0}
 
 
 def test_a_state_is_taken_up_where_it_was_left_in_the_same_memory() -> None:
@@ -195,7 +195,7 @@ def test_a_state_is_taken_up_where_it_was_left_in_the_same_memory() -> None:
     remembered(first)
     state = first.state_dict()
     second.load_state_dict(state)
-    assert second.end_epoch(1) == first.end_epoch(1) != {}
+    assert second.end_epoch(1, is_warm_up=False) == first.end_epoch(1, is_warm_up=False) != {}
     for key, value in first.state_dict().items():
         assert torch.as_tensor(second.state_dict()[key]).equal(torch.as_tensor(value))
     assert not state["is_seed"].any()  # a snapshot
@@ -220,14 +220,14 @@ def test_it_is_built_by_its_name_with_its_own_settings() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"plain": -0.1},
-        {"plain": 1.1},
-        {"seeds": 2.0},
+        {"plain_share": -0.1},
+        {"plain_share": 1.1},
+        {"seed_share": 2.0},
         {"temperature": 0.0},
         {"temperature": INF},
-        {"distillation": -1.0},
-        {"masked_overlap": math.nan},
-        {"masked_background": 1.5},
+        {"distillation_weight": -1.0},
+        {"mask_min_iou": math.nan},
+        {"mask_max_background": 1.5},
     ],
 )
 def test_a_setting_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) -> None:
@@ -238,7 +238,7 @@ def test_a_setting_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) ->
 @drawn(st.integers(0, 50))
 @bounded(max_examples=15, deadline=None)
 def test_nothing_is_near_an_image_without_annotations(seed: int) -> None:
-    given, proposals = random_batch(seed)
-    found: Tensor = is_near(proposals.boxes.nan_to_num(), given, 0.1)
+    annotations, proposals = random_batch(seed)
+    found: Tensor = is_near(proposals.boxes.nan_to_num(), annotations, 0.1)
     assert found[0].any()  # proposals lie around its annotations
     assert not found[2].any()

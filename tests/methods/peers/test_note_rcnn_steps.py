@@ -11,13 +11,13 @@ from torch import Tensor
 from boxmend.detector import DETECTORS, Detector, Targets, build
 from boxmend.detector.boxes import pairwise_iou
 from boxmend.methods.peers.note_rcnn import NoteRcnn
-from boxmend.methods.protocol import Alone, Losses
-from boxmend.methods.steps import first_stage, rpn_losses, sampled_rois
+from boxmend.methods.protocol import Losses, SingleProcess
+from boxmend.methods.steps import draw_rois, rpn_losses, run_first_stage
 from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress
 from boxmend.methods.table import build as build_method
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import NoteRcnnSettings
-from tests.methods.method_batches import WAITS, Watch, padded, random_batch
+from tests.methods.method_batches import WAITS, Watch, pad, random_batch
 from tests.methods.peers.note_rcnn_scenes import (
     APART,
     LOSSES,
@@ -35,12 +35,12 @@ from tests.methods.peers.note_rcnn_scenes import (
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 ALL = tuple(range(ROWS))
-STAGES = pytest.mark.parametrize("moment", [PLAIN, APART], ids=["plain", "apart"])
-NOTHING_MASKED = NoteRcnnSettings(masked_overlap=1.0, masked_background=0.0)
+STAGES = pytest.mark.parametrize("progress", [PLAIN, APART], ids=["plain", "apart"])
+NOTHING_MASKED = NoteRcnnSettings(mask_min_iou=1.0, mask_max_background=0.0)
 
 
 @pytest.fixture
-def given() -> BatchAnnotations:
+def annotations() -> BatchAnnotations:
     """Four annotations and an ignored one, three annotations, none; rows 0 to 3 and 5 to 7."""
     return random_batch(9)[0]
 
@@ -49,8 +49,10 @@ def backward(losses: Losses) -> None:
     sum(losses.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
 
 
-def test_plain_training_is_that_of_a_detector_with_one_classifier(given: BatchAnnotations) -> None:
-    three, moment = detector_of_three(), PLAIN
+def test_plain_training_is_that_of_a_detector_with_one_classifier(
+    annotations: BatchAnnotations,
+) -> None:
+    three, progress = detector_of_three(), PLAIN
     one = build("tiny", NUM_LABELS, numbers=DETECTORS["tiny"].numbers)
     own = {
         key.replace("box_predictor.first", "box_predictor"): value
@@ -59,8 +61,8 @@ def test_plain_training_is_that_of_a_detector_with_one_classifier(given: BatchAn
     }
     one.network.load_state_dict(own)
     usual = build_method("baseline", MethodInputs(ROWS, NUM_LABELS))
-    _, plain = usual.losses(work_on(one, given, moment))
-    _, losses = method().losses(work_on(three, given, moment))
+    _, plain = usual.losses(work_on(one, annotations, progress))
+    _, losses = method().losses(work_on(three, annotations, progress))
     for name in plain:
         torch.testing.assert_close(losses[name], plain[name])
     backward(plain)
@@ -79,17 +81,19 @@ def test_plain_training_is_that_of_a_detector_with_one_classifier(given: BatchAn
 
 
 def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
-    given: BatchAnnotations,
+    annotations: BatchAnnotations,
 ) -> None:
     made, detector = method(), detector_of_three()
-    work = work_on(detector, given, PLAIN)
-    outcome, _ = made.losses(work)
+    context = work_on(detector, annotations, PLAIN)
+    outcome, _ = made.losses(context)
     with torch.no_grad():
-        features = detector.features(work.images, given.sizes)
-        scores = detector.score(features, given.boxes.nan_to_num(), given.sizes).probabilities
+        features = detector.features(context.images, annotations.sizes)
+        scores = detector.score(
+            features, annotations.boxes.nan_to_num(), annotations.sizes
+        ).probabilities
     state, number = made.state_dict(), 0
-    for image, place in given.is_box.nonzero().tolist():
-        row, label = int(given.rows[image, place]), int(given.labels[image, place])
+    for image, place in annotations.is_box.nonzero().tolist():
+        row, label = int(annotations.rows[image, place]), int(annotations.labels[image, place])
         expected = -math.log(float(scores[image, place, 1 + label]))
         assert float(state["losses"][row]) == pytest.approx(expected, rel=1e-5)
         assert float(outcome.loss[image, place]) == pytest.approx(expected, rel=1e-5)
@@ -98,72 +102,74 @@ def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
     assert number == 7 == int(state["losses"].isfinite().sum())
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     before = state["losses"].clone()
-    moved = given._replace(labels=torch.where(given.is_box, (given.labels + 1) % 3, given.labels))
+    moved = annotations._replace(
+        labels=torch.where(annotations.is_box, (annotations.labels + 1) % 3, annotations.labels)
+    )
     made.losses(work_on(detector, moved, PLAIN))
     assert (made.state_dict()["losses"] != before)[before.isfinite()].all()
 
 
-def test_losses_of_other_processes_are_remembered_too(given: BatchAnnotations) -> None:
-    class Another(Alone):
+def test_losses_of_other_processes_are_remembered_too(annotations: BatchAnnotations) -> None:
+    class Another(SingleProcess):
         def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             theirs = (torch.tensor([10, 12]), torch.tensor([0.5, 0.25]), torch.tensor([2, 1]))
             return tuple(torch.cat(pair) for pair in zip(tensors, theirs, strict=True))
 
     made = method()
     made.exchange = Another()
-    made.losses(work_on(detector_of_three(), given, PLAIN))
+    made.losses(work_on(detector_of_three(), annotations, PLAIN))
     state = made.state_dict()
     assert state["losses"][[10, 12]].tolist() == [0.5, 0.25]
     assert state["labels"][[10, 12]].tolist() == [2, 1]
     assert int(state["losses"].isfinite().sum()) == 7 + 2
 
 
-def test_neither_seeds_nor_the_others_are_judged(given: BatchAnnotations) -> None:
-    outcome, _ = with_seeds(0, 2, 6).losses(work_on(detector_of_three(), given, APART))
+def test_neither_seeds_nor_the_others_are_judged(annotations: BatchAnnotations) -> None:
+    outcome, _ = with_seeds(0, 2, 6).losses(work_on(detector_of_three(), annotations, APART))
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
-    assert torch.equal(outcome.is_kept, given.is_box)
-    assert torch.equal(outcome.labels[given.is_box], given.labels[given.is_box])
-    assert torch.equal(outcome.boxes[given.is_box], given.boxes[given.is_box])
+    assert torch.equal(outcome.is_kept, annotations.is_box)
+    assert torch.equal(outcome.labels[annotations.is_box], annotations.labels[annotations.is_box])
+    assert torch.equal(outcome.boxes[annotations.is_box], annotations.boxes[annotations.is_box])
     for column in (outcome.loss, outcome.confidence):
-        assert torch.equal(column.isfinite(), given.is_box)
-    assert (outcome.confidence[given.is_box] < 1).all()
+        assert torch.equal(column.isfinite(), annotations.is_box)
+    assert (outcome.confidence[annotations.is_box] < 1).all()
 
 
-def test_the_memory_rests_once_seeds_are_chosen(given: BatchAnnotations) -> None:
+def test_the_memory_rests_once_seeds_are_chosen(annotations: BatchAnnotations) -> None:
     made = with_seeds(1)
     before = made.state_dict()
-    made.losses(work_on(detector_of_three(), given, APART))
+    made.losses(work_on(detector_of_three(), annotations, APART))
     for key, value in made.state_dict().items():
         torch.testing.assert_close(torch.as_tensor(value), torch.as_tensor(before[key]))
 
 
 @torch.no_grad()
 def one_by_one(
-    detector: Detector, made: NoteRcnn, given: BatchAnnotations, seeds: set[int]
+    detector: Detector, made: NoteRcnn, annotations: BatchAnnotations, seeds: set[int]
 ) -> dict[str, float]:
     """The second stage's losses as the words say them, RoI by RoI."""
-    work, settings = work_on(detector, given, APART), made.settings
-    is_real = given.is_box | given.is_ignored
-    boxes = given.boxes.nan_to_num(nan=1.0)
-    targets = Targets(boxes, given.labels.clamp(min=0), is_real, given.is_ignored)
-    seen = first_stage(work)
-    rpn_losses(work, seen.raw, targets)  # draws first
-    rois = sampled_rois(work, seen.proposals, targets)
-    mixed, seed, distilled = detector.outputs_of_heads(seen.features, rois.boxes)
+    context, settings = work_on(detector, annotations, APART), made.settings
+    is_real = annotations.is_box | annotations.is_ignored
+    boxes = annotations.boxes.nan_to_num(nan=1.0)
+    targets = Targets(boxes, annotations.labels.clamp(min=0), is_real, annotations.is_ignored)
+    seen = run_first_stage(context)
+    rpn_losses(context, seen.raw, targets)  # draws first
+    rois = draw_rois(context, seen.proposals, targets)
+    mixed, seed, distilled = detector.head_outputs(seen.features, rois.boxes)
     twin = detector.twin
-    frozen = twin.roi_outputs(twin.features(work.images, given.sizes), rois.boxes).logits
+    frozen = twin.roi_outputs(twin.features(context.images, annotations.sizes), rois.boxes).logits
     overlaps = pairwise_iou(boxes, rois.boxes)
     sums = dict.fromkeys(("roi_classes", "roi_seed", "roi_distilled", "roi_boxes"), 0.0)
     number, kinds = 0, set[tuple[bool, ...]]()
     for image, place in rois.is_sampled.nonzero().tolist():
         number += 1
         is_object = bool(rois.is_positive[image, place])
-        row = int(given.rows[image, int(rois.matched[image, place])]) if is_object else -1
+        row = int(annotations.rows[image, int(rois.matched[image, place])]) if is_object else -1
         column = int(rois.labels[image, place]) + 1 if is_object else 0
-        own = {int(one) for one in given.rows[image][given.is_box[image]]}
+        own = {int(one) for one in annotations.rows[image][annotations.is_box[image]]}
         near = overlaps[image, :, place][is_real[image]]
-        is_far = not (near >= settings.masked_overlap).any()
-        is_sure = float(frozen[image, place].softmax(-1)[0]) > settings.masked_background
+        is_far = not (near >= settings.mask_min_iou).any()
+        is_sure = float(frozen[image, place].softmax(-1)[0]) > settings.mask_max_background
         kinds.add((is_object, row in seeds, own <= seeds, is_far, is_sure))
         if is_object or own <= seeds or (is_far and is_sure):
             sums["roi_classes"] -= float(mixed.logits[image, place].log_softmax(-1)[column])
@@ -173,7 +179,7 @@ def one_by_one(
             (one[image, place] / settings.temperature).softmax(-1)
             for one in (frozen, distilled.logits)
         )
-        weight = settings.distillation * settings.temperature**2
+        weight = settings.distillation_weight * settings.temperature**2
         sums["roi_distilled"] += weight * float((p * (p / q).log()).sum())
         if row in seeds:
             off = mixed.deltas[image, place, column] - rois.deltas[image, place]
@@ -185,29 +191,31 @@ def one_by_one(
 
 @pytest.mark.parametrize("seeds", [{0, 1, 2, 3}, {0, 5, 7}, set[int]()])
 def test_the_losses_are_those_of_the_words_taken_one_by_one(
-    seeds: set[int], given: BatchAnnotations
+    seeds: set[int], annotations: BatchAnnotations
 ) -> None:
     detector = detector_of_three()
     with torch.no_grad():  # a frozen model that is at times sure of background
         detector.network.twin.roi_heads.box_predictor.first.cls_score.weight.mul_(12)
-    made = with_seeds(*seeds, settings=NoteRcnnSettings(masked_background=0.3, distillation=0.7))
-    _, losses = made.losses(work_on(detector, given, APART))
-    expected = one_by_one(detector, made, given, seeds)
+    made = with_seeds(
+        *seeds, settings=NoteRcnnSettings(mask_max_background=0.3, distillation_weight=0.7)
+    )
+    _, losses = made.losses(work_on(detector, annotations, APART))
+    expected = one_by_one(detector, made, annotations, seeds)
     for name, value in expected.items():
         assert losses[name].item() == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
 
 def test_where_all_are_seeds_and_nothing_is_masked_the_losses_are_the_usual_ones(
-    given: BatchAnnotations,
+    annotations: BatchAnnotations,
 ) -> None:
     detector, made = detector_of_three(), with_seeds(*ALL, settings=NOTHING_MASKED)
-    _, apart = made.losses(work_on(detector, given, APART))
-    _, plain = made.losses(work_on(detector, given, PLAIN))
+    _, apart = made.losses(work_on(detector, annotations, APART))
+    _, plain = made.losses(work_on(detector, annotations, PLAIN))
     for name in set(LOSSES) - {"roi_distilled"}:
         torch.testing.assert_close(apart[name], plain[name])
 
 
-def test_below_the_classifiers_their_mean_is_followed(given: BatchAnnotations) -> None:
+def test_below_the_classifiers_their_mean_is_followed(annotations: BatchAnnotations) -> None:
     detector = detector_of_three()
     predictor = detector.network.roi_heads.box_predictor
     predictor.more[0].load_state_dict(predictor.first.cls_score.state_dict())
@@ -215,9 +223,9 @@ def test_below_the_classifiers_their_mean_is_followed(given: BatchAnnotations) -
     made = with_seeds(*ALL, settings=NOTHING_MASKED)
 
     def gradients(
-        moment: TrainingProgress, of: list[torch.nn.Parameter], *names: str
+        progress: TrainingProgress, of: list[torch.nn.Parameter], *names: str
     ) -> list[Tensor]:
-        _, losses = made.losses(work_on(detector, given, moment))
+        _, losses = made.losses(work_on(detector, annotations, progress))
         return list(torch.autograd.grad(torch.stack([losses[name] for name in names]).sum(), of))
 
     usual = gradients(PLAIN, below, "roi_classes")
@@ -235,11 +243,11 @@ def test_below_the_classifiers_their_mean_is_followed(given: BatchAnnotations) -
 
 
 def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(
-    given: BatchAnnotations,
+    annotations: BatchAnnotations,
 ) -> None:
     detector = detector_of_three()
     two = BatchAnnotations(
-        *(part[:2] for part in given)
+        *(part[:2] for part in annotations)
     )  # an image without annotations teaches background
     _, losses = with_seeds().losses(work_on(detector, two, APART))
     assert losses["roi_seed"] == 0
@@ -253,19 +261,19 @@ def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(
 
 
 def test_an_image_without_annotations_teaches_the_seed_classifier_background(
-    given: BatchAnnotations,
+    annotations: BatchAnnotations,
 ) -> None:
-    _, losses = with_seeds().losses(work_on(detector_of_three(), given, APART))
+    _, losses = with_seeds().losses(work_on(detector_of_three(), annotations, APART))
     assert losses["roi_seed"] > 0
 
 
 @STAGES
 def test_gradients_reach_all_that_learns_and_never_the_twin(
-    moment: TrainingProgress, given: BatchAnnotations
+    progress: TrainingProgress, annotations: BatchAnnotations
 ) -> None:
     detector = detector_of_three()
     made = with_seeds(*ALL)
-    _, losses = made.losses(work_on(detector, given, moment))
+    _, losses = made.losses(work_on(detector, annotations, progress))
     assert tuple(losses) == LOSSES
     assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
     backward(losses)
@@ -280,11 +288,11 @@ def test_gradients_reach_all_that_learns_and_never_the_twin(
 
 @STAGES
 def test_gradients_reach_the_same_in_half_the_precision(
-    moment: TrainingProgress, given: BatchAnnotations
+    progress: TrainingProgress, annotations: BatchAnnotations
 ) -> None:
     detector = detector_of_three()
     with torch.autocast("cpu", torch.bfloat16):
-        outcome, losses = with_seeds(*ALL).losses(work_on(detector, given, moment))
+        outcome, losses = with_seeds(*ALL).losses(work_on(detector, annotations, progress))
     backward(losses)
     assert all(value.isfinite() and value.dtype == torch.float32 for value in losses.values())
     assert outcome.loss.dtype == torch.float32
@@ -312,23 +320,23 @@ def test_the_plain_stages_model_is_frozen_when_the_stage_is_over() -> None:
 
 
 def test_a_classifier_that_is_the_frozen_model_has_nothing_to_be_taught(
-    given: BatchAnnotations,
+    annotations: BatchAnnotations,
 ) -> None:
     detector, made = detector_of_three(), with_seeds()
     predictor = detector.network.roi_heads.box_predictor
     for one in predictor.more:
         one.load_state_dict(predictor.first.cls_score.state_dict())
     made.begin_epoch(1, detector)
-    _, losses = made.losses(work_on(detector, given, APART))
+    _, losses = made.losses(work_on(detector, annotations, APART))
     assert losses["roi_distilled"].abs() < 1e-6
     assert losses["roi_classes"] > 0.1
 
 
 @STAGES
-def test_padding_is_inert(moment: TrainingProgress, given: BatchAnnotations) -> None:
+def test_padding_is_inert(progress: TrainingProgress, annotations: BatchAnnotations) -> None:
     detector, one, other = detector_of_three(), with_seeds(0, 5), with_seeds(0, 5)
-    work = work_on(detector, given, moment)
-    wide = work_on(detector, padded(given, by=3), moment)
+    context = work_on(detector, annotations, progress)
+    wide = work_on(detector, pad(annotations, by=3), progress)
     keys = {shape: torch.rand(shape) for shape in [(3, 150 + 5), (3, 150 + 8)]}
     keys[3, 158][:, :155] = keys[3, 155]
 
@@ -336,7 +344,7 @@ def test_padding_is_inert(moment: TrainingProgress, given: BatchAnnotations) -> 
         draw = work_.draw
         return replace(work_, draw=lambda shape: keys.get(tuple(shape), draw(shape)))
 
-    outcome, losses = one.losses(fixed(work))
+    outcome, losses = one.losses(fixed(context))
     wider, same = other.losses(fixed(wide))
     for name in LOSSES:
         torch.testing.assert_close(same[name], losses[name])
@@ -348,11 +356,15 @@ def test_padding_is_inert(moment: TrainingProgress, given: BatchAnnotations) -> 
         )
 
 
-def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(given: BatchAnnotations) -> None:
+def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(
+    annotations: BatchAnnotations,
+) -> None:
     detector, made = detector_of_three(), with_seeds(*ALL)
-    both = given._replace(is_box=given.is_box | given.is_ignored)  # what is both, is ignored
+    both = annotations._replace(
+        is_box=annotations.is_box | annotations.is_ignored
+    )  # what is both, is ignored
     outcome, _ = made.losses(work_on(detector, both, APART))
-    assert given.is_ignored[0, 4]
+    assert annotations.is_ignored[0, 4]
     assert int(outcome.verdict[0, 4]) == int(Judgement.UNJUDGED)
     assert outcome.loss[0, 4].isnan()
     assert not outcome.is_kept[0, 4]
@@ -362,29 +374,35 @@ def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(given: BatchAnno
 
 
 @STAGES
-@pytest.mark.parametrize("annotations", [0, 1])
-def test_batches_without_annotations_go_through(moment: TrainingProgress, annotations: int) -> None:
+@pytest.mark.parametrize("num_annotations", [0, 1])
+def test_batches_without_annotations_go_through(
+    progress: TrainingProgress, num_annotations: int
+) -> None:
     made = with_seeds(*ALL)
     before = made.state_dict()["losses"]
-    outcome, losses = made.losses(work_on(detector_of_three(), empty(2, annotations), moment))
+    outcome, losses = made.losses(work_on(detector_of_three(), empty(2, num_annotations), progress))
     assert all(value.isfinite() for value in losses.values())
     assert losses["roi_boxes"] == 0
-    assert outcome.boxes.shape == (2, annotations, 4)
+    assert outcome.boxes.shape == (2, num_annotations, 4)
     assert torch.equal(made.state_dict()["losses"], before)
 
 
 @STAGES
-def test_nothing_waits_for_the_device(moment: TrainingProgress, given: BatchAnnotations) -> None:
-    made, work = with_seeds(0), work_on(detector_of_three(), given, moment)
+def test_nothing_waits_for_the_device(
+    progress: TrainingProgress, annotations: BatchAnnotations
+) -> None:
+    made, context = with_seeds(0), work_on(detector_of_three(), annotations, progress)
     with Watch() as watch:
-        made.losses(work)
+        made.losses(context)
     assert watch.seen
     assert watch.seen.isdisjoint(WAITS)
 
 
 @STAGES
-def test_nothing_changes_its_arguments(moment: TrainingProgress, given: BatchAnnotations) -> None:
-    before = [part.clone() for part in given]
-    with_seeds(0).losses(work_on(detector_of_three(), given, moment))
-    for old, new in zip(before, given, strict=True):
+def test_nothing_changes_its_arguments(
+    progress: TrainingProgress, annotations: BatchAnnotations
+) -> None:
+    before = [part.clone() for part in annotations]
+    with_seeds(0).losses(work_on(detector_of_three(), annotations, progress))
+    for old, new in zip(before, annotations, strict=True):
         torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)

@@ -13,11 +13,11 @@ from boxmend.detector.boxes import clip
 from boxmend.detector.coding import decode
 from boxmend.errors import UsageError
 from boxmend.methods.peers.oa_mil import OaMil
-from boxmend.methods.steps import first_stage, sampled_rois
+from boxmend.methods.steps import draw_rois, run_first_stage
 from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress, build
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import MendSettings, OaMilSettings
-from tests.methods.method_batches import NAN, one_image, padded, random_batch
+from tests.methods.method_batches import NAN, one_image, pad, random_batch
 from tests.methods.peers.bag_scenes import (
     LATE,
     MIDDLE,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 LOSSES = ["rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes", "roi_bags"]
 MOMENTS = pytest.mark.parametrize(
-    "moment", [START, MIDDLE, LATE], ids=["before", "selecting", "extending"]
+    "progress", [START, MIDDLE, LATE], ids=["before", "selecting", "extending"]
 )
 BOXES = [[10.0, 10, 30, 30], [50.0, 50, 70, 70], [80.0, 80, 90, 90]]
 LABELS = [1, 0, 1]
@@ -67,7 +67,7 @@ SECOND = [
 
 
 @pytest.fixture
-def given() -> BatchAnnotations:
+def annotations() -> BatchAnnotations:
     """Four annotations and an ignored one, three annotations, none."""
     return random_batch(9)[0]
 
@@ -107,18 +107,18 @@ def test_theta_is_the_most_that_a_box_moves() -> None:
 
 
 def test_assignment_classes_and_the_first_stage_stay_with_the_given_boxes() -> None:
-    given = one_image(BOXES, LABELS)
-    outcome, _ = made().losses(work_on(scripted(SECOND), given, MIDDLE))
+    annotations = one_image(BOXES, LABELS)
+    outcome, _ = made().losses(work_on(scripted(SECOND), annotations, MIDDLE))
     for targets in (outcome.rpn, outcome.roi):
-        assert torch.equal(targets.boxes, given.boxes)
-        assert torch.equal(targets.labels, given.labels)
+        assert torch.equal(targets.boxes, annotations.boxes)
+        assert torch.equal(targets.labels, annotations.labels)
         assert targets.is_real.all()
 
 
 def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
-    given = one_image(BOXES, LABELS)
-    outcome, losses = made().losses(work_on(scripted(SECOND), given, START))
-    assert torch.equal(outcome.boxes, given.boxes)
+    annotations = one_image(BOXES, LABELS)
+    outcome, losses = made().losses(work_on(scripted(SECOND), annotations, START))
+    assert torch.equal(outcome.boxes, annotations.boxes)
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     # as sampled: 0 where 1 was said, -1 where 2 was said
     assert losses["roi_boxes"].item() == pytest.approx((1 + 3) / 4)
@@ -137,13 +137,13 @@ FOURTH = [([0.5, 0.1, 0.4], STILL), ([0.1, 0.0, 0.9], STILL), ([0.6, 0.3, 0.1], 
         ({"extension": "refine"}, 0.1 * (0.35 + (0.2 + 0.4) / 2)),
         ({"extension": "refine", "extension_weight": 0.5}, 0.1 * (0.35 + 0.15)),
         ({"extension": "random"}, 0.1 * (0.35 + 0.2 + 0.4) / 3),
-        ({"extension": "random", "weight": 2.0}, 2 * (0.35 + 0.2 + 0.4) / 3),
+        ({"extension": "random", "bag_loss_weight": 2.0}, 2 * (0.35 + 0.2 + 0.4) / 3),
         ({"extension_weight": 0.0}, 0.035),
     ],
 )
 def test_extended_bags_count_beside_the_first(changes: dict[str, Any], loss: float) -> None:
     detector = scripted(SECOND, THIRD, FOURTH)
-    method = made(extensions=2, **changes)
+    method = made(extension_rounds=2, **changes)
     outcome, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     assert losses["roi_bags"].item() == pytest.approx(loss)
     assert not detector.answers
@@ -164,7 +164,7 @@ def test_a_round_starts_from_the_last_boxes_or_from_the_rois(
     kind: str, second: list[float], third: list[float]
 ) -> None:
     detector = scripted(SECOND, THIRD, FOURTH)
-    method = made(extensions=2, extension=kind)
+    method = made(extension_rounds=2, extension=kind)
     method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     first_x = [one[0, :2, 0].tolist() for one in detector.asked]
     assert first_x[1] == pytest.approx([12, 16])
@@ -174,14 +174,14 @@ def test_a_round_starts_from_the_last_boxes_or_from_the_rois(
 
 def test_without_extensions_late_steps_are_like_others() -> None:
     detector = scripted(SECOND)
-    method = made(extensions=0)
+    method = made(extension_rounds=0)
     _, losses = method.losses(work_on(detector, one_image(BOXES, LABELS), LATE))
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
 
 def at(step: int) -> TrainingProgress:
     return TrainingProgress(
-        epoch=step // 10, step=step, num_steps=120, warm_up_left=0, num_epochs=12
+        epoch=step // 10, step=step, num_steps=120, warm_up_steps_left=0, num_epochs=12
     )
 
 
@@ -210,28 +210,30 @@ def test_a_batch_is_divided_by_what_all_processes_have() -> None:
 
 
 def literal_bag_loss(
-    detector: Detector, given: BatchAnnotations, moment: TrainingProgress
+    detector: Detector, annotations: BatchAnnotations, progress: TrainingProgress
 ) -> tuple[float, Tensor]:
     """Bag by bag in plain loops: the loss with lambda 1 and without extension, and the boxes."""
-    work = work_on(detector, given, moment)
-    seen = first_stage(work)
-    work.draw(seen.raw.objectness.shape)
-    given = given._replace(boxes=given.boxes.nan_to_num(), labels=given.labels.clamp(min=0))
-    targets = OaMil().losses(work_on(detector, given, moment))[0].roi
-    rois = sampled_rois(work, seen.proposals, targets)
+    context = work_on(detector, annotations, progress)
+    seen = run_first_stage(context)
+    context.draw(seen.raw.objectness.shape)
+    annotations = annotations._replace(
+        boxes=annotations.boxes.nan_to_num(), labels=annotations.labels.clamp(min=0)
+    )
+    targets = OaMil().losses(work_on(detector, annotations, progress))[0].roi
+    rois = draw_rois(context, seen.proposals, targets)
     most = int(detector.numbers.roi_samples * detector.numbers.roi_positive_share)
     assert not rois.is_positive[:, most:].any()
     output = detector.roi_outputs(seen.features, rois.boxes)
     scores: dict[int, list[float]] = {}
-    boxes = given.boxes.clone()
-    for image, place in given.is_box.nonzero().tolist():
-        label = int(given.labels[image, place])
+    boxes = annotations.boxes.clone()
+    for image, place in annotations.is_box.nonzero().tolist():
+        label = int(annotations.labels[image, place])
         mine = (rois.is_positive & (rois.matched == place))[image].nonzero()[:, 0]
         if not len(mine):
             continue
         deltas = output.deltas[image, mine, label + 1]
         own = decode(deltas, rois.boxes[image, mine], detector.numbers.delta_weights)
-        own = clip(own[None], given.sizes[image : image + 1])
+        own = clip(own[None], annotations.sizes[image : image + 1])
         alone = seen.features._replace(
             maps={name: one[image : image + 1] for name, one in seen.features.maps.items()}
         )
@@ -239,30 +241,30 @@ def literal_bag_loss(
         best, score = own[0, found.argmax()], float(found.max())
         scores.setdefault(label, []).append(score)
         phi = min(score**0.5, 0.85)
-        boxes[image, place] = phi * best + (1 - phi) * given.boxes[image, place]
+        boxes[image, place] = phi * best + (1 - phi) * annotations.boxes[image, place]
     means = [sum(one) / len(one) for one in scores.values()]
     return 1 - sum(means) / len(means), boxes
 
 
 def test_a_step_is_that_of_plain_loops_over_bags() -> None:
-    given, proposals = random_batch(9)
+    annotations, proposals = random_batch(9)
     detector = lively("oa-mil", proposals)
-    method = made(weight=1.0, gamma=0.5)
+    method = made(bag_loss_weight=1.0, gamma=0.5)
     with torch.no_grad():
-        outcome, losses = method.losses(work_on(detector, given, MIDDLE))
-        loss, boxes = literal_bag_loss(detector, given, MIDDLE)
+        outcome, losses = method.losses(work_on(detector, annotations, MIDDLE))
+        loss, boxes = literal_bag_loss(detector, annotations, MIDDLE)
     assert losses["roi_bags"].item() == pytest.approx(loss, rel=1e-5)
-    is_box = given.is_box
+    is_box = annotations.is_box
     torch.testing.assert_close(outcome.boxes[is_box], boxes[is_box], rtol=1e-4, atol=1e-3)
-    assert (outcome.boxes[is_box] - given.boxes[is_box]).abs().max() > 1
+    assert (outcome.boxes[is_box] - annotations.boxes[is_box]).abs().max() > 1
     assert outcome.num_candidates[is_box].max() > 3
 
 
 @MOMENTS
 def test_losses_are_finite_and_always_have_the_same_names(
-    given: BatchAnnotations, moment: TrainingProgress
+    annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
-    _, losses = OaMil().losses(work_on(tiny("oa-mil"), given, moment))
+    _, losses = OaMil().losses(work_on(tiny("oa-mil"), annotations, progress))
     assert list(losses) == LOSSES
     assert all(value.isfinite() and value.dim() == 0 for value in losses.values())
     assert losses["roi_bags"] > 0
@@ -270,10 +272,10 @@ def test_losses_are_finite_and_always_have_the_same_names(
 
 @MOMENTS
 def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
-    given: BatchAnnotations, moment: TrainingProgress
+    annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
-    _, losses = OaMil().losses(work_on(detector, given, moment))
+    _, losses = OaMil().losses(work_on(detector, annotations, progress))
     names = reached(losses["roi_bags"], detector.network)
     assert "roi_heads.box_predictor.cls_score.weight" in names
     assert "backbone.stem.0.weight" in names
@@ -283,20 +285,20 @@ def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
 
 
 def test_the_new_target_changes_the_regression_and_not_the_classification(
-    given: BatchAnnotations,
+    annotations: BatchAnnotations,
 ) -> None:
     detector, method = tiny("oa-mil"), made(gamma=0.0)
-    _, before = method.losses(work_on(detector, given, START))
-    _, after = method.losses(work_on(detector, given, MIDDLE))
+    _, before = method.losses(work_on(detector, annotations, START))
+    _, after = method.losses(work_on(detector, annotations, MIDDLE))
     for name in LOSSES:
         assert torch.equal(before[name], after[name]) is (name != "roi_boxes"), name
 
 
 @MOMENTS
-def test_padding_is_inert(given: BatchAnnotations, moment: TrainingProgress) -> None:
-    detector, count = tiny("oa-mil"), given.boxes.shape[1]
-    outcome, losses = OaMil().losses(work_on(detector, given, moment))
-    wider, same = OaMil().losses(work_on(detector, padded(given, by=3), moment))
+def test_padding_is_inert(annotations: BatchAnnotations, progress: TrainingProgress) -> None:
+    detector, count = tiny("oa-mil"), annotations.boxes.shape[1]
+    outcome, losses = OaMil().losses(work_on(detector, annotations, progress))
+    wider, same = OaMil().losses(work_on(detector, pad(annotations, by=3), progress))
     for name in LOSSES:
         torch.testing.assert_close(losses[name], same[name])
     for name in ("boxes", "matched", "confidence", "loss", "verdict", "num_candidates", "labels"):
@@ -307,28 +309,32 @@ def test_padding_is_inert(given: BatchAnnotations, moment: TrainingProgress) -> 
 
 @MOMENTS
 def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
-    given: BatchAnnotations, moment: TrainingProgress
+    annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
-    outcome, losses = OaMil().losses(work_on(detector, given, moment))
-    other = given._replace(labels=torch.where(given.is_ignored, 1 - given.labels % 2, given.labels))
-    _, same = OaMil().losses(work_on(detector, other, moment))
+    outcome, losses = OaMil().losses(work_on(detector, annotations, progress))
+    other = annotations._replace(
+        labels=torch.where(annotations.is_ignored, 1 - annotations.labels % 2, annotations.labels)
+    )
+    _, same = OaMil().losses(work_on(detector, other, progress))
     for name in LOSSES:
         assert torch.equal(losses[name], same[name])
-    assert torch.equal(outcome.boxes[given.is_ignored], given.boxes[given.is_ignored])
-    assert (outcome.verdict[given.is_ignored] == int(Judgement.UNJUDGED)).all()
-    assert (outcome.num_candidates[given.is_ignored] == 0).all()
-    assert not outcome.is_kept[given.is_ignored].any()
+    assert torch.equal(
+        outcome.boxes[annotations.is_ignored], annotations.boxes[annotations.is_ignored]
+    )
+    assert (outcome.verdict[annotations.is_ignored] == int(Judgement.UNJUDGED)).all()
+    assert (outcome.num_candidates[annotations.is_ignored] == 0).all()
+    assert not outcome.is_kept[annotations.is_ignored].any()
 
 
 @MOMENTS
-@pytest.mark.parametrize("annotations", [1, 3])
+@pytest.mark.parametrize("num_annotations", [1, 3])
 def test_images_without_annotations_teach_background(
-    annotations: int, moment: TrainingProgress
+    num_annotations: int, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
-    none = without_annotations(annotations=annotations)
-    outcome, losses = OaMil().losses(work_on(detector, none, moment))
+    none = without_annotations(num_annotations=num_annotations)
+    outcome, losses = OaMil().losses(work_on(detector, none, progress))
     assert losses["roi_bags"].item() == 0
     assert all(value.isfinite() for value in losses.values())
     assert outcome.boxes.isfinite().all()
@@ -340,22 +346,22 @@ def test_images_without_annotations_teach_background(
 
 @MOMENTS
 def test_half_the_precision_gives_whole_boxes(
-    given: BatchAnnotations, moment: TrainingProgress
+    annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
-    whole, _ = made(gamma=0.5).losses(work_on(detector, given, moment))
+    whole, _ = made(gamma=0.5).losses(work_on(detector, annotations, progress))
     with torch.autocast("cpu", torch.bfloat16):
-        half, losses = made(gamma=0.5).losses(work_on(detector, given, moment))
+        half, losses = made(gamma=0.5).losses(work_on(detector, annotations, progress))
     assert all(value.isfinite() and value.dtype == torch.float32 for value in losses.values())
-    is_box = given.is_box
+    is_box = annotations.is_box
     assert (half.boxes[is_box] - whole.boxes[is_box]).abs().median() < 0.5  # pixels of 100
     assert half.boxes.dtype == torch.float32
 
 
 def test_it_remembers_nothing() -> None:
-    method = build("oa-mil", MethodInputs(8, 3, settings=OaMilSettings(weight=0.2)))
+    method = build("oa-mil", MethodInputs(8, 3, settings=OaMilSettings(bag_loss_weight=0.2)))
     assert isinstance(method, OaMil)
-    assert method.settings.weight == 0.2
+    assert method.settings.bag_loss_weight == 0.2
     assert method.state_dict() == {}
     method.load_state_dict({})
 
@@ -368,8 +374,8 @@ def test_settings_of_another_method_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("weight", -0.1), ("gamma", math.inf), ("theta", 1.1), ("selection_from", NAN)),
-        *(("extension_from", 2.0), ("extensions", -1), ("extension", "both")),
+        *(("bag_loss_weight", -0.1), ("gamma", math.inf), ("theta", 1.1), ("selection_from", NAN)),
+        *(("extension_from", 2.0), ("extension_rounds", -1), ("extension", "both")),
         ("extension_weight", -1.0),
     ],
 )

@@ -21,7 +21,7 @@ SETTINGS = TrainSettings(
 )
 TOLD: dict[str, dict[str, Any]] = {  # wrongly, so that right annotations have to survive them
     "ca-bbc": {"box_noise": 0.2},
-    "co-teaching": {"co_teaching": CoTeachingSettings(forget=0.1)},
+    "co-teaching": {"co_teaching": CoTeachingSettings(forget_rate=0.1)},
     "disco": {},
     "note-rcnn": {},
     "oa-mil": {},

@@ -76,8 +76,10 @@ def test_lists_of_different_lengths_are_told_apart() -> None:
 
 
 def test_missing_objects_cannot_be_left_out_of_losses_that_are_not_ours() -> None:
-    settings = TrainSettings(mend=MendSettings(missing=0.3))
-    with pytest.raises(UsageError, match=r"mend\.missing .* torchvision's losses cannot; leave"):
+    settings = TrainSettings(mend=MendSettings(missing_min_score=0.3))
+    with pytest.raises(
+        UsageError, match=r"mend\.missing_min_score .* torchvision's losses cannot; leave"
+    ):
         refiner_of(settings=settings)
 
 

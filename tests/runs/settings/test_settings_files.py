@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from boxmend.errors import UsageError
-from boxmend.runs.settings import MendSettings, Optimisation, TrainSettings, resolved
+from boxmend.runs.settings import MendSettings, Optimisation, TrainSettings, resolve_settings
 from boxmend.runs.settings.files import read_settings, read_values
 
 TOML = """
@@ -17,7 +17,7 @@ box_noise = 0
 [optimisation]
 lr = 1
 [mend]
-keep = 0.4
+raw_box_share = 0.4
 soft_labels = false
 """
 
@@ -30,19 +30,19 @@ def test_toml_sets_what_it_names(tmp_path: Path) -> None:
         ("epochs",): 3,
         ("box_noise",): 0.0,
         ("optimisation", "lr"): 1.0,
-        ("mend", "keep"): 0.4,
+        ("mend", "raw_box_share"): 0.4,
         ("mend", "soft_labels"): False,
     }
     assert read_settings(path) == TrainSettings(
         epochs=3,
         box_noise=0.0,
         optimisation=Optimisation(lr=1.0),
-        mend=MendSettings(keep=0.4, soft_labels=False),
+        mend=MendSettings(raw_box_share=0.4, soft_labels=False),
     )
 
 
 def test_the_settings_of_a_run_come_back(tmp_path: Path) -> None:
-    settings = resolved(TrainSettings(method="mend-paper", weights=None, box_noise=0.4))
+    settings = resolve_settings(TrainSettings(method="mend-paper", weights=None, box_noise=0.4))
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(asdict(settings)))
     assert read_settings(path) == settings
@@ -62,16 +62,24 @@ def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
         ("epochs = 2.5", "epochs: Expected `int`, got `float`"),
         ("strict = 1", "strict: Expected `bool`, got `int`"),
         ("preset = 'p'", "preset: Invalid enum value 'p'"),
-        ("[mend]\nkeep = 'a'", r"mend\.keep: Expected `float \| null`, got `str`"),
-        ("[mend]\nkeep = 3", r"mend\.keep is 3\.0; expected a share"),
-        ("[mend]\nkep = 1", r"there is no setting mend\.kep; did you mean mend\.keep\?"),
+        (
+            "[mend]\nraw_box_share = 'a'",
+            r"mend\.raw_box_share: Expected `float \| null`, got `str`",
+        ),
+        ("[mend]\nraw_box_share = 3", r"mend\.raw_box_share is 3\.0; expected a share"),
+        ("[mend]\nalpa = 1", r"there is no setting mend\.alpa; did you mean mend\.alpha\?"),
+        (
+            "[mend]\nnear = 1",
+            r"there is no setting mend\.near any more; its name is mend\.vote_min",
+        ),
+        ("graph = true", "there is no setting graph any more; its name is cuda_graph now"),
         ("batch-size = 3", r"there is no setting batch-size; did you mean batch_size\?"),
         ("qqq = 3", "there is no setting qqq$"),
-        ("[mend.keep]\nx = 1", r"mend\.keep: Expected"),
+        ("[mend.raw_box_share]\nx = 1", r"mend\.raw_box_share: Expected"),
         ("[mend.boxes.deep]\nx = 1", r"mend\.boxes: "),
         ("mend = 3", "mend: Expected `object`, got `int`"),
         ("seed = 2020-01-01", "seed: Expected `int`"),
-        ("epochs =", "is no TOML"),
+        ("epochs =", "is not TOML"),
         ("label_noise = nan", "label_noise is nan"),
     ],
 )
@@ -85,10 +93,10 @@ def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, text: str, message: 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[1]", "holds no table"),
-        (b"epochs = 3", r"is no JSON \(or name it \.toml\)"),
+        (b"[1]", "is not a table"),
+        (b"epochs = 3", r"is not JSON \(or name it \.toml\)"),
         (b"\xff", "cannot be read as settings"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"[" * 100_000, "is not JSON"),
     ],
 )
 def test_what_is_no_file_of_settings_is_refused(

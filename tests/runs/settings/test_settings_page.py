@@ -61,7 +61,7 @@ def test_the_example_file_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "example.toml"
     path.write_text(example[1])
     settings = read_settings(path)
-    assert (settings.mend.keep, settings.optimisation.lr) == (0.4, 0.01)
+    assert (settings.mend.raw_box_share, settings.optimisation.lr) == (0.4, 0.01)
 
 
 def test_options_in_the_text_exist() -> None:

@@ -13,7 +13,7 @@ from boxmend.runs.settings import (
     Optimisation,
     PublishedSettings,
     TrainSettings,
-    parsed_image_size,
+    parse_image_size,
 )
 
 NAN, INF = math.nan, math.inf
@@ -61,7 +61,7 @@ def test_a_training_refuses(wrong: dict[str, Any], message: str) -> None:
         ({"drop_at": 2.0}, "share"),
         ({"warm_up_steps": -1}, "0 or more"),
         ({"max_norm": -1.0}, "like 35"),
-        ({"average": 1.5}, "share"),
+        ({"average_decay": 1.5}, "share"),
     ],
 )
 def test_the_optimisation_refuses(wrong: dict[str, Any], message: str) -> None:
@@ -72,8 +72,8 @@ def test_the_optimisation_refuses(wrong: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"keep": 1.5}, "is 1.5; expected a share from 0 to 1"),
-        ({"first_rate": NAN}, "is nan"),
+        ({"raw_box_share": 1.5}, "is 1.5; expected a share from 0 to 1"),
+        ({"initial_label_noise": NAN}, "is nan"),
         ({"boxes": "median"}, "is 'median'; expected 'edges' or 'vote' or 'average'"),
         ({"discarded": "lost"}, "is 'lost'"),
         ({"gamma": -1.0}, "is -1.0; expected a number from 0 on, like 0.1"),
@@ -96,7 +96,7 @@ def test_mend_refuses(wrong: dict[str, Any], message: str) -> None:
         ({"granularity": "image"}, "is 'image'; expected 'batch' or 'object'"),
         ({"queue_length": 0}, "is 0; expected 1 or more"),
         ({"num_proposals": 0}, "is 0"),
-        ({"push_in_warm_up": -1}, "is -1; expected 0 or more"),
+        ({"queue_warm_up_steps": -1}, "is -1; expected 0 or more"),
         ({"fit_threshold": NAN}, "is nan"),
     ],
 )
@@ -107,9 +107,9 @@ def test_the_published_method_refuses(wrong: dict[str, Any], message: str) -> No
 
 def test_the_ends_of_ranges_are_taken() -> None:
     assert TrainSettings(label_noise=0.0, box_noise=1.0, warm_up=1.0, seed=2**31 - 1).seed > 0
-    assert Optimisation(average=0.0, max_norm=0.0, warm_up_steps=0).average == 0
-    assert MendSettings(keep=1.0, alpha=0.0, num_proposals=1).keep == 1
-    assert PublishedSettings(push_in_warm_up=0, queue_length=1).queue_length == 1
+    assert Optimisation(average_decay=0.0, max_norm=0.0, warm_up_steps=0).average_decay == 0
+    assert MendSettings(raw_box_share=1.0, alpha=0.0, num_proposals=1).raw_box_share == 1
+    assert PublishedSettings(queue_warm_up_steps=0, queue_length=1).queue_length == 1
 
 
 def test_the_rate_follows_from_the_batch() -> None:
@@ -120,7 +120,7 @@ def test_the_rate_follows_from_the_batch() -> None:
 
 @pytest.mark.parametrize(("text", "sides"), [("600/1000", (600, 1000)), ("320", (None, 320))])
 def test_image_sizes_are_read(text: str, sides: tuple[int | None, int]) -> None:
-    assert parsed_image_size(text) == sides
+    assert parse_image_size(text) == sides
 
 
 def test_settings_need_no_torch() -> None:

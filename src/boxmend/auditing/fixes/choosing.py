@@ -1,7 +1,7 @@
-"""Which fixes to take: as many as a wanted precision allows, and what people say before all.
+"""Choose fixes to apply: those that people accepted, and as many as the wanted precision allows.
 
-The probabilities of a table are set anew from the verdicts, kind by kind: on the scale of log odds
-they are shifted and stretched as far as the verdicts speak for it.
+Verdicts adjust the probabilities of the other fixes of a kind: a shift and a slope on the scale of
+log odds are fitted to the verdicts.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ KIND_OF_WORD = {
     "spurious": Kind.SPURIOUS,
     "duplicates": Kind.DUPLICATE,
 }
-PRECISION = 0.95  # what is wanted where nobody says otherwise
-ALL = "all"  # of `measured_precision`: all kinds together
+PRECISION = 0.95  # the default
+ALL = "all"  # key of `measure_precision` for all kinds together
 
 
 @dataclass(frozen=True)
 class AdjustmentConstants:
     """How verdicts change the probabilities of a table."""
 
-    min_probability: float = 1e-4  # nothing is nearer to impossible or certain, verdicts aside
-    shift_deviation: float = 1.0  # of the log odds of a table before any verdict: about e-fold
+    min_probability: float = 1e-4  # without a verdict, probabilities stay this far from 0 and 1
+    shift_deviation: float = 1.0  # prior for the error of a table in log odds: about a factor e
     slope_deviation: float = 0.2  # a larger one would let one wrong click override the table
-    min_slope: float = 0.1  # more probable stays more probable, whatever a few verdicts say
+    min_slope: float = 0.1  # keeps the order of fixes, whatever a few verdicts say
     max_newton_steps: int = 50
     interval_deviations: float = 1.959964  # standard deviations on either side of a 95 % interval
 
@@ -45,17 +45,16 @@ ADJUSTMENT = AdjustmentConstants()
 
 @dataclass(frozen=True, eq=False)
 class ChosenFixes:
-    """Which fixes to take, and what is to be expected of them."""
+    """The fixes to apply, and the precision to expect of them."""
 
     rows: Rows  # [t] of the table, in its order
-    p_fix: Floats  # [f] of all fixes of the table, as `adjusted`
+    p_fix: Floats  # [f] of all fixes of the table, as `adjust_probabilities`
     expected_precision: float | None  # of those taken; None where there are none
-    num_accepted: int  # of those taken, by people
-    num_left: int  # for review: neither taken nor judged by anybody, and still of use
+    num_left: int  # for review: neither chosen nor judged, and not made useless by a choice
 
 
 class MeasuredPrecision(NamedTuple):
-    """How many fixes of a random sample people found right, and the 95 % interval of the share."""
+    """How many fixes of a random sample people judged right, and the 95% interval of the share."""
 
     right: int
     number: int
@@ -63,49 +62,53 @@ class MeasuredPrecision(NamedTuple):
     high: float
 
 
-def adjusted(fixes: Fixes, latest: Mapping[str, Verdict]) -> Floats:
-    """[f] The probability that each fix is right, by the table and by the verdicts of people.
+def adjust_probabilities(fixes: Fixes, latest: Mapping[str, Verdict]) -> Floats:
+    """Return the probability [f] that each fix is right, given the table and the verdicts.
 
-    1 for what they accepted, 0 for what they rejected. The others of a kind follow these, except
-    what was accepted as a whole pattern, which says nothing about other fixes.
+    It is 1 for accepted and 0 for rejected fixes. Verdicts adjust the other fixes of the same kind,
+    except verdicts on whole patterns, which are no evidence about other fixes.
     """
-    answers = [latest.get(one) for one in fixes.ids]
+    answers = [latest.get(fix) for fix in fixes.ids]
     log_odds = _log_odds(fixes.p_fix)
     p_fix = fixes.p_fix.copy()
-    is_told = np.array([one is not None and one.mode != "pattern" for one in answers], np.bool_)
-    is_right = np.array([one is not None and _is_right(one) for one in answers], np.bool_)
+    is_informative = np.array(
+        [verdict is not None and verdict.mode != "pattern" for verdict in answers], np.bool_
+    )
+    is_right = np.array(
+        [verdict is not None and _is_right(verdict) for verdict in answers], np.bool_
+    )
     for kind in KINDS:
         is_kind = fixes.kinds == kind
-        told = is_kind & is_told
-        if told.any():
-            shift, slope = _fitted(log_odds[told], is_right[told])
+        is_evidence = is_kind & is_informative
+        if is_evidence.any():
+            shift, slope = _fit_log_odds(log_odds[is_evidence], is_right[is_evidence])
             p_fix[is_kind] = _probabilities(shift + slope * log_odds[is_kind])
-    p_fix[_answered(answers, ACCEPT)] = 1.0
-    p_fix[_answered(answers, REJECT)] = 0.0
+    p_fix[_has_answer(answers, ACCEPT)] = 1.0
+    p_fix[_has_answer(answers, REJECT)] = 0.0
     return p_fix
 
 
-def measured_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, MeasuredPrecision]:
-    """By the words of each kind, and by ALL: how many of the fixes met in sample mode were right.
+def measure_precision(fixes: Fixes, verdicts: Sequence[Verdict]) -> dict[str, MeasuredPrecision]:
+    """Return by kind, and for ALL, how many of the fixes judged in sample mode were right.
 
-    What counts is the last answer about each of them. Right is what was accepted as proposed.
+    The last answer about each fix counts. A fix is right if it was accepted as proposed.
     """
-    known = {one: int(kind) for one, kind in zip(fixes.ids, fixes.kinds.tolist(), strict=True)}
-    sampled = latest_verdicts([one for one in verdicts if one.mode == "sample"])
+    kind_of = {fix: int(kind) for fix, kind in zip(fixes.ids, fixes.kinds.tolist(), strict=True)}
+    sampled = latest_verdicts([verdict for verdict in verdicts if verdict.mode == "sample"])
     last = latest_verdicts(verdicts)
     answers = [
-        (known[fix], _is_right(last[fix])) for fix in sampled if fix in known and fix in last
+        (kind_of[fix], _is_right(last[fix])) for fix in sampled if fix in kind_of and fix in last
     ]
-    found = {ALL: wilson(sum(is_right for _, is_right in answers), len(answers))}
+    measured = {ALL: wilson_interval(sum(is_right for _, is_right in answers), len(answers))}
     for kind in KINDS:
-        of_kind = [is_right for one, is_right in answers if one == kind]
+        of_kind = [is_right for fix, is_right in answers if fix == kind]
         if of_kind:
-            found[kind.words] = wilson(sum(of_kind), len(of_kind))
-    return found
+            measured[kind.words] = wilson_interval(sum(of_kind), len(of_kind))
+    return measured
 
 
-def wilson(right: int, number: int) -> MeasuredPrecision:
-    """A share with Wilson's interval at 95 %; from 0 to 1 where there is nothing."""
+def wilson_interval(right: int, number: int) -> MeasuredPrecision:
+    """Return a share with Wilson's 95% interval; the interval is 0 to 1 for no cases."""
     if number == 0:
         return MeasuredPrecision(0, 0, 0.0, 1.0)
     z = ADJUSTMENT.interval_deviations
@@ -123,55 +126,58 @@ def choose(
     precision: float | None,
     only: Sequence[str] = tuple(KIND_OF_WORD),
 ) -> ChosenFixes:
-    """Take what people accepted and, of what nobody judged, as much as is precise enough.
+    """Choose the accepted fixes and, of the unjudged ones, as many as are precise enough.
 
-    That is the largest set whose mean probability reaches `precision`: what people accepted does
-    not make up for others. None takes nothing but what they accepted. An annotation is removed, or
-    changed, whichever is more probable, or was accepted last; and never removed as the double of
-    one that goes, too.
+    These are the largest set of unjudged fixes whose mean probability reaches `precision`; None
+    chooses accepted fixes only. Where a removal and changes of one annotation conflict, the more
+    probable one wins, or the one accepted last. An annotation is never removed as the duplicate of
+    an annotation that is removed itself.
     """
     is_wanted = np.isin(fixes.kinds, _kinds(only))
     check_precision(precision)
-    p_fix = adjusted(fixes, latest)
-    answers = [latest.get(one) for one in fixes.ids]
-    is_accepted, is_rejected = _answered(answers, ACCEPT), _answered(answers, REJECT)
-    is_edited = np.array([one is not None and not one.is_plain for one in answers], np.bool_)
+    p_fix = adjust_probabilities(fixes, latest)
+    answers = [latest.get(fix) for fix in fixes.ids]
+    is_accepted, is_rejected = _has_answer(answers, ACCEPT), _has_answer(answers, REJECT)
+    is_edited = np.array(
+        [verdict is not None and not verdict.is_plain for verdict in answers], np.bool_
+    )
     is_removal = np.isin(fixes.kinds, (Kind.SPURIOUS, Kind.DUPLICATE)) & ~is_edited
     is_candidate = is_wanted & ~is_rejected
-    weights = _weights(fixes, p_fix, latest)
-    is_candidate &= ~_outdone(fixes, weights, is_candidate, is_removal)
+    weights = _winning_weights(fixes, p_fix, latest)
+    is_candidate &= ~_conflicting(fixes, weights, is_candidate, is_removal)
 
-    order = np.lexsort((ranks(fixes.ids), -p_fix, ~is_accepted))
+    order = np.lexsort((rank_ids(fixes.ids), -p_fix, ~is_accepted))
     order = order[is_candidate[order]]
-    order = order[~_idle_removals(fixes, order, is_removal)]
+    order = order[~_redundant_removals(fixes, order, is_removal)]
     is_open = ~is_accepted[order]
-    taken = order[~is_open]
+    chosen_rows = order[~is_open]
     if precision is not None:
         open_ones = order[is_open]
         means = np.cumsum(p_fix[open_ones]) / np.arange(1, len(open_ones) + 1)
-        taken = np.concatenate([taken, open_ones[means >= precision - 1e-12]])
-    taken = np.sort(taken)
-    is_left = is_wanted & ~is_accepted & ~is_rejected
-    is_left[taken] = False
-    is_left &= ~np.isin(fixes.rows, fixes.rows[taken[is_removal[taken]]])  # of no use any more
+        chosen_rows = np.concatenate([chosen_rows, open_ones[means >= precision - 1e-12]])
+    chosen_rows = np.sort(chosen_rows)
+    is_open_for_review = is_wanted & ~is_accepted & ~is_rejected
+    is_open_for_review[chosen_rows] = False
+    is_open_for_review &= ~np.isin(
+        fixes.rows, fixes.rows[chosen_rows[is_removal[chosen_rows]]]
+    )  # useless: the annotation is removed
     return ChosenFixes(
-        rows=taken,
+        rows=chosen_rows,
         p_fix=p_fix,
-        expected_precision=float(p_fix[taken].mean()) if len(taken) else None,
-        num_accepted=int(is_accepted[taken].sum()),
-        num_left=int(is_left.sum()),
+        expected_precision=float(p_fix[chosen_rows].mean()) if len(chosen_rows) else None,
+        num_left=int(is_open_for_review.sum()),
     )
 
 
-def ranks(ids: Sequence[str]) -> Rows:
-    """[f] The place of each id among all in the order of texts, by which ties are broken."""
-    found = np.empty(len(ids), np.int64)
-    found[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-    return found
+def rank_ids(ids: Sequence[str]) -> Rows:
+    """Return the rank [f] of each id in alphabetical order, to break ties."""
+    ranks = np.empty(len(ids), np.int64)
+    ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    return ranks
 
 
 def check_precision(precision: float | None) -> None:
-    """Raise a UsageError for a precision that is no share."""
+    """Raise a UsageError for a precision outside 0 to 1."""
     is_number = isinstance(precision, int | float) and not isinstance(precision, bool)
     if precision is not None and not (is_number and 0 <= precision <= 1):
         raise UsageError(f"precision is {precision!r}; expected a number from 0 to 1, like 0.95")
@@ -180,53 +186,60 @@ def check_precision(precision: float | None) -> None:
 def _kinds(only: Sequence[str]) -> list[Kind]:
     unknown = [word for word in only if word not in KIND_OF_WORD]
     if unknown or not only:
-        said = repr(unknown[0]) if unknown else "empty"
-        raise UsageError(f"only is {said}; expected some of {', '.join(KIND_OF_WORD)}")
+        given = repr(unknown[0]) if unknown else "empty"
+        raise UsageError(f"only is {given}; expected some of {', '.join(KIND_OF_WORD)}")
     return [KIND_OF_WORD[word] for word in only]
 
 
-def _weights(fixes: Fixes, p_fix: Floats, latest: Mapping[str, Verdict]) -> Floats:
-    """[f] By which a fix wins against others: by its probability, or as it was accepted later."""
+def _winning_weights(fixes: Fixes, p_fix: Floats, latest: Mapping[str, Verdict]) -> Floats:
+    """Return a weight [f] by which a fix wins a conflict: its probability, or more if accepted."""
     accepted = [fix for fix, one in latest.items() if one.answer == ACCEPT]
-    place_of = {fix: float(place) for place, fix in enumerate(accepted, 2)}  # beyond probabilities
-    told = [place_of.get(one, np.nan) for one in fixes.ids]
-    weights: Floats = np.where(np.isnan(told), p_fix, told)
+    place_of = {
+        fix: float(place) for place, fix in enumerate(accepted, 2)
+    }  # larger than any probability
+    accepted_at = [place_of.get(fix, np.nan) for fix in fixes.ids]
+    weights: Floats = np.where(np.isnan(accepted_at), p_fix, accepted_at)
     return weights
 
 
-def _outdone(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
-    """[f] Fixes of an annotation that something else is rather done with.
+def _conflicting(fixes: Fixes, weights: Floats, is_candidate: Mask, is_removal: Mask) -> Mask:
+    """Mark fixes [f] that lose against another fix of the same annotation.
 
-    A removal wins against changes if it weighs more than each of them.
+    A removal wins against changes if it has a larger weight than each of them.
     """
     is_known = is_candidate & (fixes.kinds != Kind.MISSING)
     size = int(fixes.rows.max(initial=-1)) + 1
     best_change, best_removal = np.full(size, -1.0), np.full(size, -1.0)
-    for best, of in ((best_change, is_known & ~is_removal), (best_removal, is_known & is_removal)):
-        np.maximum.at(best, fixes.rows[of], weights[of])
-    outdone = np.zeros(len(fixes), np.bool_)
+    for best, is_of_group in (
+        (best_change, is_known & ~is_removal),
+        (best_removal, is_known & is_removal),
+    ):
+        np.maximum.at(best, fixes.rows[is_of_group], weights[is_of_group])
+    is_conflicting = np.zeros(len(fixes), np.bool_)
     rows = fixes.rows[is_known]
     is_removed = best_removal[rows] > best_change[rows]
-    outdone[is_known] = np.where(is_removal[is_known], ~is_removed, is_removed)
-    return outdone
+    is_conflicting[is_known] = np.where(is_removal[is_known], ~is_removed, is_removed)
+    return is_conflicting
 
 
-def _idle_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mask:
-    """[o] Removals, in this order, of annotations that stay for a double, or go anyway."""
-    idle, kept, removed = np.zeros(len(order), np.bool_), set[int](), set[int]()
+def _redundant_removals(fixes: Fixes, order: Rows, is_removal: Mask) -> Mask:
+    """Mark removals [o], in this order, of annotations kept for a duplicate or removed already."""
+    is_redundant, kept, removed = np.zeros(len(order), np.bool_), set[int](), set[int]()
     for k in np.flatnonzero(is_removal[order]).tolist():
         row, stays = int(fixes.rows[order[k]]), int(fixes.kept_rows[order[k]])
         if row in kept or row in removed or stays in removed:
-            idle[k] = True
+            is_redundant[k] = True
             continue
         removed.add(row)
         if stays >= 0:
             kept.add(stays)
-    return idle
+    return is_redundant
 
 
-def _answered(answers: Sequence[Verdict | None], answer: str) -> Mask:
-    return np.array([one is not None and one.answer == answer for one in answers], np.bool_)
+def _has_answer(answers: Sequence[Verdict | None], answer: str) -> Mask:
+    return np.array(
+        [verdict is not None and verdict.answer == answer for verdict in answers], np.bool_
+    )
 
 
 def _is_right(verdict: Verdict) -> bool:
@@ -244,21 +257,21 @@ def _probabilities(log_odds: Floats) -> Floats:
     return probabilities
 
 
-def _fitted(log_odds: Floats, is_right: Mask) -> tuple[float, float]:
-    """Shift and slope of log odds that are most probable after these answers, by Newton's method.
+def _fit_log_odds(log_odds: Floats, is_right: Mask) -> tuple[float, float]:
+    """Return the most probable shift and slope of log odds given these answers, by Newton's method.
 
-    Before them both have normal distributions, around 0 and 1. The sum has one maximum.
+    Their priors are normal distributions around 0 and 1. The posterior has one maximum.
     """
     design = np.stack([np.ones(len(log_odds)), log_odds], axis=1)  # [n, 2]
-    before = np.array([0.0, 1.0])
+    prior = np.array([0.0, 1.0])
     precisions = np.array([ADJUSTMENT.shift_deviation, ADJUSTMENT.slope_deviation]) ** -2.0
-    found = before.copy()
+    shift_and_slope = prior.copy()
     for _ in range(ADJUSTMENT.max_newton_steps):
-        p = _probabilities(design @ found)
-        gradient = design.T @ (is_right - p) - precisions * (found - before)
+        p = _probabilities(design @ shift_and_slope)
+        gradient = design.T @ (is_right - p) - precisions * (shift_and_slope - prior)
         curvature = (design.T * (p * (1 - p))) @ design + np.diag(precisions)
         step = np.linalg.solve(curvature, gradient)
-        found += np.clip(step, -1, 1)  # far from the maximum a whole step may lead away from it
+        shift_and_slope += np.clip(step, -1, 1)  # a full step far from the maximum may overshoot
         if np.abs(step).max() < 1e-9:
             break
-    return float(found[0]), max(float(found[1]), ADJUSTMENT.min_slope)
+    return float(shift_and_slope[0]), max(float(shift_and_slope[1]), ADJUSTMENT.min_slope)

@@ -1,8 +1,8 @@
 """The table of fixes: one row per annotation and kind of error, or per object without annotation.
 
-`Fixes` holds it in columns by rows of a dataset; `fixes.parquet` holds it for everyone, with ids
-and label names. What a fix says is a proposal: old and new label and box, how probable it is that
-the annotation is wrong, and how probable that the fix is right.
+`Fixes` has columns by rows of a dataset; `fixes.parquet` has ids and label names instead. A fix
+proposes a new label or box, or a removal, with the probabilities that the annotation is wrong and
+that the fix is right.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SIDES = ("x1", "y1", "x2", "y2")
 FORMAT_KEY = b"boxmend_fixes"
 FORMAT_VERSION = b"1"
 BOX_DECIMALS = 2
-GOOD_IOU = 0.7  # with the true box; a box with less is bad
+GOOD_IOU = 0.7  # with the true box; a box with a lower IoU is bad
 
 
 class Kind(IntEnum):
-    """What may be wrong with an annotation."""
+    """Kinds of annotation errors."""
 
     WRONG_LABEL = 0
     BAD_BOX = 1
@@ -45,7 +45,7 @@ class Kind(IntEnum):
 
     @property
     def words(self) -> str:
-        """The kind as people read it, and as the table has it."""
+        """The kind in words, as the table has it."""
         return self.name.lower().replace("_", " ")
 
 
@@ -57,25 +57,25 @@ KIND_WORDS = {one.words: one for one in Kind}
 class Fixes:
     """Proposed fixes, one row each. An annotation may have several, of different kinds."""
 
-    ids: list[str]  # [f] names of the fixes; the same fix of a later audit has the same
+    ids: list[str]  # [f] the same fix of a later audit has the same id
     kinds: NDArray[np.int8]  # [f] Kind
     rows: Rows  # [f] of the dataset; UNKNOWN for a missing annotation
     image_rows: Rows  # [f] of the dataset's images
     old_labels: Rows  # [f] UNKNOWN for a missing annotation
-    new_labels: Rows  # [f] UNKNOWN where the annotation is to go
+    new_labels: Rows  # [f] UNKNOWN for a removal
     old_boxes: Floats  # [f, 4] xyxy pixels; NaN for a missing annotation
-    new_boxes: Floats  # [f, 4] NaN where the annotation is to go
-    kept_rows: Rows  # [f] of a duplicate, the row of the annotation that stays; else UNKNOWN
-    p_wrong: Floats  # [f] that the annotation is wrong in this way
-    p_fix: Floats  # [f] that the fix is right
-    iou_gain: Floats  # [f] expected, of the box with the true one
+    new_boxes: Floats  # [f, 4] NaN for a removal
+    kept_rows: Rows  # [f] for a duplicate, the row of the annotation to keep; else UNKNOWN
+    p_wrong: Floats  # [f] probability of this kind of error
+    p_fix: Floats  # [f] probability that the fix is right
+    iou_gain: Floats  # [f] expected gain of the IoU with the true box
     reasons: list[str]  # [f] in words
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, rows: Rows | Mask) -> Fixes:
-        """The fixes at `rows` (indices, or a mask)."""
+        """Return the fixes at `rows` (indices, or a mask)."""
         index = np.arange(len(self))[rows]
         taken: dict[str, Any] = {}
         for one in fields(self):
@@ -86,7 +86,7 @@ class Fixes:
 
 
 def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) -> None:
-    """Write the table, in the place of one from before; a kill leaves the old or the new one."""
+    """Write the table, or replace it atomically."""
     table = to_table(dataset, fixes).replace_schema_metadata(
         {FORMAT_KEY: FORMAT_VERSION, b"data_sha256": data_sha256.encode()}
     )
@@ -96,16 +96,16 @@ def write_fixes(path: Path, dataset: Dataset, fixes: Fixes, data_sha256: str) ->
 
 
 def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
-    """The fixes as an Arrow table with ids and label names of the dataset."""
-    names = _texts(dataset.label_names)
+    """Return the fixes as an Arrow table with ids and label names of the dataset."""
+    names = _to_texts(dataset.label_names)
     columns: dict[str, Any] = {
-        "fix": _texts(fixes.ids),
-        "kind": _at(_texts(list(KIND_WORDS)), fixes.kinds),
-        "annotation_id": _at(_values(dataset.annotation_ids), fixes.rows),
-        "image_id": _at(_values(dataset.images.ids), fixes.image_rows),
-        "file_name": _at(_texts(dataset.images.file_names), fixes.image_rows),
-        "old_label": _at(names, fixes.old_labels),
-        "new_label": _at(names, fixes.new_labels),
+        "fix": _to_texts(fixes.ids),
+        "kind": _take_values(_to_texts(list(KIND_WORDS)), fixes.kinds),
+        "annotation_id": _take_values(_values(dataset.annotation_ids), fixes.rows),
+        "image_id": _take_values(_values(dataset.images.ids), fixes.image_rows),
+        "file_name": _take_values(_to_texts(dataset.images.file_names), fixes.image_rows),
+        "old_label": _take_values(names, fixes.old_labels),
+        "new_label": _take_values(names, fixes.new_labels),
     }
     for when, boxes in (("old", fixes.old_boxes), ("new", fixes.new_boxes)):
         columns |= {
@@ -113,11 +113,11 @@ def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
             for k, side in enumerate(SIDES)
         }
     columns |= {
-        "kept_annotation_id": _at(_values(dataset.annotation_ids), fixes.kept_rows),
+        "kept_annotation_id": _take_values(_values(dataset.annotation_ids), fixes.kept_rows),
         "p_wrong": pa.array(fixes.p_wrong),
         "p_fix": pa.array(fixes.p_fix),
         "iou_gain": pa.array(fixes.iou_gain),
-        "reason": _texts(fixes.reasons),
+        "reason": _to_texts(fixes.reasons),
     }
     return pa.table(columns)
 
@@ -125,7 +125,7 @@ def to_table(dataset: Dataset, fixes: Fixes) -> pa.Table:
 def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
     """Read the table of an audit of this dataset.
 
-    A UsageError where there is none; a DataError where it is damaged, or of another dataset.
+    Raise a UsageError if there is none, a DataError if it is damaged or of another dataset.
     """
     if not path.exists():
         raise UsageError(
@@ -142,33 +142,33 @@ def read_fixes(path: Path, dataset: Dataset, data_sha256: str) -> Fixes:
         raise DataError(f"{path}: is of other annotations; audit again")
     try:
         fixes = _from_table(table, dataset)
-        _ensure_sound(fixes, dataset)
+        _ensure_valid(fixes, dataset)
         return fixes
     except (KeyError, IndexError, ValueError, TypeError, pa.ArrowException) as error:
         raise DataError(f"{path}: is damaged ({error!r}); audit again") from error
 
 
 def _from_table(table: pa.Table, dataset: Dataset) -> Fixes:
-    names, ids = _texts(dataset.label_names), _values(dataset.annotation_ids)
+    names, ids = _to_texts(dataset.label_names), _values(dataset.annotation_ids)
     if pc.count_distinct(ids).as_py() != len(dataset):
         raise ValueError("the dataset has annotations that share an id; see `check`")
 
     def boxes(when: str) -> Floats:
         return np.stack([_floats(table[f"{when}_{side}"]) for side in SIDES], axis=1)
 
-    kinds = _places(table["kind"], _texts(list(KIND_WORDS)))
+    kinds = _find_places(table["kind"], _to_texts(list(KIND_WORDS)))
     if (kinds == UNKNOWN).any():
         raise ValueError("a fix has no kind")
     return Fixes(
         ids=table["fix"].to_numpy().tolist(),
         kinds=kinds.astype(np.int8),
-        rows=_places(table["annotation_id"], ids),
-        image_rows=_places(table["image_id"], _values(dataset.images.ids)),
-        old_labels=_places(table["old_label"], names),
-        new_labels=_places(table["new_label"], names),
+        rows=_find_places(table["annotation_id"], ids),
+        image_rows=_find_places(table["image_id"], _values(dataset.images.ids)),
+        old_labels=_find_places(table["old_label"], names),
+        new_labels=_find_places(table["new_label"], names),
         old_boxes=boxes("old"),
         new_boxes=boxes("new"),
-        kept_rows=_places(table["kept_annotation_id"], ids),
+        kept_rows=_find_places(table["kept_annotation_id"], ids),
         p_wrong=_floats(table["p_wrong"]),
         p_fix=_floats(table["p_fix"]),
         iou_gain=_floats(table["iou_gain"]),
@@ -176,8 +176,8 @@ def _from_table(table: pa.Table, dataset: Dataset) -> Fixes:
     )
 
 
-def _ensure_sound(fixes: Fixes, dataset: Dataset) -> None:
-    """Raise a ValueError for what no audit would propose, as nothing after this looks again."""
+def _ensure_valid(fixes: Fixes, dataset: Dataset) -> None:
+    """Raise a ValueError for fixes that no audit proposes; later code relies on this check."""
     is_missing = np.isin(fixes.kinds, (Kind.MISSING,))
     has_box = np.isin(fixes.kinds, (Kind.MISSING, Kind.BAD_BOX))
     has_label = np.isin(fixes.kinds, (Kind.MISSING, Kind.WRONG_LABEL))
@@ -187,9 +187,13 @@ def _ensure_sound(fixes: Fixes, dataset: Dataset) -> None:
         "has no image": fixes.image_rows < 0,
         "has a box that is none": (has_box & ~is_box(fixes.new_boxes))
         | np.isinf(fixes.new_boxes).any(axis=1),
-        "has a label or box before that is not the annotation's": ~_is_as_annotated(fixes, dataset),
+        "has a label or box before that is not the annotation's": ~_matches_annotation(
+            fixes, dataset
+        ),
         "has no new label": has_label & (fixes.new_labels < 0),
-        "has a probability that is none": ~(_is_share(fixes.p_wrong) & _is_share(fixes.p_fix)),
+        "has a probability that is none": ~(
+            _is_probability(fixes.p_wrong) & _is_probability(fixes.p_fix)
+        ),
         "has a gain that is none": np.isinf(fixes.iou_gain),
         "is a double of itself or of nothing": np.isin(fixes.kinds, (Kind.DUPLICATE,))
         & ((fixes.kept_rows < 0) | (fixes.kept_rows == fixes.rows)),
@@ -209,14 +213,14 @@ def _ensure_sound(fixes: Fixes, dataset: Dataset) -> None:
 
 
 def is_box(boxes: Floats) -> Mask:
-    """[n] Tell which boxes are finite and have an area."""
+    """Mark boxes [n] that are finite and have an area."""
     x1, y1, x2, y2 = boxes.T
     has_area: Mask = np.isfinite(boxes).all(axis=1) & (x1 < x2) & (y1 < y2)
     return has_area
 
 
-def _is_as_annotated(fixes: Fixes, dataset: Dataset) -> Mask:
-    """[f] Whether what a fix says of the annotation before is so; nothing of a missing one."""
+def _matches_annotation(fixes: Fixes, dataset: Dataset) -> Mask:
+    """Mark fixes [f] whose old label and box are those of the annotation."""
     labels, boxes = np.full(len(fixes), UNKNOWN), np.full((len(fixes), 4), np.nan)
     at = fixes.rows >= 0
     labels[at], boxes[at] = dataset.labels[fixes.rows[at]], dataset.boxes[fixes.rows[at]]
@@ -225,7 +229,7 @@ def _is_as_annotated(fixes: Fixes, dataset: Dataset) -> Mask:
     return is_as_annotated
 
 
-def _is_share(values: Floats) -> Mask:
+def _is_probability(values: Floats) -> Mask:
     is_share: Mask = (values >= 0) & (values <= 1)
     return is_share
 
@@ -236,17 +240,17 @@ def _floats(column: pa.ChunkedArray) -> Floats:
 
 
 def _values(ids: NDArray[Any]) -> pa.Array:
-    """Ids as numbers or texts."""
-    return _texts(ids.tolist()) if ids.dtype == object else pa.array(ids)
+    """Return ids as numbers or texts."""
+    return _to_texts(ids.tolist()) if ids.dtype == object else pa.array(ids)
 
 
-def _at(values: pa.Array, rows: NDArray[np.signedinteger[Any]]) -> pa.Array:
-    """Values at rows; null where there is no row."""
+def _take_values(values: pa.Array, rows: NDArray[np.signedinteger[Any]]) -> pa.Array:
+    """Return values at rows; null for UNKNOWN rows."""
     return values.take(pa.array(rows, mask=rows == UNKNOWN))
 
 
-def _places(column: pa.ChunkedArray, values: pa.Array) -> Rows:
-    """The rows of what is in a column among values; UNKNOWN for null, a KeyError for others."""
+def _find_places(column: pa.ChunkedArray, values: pa.Array) -> Rows:
+    """Return the places of a column's entries in `values`; UNKNOWN for null, else a KeyError."""
     found = pc.index_in(column, value_set=values, skip_nulls=True)
     is_strange = pc.and_(found.is_null(), column.is_valid())
     if pc.any(is_strange).as_py():
@@ -255,9 +259,13 @@ def _places(column: pa.ChunkedArray, values: pa.Array) -> Rows:
     return rows
 
 
-def _texts(values: Sequence[Any]) -> pa.Array:
-    """Texts in a column."""
+def _to_texts(values: Sequence[Any]) -> pa.Array:
+    """Return texts as an Arrow array."""
     try:
         return pa.array(values, pa.string())
-    except (UnicodeEncodeError, pa.ArrowException, TypeError):  # some are no texts, or odd ones
+    except (
+        UnicodeEncodeError,
+        pa.ArrowException,
+        TypeError,
+    ):  # some are not texts, or not valid ones
         return pa.array([escape_surrogates(one) for one in values], pa.string())

@@ -1,9 +1,9 @@
-"""What people say of fixes: `verdicts.jsonl` in the folder of a run, only ever appended to.
+"""Verdicts of people on fixes: `verdicts.jsonl` in the folder of a run, which is only appended to.
 
-One JSON object a line, which ends with its digest (see `data.files.digests`). Each call adds its
-lines by one write at the end of the file, so that two windows do not overwrite each other, and a
-kill tears the last line at most. A torn line is passed over: the last one, and one that an empty
-line follows, which the next write puts there.
+Each line is a JSON object that ends with its digest (see `data.files.digests`). Each call appends
+its lines with one write, so that two windows do not overwrite each other and a kill damages at most
+the last line. Incomplete lines are skipped: the last line, and a line before an empty line, which
+the next write adds.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from boxmend.errors import DataError, OutputError
 VERDICTS_FILE = "verdicts.jsonl"
 ACCEPT, REJECT, SKIP, UNDO = ANSWERS = ("accept", "reject", "skip", "undo")
 MODES = ("queue", "sample", "doubtful", "pattern", "import")
-LONGEST = 10_000  # characters of a text; ids of fixes hold label names
+MAX_TEXT_CHARACTERS = 10_000  # characters of a text; ids of fixes hold label names
 REMEDY = "remove that line, or put a copy of the file back"
-FARTHEST = 1e7  # pixels from the corner of an image
+MAX_COORDINATE = 1e7  # pixels from the corner of an image
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What somebody answered about a fix; a ValueError tells what is wrong with it."""
+    """A person's answer to a fix; raises a ValueError if it is invalid."""
 
     fix: str
-    answer: str  # accept, reject, skip, or undo: the answer before does not count
-    label: str | None = None  # with accept: this one, not the proposed one
-    box: Box | None = None  # with accept: this one; xyxy pixels
+    answer: str  # accept, reject, skip or undo, which cancels the answer before
+    label: str | None = None  # with accept: instead of the proposed label
+    box: Box | None = None  # with accept: instead of the proposed box; xyxy pixels
     who: str | None = None
     when: str | None = None  # ISO 8601, UTC
-    mode: str = "queue"  # how the fix was come upon; "sample" is at random
+    mode: str = "queue"  # how the fix was shown; "sample" is at random
 
     def __post_init__(self) -> None:
         if self.answer not in ANSWERS:
@@ -55,50 +55,52 @@ class Verdict:
         if self.answer != ACCEPT and (self.label is not None or self.box is not None):
             raise ValueError(f"{self.answer} has a label or a box; only accept may")
         if self.box is not None:
-            object.__setattr__(self, "box", _checked_box(self.box))
+            object.__setattr__(self, "box", _check_box(self.box))
 
     @property
     def is_plain(self) -> bool:
-        """Whether it takes the fix, or does not, just as it was proposed."""
+        """Whether the verdict is about the fix as proposed, without another label or box."""
         return self.label is None and self.box is None
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as a line of the file has it, without what is not told."""
-        told: dict[str, Any] = {"fix": self.fix, "verdict": self.answer, "label": self.label}
-        told |= {"box": self.box, "who": self.who, "when": self.when, "mode": self.mode}
-        return {name: value for name, value in told.items() if value is not None}
+        """Return the verdict as a line of the file has it, without empty values."""
+        values: dict[str, Any] = {"fix": self.fix, "verdict": self.answer, "label": self.label}
+        values |= {"box": self.box, "who": self.who, "when": self.when, "mode": self.mode}
+        return {name: value for name, value in values.items() if value is not None}
 
 
-def verdict_of(told: Any) -> Verdict:
-    """A verdict from a line's JSON; a ValueError where it is none."""
-    if not isinstance(told, dict):
+def parse_verdict(values: Any) -> Verdict:
+    """Return the verdict of a line's JSON; raise a ValueError if it is invalid."""
+    if not isinstance(values, dict):
         raise ValueError("no JSON object")
-    rest = {name: told.get(name) for name in ("label", "box", "who", "when")}
-    mode = told.get("mode")
+    optional = {name: values.get(name) for name in ("label", "box", "who", "when")}
+    mode = values.get("mode")
     return Verdict(
-        told.get("fix") or "",
-        told.get("verdict") or "",
-        **rest,
+        values.get("fix") or "",
+        values.get("verdict") or "",
+        **optional,
         mode="queue" if mode is None else mode,
     )
 
 
 def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
-    """Add verdicts at the end of the file of a run, all by one write; returns its bytes.
+    """Append verdicts to the file of a run with one write; return the number of bytes.
 
-    They are on disk when it returns, and survive a power cut.
+    They are on disk when it returns and survive a power cut.
     """
     if not verdicts:
         return 0
     path = run_path / VERDICTS_FILE
-    lines = b"".join(add_json_digest(json.dumps(one.to_json()).encode()) for one in verdicts)
+    lines = b"".join(
+        add_json_digest(json.dumps(verdict.to_json()).encode()) for verdict in verdicts
+    )
     with wrap_os_errors(path):
         with path.open("ab+", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - 1, 0))
             is_torn = size > 0 and file.read(1) != b"\n"
             data = b"\n\n" + lines if is_torn else lines
-            written = file.write(data)  # at the end, wherever that is by now
+            written = file.write(data)  # appends, even if the file has grown since
             os.fsync(file.fileno())
         if size == 0:  # the file is new, so its name has to be synced as well
             sync_folder(run_path)
@@ -108,7 +110,7 @@ def append_verdicts(run_path: Path, verdicts: Sequence[Verdict]) -> int:
 
 
 def read_verdicts(run_path: Path) -> list[Verdict]:
-    """All verdicts of a run in the order in which they were given; none where there is no file."""
+    """Read all verdicts of a run in the order in which they were given; none without a file."""
     path = run_path / VERDICTS_FILE
     try:
         data = read_limited(path, "record_bytes")
@@ -117,27 +119,32 @@ def read_verdicts(run_path: Path) -> list[Verdict]:
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{path}: cannot be read ({reason})") from error
-    return list(_parsed(path, verify_json_lines(path, data, REMEDY)))
+    return list(_parse_lines(path, verify_json_lines(path, data, REMEDY)))
 
 
 def latest_verdicts(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
-    """The verdict that counts of each fix that has one: the last, as far as it was not undone.
+    """Return the verdict that counts for each fix: the last one that was not undone.
 
-    To skip a fix says nothing about it, and leaves what was said before. They are in the order in
-    which they were given.
+    A skip does not change the verdict before it. The result has the order in which the verdicts
+    were given.
     """
     answers: dict[str, list[int]] = {}  # by fix: the numbers of the verdicts that were not undone
-    for number, one in enumerate(verdicts):
-        of_fix = answers.setdefault(one.fix, [])
-        if one.answer != UNDO:
+    for number, verdict in enumerate(verdicts):
+        of_fix = answers.setdefault(verdict.fix, [])
+        if verdict.answer != UNDO:
             of_fix.append(number)
         elif of_fix:
             of_fix.pop()
-    said = ([k for k in of if verdicts[k].answer != SKIP] for of in answers.values())
-    return {verdicts[k].fix: verdicts[k] for k in sorted(of[-1] for of in said if of)}
+    informative = (
+        [k for k in numbers if verdicts[k].answer != SKIP] for numbers in answers.values()
+    )
+    return {
+        verdicts[k].fix: verdicts[k]
+        for k in sorted(numbers[-1] for numbers in informative if numbers)
+    }
 
 
-def _parsed(path: Path, lines: Sequence[bytes]) -> Iterator[Verdict]:
+def _parse_lines(path: Path, lines: Sequence[bytes]) -> Iterator[Verdict]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -146,32 +153,32 @@ def _parsed(path: Path, lines: Sequence[bytes]) -> Iterator[Verdict]:
         except (ValueError, RecursionError) as error:
             if _is_torn(lines, number):
                 continue
-            raise _damaged(path, number, f"no JSON: {error}") from error
+            raise _line_error(path, number, f"no JSON: {error}") from error
         try:
-            yield verdict_of(told)
+            yield parse_verdict(told)
         except ValueError as error:
-            raise _damaged(path, number, error) from error
+            raise _line_error(path, number, error) from error
 
 
 def _is_torn(lines: Sequence[bytes], number: int) -> bool:
-    """Whether a line, counted from 1, is the last and unended, or has an empty line behind it."""
+    """Return whether a line, counted from 1, is the last one or is followed by an empty line."""
     behind = lines[number:]
     return not behind or (len(behind) > 1 and not behind[0].strip())
 
 
-def _damaged(path: Path, number: int, what: object) -> DataError:
+def _line_error(path: Path, number: int, what: object) -> DataError:
     return DataError(f"{path}: line {number} is no verdict ({what}); mend or remove that line")
 
 
 def _check_text(name: str, value: object) -> None:
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name} is {value!r:.60}; expected a text")
-    if value is not None and len(value) > LONGEST:
-        raise ValueError(f"{name} has more than {LONGEST:,} characters")
+    if value is not None and len(value) > MAX_TEXT_CHARACTERS:
+        raise ValueError(f"{name} has more than {MAX_TEXT_CHARACTERS:,} characters")
 
 
-def _checked_box(box: Any) -> Box:
-    """The box as four numbers that a box can have."""
+def _check_box(box: Any) -> Box:
+    """Return a box as four valid numbers."""
     is_list = isinstance(box, list | tuple) and len(box) == 4
     if not is_list or any(isinstance(one, bool) or not _is_number(one) for one in box):
         raise ValueError(f"box is {box!r:.60}; expected four numbers: x1, y1, x2, y2 in pixels")
@@ -184,4 +191,4 @@ def _checked_box(box: Any) -> Box:
 def _is_number(value: Any) -> bool:
     if not isinstance(value, int | float):
         return False
-    return abs(value) <= FARTHEST and math.isfinite(value)
+    return abs(value) <= MAX_COORDINATE and math.isfinite(value)

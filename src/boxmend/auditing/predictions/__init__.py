@@ -7,6 +7,6 @@ look images up in one `Catalogue`.
 """
 
 from boxmend.auditing.predictions.reading import read_coco_results, read_predictions
-from boxmend.auditing.predictions.resolved import Predictions, seen_in_training
+from boxmend.auditing.predictions.resolved import Predictions, mark_seen_in_training
 
-__all__ = ["Predictions", "read_coco_results", "read_predictions", "seen_in_training"]
+__all__ = ["Predictions", "mark_seen_in_training", "read_coco_results", "read_predictions"]

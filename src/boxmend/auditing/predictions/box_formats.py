@@ -1,7 +1,6 @@
-"""What the four numbers of a box are: as the file should have them, or as they fit better.
+"""The box format of a prediction file: the documented one, or one that fits clearly better.
 
-Boxes in a wrong format overlap the annotations less. Where another format fits clearly better, it
-is the one that is meant.
+Boxes that are read in a wrong format overlap the annotations less.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.predictions.overlap import Annotated, best_annotations
+from boxmend.auditing.predictions.overlap import KnownAnnotations, find_best_annotations
 from boxmend.auditing.predictions.raw import BoxFormat, RawDetections
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
@@ -25,36 +24,40 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class FormatConstants:
-    """When boxes are read in another format than the expected one, or refused."""
+    """Thresholds for reading boxes in another format than the documented one, or refusing them."""
 
-    max_share: float = 2.0  # boxes may reach beyond their image, but not far
-    min_detections: int = 10  # of fewer nothing is concluded
+    max_share: float = 2.0  # of the image; boxes may reach a little beyond it
+    min_detections: int = 10  # fewer are too few to choose another format
     min_detections_to_refuse: int = 50
-    good_mean_iou: float = 0.3  # of boxes that are read as they are meant, with the annotations
-    bad_mean_iou: float = 0.1  # of boxes that have nothing to do with the annotations
-    min_iou_lead: float = 0.1  # of another format over the expected one
-    min_iou_ratio: float = 1.3  # likewise
-    min_beyond_chance: float = 0.1  # of the way from chance to a perfect fit
+    good_mean_iou: float = 0.3  # with the annotations, for boxes in the right format
+    bad_mean_iou: float = 0.1  # below it, boxes and annotations are unrelated
+    min_iou_lead: float = 0.1  # of another format over the documented one
+    min_iou_ratio: float = 1.3  # of the IoU in another format to that in the documented one
+    min_beyond_chance: float = 0.1  # share of the way from the chance IoU to 1
 
 
 FORMATS = FormatConstants()
 
 
-def words(format: BoxFormat) -> str:
-    """A format as people read it."""
+def describe_format(format: BoxFormat) -> str:
+    """Return a format in words."""
     return LAYOUTS[format.layout] + (" in shares of the image" if format.is_share else " in pixels")
 
 
-def corners(numbers: Floats, format: BoxFormat, sizes: Floats | None = None) -> Floats:
+def to_corners(numbers: Floats, format: BoxFormat, sizes: Floats | None = None) -> Floats:
     """Return the boxes [m, 4] as xyxy pixels; shares need the `sizes` [m, 2] of their images."""
-    a, b = numbers[:, :2], numbers[:, 2:]
+    first_two, last_two = numbers[:, :2], numbers[:, 2:]
     with np.errstate(over="ignore", invalid="ignore"):
         if format.layout == "xywh":
-            low, high = a, a + b
+            low, high = first_two, first_two + last_two
         elif format.layout == "cxcywh":
-            low, high = a - b / 2, a + b / 2
+            low, high = first_two - last_two / 2, first_two + last_two / 2
         else:
-            low, high = (a, b) if format.layout == "xyxy" else (a[:, ::-1], b[:, ::-1])
+            low, high = (
+                (first_two, last_two)
+                if format.layout == "xyxy"
+                else (first_two[:, ::-1], last_two[:, ::-1])
+            )
         boxes: Floats = np.concatenate([low, high], axis=1)
         if not format.is_share:
             return boxes
@@ -63,90 +66,99 @@ def corners(numbers: Floats, format: BoxFormat, sizes: Floats | None = None) -> 
         return scaled
 
 
-def fits(
-    found: RawDetections, rows: Rows, image_rows: Rows, sizes: Floats, known: Annotated
+def fit_by_format(
+    raw: RawDetections, rows: Rows, image_rows: Rows, sizes: Floats, known: KnownAnnotations
 ) -> dict[BoxFormat, float]:
-    """How well the boxes at `rows` overlap the annotations in each format: the mean best IoU.
+    """Return, for each format, the mean best IoU of the boxes at `rows` with the annotations.
 
     `image_rows` and `sizes` are those of the images at `rows`.
     """
-    numbers = found.boxes[rows]
+    numbers = raw.boxes[rows]
     formats = [BoxFormat(layout) for layout in LAYOUTS]
     if np.abs(numbers).max(initial=0) <= FORMATS.max_share:
         formats += [BoxFormat(layout, is_share=True) for layout in LAYOUTS]
-    if found.format not in formats:
-        formats.append(found.format)
+    if raw.format not in formats:
+        formats.append(raw.format)
     return {
-        one: _mean(best_annotations(image_rows, corners(numbers, one, sizes), known)[1])
-        for one in formats
+        format: _mean(
+            find_best_annotations(image_rows, to_corners(numbers, format, sizes), known)[1]
+        )
+        for format in formats
     }
 
 
-def chosen(
-    found: RawDetections, fit: dict[BoxFormat, float], num: int
+def choose_format(
+    raw: RawDetections, ious: dict[BoxFormat, float], num_checked: int
 ) -> tuple[BoxFormat, list[str]]:
-    """The format to read by, and what is to be said about it; `num` detections were asked."""
-    expected, best = found.format, max(fit, key=lambda one: fit[one])
-    if num >= FORMATS.min_detections_to_refuse and fit[best] < FORMATS.bad_mean_iou:
+    """Return the format to read, and notes about it; `num_checked` detections were compared."""
+    expected, best = raw.format, max(ious, key=lambda format: ious[format])
+    if num_checked >= FORMATS.min_detections_to_refuse and ious[best] < FORMATS.bad_mean_iou:
         raise DataError(
-            f"{found.told_files}: the boxes hardly overlap the annotations, in whatever format "
-            f"they are read (mean best IoU {fit[best]:.2f} of {num:,}); are they of these images, "
-            f"in pixels of the image as stored? Expected {words(expected)}"
+            f"{raw.files_text}: the boxes hardly overlap the annotations, in whatever format "
+            f"they are read (mean best IoU {ious[best]:.2f} of {num_checked:,}); check that "
+            "they belong to these "
+            f"images, in pixels of the image as stored. Expected {describe_format(expected)}"
         )
-    is_clear = fit[best] >= max(
+    is_clear = ious[best] >= max(
         FORMATS.good_mean_iou,
-        fit[expected] + FORMATS.min_iou_lead,
-        FORMATS.min_iou_ratio * fit[expected],
+        ious[expected] + FORMATS.min_iou_lead,
+        FORMATS.min_iou_ratio * ious[expected],
     )
-    if best == expected or num < FORMATS.min_detections or not is_clear:
+    if best == expected or num_checked < FORMATS.min_detections or not is_clear:
         return expected, []
     return best, [
-        f"the boxes in {found.told_files} are {words(best)}, not {words(expected)} as expected of "
-        f"{found.kind}: so they overlap the annotations by {fit[best]:.2f} instead of "
-        f"{fit[expected]:.2f} in the mean. They were read as {words(best)}"
+        f"the boxes in {raw.files_text} are {describe_format(best)}, not "
+        f"{describe_format(expected)} as expected of "
+        f"{raw.kind}: their mean IoU with the annotations is {ious[best]:.2f} instead of "
+        f"{ious[expected]:.2f}. They were read as {describe_format(best)}"
     ]
 
 
-def by_chance(image_rows: Rows, boxes: Floats, known: Annotated) -> float:
-    """How well boxes overlap the annotations of other images than theirs: the mean best IoU."""
+def chance_iou(image_rows: Rows, boxes: Floats, known: KnownAnnotations) -> float:
+    """Return the mean best IoU of boxes with the annotations of other images."""
     images = np.unique(image_rows)
     if len(images) < 2:
         return 0.0
     others = np.roll(images, len(images) // 2)  # far away, since neighbours may be one video
-    return _mean(best_annotations(others[np.searchsorted(images, image_rows)], boxes, known)[1])
+    return _mean(
+        find_best_annotations(others[np.searchsorted(images, image_rows)], boxes, known)[1]
+    )
 
 
-def ensure_images(found: RawDetections, fit: float, chance: float, num: int) -> list[str]:
-    """Refuse boxes that fit other images as well; say so where all images are alike.
+def ensure_own_images(raw: RawDetections, iou: float, chance: float, num_checked: int) -> list[str]:
+    """Refuse boxes that fit other images as well as their own; note it if all images are alike.
 
-    `num` detections were asked.
+    `num_checked` detections were compared.
     """
     needed = chance + FORMATS.min_beyond_chance * (1 - chance)
-    if num < FORMATS.min_detections_to_refuse or fit >= needed:
+    if num_checked < FORMATS.min_detections_to_refuse or iou >= needed:
         return []
-    told = (
+    agreement_text = (
         "overlap the annotations of other images as well as those of their own (mean best IoU "
-        f"{chance:.2f} and {fit:.2f})"
+        f"{chance:.2f} and {iou:.2f})"
     )
-    if fit < FORMATS.good_mean_iou:
+    if iou < FORMATS.good_mean_iou:
         raise DataError(
-            f"{found.told_files}: the boxes {told}; are they of these images, under their right "
-            "names?"
+            f"{raw.files_text}: the boxes {agreement_text}; check that they belong to "
+            "these images, under the right names"
         )
-    return [f"the boxes in {found.told_files} {told}: nothing tells whether the images are right"]
+    return [
+        f"the boxes in {raw.files_text} {agreement_text}: it is not clear whether the images "
+        "are right"
+    ]
 
 
-def ensure_boxes(found: RawDetections, boxes: Floats, format: BoxFormat) -> None:
-    """Refuse boxes with negative sides, or beyond all measure."""
+def ensure_valid_boxes(raw: RawDetections, boxes: Floats, format: BoxFormat) -> None:
+    """Refuse boxes with negative or infinite sides."""
     with np.errstate(over="ignore", invalid="ignore"):
         sides = boxes[:, 2:] - boxes[:, :2]
-    if fault := first_fault(boxes, sides, f"expected {words(format)}"):
-        row, why = fault
-        raise found.refused(row, f"the box {found.boxes[row].tolist()} {why}")
+    if bad_box := find_bad_box(boxes, sides, f"expected {describe_format(format)}"):
+        row, why = bad_box
+        raise raw.error_at(row, f"the box {raw.boxes[row].tolist()} {why}")
 
 
-def first_fault(boxes: Floats, sides: Floats, expected: str) -> tuple[int, str] | None:
-    """Return the row of a box that is none, and why; `sides` [m, 2] are widths and heights."""
+def find_bad_box(boxes: Floats, sides: Floats, expected: str) -> tuple[int, str] | None:
+    """Return the row of the first invalid box, and why; `sides` [m, 2] are widths and heights."""
     with np.errstate(over="ignore", invalid="ignore"):
         is_large = ~np.isfinite(boxes).all(axis=1) | ~np.isfinite(sides[:, 0] * sides[:, 1])
     for is_wrong, why in (

@@ -1,4 +1,4 @@
-"""The images and classes of a dataset by every name that a file of detections may give them."""
+"""Look up images and classes of a dataset by any name that a prediction file may use."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from boxmend.data.formats.coco.sizes import (
 )
 
 AMBIGUOUS = -2  # instead of a row: there is more than one
-LONGEST = 4096  # characters of a name: that of a path
-MOST_DIGITS = 20  # of a text that is read as a number
-SHOWN = 5  # names that an error lists
+MAX_NAME_CHARACTERS = 4096  # characters of a name: that of a path
+MAX_DIGITS = 20  # of a text that is read as a number
+MAX_SHOWN = 5  # names that an error lists
 
 Identity = int | float | str | None
 AnyKey = TypeVar("AnyKey", bound=Hashable)
 
 
 class Catalogue:
-    """The images and classes of a dataset, by all that a detection may call them.
+    """Images and classes of a dataset by every name that a detection may use for them.
 
-    An image is told by its id, its file name (with more or fewer folders in front), or its file
-    name without ending. A number may also be a file name like 000042.jpg where ids are no numbers.
-    A class is told by its name, or by its number in `category_labels`. Ids in `contested` mean more
-    than one image, and choose only between those that share a name.
+    A detection names an image by its id, its file name (with more or fewer folders in front), or
+    its file name without ending. Where ids are not numbers, 42 also means 000042.jpg. It names a
+    class by name, or by its number in `category_labels`. Several images share each of the
+    `ambiguous_ids`, which only choose between images with the same name.
     """
 
     def __init__(
@@ -36,29 +36,31 @@ class Catalogue:
         images: Images,
         label_names: Sequence[str],
         category_labels: Mapping[int | str, int],
-        contested: Collection[int | str] = (),
+        ambiguous_ids: Collection[int | str] = (),
     ):
         self._names = images.file_names
         self._label_names = list(label_names)
         self._labels = {name: label for label, name in enumerate(label_names)}
         self._category_labels: dict[Any, int] = dict(category_labels)
-        self._contested: set[Any] = {*contested, *map(str, contested)}
+        self._ambiguous_ids: set[Any] = {*ambiguous_ids, *map(str, ambiguous_ids)}
         ids = images.ids.tolist()
         self._ids = ids
-        self._by_id: dict[Any, int] = _unambiguous((one, row) for row, one in enumerate(ids))
-        self._by_name = _unambiguous((name, row) for row, name in enumerate(self._names))
-        self._by_part = _unambiguous(
+        self._by_id: dict[Any, int] = _map_unambiguously(
+            (image_id, row) for row, image_id in enumerate(ids)
+        )
+        self._by_name = _map_unambiguously((name, row) for row, name in enumerate(self._names))
+        self._by_part = _map_unambiguously(
             (part, row) for row in range(len(ids)) for part in (str(ids[row]), *self._parts(row))
         )
         self._by_number: dict[Any, int] = {}
         if images.ids.dtype == object:
-            self._by_number = rows_by_number(self._names)
+            self._by_number = rows_by_file_number(self._names)
 
     def image_row(self, identity: Identity, name: str | None) -> int:
-        """The row of an image told by `image_id`, `file_name` or both; UNKNOWN or AMBIGUOUS.
+        """Return the row of the image with this id, file name or both; UNKNOWN or AMBIGUOUS.
 
-        A name goes before an id, since ids differ between copies of a dataset while names do not.
-        An id only chooses between images that share the name.
+        A name counts more than an id, since ids differ between copies of a dataset. An id only
+        chooses between images with the same name.
         """
         if name is None:
             return self._by_identity(identity)
@@ -70,7 +72,7 @@ class Catalogue:
         return row
 
     def label(self, identity: Identity, name: str | None) -> int:
-        """The label told by `category_id`, `category_name` or both, of which the name counts."""
+        """Return the label with this category id or name; the name counts where both are given."""
         if name is not None:
             return self._labels.get(name, UNKNOWN)
         if identity in self._category_labels:
@@ -79,27 +81,27 @@ class Catalogue:
             return UNKNOWN
         label = self._labels.get(identity, UNKNOWN)
         if label == UNKNOWN:
-            return self._category_labels.get(whole_number(identity), UNKNOWN)
+            return self._category_labels.get(to_whole_number(identity), UNKNOWN)
         return label
 
     def known(self, what: str) -> str:
-        """Say which images or classes there are, for an error."""
+        """List some images or classes of the dataset, for an error message."""
         if what == "image" and not self._ids:
             return "they have none"
         if what == "image":
-            pairs = zip(self._ids[:SHOWN], self._names[:SHOWN], strict=True)
-            some = ", ".join(f"{one!r} ({name})" for one, name in pairs)
-            return f"it has {len(self._ids):,} images, such as {some}"
+            pairs = zip(self._ids[:MAX_SHOWN], self._names[:MAX_SHOWN], strict=True)
+            examples = ", ".join(f"{image_id!r} ({name})" for image_id, name in pairs)
+            return f"it has {len(self._ids):,} images, such as {examples}"
         numbers = {label: number for number, label in self._category_labels.items()}
         listed = [
             f"{name} ({numbers[label]})" if label in numbers else name
-            for label, name in enumerate(self._label_names[:SHOWN])
+            for label, name in enumerate(self._label_names[:MAX_SHOWN])
         ]
-        more = ", .." if len(self._label_names) > SHOWN else ""
+        more = ", .." if len(self._label_names) > MAX_SHOWN else ""
         return f"its classes are {', '.join(listed)}{more}; category_name goes before category_id"
 
     def _by_identity(self, identity: Identity) -> int:
-        if identity in self._contested:
+        if identity in self._ambiguous_ids:
             return AMBIGUOUS
         row = self._by_id.get(identity)
         if row is not None:
@@ -109,23 +111,23 @@ class Catalogue:
         return self._by_number.get(identity, UNKNOWN)
 
     def _by_file_name(self, name: str) -> int:
-        if len(name) > LONGEST:
+        if len(name) > MAX_NAME_CHARACTERS:
             return UNKNOWN
         path = name.replace("\\", "/")
-        for text in _with_fewer_folders(path):
+        for text in _strip_folders(path):
             if text in self._by_name:
                 return self._by_name[text]
         return self._by_part.get(path, UNKNOWN)
 
     def _parts(self, row: int) -> tuple[str, ...]:
-        """The shorter names of an image."""
+        """Return shorter names of an image."""
         name = self._names[row]
         base = basename(name)
         return base, splitext(base)[0], splitext(name)[0]
 
 
-def catalogue_of(dataset: Dataset) -> Catalogue:
-    """Return the catalogue of a dataset; numbers of classes are those of `category_labels`."""
+def make_catalogue(dataset: Dataset) -> Catalogue:
+    """Return the catalogue of a dataset; `labels_by_category_id` numbers its classes."""
     return Catalogue(
         dataset.images,
         dataset.label_names,
@@ -135,42 +137,44 @@ def catalogue_of(dataset: Dataset) -> Catalogue:
 
 
 def category_labels(dataset: Dataset) -> dict[int | str, int]:
-    """Return the labels by category id, without ids that mean more than one class.
+    """Return labels by category id, without ids of several classes.
 
-    The ids are those of the dataset's COCO documents, else they count its label names from 1, as
-    `boxmend predict` writes them.
+    The ids are those of the dataset's COCO documents. Without such documents they number the label
+    names from 1, as `boxmend predict` does.
     """
-    contested = find_ambiguous_category_ids(dataset)
+    ambiguous_ids = find_ambiguous_category_ids(dataset)
     numbers = enumerate(get_category_ids(dataset))
-    return {number: label for label, number in numbers if number not in contested}
+    return {number: label for label, number in numbers if number not in ambiguous_ids}
 
 
-def whole_number(identity: Identity) -> int | None:
-    """Return the whole number that an id is, also as a text; None where it is none."""
+def to_whole_number(identity: Identity) -> int | None:
+    """Return an id as a whole number, also if it is a text; None if it is not a whole number."""
     if isinstance(identity, str):
-        is_digits = identity.isascii() and identity.isdigit() and len(identity) < MOST_DIGITS
+        is_digits = identity.isascii() and identity.isdigit() and len(identity) < MAX_DIGITS
         return int(identity) if is_digits else None
     return int(identity) if identity is not None and float(identity).is_integer() else None
 
 
-def rows_by_number(file_names: Sequence[str]) -> dict[Any, int]:
-    """Return rows by the number that a file is called, 42 for 000042.jpg; AMBIGUOUS if several."""
-    numbers = (whole_number(splitext(basename(name))[0]) for name in file_names)
-    return _unambiguous((one, row) for row, one in enumerate(numbers) if one is not None)
+def rows_by_file_number(file_names: Sequence[str]) -> dict[Any, int]:
+    """Return image rows by the number in the file name: 42 for 000042.jpg; AMBIGUOUS if several."""
+    numbers = (to_whole_number(splitext(basename(name))[0]) for name in file_names)
+    return _map_unambiguously(
+        (number, row) for row, number in enumerate(numbers) if number is not None
+    )
 
 
-def _with_fewer_folders(name: str) -> Iterator[str]:
-    """The name, and what is left of it without its first folder, its first two, .."""
+def _strip_folders(name: str) -> Iterator[str]:
+    """Yield the name, then the name without its first folder, without its first two, and so on."""
     yield name
     while "/" in name:
         name = name.partition("/")[2]
         yield name
 
 
-def _unambiguous(pairs: Iterable[tuple[AnyKey, int]]) -> dict[AnyKey, int]:
-    """Rows by key; AMBIGUOUS where several have it."""
-    found: dict[AnyKey, int] = {}
+def _map_unambiguously(pairs: Iterable[tuple[AnyKey, int]]) -> dict[AnyKey, int]:
+    """Return rows by key; AMBIGUOUS where several rows share the key."""
+    row_of: dict[AnyKey, int] = {}
     for key, row in pairs:
-        if found.setdefault(key, row) != row:
-            found[key] = AMBIGUOUS
-    return found
+        if row_of.setdefault(key, row) != row:
+            row_of[key] = AMBIGUOUS
+    return row_of

@@ -1,4 +1,4 @@
-"""The entries of a file of detections: decoded in portions, and looked at singly if one is odd."""
+"""Decode a detection file in portions; check the entries of a portion singly if it fails."""
 
 import json
 import math
@@ -14,12 +14,12 @@ from boxmend.data.files.reading import describe_os_error, ensure_few_values, rea
 from boxmend.data.types import Box
 from boxmend.errors import DataError, UsageError
 
-PORTION = 1024  # entries decoded at once: more fall out of the processor's cache
-LISTS = ("annotations", "predictions")  # keys under which an object may hold the list
+ENTRIES_PER_PORTION = 1024  # decoded at once: more would not fit into the processor's cache
+LIST_KEYS = ("annotations", "predictions")  # keys under which an object may hold the list
 EXPECTED = 'expected a JSON list of {"image_id", "category_id", "bbox", "score"}'
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-MOST_DIGITS = 400  # of a whole number; with more it is beyond all floats
-MOST_FOLDS = 10**6
+MAX_DIGITS = 400  # of a whole number; with more it is larger than any float
+MAX_FOLDS = 10**6
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ABSENT = msgspec.Raw()
 
@@ -27,7 +27,7 @@ Number = int | float
 
 
 class DetectionEntry(msgspec.Struct, gc=False):
-    """What is read of a detection; other keys are passed over."""
+    """The keys of a detection that are read; others are ignored."""
 
     bbox: Box
     score: float
@@ -38,18 +38,18 @@ class DetectionEntry(msgspec.Struct, gc=False):
 
 
 class RichEntry(DetectionEntry, gc=False):
-    """The same with what an audit can use beyond it."""
+    """A detection with the keys that only an audit uses."""
 
     probs: list[float] | None = None
     scores: list[float] | None = None
-    fold: Annotated[int, msgspec.Meta(ge=0, le=MOST_FOLDS)] | None = None
+    fold: Annotated[int, msgspec.Meta(ge=0, le=MAX_FOLDS)] | None = None
 
 
 AnyEntry = TypeVar("AnyEntry", bound=DetectionEntry)
 
 
 class _Holder(msgspec.Struct):
-    """An object around the list."""
+    """A JSON object that holds the list."""
 
     annotations: msgspec.Raw = _ABSENT
     predictions: msgspec.Raw = _ABSENT
@@ -58,7 +58,7 @@ class _Holder(msgspec.Struct):
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
+def read_portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
     """Yield the entries of a file as `kind`, portion by portion, each with its first place."""
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]  # known at run time
     data = _read(path)
@@ -68,24 +68,29 @@ def portions(path: Path, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEn
         ensure_objects(entries, path)
         raws = _raw_list.decode(entries)
     except UNDECODABLE:
-        yield from _loosely(path, data, kind)  # NaN is no JSON, but may stand where nobody looks
+        yield from _read_slowly(
+            path, data, kind
+        )  # NaN is not JSON, but may be in a key that is ignored
         return
-    for first in range(0, len(raws), PORTION):
-        portion = raws[first : first + PORTION]
+    for first in range(0, len(raws), ENTRIES_PER_PORTION):
+        portion = raws[first : first + ENTRIES_PER_PORTION]
         try:
             yield first, decoder.decode(b"[" + b",".join(portion) + b"]")
         except UNDECODABLE:
             looked_at = enumerate(portion)
-            yield first, [_entry(path, first + k, _loose(raw), kind) for k, raw in looked_at]
+            yield (
+                first,
+                [_check_entry(path, first + k, _decode_slowly(raw), kind) for k, raw in looked_at],
+            )
 
 
-def refused(path: Path, index: int, why: str) -> DataError:
-    """The error that tells what is wrong with one detection of a file."""
+def entry_error(path: Path, index: int, why: str) -> DataError:
+    """Return the error for one invalid detection of a file."""
     return DataError(f"{path}: detection {index} (the first is 0): {why}")
 
 
-def shown(value: Any) -> str:
-    """A value in a message: as JSON has it, as far as it is, and not too long."""
+def value_text(value: Any) -> str:
+    """Return a value as JSON text, shortened for a message."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError, RecursionError):
@@ -107,79 +112,89 @@ def _read(path: Path) -> bytes:
 
 
 def _list_of(data: bytes) -> bytes | msgspec.Raw:
-    """The list itself, or that of the object around it; whatever else there is, as it is."""
+    """Return the list of the file, or of the object around it; other content unchanged."""
     if data.lstrip()[:1] != b"{":
         return data
     holder = msgspec.json.decode(data, type=_Holder)
-    return next((raw for key in LISTS if (raw := getattr(holder, key)) is not _ABSENT), data)
+    return next((raw for key in LIST_KEYS if (raw := getattr(holder, key)) is not _ABSENT), data)
 
 
-def _loosely(path: Path, data: bytes, kind: type[AnyEntry]) -> Iterator[tuple[int, list[AnyEntry]]]:
-    """The same by a slower decoder that knows NaN; says what is wrong where that fails, too."""
+def _read_slowly(
+    path: Path, data: bytes, kind: type[AnyEntry]
+) -> Iterator[tuple[int, list[AnyEntry]]]:
+    """Read with a slower decoder that accepts NaN; raise an error if that fails as well."""
     ensure_few_values(data, path, "annotation_values")
     try:
-        values = json.loads(data, parse_int=_whole)
+        values = json.loads(data, parse_int=_parse_whole_number)
     except RecursionError as error:
         raise DataError(f"{path}: JSON nested too deeply; {EXPECTED}") from error
     except ValueError as error:
         raise DataError(f"{path}: is no JSON ({error}); {EXPECTED}") from error
     if isinstance(values, dict):
-        values = next((values[key] for key in LISTS if key in values), values)
+        values = next((values[key] for key in LIST_KEYS if key in values), values)
     if not isinstance(values, list):
-        raise DataError(f"{path}: holds {_kind(values)}; {EXPECTED}")
+        raise DataError(f"{path}: holds {_type_name(values)}; {EXPECTED}")
     numbered = enumerate(values)
-    while portion := list(islice(numbered, PORTION)):
-        yield portion[0][0], [_entry(path, index, value, kind) for index, value in portion]
+    while portion := list(islice(numbered, ENTRIES_PER_PORTION)):
+        yield portion[0][0], [_check_entry(path, index, value, kind) for index, value in portion]
 
 
-def _loose(raw: msgspec.Raw) -> Any:
+def _decode_slowly(raw: msgspec.Raw) -> Any:
     try:
-        return json.loads(bytes(raw), parse_int=_whole)
+        return json.loads(bytes(raw), parse_int=_parse_whole_number)
     except (ValueError, RecursionError):
         return raw
 
 
-def _whole(digits: str) -> int | float:
-    """A whole number; infinite where Python would refuse to read so many digits."""
-    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
+def _parse_whole_number(digits: str) -> int | float:
+    """Return a whole number; infinity if it has too many digits for Python."""
+    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
 
 
-def _entry(path: Path, index: int, value: Any, kind: type[AnyEntry]) -> AnyEntry:
-    """One detection, checked key by key."""
+def _check_entry(path: Path, index: int, value: Any, kind: type[AnyEntry]) -> AnyEntry:
+    """Check one detection key by key."""
     if not isinstance(value, dict):
-        raise refused(path, index, f"it is {_kind(value)}; {EXPECTED}")
+        raise entry_error(path, index, f"it is {_type_name(value)}; {EXPECTED}")
     if not _is_box(value.get("bbox")):
-        raise refused(path, index, f"bbox is {_told(value, 'bbox')}, not four finite numbers")
+        raise entry_error(
+            path, index, f"bbox is {_shown_value(value, 'bbox')}, not four finite numbers"
+        )
     if not _is_finite(value.get("score")):
-        raise refused(path, index, f"score is {_told(value, 'score')}, not a finite number")
+        raise entry_error(
+            path, index, f"score is {_shown_value(value, 'score')}, not a finite number"
+        )
     for key in ("image_id", "category_id"):
         if not isinstance(value.get(key), Number | str | None) or type(value.get(key)) is bool:
-            raise refused(path, index, f"{key} is {_told(value, key)}, not a number or a name")
+            raise entry_error(
+                path, index, f"{key} is {_shown_value(value, key)}, not a number or a name"
+            )
     for key in ("file_name", "category_name"):
         if not isinstance(value.get(key), str | None):
-            raise refused(path, index, f"{key} is {_told(value, key)}, not a name")
+            raise entry_error(path, index, f"{key} is {_shown_value(value, key)}, not a name")
     x, y, width, height = map(float, value["bbox"])
     names = {key: value.get(key) for key in DetectionEntry.__struct_fields__[2:]}
     if issubclass(kind, RichEntry):
-        names |= _extras(path, index, value)
+        names |= _check_extras(path, index, value)
     return kind((x, y, width, height), float(value["score"]), **names)
 
 
-def _extras(path: Path, index: int, value: dict[str, Any]) -> dict[str, Any]:
-    """Class vector and fold of one detection, checked."""
-    found: dict[str, Any] = {}
+def _check_extras(path: Path, index: int, value: dict[str, Any]) -> dict[str, Any]:
+    """Check the class vector and the fold of one detection."""
+    extras: dict[str, Any] = {}
     for key in ("probs", "scores"):
-        found[key] = vector = value.get(key)
+        extras[key] = vector = value.get(key)
         if vector is None:
             continue
         if not isinstance(vector, list) or not all(map(_is_finite, vector)):
-            told = _told(value, key)
-            raise refused(path, index, f"{key} is {told}, not a list of finite numbers")
-        found[key] = list(map(float, vector))
-    found["fold"] = fold = value.get("fold")
-    if fold is not None and (type(fold) is not int or not 0 <= fold <= MOST_FOLDS):
-        raise refused(path, index, f"fold is {_told(value, 'fold')}, not a whole number from 0 on")
-    return found
+            value_shown = _shown_value(value, key)
+            raise entry_error(path, index, f"{key} is {value_shown}, not a list of finite numbers")
+        extras[key] = list(map(float, vector))
+    extras["fold"] = fold = value.get("fold")
+    if fold is not None and (type(fold) is not int or not 0 <= fold <= MAX_FOLDS):
+        raise entry_error(
+            path, index, f"fold is {_shown_value(value, 'fold')}, not a whole number from 0 on"
+        )
+    return extras
 
 
 def _is_box(value: Any) -> bool:
@@ -189,15 +204,15 @@ def _is_box(value: Any) -> bool:
 def _is_finite(value: Any) -> bool:
     try:
         return isinstance(value, Number) and type(value) is not bool and math.isfinite(value)
-    except OverflowError:  # an integer beyond all measure
+    except OverflowError:  # an integer too large for a float
         return False
 
 
-def _told(entry: dict[str, Any], key: str) -> str:
-    return shown(entry[key]) if key in entry else "missing"
+def _shown_value(entry: dict[str, Any], key: str) -> str:
+    return value_text(entry[key]) if key in entry else "missing"
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     kinds = {
         dict: "an object",
         list: "a list",

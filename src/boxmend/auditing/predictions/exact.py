@@ -1,7 +1,7 @@
-"""COCO results as documented: every image and class is known by id or name, boxes are xywh pixels.
+"""Read COCO results as documented: known images and classes, boxes as xywh pixels.
 
-Nothing is inferred and nothing is passed over. What is unknown is refused as soon as it is read, so
-that an error names the first detection that cannot be used.
+Nothing is inferred and nothing is skipped. The first unknown image or class raises an error that
+names its detection.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.predictions.box_formats import corners, first_fault
+from boxmend.auditing.predictions.box_formats import find_bad_box, to_corners
 from boxmend.auditing.predictions.catalogue import AMBIGUOUS, Catalogue
-from boxmend.auditing.predictions.entries import refused, shown
+from boxmend.auditing.predictions.entries import entry_error, value_text
 from boxmend.auditing.predictions.raw import Key
 from boxmend.auditing.predictions.results import read_plain_results
 from boxmend.data.detections import SizedDetections
@@ -29,17 +29,17 @@ def read_exactly(path: Path, catalogue: Catalogue) -> SizedDetections:
     image_rows = _Lookup(path, catalogue, "image", catalogue.image_row)
     labels = _Lookup(path, catalogue, "class", catalogue.label)
     raw = read_plain_results(path, (image_rows.extend, labels.extend))
-    boxes, sizes = corners(raw.boxes, raw.format), raw.boxes[:, 2:]
-    if fault := first_fault(boxes, sizes, "bbox is x, y, w, h"):
-        row, why = fault
-        raise raw.refused(row, f"bbox {shown(raw.boxes[row].tolist())} {why}")
+    boxes, sizes = to_corners(raw.boxes, raw.format), raw.boxes[:, 2:]
+    if bad_box := find_bad_box(boxes, sizes, "bbox is x, y, w, h"):
+        row, why = bad_box
+        raise raw.error_at(row, f"bbox {value_text(raw.boxes[row].tolist())} {why}")
     return SizedDetections(
         image_rows.rows_of(raw.images), labels.rows_of(raw.classes), raw.scores, boxes, sizes=sizes
     )
 
 
 class _Lookup:
-    """The rows of the images, or of the classes, that a file has named so far."""
+    """Rows of the images, or of the classes, that a file has named so far."""
 
     def __init__(
         self, path: Path, catalogue: Catalogue, what: str, find: Callable[..., int]
@@ -51,12 +51,12 @@ class _Lookup:
         self.rows: list[int] = []
 
     def extend(self, first: int, keys: list[Key], codes: Rows) -> None:
-        """Look up the keys that are new in a portion, which begins at the detection `first`."""
+        """Look up the new keys of a portion that begins at the detection `first`."""
         for key in keys[len(self.rows) :]:
             row = self.find(*key)
             if row < 0:
                 place = first + int(np.argmax(codes == len(self.rows)))
-                raise refused(self.path, place, self._why_not(key, row))
+                raise entry_error(self.path, place, self._why_not(key, row))
             self.rows.append(row)
 
     def rows_of(self, codes: Rows) -> Rows:
@@ -68,10 +68,14 @@ class _Lookup:
         (number, name), (id_key, name_key) = key, ID_AND_NAME[self.what]
         if number is None and name is None:
             return f"it has neither {id_key} nor {name_key}"
-        told = f"{name_key} {shown(name)}" if name is not None else f"{id_key} {shown(number)}"
+        key_text = (
+            f"{name_key} {value_text(name)}"
+            if name is not None
+            else f"{id_key} {value_text(number)}"
+        )
         if row != AMBIGUOUS:
-            return f"{told} is no {self.what} of the data; {self.catalogue.known(self.what)}"
+            return f"{key_text} is no {self.what} of the data; {self.catalogue.known(self.what)}"
         remedy = f"give the {id_key if self.what == 'image' else name_key}"
         if self.what == "image" and name is None:
             remedy = "give the whole file_name, and image_id where images share that"
-        return f"{told} means more than one {self.what}; {remedy}"
+        return f"{key_text} means more than one {self.what}; {remedy}"

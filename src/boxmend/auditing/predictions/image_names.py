@@ -1,4 +1,4 @@
-"""Which images a file of detections means, and how large they are."""
+"""Find the images that a prediction file means, and their sizes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from boxmend.auditing.predictions.catalogue import (
     AMBIGUOUS,
     Catalogue,
-    rows_by_number,
-    whole_number,
+    rows_by_file_number,
+    to_whole_number,
 )
 from boxmend.auditing.predictions.raw import Key, RawDetections
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -19,32 +19,34 @@ from boxmend.data.images.reading import read_header_size
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import DataError
 
-SHOWN = 3
+MAX_SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False)
 class ImageNaming:
-    """One way to understand how a file tells its images."""
+    """One interpretation of the image names of a file."""
 
     words: str
     rows: Rows  # [image keys] of the dataset's images; UNKNOWN
 
 
-def readings(found: RawDetections, dataset: Dataset, catalogue: Catalogue) -> list[ImageNaming]:
-    """The ways to understand the images of a file: ids and names, else numbers in file names.
+def possible_namings(
+    raw: RawDetections, dataset: Dataset, catalogue: Catalogue
+) -> list[ImageNaming]:
+    """Return the possible interpretations of image names: by ids and names, or by file numbers.
 
-    The second is there where ids are numbers and file names are, too, and both mean different
-    images: Ultralytics tells 000042.jpg as 42, whatever its id.
+    The second is possible where ids and file names both are numbers and mean different images:
+    Ultralytics writes 42 for 000042.jpg, whatever its id is.
     """
-    rows = np.array([_row(key, catalogue) for key in found.image_keys], np.int64)
+    rows = np.array([_find_row(key, catalogue) for key in raw.image_keys], np.int64)
     plain = ImageNaming("ids and file names", rows)
     if dataset.images.ids.dtype == object:
         return [plain]
-    by_number = rows_by_number(dataset.images.file_names)
+    by_number = rows_by_file_number(dataset.images.file_names)
     other = np.array(
         [
-            by_number.get(number, UNKNOWN) if (number := _number(key)) is not None else row
-            for key, row in zip(found.image_keys, rows.tolist(), strict=True)
+            by_number.get(number, UNKNOWN) if (number := _image_number(key)) is not None else row
+            for key, row in zip(raw.image_keys, rows.tolist(), strict=True)
         ],
         np.int64,
     )
@@ -53,61 +55,62 @@ def readings(found: RawDetections, dataset: Dataset, catalogue: Catalogue) -> li
     return [plain, ImageNaming("the numbers in file names", other)]
 
 
-def ensure_clear(found: RawDetections, rows: Rows, dataset: Dataset) -> list[str]:
-    """Refuse names of several images, and files of other images; say what is passed over."""
+def ensure_unambiguous(raw: RawDetections, rows: Rows, dataset: Dataset) -> list[str]:
+    """Refuse names of several images and files of other images; note unknown images."""
     is_ambiguous = rows == AMBIGUOUS
     if is_ambiguous.any():
-        key = found.image_keys[int(np.argmax(is_ambiguous))]
+        key = raw.image_keys[int(np.argmax(is_ambiguous))]
         raise DataError(
-            f"{found.told_files}: {_told(key)!r} means more than one image; give whole file names "
+            f"{raw.files_text}: {_key_text(key)!r} means more than one image; give whole file "
+            "names "
             "with their folders, or ids"
         )
     num_known = len(np.unique(rows[rows >= 0]))
-    lost = [key for key, row in zip(found.image_keys, rows.tolist(), strict=True) if row < 0]
-    if not lost:
+    unknown = [key for key, row in zip(raw.image_keys, rows.tolist(), strict=True) if row < 0]
+    if not unknown:
         return []
-    some = ", ".join(repr(_told(key)) for key in lost[:SHOWN])
-    told = f"{len(lost):,} of {len(rows):,} images in {found.told_files}"
-    if num_known == 0 or (num_known < len(lost) and 2 * num_known < len(dataset.images)):
+    examples = ", ".join(repr(_key_text(key)) for key in unknown[:MAX_SHOWN])
+    unknown_text = f"{len(unknown):,} of {len(rows):,} images in {raw.files_text}"
+    if num_known == 0 or (num_known < len(unknown) and 2 * num_known < len(dataset.images)):
         raise DataError(
-            f"{told} are no images of the data, such as {some}; the data have "
-            f"{_images(dataset.images.file_names)}. Are these predictions of other images?"
+            f"{unknown_text} are no images of the data, such as {examples}; the data have "
+            f"{_image_examples(dataset.images.file_names)}. Are these predictions of other images?"
         )
-    return [f"{told} are no images of the data and were passed over, such as {some}"]
+    return [f"{unknown_text} are no images of the data and were passed over, such as {examples}"]
 
 
-def sizes_of(dataset: Dataset, rows: Rows) -> Floats:
-    """[images, 2] Width and height of the images at `rows`; NaN where unknown, or not asked for.
+def find_image_sizes(dataset: Dataset, rows: Rows) -> Floats:
+    """Return width and height [images, 2] of the images at `rows`; NaN for all others.
 
-    Where the dataset does not tell a size, the header of the image file does.
+    A size that the dataset does not have is read from the header of the image file.
     """
     images = dataset.images
     sizes = images.sizes
     sizes[(sizes <= 0).any(axis=1)] = np.nan
-    asked = np.unique(rows[rows >= 0])
-    for row in asked[np.isnan(sizes[asked, 0])].tolist():
+    needed = np.unique(rows[rows >= 0])
+    for row in needed[np.isnan(sizes[needed, 0])].tolist():
         size = read_header_size(images.paths[row]) if images.paths[row] else None
         sizes[row] = size if size is not None else np.nan
     return sizes
 
 
-def _row(key: Key, catalogue: Catalogue) -> int:
+def _find_row(key: Key, catalogue: Catalogue) -> int:
     row = catalogue.image_row(*key)
-    if row == UNKNOWN and isinstance(key[0], str) and (number := _number(key)) is not None:
+    if row == UNKNOWN and isinstance(key[0], str) and (number := _image_number(key)) is not None:
         return catalogue.image_row(number, None)
     return row
 
 
-def _number(key: Key) -> int | None:
-    """Return the whole number that tells an image, where no name does."""
-    return whole_number(key[0]) if key[1] is None else None
+def _image_number(key: Key) -> int | None:
+    """Return the whole number of a key without a name."""
+    return to_whole_number(key[0]) if key[1] is None else None
 
 
-def _told(key: Key) -> int | float | str:
+def _key_text(key: Key) -> int | float | str:
     shown = key[1] if key[1] is not None else key[0]
     return shown[:80] if isinstance(shown, str) else "no image at all" if shown is None else shown
 
 
-def _images(names: Sequence[str]) -> str:
-    some = ", ".join(names[:SHOWN])
-    return f"{len(names):,}, such as {some}" if names else "none"
+def _image_examples(names: Sequence[str]) -> str:
+    examples = ", ".join(names[:MAX_SHOWN])
+    return f"{len(names):,}, such as {examples}" if names else "none"

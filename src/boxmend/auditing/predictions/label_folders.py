@@ -17,29 +17,29 @@ from boxmend.errors import DataError
 
 KIND = "label files"
 ENDING = ".txt"
-PARTS = 6
-NO_LABELS = {"classes.txt", "labels.txt", "requirements.txt"}
+VALUES_PER_LINE = 6
+OTHER_TEXT_FILES = {"classes.txt", "labels.txt", "requirements.txt"}
 EXPECTED = "expected lines `class x y width height confidence`"
 
 
-def label_files(folder: Path) -> Iterator[str]:
-    """Yield the label files below a folder, sorted, relative to it."""
+def list_label_files(folder: Path) -> Iterator[str]:
+    """Yield paths of label files below a folder, sorted, relative to it."""
     for path, folders, names in os.walk(folder):
         folders.sort()
         below = os.path.relpath(path, folder)
         for name in sorted(names):
-            if name.endswith(ENDING) and name not in NO_LABELS:
+            if name.endswith(ENDING) and name not in OTHER_TEXT_FILES:
                 yield name if below == "." else f"{below.replace(os.sep, '/')}/{name}"
 
 
 def read_label_folder(folder: Path) -> RawDetections:
-    """Read all label files below a folder; the name of each, without ending, tells its image."""
+    """Read all label files below a folder; each has the name of its image, without the ending."""
     image_keys: list[Key] = []
     files, counts = [], []
-    columns: list[Floats] = [np.zeros((0, PARTS))]
-    for name in label_files(folder):
+    columns: list[Floats] = [np.zeros((0, VALUES_PER_LINE))]
+    for name in list_label_files(folder):
         path = folder / name
-        values = _values(path)
+        values = _read_values(path)
         image_keys.append((name.removesuffix(ENDING), None))
         files.append(str(path))
         counts.append(len(values))
@@ -62,39 +62,39 @@ def read_label_folder(folder: Path) -> RawDetections:
         files=files,
         firsts=np.cumsum(sizes) - sizes,
         unit="line",
-        counts_from_0=True,
+        counts_from_zero=True,
     )
 
 
-def _values(path: Path) -> Floats:
-    """The numbers of a label file, six to a line; blank lines are passed over."""
+def _read_values(path: Path) -> Floats:
+    """Return the numbers of a label file, six per line; blank lines are skipped."""
     lines = [
         line for one in read_bytes(path, "label_file_bytes").splitlines() if (line := one.split())
     ]
-    if any(len(line) != PARTS for line in lines):
-        _tell_wrong_line(path, lines)
+    if any(len(line) != VALUES_PER_LINE for line in lines):
+        _raise_for_wrong_line(path, lines)
     try:
         values = np.array([list(map(float, line)) for line in lines], np.float64)
     except ValueError:
-        _tell_wrong_line(path, lines)
+        _raise_for_wrong_line(path, lines)
         raise
     if not np.isfinite(values).all():
-        _tell_wrong_line(path, lines)
-    return values.reshape(-1, PARTS)
+        _raise_for_wrong_line(path, lines)
+    return values.reshape(-1, VALUES_PER_LINE)
 
 
-def _tell_wrong_line(path: Path, lines: list[list[bytes]]) -> None:
-    """Raise the error that names the first line which is none."""
+def _raise_for_wrong_line(path: Path, lines: list[list[bytes]]) -> None:
+    """Raise an error for the first invalid line."""
     for number, line in enumerate(lines):
-        told = f"{path}: line {number} (the first is 0)"
+        place = f"{path}: line {number} (the first is 0)"
         shown = b" ".join(line).decode("utf-8", "backslashreplace")[:80]
-        if len(line) == PARTS - 1:
+        if len(line) == VALUES_PER_LINE - 1:
             raise DataError(
-                f"{told}: {shown}: has no confidence; predict again with save_conf=True "
+                f"{place}: {shown}: has no confidence; predict again with save_conf=True "
                 "beside save_txt=True"
             )
-        if len(line) != PARTS or not all(map(_is_finite, line)):
-            raise DataError(f"{told}: {shown}: {EXPECTED}")
+        if len(line) != VALUES_PER_LINE or not all(map(_is_finite, line)):
+            raise DataError(f"{place}: {shown}: {EXPECTED}")
 
 
 def _is_finite(text: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Where predictions lie: files, folders of label files, and folders of folds."""
+"""Locate predictions: files, folders of label files, and folders of folds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.predictions.label_folders import label_files, read_label_folder
+from boxmend.auditing.predictions.label_folders import list_label_files, read_label_folder
 from boxmend.auditing.predictions.raw import RawDetections
 from boxmend.auditing.predictions.results import read_results
 from boxmend.auditing.predictions.tables import read_table
@@ -21,7 +21,7 @@ from boxmend.errors import DataError, UsageError
 
 JSON_ENDINGS = (".json",)
 TABLE_ENDINGS = (".csv", ".tsv", ".parquet", ".pq")
-FOLDERS = ("labels", "predictions")
+PREDICTION_FOLDERS = ("labels", "predictions")
 FOLD_NAME = re.compile(r"fold-(\d{1,4})")
 EXPECTED = (
     "expected COCO results (.json), a table (.csv or .parquet), a folder of label files, or a "
@@ -37,10 +37,10 @@ class PredictionFile:
     fold: int | None = None
 
 
-def places_of(
+def locate_predictions(
     paths: Sequence[str | Path], dataset: Dataset
 ) -> tuple[list[PredictionFile], FoldManifest | None]:
-    """What is to be read, and the manifest of the folds where there is one."""
+    """Return the files to read, and the manifest of the folds if there is one."""
     if not paths:
         raise UsageError(f"no predictions given; {EXPECTED}")
     places: list[PredictionFile] = []
@@ -48,13 +48,13 @@ def places_of(
     for path in map(Path, paths):
         if not os.path.exists(path):
             raise UsageError(f"{path}: no such file or folder of predictions")
-        folder, fold = _fold_of(path)
+        folder, fold = _find_fold(path)
         if folder is not None and folder not in manifests:
             manifests[folder] = read_manifest(folder, dataset)
         if folder is not None and fold is None:
-            places += _of_folds(folder, manifests[folder])
+            places += _locate_folds(folder, manifests[folder])
         else:
-            places += [PredictionFile(one, fold) for one in _in(path)]
+            places += [PredictionFile(path, fold) for path in _locate_in(path)]
     seen: set[Path] = set()
     for place in places:
         if (real := Path(os.path.realpath(place.path))) in seen:
@@ -65,21 +65,21 @@ def places_of(
     return places, next(iter(manifests.values()), None)
 
 
-def files_of(places: Sequence[PredictionFile]) -> Iterator[Path]:
+def list_files(places: Sequence[PredictionFile]) -> Iterator[Path]:
     """Yield all files that reading these places opens."""
     for place in places:
         if place.path.is_dir():
-            yield from (place.path / name for name in label_files(place.path))
+            yield from (place.path / name for name in list_label_files(place.path))
         else:
             yield place.path
 
 
-def read_place(place: PredictionFile) -> RawDetections:
-    """Read one place as it stands; the fold of the place counts for all of it."""
-    found = _read(place.path)
+def read_located(place: PredictionFile) -> RawDetections:
+    """Read one place without interpretation; all of it belongs to the fold of the place."""
+    raw = _read(place.path)
     if place.fold is None:
-        return found
-    return replace(found, folds=np.full(len(found), place.fold, np.int64))
+        return raw
+    return replace(raw, folds=np.full(len(raw), place.fold, np.int64))
 
 
 def _read(path: Path) -> RawDetections:
@@ -89,12 +89,12 @@ def _read(path: Path) -> RawDetections:
         raise DataError(f"{path}: is no regular file; {EXPECTED}")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: is empty; {EXPECTED}")
-    if path.suffix.lower() in JSON_ENDINGS or _begins(path) in (b"[", b"{"):
+    if path.suffix.lower() in JSON_ENDINGS or _first_character(path) in (b"[", b"{"):
         return read_results(path)
     return read_table(path)
 
 
-def _begins(path: Path) -> bytes:
+def _first_character(path: Path) -> bytes:
     try:
         with open_file(path) as file:
             return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
@@ -102,8 +102,8 @@ def _begins(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _fold_of(path: Path) -> tuple[Path | None, int | None]:
-    """The folder of folds that a path is, or lies in, and its fold there."""
+def _find_fold(path: Path) -> tuple[Path | None, int | None]:
+    """Return the folder of folds that a path is or lies in, and the fold of the path."""
     if (path / FOLDS_FILE).is_file():
         return path, None
     around = Path(os.path.abspath(path))
@@ -114,47 +114,52 @@ def _fold_of(path: Path) -> tuple[Path | None, int | None]:
     return None, None
 
 
-def _of_folds(folder: Path, manifest: FoldManifest) -> list[PredictionFile]:
-    """The predictions of all folds; a DataError names those that are not there."""
+def _locate_folds(folder: Path, manifest: FoldManifest) -> list[PredictionFile]:
+    """Return the predictions of all folds; raise a DataError if some are missing."""
     places = [
-        PredictionFile(one, fold)
+        PredictionFile(path, fold)
         for fold in range(manifest.k)
-        for one in _in_folder(fold_folder(folder, fold), named_only=True)
+        for path in _in_folder(fold_folder(folder, fold), named_only=True)
     ]
-    lost = sorted(set(range(manifest.k)) - {one.fold for one in places if one.fold is not None})
-    if lost:
-        missing = ", ".join(str(fold_folder(folder, one) / "predictions.json") for one in lost[:3])
-        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    missing_folds = sorted(
+        set(range(manifest.k)) - {path.fold for path in places if path.fold is not None}
+    )
+    if missing_folds:
+        missing = ", ".join(
+            str(fold_folder(folder, path) / "predictions.json") for path in missing_folds[:3]
+        )
+        more = f" and {len(missing_folds) - 3} more" if len(missing_folds) > 3 else ""
         raise DataError(
-            f"{folder}: there are no predictions of {len(lost)} of {manifest.k} folds; looked for "
+            f"{folder}: there are no predictions of {len(missing_folds)} of {manifest.k} "
+            "folds; looked for "
             f"{missing}{more} (or .csv, .parquet, a folder labels/). README.md there says how to "
             "make them"
         )
     return places
 
 
-def _in(path: Path) -> list[Path]:
+def _locate_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    if found := list(_in_folder(path, named_only=False)):
-        return found
+    if paths := list(_in_folder(path, named_only=False)):
+        return paths
     raise DataError(f"{path}: no predictions found; {EXPECTED}")
 
 
 def _in_folder(folder: Path, *, named_only: bool) -> Iterator[Path]:
-    """Predictions in a folder: files called so, else label files in `labels` or right there."""
+    """Yield predictions in a folder: files of that name, else label files in it or in `labels`."""
     endings = (*JSON_ENDINGS, *TABLE_ENDINGS)
     names = sorted(os.listdir(folder)) if folder.is_dir() else []
     files = [
-        folder / one
-        for one in names
-        if one.startswith("predictions") and one.lower().endswith(endings)
+        folder / name
+        for name in names
+        if name.startswith("predictions") and name.lower().endswith(endings)
     ]
     if files:
         yield from files
         return
-    inside = [folder / one for one in FOLDERS if (folder / one).is_dir()]
-    for one in inside if named_only else [*inside, folder]:
-        if any(True for _ in label_files(one)):
-            yield one
+    inside = [folder / name for name in PREDICTION_FOLDERS if (folder / name).is_dir()]
+    for name in inside if named_only else [*inside, folder]:
+        if any(True for _ in list_label_files(name)):
+            yield name
             return

@@ -1,4 +1,4 @@
-"""What overlaps the annotations: the evidence of what images, boxes and classes a file means."""
+"""Compare detections with annotations, to infer the meaning of a prediction file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
 MAX_IMAGES = 2000  # spread evenly over those that have both annotations and detections
-DETECTIONS_PER_IMAGE = 3  # the best of each, that are asked about
+DETECTIONS_PER_IMAGE = 3  # with the highest scores
 
 
 @dataclass(frozen=True, eq=False)
-class Annotated:
-    """The annotations that detections may be held against, by image."""
+class KnownAnnotations:
+    """Annotations to compare detections with, sorted by image."""
 
     rows: Rows  # [a] of the dataset, sorted by image
     image_rows: Rows  # [a]
@@ -25,19 +25,23 @@ class Annotated:
     labels: Rows  # [a]
 
 
-def annotated(dataset: Dataset) -> Annotated:
-    """The annotations with known image, label and box that are not to be ignored."""
+def usable_annotations(dataset: Dataset) -> KnownAnnotations:
+    """Return the annotations with known image, label and box that are not ignored."""
     is_usable = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
     is_usable &= np.isfinite(dataset.boxes).all(axis=1) & ~dataset.is_ignored
     rows = np.flatnonzero(is_usable)
     rows = rows[np.argsort(dataset.image_rows[rows], kind="stable")]
-    return Annotated(rows, dataset.image_rows[rows], dataset.boxes[rows], dataset.labels[rows])
+    return KnownAnnotations(
+        rows, dataset.image_rows[rows], dataset.boxes[rows], dataset.labels[rows]
+    )
 
 
-def asked(image_rows: Rows, scores: Floats, boxes: Floats, known: Annotated) -> Rows:
-    """Rows of the detections to ask about: the best few of images that have annotations.
+def select_detections(
+    image_rows: Rows, scores: Floats, boxes: Floats, known: KnownAnnotations
+) -> Rows:
+    """Return rows of detections to compare: the best few of images that have annotations.
 
-    Which ones does not depend on the order of the detections.
+    The choice does not depend on the order of the detections.
     """
     num = 1 + max(int(image_rows.max(initial=-1)), int(known.image_rows.max(initial=-1)))
     is_detected = np.zeros(num + 1, np.bool_)  # the last is that of UNKNOWN
@@ -46,19 +50,19 @@ def asked(image_rows: Rows, scores: Floats, boxes: Floats, known: Annotated) -> 
     images = np.unique(known.image_rows[is_detected[known.image_rows]])
     if len(images) > MAX_IMAGES:
         images = images[np.linspace(0, len(images) - 1, MAX_IMAGES).astype(np.int64)]
-    is_asked = np.zeros(num + 1, np.bool_)
-    is_asked[images] = True
-    rows = np.flatnonzero(is_asked[image_rows])
+    is_selected = np.zeros(num + 1, np.bool_)
+    is_selected[images] = True
+    rows = np.flatnonzero(is_selected[image_rows])
     rows = rows[np.lexsort((*boxes[rows].T, -scores[rows], image_rows[rows]))]
     ordered = image_rows[rows]
     place = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
     return rows[place < DETECTIONS_PER_IMAGE]
 
 
-def best_annotations(
-    image_rows: Rows, boxes: Floats, known: Annotated
+def find_best_annotations(
+    image_rows: Rows, boxes: Floats, known: KnownAnnotations
 ) -> tuple[Rows, NDArray[np.float64]]:
-    """For each box, the label of the annotation that it overlaps most, and the IoU."""
+    """Return, for each box, the label of the annotation with the largest IoU, and this IoU."""
     first = np.searchsorted(known.image_rows, image_rows, side="left")
     counts = np.searchsorted(known.image_rows, image_rows, side="right") - first
     labels, best = np.full(len(boxes), UNKNOWN, np.int64), np.zeros(len(boxes))

@@ -1,8 +1,8 @@
-"""Detections as their files have them: images, classes and boxes in the files' own words.
+"""Detections as their files have them, before images, classes and boxes are interpreted.
 
-Images and classes are codes into a list of keys, so that each is looked up once. What the keys
-and the four numbers of a box mean is decided later: by the documentation of COCO results (`exact`),
-or by what overlaps the annotations (`inference`).
+Images and classes are codes into a list of keys, so that each key is looked up once. `exact`
+interprets keys and boxes as COCO results document them; `inference` compares them with the
+annotations.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from boxmend.errors import DataError
 UNKNOWN_FOLD = -1
 
 Key = tuple[int | float | str | None, str | None]
-"""How an entry tells an image, or a class: by id and by name."""
+"""The id and the name that an entry gives for an image or a class."""
 
 
 class KeyCodes:
-    """Keys in the order in which they first occur; the code of a key is its place."""
+    """Keys in the order of their first occurrence; the code of a key is its place."""
 
     def __init__(self) -> None:
         self.keys: list[Key] = []
         self._codes: dict[Key, int] = {}
 
-    def coded(self, keys: Sequence[Key]) -> Rows:
-        """Return the codes [m] of keys; new ones get the next codes, in their order."""
+    def encode(self, keys: Sequence[Key]) -> Rows:
+        """Return the codes [m] of keys; new keys get the next codes in their order."""
         for key in dict.fromkeys(keys):
             if key not in self._codes:
                 self._codes[key] = len(self.keys)
@@ -40,7 +40,7 @@ class KeyCodes:
 
 @dataclass(frozen=True)
 class BoxFormat:
-    """What the four numbers of a box are."""
+    """The meaning of the four numbers of a box."""
 
     layout: str  # one of `box_formats.LAYOUTS`
     is_share: bool = False  # of the image's width and height, else pixels
@@ -50,8 +50,8 @@ class BoxFormat:
 class RawDetections:
     """Detections of one file, or of several of one kind."""
 
-    kind: str  # what people call such a file
-    format: BoxFormat  # that such files should have
+    kind: str  # of the file, in words
+    format: BoxFormat  # that is documented for such files
     image_keys: list[Key]
     images: Rows  # [m] into image_keys
     class_keys: list[Key]
@@ -61,33 +61,33 @@ class RawDetections:
     vectors: NDArray[np.float32] | None  # [m, v] class vectors, where all have one
     vector_names: tuple[str, ...]  # [v] their classes, where the file names them
     folds: Rows  # [m] UNKNOWN_FOLD where not told
-    files: list[str]  # where they stand
+    files: list[str]
     firsts: Rows  # [files] the row at which each file begins
-    unit: str = "detection"  # what a row of a file is called
-    counts_from_0: bool = False  # whether such files should number classes by their order
+    unit: str = "detection"  # of which each row of a file holds one
+    counts_from_zero: bool = False  # whether classes are documented to be numbered from 0
 
     def __len__(self) -> int:
         return len(self.scores)
 
-    def refused(self, row: int, why: str) -> DataError:
-        """The error that tells what is wrong with the detection at this row."""
+    def error_at(self, row: int, why: str) -> DataError:
+        """Return the error for the invalid detection at this row."""
         file = int(np.searchsorted(self.firsts, row, side="right")) - 1
         place = f"{self.unit} {row - int(self.firsts[file])} (the first is 0)"
         return DataError(f"{self.files[file]}: {place}: {why}")
 
     @property
-    def told_files(self) -> str:
-        """The files, for a message about all of them."""
+    def files_text(self) -> str:
+        """The files in words, for a message."""
         more = f" and {len(self.files) - 1:,} more" if len(self.files) > 1 else ""
         return f"{self.files[0]}{more}" if self.files else "the predictions"
 
 
-def joined(parts: Sequence[RawDetections]) -> RawDetections:
-    """Join detections of one kind and format; class vectors stay where all parts have alike."""
+def join_detections(parts: Sequence[RawDetections]) -> RawDetections:
+    """Join detections of one kind and format; keep class vectors if all parts have the same."""
     if len(parts) == 1:
         return parts[0]
-    image_keys, images = _recoded([(one.image_keys, one.images) for one in parts])
-    class_keys, classes = _recoded([(one.class_keys, one.classes) for one in parts])
+    image_keys, images = _merge_codes([(one.image_keys, one.images) for one in parts])
+    class_keys, classes = _merge_codes([(one.class_keys, one.classes) for one in parts])
     sizes = np.array([len(one) for one in parts], np.int64)
     starts = np.cumsum(sizes) - sizes
     shapes = {
@@ -114,11 +114,11 @@ def joined(parts: Sequence[RawDetections]) -> RawDetections:
             [one.firsts + start for one, start in zip(parts, starts, strict=True)]
         ),
         unit=parts[0].unit,
-        counts_from_0=parts[0].counts_from_0,
+        counts_from_zero=parts[0].counts_from_zero,
     )
 
 
-def _recoded(columns: Sequence[tuple[list[Key], Rows]]) -> tuple[list[Key], Rows]:
+def _merge_codes(columns: Sequence[tuple[list[Key], Rows]]) -> tuple[list[Key], Rows]:
     known = KeyCodes()
-    codes = [known.coded(keys)[column] for keys, column in columns]
+    codes = [known.encode(keys)[column] for keys, column in columns]
     return known.keys, np.concatenate(codes)

@@ -1,4 +1,4 @@
-"""Predictions by rows and labels of a dataset: the columns, their order, and notes about them."""
+"""Predictions by rows and labels of a dataset, with notes about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boxmend.data.folds import FoldManifest
 from boxmend.data.types import Floats, Mask, Rows
 
 UNCUT_MIN_SCORE = 0.075  # some detections of an uncut list do not reach it
-MIN_DETECTIONS = 200  # of fewer nothing is concluded about where a list was cut
+MIN_DETECTIONS = 200  # fewer are too few to see at which score a list was cut
 SCORE_BITS = 32
 SCORE_STEPS = 2**SCORE_BITS - 1
 
@@ -31,7 +31,7 @@ class Predictions:
     boxes: Floats  # [m, 4] xyxy pixels
     class_scores: NDArray[np.float32] | None  # [m, C] by label, where all have a class vector
     folds: Rows  # [m] of the detector that found it; -1 unknown
-    notes: list[str] = field(default_factory=list)  # what is to be said to the user
+    notes: list[str] = field(default_factory=list)  # for the user
     manifest: FoldManifest | None = None  # of the folder of folds they were read from
     states: Mapping[str, State | None] = field(default_factory=dict, repr=False)
     """Size and times of the files just before they were read."""
@@ -45,7 +45,7 @@ class Predictions:
 
     @property
     def cut(self) -> float:
-        """The score below which there is no detection, in the fold that has the highest such."""
+        """The lowest score of each fold; of these, the highest."""
         return max(
             (float(self.scores[self.folds == fold].min()) for fold in np.unique(self.folds)),
             default=0.0,
@@ -61,15 +61,15 @@ class Predictions:
         return replace(self, **columns)
 
 
-def seen_in_training(predictions: Predictions, manifest: FoldManifest) -> Mask:
-    """Mark the detections in images that their detector was trained on; not known is not marked."""
+def mark_seen_in_training(predictions: Predictions, manifest: FoldManifest) -> Mask:
+    """Mark detections in images that their detector was trained on, where that is known."""
     own = manifest.folds[predictions.image_rows]
     mark: Mask = (predictions.folds >= 0) & (own >= 0) & (predictions.folds != own)
     return mark
 
 
-def joined_predictions(parts: Sequence[Predictions], notes: Sequence[str]) -> Predictions:
-    """Join the predictions of several kinds of files; `notes` go before theirs."""
+def join_predictions(parts: Sequence[Predictions], notes: Sequence[str]) -> Predictions:
+    """Join the predictions of several kinds of files; `notes` come first."""
     vectors = [one.class_scores for one in parts if one.class_scores is not None]
     about = []
     if vectors and len(vectors) < len(parts):
@@ -85,48 +85,54 @@ def joined_predictions(parts: Sequence[Predictions], notes: Sequence[str]) -> Pr
     )
 
 
-def in_own_order(found: Predictions) -> Predictions:
-    """The same in an order that does not depend on that of the files."""
+def sort_predictions(predictions: Predictions) -> Predictions:
+    """Sort predictions so that the order of the files does not matter."""
     # One number for image and score is sorted quickly; what shares it is sorted by everything.
-    keys = (found.image_rows << SCORE_BITS) + ((1 - found.scores) * SCORE_STEPS).astype(np.int64)
+    keys = (predictions.image_rows << SCORE_BITS) + ((1 - predictions.scores) * SCORE_STEPS).astype(
+        np.int64
+    )
     order = np.argsort(keys)
     is_same = np.diff(keys[order]) == 0
     tied = np.flatnonzero(np.append(is_same, False) | np.insert(is_same, 0, False))
     rows = order[tied]
     columns = (
-        *(*found.boxes[rows].T[::-1], found.folds[rows], found.labels[rows]),
-        *(-found.scores[rows], keys[rows]),
+        *(*predictions.boxes[rows].T[::-1], predictions.folds[rows], predictions.labels[rows]),
+        *(-predictions.scores[rows], keys[rows]),
     )
     order[tied] = rows[np.lexsort(columns)]
-    return found.take(order)
+    return predictions.take(order)
 
 
-def notes_on_scores(found: Predictions) -> list[str]:
-    """Warn where faint detections were left out, as predicting tools do by default."""
-    if len(found) < MIN_DETECTIONS or found.cut < UNCUT_MIN_SCORE:
+def notes_on_scores(predictions: Predictions) -> list[str]:
+    """Warn if detections with low scores are missing, as many tools drop them by default."""
+    if len(predictions) < MIN_DETECTIONS or predictions.cut < UNCUT_MIN_SCORE:
         return []
-    told = (
-        f"no detection has a score below {found.cut:.2g}, as if the others had been left out. What "
+    text = (
+        f"no detection has a score below {predictions.cut:.2g}, as if the others had been "
+        "left out. What "
         "was seen faintly then seems not to be seen at all, and good annotations may be called "
         "spurious: predict again with a low limit, like conf=0.01"
     )
-    return [warning(told)]
+    return [warning(text)]
 
 
-def notes_on_images(found: Predictions, dataset: Dataset) -> list[str]:
-    """Return notes on images without detections, and on those that detectors have seen."""
+def notes_on_images(predictions: Predictions, dataset: Dataset) -> list[str]:
+    """Return notes on images without detections, and on images that detectors were trained on."""
     notes = []
-    num, every = len(np.unique(found.image_rows)), len(dataset.images)
-    if num < every:
-        notes.append(f"{every - num:,} of {every:,} images have no detection")
-    if found.manifest is None:
+    num_with_detections, num_images = len(np.unique(predictions.image_rows)), len(dataset.images)
+    if num_with_detections < num_images:
+        notes.append(
+            f"{num_images - num_with_detections:,} of {num_images:,} images have no detection"
+        )
+    if predictions.manifest is None:
         return notes
-    if lost := int((found.manifest.folds == UNKNOWN).sum()):
-        notes.append(f"{lost:,} of {every:,} images are in no fold")
-    if seen := int(seen_in_training(found, found.manifest).sum()):
-        told = (
-            f"{seen:,} of {len(found):,} detections are in images that their detector was trained "
+    if num_unknown := int((predictions.manifest.folds == UNKNOWN).sum()):
+        notes.append(f"{num_unknown:,} of {num_images:,} images are in no fold")
+    if num_seen := int(mark_seen_in_training(predictions, predictions.manifest).sum()):
+        text = (
+            f"{num_seen:,} of {len(predictions):,} detections are in images that their "
+            "detector was trained "
             "on, which hides errors; predict on the test part of each fold alone"
         )
-        notes.append(warning(told))
+        notes.append(warning(text))
     return notes

@@ -1,38 +1,43 @@
-"""COCO results, and what Ultralytics writes like them: a JSON list, decoded in portions."""
+"""COCO results, and what Ultralytics writes like them: a JSON list, decoded in read_portions."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from boxmend.auditing.predictions.entries import DetectionEntry, RichEntry, portions, refused
+from boxmend.auditing.predictions.entries import (
+    DetectionEntry,
+    RichEntry,
+    entry_error,
+    read_portions,
+)
 from boxmend.auditing.predictions.raw import UNKNOWN_FOLD, BoxFormat, Key, KeyCodes, RawDetections
 from boxmend.data.types import Rows, Singles
 
 KIND = "COCO results"
 
 KeyCheck = Callable[[int, list[Key], Rows], None]
-"""Takes the first place of a portion, all keys so far, and its codes; raises for unknown keys."""
+"""Check a portion, given its first place, all keys so far and its codes; raise for unknown keys."""
 
 
 def read_results(path: Path) -> RawDetections:
-    """Read a JSON list of detections as it stands, with class vectors and folds."""
+    """Read a JSON list of detections with class vectors and folds, without interpretation."""
     columns, folds, vectors = _Columns(), [np.zeros(0, np.int64)], list[Singles]()
-    for first, entries in portions(path, RichEntry):
+    for first, entries in read_portions(path, RichEntry):
         columns.add(entries)
-        told = [UNKNOWN_FOLD if one.fold is None else one.fold for one in entries]
-        folds.append(np.fromiter(told, np.int64, len(told)))
+        entry_folds = [UNKNOWN_FOLD if entry.fold is None else entry.fold for entry in entries]
+        folds.append(np.fromiter(entry_folds, np.int64, len(entry_folds)))
         vectors += _vectors(path, first, entries, vectors[0].shape[1] if vectors else None)
     return columns.raw(path, np.concatenate(folds), vectors)
 
 
 def read_plain_results(path: Path, checks: tuple[KeyCheck, KeyCheck]) -> RawDetections:
-    """Read a JSON list of detections as it stands, without class vectors and folds.
+    """Read a JSON list of detections without class vectors and folds, without interpretation.
 
-    `checks`, one for images and one for classes, look at every portion before the next is decoded.
+    `checks`, one for images and one for classes, check every portion before the next is decoded.
     """
     columns = _Columns()
-    for first, entries in portions(path, DetectionEntry):
+    for first, entries in read_portions(path, DetectionEntry):
         images, classes = columns.add(entries)
         checks[0](first, columns.images.keys, images)
         checks[1](first, columns.classes.keys, classes)
@@ -40,7 +45,7 @@ def read_plain_results(path: Path, checks: tuple[KeyCheck, KeyCheck]) -> RawDete
 
 
 class _Columns:
-    """The columns of a file, gathered portion by portion."""
+    """Columns of a file, collected portion by portion."""
 
     def __init__(self) -> None:
         self.images, self.classes = KeyCodes(), KeyCodes()
@@ -49,18 +54,18 @@ class _Columns:
 
     def add(self, entries: Sequence[DetectionEntry]) -> tuple[Rows, Rows]:
         """Add a portion; return the codes of its images and classes."""
-        sides = [side for one in entries for side in one.bbox]
+        sides = [side for entry in entries for side in entry.bbox]
         part = (
-            self.images.coded([(one.image_id, one.file_name) for one in entries]),
-            self.classes.coded([(one.category_id, one.category_name) for one in entries]),
-            np.fromiter([one.score for one in entries], np.float64, len(entries)),
+            self.images.encode([(entry.image_id, entry.file_name) for entry in entries]),
+            self.classes.encode([(entry.category_id, entry.category_name) for entry in entries]),
+            np.fromiter([entry.score for entry in entries], np.float64, len(entries)),
             np.fromiter(sides, np.float64, 4 * len(entries)).reshape(-1, 4),
         )
         self._parts.append(part)
         return part[:2]
 
     def raw(self, path: Path, folds: Rows | None, vectors: Sequence[Singles]) -> RawDetections:
-        """Return all portions; class vectors count where all detections have one."""
+        """Return all read_portions; class vectors count where all detections have one."""
         images, classes, scores, boxes = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )
@@ -85,15 +90,17 @@ class _Columns:
 def _vectors(
     path: Path, first: int, entries: Sequence[RichEntry], length: int | None
 ) -> list[Singles]:
-    """The class vectors of a portion, where all entries have one; none otherwise."""
-    found = [one.probs if one.probs is not None else one.scores for one in entries]
-    vectors = [one for one in found if one is not None]
-    if not vectors or len(vectors) < len(found):
+    """Return the class vectors of a portion if all entries have one."""
+    entry_vectors = [
+        vector.probs if vector.probs is not None else vector.scores for vector in entries
+    ]
+    vectors = [vector for vector in entry_vectors if vector is not None]
+    if not vectors or len(vectors) < len(entry_vectors):
         return []
     length = len(vectors[0]) if length is None else length
-    for k, one in enumerate(vectors):
-        if len(one) != length:
-            why = f"its class vector has {len(one)} values, that of the first one {length}"
-            raise refused(path, first + k, why)
-    with np.errstate(over="ignore"):  # what is beyond all measure is refused as no probability
+    for k, vector in enumerate(vectors):
+        if len(vector) != length:
+            why = f"its class vector has {len(vector)} values, that of the first one {length}"
+            raise entry_error(path, first + k, why)
+    with np.errstate(over="ignore"):  # infinite values are refused later
         return [np.array(vectors, np.float32).reshape(len(vectors), length)]

@@ -1,4 +1,4 @@
-"""Tables of detections, CSV or Parquet: a row each, columns by their usual names."""
+"""Read tables of detections, CSV or Parquet, with one row each and the usual column names."""
 
 import os
 from collections.abc import Sequence
@@ -42,17 +42,19 @@ EXPECTED = "expected the columns image, x1, y1, x2, y2, label and score"
 
 
 def read_table(path: Path) -> RawDetections:
-    """Read a CSV or Parquet file of detections, as it stands there."""
-    table = _opened(path)
-    names = _plain_names(path, table.column_names)
+    """Read a CSV or Parquet file of detections, without interpretation."""
+    table = _open_table(path)
+    names = _normalise_names(path, table.column_names)
     sides = next((one for one in BOX_FORMATS if set(one) <= set(names)), None)
-    columns = {key: _first(names, usual) for key, usual in COLUMNS.items()}
+    columns = {key: _first_column(names, usual) for key, usual in COLUMNS.items()}
     _ensure_complete(path, table.column_names, columns, sides)
     assert sides is not None
     assert columns["score"] is not None
-    # A name goes before an id, since ids differ between copies of a dataset while names do not.
-    image_keys, images = _keys(path, table, columns["file_name"] or columns["image_id"])
-    class_keys, classes = _keys(path, table, columns["category_name"] or columns["category_id"])
+    # A name counts more than an id, since ids differ between copies of a dataset.
+    image_keys, images = _encode_keys(path, table, columns["file_name"] or columns["image_id"])
+    class_keys, classes = _encode_keys(
+        path, table, columns["category_name"] or columns["category_id"]
+    )
     vector_columns = [one for one in table.column_names if one.startswith(VECTOR_PREFIX)]
     return RawDetections(
         kind=KIND,
@@ -72,7 +74,7 @@ def read_table(path: Path) -> RawDetections:
     )
 
 
-def _opened(path: Path) -> pa.Table:
+def _open_table(path: Path) -> pa.Table:
     try:
         with open_file(path) as file:
             head = file.read(HEADER_BYTES)
@@ -81,17 +83,17 @@ def _opened(path: Path) -> pa.Table:
             table = read_parquet(path)
         else:
             ensure_within_limit("prediction_bytes", size, path)
-            table = _csv(path, head)
+            table = _read_csv(path, head)
             refuse_duplicate_columns(path, table.column_names)
-        _ = table.column_names  # which may be no text
+        _ = table.column_names  # raises if a name is not valid text
         return table
     except (OSError, ValueError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: cannot be read as a table ({reason}); {EXPECTED}") from error
 
 
-def _csv(path: Path, head: bytes) -> pa.Table:
-    """Read a CSV; what tells images and classes stays text, so that 000042 keeps its zeros."""
+def _read_csv(path: Path, head: bytes) -> pa.Table:
+    """Read a CSV; images and classes stay text, so that 000042 keeps its zeros."""
     header = head.lstrip(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
     delimiter = max(DELIMITERS, key=header.count)
     names = [one.strip().strip('"') for one in header.strip("\r").split(delimiter)]
@@ -100,29 +102,32 @@ def _csv(path: Path, head: bytes) -> pa.Table:
         path,
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types={one: pa.string() for one in names if _plain(one) in texts}
+            column_types={one: pa.string() for one in names if _normalise(one) in texts}
         ),
     )
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     return "".join(one for one in name.strip().lower() if one not in " _-")
 
 
-def _plain_names(path: Path, names: Sequence[str]) -> dict[str, str]:
-    """The columns by their plain names; class vectors are no part of this."""
-    found: dict[str, str] = {}
+def _normalise_names(path: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return columns by their normalised names, without class vectors."""
+    columns: dict[str, str] = {}
     for name in names:
-        if not name.startswith(VECTOR_PREFIX) and found.setdefault(_plain(name), name) != name:
+        if (
+            not name.startswith(VECTOR_PREFIX)
+            and columns.setdefault(_normalise(name), name) != name
+        ):
             raise DataError(
-                f"{path}: columns {found[_plain(name)]!r} and {name!r} are one too many"
+                f"{path}: columns {columns[_normalise(name)]!r} and {name!r} are one too many"
             )
     if len(set(names)) < len(names):
         raise DataError(f"{path}: has two columns of the same name")
-    return found
+    return columns
 
 
-def _first(names: dict[str, str], usual: Sequence[str]) -> str | None:
+def _first_column(names: dict[str, str], usual: Sequence[str]) -> str | None:
     return next((names[one] for one in usual if one in names), None)
 
 
@@ -138,13 +143,13 @@ def _ensure_complete(
         "label": columns["category_id"] or columns["category_name"],
         "score": columns["score"],
     }
-    if lost := [what for what, column in is_there.items() if column is None]:
-        some = ", ".join(names[:12]) or "none"
-        raise DataError(f"{path}: has no column of {', '.join(lost)}; its columns are {some}")
+    if missing := [what for what, column in is_there.items() if column is None]:
+        listed = ", ".join(names[:12]) or "none"
+        raise DataError(f"{path}: has no column of {', '.join(missing)}; its columns are {listed}")
 
 
-def _keys(path: Path, table: pa.Table, column: str | None) -> tuple[list[Key], Rows]:
-    """Each way in which a column tells an image or class, and which of them a row has."""
+def _encode_keys(path: Path, table: pa.Table, column: str | None) -> tuple[list[Key], Rows]:
+    """Return the distinct values of a column as keys, and the code of each row."""
     assert column is not None
     values = table[column]
     try:
@@ -152,7 +157,7 @@ def _keys(path: Path, table: pa.Table, column: str | None) -> tuple[list[Key], R
     except pa.ArrowException as error:
         raise DataError(f"{path}: column {column} is neither names nor numbers") from error
     if coded.indices.null_count:
-        raise _wrong(path, coded.indices.is_null(), column, "is empty")
+        raise _row_error(path, coded.indices.is_null(), column, "is empty")
     keys: list[Key] = []
     for one in coded.dictionary.to_pylist():
         if not isinstance(one, str | int | float) or isinstance(one, bool):
@@ -172,7 +177,7 @@ def _floats(path: Path, table: pa.Table, column: str) -> Floats:
     numbers: Floats = values.to_numpy().astype(np.float64)
     is_wrong = ~np.isfinite(numbers)
     if is_wrong.any():
-        raise _wrong(path, is_wrong, column, "is empty or no finite number")
+        raise _row_error(path, is_wrong, column, "is empty or no finite number")
     return numbers
 
 
@@ -182,20 +187,20 @@ def _folds(path: Path, table: pa.Table, column: str | None) -> Rows:
     numbers = _floats(path, table, column)
     is_wrong = (numbers != np.floor(numbers)) | (numbers < 0) | (numbers > 10**6)
     if is_wrong.any():
-        raise _wrong(path, is_wrong, column, "is no whole number from 0 on")
+        raise _row_error(path, is_wrong, column, "is no whole number from 0 on")
     return numbers.astype(np.int64)
 
 
 def _vectors(path: Path, table: pa.Table, columns: list[str]) -> NDArray[np.float32] | None:
     if not columns:
         return None
-    found = np.empty((len(table), len(columns)), np.float32)
+    vectors = np.empty((len(table), len(columns)), np.float32)
     for k, column in enumerate(columns):
         with np.errstate(over="ignore"):
-            found[:, k] = _floats(path, table, column)
-    return found
+            vectors[:, k] = _floats(path, table, column)
+    return vectors
 
 
-def _wrong(path: Path, is_wrong: Any, column: str, why: str) -> DataError:
+def _row_error(path: Path, is_wrong: Any, column: str, why: str) -> DataError:
     row = int(np.argmax(np.asarray(is_wrong)))
     return DataError(f"{path}: row {row} (the first is 0): {column} {why}")

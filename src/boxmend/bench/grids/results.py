@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import DecodeError, Meta, Struct, ValidationError, field, to_builtins
+from msgspec import DecodeError, Meta, Struct, ValidationError, convert, field, to_builtins
 from msgspec.json import Decoder, Encoder
 
+from boxmend.bench.grids.upgrade import FORMAT, upgrade_line
 from boxmend.data.files.atomic import wrap_os_errors
 from boxmend.data.files.digests import add_json_digest, verify_json_lines
 from boxmend.data.files.locks import lock_handle
@@ -102,8 +103,8 @@ class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     error: str | None = None
     """What went wrong; None: nothing did."""
     attempt: Annotated[int, Meta(ge=1)] = 1
-    format: Literal[1] = 1
-    """Of the line; other numbers are refused."""
+    format: Literal[2] = FORMAT
+    """Of the line. Lines of format 1 are read with today's names; other numbers are refused."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,12 @@ class Read:
 
 
 _encoder = Encoder()
-_decoder = Decoder(Result)
+_decoder = Decoder(dict[str, Any])
+
+
+def decode_result(text: bytes) -> Result:
+    """Read one line; a DecodeError, of which ValidationError is one, says what is wrong with it."""
+    return convert(upgrade_line(_decoder.decode(text)), Result)
 
 
 def append(path: Path, result: Result) -> None:
@@ -129,7 +135,7 @@ def append(path: Path, result: Result) -> None:
     """
     try:
         text = _encoder.encode(_encodable(to_builtins(result)))
-        _decoder.decode(text)
+        decode_result(text)
     except (DecodeError, TypeError) as error:
         raise ValueError(f"not a sound result: {error}") from error
     with wrap_os_errors(path):
@@ -152,7 +158,7 @@ def read(path: Path) -> Read:
         return Read(results, [], numbers)
     last = len(lines) + 1
     try:  # a file from an editor may lack its last line end
-        return Read([*results, _decoder.decode(rest)], [], [*numbers, last])
+        return Read([*results, decode_result(rest)], [], [*numbers, last])
     except (DecodeError, UnicodeDecodeError, RecursionError):
         torn = f"{path}: line {last} was cut off and is left out: its cell counts as open"
         return Read(results, [torn], numbers)
@@ -168,7 +174,7 @@ def read_all(paths: Sequence[Path]) -> Read:
     )
 
 
-def counting(results: Iterable[Result]) -> list[Result]:
+def effective_results(results: Iterable[Result]) -> list[Result]:
     """Of each cell of a scale the result that counts, in the order in which cells first appear.
 
     It is the last one without an error, or the last one where all have an error.
@@ -193,7 +199,7 @@ def _encodable(value: Any) -> Any:
 
 def _parsed(path: Path, number: int, line: bytes) -> Result:
     try:
-        return _decoder.decode(line)
+        return decode_result(line)
     except ValidationError as error:
         reason, _, place = str(error).partition(" - at `$")
         where = f"{place.rstrip('`').lstrip('.')}: " if place.rstrip("`") else ""
@@ -242,7 +248,7 @@ def _end_of_lines(handle: int, size: int) -> tuple[int, bytes]:
 
 def _is_result(line: bytes) -> bool:
     try:
-        _decoder.decode(line)
+        decode_result(line)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

@@ -28,7 +28,7 @@ CALLS = {  # what a training calls, in this order: the stage that it belongs to
     "detector.sample_rois": "second stage and its losses",
     "detector.roi_outputs": "second stage and its losses",
     "method.class_targets": "second stage and its losses",
-    "detector.losses_of_rois": "second stage and its losses",
+    "detector.roi_losses": "second stage and its losses",
     "optimizer.step": "optimizer",
     "recorder.add": "recording",
 }
@@ -57,7 +57,7 @@ class Span(NamedTuple):
 
 def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, float]:
     """Share of each stage in a step of a row of ours; they add up to 1."""
-    settings = replace(factory.choices.settings(row, size), graph=False)
+    settings = replace(factory.choices.settings(row, size), cuda_graph=False)
     steps = TrainingSteps(factory.training(settings))
     steps.run(2)
     if factory.device.type == "cuda":
@@ -65,12 +65,12 @@ def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, flo
     else:
         spans = _timed(steps)
         work = [*spans, *_gaps(spans)]
-    found = attributed(spans, work)
+    found = sum_by_stage(spans, work)
     total = sum(found.values())
     return {name: found.get(name, 0.0) / total for name in STAGES}
 
 
-def attributed(spans: Sequence[Span], work: Sequence[Span]) -> dict[str, float]:
+def sum_by_stage(spans: Sequence[Span], work: Sequence[Span]) -> dict[str, float]:
     """Sum the durations of work by the stage within whose span it starts.
 
     Spans do not overlap and are sorted. What starts between two spans belongs to their stage where

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.dataset import Dataset
-from boxmend.data.types import Floats
+from boxmend.data.types import Floats, Rows
 
 MAX_REDRAWS = 20  # a degenerate result is drawn again this often; then the box stays clean
 MIN_SIDE_PIXELS = 1.0  # a box with a shorter side is degenerate
@@ -97,10 +97,10 @@ def disturb_boxes(
     return result
 
 
-def image_sizes(dataset: Dataset, rows: NDArray[np.int64], clip: bool = True) -> Floats:
-    """Return the image size [n, 2] of annotations; infinite where it is unknown or not to clip."""
+def image_sizes(dataset: Dataset, image_rows: Rows, clip: bool = True) -> Floats:
+    """Return the sizes [n, 2] of images; infinite where unknown, and all if `clip` is off."""
     sizes = dataset.images.sizes
     if not clip:
         sizes[:] = np.inf
     sizes[(sizes <= 0).any(axis=1)] = np.inf
-    return sizes[dataset.image_rows[rows]]
+    return sizes[image_rows]

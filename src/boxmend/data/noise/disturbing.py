@@ -1,26 +1,30 @@
 """Disturb the annotations of a dataset."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from boxmend.data.boxes import areas as box_areas
 from boxmend.data.dataset import UNKNOWN, Dataset
+from boxmend.data.detections import Detections
 from boxmend.data.noise.boxes import BOX_NOISES, disturb_boxes, image_sizes
-from boxmend.data.noise.counts import (
-    choose_missing,
-    duplicate_annotations,
-    invent_annotations,
-    join_added,
-)
+from boxmend.data.noise.counts import choose_missing, duplicate_annotations, join_added
 from boxmend.data.noise.labels import (
     read_confusion,
     relabel_by_matrix,
     relabel_pairs,
     relabel_symmetric,
 )
+from boxmend.data.noise.look_alikes import (
+    relabel_look_alikes,
+    weigh_confusions,
+    weigh_pairs,
+)
 from boxmend.data.noise.settings import NoiseSettings
+from boxmend.data.noise.spurious import invent_annotations
 from boxmend.data.noise.streams import (
     Stream,
     choose_smallest,
@@ -29,7 +33,8 @@ from boxmend.data.noise.streams import (
     uniforms,
 )
 from boxmend.data.noise.truth import Origin, Truth
-from boxmend.data.types import Rows
+from boxmend.data.types import Floats, Rows
+from boxmend.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -43,22 +48,41 @@ class Noisy:
     dataset: Dataset
     truth: Truth
     counts: dict[str, int]
+    detections_sha256: str | None = None
+    """Of the columns of the detections that the noise was made from."""
 
 
-def disturb(dataset: Dataset, settings: NoiseSettings) -> Noisy:
-    """Disturb a copy of a dataset; the dataset itself stays as it is."""
+def disturb(
+    dataset: Dataset, settings: NoiseSettings, detections: Detections | None = None
+) -> Noisy:
+    """Disturb a copy of a dataset; the dataset itself stays as it is.
+
+    Look-alikes without pairs and spurious annotations on clutter need the detections of a detector
+    on the images of the dataset.
+    """
+    if not settings.needs_detections:
+        detections = None
+    elif detections is None:
+        raise UsageError(
+            "look-alikes without pairs and spurious annotations on clutter come from the "
+            "detections of a detector; give them by --predictions"
+        )
     eligible = _eligible_rows(dataset)
     seed = settings.seed
     keys = uniforms(seed, Stream.SUBSET, len(eligible))
     inside = choose_smallest(keys, count_of_rate(settings.subset, len(eligible)))  # in `eligible`
     changed = replace(
         dataset,
-        labels=_relabel(dataset, eligible, inside, settings),
+        labels=_relabel(dataset, eligible, inside, settings, detections),
         boxes=_move_boxes(dataset, eligible, inside, settings),
     )
     is_kept = np.ones(len(dataset), np.bool_)
-    is_kept[choose_missing(eligible, settings.missing, seed)] = False
-    invented = invent_annotations(dataset, eligible, settings.spurious, seed)
+    areas = box_areas(dataset.boxes[eligible]) if settings.missing_order == "small" else None
+    is_kept[choose_missing(eligible, settings.missing, seed, areas)] = False
+    num_invented = count_of_rate(settings.spurious, len(eligible))
+    invented = invent_annotations(
+        dataset, eligible, num_invented, settings.spurious_places, detections, seed
+    )
     repeated = duplicate_annotations(
         changed, eligible, is_kept, rate=settings.duplicate, seed=seed, clip=settings.clip
     )
@@ -68,7 +92,18 @@ def disturb(dataset: Dataset, settings: NoiseSettings) -> Noisy:
     is_there = np.concatenate([is_kept, np.ones(len(added), np.bool_)])
     truth = _make_truth(dataset, full, is_kept, added.originals)
     noisy = full.take(is_there)
-    return Noisy(noisy, truth, _count_changes(truth, len(eligible), before=len(dataset)))
+    counts = _count_changes(truth, len(eligible), before=len(dataset))
+    return Noisy(noisy, truth, counts, _digest_columns(detections))
+
+
+def _digest_columns(detections: Detections | None) -> str | None:
+    """Return the SHA-256 of detections, or None without any."""
+    if detections is None:
+        return None
+    digest = hashlib.sha256()
+    for column in (detections.image_rows, detections.labels, detections.scores, detections.boxes):
+        digest.update(np.ascontiguousarray(column, np.float64).astype("<f8").tobytes())
+    return digest.hexdigest()
 
 
 def _eligible_rows(dataset: Dataset) -> Rows:
@@ -79,46 +114,82 @@ def _eligible_rows(dataset: Dataset) -> Rows:
 
 
 def _relabel(
-    dataset: Dataset, eligible: Rows, inside: Rows, settings: NoiseSettings
-) -> NDArray[np.int64]:
+    dataset: Dataset,
+    eligible: Rows,
+    inside: Rows,
+    settings: NoiseSettings,
+    detections: Detections | None,
+) -> Rows:
     """Return all labels after label noise; `inside` are places in `eligible`."""
     result = dataset.labels.copy()
-    if settings.labels is None:
-        return result
-    kind, _, amount = settings.labels.partition(":")
     rows = eligible[inside]
-    labels, num_labels = dataset.labels[rows], len(dataset.label_names)
+    result[rows] = _relabel_freely(dataset, eligible, inside, settings)
+    count = count_of_rate(settings.look_alikes, len(rows))
+    if not count:
+        return result
+    if settings.look_alike_pairs:
+        weights = weigh_pairs(settings.look_alike_pairs, dataset.label_names)
+    else:
+        assert detections is not None, "checked by disturb"
+        weights = weigh_confusions(dataset, eligible, detections)
+    is_free = result[rows] == dataset.labels[rows]  # the other label noise left them alone
+    keys = uniforms(settings.seed, Stream.LOOK_ALIKE, len(eligible))[inside[is_free]]
+    rows = rows[is_free]
+    result[rows] = relabel_look_alikes(dataset.labels[rows], keys, weights, count)
+    return result
+
+
+def _relabel_freely(
+    dataset: Dataset, eligible: Rows, inside: Rows, settings: NoiseSettings
+) -> Rows:
+    """Return the labels of the annotations inside after the noise of the setting `labels`."""
+    labels, num_labels = dataset.labels[eligible[inside]], len(dataset.label_names)
+    if settings.labels is None:
+        return labels
+    kind, _, amount = settings.labels.partition(":")
     keys = uniforms(settings.seed, Stream.LABEL_CHOICE, len(eligible))[inside]
     if kind == "symmetric":
         draws = uniforms(settings.seed, Stream.LABEL_TARGET, len(eligible))[inside]
-        result[rows] = relabel_symmetric(labels, keys, draws, float(amount), num_labels)
-    elif kind == "pair":
-        result[rows] = relabel_pairs(labels, keys, float(amount), num_labels)
-    else:
-        confusion = read_confusion(Path(amount), dataset.label_names)
-        result[rows] = relabel_by_matrix(labels, keys, confusion, num_labels)
+        return relabel_symmetric(labels, keys, draws, float(amount), num_labels)
+    if kind == "pair":
+        return relabel_pairs(labels, keys, float(amount), num_labels)
+    confusion = read_confusion(Path(amount), dataset.label_names)
+    return relabel_by_matrix(labels, keys, confusion, num_labels)
+
+
+def _move_boxes(dataset: Dataset, eligible: Rows, inside: Rows, settings: NoiseSettings) -> Floats:
+    """Return all boxes after box noise; `inside` are places in `eligible`.
+
+    Boxes that are grossly off start from the clean box, not from one with the other box noise.
+    """
+    result = dataset.boxes.copy()
+    keys = uniforms(settings.seed, Stream.GROSS_CHOICE, len(eligible))[inside]
+    gross = inside[choose_smallest(keys, count_of_rate(settings.gross_boxes, len(inside)))]
+    noises = [(settings.boxes, inside, Stream.BOXES)]
+    noises.append((settings.gross_noise, gross, Stream.GROSS_BOXES))
+    for noise, places, stream in noises:
+        if noise is not None and len(places):
+            rows = eligible[places]
+            result[rows] = _move_some(dataset, rows, places, noise, (settings, stream))
     return result
 
 
-def _move_boxes(
-    dataset: Dataset, eligible: Rows, inside: Rows, settings: NoiseSettings
-) -> NDArray[np.float64]:
-    """Return all boxes after box noise; `inside` are places in `eligible`."""
-    result = dataset.boxes.copy()
-    if settings.boxes is None:
-        return result
-    kind, _, text = settings.boxes.partition(":")
-    moves, amount, seed = BOX_NOISES[kind], float(text), settings.seed
+def _move_some(
+    dataset: Dataset, rows: Rows, places: Rows, noise: str, source: tuple[NoiseSettings, Stream]
+) -> Floats:
+    """Return the clean boxes of these rows after one kind of noise; places index the draws."""
+    settings, stream = source
+    kind, _, text = noise.partition(":")
+    moves, amount = BOX_NOISES[kind], float(text)
+    boxes = dataset.boxes[rows]
     if amount == 0:  # no noise: boxes that reach over the border stay as they are
-        return result
-    rows = eligible[inside]
-    result[rows] = disturb_boxes(
-        dataset.boxes[rows],
-        image_sizes(dataset, rows, settings.clip),
-        lambda pending, attempt: uniform_rows(seed, Stream.BOXES, inside[pending], 4, attempt),
+        return boxes
+    return disturb_boxes(
+        boxes,
+        image_sizes(dataset, dataset.image_rows[rows], settings.clip),
+        lambda pending, attempt: uniform_rows(settings.seed, stream, places[pending], 4, attempt),
         lambda draws: moves(draws, amount),
     )
-    return result
 
 
 def _make_truth(

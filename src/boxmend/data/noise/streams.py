@@ -21,6 +21,13 @@ class Stream(IntEnum):
     SPURIOUS = 6
     DUPLICATE_CHOICE = 7  # which annotations are annotated twice
     DUPLICATE_BOXES = 8
+    LOOK_ALIKE = 9  # which annotations get the label of a look-alike
+    GROSS_CHOICE = 10  # which boxes are grossly off
+    GROSS_BOXES = 11
+    SPURIOUS_PART = 12  # which objects get an annotation on a half
+    SPURIOUS_HALF = 13  # on which half
+    SPURIOUS_CLUTTER = 14
+    SPURIOUS_CLUTTER_BOXES = 15
 
 
 def uniforms(seed: int, stream: Stream, count: int) -> NDArray[np.float64]:

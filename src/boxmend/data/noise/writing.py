@@ -1,7 +1,6 @@
 """Write a noisy dataset, with the truth and a record of the noise beside it."""
 
 import hashlib
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def join_digests(files: dict[str, str]) -> str:
 
 def _encode_record(noisy: Noisy, settings: NoiseSettings, saved: SaveResult) -> bytes:
     """Encode the content of noise.json, which does not depend on the time or the machine."""
-    described = asdict(settings)
+    described = settings.to_json()
     if settings.labels is not None and settings.labels.startswith("matrix:"):
         described["labels"] = f"matrix:{Path(settings.labels.partition(':')[2]).name}"
     record: dict[str, Any] = {
@@ -67,4 +66,6 @@ def _encode_record(noisy: Noisy, settings: NoiseSettings, saved: SaveResult) -> 
         "settings": described,
         "sha256": join_digests(saved.files),
     }
+    if noisy.detections_sha256 is not None:
+        record["detections_sha256"] = noisy.detections_sha256
     return add_json_digest(encode_json(record, indent=2, sort_keys=True))

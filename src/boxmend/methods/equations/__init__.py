@@ -1,12 +1,12 @@
-"""Refinement: the equations that judge labels and mend boxes, on padded batches of tensors.
+"""The equations that judge labels and repair boxes, on padded batches of tensors.
 
-Tensors in, tensors out: nothing here knows of detectors, datasets or settings. `algorithm1`
-composes the published method of `matching` (Eq. 15 to 19), `judgment` (Eq. 11 and the queue of
-losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `losses`, `voting` and
-`box_noise` go beyond it: soft verdicts with memory under an estimated noise model, and boxes whose
-edges lie where raw box and vote let them be expected under the estimated box noise. Classes are
-0 .. C - 1, probabilities have background first, shapes are fixed, masks are true for real rows,
-and no function changes its arguments.
+These functions take and return tensors; they know no detectors, datasets or settings. `algorithm1`
+composes the published method from `matching` (Eq. 15 to 19), `judgment` (Eq. 11 and the queue of
+losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `losses`, `prescreen`, `voting`
+and `box_noise` go beyond the paper: posteriors under an estimated label-noise model, and edges at
+their posterior mean under an estimated box noise. Classes are 0 .. C - 1, probabilities have
+background first, shapes are fixed, masks are true for real rows, and no function changes its
+arguments.
 """
 
 from boxmend.methods.equations.algorithm1 import (
@@ -20,34 +20,33 @@ from boxmend.methods.equations.algorithm1 import (
     refine_as_published,
 )
 from boxmend.methods.equations.box_noise import (
-    TYPICAL_ERROR,
     BoxNoise,
+    border_hold_share,
     count_at_border,
     count_residuals,
     edge_residuals,
     expected_boxes,
+    extend_past_border,
     fit_box_noise,
-    held_at_border,
-    keep_share,
+    hold_at_border,
     pull_sums,
-    share_held,
-    uncut_boxes,
+    raw_box_share,
 )
 from boxmend.methods.equations.correction import (
     Roles,
     averaged_boxes,
+    boxes_of_class,
     is_confident,
     pseudo_labels,
-    regressed_for,
     training_roles,
 )
 from boxmend.methods.equations.evidence import (
+    combine_evidence,
     foreground_probabilities,
     posterior,
-    posterior_verdicts,
-    raised_to,
-    remember,
-    weighed,
+    posterior_judgements,
+    raise_to_floor,
+    update_memory,
 )
 from boxmend.methods.equations.judgment import (
     acceptance_from_rate,
@@ -85,11 +84,10 @@ from boxmend.methods.equations.matching import (
     top_proposals,
 )
 from boxmend.methods.equations.prescreen import Belief, PrescreenResult, prescreen_labels
-from boxmend.methods.equations.voting import scores_under, vote_weights, voted_boxes
+from boxmend.methods.equations.voting import expected_scores, vote_weights, voted_boxes
 from boxmend.runs.judgement import Judgement
 
 __all__ = [
-    "TYPICAL_ERROR",
     "VARIANTS",
     "Annotations",
     "Belief",
@@ -106,15 +104,20 @@ __all__ = [
     "acceptance_from_rate",
     "alpha_from_rate",
     "averaged_boxes",
+    "border_hold_share",
+    "boxes_of_class",
     "candidate_boxes",
     "candidate_mask",
     "center_distance",
     "center_fitness",
+    "combine_evidence",
     "count_at_border",
     "count_residuals",
     "edge_residuals",
     "empty_queue",
     "expected_boxes",
+    "expected_scores",
+    "extend_past_border",
     "extent_mismatch",
     "fit_box_noise",
     "fit_noise_model",
@@ -123,27 +126,23 @@ __all__ = [
     "fit_transition",
     "foreground_probabilities",
     "forward_corrected_loss",
-    "held_at_border",
+    "hold_at_border",
     "is_confident",
     "judge",
     "judge_one_by_one",
-    "keep_share",
     "label_losses",
     "log_likelihood",
     "matched_boxes",
     "posterior",
-    "posterior_verdicts",
+    "posterior_judgements",
     "prescreen_labels",
     "pseudo_labels",
     "pull_sums",
     "push",
-    "raised_to",
+    "raise_to_floor",
     "rate_interval",
+    "raw_box_share",
     "refine_as_published",
-    "regressed_for",
-    "remember",
-    "scores_under",
-    "share_held",
     "soft_cross_entropy",
     "soft_targets",
     "symmetric_transition",
@@ -151,8 +150,7 @@ __all__ = [
     "top_candidates",
     "top_proposals",
     "training_roles",
-    "uncut_boxes",
+    "update_memory",
     "vote_weights",
     "voted_boxes",
-    "weighed",
 ]

@@ -16,7 +16,7 @@ from boxmend.detector import DetectorNumbers, RoiOutput, RoiSample
 from boxmend.detector.boxes import clipped_boxes
 from boxmend.detector.coding import decode, encode
 from boxmend.methods.equations import RefinedBatch, Roles
-from boxmend.methods.outcomes import merged
+from boxmend.methods.outcomes import merge_outcome
 from boxmend.methods.protocol import BatchAnnotations, Outcome, TrainingProgress
 from boxmend.runs.judgement import Judgement
 
@@ -37,24 +37,24 @@ class BagResult(NamedTuple):
     num_members: Tensor  # [B, A]
 
 
-def has_begun(share: float, moment: TrainingProgress) -> bool:
+def has_begun(share: float, progress: TrainingProgress) -> bool:
     """Say whether a share of all steps is over."""
-    return moment.step >= share * moment.num_steps
+    return progress.step >= share * progress.num_steps
 
 
-def positives_of(rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
+def select_positives(rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
     """Cut RoIs [B, S] to the places [B, M] that can be positive; sampling puts these first."""
     most = max(int(numbers.roi_samples * numbers.roi_positive_share), 1)
     return RoiSample(*(part[:, :most] for part in rois))
 
 
-def first_of(output: RoiOutput, rois: RoiSample) -> RoiOutput:
+def select_first(output: RoiOutput, rois: RoiSample) -> RoiOutput:
     """Cut outputs [B, S, ...] to the first RoIs [B, M]."""
     most = rois.boxes.shape[1]
     return RoiOutput(*(part[:, :most] for part in output))
 
 
-def members(rois: RoiSample, num_annotations: int) -> Tensor:
+def membership(rois: RoiSample, num_annotations: int) -> Tensor:
     """Mark which RoI is in the bag of which annotation, [B, A, M]."""
     annotations = torch.arange(num_annotations, device=rois.matched.device)
     is_of = rois.matched[:, None] == annotations[:, None]  # [B, A, M]
@@ -62,7 +62,7 @@ def members(rois: RoiSample, num_annotations: int) -> Tensor:
 
 
 @torch.no_grad()
-def decoded(
+def decode_boxes(
     output: RoiOutput, references: Tensor, rois: RoiSample, sizes: Tensor, numbers: DetectorNumbers
 ) -> Tensor:
     """Decode for the annotation's class, cut at the image, with no side below a pixel: [B, M, 4].
@@ -97,24 +97,24 @@ def blend_share(scores: Tensor, exponent: float, most: float) -> Tensor:
     return scores.pow(exponent).clamp(max=most)
 
 
-def blended(given: Tensor, chosen: Tensor, share: Tensor, has_bag: Tensor) -> Tensor:
+def blend_boxes(annotations: Tensor, chosen: Tensor, share: Tensor, has_bag: Tensor) -> Tensor:
     """Blend phi * chosen + (1 - phi) * given; where there is no bag, the given box stays.
 
     Takes boxes [B, A, 4], share and has_bag [B, A].
     """
-    mixed = torch.lerp(given, chosen, share[..., None])
-    return torch.where(has_bag[..., None], mixed, given)
+    mixed = torch.lerp(annotations, chosen, share[..., None])
+    return torch.where(has_bag[..., None], mixed, annotations)
 
 
-def of_annotations(values: Tensor, rois: RoiSample) -> Tensor:
+def rows_of_annotations(values: Tensor, rois: RoiSample) -> Tensor:
     """Give every RoI [B, S] its annotation's row of values [B, A, 4]."""
     never_empty = functional.pad(values, (0, 0, 0, 1))
     return never_empty.take_along_dim(rois.matched[..., None], dim=1)
 
 
-def regressing_to(boxes: Tensor, rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
+def with_box_targets(boxes: Tensor, rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
     """Let positive RoIs regress to new boxes [B, A, 4] of their annotations; all else stays."""
-    wanted = encode(of_annotations(boxes, rois), rois.boxes, numbers.delta_weights)
+    wanted = encode(rows_of_annotations(boxes, rois), rois.boxes, numbers.delta_weights)
     return rois._replace(deltas=torch.where(rois.is_positive[..., None], wanted, 0))
 
 
@@ -149,23 +149,27 @@ def normal_numbers(uniform: Tensor) -> Tensor:
     return math.sqrt(2) * torch.erfinv(2 * inside - 1)
 
 
-def outcome_of(given: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
+def bag_outcome(annotations: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
     """Tell the ledger; takes annotations without padding. Labels are believed, so never judged.
 
     Before boxes are changed, all are those given. An annotation without a bag keeps its box, and
     has no scores.
     """
-    has_bag = given.is_box & (found.num_members > 0)
+    has_bag = annotations.is_box & (found.num_members > 0)
     log_scores = torch.where(has_bag, found.log_scores, torch.nan)
-    chosen = torch.where(has_bag[..., None], found.chosen, given.boxes)
+    chosen = torch.where(has_bag[..., None], found.chosen, annotations.boxes)
     refined = RefinedBatch(
-        boxes=found.boxes if is_changing else given.boxes,
-        labels=given.labels,
-        verdict=torch.full_like(given.labels, int(Judgement.UNJUDGED)),
+        boxes=found.boxes if is_changing else annotations.boxes,
+        labels=annotations.labels,
+        verdict=torch.full_like(annotations.labels, int(Judgement.UNJUDGED)),
         loss=-log_scores,
         threshold=torch.full_like(log_scores, torch.nan),
         confidence=log_scores.exp(),
         num_candidates=found.num_members,
-        matched=chosen if is_changing else given.boxes,
+        matched=chosen if is_changing else annotations.boxes,
     )
-    return merged(given, refined, Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box)))
+    return merge_outcome(
+        annotations,
+        refined,
+        Roles(annotations.is_box, annotations.is_box, torch.zeros_like(annotations.is_box)),
+    )

@@ -8,10 +8,10 @@ soft label y* comes from label and heads, and a box b** from the regressions of 
 
 Where this departs: RoIAlign by `grid_sample` instead of precise RoI pooling; the length of the
 step is in shares of the box and set by recent slopes, instead of a factor of the slope in pixels,
-which depends on the size of images and vanishes as the heads grow sure (`ca_bbc.step` has the
+which depends on the size of images and vanishes as the heads grow sure (`ca_bbc.step_unit` has the
 factor); no side moves by more than a share of the box; background has no part in y*, or heads that
-call badly placed boxes background come to call everything so (`ca_bbc.background`); a rate that is
-told to be 0 switches that half off, and an unknown box noise is estimated.
+call badly placed boxes background come to call everything so (`ca_bbc.include_background`); a rate
+that is told to be 0 switches that half off, and an unknown box noise is estimated.
 """
 
 from collections.abc import Hashable, Mapping
@@ -26,12 +26,12 @@ from boxmend.detector.boxes import clipped_boxes, sides_of_edges
 from boxmend.detector.differentiable_pooling import pool_with_slopes
 from boxmend.detector.losses import SMOOTH_L1_BETA, count
 from boxmend.errors import UsageError
-from boxmend.methods import equations as refinement
+from boxmend.methods import equations
 from boxmend.methods.equations import RefinedBatch, Roles, dual_heads
-from boxmend.methods.noise_estimator import NEXT_TO_NONE, EstimatingMethod, NoiseEstimator
-from boxmend.methods.outcomes import merged, untouched, without_padding
+from boxmend.methods.noise_estimator import NEGLIGIBLE_RATE, EstimatingMethod, NoiseEstimator
+from boxmend.methods.outcomes import merge_outcome, neutralise_padding, unchanged_outcome
 from boxmend.methods.protocol import (
-    ALONE,
+    SINGLE_PROCESS,
     BatchAnnotations,
     Exchange,
     Losses,
@@ -40,7 +40,13 @@ from boxmend.methods.protocol import (
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
+from boxmend.methods.steps import (
+    FirstStage,
+    detach_features,
+    draw_rois,
+    rpn_losses,
+    run_first_stage,
+)
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings
 
@@ -61,7 +67,7 @@ class CaBbc(EstimatingMethod):
         rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
         estimator: NoiseEstimator | None = None,
-        exchange: Exchange = ALONE,
+        exchange: Exchange = SINGLE_PROCESS,
     ):
         """Take a `estimator` where the box noise is not told, to estimate it."""
         super().__init__(estimator, exchange)
@@ -70,27 +76,27 @@ class CaBbc(EstimatingMethod):
         self.mends_labels = rates.label != 0
         self.box_noise = UNKNOWN_BOX_NOISE if rates.box is None else rates.box
         # Changed in place: a captured step has addresses.
-        self.slopes = refinement.empty_queue(settings.queue_length, device)
+        self.slopes = equations.empty_queue(settings.queue_length, device)
 
     @property
     def alpha(self) -> float:
-        """The length of a step, in the unit of `ca_bbc.step`."""
+        """The length of a step, in the unit of `ca_bbc.step_unit`."""
         if self.settings.alpha is not None:
             return self.settings.alpha
-        unit = STEP_OF_NOISE if self.settings.step == "relative" else PIXELS_OF_NOISE
+        unit = STEP_OF_NOISE if self.settings.step_unit == "relative" else PIXELS_OF_NOISE
         return unit * self.box_noise
 
-    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
+    def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
         """Mend the annotations by the heads, and train each head on RoIs of its own."""
-        seen = first_stage(work)
+        seen = run_first_stage(context)
         with torch.no_grad():
-            outcome = self._outcome(work, seen)
-        losses = rpn_losses(work, seen.raw, outcome.rpn)
-        return outcome, {**losses, **losses_of_heads(work, seen, outcome.roi)}
+            outcome = self._outcome(context, seen)
+        losses = rpn_losses(context, seen.raw, outcome.rpn)
+        return outcome, {**losses, **losses_by_head(context, seen, outcome.roi)}
 
-    def phase(self, moment: TrainingProgress) -> Hashable:
+    def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell warm-up from what follows."""
-        return moment.is_warm_up
+        return progress.is_warm_up
 
     def _own_state(self) -> dict[str, Any]:
         """Return the slopes."""
@@ -103,50 +109,61 @@ class CaBbc(EstimatingMethod):
             raise UsageError(f"the state has a queue of {was} slopes, the settings one of {now}")
         self.slopes.copy_(state["slopes"])
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set the box noise by its estimate, once there is one; next to none counts as none.
 
         Kept on the host: a step cannot wait to read it off the device.
         """
         if estimator.is_estimated("box"):
-            self.box_noise = 0.0 if estimator.box.noise < NEXT_TO_NONE else estimator.box.noise
+            self.box_noise = 0.0 if estimator.box.noise < NEGLIGIBLE_RATE else estimator.box.noise
 
-    def _outcome(self, work: StepContext, seen: FirstStage) -> Outcome:
-        given, features = without_padding(work.given), detached(seen.features)
-        self._was_warm_up = work.moment.is_warm_up
+    def _outcome(self, context: StepContext, seen: FirstStage) -> Outcome:
+        annotations, features = (
+            neutralise_padding(context.annotations),
+            detach_features(seen.features),
+        )
         if self.estimator is not None:
-            self.observe(given, seen.proposals, work.scorer_on(features))
-        if work.moment.is_warm_up:
-            outcome = untouched(given)
-            outcome.metrics["box_step"] = torch.zeros((), device=given.boxes.device)
+            self.observe(annotations, seen.proposals, context.scorer_on(features))
+        if context.progress.is_warm_up:
+            outcome = unchanged_outcome(annotations)
+            outcome.metrics["box_step"] = torch.zeros((), device=annotations.boxes.device)
             return outcome
-        refined, soft = self._refined(work.detector, features, given)
-        outcome = merged(given, refined, _all_of(given), soft if self.mends_labels else None)
-        outcome.metrics["box_step"] = mean_step(given, refined.matched)
+        refined, soft = self._refined(context.detector, features, annotations)
+        outcome = merge_outcome(
+            annotations, refined, _all_of(annotations), soft if self.mends_labels else None
+        )
+        outcome.metrics["box_step"] = mean_box_step(annotations, refined.matched)
         return outcome
 
     def _refined(
-        self, detector: Detector, features: Features, given: BatchAnnotations
+        self, detector: Detector, features: Features, annotations: BatchAnnotations
     ) -> tuple[RefinedBatch, Tensor]:
         """Compute b*, then y* and b** there; return y* [B, A, 1 + C], background first, besides.
 
         Nothing is judged, but what has another label is RELABELLED.
         """
-        matched = self._stepped(detector, features, given) if self.box_noise else given.boxes
-        outputs = detector.outputs_of_heads(features, matched)
+        matched = (
+            self._step_boxes(detector, features, annotations)
+            if self.box_noise
+            else annotations.boxes
+        )
+        outputs = detector.head_outputs(features, matched)
         first, second = (
-            detector.scores_of(output, matched, features.canvas, given.sizes) for output in outputs
+            detector.decode_output(output, matched, features.canvas, annotations.sizes)
+            for output in outputs
         )
         chances = (first.probabilities, second.probabilities)
-        soft = self._sharpened(given.labels, *chances)
-        boxes, labels = matched, self._labels(given, soft)
+        soft = self._sharpen_labels(annotations.labels, *chances)
+        boxes, labels = matched, self._labels(annotations, soft)
         if self.box_noise:
-            regressed = refinement.regressed_for((first.boxes + second.boxes) / 2, labels)
-            mixed = torch.lerp(matched, regressed, self.settings.mixing)
-            boxes = clipped_boxes(mixed, given.is_box, given.sizes)
-        loss = refinement.label_losses((chances[0] + chances[1]) / 2, given.labels, given.is_box)
+            regressed = equations.boxes_of_class((first.boxes + second.boxes) / 2, labels)
+            mixed = torch.lerp(matched, regressed, self.settings.regression_share)
+            boxes = clipped_boxes(mixed, annotations.is_box, annotations.sizes)
+        loss = equations.label_losses(
+            (chances[0] + chances[1]) / 2, annotations.labels, annotations.is_box
+        )
         changed = torch.where(
-            labels != given.labels, int(Judgement.RELABELLED), int(Judgement.KEPT)
+            labels != annotations.labels, int(Judgement.RELABELLED), int(Judgement.KEPT)
         )
         unjudged = torch.full_like(changed, int(Judgement.UNJUDGED))
         refined = RefinedBatch(
@@ -155,53 +172,57 @@ class CaBbc(EstimatingMethod):
             verdict=changed if self.mends_labels else unjudged,
             loss=loss,
             threshold=torch.full_like(loss, torch.nan),
-            confidence=refinement.pseudo_labels(soft)[1],
-            num_candidates=torch.zeros_like(given.labels),
+            confidence=equations.pseudo_labels(soft)[1],
+            num_candidates=torch.zeros_like(annotations.labels),
             matched=matched,
         )
         return refined, soft
 
-    def _stepped(self, detector: Detector, features: Features, given: BatchAnnotations) -> Tensor:
+    def _step_boxes(
+        self, detector: Detector, features: Features, annotations: BatchAnnotations
+    ) -> Tensor:
         """Take the step from b to b*, [B, A, 4]."""
         settings = self.settings
-        gradient = box_gradient(detector, features, given, settings.objectness)
-        slopes = dual_heads.relative_slopes(given.boxes, gradient)
-        if settings.step == "pixels":
+        gradient = box_gradient(detector, features, annotations, settings.objectness_weight)
+        slopes = dual_heads.slopes_in_sides(annotations.boxes, gradient)
+        if settings.step_unit == "pixels":
             # Undoes the unit of the slopes.
-            unit = sides_of_edges(given.boxes).square().clamp(min=TINY)
+            unit = sides_of_edges(annotations.boxes).square().clamp(min=TINY)
         else:
-            unit = self._typical(slopes, given.is_box)
-        stepped = dual_heads.moved(given.boxes, -self.alpha * slopes / unit, settings.most)
-        return clipped_boxes(stepped, given.is_box, given.sizes)
+            unit = self._typical(slopes, annotations.is_box)
+        stepped = dual_heads.move_sides(
+            annotations.boxes, -self.alpha * slopes / unit, settings.max_shift
+        )
+        return clipped_boxes(stepped, annotations.is_box, annotations.sizes)
 
     def _typical(self, slopes: Tensor, is_box: Tensor) -> Tensor:
         """The median of recent annotations' largest slopes, infinite at first; a scalar."""
         pushed = self.exchange.all_gather(slopes.abs().amax(-1), is_box)
-        self.slopes.copy_(refinement.push(self.slopes, *pushed))
-        return refinement.threshold(self.slopes, TYPICAL).clamp(min=TINY)
+        self.slopes.copy_(equations.push(self.slopes, *pushed))
+        return equations.threshold(self.slopes, TYPICAL).clamp(min=TINY)
 
-    def _sharpened(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    def _sharpen_labels(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """y* [B, A, 1 + C]; background has no part in it unless asked for."""
-        if not self.settings.background:
+        if not self.settings.include_background:
             first, second = (
-                refinement.soft_targets(refinement.foreground_probabilities(one))
+                equations.soft_targets(equations.foreground_probabilities(one))
                 for one in (first, second)
             )
         return dual_heads.sharpened_labels(labels, first, second, self.settings.temperature)
 
-    def _labels(self, given: BatchAnnotations, soft: Tensor) -> Tensor:
-        return refinement.pseudo_labels(soft)[0] if self.mends_labels else given.labels
+    def _labels(self, annotations: BatchAnnotations, soft: Tensor) -> Tensor:
+        return equations.pseudo_labels(soft)[0] if self.mends_labels else annotations.labels
 
 
 def box_gradient(
-    detector: Detector, features: Features, given: BatchAnnotations, objectness: float
+    detector: Detector, features: Features, annotations: BatchAnnotations, objectness: float
 ) -> Tensor:
     """Compute dL/db of annotated boxes, [B, A, 4] in float32; padding has zero.
 
     Takes features through which no gradient flows. In float32 whatever the precision of the step:
     near agreement L is a small difference of large numbers.
     """
-    numbers, boxes = detector.numbers, given.boxes
+    numbers, boxes = detector.numbers, annotations.boxes
     with torch.enable_grad(), torch.autocast(boxes.device.type, enabled=False):
         leaf = boxes.detach().float().requires_grad_()
         pooled = pool_with_slopes(
@@ -214,14 +235,14 @@ def box_gradient(
         found = detector.network.roi_heads.box_predictor.each(pooled)
         first, second = (logits.float().softmax(-1) for logits, _ in found)
         loss = dual_heads.region_loss(first, second, objectness)  # [B * A]
-        total = torch.where(given.is_box.flatten(), loss, 0).sum()
+        total = torch.where(annotations.is_box.flatten(), loss, 0).sum()
         return torch.autograd.grad(total, leaf)[0]
 
 
-def losses_of_heads(work: StepContext, seen: FirstStage, targets: Targets) -> Losses:
+def losses_by_head(context: StepContext, seen: FirstStage, targets: Targets) -> Losses:
     """Compute the second stage's losses, the sum over both heads, each on RoIs drawn for it."""
-    detector = work.detector
-    rois = [sampled_rois(work, seen.proposals, targets) for _ in range(HEADS)]
+    detector = context.detector
+    rois = [draw_rois(context, seen.proposals, targets) for _ in range(HEADS)]
     boxes = torch.stack([one.boxes for one in rois])  # [heads, B, S, 4]
     images, number = boxes.shape[1:3]
     pooled = detector.pooled(seen.features, boxes.transpose(0, 1).flatten(1, 2))
@@ -230,7 +251,7 @@ def losses_of_heads(work: StepContext, seen: FirstStage, targets: Targets) -> Lo
     for which, one in enumerate(rois):
         head = detector.network.roi_heads.box_predictor.heads[which]
         output = _as_output(head(shares[:, which].flatten(0, 1)), images, number)
-        found = detector.losses_of_rois(output, one, targets)
+        found = detector.roi_losses(output, one, targets)
         classes.append(found.classification)
         is_soft = targets.soft is not None and targets.soft.shape[1] > 0
         regressions.append(
@@ -239,14 +260,16 @@ def losses_of_heads(work: StepContext, seen: FirstStage, targets: Targets) -> Lo
     return {"roi_classes": torch.stack(classes).sum(), "roi_boxes": torch.stack(regressions).sum()}
 
 
-def mean_step(given: BatchAnnotations, matched: Tensor) -> Tensor:
+def mean_box_step(annotations: BatchAnnotations, matched: Tensor) -> Tensor:
     """Tell how far boxes were moved: the largest share of a side, on average; a scalar.
 
     A side below a pixel counts as one: boxes without extent have no shares.
     """
-    share = ((matched - given.boxes).abs() / sides_of_edges(given.boxes).clamp(min=1)).amax(-1)
-    total = torch.where(given.is_box, share, 0).sum()
-    return total / given.is_box.sum().clamp(min=1)
+    share = (
+        (matched - annotations.boxes).abs() / sides_of_edges(annotations.boxes).clamp(min=1)
+    ).amax(-1)
+    total = torch.where(annotations.is_box, share, 0).sum()
+    return total / annotations.is_box.sum().clamp(min=1)
 
 
 def soft_box_loss(
@@ -267,7 +290,7 @@ def soft_box_loss(
         each = functional.smooth_l1_loss(found, wanted, beta=SMOOTH_L1_BETA, reduction="none")
     soft = targets.soft.take_along_dim(rois.matched[..., None], dim=1)  # [B, S, 1 + C]
     loss = dual_heads.soft_regression_loss(each.sum(-1), soft)
-    number = count(rois.is_sampled, detector.total)
+    number = count(rois.is_sampled, detector.sum_over_processes)
     return torch.where(is_positive, loss, 0).sum() / number
 
 
@@ -276,6 +299,6 @@ def _as_output(found: tuple[Tensor, Tensor], images: int, number: int) -> RoiOut
     return RoiOutput(logits, found[1].float().view(*logits.shape, 4))
 
 
-def _all_of(given: BatchAnnotations) -> Roles:
+def _all_of(annotations: BatchAnnotations) -> Roles:
     """Everything trains everything."""
-    return Roles(given.is_box, given.is_box, torch.zeros_like(given.is_box))
+    return Roles(annotations.is_box, annotations.is_box, torch.zeros_like(annotations.is_box))

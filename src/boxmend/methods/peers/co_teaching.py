@@ -21,12 +21,11 @@ from torch.nn import functional as F
 from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
 from boxmend.detector.losses import SMOOTH_L1_BETA
 from boxmend.errors import UsageError
-from boxmend.methods import equations as refinement
-from boxmend.methods import steps
+from boxmend.methods import equations, steps
 from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
-from boxmend.methods.outcomes import merged, untouched, without_padding
+from boxmend.methods.outcomes import merge_outcome, neutralise_padding, unchanged_outcome
 from boxmend.methods.protocol import (
-    ALONE,
+    SINGLE_PROCESS,
     BatchAnnotations,
     Exchange,
     Losses,
@@ -44,9 +43,9 @@ USUAL_FORGET = 0.2  # where label noise cannot tell: boxes alone are noisy, or n
 LEAST_MEDIAN = 1e-6  # losses are divided by it; below, a median says nothing
 
 
-def wants_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
+def needs_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
     """Say whether tau is to follow an estimate: where neither it nor the label noise is told."""
-    return settings.forget is None and rates.label is None
+    return settings.forget_rate is None and rates.label is None
 
 
 def forget_rate(told: float | None, rates: Rates) -> float:
@@ -58,12 +57,12 @@ def forget_rate(told: float | None, rates: Rates) -> float:
     return 0.0 if rates == Rates(0, 0) else USUAL_FORGET
 
 
-def forgotten(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
+def forget_share(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
     """Tell the share 1 - R(t) to leave out in a pass, counted from 0: tau min(t / T_k, 1)^c.
 
-    T_k is the share `ramp` of all passes; as in the source nothing is left out in the first.
+    T_k is the share `ramp_share` of all passes; as in the source nothing is left out in the first.
     """
-    ramp = settings.ramp * num_epochs
+    ramp = settings.ramp_share * num_epochs
     done = 1.0 if epoch >= ramp else epoch / ramp
     return float(tau * done**settings.exponent)
 
@@ -131,10 +130,10 @@ def is_dropped(
     is kept.
     """
     unmeasured = torch.where(is_measured_by_peer, -torch.inf, torch.inf)
-    return refinement.judge(torch.where(is_measured, losses, unmeasured), limit, is_box)
+    return equations.judge(torch.where(is_measured, losses, unmeasured), limit, is_box)
 
 
-def without_dropped(rois: RoiSample, is_own: Tensor, is_out: Tensor) -> RoiSample:
+def remove_dropped(rois: RoiSample, is_own: Tensor, is_out: Tensor) -> RoiSample:
     """Leave the RoIs of dropped annotations [B, A] out of the sample: neither for nor against."""
     is_left = ~(is_own & is_out[..., None]).any(1)  # [B, S]
     return rois._replace(
@@ -170,7 +169,7 @@ class CoTeaching(EstimatingMethod):
     DISCARDED, and UNJUDGED in passes that drop nothing or where B had drawn no positive RoI.
     """
 
-    has_warm_up = False  # `ramp` takes its place
+    has_warm_up = False  # `ramp_share` takes its place
 
     def __init__(
         self,
@@ -178,36 +177,40 @@ class CoTeaching(EstimatingMethod):
         rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
         device: torch.device | str = "cpu",
         estimator: NoiseEstimator | None = None,
-        exchange: Exchange = ALONE,
+        exchange: Exchange = SINGLE_PROCESS,
     ):
         """Take a `estimator` where tau is to follow an estimate of the noise."""
         super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
-        self.tau = forget_rate(settings.forget, rates)
-        self.queues = [refinement.empty_queue(settings.queue_length, device) for _ in NETWORKS]
+        self.tau = forget_rate(settings.forget_rate, rates)
+        self.queues = [equations.empty_queue(settings.queue_length, device) for _ in NETWORKS]
 
-    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
+    def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of both networks, each on what the other keeps for it."""
-        given = without_padding(work.given)
-        everything = untouched(given).rpn
-        views = [_view(work, one, everything) for one in (work.detector, work.detector.twin)]
-        share = forgotten(work.moment.epoch, work.moment.num_epochs, self.tau, self.settings)
+        annotations = neutralise_padding(context.annotations)
+        everything = unchanged_outcome(annotations).rpn
+        views = [
+            _view(context, one, everything) for one in (context.detector, context.detector.twin)
+        ]
+        share = forget_share(
+            context.progress.epoch, context.progress.num_epochs, self.tau, self.settings
+        )
         with torch.no_grad():
             if self.estimator is not None:
-                scorer = work.scorer_on(steps.detached(views[0].seen.features))
-                self.observe(given, views[0].seen.proposals, scorer)
-            opinions = self._opinions(given, views, share)
-            outcome = _outcome(given, opinions, is_judging=share > 0)
+                scorer = context.scorer_on(steps.detach_features(views[0].seen.features))
+                self.observe(annotations, views[0].seen.proposals, scorer)
+            opinions = self._opinions(annotations, views, share)
+            outcome = _outcome(annotations, opinions, is_judging=share > 0)
         losses: Losses = {}
         for suffix, view, peer in zip(SUFFIXES, views, reversed(opinions), strict=True):
-            rois = without_dropped(view.rois, view.is_own, peer.is_dropped)
-            found = view.detector.losses_of_rois(view.output, rois, everything)
+            rois = remove_dropped(view.rois, view.is_own, peer.is_dropped)
+            found = view.detector.roi_losses(view.output, rois, everything)
             second = {"roi_classes": found.classification, "roi_boxes": found.boxes}
             losses |= {f"{name}{suffix}": one for name, one in (view.rpn | second).items()}
         return outcome, losses
 
-    def phase(self, moment: TrainingProgress) -> Hashable:
+    def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell nothing apart: what is left out changes with the pass alone."""
         return None
 
@@ -229,12 +232,12 @@ class CoTeaching(EstimatingMethod):
                 raise UsageError(f"the state has queues of {was} losses, the settings of {now}")
             queue.copy_(told)
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set tau by the rates as told, else as estimated."""
-        self.tau = forget_rate(self.settings.forget, estimator.known_rates())
+        self.tau = forget_rate(self.settings.forget_rate, estimator.known_rates())
 
     def _opinions(
-        self, given: BatchAnnotations, views: Sequence[View], share: float
+        self, annotations: BatchAnnotations, views: Sequence[View], share: float
     ) -> list[NetworkOpinion]:
         """Judge by the queues as they were, then push the losses of the whole batch."""
         kind = views[0].detector.numbers.box_loss
@@ -247,48 +250,52 @@ class CoTeaching(EstimatingMethod):
             found, reversed(found), batches, self.queues, strict=True
         ):
             losses = relative_losses(mine, batch)
-            limit = refinement.threshold(queue, 1 - share)
+            limit = equations.threshold(queue, 1 - share)
             if share == 0:  # the highest of recent losses is no limit
                 limit = torch.full_like(limit, torch.inf)
-            is_out = is_dropped(losses, limit, given.is_box, mine.is_measured, peer.is_measured)
+            is_out = is_dropped(
+                losses, limit, annotations.is_box, mine.is_measured, peer.is_measured
+            )
             opinions.append(NetworkOpinion(losses, limit, mine.is_measured, is_out))
             pushed = relative_losses(batch, batch)
-            queue.copy_(refinement.push(queue, pushed, batch.is_measured))
+            queue.copy_(equations.push(queue, pushed, batch.is_measured))
         return opinions
 
 
-def _view(work: StepContext, detector: Detector, targets: Targets) -> View:
+def _view(context: StepContext, detector: Detector, targets: Targets) -> View:
     """Run one network on the batch, with anchors and RoIs drawn for it alone."""
-    seen = steps.first_stage(work, detector)
-    rpn = steps.rpn_losses(work, seen.raw, targets, detector)
-    rois = steps.sampled_rois(work, seen.proposals, targets, detector)
+    seen = steps.run_first_stage(context, detector)
+    rpn = steps.rpn_losses(context, seen.raw, targets, detector)
+    rois = steps.draw_rois(context, seen.proposals, targets, detector)
     output = detector.roi_outputs(seen.features, rois.boxes)
     return View(detector, seen, rpn, rois, owners(rois, targets.boxes.shape[1]), output)
 
 
 def _outcome(
-    given: BatchAnnotations, opinions: Sequence[NetworkOpinion], *, is_judging: bool
+    annotations: BatchAnnotations, opinions: Sequence[NetworkOpinion], *, is_judging: bool
 ) -> Outcome:
     """Tell the ledger what B thinks, and the log how much each drops."""
     _, by_b = opinions
-    is_judged = given.is_box & by_b.is_measured & is_judging
+    is_judged = annotations.is_box & by_b.is_measured & is_judging
     verdict = torch.where(by_b.is_dropped, int(Judgement.DISCARDED), int(Judgement.KEPT))
     nothing = torch.full_like(by_b.losses, torch.nan)
-    refined = refinement.RefinedBatch(
-        boxes=given.boxes,
-        labels=given.labels,
+    refined = equations.RefinedBatch(
+        boxes=annotations.boxes,
+        labels=annotations.labels,
         verdict=torch.where(is_judged, verdict, int(Judgement.UNJUDGED)),
         loss=torch.where(by_b.is_measured, by_b.losses, nothing),
         threshold=torch.where(is_judged, by_b.limit, nothing),
         confidence=nothing,
-        num_candidates=torch.zeros_like(given.labels),
-        matched=given.boxes,
+        num_candidates=torch.zeros_like(annotations.labels),
+        matched=annotations.boxes,
     )
-    is_kept = given.is_box & ~by_b.is_dropped
-    outcome = merged(given, refined, refinement.Roles(given.is_box, is_kept, by_b.is_dropped))
-    number = given.is_box.sum().clamp(min=1)
+    is_kept = annotations.is_box & ~by_b.is_dropped
+    outcome = merge_outcome(
+        annotations, refined, equations.Roles(annotations.is_box, is_kept, by_b.is_dropped)
+    )
+    number = annotations.is_box.sum().clamp(min=1)
     for suffix, peer in zip(SUFFIXES, reversed(opinions), strict=True):
-        outcome.metrics[f"dropped{suffix}"] = (peer.is_dropped & given.is_box).sum() / number
+        outcome.metrics[f"dropped{suffix}"] = (peer.is_dropped & annotations.is_box).sum() / number
         if is_judging:
             outcome.metrics[f"threshold{suffix}"] = peer.limit
     return outcome

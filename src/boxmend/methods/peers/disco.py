@@ -27,10 +27,10 @@ from torch import Tensor
 from boxmend.detector import Detector, Features, RoiOutput, RoiSample
 from boxmend.detector.boxes import clipped_boxes, sides_of_edges
 from boxmend.detector.losses import box_loss, count
-from boxmend.methods.outcomes import untouched, without_padding
+from boxmend.methods.outcomes import neutralise_padding, unchanged_outcome
 from boxmend.methods.peers import bags
 from boxmend.methods.protocol import (
-    ALONE,
+    SINGLE_PROCESS,
     BatchAnnotations,
     Exchange,
     Losses,
@@ -39,7 +39,7 @@ from boxmend.methods.protocol import (
     StepContext,
     TrainingProgress,
 )
-from boxmend.methods.steps import FirstStage, first_stage, rpn_losses, sampled_rois
+from boxmend.methods.steps import FirstStage, draw_rois, rpn_losses, run_first_stage
 from boxmend.runs.settings import DiscoSettings
 
 LEAST_VARIANCE = 1e-6  # in sides of the box; its logarithm is what the spread is trained to
@@ -66,81 +66,83 @@ class Disco(Method):
     def __init__(
         self,
         settings: DiscoSettings = DiscoSettings(),  # noqa: B008  # frozen
-        exchange: Exchange = ALONE,
+        exchange: Exchange = SINGLE_PROCESS,
     ):
         self.settings = settings
         self.exchange = exchange
 
-    def phase(self, moment: TrainingProgress) -> Hashable:
+    def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell whether boxes are corrected."""
-        return self._is_correcting(moment)
+        return self._is_correcting(progress)
 
-    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
+    def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of Faster R-CNN on corrected boxes, the bags' and the spread's."""
-        detector, is_correcting = work.detector, self._is_correcting(work.moment)
-        given = without_padding(work.given)
-        as_given = untouched(given)
-        seen = first_stage(work)
-        losses = rpn_losses(work, seen.raw, as_given.rpn)
+        detector, is_correcting = context.detector, self._is_correcting(context.progress)
+        annotations = neutralise_padding(context.annotations)
+        as_given = unchanged_outcome(annotations)
+        seen = run_first_stage(context)
+        losses = rpn_losses(context, seen.raw, as_given.rpn)
         targets = as_given.roi
         if is_correcting:
-            targets = targets._replace(boxes=self._corrected(work, given, seen))
-        rois = sampled_rois(work, seen.proposals, targets)
+            targets = targets._replace(boxes=self._correct_boxes(context, annotations, seen))
+        rois = draw_rois(context, seen.proposals, targets)
         output, spread = outputs_with_spread(detector, seen.features, rois.boxes)
-        positives = bags.positives_of(rois, detector.numbers)
-        second = self._calibrated(
-            work,
-            given._replace(boxes=targets.boxes),
+        positives = bags.select_positives(rois, detector.numbers)
+        second = self._calibrate(
+            context,
+            annotations._replace(boxes=targets.boxes),
             seen.features,
             positives,
-            bags.first_of(output, positives),
+            bags.select_first(output, positives),
         )
         if is_correcting:
-            rois = bags.regressing_to(second.found.boxes, rois, detector.numbers)
-        ordinary = detector.losses_of_rois(output, rois, targets)
+            rois = bags.with_box_targets(second.found.boxes, rois, detector.numbers)
+        ordinary = detector.roi_losses(output, rois, targets)
         weights = bags.even_weights(second.found.num_members > 0, self.exchange.all_sum)
         spread_loss = torch.zeros_like(ordinary.boxes)
         if is_correcting:
             spread_loss = _spread_loss(detector, spread, rois, second)
-        outcome = bags.outcome_of(given, second.found, is_changing=is_correcting)
+        outcome = bags.bag_outcome(annotations, second.found, is_changing=is_correcting)
         return outcome._replace(rpn=as_given.rpn, roi=targets), {
             **losses,
             "roi_classes": ordinary.classification,
             "roi_boxes": ordinary.boxes,
-            "roi_bags": self.settings.weight * bags.weighted_sum(-second.best, weights),
-            "roi_spread": self.settings.spread_weight * spread_loss,
+            "roi_bags": self.settings.bag_loss_weight * bags.weighted_sum(-second.best, weights),
+            "roi_spread": self.settings.spread_loss_weight * spread_loss,
         }
 
     @torch.no_grad()
-    def _corrected(self, work: StepContext, given: BatchAnnotations, seen: FirstStage) -> Tensor:
+    def _correct_boxes(
+        self, context: StepContext, annotations: BatchAnnotations, seen: FirstStage
+    ) -> Tensor:
         """Correct the given boxes [B, A, 4] by the RoIs that are assigned to them."""
-        detector = work.detector
-        rois = sampled_rois(work, seen.proposals, untouched(given).roi)
-        positives = bags.positives_of(rois, detector.numbers)  # the others have no say here
+        detector = context.detector
+        rois = draw_rois(context, seen.proposals, unchanged_outcome(annotations).roi)
+        positives = bags.select_positives(rois, detector.numbers)  # the others have no say here
         output = detector.roi_outputs(seen.features, positives.boxes)
-        return self._calibrated(work, given, seen.features, positives, output).found.boxes
+        return self._calibrate(context, annotations, seen.features, positives, output).found.boxes
 
-    def _calibrated(
+    def _calibrate(
         self,
-        work: StepContext,
-        given: BatchAnnotations,
+        context: StepContext,
+        annotations: BatchAnnotations,
         features: Features,
         rois: RoiSample,
         output: RoiOutput,
     ) -> Calibrated:
         """Model the bags of positive RoIs [B, M], given the outputs of the head for them."""
-        detector, settings, sizes = work.detector, self.settings, given.sizes
-        is_member = bags.members(rois, given.boxes.shape[1])  # [B, A, M]
+        detector, settings, sizes = context.detector, self.settings, annotations.sizes
+        is_member = bags.membership(rois, annotations.boxes.shape[1])  # [B, A, M]
         has_bag, shape = is_member.any(-1), is_member.shape
-        boxes = bags.decoded(output, rois.boxes, rois, sizes, detector.numbers)  # [B, M, 4]
+        boxes = bags.decode_boxes(output, rois.boxes, rois, sizes, detector.numbers)  # [B, M, 4]
         scored = bags.log_scores(detector.roi_outputs(features, boxes).logits, rois.labels)
         boxes, scored = boxes[:, None].expand(*shape, 4), scored[:, None].expand(shape)
 
-        rough = gaussians_of(boxes, scored.detach().exp(), is_member, settings.temperature)
-        uniform = work.draw(torch.Size((*has_bag.shape, settings.samples, 4)))
-        samples = sampled_boxes(rough, uniform, has_bag, sizes)  # [B, A, K, 4]
+        rough = fit_gaussians(boxes, scored.detach().exp(), is_member, settings.temperature)
+        uniform = context.draw(torch.Size((*has_bag.shape, settings.samples, 4)))
+        samples = sample_boxes(rough, uniform, has_bag, sizes)  # [B, A, K, 4]
         is_sample = has_bag[..., None].expand(samples.shape[:3])
-        labels = given.labels[..., None].expand(samples.shape[:3])
+        labels = annotations.labels[..., None].expand(samples.shape[:3])
         logits = detector.roi_outputs(features, samples.flatten(1, 2)).logits
         more = bags.log_scores(logits, labels.flatten(1)).view(samples.shape[:3])
 
@@ -148,16 +150,16 @@ class Disco(Method):
         is_member = torch.cat([is_member, is_sample], dim=2)  # [B, A, M + K]
         best = bags.best_of(scored, is_member).scores
         with torch.no_grad():
-            fine = gaussians_of(boxes, scored.exp(), is_member, settings.temperature)
+            fine = fit_gaussians(boxes, scored.exp(), is_member, settings.temperature)
             mean = clipped_boxes(fine.mean, has_bag, sizes)
-            score = bags.log_scores(detector.roi_outputs(features, mean).logits, given.labels)
-            share = bags.blend_share(score.exp(), settings.exponent, settings.most)
-            corrected = bags.blended(given.boxes, mean, share, has_bag)
+            score = bags.log_scores(detector.roi_outputs(features, mean).logits, annotations.labels)
+            share = bags.blend_share(score.exp(), settings.exponent, settings.mean_box_max_weight)
+            corrected = bags.blend_boxes(annotations.boxes, mean, share, has_bag)
         num_members = is_member[..., : shape[2]].sum(-1)
         return Calibrated(bags.BagResult(mean, score, corrected, num_members), fine.std, best)
 
-    def _is_correcting(self, moment: TrainingProgress) -> bool:
-        return bags.has_begun(self.settings.start, moment)
+    def _is_correcting(self, progress: TrainingProgress) -> bool:
+        return bags.has_begun(self.settings.correction_from, progress)
 
 
 def outputs_with_spread(
@@ -172,7 +174,9 @@ def outputs_with_spread(
 
 
 @torch.no_grad()
-def gaussians_of(boxes: Tensor, scores: Tensor, is_member: Tensor, temperature: float) -> Gaussians:
+def fit_gaussians(
+    boxes: Tensor, scores: Tensor, is_member: Tensor, temperature: float
+) -> Gaussians:
     """Take mean and deviation of each bag's boxes, weighted by softmax(score / T) in the bag.
 
     Takes boxes [B, A, N, 4], scores and is_member [B, A, N].
@@ -185,7 +189,7 @@ def gaussians_of(boxes: Tensor, scores: Tensor, is_member: Tensor, temperature: 
 
 
 @torch.no_grad()
-def sampled_boxes(bags_of: Gaussians, uniform: Tensor, has_bag: Tensor, sizes: Tensor) -> Tensor:
+def sample_boxes(bags_of: Gaussians, uniform: Tensor, has_bag: Tensor, sizes: Tensor) -> Tensor:
     """Draw K boxes from each Gaussian by numbers [B, A, K, 4] uniform in [0, 1), inside images."""
     steps = bags.normal_numbers(uniform.float())
     drawn = bags_of.mean[:, :, None] + bags_of.std[:, :, None] * steps
@@ -207,10 +211,10 @@ def _spread_loss(
 ) -> Tensor:
     """Compare the spread [B, S, 4] of positive RoIs with that of their bags."""
     wanted = spread_targets(calibrated.std, calibrated.found.boxes)  # [B, A, 4]
-    number = count(rois.is_sampled, detector.total)
+    number = count(rois.is_sampled, detector.sum_over_processes)
     return box_loss(
         spread,
-        bags.of_annotations(wanted, rois),
+        bags.rows_of_annotations(wanted, rois),
         rois.is_positive,
         rois.is_sampled,
         detector.numbers.box_loss,

@@ -29,12 +29,12 @@ from torch.nn import functional
 from boxmend.detector import Detector, RoiSample
 from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.losses import box_loss, classification_loss, count
-from boxmend.detector.weights import own_tensors
+from boxmend.detector.weights import tensors_without_twin
 from boxmend.errors import UsageError
 from boxmend.methods.equations import label_losses
-from boxmend.methods.outcomes import untouched, without_padding
+from boxmend.methods.outcomes import neutralise_padding, unchanged_outcome
 from boxmend.methods.protocol import (
-    ALONE,
+    SINGLE_PROCESS,
     BatchAnnotations,
     Exchange,
     Losses,
@@ -44,7 +44,13 @@ from boxmend.methods.protocol import (
     TrainingProgress,
 )
 from boxmend.methods.rates import Rates, check_rates
-from boxmend.methods.steps import FirstStage, detached, first_stage, rpn_losses, sampled_rois
+from boxmend.methods.steps import (
+    FirstStage,
+    detach_features,
+    draw_rois,
+    rpn_losses,
+    run_first_stage,
+)
 from boxmend.runs.settings import NoteRcnnSettings
 
 MOST_SEEDS = 0.5
@@ -76,7 +82,7 @@ class NoteRcnn(Method):
         settings: NoteRcnnSettings = NoteRcnnSettings(),  # noqa: B008  # frozen
         rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
-        exchange: Exchange = ALONE,
+        exchange: Exchange = SINGLE_PROCESS,
     ):
         self.settings = settings
         self.exchange = exchange
@@ -95,39 +101,39 @@ class NoteRcnn(Method):
         """Keep the twin, which is a memory, from the optimiser."""
         detector.twin.network.requires_grad_(False)
 
-    def phase(self, moment: TrainingProgress) -> Hashable:
+    def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell the plain stage from what follows."""
-        return self._is_plain(moment)
+        return self._is_plain(progress)
 
-    def clock(self, moment: TrainingProgress) -> tuple[int, int]:
+    def clock(self, progress: TrainingProgress) -> tuple[int, int]:
         """Let the learning rate go through its whole course in each stage."""
-        passes = plain_passes(self.settings.plain, moment.num_epochs)
-        plain = moment.num_steps // moment.num_epochs * passes
-        if self._is_plain(moment):
-            return moment.step, plain
-        return moment.step - plain, moment.num_steps - plain
+        passes = num_plain_epochs(self.settings.plain_share, progress.num_epochs)
+        plain = progress.num_steps // progress.num_epochs * passes
+        if self._is_plain(progress):
+            return progress.step, plain
+        return progress.step - plain, progress.num_steps - plain
 
-    def losses(self, work: StepContext) -> tuple[Outcome, Losses]:
+    def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
         """Compute the losses of the stage that the training is in."""
-        self._num_epochs = work.moment.num_epochs
-        given, seen = without_padding(work.given), first_stage(work)
-        outcome = self._looked_at(work, given, seen)
-        losses = rpn_losses(work, seen.raw, outcome.rpn)
-        rois = sampled_rois(work, seen.proposals, outcome.roi)
-        if self._is_plain(work.moment):
-            return outcome, {**losses, **_plain_losses(work, seen, rois)}
-        return outcome, {**losses, **self._apart(work, given, seen, rois)}
+        self._num_epochs = context.progress.num_epochs
+        annotations, seen = neutralise_padding(context.annotations), run_first_stage(context)
+        outcome = self._measure_losses(context, annotations, seen)
+        losses = rpn_losses(context, seen.raw, outcome.rpn)
+        rois = draw_rois(context, seen.proposals, outcome.roi)
+        if self._is_plain(context.progress):
+            return outcome, {**losses, **_plain_losses(context, seen, rois)}
+        return outcome, {**losses, **self._ensemble_losses(context, annotations, seen, rois)}
 
     def begin_epoch(self, epoch: int, detector: Detector) -> None:
         """Freeze what the plain stage made, in the twin, before the first pass that follows."""
-        if epoch and epoch == plain_passes(self.settings.plain, self._num_epochs):
+        if epoch and epoch == num_plain_epochs(self.settings.plain_share, self._num_epochs):
             frozen = detector.twin.network.state_dict()
-            for key, tensor in own_tensors(detector).items():
+            for key, tensor in tensors_without_twin(detector).items():
                 frozen[key].copy_(tensor)
 
-    def end_epoch(self, epoch: int) -> Mapping[str, Any]:
+    def end_epoch(self, epoch: int, *, is_warm_up: bool) -> Mapping[str, Any]:
         """Choose the seeds when the plain stage is over."""
-        if epoch + 1 != plain_passes(self.settings.plain, self._num_epochs):
+        if epoch + 1 != num_plain_epochs(self.settings.plain_share, self._num_epochs):
             return {}
         state = self._state
         chosen = lowest_of_each_label(state["losses"], state["labels"], self.share, self.num_labels)
@@ -150,51 +156,53 @@ class NoteRcnn(Method):
             tensor.copy_(state[name])
         self._num_epochs = int(state["num_epochs"])
 
-    def _is_plain(self, moment: TrainingProgress) -> bool:
-        return moment.epoch < plain_passes(self.settings.plain, moment.num_epochs)
+    def _is_plain(self, progress: TrainingProgress) -> bool:
+        return progress.epoch < num_plain_epochs(self.settings.plain_share, progress.num_epochs)
 
     @torch.no_grad()
-    def _looked_at(self, work: StepContext, given: BatchAnnotations, seen: FirstStage) -> Outcome:
+    def _measure_losses(
+        self, context: StepContext, annotations: BatchAnnotations, seen: FirstStage
+    ) -> Outcome:
         """Measure the loss at each annotated box, and remember it in the plain stage.
 
         Nothing is judged. Seeds are trusted, but of the others nobody says that they are wrong;
         a verdict for seeds alone would make the least doubted the only ones with a doubt.
         """
-        scores = work.scorer_on(detached(seen.features))(given.boxes).probabilities
-        loss = label_losses(scores, given.labels, given.is_box)
-        outcome = untouched(given, loss)
-        if self._is_plain(work.moment):
-            self._remember(given, loss)
+        scores = context.scorer_on(detach_features(seen.features))(annotations.boxes).probabilities
+        loss = label_losses(scores, annotations.labels, annotations.is_box)
+        outcome = unchanged_outcome(annotations, loss)
+        if self._is_plain(context.progress):
+            self._remember(annotations, loss)
             return outcome
-        confidence = torch.where(given.is_box, scores[..., 1:].float().amax(-1), torch.nan)
+        confidence = torch.where(annotations.is_box, scores[..., 1:].float().amax(-1), torch.nan)
         return outcome._replace(confidence=confidence)
 
-    def _remember(self, given: BatchAnnotations, loss: Tensor) -> None:
+    def _remember(self, annotations: BatchAnnotations, loss: Tensor) -> None:
         """Keep the losses of a visit; the one of the last pass stays.
 
         A pass leaves out what does not fill its last batch. These keep an older loss, and what
         was never seen an infinite one.
         """
-        is_seen = given.is_box.reshape(-1)
+        is_seen = annotations.is_box.reshape(-1)
         rows, losses, labels = self.exchange.all_gather(
-            self._rows(given).reshape(-1),
+            self._rows(annotations).reshape(-1),
             torch.where(is_seen, loss.reshape(-1), torch.inf),
-            torch.where(is_seen, given.labels.reshape(-1), 0),
+            torch.where(is_seen, annotations.labels.reshape(-1), 0),
         )
         self._state["losses"].index_copy_(0, rows, losses)
         self._state["labels"].index_copy_(0, rows, labels)
 
-    def _seeds(self, given: BatchAnnotations) -> Seeds:
-        is_seed = self._state["is_seed"][self._rows(given)]
-        return Seeds(is_seed, (is_seed | ~given.is_box).all(-1))
+    def _seeds(self, annotations: BatchAnnotations) -> Seeds:
+        is_seed = self._state["is_seed"][self._rows(annotations)]
+        return Seeds(is_seed, (is_seed | ~annotations.is_box).all(-1))
 
-    def _rows(self, given: BatchAnnotations) -> Tensor:
+    def _rows(self, annotations: BatchAnnotations) -> Tensor:
         """Rows [B, A] in the memory; the last one for what is not learnt from."""
-        is_known = given.is_box & (given.rows >= 0)
-        return torch.where(is_known, given.rows.long(), len(self._state["losses"]) - 1)
+        is_known = annotations.is_box & (annotations.rows >= 0)
+        return torch.where(is_known, annotations.rows.long(), len(self._state["losses"]) - 1)
 
-    def _apart(
-        self, work: StepContext, given: BatchAnnotations, seen: FirstStage, rois: RoiSample
+    def _ensemble_losses(
+        self, context: StepContext, annotations: BatchAnnotations, seen: FirstStage, rois: RoiSample
     ) -> Losses:
         """Teach each classifier what is its own, and the regression the seeds.
 
@@ -202,14 +210,14 @@ class NoteRcnn(Method):
         The layers below follow the mean of the three: by their sum they would be trained at three
         times the rate, at which a detector can collapse.
         """
-        detector, settings = work.detector, self.settings
-        taught = _frozen_opinion(work, rois)  # [B, S, 1 + C]
-        is_seed, is_from_seed = _taught_by_seeds(rois, self._seeds(given))
-        is_sure = taught.softmax(-1)[..., 0] > settings.masked_background
-        is_far = ~is_near(rois.boxes, given, settings.masked_overlap)
+        detector, settings = context.detector, self.settings
+        taught = _frozen_logits(context, rois)  # [B, S, 1 + C]
+        is_seed, is_from_seed = _seed_rois(rois, self._seeds(annotations))
+        is_sure = taught.softmax(-1)[..., 0] > settings.mask_max_background
+        is_far = ~is_near(rois.boxes, annotations, settings.mask_min_iou)
         is_mixed = rois.is_sampled & (rois.is_positive | is_from_seed | (is_sure & is_far))
-        outputs = detector.outputs_of_heads(seen.features, rois.boxes, EVENLY)
-        number = count(rois.is_sampled, detector.total)
+        outputs = detector.head_outputs(seen.features, rois.boxes, EVENLY)
+        number = count(rois.is_sampled, detector.sum_over_processes)
         columns = _columns(rois)
         deltas = outputs[MIXED].deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]
         distilled = distillation_loss(
@@ -218,7 +226,7 @@ class NoteRcnn(Method):
         found = (
             classification_loss(outputs[MIXED].logits, columns, is_mixed, number=number),
             classification_loss(outputs[SEED].logits, columns, is_from_seed, number=number),
-            settings.distillation * distilled,
+            settings.distillation_weight * distilled,
         )
         kind = detector.numbers.box_loss
         boxes = box_loss(deltas, rois.deltas, is_seed, rois.is_sampled, kind, number)
@@ -227,12 +235,12 @@ class NoteRcnn(Method):
 
 def seed_share(settings: NoteRcnnSettings, rates: Rates) -> float:
     """Tell the share of seeds, rho = min(0.5, 1 - label noise) where it is not set."""
-    if settings.seeds is not None:
-        return settings.seeds
+    if settings.seed_share is not None:
+        return settings.seed_share
     return MOST_SEEDS if rates.label is None else min(MOST_SEEDS, 1 - rates.label)
 
 
-def plain_passes(share: float, num_epochs: int) -> int:
+def num_plain_epochs(share: float, num_epochs: int) -> int:
     """Tell how many of the passes are plain: at least one, without which there is no loss."""
     return max(round(share * num_epochs), min(num_epochs, 1))
 
@@ -257,10 +265,10 @@ def lowest_of_each_label(losses: Tensor, labels: Tensor, share: float, num_label
     return chosen
 
 
-def is_near(boxes: Tensor, given: BatchAnnotations, overlap: float) -> Tensor:
+def is_near(boxes: Tensor, annotations: BatchAnnotations, overlap: float) -> Tensor:
     """Mark boxes [B, S, 4] whose IoU with any annotation, ignored or not, reaches `overlap`."""
-    is_real = given.is_box | given.is_ignored
-    overlaps = pairwise_iou(given.boxes.float(), boxes)  # [B, A, S]
+    is_real = annotations.is_box | annotations.is_ignored
+    overlaps = pairwise_iou(annotations.boxes.float(), boxes)  # [B, A, S]
     return (is_real[..., None] & (overlaps >= overlap)).any(1)
 
 
@@ -280,15 +288,15 @@ def distillation_loss(
     return temperature**2 * torch.where(is_sampled, each, 0).sum() / number
 
 
-def _plain_losses(work: StepContext, seen: FirstStage, rois: RoiSample) -> Losses:
+def _plain_losses(context: StepContext, seen: FirstStage, rois: RoiSample) -> Losses:
     """Teach all classifiers the same, so that their mean is sensible from the start.
 
     The gradient of the first alone goes on into the representation, which is that of a detector
     with one classifier; the others read from it what they can.
     """
-    detector = work.detector
-    outputs = detector.outputs_of_heads(seen.features, rois.boxes, BY_THE_FIRST)
-    number, columns = count(rois.is_sampled, detector.total), _columns(rois)
+    detector = context.detector
+    outputs = detector.head_outputs(seen.features, rois.boxes, BY_THE_FIRST)
+    number, columns = count(rois.is_sampled, detector.sum_over_processes), _columns(rois)
     found = [
         classification_loss(one.logits, columns, rois.is_sampled, number=number) for one in outputs
     ]
@@ -299,17 +307,19 @@ def _plain_losses(work: StepContext, seen: FirstStage, rois: RoiSample) -> Losse
 
 
 @torch.no_grad()
-def _frozen_opinion(work: StepContext, rois: RoiSample) -> Tensor:
+def _frozen_logits(context: StepContext, rois: RoiSample) -> Tensor:
     """Logits [B, S, 1 + C] of the plain stage's model, from features of its own."""
-    twin = work.detector.twin
-    features = twin.features(work.images, work.given.sizes)
+    twin = context.detector.twin
+    features = twin.features(context.images, context.annotations.sizes)
     return twin.roi_outputs(features, rois.boxes).logits
 
 
-def _taught_by_seeds(rois: RoiSample, seeds: Seeds) -> tuple[Tensor, Tensor]:
+def _seed_rois(rois: RoiSample, seeds: Seeds) -> tuple[Tensor, Tensor]:
     """RoIs [B, S] of seeds, and these with the negatives of images that have nothing but seeds."""
-    padded = functional.pad(seeds.is_seed, (0, 1))  # a row to match where there are none at all
-    is_of_seed = rois.is_positive & padded.gather(1, rois.matched)
+    padded_seeds = functional.pad(
+        seeds.is_seed, (0, 1)
+    )  # a row to match where there are none at all
+    is_of_seed = rois.is_positive & padded_seeds.gather(1, rois.matched)
     is_background = rois.is_sampled & ~rois.is_positive & seeds.is_whole[:, None]
     return is_of_seed, is_of_seed | is_background
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from boxmend.auditing.fixes.of_runs import has_fixes
+from boxmend.auditing.fixes.run_fixes import has_fixes
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.digests import add_json_digest
 from boxmend.data.files.json_text import encode_json_by_line

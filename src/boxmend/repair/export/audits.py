@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, ranks
-from boxmend.auditing.fixes.of_runs import fixes_of
+from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, rank_ids
+from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import latest_verdicts, read_verdicts
 from boxmend.data.dataset import UNKNOWN, Dataset
@@ -43,7 +43,7 @@ def audited(
     By default those that `apply` would leave for review and that are rather wrong than right; or
     those that it would make; or the `most` probable ones.
     """
-    fixes = fixes_of(run, dataset)
+    fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
     chosen = choose(fixes, answers, PRECISION)
     is_open = np.array([one not in answers for one in fixes.ids], np.bool_)
@@ -69,7 +69,7 @@ def _selected(
 ) -> Rows:
     if most is not None:
         at = np.flatnonzero(is_open)
-        order = np.lexsort((ranks(fixes.ids)[at], -fixes.p_wrong[at]))
+        order = np.lexsort((rank_ids(fixes.ids)[at], -fixes.p_wrong[at]))
         return np.sort(at[order[:most]])
     is_taken = np.zeros(len(fixes), np.bool_)
     is_taken[chosen.rows] = True

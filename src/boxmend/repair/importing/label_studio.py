@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from boxmend.auditing.fixes.verdicts import FARTHEST
+from boxmend.auditing.fixes.verdicts import MAX_COORDINATE
 from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.repair.export.label_studio import CONTROL
@@ -108,7 +108,7 @@ def _box(result: _Result) -> Box | None:
 
 def _is_number(value: Any) -> TypeGuard[float]:
     """Whether this is a number that a box can have; JSON has whole ones too large for a float."""
-    return isinstance(value, int | float) and abs(value) <= FARTHEST
+    return isinstance(value, int | float) and abs(value) <= MAX_COORDINATE
 
 
 def _size(boxes: list[_Result]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from boxmend.auditing.fixes.table import BOX_DECIMALS
-from boxmend.auditing.fixes.verdicts import FARTHEST
+from boxmend.auditing.fixes.verdicts import MAX_COORDINATE
 from boxmend.data.files.digests import verify_json
 from boxmend.data.files.reading import ensure_few_values, read_bytes
 from boxmend.data.types import Box
@@ -80,7 +80,10 @@ class ExportManifest(msgspec.Struct):
 def box_back(x1: float, y1: float, x2: float, y2: float) -> Box | None:
     """A box with as many digits as people mean; None for what is none, NaN included."""
     x1, y1, x2, y2 = (round(one, BOX_DECIMALS) for one in (x1, y1, x2, y2))
-    is_box = -FARTHEST <= x1 < x2 <= FARTHEST and -FARTHEST <= y1 < y2 <= FARTHEST
+    is_box = (
+        -MAX_COORDINATE <= x1 < x2 <= MAX_COORDINATE
+        and -MAX_COORDINATE <= y1 < y2 <= MAX_COORDINATE
+    )
     return (x1, y1, x2, y2) if is_box else None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from boxmend.auditing.fixes.of_runs import ensure_fixes, fixes_of
+from boxmend.auditing.fixes.run_fixes import ensure_fixes, read_run_fixes
 from boxmend.auditing.fixes.verdicts import (
     ACCEPT,
     REJECT,
@@ -82,7 +82,7 @@ def import_verdicts(
     returned = _returned(path, None if handover is None else Path(handover))
     _ensure_same_data(source, returned, path)
     dataset = read_dataset(source, data)
-    fixes = fixes_of(source, dataset)
+    fixes = read_run_fixes(source, dataset)
     names = [escape_surrogates(name) for name in dataset.label_names]
     index = answer_index(fixes, names, NAMES[returned.to](names))
     found = (one for seen in returned.seen for one in verdicts_of(index, seen))

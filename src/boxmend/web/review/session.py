@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, measured_precision
+from boxmend.auditing.fixes.choosing import PRECISION, ChosenFixes, choose, measure_precision
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import (
     SKIP,
@@ -106,7 +106,7 @@ class ReviewSession:
     def _computed(self) -> dict[str, Any]:
         chosen = self._choose()
         known = [one for fix, one in self._latest.items() if fix in self._row_of]
-        measured = measured_precision(self.fixes, self._verdicts)
+        measured = measure_precision(self.fixes, self._verdicts)
         return {
             "number": len(self.fixes),
             "decided": len(known),

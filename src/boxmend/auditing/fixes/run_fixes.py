@@ -1,4 +1,4 @@
-"""The table of fixes in the folder of an audit, or of a run that was audited."""
+"""Read the table of fixes of an audit, or of a training run that was audited."""
 
 import os
 from shlex import quote
@@ -12,25 +12,25 @@ from boxmend.runs.opening import is_audit
 
 
 def has_fixes(run: Run) -> bool:
-    """Whether a run is an audit, or was audited since it was trained."""
+    """Return whether a run is an audit, or a training run that was audited."""
     return is_audit(run) or os.path.exists(run.path / FIXES_FILE)
 
 
 def has_verdicts(run: Run) -> bool:
-    """Whether people said something of the fixes of a run."""
+    """Return whether there are verdicts on the fixes of a run."""
     return has_fixes(run) and os.path.exists(run.path / VERDICTS_FILE)
 
 
 def ensure_fixes(run: Run) -> None:
-    """Raise a UsageError where a run was not audited."""
+    """Raise a UsageError if a run was not audited."""
     if not has_fixes(run):
         raise UsageError(
-            f"{run.path}: has no table of fixes, which a stated precision is about; "
+            f"{run.path}: has no table of fixes, which --precision needs; "
             f"`boxmend audit {quote(str(run.path))}` makes one"
         )
 
 
-def fixes_of(run: Run, dataset: Dataset) -> Fixes:
-    """The table of fixes of a run on this dataset."""
+def read_run_fixes(run: Run, dataset: Dataset) -> Fixes:
+    """Read the table of fixes of a run on this dataset."""
     ensure_fixes(run)
     return read_fixes(run.path / FIXES_FILE, dataset, str(run.facts()["data"]["sha256"]))
