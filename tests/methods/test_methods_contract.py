@@ -28,7 +28,7 @@ from tests.methods.method_batches import (
     WARM_UP,
     Watch,
     WaveScorer,
-    padded,
+    pad,
     random_batch,
 )
 
@@ -88,7 +88,7 @@ def test_padding_is_inert(name: str) -> None:
     annotations, proposals = random_batch(9)
     one, other = made(name), made(name)
     outcome = one.refine(annotations, proposals, WaveScorer(), LATER)
-    wider = other.refine(padded(annotations, by=3), proposals, WaveScorer(), LATER)
+    wider = other.refine(pad(annotations, by=3), proposals, WaveScorer(), LATER)
     assert_same(outcome, wider, annotations.boxes.shape[1])
     assert not wider.rpn.is_box[:, -3:].any()
     assert not wider.roi.is_box[:, -3:].any()

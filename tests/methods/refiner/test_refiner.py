@@ -282,9 +282,9 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
         labels=torch.tensor([[1, 0, 0], [0, 1, 0]]),
         deltas=torch.zeros(2, 3, 4),
     )
-    padded = torch.stack([logits[:3], torch.cat([logits[3:], padding])])
+    padded_logits = torch.stack([logits[:3], torch.cat([logits[3:], padding])])
     warm_up = TrainingProgress.at(0, 0, 1, warm_up=1.0)
-    expected = method.class_targets(padded, rois, refined.outcome.roi, warm_up)
+    expected = method.class_targets(padded_logits, rois, refined.outcome.roi, warm_up)
     assert expected is not None
     torch.testing.assert_close(found, torch.cat([expected[0], expected[1, :2]]))
     assert 0 < found[0, 1] < found[0, 2] < 1  # soft, though the labels are hard

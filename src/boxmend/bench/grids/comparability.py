@@ -60,7 +60,7 @@ class ResultDifference:
         return f"{self.where}{self.among}: {'; '.join(parts)}"
 
 
-def differences(results: Iterable[Result]) -> list[ResultDifference]:
+def find_differences(results: Iterable[Result]) -> list[ResultDifference]:
     """Find what forbids to show results side by side; failed ones show no figure, so never do."""
     finished = [one for one in results if one.error is None]
     places = [(one, _leaves(to_builtins(one))) for one in finished]
