@@ -179,7 +179,7 @@ def test_files_that_are_no_images_are_told_of(tmp_path: Path) -> None:
         for name in ("", *(f"{kind}.jpg" for kind in KINDS), "bomb.png")
     }
     assert all(made.names == [] and made.problem for made in problems.values())
-    assert "no folder is known" in problems[""].problem
+    assert "the folder of the image is unknown" in problems[""].problem
     assert "no such file" in problems["gone.jpg"].problem
     assert problems["link.jpg"].problem == "a link that leads nowhere"
     assert "truncated" in problems["torn.jpg"].problem

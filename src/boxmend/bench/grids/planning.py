@@ -25,7 +25,7 @@ from boxmend.data.files.reading import open_file
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,9 @@ def _hashes(given: Sources) -> tuple[str, str]:
     """Hash the data; what would let every cell fail, perhaps after its training, is told now."""
     train, val = _loaded(given.train, "--data"), _loaded(given.val, "--val")
     if not set(train.label_names) & set(val.label_names):
-        names = [", ".join(shown(name) for name in one.label_names[:5]) for one in (train, val)]
+        names = [
+            ", ".join(display_text(name) for name in one.label_names[:5]) for one in (train, val)
+        ]
         raise DataError(
             f"--val {' '.join(given.val)}: has no class of the training data, so nothing could be "
             f"scored (--data has {names[0]}; --val has {names[1]}); classes go by their names"

@@ -26,7 +26,7 @@ from boxmend.bench.grids.outcomes import named_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
 from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 HASH = "sha256:"  # before that of weights
 LEFT_TO_DETECTOR = ("proposals", "pre_nms", "rois")
@@ -116,7 +116,9 @@ def refuse_differing(found: PreviousCells) -> None:
     for cell, (line, differing) in list(found.differing.items())[:LISTED_CELLS]:
         more = len(differing) - LISTED_DIFFERENCES
         listing += f"\n  {cell} ({line.place})"
-        listing += "".join(f"\n    {shown(one, 160)}" for one in differing[:LISTED_DIFFERENCES])
+        listing += "".join(
+            f"\n    {display_text(one, 160)}" for one in differing[:LISTED_DIFFERENCES]
+        )
         listing += f"\n    and {more} more" if more > 0 else ""
     more = len(found.differing) - LISTED_CELLS
     listing += f"\n  and {more} more cells" if more > 0 else ""
