@@ -259,7 +259,7 @@ def cell_file(folder: Path) -> Sample:
         variant={},
         seed=0,
         settings={"method": "mend", "epochs": 12},
-        told="none",
+        known_rates="none",
         train=["/data/voc:train"],
         val=["/data/voc:val"],
         train_sha256=SHA256,

@@ -286,7 +286,7 @@ def test_the_python_of_the_page_runs(
 ) -> None:
     pytest.importorskip("cleanlab")
     page = ROOT / "docs" / "evaluation.md"
-    after = page.read_text().partition("## Who finds more")[2]
+    after = page.read_text().partition("## Comparison with other finders")[2]
     (code,) = re.findall(r"```python\n(.*?)```", after, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     Path("runs/demo/runs").mkdir(parents=True)

@@ -78,7 +78,9 @@ def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
     scorer = TableScorer(scores, scores)
     annotations, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
     outcome = made(Rates(box=told), num_proposals=1).refine(annotations, proposals, scorer, LATER)
-    expected = equations.expected_boxes(torch.tensor(BOX), vote, told, equations.TYPICAL_ERROR)
+    expected = equations.expected_boxes(
+        torch.tensor(BOX), vote, told, equations.box_noise.BOX_NOISE.typical_error_sides
+    )
     torch.testing.assert_close(outcome.boxes, expected[None, None])
     assert 10 < float(outcome.boxes[0, 0, 0]) < 14
     shares = made(

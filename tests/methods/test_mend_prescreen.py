@@ -153,7 +153,7 @@ def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
     labels, look = seen()
     method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
-    prior = method.estimator.prior_of(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
+    prior = method.estimator.prior_for(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
     assert prior is not None
     torch.testing.assert_close(prior, torch.full((1, 2, 3), 1 / 3))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from boxmend.detector import PaddedDetections
-from boxmend.runs.settings import resolved
+from boxmend.runs.settings import resolve_settings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
@@ -22,7 +22,7 @@ BOXES = [(row, (10.0, 10.0, 60.0, 60.0)) for row in range(4)]
 
 
 def made(folder: Path, boxes: list[Any] = BOXES) -> Training:
-    settings = resolved(replace(QUICK, method="baseline", batch_size=4))
+    settings = resolve_settings(replace(QUICK, method="baseline", batch_size=4))
     detector = make_detector(settings, 3)
     data, alone = drawn(folder / "data", boxes), Processes(torch.device("cpu"))
     return make_training(settings, data, detector, alone, TrainingOutput(folder / "run"))[0]

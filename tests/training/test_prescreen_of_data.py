@@ -12,7 +12,7 @@ import torch
 
 from boxmend.data.dataset import Dataset
 from boxmend.methods.table import BoxFeatures
-from boxmend.runs.settings import MendSettings, resolved
+from boxmend.runs.settings import MendSettings, resolve_settings
 from boxmend.training.assembly import make_detector, make_loader
 from boxmend.training.prescreen import describe
 from boxmend.training.processes import Processes
@@ -40,7 +40,7 @@ def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
-    settings = resolved(replace(QUICK, seed=seed))
+    settings = resolve_settings(replace(QUICK, seed=seed))
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(replace(settings, seed=0), len(dataset.label_names))
     return describe(detector, loader, dataset, seed, (told if told is not None else []).append)
@@ -60,7 +60,7 @@ def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
 def test_the_network_rests_and_is_left_in_the_mode_it_was_in(
     dataset: Dataset, is_training: bool
 ) -> None:
-    settings = resolved(QUICK)
+    settings = resolve_settings(QUICK)
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(settings, len(dataset.label_names))
     detector.network.train(is_training)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from boxmend.methods.table import METHODS
-from boxmend.runs.settings import Optimisation, resolved
-from boxmend.runs.settings.presets import LITERAL_METHODS
+from boxmend.runs.settings import Optimisation, resolve_settings
+from boxmend.runs.settings.presets import PAPER_METHODS
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch, Frame
 from boxmend.training.loop import Training, TrainingOutput
@@ -194,7 +194,7 @@ def made_training(folder: Path, name: str) -> Training:
         image_size="64",
         optimisation=Optimisation(lr=2e-3, schedule="cosine", warm_up_steps=1),
     )
-    settings = resolved(settings)
+    settings = resolve_settings(settings)
     folder.mkdir()
     data, detector = drawn(folder / "data", BOXES), make_detector(settings, 3)
     output = TrainingOutput(folder / "run", pytest.fail)
@@ -214,7 +214,7 @@ def trained(training: Training) -> list[dict[str, float]]:
     return figures
 
 
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - LITERAL_METHODS | {"mend-paper"}))
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - PAPER_METHODS | {"mend-paper"}))
 def test_a_training_by_replayed_steps_equals_a_computed_one(
     name: str, tmp_path: Path, graphs: list[Graph]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from boxmend.runs.settings import Optimisation, resolved
+from boxmend.runs.settings import Optimisation, resolve_settings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training, TrainingOutput, train
 from boxmend.training.optimisation import rate_at
@@ -23,7 +23,7 @@ def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: An
     """A training without noise, of two passes of four steps."""
     changes = {"method": "baseline", "batch_size": 1, "image_size": "64", **changes}
     settings = replace(QUICK, optimisation=optimisation or Optimisation(lr=1e-3), **changes)
-    settings = resolved(settings)
+    settings = resolve_settings(settings)
     data, detector = drawn(tmp_path / "data", BOXES), make_detector(settings, 3)
     alone = Processes(torch.device("cpu"))
     output = TrainingOutput(tmp_path / "run", pytest.fail)

@@ -67,7 +67,7 @@ def speed(
     if out is not None and out.exists():
         raise UsageError(f"--out {out}: the file exists; choose a new one")
     try:
-        from boxmend.bench.speed.measuring import speed as measure  # imports torch
+        from boxmend.bench.speed.measuring import measure_speed as measure  # imports torch
     except ModuleNotFoundError as error:
         raise UsageError(
             f"training needs {error.name}, which is not installed: pip install 'boxmend[train]'"

@@ -24,7 +24,7 @@ FEW_ANNOTATIONS = 10
 KEEP_AT = ((0.0, 1.0), (0.2, 0.5), (0.4, 0.375))  # box noise, share of the raw box
 
 
-def estimated_labels(
+def fit_label_noise(
     evidence: Tensor, labels: Tensor, previous: float, *, full: bool = True
 ) -> NoiseModel:
     """Fit the rate, tau and, with `full`, the matrix to p [n, C] and labels [n] on the CPU."""
@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
-    def told(self, name: str, *, is_learnt: bool = True) -> dict[str, float]:
+    def figures(self, name: str, *, is_learnt: bool = True) -> dict[str, float]:
         """Figures for the log: what is learnt by heart made up for, and the bounds widened by it.
 
         What a detector has learnt by heart it does not see as an error any more. Who has not
@@ -57,7 +57,7 @@ class Estimate(NamedTuple):
         }
 
 
-def confusions(
+def find_confusions(
     evidence: Tensor, labels: Tensor, transition: Tensor, tau: float, least: float = 0.05
 ) -> list[tuple[int, int, float, float]]:
     """List what annotations of a class truly are: (label, true class, share, number).
@@ -78,7 +78,7 @@ def confusions(
     return sorted(pairs, key=lambda pair: -pair[3])
 
 
-def lost_classes(posteriors: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
+def find_lost_classes(posteriors: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
     """Mark the classes that the detector has lost to others; [C].
 
     Takes q [n, C], labels [n] and T [C, C]. Classes of shares t are annotated as t T, so the
@@ -96,7 +96,7 @@ def lost_classes(posteriors: Tensor, labels: Tensor, transition: Tensor) -> Tens
     return (found < LOST_BELOW * implied) & (implied * n >= FEW_ANNOTATIONS)
 
 
-def bounds(evidence: Tensor, labels: Tensor, model: NoiseModel) -> tuple[float, float]:
+def rate_bounds(evidence: Tensor, labels: Tensor, model: NoiseModel) -> tuple[float, float]:
     """Find the bounds of a model's rate; around a full matrix they are as wide as without it."""
     if not model.is_full:
         return rate_interval(evidence, labels, model.rate, model.tau)
@@ -105,7 +105,9 @@ def bounds(evidence: Tensor, labels: Tensor, model: NoiseModel) -> tuple[float, 
     return max(model.rate + low - rate, 0.0), min(model.rate + high - rate, 1.0)
 
 
-def at_least(model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseModel) -> NoiseModel:
+def keep_higher_rate(
+    model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseModel
+) -> NoiseModel:
     """Take a new model, but no lower rate than before: then the known one with a new tau.
 
     What the detector has learnt by heart looks right to it, so later estimates can only be too
@@ -116,7 +118,7 @@ def at_least(model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseMo
     return known._replace(tau=fit_temperature(evidence, labels, known.transition))
 
 
-def keep_at_rate(box_rate: float) -> float:
+def raw_box_share_at(box_rate: float) -> float:
     """Choose the share of the raw box for a known box noise: 1 at 0, 0.5 at 0.2, 0.375 from 0.4.
 
     Between them it is a straight line. A trial found 0.35 and 0.5 alike at 0.4.
@@ -127,7 +129,7 @@ def keep_at_rate(box_rate: float) -> float:
     return KEEP_AT[-1][1]
 
 
-def visited(memory: Tensor, visits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def visited_evidence(memory: Tensor, visits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Copy what has been seen to the CPU: evidence [n, C] and labels [n]; the last row is none."""
     is_seen = (visits > 0).cpu()
     is_seen[-1] = False

@@ -21,17 +21,21 @@ above which a label is not kept.
 """
 
 
-def as_given(evidence: Tensor, annotations: BatchAnnotations) -> Judged:
+def keep_labels(evidence: Tensor, annotations: BatchAnnotations) -> Judged:
     """Leave the labels alone: all of q is on y, and no loss is too high."""
     loss = _losses(evidence, annotations)
     unjudged = torch.full_like(annotations.labels, int(Judgement.UNJUDGED))
     posteriors = _certain(annotations.labels, evidence)
     limit = torch.full_like(loss, torch.inf)
-    return _judged(annotations, posteriors, annotations.labels, unjudged, loss, limit)
+    return _judge_labels(annotations, posteriors, annotations.labels, unjudged, loss, limit)
 
 
-def by_posterior(
-    evidence: Tensor, annotations: BatchAnnotations, transition: Tensor, tau: Tensor, floors: Tensor
+def judge_by_posterior(
+    evidence: Tensor,
+    annotations: BatchAnnotations,
+    transition: Tensor,
+    tau: Tensor,
+    label_floors: Tensor,
 ) -> Judged:
     """Weigh the classes by q(c) ~ p(c)^tau T[c, y]; see `methods.equations.posterior_verdicts`.
 
@@ -42,18 +46,18 @@ def by_posterior(
     """
     column = annotations.labels[..., None]
     posteriors = equations.posterior(evidence, annotations.labels, transition, tau)
-    posteriors = equations.raise_to_floor(posteriors, annotations.labels, floors)
-    verdict = equations.posterior_verdicts(posteriors, annotations.labels, annotations.is_box)
+    posteriors = equations.raise_to_floor(posteriors, annotations.labels, label_floors)
+    verdict = equations.posterior_judgements(posteriors, annotations.labels, annotations.is_box)
     is_kept = verdict == int(Judgement.KEPT)
     right = posteriors.gather(-1, column)[..., 0].clamp(min=TINY)
     wrong = posteriors.scatter(-1, column, 0).sum(-1).clamp(min=TINY)
     loss = _losses(evidence, annotations)
     labels = torch.where(is_kept, annotations.labels, posteriors.argmax(-1))
     limit = loss + (right.log() - wrong.log()) / tau
-    return _judged(annotations, posteriors, labels, verdict, loss, limit)
+    return _judge_labels(annotations, posteriors, labels, verdict, loss, limit)
 
 
-def by_queue(evidence: Tensor, annotations: BatchAnnotations, limit: Tensor) -> Judged:
+def judge_by_queue(evidence: Tensor, annotations: BatchAnnotations, limit: Tensor) -> Judged:
     """Judge as published, but over this evidence: noisy above the limit, a scalar.
 
     A noisy label is replaced by the likeliest class where that has more than a half, else it is
@@ -66,10 +70,10 @@ def by_queue(evidence: Tensor, annotations: BatchAnnotations, limit: Tensor) -> 
     labels = torch.where(is_replaced, likeliest, annotations.labels)
     verdict = torch.where(is_noisy & ~is_replaced, int(Judgement.DISCARDED), int(Judgement.KEPT))
     verdict = torch.where(labels != annotations.labels, int(Judgement.RELABELLED), verdict)
-    return _judged(annotations, _certain(labels, evidence), labels, verdict, loss, limit)
+    return _judge_labels(annotations, _certain(labels, evidence), labels, verdict, loss, limit)
 
 
-def _judged(
+def _judge_labels(
     annotations: BatchAnnotations,
     posteriors: Tensor,
     labels: Tensor,

@@ -16,9 +16,14 @@ from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations, estimation, judgements, missing, votes
 from boxmend.methods.equations import Belief, Roles
-from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.equations.box_noise import BOX_NOISE, NUM_BINS
 from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
-from boxmend.methods.outcomes import merge_outcome, neutralise_padding, shares, unchanged_outcome
+from boxmend.methods.outcomes import (
+    merge_outcome,
+    neutralise_padding,
+    share_metrics,
+    unchanged_outcome,
+)
 from boxmend.methods.protocol import (
     SINGLE_PROCESS,
     BatchAnnotations,
@@ -34,7 +39,7 @@ from boxmend.methods.rates import Rates
 from boxmend.methods.steps import faster_rcnn_losses
 from boxmend.runs.settings import MendSettings
 
-UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
+INITIAL_RAW_SHARE = 1.0  # before the first estimate boxes stay as they are
 MIN_PRESCREENED = 500  # annotations: with fewer, a prescreen may say anything
 MOST_BYTES = 2**31  # of features that are brought to the device
 
@@ -62,15 +67,15 @@ class Mend(EstimatingMethod):
         # Changed in place: a captured step has addresses.
         self._state: dict[str, Tensor] = {
             "queue": equations.empty_queue(settings.queue_length, device),
-            "keep": torch.full((), UNFITTED_KEEP, device=device),
+            "keep": torch.full((), INITIAL_RAW_SHARE, device=device),
             "alpha": torch.zeros((), device=device),
             "noise": torch.zeros((), device=device),
             "vote_error": torch.zeros((), device=device),
             "held": torch.zeros((), device=device),
-            "border": torch.zeros(1 + BINS, dtype=torch.float64, device=device),
+            "border": torch.zeros(1 + NUM_BINS, dtype=torch.float64, device=device),
         }
         self._beta: float | None = None
-        self._set_shares(UNFITTED_KEEP)
+        self._set_box_repair(INITIAL_RAW_SHARE)
 
     @property
     def wants_prescreen(self) -> bool:
@@ -110,24 +115,26 @@ class Mend(EstimatingMethod):
             return unchanged_outcome(annotations)
         matches = self._matches(annotations, proposals, progress.is_warm_up)
         scores = self._scores(matches, scorer)
-        evidence = self.estimator.remember(annotations, scores[0].probabilities)  # p
-        posteriors, judged = self._judged(evidence, annotations)
+        evidence = self.estimator.store(annotations, scores[0].probabilities)  # p
+        posteriors, judged = self._judge_labels(evidence, annotations)
         boxes = self._boxes(annotations, matches, scores, posteriors)
         num_candidates = matches.is_candidate.sum(-1)
         if progress.is_warm_up:
-            metrics = shares(annotations, num_candidates=num_candidates)
+            metrics = share_metrics(annotations, num_candidates=num_candidates)
             counted = torch.where(annotations.is_box, num_candidates, 0)
             outcome = unchanged_outcome(annotations, judged.loss)
             outcome = outcome._replace(num_candidates=counted, metrics=metrics)
-            outcome = outcome._replace(roi=outcome.roi._replace(soft=self._first_soft(annotations)))
-            return self._for_noisy_boxes(outcome, annotations, UNFITTED_KEEP)
+            outcome = outcome._replace(
+                roi=outcome.roi._replace(soft=self._warm_up_targets(annotations))
+            )
+            return self._with_box_targets(outcome, annotations, INITIAL_RAW_SHARE)
         refined = judged._replace(
             boxes=boxes, num_candidates=num_candidates, matched=matches.matched
         )
         roles = self._roles(refined.verdict, annotations)
         outcome = merge_outcome(annotations, refined, roles, self._soft(posteriors))
-        outcome = self._for_noisy_boxes(outcome, annotations, self._state["keep"])
-        return self._without_missing(outcome, annotations, matches, scores[1])
+        outcome = self._with_box_targets(outcome, annotations, self._state["keep"])
+        return self._ignore_missing(outcome, annotations, matches, scores[1])
 
     def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell warm-up from what follows."""
@@ -149,7 +156,9 @@ class Mend(EstimatingMethod):
         is_object = rois.is_positive[..., None]
         foreground = torch.where(is_object, logits[..., 1:].float(), 0).softmax(-1)
         objects = equations.posterior(foreground, rois.labels, self.estimator.state["transition"])
-        objects = equations.raise_to_floor(objects, rois.labels, self.estimator.floors(rois.labels))
+        objects = equations.raise_to_floor(
+            objects, rois.labels, self.estimator.label_floors(rois.labels)
+        )
         background = torch.zeros_like(objects[..., :1]) + 1
         nothing = functional.pad(background, (0, objects.shape[-1]))
         return torch.where(is_object, equations.soft_targets(objects), nothing)
@@ -169,7 +178,7 @@ class Mend(EstimatingMethod):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up a state made for as many annotations and classes."""
         super().load_state_dict(state)
-        self._set_shares(float(state["keep"]))  # from which all others follow
+        self._set_box_repair(float(state["keep"]))  # from which all others follow
 
     def _own_state(self) -> dict[str, Any]:
         """Return the queue and how boxes are mended."""
@@ -183,17 +192,17 @@ class Mend(EstimatingMethod):
         for name in ("queue", "border", "held"):
             self._state[name].copy_(state[name])
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Choose how boxes are mended by the estimated box noise."""
         if self.rates.box is None:
             settings = self.settings
-            self._set_shares(
+            self._set_box_repair(
                 equations.raw_box_share(
                     estimator.box, settings.raw_box_min_share, settings.disable_above
                 )
             )
 
-    def _set_shares(self, estimated: float) -> None:
+    def _set_box_repair(self, estimated: float) -> None:
         """Choose how boxes are mended: by the settings, a known box noise, or the estimate.
 
         Annotated edges are off by the whole noise, also by what is learnt by heart of it.
@@ -202,17 +211,17 @@ class Mend(EstimatingMethod):
         keep, alpha = self.settings.raw_box_share, self.settings.alpha
         if keep is None:
             known = self.rates.box
-            keep = estimated if known is None else estimation.keep_at_rate(known)
+            keep = estimated if known is None else estimation.raw_box_share_at(known)
         if alpha is None:
             alpha = 0.0 if keep == 1 else equations.alpha_from_rate(found)
         noise = found if keep < 1 else 0.0
-        error = self.estimator.box.error or equations.TYPICAL_ERROR
+        error = self.estimator.box.error or BOX_NOISE.typical_error_sides
         values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
         for name, value in values.items():
             self._state[name].fill_(value)
         self._beta = self.settings.box_beta if keep < 1 else None  # None: the detector's own
 
-    def _for_noisy_boxes(
+    def _with_box_targets(
         self, outcome: Outcome, annotations: BatchAnnotations, keep: Tensor | float
     ) -> Outcome:
         """Regress to where noisy edges are in the mean, also where the border cut them off."""
@@ -234,7 +243,7 @@ class Mend(EstimatingMethod):
         """Whether anything is asked of the proposals: boxes, or objects that nobody annotated."""
         return self.mends_boxes or self.settings.missing_min_score is not None
 
-    def _without_missing(
+    def _ignore_missing(
         self,
         outcome: Outcome,
         annotations: BatchAnnotations,
@@ -244,13 +253,13 @@ class Mend(EstimatingMethod):
         """Leave objects out that nobody annotated, where that is asked for."""
         if self.settings.missing_min_score is None:
             return outcome
-        found = missing.missing_objects(
+        found = missing.find_missing_objects(
             annotations, matches, scores, self.settings.missing_min_score
         )
         share = found.is_object.sum() / annotations.is_box.sum().clamp(min=1)
         return outcome._replace(
-            rpn=missing.left_out(outcome.rpn, found),
-            roi=missing.left_out(outcome.roi, found),
+            rpn=missing.ignore_objects(outcome.rpn, found),
+            roi=missing.ignore_objects(outcome.roi, found),
             metrics={**outcome.metrics, "missing": share},
         )
 
@@ -258,14 +267,16 @@ class Mend(EstimatingMethod):
     def _corrects_warm_up(self) -> bool:
         return self.mends_labels and self.settings.correct_warm_up_loss
 
-    def _first_soft(self, annotations: BatchAnnotations) -> Tensor | None:
+    def _warm_up_targets(self, annotations: BatchAnnotations) -> Tensor | None:
         """Return the targets of warm-up after a prescreen: q(c) ~ p(c) T[c, y] by that alone."""
-        prior = self.estimator.prior_of(annotations)
+        prior = self.estimator.prior_for(annotations)
         if prior is None or not self._corrects_warm_up:
             return None
         first = equations.posterior(prior, annotations.labels, self.estimator.state["transition"])
-        floors = self.estimator.floors(annotations.labels)
-        return equations.soft_targets(equations.raise_to_floor(first, annotations.labels, floors))
+        label_floors = self.estimator.label_floors(annotations.labels)
+        return equations.soft_targets(
+            equations.raise_to_floor(first, annotations.labels, label_floors)
+        )
 
     def _matches(
         self, annotations: BatchAnnotations, proposals: Proposals, is_warm_up: bool
@@ -295,22 +306,24 @@ class Mend(EstimatingMethod):
         """Score b* and, where anything is asked of them, the proposals, in one call."""
         count = matches.matched.shape[1]
         if not self._needs_proposals:
-            return votes.split(scorer(matches.matched), count)
-        return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
+            return votes.split_scores(scorer(matches.matched), count)
+        return votes.split_scores(
+            scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count
+        )
 
-    def _judged(self, evidence: Tensor, annotations: BatchAnnotations) -> judgements.Judged:
+    def _judge_labels(self, evidence: Tensor, annotations: BatchAnnotations) -> judgements.Judged:
         """Judge the labels; in the published order, judged first and pushed after."""
         state, seen = self._state, self.estimator.state
         if not self.mends_labels:
-            return judgements.as_given(evidence, annotations)
+            return judgements.keep_labels(evidence, annotations)
         if self.settings.judgement == "posterior":
-            floors = self.estimator.floors(annotations.labels)
-            return judgements.by_posterior(
-                evidence, annotations, seen["transition"], seen["tau"], floors
+            label_floors = self.estimator.label_floors(annotations.labels)
+            return judgements.judge_by_posterior(
+                evidence, annotations, seen["transition"], seen["tau"], label_floors
             )
         acceptance = equations.acceptance_from_rate(self.estimator.rate)
         limit = equations.threshold(state["queue"], acceptance)
-        judged = judgements.by_queue(evidence, annotations, limit)
+        judged = judgements.judge_by_queue(evidence, annotations, limit)
         pushed = self.exchange.all_gather(judged[1].loss, annotations.is_box)
         state["queue"].copy_(equations.push(state["queue"], *pushed))
         return judged
@@ -326,19 +339,19 @@ class Mend(EstimatingMethod):
         if not self.mends_boxes:
             return annotations.boxes
         settings, keep = self.settings, self._state["keep"]
-        heard = votes.voters(annotations, matches, scores, posteriors, settings.vote_min_iou)
-        self.estimator.compare(annotations, heard)
+        heard = votes.gather_voters(annotations, matches, scores, posteriors, settings.vote_min_iou)
+        self.estimator.count_agreement(annotations, heard)
         if settings.boxes == "average":
-            return votes.averaged(annotations, matches, heard, keep)
+            return votes.average_boxes(annotations, matches, heard, keep)
         if settings.boxes == "vote" or settings.raw_box_share is not None:
-            return votes.voted(annotations, heard, keep, settings.cluster_min_iou)
+            return votes.vote_boxes(annotations, heard, keep, settings.cluster_min_iou)
         state = self._state
         at_border = equations.count_at_border(
             annotations.boxes, annotations.sizes, annotations.is_box
         )
         state["border"] += self.exchange.all_sum(at_border)
         edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
-        return votes.expected(annotations, heard, edges, keep, settings.cluster_min_iou)
+        return votes.estimate_boxes(annotations, heard, edges, keep, settings.cluster_min_iou)
 
     @property
     def _is_soft(self) -> bool:

@@ -28,7 +28,7 @@ class UnannotatedObjects(NamedTuple):
     is_object: Tensor  # [B, K]
 
 
-def missing_objects(
+def find_missing_objects(
     annotations: BatchAnnotations, matches: Matches, scores: SecondStageOutput, least: float
 ) -> UnannotatedObjects:
     """Find proposals of a class's score `least` or more that overlap no annotation.
@@ -51,7 +51,7 @@ def missing_objects(
     return UnannotatedObjects(inert_boxes(boxes, is_object), is_object)
 
 
-def left_out(targets: Targets, missing: UnannotatedObjects) -> Targets:
+def ignore_objects(targets: Targets, missing: UnannotatedObjects) -> Targets:
     """Give the targets with these objects besides, as rows whose surroundings teach nothing."""
     is_object = missing.is_object
     labels = torch.zeros_like(is_object, dtype=targets.labels.dtype)

@@ -11,13 +11,13 @@ from boxmend.detector import Proposals
 from boxmend.errors import UsageError
 from boxmend.methods import equations, estimation, votes
 from boxmend.methods.equations import BoxNoise, NoiseModel, PrescreenResult
-from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.equations.box_noise import NUM_BINS
 from boxmend.methods.protocol import SINGLE_PROCESS, BatchAnnotations, BoxScorer, Exchange, Method
 from boxmend.methods.rates import Rates, check_rates
 from boxmend.runs.settings import MendSettings
 
 UNKNOWN_BOUNDS = (0.0, 1.0)
-NEXT_TO_NONE = 0.02  # an estimate below it counts as no noise
+NEGLIGIBLE_RATE = 0.02  # an estimate below it counts as no noise
 FIRST_LOST_PASS = 1  # after the first pass no class is found for certain
 FIRM_PASS = 2  # from the third pass on the detector knows enough for estimates that last
 WIDE_BOUNDS = 0.1  # of the rate by the prescreen: with wider ones it says too little
@@ -52,7 +52,7 @@ class NoiseEstimator:
             "memory": torch.zeros(num_annotations + 1, num_labels, device=device),
             "visits": torch.zeros(num_annotations + 1, dtype=torch.int32, device=device),
             "labels": torch.zeros(num_annotations + 1, dtype=torch.int64, device=device),
-            "residuals": torch.zeros(BINS, dtype=torch.float64, device=device),
+            "residuals": torch.zeros(NUM_BINS, dtype=torch.float64, device=device),
             "pull": torch.zeros(2, dtype=torch.float64, device=device),
             "transition": equations.symmetric_transition(self.rate, num_labels, device),
             "tau": torch.full((), settings.temperature or 1.0, device=device),
@@ -67,7 +67,7 @@ class NoiseEstimator:
         for name, rate in known.items():
             if rate is None and self.is_estimated(name):
                 estimate = found[f"{name}_noise"]
-                known[name] = estimate if estimate >= NEXT_TO_NONE else 0.0
+                known[name] = estimate if estimate >= NEGLIGIBLE_RATE else 0.0
         return Rates(**known)
 
     def prescreen(self, rows: Tensor, labels: Tensor, seen: PrescreenResult) -> dict[str, float]:
@@ -77,10 +77,10 @@ class NoiseEstimator:
         stays, and only tau is fitted anew. Returns the figures, or nothing if it says too little.
         """
         model, chances = seen.model, seen.probabilities.cpu()
-        low, high = estimation.bounds(chances, labels.cpu(), model._replace(tau=1.0))
+        low, high = estimation.rate_bounds(chances, labels.cpu(), model._replace(tau=1.0))
         found = equations.posterior(chances, labels.cpu(), model.transition.cpu())  # [n, C]
         doubt = 1 - float(found.amax(-1).mean())  # errors to expect after mending by this alone
-        is_enough = doubt <= MOST_DOUBT * model.rate or model.rate < NEXT_TO_NONE
+        is_enough = doubt <= MOST_DOUBT * model.rate or model.rate < NEGLIGIBLE_RATE
         if high - low > WIDE_BOUNDS or not is_enough:
             return {}
         state = self.state
@@ -90,14 +90,16 @@ class NoiseEstimator:
             self.rate = model.rate
             state["label_bounds"].copy_(torch.tensor([low, high]))
         state["transition"].copy_(model.transition)
-        state["lost"].copy_(estimation.lost_classes(found, labels.cpu(), model.transition.cpu()))
+        state["lost"].copy_(
+            estimation.find_lost_classes(found, labels.cpu(), model.transition.cpu())
+        )
         return self.figures()
 
-    def prior_of(self, annotations: BatchAnnotations) -> Tensor | None:
+    def prior_for(self, annotations: BatchAnnotations) -> Tensor | None:
         """Return the prescreen's probabilities for the annotations of a batch, [B, A, C]."""
         return None if self.prior is None else self.prior[self._places(annotations)]
 
-    def remember(self, annotations: BatchAnnotations, probabilities: Tensor) -> Tensor:
+    def store(self, annotations: BatchAnnotations, probabilities: Tensor) -> Tensor:
         """Put s [B, A, 1 + C] of a visit into the memory. Returns the batch's p, [B, A, C]."""
         state = self.state
         if self.settings.foreground_only:
@@ -108,7 +110,7 @@ class NoiseEstimator:
             self._is_seen(annotations).reshape(-1),
             self._places(annotations).reshape(-1),
         )
-        mean, visits = equations.remember(
+        mean, visits = equations.update_memory(
             state["memory"][rows],
             state["visits"][rows],
             evidence.flatten(0, 1),
@@ -119,23 +121,23 @@ class NoiseEstimator:
         rows, *seen = self.exchange.all_gather(rows, mean, visits, labels)
         for name, values in zip(("memory", "visits", "labels"), seen, strict=True):
             state[name].index_copy_(0, rows, values)
-        mean, prior = mean.view_as(evidence), self.prior_of(annotations)
+        mean, prior = mean.view_as(evidence), self.prior_for(annotations)
         return mean if prior is None else self._weighed(mean, prior)
 
-    def compare(self, annotations: BatchAnnotations, heard: votes.Voters) -> None:
+    def count_agreement(self, annotations: BatchAnnotations, heard: votes.Voters) -> None:
         """Count how annotated boxes and the vote agree, where the box noise is not told."""
         if self.rates.box is None:
             settings = self.settings
-            found = votes.agreement(
+            found = votes.measure_agreement(
                 annotations,
                 heard,
                 settings.vote_min_iou,
                 settings.cluster_min_iou,
                 settings.residual_min_score,
             )
-            sums = self.exchange.all_sum(torch.cat(found))  # [BINS + 2]
-            self.state["residuals"] += sums[:BINS]
-            self.state["pull"] += sums[BINS:]
+            sums = self.exchange.all_sum(torch.cat(found))  # [NUM_BINS + 2]
+            self.state["residuals"] += sums[:NUM_BINS]
+            self.state["pull"] += sums[NUM_BINS:]
 
     def observe(
         self, annotations: BatchAnnotations, proposals: Proposals, scorer: BoxScorer
@@ -146,10 +148,10 @@ class NoiseEstimator:
         nobody = torch.zeros_like(annotations.labels[..., None])
         matches = votes.Matches(annotations.boxes, top, is_top, nobody, nobody.bool())
         count = annotations.boxes.shape[1]
-        scores = votes.split(scorer(torch.cat([annotations.boxes, top], dim=1)), count)
-        evidence = self.remember(annotations, scores[0].probabilities)
-        heard = votes.voters(annotations, matches, scores, evidence, settings.vote_min_iou)
-        self.compare(annotations, heard)
+        scores = votes.split_scores(scorer(torch.cat([annotations.boxes, top], dim=1)), count)
+        evidence = self.store(annotations, scores[0].probabilities)
+        heard = votes.gather_voters(annotations, matches, scores, evidence, settings.vote_min_iou)
+        self.count_agreement(annotations, heard)
 
     def end_epoch(self, epoch: int, is_warm_up: bool) -> None:
         """Estimate anew what is not told.
@@ -165,7 +167,7 @@ class NoiseEstimator:
         self.state["residuals"].zero_()
         self.state["pull"].zero_()
 
-    def floors(self, labels: Tensor) -> Tensor:
+    def label_floors(self, labels: Tensor) -> Tensor:
         """Tell how far labels [...] are to be believed at least: of a lost class, 1 - its noise."""
         share = torch.where(self.state["lost"], self.state["transition"].diagonal(), 0)  # [C]
         return share[labels]
@@ -181,7 +183,7 @@ class NoiseEstimator:
             if self.is_estimated(name):
                 estimate = estimation.Estimate(rate, *self.state[f"{name}_bounds"].tolist())
                 is_learnt = name != "label" or self.prior is None
-                figures |= estimate.told(f"{name}_noise", is_learnt=is_learnt)
+                figures |= estimate.figures(f"{name}_noise", is_learnt=is_learnt)
             else:
                 figures[f"{name}_noise"] = rate
         return figures
@@ -190,7 +192,7 @@ class NoiseEstimator:
         """Tell the noise that was found, and which labels stand for which others."""
         state, found = self.state, dict[str, Any](self.figures())
         if self.rates.label != 0:
-            found["confusions"] = estimation.confusions(
+            found["confusions"] = estimation.find_confusions(
                 *self._seen(), state["transition"].cpu(), float(state["tau"])
             )
         return found
@@ -223,14 +225,14 @@ class NoiseEstimator:
             return
         known = NoiseModel(self.rate, float(state["tau"]), state["transition"].cpu(), False)
         if self.rates.label is None and self.prior is None:
-            model = estimation.estimated_labels(
+            model = estimation.fit_label_noise(
                 evidence, labels, self.rate, full=settings.full_matrix
             )
             if not is_firm or model.rate >= self.rate:
-                bounds = estimation.bounds(evidence, labels, model)
+                bounds = estimation.rate_bounds(evidence, labels, model)
                 state["label_bounds"].copy_(torch.tensor(bounds))
             if is_firm:
-                model = estimation.at_least(model, evidence, labels, known)
+                model = estimation.keep_higher_rate(model, evidence, labels, known)
         else:
             tau = equations.fit_temperature(evidence, labels, known.transition)
             model = known._replace(tau=tau)
@@ -241,7 +243,7 @@ class NoiseEstimator:
         noise = model.transition
         if self.prior is None:  # it may be the detector's own, which explains all that it lost
             noise = equations.symmetric_transition(model.rate, self.num_labels)
-        lost = estimation.lost_classes(found, labels, noise)
+        lost = estimation.find_lost_classes(found, labels, noise)
         is_early = epoch < FIRST_LOST_PASS and self.prior is None
         state["lost"].copy_(lost & (not is_early))
 
@@ -250,7 +252,7 @@ class NoiseEstimator:
         state, evidence = self.state, self.state["memory"]
         if self.prior is not None:
             evidence = self._weighed(evidence, self.prior)
-        return estimation.visited(evidence, state["visits"], state["labels"])
+        return estimation.visited_evidence(evidence, state["visits"], state["labels"])
 
     def _weighed(self, evidence: Tensor, prior: Tensor) -> Tensor:
         return equations.combine_evidence(evidence, prior, self.settings.prescreen_weight)
@@ -299,7 +301,7 @@ class EstimatingMethod(Method):
         if self.estimator is None:
             return {}
         self.estimator.end_epoch(epoch, is_warm_up and self.has_warm_up)
-        self._follow(self.estimator)
+        self._apply_estimates(self.estimator)
         return self.estimator.figures()
 
     def report(self) -> Mapping[str, Any]:
@@ -316,10 +318,10 @@ class EstimatingMethod(Method):
         self._load_own_state(state)
         if self.estimator is not None:
             self.estimator.load_state_dict(state)
-            self._follow(self.estimator)
+            self._apply_estimates(self.estimator)
 
     @abstractmethod
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set what depends on the rates by the estimates; this may wait for the device."""
 
     @abstractmethod

@@ -42,7 +42,7 @@ def unchanged_outcome(annotations: BatchAnnotations, loss: Tensor | None = None)
         matched=annotations.boxes,
         boxes=annotations.boxes,
         is_kept=annotations.is_box,
-        metrics=shares(annotations),
+        metrics=share_metrics(annotations),
     )
 
 
@@ -70,11 +70,11 @@ def merge_outcome(
         matched=torch.where(is_box[..., None], refined.matched, annotations.boxes),
         boxes=boxes,
         is_kept=roles.head,
-        metrics=shares(annotations, refined.verdict, refined.num_candidates),
+        metrics=share_metrics(annotations, refined.verdict, refined.num_candidates),
     )
 
 
-def shares(
+def share_metrics(
     annotations: BatchAnnotations,
     verdict: Tensor | None = None,
     num_candidates: Tensor | None = None,

@@ -29,7 +29,7 @@ from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import PublishedSettings
 
 
-def constants_of(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
+def resolve_constants(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
     """Resolve the rates: r and alpha, and which steps a rate of 0 switches off (Table 1)."""
     if rates.label == 0:
         steps = replace(steps, judge=False, relabel=False)
@@ -77,7 +77,7 @@ class PaperMethod(EstimatingMethod):
         self.settings = settings
         self.rates = check_rates(rates)
         self.steps = equations.VARIANTS[variant]
-        self.constants = constants_of(settings, rates, self.steps)
+        self.constants = resolve_constants(settings, rates, self.steps)
         self.queue = equations.empty_queue(settings.queue_length, device)  # [N]
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
@@ -95,7 +95,11 @@ class PaperMethod(EstimatingMethod):
         """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
         annotations, steps = neutralise_padding(annotations), self.constants.steps
         is_idle = progress.is_warm_up or steps == equations.VARIANTS["baseline"]
-        heads = _OneCall(scorer, annotations.boxes) if not is_idle and self._asks_alike else None
+        heads = (
+            _SharedScores(scorer, annotations.boxes)
+            if not is_idle and self._shares_scores
+            else None
+        )
         if heads is None:
             self.observe(annotations, proposals, scorer)
         if is_idle:
@@ -106,7 +110,7 @@ class PaperMethod(EstimatingMethod):
             equations.Annotations(annotations.boxes, annotations.labels, annotations.is_box),
             equations.PaddedProposals(*proposals[:3]),
             annotations.sizes,
-            _adapted(scorer if heads is None else heads.for_regions),
+            _as_pre_forward(scorer if heads is None else heads.for_regions),
             self.queue,
             self.constants,
         )
@@ -148,15 +152,15 @@ class PaperMethod(EstimatingMethod):
             raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
         self.queue.copy_(state["queue"])
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set r and alpha by the estimates; next to no noise switches that half off, like none.
 
         Before the first estimate the guess stays.
         """
-        self.constants = constants_of(self.settings, estimator.known_rates(), self.steps)
+        self.constants = resolve_constants(self.settings, estimator.known_rates(), self.steps)
 
     @property
-    def _asks_alike(self) -> bool:
+    def _shares_scores(self) -> bool:
         """Whether the estimator and Algorithm 1 score the same proposals."""
         constants = self.constants
         if self.estimator is None or not constants.steps.average:
@@ -185,14 +189,14 @@ class PaperMethod(EstimatingMethod):
         self.queue.copy_(equations.push(self.queue, *self.exchange.all_gather(losses, is_loss)))
 
 
-def wants_estimates(variant: str, rates: Rates) -> bool:
+def needs_estimates(variant: str, rates: Rates) -> bool:
     """Say whether a rate is to be estimated: one that a step rests on and that nobody told."""
     steps = equations.VARIANTS[variant]
     wants_label = (steps.judge or steps.relabel) and rates.label is None
     return wants_label or ((steps.match or steps.average) and rates.box is None)
 
 
-class _OneCall:
+class _SharedScores:
     """The heads called once for both askers: Algorithm 1, and after it the estimator.
 
     The first asks for b* and P_h, as many b* as there are annotated boxes b; b is scored along with
@@ -214,7 +218,7 @@ class _OneCall:
         return SecondStageOutput(*parts)
 
 
-def _adapted(scorer: BoxScorer) -> equations.PreForward:
+def _as_pre_forward(scorer: BoxScorer) -> equations.PreForward:
     def score(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
         scores = scorer(boxes)
         return scores.probabilities, scores.boxes

@@ -16,10 +16,10 @@ from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS
 from boxmend.methods.mend import Mend
 from boxmend.methods.noise_estimator import NoiseEstimator
-from boxmend.methods.paper import PaperMethod, wants_estimates
+from boxmend.methods.paper import PaperMethod, needs_estimates
 from boxmend.methods.peers.ca_bbc import CaBbc
 from boxmend.methods.peers.co_teaching import CoTeaching
-from boxmend.methods.peers.co_teaching import wants_estimates as wants_tau
+from boxmend.methods.peers.co_teaching import needs_estimates as wants_tau
 from boxmend.methods.peers.disco import Disco
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.peers.oa_mil import OaMil
@@ -44,7 +44,7 @@ from boxmend.runs.settings import (
     PublishedSettings,
     TrainSettings,
 )
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 
 __all__ = [
     "METHODS",
@@ -90,7 +90,7 @@ class MethodSpec(NamedTuple):
     """How a method is made, and what it needs."""
 
     settings: type[Any]
-    """The type of its settings, which are the field `SECTIONS[name]` of TrainSettings."""
+    """The type of its settings, which are the field `METHOD_SECTIONS[name]` of TrainSettings."""
     make: Callable[[MethodInputs], Method]
     """Takes inputs with settings of that type."""
     detector: Mapping[str, Any] = MappingProxyType({})
@@ -104,8 +104,8 @@ def build(name: str, inputs: MethodInputs) -> Method:
     spec = METHODS[name]
     settings = spec.settings() if inputs.settings is None else inputs.settings
     if type(settings) is not spec.settings:
-        taken, told = spec.settings.__name__, type(settings).__name__
-        raise UsageError(f"{name} takes {taken}, got {told}")
+        expected, actual = spec.settings.__name__, type(settings).__name__
+        raise UsageError(f"{name} takes {expected}, got {actual}")
     return spec.make(inputs._replace(settings=settings))
 
 
@@ -118,44 +118,44 @@ def build_from(
 ) -> Method:
     """Make the method that resolved settings ask for."""
     rates = Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise)))
-    own = getattr(settings, SECTIONS.get(settings.method, PUBLISHED))
+    own = getattr(settings, METHOD_SECTIONS.get(settings.method, PUBLISHED))
     inputs = MethodInputs(num_annotations, num_labels, rates, own, device, exchange)
     return build(settings.method, inputs)
 
 
-def _published(variant: str, inputs: MethodInputs) -> Method:
-    estimator = inputs.estimator(wants_estimates(variant, inputs.rates))
+def _make_paper_method(variant: str, inputs: MethodInputs) -> Method:
+    estimator = inputs.estimator(needs_estimates(variant, inputs.rates))
     return PaperMethod(
         variant, inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange
     )
 
 
-def _ca_bbc(inputs: MethodInputs) -> Method:
+def _make_ca_bbc(inputs: MethodInputs) -> Method:
     estimator = inputs.estimator(inputs.rates.box is None)
     return CaBbc(inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange)
 
 
-def _co_teaching(inputs: MethodInputs) -> Method:
+def _make_co_teaching(inputs: MethodInputs) -> Method:
     estimator = inputs.estimator(wants_tau(inputs.settings, inputs.rates))
     return CoTeaching(inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange)
 
 
-def _of_annotations(kind: type[Mend] | type[NoteRcnn], inputs: MethodInputs) -> Method:
+def _make_with_memory(kind: type[Mend] | type[NoteRcnn], inputs: MethodInputs) -> Method:
     """Make a method that remembers something about every annotation."""
     sizes = (inputs.num_annotations, inputs.num_labels)
     return kind(*sizes, inputs.settings, inputs.rates, inputs.device, inputs.exchange)
 
 
 METHODS: dict[str, MethodSpec] = {
-    **{name: MethodSpec(PublishedSettings, partial(_published, name)) for name in VARIANTS},
-    "ca-bbc": MethodSpec(CaBbcSettings, _ca_bbc, {"box_heads": 2}),
-    "co-teaching": MethodSpec(CoTeachingSettings, _co_teaching, {"networks": 2}),
+    **{name: MethodSpec(PublishedSettings, partial(_make_paper_method, name)) for name in VARIANTS},
+    "ca-bbc": MethodSpec(CaBbcSettings, _make_ca_bbc, {"box_heads": 2}),
+    "co-teaching": MethodSpec(CoTeachingSettings, _make_co_teaching, {"networks": 2}),
     "disco": MethodSpec(
         DiscoSettings, lambda one: Disco(one.settings, one.exchange), {"has_spread": True}
     ),
-    "mend": MethodSpec(MendSettings, partial(_of_annotations, Mend)),
+    "mend": MethodSpec(MendSettings, partial(_make_with_memory, Mend)),
     "note-rcnn": MethodSpec(
-        NoteRcnnSettings, partial(_of_annotations, NoteRcnn), {"classifiers": 3, "networks": 2}
+        NoteRcnnSettings, partial(_make_with_memory, NoteRcnn), {"classifiers": 3, "networks": 2}
     ),
     "oa-mil": MethodSpec(OaMilSettings, lambda one: OaMil(one.settings, one.exchange)),
 }

@@ -30,7 +30,9 @@ class Voters(NamedTuple):
     is_voter: Tensor  # [B, A, P + 1]
 
 
-def split(scores: SecondStageOutput, count: int) -> tuple[SecondStageOutput, SecondStageOutput]:
+def split_scores(
+    scores: SecondStageOutput, count: int
+) -> tuple[SecondStageOutput, SecondStageOutput]:
     """Part the scores of [B, A + P] boxes after the first `count`."""
     return (
         SecondStageOutput(*(part[:, :count] for part in scores)),
@@ -38,7 +40,7 @@ def split(scores: SecondStageOutput, count: int) -> tuple[SecondStageOutput, Sec
     )
 
 
-def voters(
+def gather_voters(
     annotations: BatchAnnotations,
     matches: Matches,
     scores: tuple[SecondStageOutput, SecondStageOutput],
@@ -70,7 +72,7 @@ def voters(
     return Voters(boxes, torch.where(is_voter, weights, 0), heard, is_voter)
 
 
-def voted(annotations: BatchAnnotations, votes: Voters, keep: Tensor, alike: float) -> Tensor:
+def vote_boxes(annotations: BatchAnnotations, votes: Voters, keep: Tensor, alike: float) -> Tensor:
     """Blend b with the vote, clipped to the image; b itself where nobody votes or keep is 1.
 
     keep is a scalar. Returns [B, A, 4].
@@ -89,7 +91,7 @@ class EdgeNoise(NamedTuple):
     held: Tensor  # see `methods.equations.held_at_border`
 
 
-def expected(
+def estimate_boxes(
     annotations: BatchAnnotations, votes: Voters, edges: EdgeNoise, keep: Tensor, alike: float
 ) -> Tensor:
     """Put each edge where b and the vote let it be expected, as `voted` does otherwise.
@@ -104,7 +106,7 @@ def expected(
     return _where_mended(annotations, (votes.weights > 0).any(-1), keep, boxes)
 
 
-def averaged(
+def average_boxes(
     annotations: BatchAnnotations, matches: Matches, votes: Voters, keep: Tensor
 ) -> Tensor:
     """Take the published mean of b* and two regressions (Eq. 14) instead; b where keep is 1.
@@ -121,11 +123,11 @@ def averaged(
 class Agreement(NamedTuple):
     """How annotated boxes and the vote of the proposals alone agree; sums over a batch."""
 
-    residuals: Tensor  # [BINS]
+    residuals: Tensor  # [NUM_BINS]
     pull: Tensor  # [2], see `methods.equations.pull_sums`
 
 
-def agreement(
+def measure_agreement(
     annotations: BatchAnnotations, votes: Voters, near: float, alike: float, least: float
 ) -> Agreement:
     """Measure what the box noise is estimated from.

@@ -18,7 +18,7 @@ from boxmend.runs import ledger
 from boxmend.runs.folder import SETTINGS_FILE, Run
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.ledger.entries import SIDES, from_table
-from boxmend.runs.settings.files import settings_of_run
+from boxmend.runs.settings.files import convert_run_settings
 
 SETTLING_COLUMNS = (
     *("epoch", "step", "verdict", "new_label", "confidence"),
@@ -160,7 +160,7 @@ def _warm_up_steps(run: Run) -> int:
     settings, steps = run.settings(), run.summary().get("steps")
     if "warm_up" not in settings or not isinstance(steps, int):
         raise DataError(f"{run.path}: settings.json or `finished` lacks the length of the warm-up")
-    share = settings_of_run(run.path / SETTINGS_FILE, settings).warm_up
+    share = convert_run_settings(run.path / SETTINGS_FILE, settings).warm_up
     return math.ceil(share * steps)
 
 

@@ -12,7 +12,7 @@ from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
 from boxmend.methods.table import METHODS, build_from
 from boxmend.runs.ledger import Ledger
-from boxmend.runs.settings import TrainSettings, parsed_image_size
+from boxmend.runs.settings import TrainSettings, parse_image_size
 from boxmend.training import checkpoint
 from boxmend.training.loader import ImageSize, Loader, LoaderOptions
 from boxmend.training.loop import Training, TrainingOutput
@@ -57,7 +57,7 @@ def make_loader(
     """
     if not len(dataset.images):
         raise DataError("the dataset has no images")
-    short, long = parsed_image_size(settings.image_size)
+    short, long = parse_image_size(settings.image_size)
     usual = LoaderOptions()
     return Loader(
         dataset,

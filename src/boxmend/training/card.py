@@ -12,7 +12,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.formats.coco.sizes import get_category_ids
 from boxmend.detector import DETECTORS
 from boxmend.errors import DataError, UsageError
-from boxmend.runs.settings import TrainSettings, parsed_image_size
+from boxmend.runs.settings import TrainSettings, parse_image_size
 
 LISTS = ("label_names", "category_ids")
 
@@ -53,7 +53,7 @@ def read_card(metadata: Mapping[str, str], source: str) -> Card:
     told: dict[str, Any] = {"category_ids": None}
     try:
         told |= {name: json.loads(metadata[name]) for name in LISTS if name in metadata}
-        parsed_image_size(metadata["image_size"])
+        parse_image_size(metadata["image_size"])
     except (ValueError, RecursionError, UsageError) as error:
         raise DataError(f"{source}: what it tells of itself is damaged ({error})") from error
     names = told["label_names"]

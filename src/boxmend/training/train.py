@@ -19,8 +19,8 @@ from boxmend.data.formats import load
 from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.runs import folder as runs
-from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings import TrainSettings, resolve_settings
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 from boxmend.scoring.voc import VocScores
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import (
@@ -61,7 +61,7 @@ def train(
     which can be resumed. Started by torchrun, all processes call this alike and train as one;
     only process 0 writes and calls `log`.
     """
-    settings = resolved(settings or TrainSettings())
+    settings = resolve_settings(settings or TrainSettings())
     with join_processes() as processes:
         _ensure_shareable(settings, processes)
         processes.on_rank_zero(lambda: _tidy_finished(runs.Run(Path(out))))
@@ -245,7 +245,7 @@ def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
             f"--batch-size {settings.batch_size} is that of all {processes.world_size} processes "
             "together and must be a multiple of their number"
         )
-    is_published = SECTIONS.get(settings.method) == PUBLISHED
+    is_published = METHOD_SECTIONS.get(settings.method) == PUBLISHED
     one_by_one = is_published and settings.published.granularity == "object"
     if one_by_one and not processes.is_single_process:
         raise UsageError(

@@ -10,7 +10,7 @@ from torch import Tensor
 from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations
-from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_box_loss
+from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_by_head, soft_box_loss
 from boxmend.methods.protocol import SingleProcess
 from boxmend.methods.steps import FirstStage, detach_features, run_first_stage
 from boxmend.methods.table import (
@@ -106,7 +106,7 @@ def second_stage(
     with torch.no_grad():
         seen = run_first_stage(context)
         clean = FirstStage(detach_features(seen.features), seen.raw, seen.proposals)
-        return losses_of_heads(context, clean, targets)
+        return losses_by_head(context, clean, targets)
 
 
 def test_a_soft_label_that_is_certain_teaches_what_the_label_does() -> None:

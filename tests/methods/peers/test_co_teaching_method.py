@@ -23,7 +23,7 @@ from boxmend.methods.table import (
 from boxmend.methods.table import build as build_method
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CoTeachingSettings
-from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
+from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, pad, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -239,7 +239,7 @@ def test_padding_is_inert() -> None:
     annotations = batch()
     one, other = taught(2, 2), taught(2, 2)
     outcome, losses = one.losses(step(annotations))
-    wider, same = other.losses(step(padded(annotations, by=3)))
+    wider, same = other.losses(step(pad(annotations, by=3)))
     assert_same_losses(losses, same)
     for key, value in one.state_dict().items():
         torch.testing.assert_close(value, other.state_dict()[key])

@@ -16,7 +16,7 @@ from boxmend.methods.peers.note_rcnn import (
     distillation_loss,
     is_near,
     lowest_of_each_label,
-    plain_passes,
+    num_plain_epochs,
     seed_share,
 )
 from boxmend.methods.table import MethodInputs, Rates, TrainingProgress, build
@@ -43,7 +43,7 @@ INF = math.inf
 def test_a_share_of_the_passes_is_plain_and_at_least_one(
     share: float, num_epochs: int, passes: int
 ) -> None:
-    assert plain_passes(share, num_epochs) == passes
+    assert num_plain_epochs(share, num_epochs) == passes
 
 
 @pytest.mark.parametrize(

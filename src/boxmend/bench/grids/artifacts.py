@@ -1,4 +1,4 @@
-"""Artifacts of a cell that are worth bringing elsewhere: OUT/SCALE/cells/CELL/keep/
+"""Artifacts of a cell that are worth bringing elsewhere: OUT/SCALE/cells/CELL/artifacts/
 
 losses.svg, losses.csv    losses of right and wrong labels in the last epoch, and where they part
 iou.svg, changes.svg, ... figures of the report that hold no photograph, with their numbers
@@ -26,7 +26,7 @@ from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.record import Figure, RunRecord
 from boxmend.web.text import display_text
 
-ARTIFACTS_FOLDER = "keep"
+ARTIFACTS_FOLDER = "artifacts"
 PICTURE_FILE = "before-after.jpg"
 DRAWN = ("losses", "iou", "changes", "threshold", "verdicts")
 MOST_BYTES = 300_000  # of the folder
@@ -69,7 +69,7 @@ def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> by
 
     White is the true box, red an annotation with a wrong label, green one with the right one.
     """
-    rows = telling_images(opened, truth)
+    rows = choose_images(opened, truth)
     if not rows or not len(changes):
         return None
     given = opened.dataset
@@ -91,7 +91,7 @@ def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> by
     return None
 
 
-def telling_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
+def choose_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
     """Choose the first images with few annotations, one of them with a wrong label if there are.
 
     What became of them does not count.

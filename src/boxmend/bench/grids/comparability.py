@@ -20,7 +20,7 @@ from msgspec import to_builtins
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import TWO_STAGE
 from boxmend.errors import DataError, UsageError
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 from boxmend.web.text import display_text
 
 SHARED = (
@@ -32,7 +32,7 @@ FREE = frozenset({"method", "preset", "seed", "label_noise", "box_noise"})
 """Settings that a table is about."""
 IDLE = frozenset({"checkpoint_every", "log_every", "strict"})
 """Settings that change no figure."""
-GOES_BY: dict[str, str | None] = {**SECTIONS, TWO_STAGE: "mend", "baseline": None}
+GOES_BY: dict[str, str | None] = {**METHOD_SECTIONS, TWO_STAGE: "mend", "baseline": None}
 """The section of the settings that a method goes by; of a method unknown here, `published`."""
 NAMED = 3  # cells that a message names
 LISTED = 12  # values that a message lists
@@ -60,7 +60,7 @@ class ResultDifference:
         return f"{self.where}{self.among}: {'; '.join(parts)}"
 
 
-def differences(results: Iterable[Result]) -> list[ResultDifference]:
+def find_differences(results: Iterable[Result]) -> list[ResultDifference]:
     """Find what forbids to show results side by side; failed ones show no figure, so never do."""
     finished = [one for one in results if one.error is None]
     places = [(one, _leaves(to_builtins(one))) for one in finished]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
 from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, Row, cell_specs
-from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable, is_rival
+from boxmend.bench.grids.tables import MENDING, Table, TableEntry, is_comparable, is_rival
 from boxmend.web.text import display_text
 
 METRICS = {
@@ -43,19 +43,19 @@ class Words:
         return " ".join(part for part in (self.figure, self.spread, self.seeds, self.paper) if part)
 
 
-def figure_words(square: Square) -> Words:
+def figure_words(square: TableEntry) -> Words:
     """Tell a figure: mean, deviation, number of seeds, and what was published."""
     paper = "" if square.paper is None else f"[{_as_published(square.paper)}]"
     if square.ours is None:
         return Words("failed" if square.failed else "", paper=paper)
     ours = square.ours
-    spread = "" if ours.deviation is None else f"± {percent(ours.deviation)}"
+    spread = "" if ours.deviation is None else f"± {format_percent(ours.deviation)}"
     failed = f", {len(square.failed)} failed" if square.failed else ""
     seeds = f"({len(ours.seeds)}{failed})"
-    return Words(percent(ours.mean), spread, seeds, paper, square.is_best)
+    return Words(format_percent(ours.mean), spread, seeds, paper, square.is_best)
 
 
-def gain_words(square: Square, compare: str) -> Words:
+def gain_words(square: TableEntry, compare: str) -> Words:
     """Tell what a square wins back, or its difference to baseline."""
     as_text = _signed if compare == "difference" else _whole
     paper = "" if square.paper_gain is None else f"[{_whole(square.paper_gain)}]"
@@ -68,7 +68,7 @@ def gain_words(square: Square, compare: str) -> Words:
     return Words(as_text(square.gain.value), spread, f"({len(square.gain.seeds)})", paper)
 
 
-def percent(fraction: float) -> str:
+def format_percent(fraction: float) -> str:
     """Give a fraction in percent with one decimal."""
     return f"{100 * fraction:.1f}"
 
@@ -227,7 +227,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NAMED])}{more}"
 
 
-def _all_cells(squares: Sequence[Square]) -> Iterator[str]:
+def _all_cells(squares: Sequence[TableEntry]) -> Iterator[str]:
     for square in squares:
         yield from square.cells
 

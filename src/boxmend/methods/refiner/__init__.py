@@ -13,7 +13,7 @@ from torch.nn import functional
 from torchvision.models.detection.image_list import ImageList
 
 from boxmend.errors import UsageError
-from boxmend.methods.refiner.checks import check_lists, check_sizes, check_values, heads_of
+from boxmend.methods.refiner.checks import check_lists, check_sizes, check_values, second_stage_of
 from boxmend.methods.refiner.lists import (
     Record,
     TargetDict,
@@ -22,12 +22,12 @@ from boxmend.methods.refiner.lists import (
     as_proposals,
     as_record,
     as_rois,
-    padded,
-    taken,
+    pad,
+    take_rows,
 )
-from boxmend.methods.refiner.scoring import Maps, own_scorer
+from boxmend.methods.refiner.scoring import Maps, make_scorer
 from boxmend.methods.table import Mend, Outcome, PaperMethod, TrainingProgress, build_from
-from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolve_settings
 
 __all__ = ["Record", "RefinedTargets", "Refiner"]
 
@@ -63,10 +63,10 @@ class Refiner:
         box_noise, warm_up (a share of `num_steps`), mend and published.
         """
         check_sizes(num_annotations=num_annotations, num_labels=num_labels, num_steps=num_steps)
-        self._heads = heads_of(model)
+        self._heads = second_stage_of(model)
         self._num_annotations, self._num_labels = num_annotations, num_labels
         self._num_steps = num_steps
-        settings = resolved(settings or TrainSettings())
+        settings = resolve_settings(settings or TrainSettings())
         self._warm_up = settings.warm_up
         device = next(self._heads.parameters()).device
         made = build_from(settings, num_annotations, num_labels, device)
@@ -103,7 +103,7 @@ class Refiner:
         check_lists(len(sizes), proposals, targets)
         check_values(targets, self._num_annotations, self._num_labels)
         annotations = as_given(targets, sizes)
-        scorer = own_scorer(self._heads, images, features, self._num_labels)
+        scorer = make_scorer(self._heads, images, features, self._num_labels)
         outcome = self._method.refine(
             annotations, as_proposals(*proposals), scorer, self._progress(self.step)
         )
@@ -136,8 +136,8 @@ class Refiner:
         method has soft labels, and in its warm-up; else they say what the labels say.
         """
         counts = [len(one) for one in labels]
-        rows = [taken(*pair) for pair in zip(refined.places, matched, strict=True)]
-        by_image = padded(torch.split(logits.detach().float(), counts))  # [B, S, 1 + C]
+        rows = [take_rows(*pair) for pair in zip(refined.places, matched, strict=True)]
+        by_image = pad(torch.split(logits.detach().float(), counts))  # [B, S, 1 + C]
         rois, progress = (
             as_rois(labels, rows),
             self._progress(self.step - 1),
@@ -149,7 +149,7 @@ class Refiner:
         hard = functional.one_hot(columns, 1 + self._num_labels).float()
         if refined.outcome.roi.soft is None:
             return hard
-        soft = [taken(one["soft"], at) for one, at in zip(refined.roi, matched, strict=True)]
+        soft = [take_rows(one["soft"], at) for one, at in zip(refined.roi, matched, strict=True)]
         return torch.where(columns[:, None] > 0, torch.cat(soft), hard)
 
     def _progress(self, step: int) -> TrainingProgress:

@@ -20,7 +20,7 @@ def check_sizes(**sizes: int) -> None:
             raise UsageError(f"{name} is {number}; expected 1 or more")
 
 
-def heads_of(model: nn.Module) -> Any:
+def second_stage_of(model: nn.Module) -> Any:
     """Give the model's second stage, or say what it lacks."""
     heads = getattr(model, "roi_heads", None)
     missing = [name for name in PARTS if not hasattr(heads, name)]

@@ -36,10 +36,10 @@ class Record(NamedTuple):
 
 def as_given(targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]) -> BatchAnnotations:
     """Pad targets with labels from 1 to annotations with labels from 0; crowds are ignored."""
-    boxes, labels, rows = (padded([one[name] for one in targets]) for name in NEEDED)
+    boxes, labels, rows = (pad([one[name] for one in targets]) for name in NEEDED)
     is_real = _mask([one["labels"] for one in targets])
     crowds = [one.get("iscrowd", torch.zeros_like(one["labels"])) for one in targets]
-    is_ignored = is_real & padded(crowds).bool()
+    is_ignored = is_real & pad(crowds).bool()
     return BatchAnnotations(
         boxes=boxes.float(),
         labels=torch.where(is_real, labels.long() - 1, 0),
@@ -53,18 +53,16 @@ def as_given(targets: Sequence[TargetDict], sizes: Sequence[tuple[int, int]]) ->
 def as_proposals(boxes: Sequence[Tensor], objectness: Sequence[Tensor]) -> Proposals:
     """Pad boxes [n, 4] and their objectness [n]."""
     is_inexact = torch.zeros(len(boxes), dtype=torch.bool, device=boxes[0].device)
-    return Proposals(
-        padded(boxes).float(), padded(objectness).float(), _mask(objectness), is_inexact
-    )
+    return Proposals(pad(boxes).float(), pad(objectness).float(), _mask(objectness), is_inexact)
 
 
 def as_rois(labels: Sequence[Tensor], matched: Sequence[Tensor]) -> RoiSample:
     """Pad sampled RoIs, labels [n] from 1 with 0 for background; of their boxes nothing is told."""
-    columns = padded(labels)  # [B, S]
+    columns = pad(labels)  # [B, S]
     nothing = torch.zeros(*columns.shape, 4, device=columns.device)
     return RoiSample(
         boxes=nothing,
-        matched=padded(matched),
+        matched=pad(matched),
         is_sampled=_mask(labels),
         is_positive=columns > 0,
         labels=(columns - 1).clamp(min=0),
@@ -112,7 +110,7 @@ def as_record(
     )
 
 
-def padded(values: Sequence[Tensor]) -> Tensor:
+def pad(values: Sequence[Tensor]) -> Tensor:
     """Put B tensors [n, ...] into one [B, A, ...], zero at the end; A is at least 1."""
     longest = max(1, *(len(one) for one in values))
     whole = values[0].new_zeros(len(values), longest, *values[0].shape[1:])
@@ -121,7 +119,7 @@ def padded(values: Sequence[Tensor]) -> Tensor:
     return whole
 
 
-def taken(values: Tensor, rows: Tensor) -> Tensor:
+def take_rows(values: Tensor, rows: Tensor) -> Tensor:
     """Take rows [n] of values; zeros where there are none, which torchvision matches with row 0."""
     if not len(values):
         return values.new_zeros(len(rows), *values.shape[1:])
@@ -130,4 +128,4 @@ def taken(values: Tensor, rows: Tensor) -> Tensor:
 
 def _mask(values: Sequence[Tensor]) -> Tensor:
     """[B, A], true where `padded` puts a value."""
-    return padded([torch.ones(len(one), dtype=torch.bool, device=one.device) for one in values])
+    return pad([torch.ones(len(one), dtype=torch.bool, device=one.device) for one in values])

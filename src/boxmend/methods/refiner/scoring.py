@@ -17,7 +17,7 @@ Maps = Tensor | Mapping[str, Tensor]
 """Features as a backbone gives them: one map, or several by name."""
 
 
-def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -> BoxScorer:
+def make_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -> BoxScorer:
     """Make a scorer of torchvision's RoIHeads over the features of a batch."""
     maps = {"0": features} if isinstance(features, Tensor) else dict(features)
     height, width = images.tensors.shape[-2:]
@@ -25,7 +25,7 @@ def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -
 
     def score(boxes: Tensor, /) -> SecondStageOutput:
         lists = list(clamp_to_canvas(boxes.float(), (height, width)))  # B of [K, 4]
-        with _at_rest(heads.box_head, heads.box_predictor):
+        with _in_evaluation_mode(heads.box_head, heads.box_predictor):
             pooled = heads.box_roi_pool(maps, lists, images.image_sizes)
             logits, deltas = heads.box_predictor(heads.box_head(pooled))
         _check_width(logits.shape[-1], num_labels)
@@ -46,7 +46,7 @@ def _check_width(width: int, num_labels: int) -> None:
 
 
 @contextmanager
-def _at_rest(*parts: nn.Module) -> Iterator[None]:
+def _in_evaluation_mode(*parts: nn.Module) -> Iterator[None]:
     """Keep dropout and normalisations of modules still, whatever mode each of them is in."""
     modules = [module for part in parts for module in part.modules()]
     modes = [module.training for module in modules]

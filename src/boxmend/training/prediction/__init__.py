@@ -15,7 +15,7 @@ from boxmend.data.detections import Detections
 from boxmend.data.progress import Progress
 from boxmend.detector import Detector
 from boxmend.errors import DataError, UsageError
-from boxmend.runs.settings import parsed_image_size
+from boxmend.runs.settings import parse_image_size
 from boxmend.training.loader import Frame, ImageSize
 from boxmend.training.loader.pictures import CANVAS_MULTIPLE, ReadableImages, survey
 from boxmend.training.loader.store import FromFiles, default_workers
@@ -48,7 +48,7 @@ def predict(
         raise UsageError(f"score_threshold is {score_threshold}; expected a share from 0 to 1")
     columns = gather(images)
     detector, card = open_model(Path(run))
-    short, long = parsed_image_size(card.image_size)
+    short, long = parse_image_size(card.image_size)
     pictures, skipped = survey(columns, ImageSize(long, short))
     found, problems = _detected(detector, pictures, score_threshold, progress)
     skipped += problems

@@ -8,7 +8,7 @@ import torch
 from boxmend.data.dataset import Dataset
 from boxmend.data.progress import Progress
 from boxmend.runs.folder import open_run
-from boxmend.runs.settings import parsed_image_size
+from boxmend.runs.settings import parse_image_size
 from boxmend.training.assembly import working_precision
 from boxmend.training.loader import ImageSize, Loader, LoaderOptions
 from boxmend.training.prediction.model import open_model
@@ -31,7 +31,7 @@ def detect_in(run: Path, dataset: Dataset, progress: Progress) -> ModelPredictio
     batch_size, precision = _habits(run)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     detector.network.to(device)
-    short, long = parsed_image_size(card.image_size)
+    short, long = parse_image_size(card.image_size)
     loader = Loader(
         dataset,
         image_size=ImageSize(long, short),

@@ -8,7 +8,7 @@ from typing import Any
 from boxmend.detector import Detector, build, ensure_num_labels, read_metadata
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.folder import SETTINGS_FILE, Run, open_run
-from boxmend.runs.settings.files import settings_of_run
+from boxmend.runs.settings.files import convert_run_settings
 from boxmend.training.card import Card, read_card
 from boxmend.training.train import MODEL_FILE
 
@@ -38,7 +38,7 @@ def _told_by(run: Run) -> dict[str, str]:
     data: Any = run.facts().get("data")
     names = data.get("label_names") if isinstance(data, dict) else None
     settings = run.settings()
-    settings_of_run(run.path / SETTINGS_FILE, settings)
+    convert_run_settings(run.path / SETTINGS_FILE, settings)
     size = settings.get("image_size")
     told = {} if names is None else {"label_names": json.dumps(names)}
     return told | ({"image_size": size} if isinstance(size, str) else {})
