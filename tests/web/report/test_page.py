@@ -131,7 +131,7 @@ def test_an_evaluation_goes_before_the_validation_of_the_training(run: Path) -> 
         (run / "evaluation.json").write_text(hostile)
         assert scores_of(open_run(run)).by_label in ({}, {"van": 0.5})
         assert scores_of(open_run(run)).ap50 in (None, 0.5)
-    for broken, why in (("{", "cannot be read"), ("[]", "holds no JSON object")):
+    for broken, why in (("{", "cannot be read"), ("[]", "is not a JSON object")):
         (run / "evaluation.json").write_text(broken)
         with pytest.raises(DataError, match=rf"evaluation\.json: {why}"):
             scores_of(open_run(run))

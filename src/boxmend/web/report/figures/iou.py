@@ -6,7 +6,7 @@ import numpy as np
 
 from boxmend.data.boxes import overlaps
 from boxmend.data.types import Floats
-from boxmend.runs.settling import SAME_BOX
+from boxmend.runs.settling import SAME_BOX_MIN_IOU
 from boxmend.web.charts import axes, drawing, marks, series
 from boxmend.web.charts.sheet import SIZE, WIDTH
 from boxmend.web.charts.ticks import nice_ticks
@@ -79,7 +79,7 @@ def _is_still(record: RunRecord) -> bool:
     visits = np.arange(len(history))
     for part in np.array_split(visits, max(len(visits) // 2**20, 1)):
         old = annotated[history.rows[part]]
-        moved = (overlaps(old, boxes[part].astype(np.float64)) < SAME_BOX
+        moved = (overlaps(old, boxes[part].astype(np.float64)) < SAME_BOX_MIN_IOU
                  for boxes in (history.matched_boxes, history.final_boxes))  # fmt: skip
         if any(is_moved.any() for is_moved in moved):
             return False
