@@ -19,7 +19,7 @@ from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.changes import ApplySettings, Changes, TakenFixes
 from boxmend.runs.folder import Run
-from boxmend.runs.settling import SAME_SIDE
+from boxmend.runs.settling import SAME_SIDE_PIXELS
 
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
@@ -132,7 +132,7 @@ def _tidied(dataset: Dataset, taken: Fixes, boxes: Floats) -> Floats:
     old = np.full_like(boxes, np.nan)
     old[taken.rows >= 0] = dataset.boxes[taken.rows[taken.rows >= 0]]
     with np.errstate(invalid="ignore"):
-        return np.where(np.abs(boxes - old) < SAME_SIDE, old, inside)
+        return np.where(np.abs(boxes - old) < SAME_SIDE_PIXELS, old, inside)
 
 
 def _given(answer: Verdict | None) -> tuple[bool, bool]:
