@@ -140,7 +140,7 @@ def test_of_two_reverts_at_once_one_gets_a_clear_message(mended: Path) -> None:
     before = bytes_of(mended)
     with (
         try_lock(mended),
-        pytest.raises(OutputError, match="out: another process is writing into it; run revert again"),
+        pytest.raises(OutputError, match="out: another process is writing into it; run revert"),
     ):
         boxmend.revert(mended)
     assert bytes_of(mended) == before
