@@ -16,11 +16,10 @@ from boxmend.data.dataset import (
     Images,
     Source,
     as_ids,
-    join,
-    make_position_ids,
-    separate_ids,
+    assign_position_ids,
     sort_by_document,
 )
+from boxmend.data.joining import join, separate_ids
 
 
 def build(
@@ -186,7 +185,7 @@ def test_positions_follow_the_document_and_added_ones_come_last() -> None:
     dataset = build(list("abcd"), [1, 0, 1, 0], image_ids=("x", "y"))
     turned = dataset.take(np.array([2, 3, 0, 1]))
     more = turned.add(np.array([1, 0]), np.zeros(2, np.int64), np.ones((2, 4)))
-    assert make_position_ids(more).tolist() == ["y:1", "x:1", "y:0", "x:0", "y:2", "x:2"]
+    assert assign_position_ids(more).tolist() == ["y:1", "x:1", "y:0", "x:0", "y:2", "x:2"]
     assert sort_by_document(more).tolist() == [3, 1, 5, 2, 0, 4]
 
 

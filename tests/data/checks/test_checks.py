@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.data.checks import check, compute_statistics, repair
-from boxmend.data.dataset import UNKNOWN, join
+from boxmend.data.dataset import UNKNOWN
 from boxmend.data.findings import Finding
+from boxmend.data.joining import join
 from tests.data.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
 
 

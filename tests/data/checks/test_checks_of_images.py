@@ -8,8 +8,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from boxmend.data.checks import check
-from boxmend.data.dataset import Dataset, join
+from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
+from boxmend.data.joining import join
 from tests.data.checks.handmade import INSIDE, dataset_of, found
 
 

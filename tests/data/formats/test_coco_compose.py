@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import boxmend
-from boxmend.data.dataset import Dataset, Images, Source, as_ids, join
+from boxmend.data.dataset import Dataset, Images, Source, as_ids
 from boxmend.data.formats import read
+from boxmend.data.joining import join
 from boxmend.errors import DataError, LossyError
 from tests.data.formats.coco_documents import box, document
 
@@ -133,14 +134,14 @@ def test_what_coco_cannot_hold_is_named_and_refused(tmp_path: Path) -> None:
 def test_box_that_cannot_be_written_is_refused_with_its_id(bad: Any, tmp_path: Path) -> None:
     dataset = build()
     dataset.boxes[1, 2] = bad
-    with pytest.raises(DataError, match=r"1.xml: annotation i1:0: its box .* mend it"):
+    with pytest.raises(DataError, match=r"1.xml: annotation i1:0: its box .* correct or remove"):
         dataset.save(tmp_path / "out", format="coco")
     assert not (tmp_path / "out").exists()
 
 
 def test_names_that_are_no_unicode_are_refused(tmp_path: Path) -> None:
     dataset = build(names=("caf\udce9.png", "1.png"))
-    with pytest.raises(DataError, match="no valid Unicode"):
+    with pytest.raises(DataError, match="not valid Unicode"):
         dataset.save(tmp_path / "out", format="coco")
 
 

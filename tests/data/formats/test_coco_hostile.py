@@ -18,7 +18,9 @@ from tests.data.formats.coco_documents import box, document, read_bytes
 def test_truncated_documents_are_refused_at_every_byte() -> None:
     data = document(box(note='a"\\{'), info={"a": [1, float("nan")]})
     for end in range(len(data)):
-        with pytest.raises(DataError, match=r"instances_train.json: (not valid JSON|no COCO)"):
+        with pytest.raises(
+            DataError, match=r"instances_train.json: (is not valid JSON|is not a COCO)"
+        ):
             read_bytes(data[:end])
     assert len(read_bytes(data)) == 1
 
@@ -27,13 +29,13 @@ def test_truncated_documents_are_refused_at_every_byte() -> None:
     ("data", "message"),
     [
         (b"", "not valid JSON"),
-        (b"[]", "Results of a detector"),
-        (b'  [{"image_id": 1, "score": 0.5}]', "Results of a detector"),
+        (b"[]", "such as results of a detector"),
+        (b'  [{"image_id": 1, "score": 0.5}]', "such as results of a detector"),
         (b"{}", 'no list "images"'),
-        (b'{"images": {}}', "no COCO dataset"),
-        (b'{"images": [], "annotations": {}}', "no COCO dataset"),
+        (b'{"images": {}}', "not a COCO dataset"),
+        (b'{"images": [], "annotations": {}}', "not a COCO dataset"),
         (b'{"images": null}', 'no list "images"'),
-        (b"null", "no COCO dataset"),
+        (b"null", "not a COCO dataset"),
         (b'{"images": []} x', "not valid JSON"),
         (b'{"images": [],}', "not valid JSON"),
         (b'{"images": [NaNNaN]}', "not valid JSON"),

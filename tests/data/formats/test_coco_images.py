@@ -129,7 +129,7 @@ def test_folder_is_read_whole_or_by_split_in_the_usual_order(tmp_path: Path) -> 
         assert dataset.images.splits == ["train", "val", "minitrain", "zoo"]
         assert boxmend.load(f"{base}:val").annotation_ids.tolist() == [7]
         with pytest.raises(
-            UsageError, match=r"no split 'test'; there is train, val, minitrain, zoo"
+            UsageError, match=r"no split 'test'; the splits are train, val, minitrain, zoo"
         ):
             boxmend.load(f"{base}:test")
 

@@ -211,7 +211,7 @@ def test_entries_that_are_no_objects_cannot_be_joined(tmp_path: Path) -> None:
     top = B | {"images": [5, *B["images"]]}
     both = read(write(tmp_path / "a.json", A), write(tmp_path / "b.json", top))
     both.images.ids[2] = 77
-    with pytest.raises(DataError, match=r"b.json: image 77 cannot be changed"):
+    with pytest.raises(DataError, match=r"b.json: image 77 is malformed and cannot be changed"):
         both.save(tmp_path / "out")
 
 

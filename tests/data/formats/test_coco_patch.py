@@ -339,7 +339,9 @@ def test_annotation_that_is_no_object_stays_but_cannot_be_changed() -> None:
     dataset = read_bytes(one('5, "x", ' + OUTLINED))
     assert written(dataset) == one('5, "x", ' + OUTLINED)
     dataset.is_crowd[1] = True
-    with pytest.raises(DataError, match=r"annotation annotations\[1\] cannot be changed"):
+    with pytest.raises(
+        DataError, match=r"annotation annotations\[1\] is malformed and cannot be changed"
+    ):
         written(dataset)
 
 

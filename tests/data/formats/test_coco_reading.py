@@ -71,7 +71,7 @@ def test_load_names_file_id_and_remedy(tmp_path: Path) -> None:
         boxmend.load(path)
     message = str(caught.value)
     assert f"{path}, annotation 5: its category_id is 4, which is not among" in message
-    assert "(1 more like it.)" in message
+    assert "There are 2 errors in all." in message
     assert "boxmend check" in message
 
 
@@ -130,7 +130,7 @@ def test_lax_numbers_are_shown_as_they_stand() -> None:
     data = document(box(bbox=[float("nan"), 1, 2, 3], id=float("nan")))
     messages = [finding.message for finding in read_bytes(data).findings]
     assert messages == [
-        "annotations[0]: its id is nan; give it one of its own",
+        "annotations[0]: its id is nan; assign a unique id",
         "bbox is [nan, 1, 2, 3], not four finite numbers x, y, w, h",
     ]
 

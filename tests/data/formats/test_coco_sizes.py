@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import boxmend
-from boxmend.data.formats.coco.document import CHUNK
+from boxmend.data.formats.coco.document import ENTRIES_PER_CHUNK
 from boxmend.data.formats.coco.sizes import (
     find_ambiguous_category_ids,
     get_category_ids,
@@ -46,14 +46,14 @@ def test_what_was_added_is_not_taken_for_the_last_of_the_document(tmp_path: Path
 
 
 def test_many_entries_are_read_in_order(tmp_path: Path) -> None:
-    n = 2 * CHUNK + 1
+    n = 2 * ENTRIES_PER_CHUNK + 1
     odd = {"area": "none"}
-    changes = [{"area": k} if k != CHUNK + 1 else odd for k in range(n)]
+    changes = [{"area": k} if k != ENTRIES_PER_CHUNK + 1 else odd for k in range(n)]
     areas, _ = measure_annotations(
         boxmend.load(two_images(tmp_path, annotations=entries(*changes)))
     )
     expected = np.arange(n, dtype=np.float64)
-    expected[CHUNK + 1] = 2.0
+    expected[ENTRIES_PER_CHUNK + 1] = 2.0
     np.testing.assert_allclose(areas, expected)
 
 

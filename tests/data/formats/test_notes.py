@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.dataset import Dataset, Note, join
+from boxmend.data.dataset import Dataset, Note
 from boxmend.data.formats import load, yolo
+from boxmend.data.joining import join
 from boxmend.errors import BoxmendError
 from tests.data.formats.coco_documents import box, document, documents, entry_texts, read_bytes
 from tests.data.formats.coco_documents import written as coco_bytes

@@ -9,8 +9,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source
 from boxmend.data.formats import voc
+from boxmend.data.joining import join
 from boxmend.errors import BoxmendError, DataError
 from tests.data.formats.voc_folders import (
     CAT,
@@ -302,8 +303,8 @@ def test_images_that_differ_by_their_ending_get_documents_of_their_own() -> None
     [
         ("a\x01.jpg", "all", "XML cannot hold"),
         ("a\n.jpg", "all", "list cannot hold"),
-        (".", "all", "'.': is no name of a file"),
-        ("./.", "all", "is no name of a file"),
+        (".", "all", "'.': is not a file name"),
+        ("./.", "all", "is not a file name"),
         ("a.jpg", "../all", "split"),
     ],
 )

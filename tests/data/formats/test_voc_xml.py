@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.formats.voc.edits import ObjectChanges, edits
+from boxmend.data.formats.voc.edits import ObjectChanges, make_edits
 from boxmend.data.formats.voc.scanning import (
     ABSENT,
     BOX,
@@ -39,7 +39,7 @@ def patched(
     added: list[dict[int, str]] | None = None,
 ) -> bytes:
     changes = ObjectChanges(changed or {}, removed or set(), list(added or []))
-    return b"".join(xml.patched(edits(xml, changes)))
+    return b"".join(xml.apply(make_edits(xml, changes)))
 
 
 def new_object(name: str = "dog") -> dict[int, str]:

@@ -388,7 +388,7 @@ def test_a_link_to_what_is_no_image_is_not_copied(tmp_path: Path, linked: str) -
     images = [{"id": 1, "file_name": "1.jpg", "width": 9, "height": 9}]
     (folder / "instances_train.json").write_bytes(document(box(), images=images))
     dataset = boxmend.load(folder)
-    words = rf"images/1\.jpg: leads by a link to {private}/1\.jpg, which is no image"
+    words = rf"images/1\.jpg: is a link to {private}/1\.jpg, which is not a readable image"
     with pytest.raises(DataError, match=words):
         dataset.save(tmp_path / "out", images_as="copy")
     assert not (tmp_path / "out").exists()

@@ -11,7 +11,7 @@ from boxmend.data.formats.yolo.labels import (
     Change,
     Labels,
     Rules,
-    line_of,
+    format_line,
     parse_labels,
     patch_labels,
 )
@@ -74,7 +74,7 @@ def test_a_file_without_lines_has_no_annotations(content: bytes) -> None:
         (b"0 nan .5 .1 .2", "box-not-finite", "nan"),
         (b"0 .5 inf .1 .2", "box-not-finite", "inf"),
         (b"0 .5 .5 1e999 .2", "box-not-finite", "1e999"),
-        (b"0 .5 .5 1e308 .2", "box-not-finite", "beyond all numbers"),
+        (b"0 .5 .5 1e308 .2", "box-not-finite", "too large"),
         (b"0 0 0 1 0 1 1", "malformed", "a polygon of 3 points; pass --polygons box"),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_line_added_where_the_last_one_went_needs_no_newline_before_it() -> No
 
 def test_new_lines_hold_a_thousandth_of_a_pixel() -> None:
     box = (1 / 3, 2 / 3, 100_000 / 7, 90_000.123)
-    found = parsed(line_of(2, box, (100_000, 100_000)), (100_000, 100_000))
+    found = parsed(format_line(2, box, (100_000, 100_000)), (100_000, 100_000))
     assert found.labels == [2]
     assert found.boxes == pytest.approx(box, abs=0.001)
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import read
-from boxmend.data.formats.yolo.layout import distinct_name, label_path, plain_name
+from boxmend.data.formats.yolo.layout import distinct_name, get_label_path, plain_name
 from boxmend.errors import DataError, UsageError
 
 LINE = "0 0.5 0.5 0.5 0.5\n"
@@ -53,7 +53,7 @@ def kinds(dataset: Dataset) -> list[str]:
     ],
 )
 def test_the_last_images_folder_leads_to_the_labels(image: str, label: str) -> None:
-    assert label_path(image) == label
+    assert get_label_path(image) == label
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_paths_that_lead_nowhere_are_refused(tmp_path: Path, text: str, told: st
 def test_an_unknown_split_is_refused_with_those_there_are(tmp_path: Path) -> None:
     put_image(tmp_path / "images/x.png")
     put_yaml(tmp_path, "train: images\nval: images\ntest: nowhere")
-    with pytest.raises(UsageError, match="no split 'dev'; there is train, val, test"):
+    with pytest.raises(UsageError, match="no split 'dev'; the splits are train, val, test"):
         read(f"{tmp_path}:dev")
     with pytest.raises(DataError, match="test: no such folder"):
         read(f"{tmp_path}:test")

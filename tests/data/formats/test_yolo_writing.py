@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import boxmend
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source
 from boxmend.data.formats import load, yolo
 from boxmend.data.formats.yolo.data_yaml import read_yaml
+from boxmend.data.joining import join
 from boxmend.errors import DataError
 
 
