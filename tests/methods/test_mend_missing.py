@@ -6,7 +6,7 @@ import torch
 from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.assignment import assign
 from boxmend.errors import UsageError
-from boxmend.methods.missing import BESIDE, find_missing_objects
+from boxmend.methods.missing import ANNOTATED_MIN_IOU, find_missing_objects
 from boxmend.methods.table import (
     BatchAnnotations,
     Mend,
@@ -123,10 +123,10 @@ def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
 def test_the_score_and_the_overlap_are_held_against_their_bounds(
     score: float, height: float, number: int
 ) -> None:
-    assert BESIDE == 0.3
+    assert ANNOTATED_MIN_IOU == 0.3
     annotations = one_image([[0.0, 0, 10, 10]], [0])
     scores = table([[1 - score, 0, score, 0]], [[0.0, 0, 10, height]])
-    found = find_missing_objects(annotations, _matches(1), scores, least=0.3)
+    found = find_missing_objects(annotations, _matches(1), scores, min_score=0.3)
     assert int(found.is_object.sum()) == number
 
 
@@ -138,7 +138,7 @@ def test_ignored_annotations_are_annotations() -> None:
     )
     nobody = annotations._replace(is_box=annotations.is_box & False)
     for batch, number in ((annotations, 0), (ignored, 0), (nobody, 1)):
-        found = find_missing_objects(batch, _matches(1), scores, least=0.3)
+        found = find_missing_objects(batch, _matches(1), scores, min_score=0.3)
         assert int(found.is_object.sum()) == number
 
 
@@ -146,7 +146,7 @@ def test_twenty_of_an_image_are_left_out_at_most() -> None:
     boxes = [[4.0 * k, 0, 4.0 * k + 3, 3] for k in range(24)]
     chances = [[0.5 - k / 100, 0, 0.5 + k / 100, 0] for k in range(24)]
     found = find_missing_objects(
-        one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), least=0.3
+        one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), min_score=0.3
     )
     assert found.is_object.tolist() == [[True] * 20]
     assert found.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
