@@ -27,7 +27,12 @@ from torch.utils.data import RandomSampler
 
 import boxmend
 from boxmend.bench.speed.choices import MOST_WORKERS
-from boxmend.bench.speed.plain import AnnotatedImages, PlainTrainer, as_documented, decoded
+from boxmend.bench.speed.plain import (
+    AnnotatedImages,
+    PlainTrainer,
+    make_data_loader,
+    prepare_network,
+)
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector
 from boxmend.runs.settings import TrainSettings, resolve_settings
@@ -50,11 +55,11 @@ class Place:
 
 def trained(detector: Detector, dataset: Dataset, settings: TrainSettings, place: Place) -> int:
     """Train a detector's weights by the plain recipe; returns the number of steps."""
-    network = as_documented(detector, settings.image_size).to(place.device)
+    network = prepare_network(detector, settings.image_size).to(place.device)
     trainer = PlainTrainer(network, place.device, place.precision)
     images = AnnotatedImages(dataset)
     sampler = RandomSampler(images, generator=torch.Generator().manual_seed(settings.seed))
-    loader = decoded(images, sampler, settings.batch_size, place.device, place.workers)
+    loader = make_data_loader(images, sampler, settings.batch_size, place.device, place.workers)
     number, step = settings.epochs * len(loader), 0
     told, started = settings.optimisation, time.monotonic()
     for _ in range(settings.epochs):

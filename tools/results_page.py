@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from boxmend.bench.grids.bars import bars
-from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.cells import Cell, table_cells
 from boxmend.bench.grids.chart import svg
-from boxmend.bench.grids.comparability import differences
+from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.priorities import COMPARED, PRIORITIES, priority
-from boxmend.bench.grids.results import Result, counting, read
-from boxmend.bench.grids.tables import Square, Table, concerned, table
-from boxmend.bench.grids.wording import DASH, percent
+from boxmend.bench.grids.priorities import PRIORITIES, REFERENCE_METHODS, priority
+from boxmend.bench.grids.results import Result, effective_results, read
+from boxmend.bench.grids.tables import Table, TableEntry, make_table, select_results
+from boxmend.bench.grids.targets import evaluate_targets
+from boxmend.bench.grids.wording import DASH, format_percent
 from results_sections import (
     OF_MENDING,
     Lines,
@@ -63,7 +63,7 @@ PAPER = {
 def charts(project: Path) -> dict[str, bytes]:
     """Give the pictures of the page by their places under docs/."""
     lines = _counting(_final(_every(project / "results")))
-    return {_chart(name): svg(table(one, lines.results)) for name, one in DRAWN.items()}
+    return {_chart(name): svg(make_table(one, lines.results)) for name, one in DRAWN.items()}
 
 
 def page(project: Path) -> str:
@@ -114,7 +114,7 @@ def _is_final(one: Result) -> bool:
 
 
 def _counting(final: Sequence[tuple[str, Result]]) -> Lines:
-    kept = [one for one in counting(one for _, one in final) if one.error is None]
+    kept = [one for one in effective_results(one for _, one in final) if one.error is None]
     places = {one.cell: place for place, one in final if any(one is each for each in kept)}
     return Lines(tuple(kept), places)
 
@@ -144,7 +144,7 @@ Empty cells were not run, and nothing was run on COCO. Earlier
 [single trainings](training.md#figures) have no lines and are not part of this page."""
 
 
-def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
+def _counts(lines: Lines) -> dict[int, tuple[int, int]]:
     counts = dict.fromkeys(PRIORITIES, (0, 0))
     for cell in _all_cells():
         done, number = counts[priority(cell)]
@@ -153,19 +153,19 @@ def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
 
 
 def _all_cells() -> list[Cell]:
-    """Cells of all tables but COCO's: three seeds of what is compared most, one of all else."""
+    """List the cells of all tables but COCO's: three seeds of the reference methods, else one."""
     found: dict[Cell, None] = {}
     for name in LAYOUTS:
         if name != "coco":
-            found |= dict.fromkeys(cells_of(LAYOUTS[name], (0,)))
-    further = [one for one in cells_of(LAYOUTS["core"], SEEDS) if one.seed]
-    found |= dict.fromkeys(one for one in further if one.method in COMPARED)
+            found |= dict.fromkeys(table_cells(LAYOUTS[name], (0,)))
+    further = [one for one in table_cells(LAYOUTS["core"], SEEDS) if one.seed]
+    found |= dict.fromkeys(one for one in further if one.method in REFERENCE_METHODS)
     return list(found)
 
 
 def _bars(lines: Lines) -> str:
     rows = {True: list[list[str]](), False: list[list[str]]()}
-    for bar in bars(lines.results):
+    for bar in evaluate_targets(lines.results):
         told = [bar.verdict, bar.what, bar.needed, bar.measured]
         rows[bar.is_goal].append([*told, lines.named(bar.cells)])
     head = ["", "what", "needed", "measured", "lines"]
@@ -201,31 +201,35 @@ def _left_of_tables(lines: Lines) -> list[list[str]]:
     """List the tables whose cells of the last priority were not all run, with their numbers."""
     rows = []
     for name in OTHERS:
-        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if priority(one) == PRIORITIES[-1]]
-        done = [one for one in cells if one.name in lines.places]
+        seed_0 = table_cells(LAYOUTS[name], (0,))
+        cells = [cell for cell in seed_0 if priority(cell) == PRIORITIES[-1]]
+        done = [cell for cell in cells if cell.name in lines.places]
         if len(done) < len(cells):
-            told = f"{LAYOUTS[name].title} (`{name}`)"
-            rows.append([told, str(len(cells)), str(len(done))])
+            title = f"{LAYOUTS[name].title} (`{name}`)"
+            rows.append([title, str(len(cells)), str(len(done))])
     return rows
 
 
-def _not_run(lines: Lines, needed: str) -> list[list[str]]:
+def _not_run(lines: Lines, rank: int) -> list[list[str]]:
     """List the methods of a priority that were not run, by noise."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for one in _all_cells():
-        if priority(one) == needed and one.name not in lines.places:
-            found.setdefault(one.noise_name, {}).setdefault(one.method_name, []).append(one.seed)
+    missing: dict[str, dict[str, list[int]]] = {}
+    for cell in _all_cells():
+        if priority(cell) == rank and cell.name not in lines.places:
+            methods = missing.setdefault(cell.noise_name, {})
+            methods.setdefault(cell.method_name, []).append(cell.seed)
     rows = []
-    for noise, methods in sorted(found.items()):
-        told = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]
-        rows.append([noise, "; ".join(told)])
+    for noise, methods in sorted(missing.items()):
+        names = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]
+        rows.append([noise, "; ".join(names)])
     return rows
 
 
 def _differs(lines: Lines) -> str:
     told = {one: _several(lines, getter) for one, getter in _OURS.items()}
     rows = [[name, told[name], theirs] for name, theirs in PAPER.items()]
-    notes = [f"- The lines differ in {escaped(one.told())}." for one in differences(lines.results)]
+    notes = [
+        f"- The lines differ in {escaped(one.told())}." for one in find_differences(lines.results)
+    ]
     return "\n\n".join(
         [
             "## What differs from the paper",
@@ -265,8 +269,8 @@ def _several(lines: Lines, getter: Callable[[Result], str]) -> str:
 
 
 def _accuracy(lines: Lines) -> str:
-    area = table(MAIN, lines.results)
-    points = table(MAIN, lines.results, "voc_ap50_11point" if area.results else None)
+    area = make_table(MAIN, lines.results)
+    points = make_table(MAIN, lines.results, "voc_ap50_11point" if area.results else None)
     return f"""## Accuracy
 
 {_picture("core")}
@@ -288,14 +292,14 @@ tables, a dash means that the noise costs less than one point.
 
 def _further(lines: Lines) -> list[str]:
     """Tables with lines that the main one does not have, and the names of the rest."""
-    own = {one.cell for one in concerned(MAIN, lines.results)}
+    own = {one.cell for one in select_results(MAIN, lines.results)}
     parts, empty = [], []
     for name in OTHERS:
-        used = concerned(LAYOUTS[name], lines.results)
+        used = select_results(LAYOUTS[name], lines.results)
         if not any(one.cell not in own for one in used):
             empty.append(name)
             continue
-        made = table(LAYOUTS[name], lines.results)
+        made = make_table(LAYOUTS[name], lines.results)
         picture = f"{_picture(name)}\n\n" if name in DRAWN else ""
         parts.append(f"### {LAYOUTS[name].title}\n\n{picture}{_squares(made, lines, _figure)}")
         if LAYOUTS[name].compare == "share":
@@ -308,7 +312,7 @@ def _further(lines: Lines) -> list[str]:
 
 
 def _squares(
-    made: Table, lines: Lines, words: Callable[[Square], str], *, is_share: bool = False
+    made: Table, lines: Lines, words: Callable[[TableEntry], str], *, is_share: bool = False
 ) -> str:
     rows = []
     for row, line in made.lines():
@@ -323,7 +327,7 @@ def _squares(
     return markdown_table(["", *titles, "lines"], rows)
 
 
-def _compared(made: Table, line: Sequence[Square]) -> list[str]:
+def _compared(made: Table, line: Sequence[TableEntry]) -> list[str]:
     """The cells that shares are made of: those of the row, of baseline and of clean."""
     sides = [other for row, other in made.lines() if row.name in ("baseline", "clean")]
     return [
@@ -336,27 +340,27 @@ def _compared(made: Table, line: Sequence[Square]) -> list[str]:
     ]
 
 
-def _figure(square: Square) -> str:
+def _figure(square: TableEntry) -> str:
     paper = "" if square.paper is None else f"[{100 * square.paper:.1f}]"
     if square.ours is None:
         return paper
     ours = square.ours
-    text = percent(ours.mean)
+    text = format_percent(ours.mean)
     text = f"**{text}**" if square.is_best else text
     number = len(ours.seeds)
     if ours.deviation is not None:
-        text += f" ± {percent(ours.deviation / math.sqrt(number))}"
+        text += f" ± {format_percent(ours.deviation / math.sqrt(number))}"
     return f"{text} ({number}) {paper}".rstrip()
 
 
-def _share(square: Square) -> str:
+def _share(square: TableEntry) -> str:
     paper = "" if square.paper_gain is None else f"[{100 * square.paper_gain:.0f}]"
     if square.gain is None or not square.gain.seeds:
         return paper
     if square.gain.value is None:
         return f"{DASH} {paper}".rstrip()
-    error = "" if square.gain.error is None else f" ± {percent(square.gain.error)}"
-    return f"{percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
+    error = "" if square.gain.error is None else f" ± {format_percent(square.gain.error)}"
+    return f"{format_percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
 
 
 def _picture(name: str) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.bench.grids.published_tables import published
+from boxmend.bench.grids.published_tables import get_published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.statistics import summary
-from boxmend.bench.grids.table_spec import amount
-from boxmend.bench.grids.tables import figure
-from boxmend.bench.grids.wording import percent
+from boxmend.bench.grids.statistics import summarize_seeds
+from boxmend.bench.grids.table_spec import noise_rate
+from boxmend.bench.grids.tables import get_figure
+from boxmend.bench.grids.wording import format_percent
 
 OF_MENDING = ("refined-boxes", "refined-labels")
 """Published tables about the mending."""
@@ -113,16 +113,16 @@ def _parts(one: Result) -> tuple[str, str]:
 
 
 def _mean(results: Sequence[Result], place: str) -> str:
-    told = {one.seed: value for one in results if (value := figure(one, place)) is not None}
-    found = summary(told)
-    return "" if found is None else percent(found.mean)
+    told = {one.seed: value for one in results if (value := get_figure(one, place)) is not None}
+    found = summarize_seeds(told)
+    return "" if found is None else format_percent(found.mean)
 
 
 def _paper(noise: str, method: str, name: str) -> str:
     if name not in PUBLISHED_MENDING:
         return ""
     for table_name in OF_MENDING:
-        records = published(table_name)
+        records = get_published(table_name)
         told = records and records.fraction(f"{method}: {PUBLISHED_MENDING[name]}", noise)
         if told:
             return f" [{100 * told:.1f}]"
@@ -134,7 +134,7 @@ def rates(lines: Lines) -> str:
     rows = []
     for one in lines.results:
         if one.method == "mend" and one.estimates and not one.variant:
-            true = amount(one.noise.labels), amount(one.noise.boxes)
+            true = noise_rate(one.noise.labels), noise_rate(one.noise.boxes)
             told = [_interval(one, name) for name in ("label_noise", "box_noise")]
             given = [f"{100 * rate:g}" for rate in true]
             cells = [f"`{one.cell}`", given[0], told[0], given[1], told[1]]
@@ -151,8 +151,8 @@ an N 1.73 times as large.
 
 
 def _interval(one: Result, name: str) -> str:
-    ends = (figure(one, f"estimates.{name}{end}") for end in ("", "_low", "_high"))
-    told = ["?" if end is None else percent(end) for end in ends]
+    ends = (get_figure(one, f"estimates.{name}{end}") for end in ("", "_low", "_high"))
+    told = ["?" if end is None else format_percent(end) for end in ends]
     return told[0] if told[1] == "?" else f"{told[0]} ({told[1]} to {told[2]})"
 
 
@@ -194,7 +194,7 @@ def index(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
     """Every line of the comparison, with its scores."""
     rows = []
     for place, one in final:
-        scores = [figure(one, f"voc_ap50_{rule}") for rule in ("area", "11point")]
+        scores = [get_figure(one, f"voc_ap50_{rule}") for rule in ("area", "11point")]
         told = ["" if value is None else f"{100 * value:.2f}" for value in scores]
         counts = lines.places.get(one.cell) == place
         state = "" if counts else "failed" if one.error is not None else "replaced by a later one"
@@ -215,9 +215,9 @@ def others(others: Sequence[tuple[str, Result]]) -> str:
         return ""
     rows = []
     for place, one in others:
-        told = [figure(one, "voc_ap50_area")]
+        told = [get_figure(one, "voc_ap50_area")]
         data = " to ".join(" ".join(one.data.addresses.get(name, [])) for name in ("train", "val"))
-        score = "" if told[0] is None else percent(told[0])
+        score = "" if told[0] is None else format_percent(told[0])
         rows.append([place, f"`{one.cell}`", one.scale, data, score])
     head = ["line", "cell", "scale", "data", "AP50, area"]
     body = markdown_table(head, rows)

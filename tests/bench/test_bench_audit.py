@@ -117,7 +117,7 @@ def test_a_truth_that_does_not_know_missing_ones_is_said_so(
     result = json.loads(told.out)
     assert result["missing"] is None
     assert "missing" not in {one["kind"] for one in result["finders"]["scores"]}
-    assert "name the clean dataset by --truth" in told.err
+    assert "give the clean dataset by --truth" in told.err
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_truth_that_does_not_know_missing_ones_is_said_so(
         ),
         (
             ["data", "--predictions", "x.json", "--truth", "y", "--out", __file__],
-            "exists already",
+            "the file exists",
         ),
     ],
 )

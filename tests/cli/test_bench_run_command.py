@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from boxmend.bench.grids import scales
-from boxmend.bench.grids.running import Glance, RunningCell
+from boxmend.bench.grids.running import GridProgress, RunningCell
 from boxmend.cli import run
 from boxmend.cli.bench_progress import clock, panel, progress, summary
 
 SMOKE = ["--scale", "smoke"]
-FULL = Glance(
+FULL = GridProgress(
     total=9,
     done=4,
     failed=1,
@@ -25,7 +25,7 @@ FULL = Glance(
 )
 
 
-def cells_of(capsys: pytest.CaptureFixture[str], *tokens: str) -> list[dict[str, Any]]:
+def table_cells(capsys: pytest.CaptureFixture[str], *tokens: str) -> list[dict[str, Any]]:
     assert run(["bench", *tokens, "--json"]) == 0
     answer: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return answer
@@ -35,18 +35,18 @@ def test_a_dry_run_lists_the_cells_and_makes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--out", str(tmp_path / "bench")]
-    rows = cells_of(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
+    rows = table_cells(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
     assert len(rows) == 2 * 9
     assert rows[0] == {
         "cell": "label40-box40-mend-0",
-        "worth": "must",
+        "priority": 1,
         "state": "open",
         "tries": 0,
         "seconds": 0,
         "from": None,
     }
     assert not (tmp_path / "bench").exists()
-    assert cells_of(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
+    assert table_cells(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
 
 
 def test_cells_are_listed_for_people_too(
@@ -55,7 +55,7 @@ def test_cells_are_listed_for_people_too(
     tokens = ["bench", "cells", "table1", *SMOKE, "--out", str(tmp_path), "--methods", "br,mend"]
     assert run(tokens) == 0
     printed = capsys.readouterr()
-    head = ["cell", "worth", "state", "tries", "seconds", "from"]
+    head = ["cell", "priority", "state", "tries", "seconds", "from"]
     assert printed.out.splitlines()[0].split() == head
     assert [line.split()[0] for line in printed.out.splitlines()[1:]] == [
         "label40-box40-mend-0",
@@ -89,7 +89,7 @@ def test_cells_are_listed_for_people_too(
         (["table1", *SMOKE, "--jobs", "0"], "--jobs is 0; expected 1 or more"),
         (["table1", *SMOKE, "--stop-after", "0"], "--stop-after is 0.0; expected seconds"),
         (["table1", *SMOKE, "--stop-after", "nan"], "--stop-after is nan; expected seconds"),
-        (["table1", *SMOKE, "--worth", "may"], "--worth 'may': expected must, should, could"),
+        (["table1", *SMOKE, "--priority", "may"], "--priority 'may': expected 1, 2 or 3"),
         (["table1", "corr", *SMOKE], "there is no table 'corr'; there are table1, coco, core"),
         (SMOKE, "name a table to run: table1, coco, core"),
         (["table1", *SMOKE, "--slurm.partition", "x"], "--slurm is for SLURM; add --executor"),
@@ -114,7 +114,7 @@ def test_weights_may_be_none_as_in_a_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = ["run", "table1", *SMOKE, "--dry-run", "--only", "*-mend-0", "--weights", "none"]
-    assert len(cells_of(capsys, *tokens, "--out", str(tmp_path))) == 1
+    assert len(table_cells(capsys, *tokens, "--out", str(tmp_path))) == 1
 
 
 def test_a_file_in_the_place_of_the_folder_of_results_is_refused(
@@ -123,7 +123,7 @@ def test_a_file_in_the_place_of_the_folder_of_results_is_refused(
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "deep"):
         assert run(["bench", "run", "table1", *SMOKE, "--out", str(out)]) == 2
-        assert "file is no folder; name another folder" in capsys.readouterr().err
+        assert "file is not a folder; name another folder" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -192,9 +192,9 @@ def test_the_whole_of_table_1_runs_on_a_cpu_and_is_shown(
     }
     noisy = {line["data"]["noisy_sha256"] for line in lines if line["noise"].get("labels")}
     assert len(noisy) == 1  # one set of noisy annotations for all methods
-    assert {row["state"] for row in cells_of(capsys, "cells", "table1", *SMOKE, "--out", out)} == {
-        "done"
-    }
+    assert {
+        row["state"] for row in table_cells(capsys, "cells", "table1", *SMOKE, "--out", out)
+    } == {"done"}
     assert run(["bench", "table", "table1", "--results", str(results)]) == 0
     table = capsys.readouterr().out
     for row in ("clean", *scores):
@@ -207,8 +207,8 @@ def test_the_whole_of_table_1_runs_on_a_cpu_and_is_shown(
 
 def test_smoke_draws_its_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scales, "SMOKE_IMAGES", 10)
-    first = scales.sources(scales.SCALES["smoke"], tmp_path, (), ())
+    first = scales.find_sources(scales.SCALES["smoke"], tmp_path, (), ())
     made = sorted(tmp_path.rglob("*.json"))
     times = [path.stat().st_mtime_ns for path in made]
-    assert scales.sources(scales.SCALES["smoke"], tmp_path, (), ()) == first
+    assert scales.find_sources(scales.SCALES["smoke"], tmp_path, (), ()) == first
     assert [path.stat().st_mtime_ns for path in made] == times

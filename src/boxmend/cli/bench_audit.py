@@ -92,14 +92,14 @@ def _compare(
     from boxmend.auditing.audit import AuditSettings
     from boxmend.auditing.audit import audit as run_audit
     from boxmend.auditing.predictions import read_predictions
-    from boxmend.bench.audit import figures
+    from boxmend.bench.audit import measure_audit
     from boxmend.scoring.corrections import known_truth
 
     dataset = reading.load(data)
     truth = known_truth(source, dataset)
     predictions = read_predictions(options.predictions, dataset)
     result = run_audit(dataset, predictions, AuditSettings(probe=0))  # the truth replaces the probe
-    measured = figures(dataset, predictions, truth, result, options.precision)
+    measured = measure_audit(dataset, predictions, truth, result, options.precision)
     notes = list(predictions.notes)
     if measured.missing is None:
         notes.append(

@@ -8,20 +8,20 @@ from cyclopts import Parameter
 
 from boxmend.bench.grids.jobs import State, read_tries, state_of
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.planning import GridRequest, Plan, by_name, planned
+from boxmend.bench.grids.planning import GridRequest, Plan, make_plan, match_by_name
 from boxmend.bench.grids.priorities import PRIORITIES, priority
 from boxmend.bench.grids.results import RESULTS_FILE
 from boxmend.bench.grids.scales import SCALES
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 SCALE_HELP = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
 Names = Annotated[str, Parameter(name="TABLE", help=f"Tables: {', '.join(LAYOUTS)}.")]
 ScaleName = Annotated[str, Parameter(help=f"Size of the trainings. {SCALE_HELP}.")]
 MAX_SEED_DIGITS = 10
-COLUMNS = ("cell", "worth", "state", "tries", "seconds", "from")
+COLUMNS = ("cell", "priority", "state", "tries", "seconds", "from")
 
 
 @Parameter(name="*")
@@ -43,11 +43,11 @@ class CellOptions:
     methods: Annotated[
         str, Parameter(help="Methods, separated by commas; all of the tables by default.")
     ] = ""
-    worth: Annotated[
+    priority: Annotated[
         str,
         Parameter(
-            help="What cells are worth to the comparison on photographs: "
-            f"{', '.join(PRIORITIES)}, or several, with commas. They are run in this order anyway."
+            help="Priorities of cells in the comparison on photographs: 1, 2, 3, or several with "
+            "commas. Cells always run in this order."
         ),
     ] = ""
     done: Annotated[
@@ -63,7 +63,7 @@ class CellOptions:
         """Return these options as the library takes them; raise a UsageError for invalid seeds."""
         seeds = split(self.seeds)
         if not all(seed.isdecimal() and len(seed) <= MAX_SEED_DIGITS for seed in seeds):
-            text = shown(self.seeds, 80)
+            text = display_text(self.seeds, 80)
             raise UsageError(
                 f"--seeds is {text!r}; expected numbers separated by commas, like 0,1,2"
             )
@@ -74,7 +74,7 @@ class CellOptions:
             seeds=tuple(map(int, seeds)),
             only=split(self.only),
             methods=split(self.methods),
-            worth=split(self.worth),
+            priorities=_parse_priorities(self.priority),
             done=self.done,
             **more,
         )
@@ -88,8 +88,8 @@ def cells(
 ) -> int:
     """List the cells of tables and their states."""
     request = (part or CellOptions()).request(names, scale)
-    plan = planned(request)
-    return list_cells(plan, by_name(plan, request), json=json)
+    plan = make_plan(request)
+    return list_cells(plan, match_by_name(plan, request), json=json)
 
 
 def list_cells(whole: Plan, remaining: Plan, *, json: bool) -> int:
@@ -101,7 +101,7 @@ def list_cells(whole: Plan, remaining: Plan, *, json: bool) -> int:
         print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
     else:
         print_table(COLUMNS, [[*row[:-1], row[-1] or ""] for row in rows])
-        for cell, dependent in remaining.again.items():
+        for cell, dependent in remaining.retrained.items():
             say(retraining_message(cell, dependent))
         number = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells"
         say(f"{number} under {whole.root}, {sum(row[2] != 'done' for row in rows):,} not done")
@@ -113,15 +113,23 @@ def retraining_message(cell: str, dependent: str) -> str:
     return f"{cell} is trained again: {dependent} needs its run, and only its result is here"
 
 
-def _row(plan: Plan, name: str, worth_word: str) -> tuple[object, ...]:
+def _parse_priorities(text: str) -> tuple[int, ...]:
+    known = {str(number): number for number in PRIORITIES}
+    for part in split(text):
+        if part not in known:
+            raise UsageError(f"--priority {display_text(part, 80)!r}: expected 1, 2 or 3, like 1,2")
+    return tuple(known[part] for part in split(text))
+
+
+def _row(plan: Plan, name: str, rank: int) -> tuple[object, ...]:
     folder = plan.root / "cells" / name
     state, tries = state_of(folder), read_tries(folder)
-    line = plan.earlier.get(name)
+    line = plan.previous.get(name)
     if line is not None and state is not State.DONE:
         attempt, seconds = line.result.attempt, round(line.result.seconds)
-        return name, worth_word, State.DONE.value, attempt, seconds, line.place
+        return name, rank, State.DONE.value, attempt, seconds, line.place
     place = str(plan.root / RESULTS_FILE) if state in (State.DONE, State.FAILED) else None
-    return name, worth_word, state.value, tries.number, round(tries.seconds), place
+    return name, rank, state.value, tries.number, round(tries.seconds), place
 
 
 def split(text: str) -> tuple[str, ...]:

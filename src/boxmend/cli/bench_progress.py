@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from boxmend.bench.grids.running import Glance, RunningCell
+from boxmend.bench.grids.running import GridProgress, RunningCell
 from boxmend.cli.output import say
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 LINE_INTERVAL_SECONDS = 30.0
 
-Show = Callable[[Glance], None]
+Show = Callable[[GridProgress], None]
 
 
 @contextmanager
 def progress_display(*, quiet: bool) -> Iterator[Show]:
     """Yield a function that shows the progress of a grid; with `quiet` it shows nothing."""
     if quiet:
-        yield lambda glance: None
+        yield lambda grid: None
     elif sys.stderr.isatty():
         with _live_panel() as show:
             yield show
@@ -35,10 +35,10 @@ def _live_panel() -> Iterator[Show]:
     from rich.live import Live
 
     with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as live:
-        yield lambda glance: live.update(panel(glance))
+        yield lambda grid: live.update(panel(grid))
 
 
-def panel(glance: Glance) -> "RenderableType":
+def panel(grid: GridProgress) -> "RenderableType":
     """Draw the progress of a grid: a bar over all cells, and a line per running cell."""
     from rich.console import Group
     from rich.panel import Panel
@@ -49,32 +49,32 @@ def panel(glance: Glance) -> "RenderableType":
     head = Table.grid(padding=(0, 2), expand=True)
     head.add_column(ratio=1)
     head.add_column(justify="right")
-    ended = glance.done + glance.failed + glance.stopped
-    head.add_row(ProgressBar(total=max(glance.total, 1), completed=ended), Text(summary(glance)))
+    ended = grid.done + grid.failed + grid.stopped
+    head.add_row(ProgressBar(total=max(grid.total, 1), completed=ended), Text(summary(grid)))
     body = Table.grid(padding=(0, 2))
-    for cell in glance.running:
+    for cell in grid.running:
         body.add_row(Text(cell.name, style="bold"), Text(progress(cell)))
-    for name in glance.elsewhere:
+    for name in grid.elsewhere:
         body.add_row(Text(name, style="bold"), Text("run by another process"))
     return Panel(Group(head, body), title="boxmend bench run", title_align="left")
 
 
-def summary(glance: Glance) -> str:
+def summary(grid: GridProgress) -> str:
     """Return how many cells are in which state, and the time left."""
-    parts = [f"{glance.done} of {glance.total} done"]
+    parts = [f"{grid.done} of {grid.total} done"]
     numbers = {
-        "failed": glance.failed,
-        "stopped": glance.stopped,
-        "running": len(glance.running),
-        "running elsewhere": len(glance.elsewhere),
-        "left": glance.left,
+        "failed": grid.failed,
+        "stopped": grid.stopped,
+        "running": len(grid.running),
+        "running elsewhere": len(grid.elsewhere),
+        "left": grid.left,
     }
     parts += [f"{number} {word}" for word, number in numbers.items() if number]
-    if glance.seconds_left is not None and round(glance.seconds_left):
-        parts.append(f"about {clock(glance.seconds_left)} to go")
-    if glance.is_closing and not glance.is_stopping:
+    if grid.seconds_left is not None and round(grid.seconds_left):
+        parts.append(f"about {clock(grid.seconds_left)} to go")
+    if grid.is_closing and not grid.is_stopping:
         parts.append("starting no more cells because of --stop-after")
-    if glance.is_stopping and glance.running:
+    if grid.is_stopping and grid.running:
         parts.append("saving checkpoints (Ctrl-C again kills the cells)")
     return ", ".join(parts)
 
@@ -98,12 +98,12 @@ def _line_printer() -> Show:
     """Return a function that prints a line when a cell ends, and every half minute."""
     last, printed_state = time.monotonic(), (-1, False)
 
-    def show(glance: Glance) -> None:
+    def show(grid: GridProgress) -> None:
         nonlocal last, printed_state
-        state = glance.done + glance.failed + glance.stopped, glance.is_stopping
+        state = grid.done + grid.failed + grid.stopped, grid.is_stopping
         if state != printed_state or time.monotonic() - last >= LINE_INTERVAL_SECONDS:
             last, printed_state = time.monotonic(), state
-            running = "; ".join(f"{cell.name}: {progress(cell)}" for cell in glance.running)
-            say(summary(glance) + (f" ({running})" if running else ""))
+            running = "; ".join(f"{cell.name}: {progress(cell)}" for cell in grid.running)
+            say(summary(grid) + (f" ({running})" if running else ""))
 
     return show

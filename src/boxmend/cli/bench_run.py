@@ -11,10 +11,10 @@ from cyclopts import App, Parameter
 
 from boxmend.bench.grids.executors import Executor, Local
 from boxmend.bench.grids.jobs import State, state_of
-from boxmend.bench.grids.planning import GridRequest, Plan, looked_up, planned, prepare
+from boxmend.bench.grids.planning import GridRequest, Plan, make_plan, prepare, preview
 from boxmend.bench.grids.results import RESULTS_FILE
-from boxmend.bench.grids.running import Ended, run_grid
-from boxmend.bench.grids.scales import scale
+from boxmend.bench.grids.running import GridOutcome, run_grid
+from boxmend.bench.grids.scales import get_scale
 from boxmend.cli.bench_cells import (
     CellOptions,
     Names,
@@ -29,12 +29,12 @@ from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 SeveralValues = Parameter(consume_multiple=True, negative="")
 PANELS = {
     "Which cells": (
-        *("scale", "seeds", "only", "methods", "worth", "out", "done", "ignore-differing"),
+        *("scale", "seeds", "only", "methods", "priority", "out", "done", "ignore-differing"),
         *("retry-failed", "dry-run"),
     ),
     "Data and settings": ("data", "val", "weights", "set", "keep-weights", "keep-figures"),
@@ -96,8 +96,8 @@ class CellInputs:
     keep_figures: Annotated[
         bool | None,
         Parameter(
-            help="Leave figures and a picture of the mending in cells/CELL/keep; by default of "
-            "cells of seed 0."
+            help="Write figures and a picture of the mending into cells/CELL/artifacts; by "
+            "default for cells of seed 0."
         ),
     ] = None
     ignore_differing: Annotated[
@@ -181,8 +181,8 @@ class ExecutionOptions:
         gpus = split(self.gpus)
         for gpu in gpus:
             if not GPU.fullmatch(gpu):
-                raise UsageError(f"--gpus {shown(gpu)}: expected numbers of GPUs, like 0,1")
-        cores = (os.cpu_count() or 1) if scale(scale_name).is_embedded else 1
+                raise UsageError(f"--gpus {display_text(gpu)}: expected numbers of GPUs, like 0,1")
+        cores = (os.cpu_count() or 1) if get_scale(scale_name).is_embedded else 1
         return Local(self.jobs or len(gpus) or cores, gpus)
 
 
@@ -202,15 +202,15 @@ def run(
     part, inputs = part or CellOptions(), inputs or CellInputs()
     execution = execution or ExecutionOptions()
     request = part.request(names, scale, **inputs.request_fields())
-    whole = planned(request)
+    whole = make_plan(request)
     if dry_run:
-        return list_cells(whole, looked_up(whole, request), json=json)
+        return list_cells(whole, preview(whole, request), json=json)
     executor = execution.build(whole, scale)
     plan = prepare(whole, request)
     if not json:
         _print_plan(plan)
     with progress_display(quiet=json) as show:
-        ended = run_grid(
+        outcome = run_grid(
             plan,
             executor,
             retry_failed=execution.retry_failed,
@@ -218,45 +218,45 @@ def run(
             show=show,
         )
     if json:
-        print_json({"out": str(plan.root), **_summary(plan, ended)})
+        print_json({"out": str(plan.root), **_summary(plan, outcome)})
     else:
-        _print_result(plan, ended, request)
-        if ended.was_stopped and executor.outlives:
+        _print_result(plan, outcome, request)
+        if outcome.was_stopped and executor.outlives:
             say("the jobs stay in the SLURM queue; the same command waits for them")
-    return ExitStatus.FINE if _is_fine(ended) else ExitStatus.FAILURE
+    return ExitStatus.FINE if _is_fine(outcome) else ExitStatus.FAILURE
 
 
 def _print_plan(plan: Plan) -> None:
     """Print which cells are done elsewhere, and how many are left to run."""
     for warning in plan.warnings:
         say(f"warning: {warning}")
-    if not plan.earlier and not plan.again:
+    if not plan.previous and not plan.retrained:
         return
     files: dict[Path, int] = {}
-    for line in plan.earlier.values():
+    for line in plan.previous.values():
         files[line.path] = files.get(line.path, 0) + 1
     for path, number in files.items():
         say(
             f"{number:,} of the cells {'has a result' if number == 1 else 'have results'} in {path}"
         )
-    for cell, dependent in plan.again.items():
+    for cell, dependent in plan.retrained.items():
         say(retraining_message(cell, dependent))
     left = sum(state_of(plan.folder(cell)) is not State.DONE for cell in plan.cells)
     say(f"{left:,} {'is' if left == 1 else 'are'} left to run under {plan.root}")
 
 
-def _print_result(plan: Plan, ended: Ended, request: GridRequest) -> None:
-    rows = [(state, number) for state, number in _counts(plan, ended).items() if number]
+def _print_result(plan: Plan, outcome: GridOutcome, request: GridRequest) -> None:
+    rows = [(state, number) for state, number in _counts(plan, outcome).items() if number]
     print_table(("cells", "number"), rows)
-    for cell, error in ended.failed.items():
+    for cell, error in outcome.failed.items():
         say(f"{cell} failed: {error}")
-    for cell in ended.stopped:
+    for cell in outcome.stopped:
         say(f"{cell} was stopped; the same command continues it")
-    if ended.was_stopped:
+    if outcome.was_stopped:
         say("stopped before the end; the same command continues")
-    elif ended.left:
-        say(f"not started: {', '.join(ended.left)}; the same command continues")
-    if ended.failed:
+    elif outcome.left:
+        say(f"not started: {', '.join(outcome.left)}; the same command continues")
+    if outcome.failed:
         say(f"the logs are {plan.root / 'cells'}/CELL/log.txt; --retry-failed runs them again")
     files = (*request.done, plan.root / RESULTS_FILE)
     results = " ".join(f"--results {path}" for path in files if path.exists())
@@ -264,30 +264,30 @@ def _print_result(plan: Plan, ended: Ended, request: GridRequest) -> None:
         say(f"show the table: boxmend bench table {name} {results}")
 
 
-def _summary(plan: Plan, ended: Ended) -> dict[str, Any]:
+def _summary(plan: Plan, outcome: GridOutcome) -> dict[str, Any]:
     return {
-        "done": ended.done,
-        "failed": ended.failed,
-        "stopped": ended.stopped,
-        "was_stopped": ended.was_stopped,
-        "left": ended.left,
-        "earlier": {name: line.place for name, line in plan.earlier.items()},
-        "again": dict(plan.again),
+        "done": outcome.done,
+        "failed": outcome.failed,
+        "stopped": outcome.stopped,
+        "was_stopped": outcome.was_stopped,
+        "left": outcome.left,
+        "earlier": {name: line.place for name, line in plan.previous.items()},
+        "again": dict(plan.retrained),
     }
 
 
-def _counts(plan: Plan, ended: Ended) -> dict[str, int]:
+def _counts(plan: Plan, outcome: GridOutcome) -> dict[str, int]:
     return {
-        "done": len(ended.done),
-        "done elsewhere": len(plan.earlier),
-        "failed": len(ended.failed),
-        "stopped": len(ended.stopped),
-        "left": len(ended.left),
+        "done": len(outcome.done),
+        "done elsewhere": len(plan.previous),
+        "failed": len(outcome.failed),
+        "stopped": len(outcome.stopped),
+        "left": len(outcome.left),
     }
 
 
-def _is_fine(ended: Ended) -> bool:
-    return not (ended.failed or ended.stopped or ended.was_stopped)
+def _is_fine(outcome: GridOutcome) -> bool:
+    return not (outcome.failed or outcome.stopped or outcome.was_stopped)
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

@@ -97,8 +97,8 @@ def table(
 
     Example: boxmend bench table core --results results --out core.svg
     """
-    from boxmend.bench.grids.collecting import Choice, collected
-    from boxmend.bench.grids.layouts import LAYOUTS, layout
+    from boxmend.bench.grids.collecting import TableRequest, collect_table
+    from boxmend.bench.grids.layouts import LAYOUTS, get_layout
     from boxmend.bench.grids.rendering import markdown, plain
 
     if name is None:
@@ -106,11 +106,11 @@ def table(
         print_table(("table", "what it shows"), rows)
         return ExitStatus.FINE
     choice, options = choice or ResultOptions(), options or TableOptions()
-    table_layout = layout(name)
+    table_layout = get_layout(name)
     writers = _writers(options)
-    table, warnings = collected(
+    table, warnings = collect_table(
         table_layout,
-        Choice(choice.results, choice.scale, choice.where, options.metric, choice.mixed),
+        TableRequest(choice.results, choice.scale, choice.where, options.metric, choice.mixed),
     )
     for warning in warnings:
         say(f"warning: {warning}")

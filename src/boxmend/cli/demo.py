@@ -44,8 +44,8 @@ def demo(
         scores = demonstration.train_all(out, steps=steps, seed=seed, progress=update)
     demonstration.mend(out)
     with progress("writing the report, images", quiet=json) as update:
-        page = demonstration.report(out, update)
-    before, after = (demonstration.measured(out, name) for name in ("noisy", "mended"))
+        page = demonstration.write_demo_report(out, update)
+    before, after = (demonstration.measure_noise(out, name) for name in ("noisy", "mended"))
     summary = {
         **{name: round(value, 2) for name, value in scores.items()},
         "labels_wrong_before": round(before.labels_wrong, 2),
@@ -56,7 +56,7 @@ def demo(
         "seconds": round(time.monotonic() - started, 1),
     }
     (out / "summary.json").write_text(json_module.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    path = demonstration.picture(out)
+    path = demonstration.draw_picture(out)
     if json:
         print_json(summary)
         return ExitStatus.FINE

@@ -66,9 +66,7 @@ def assess_fixes(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> FixScores
     """
     objects = known_objects(truth)
     is_right = are_right(dataset, fixes, truth)
-    is_counted = is_right | ~_on_ignored(dataset, fixes)
-    if not objects.are_all_known:
-        is_counted &= fixes.kinds != Kind.MISSING
+    is_counted = are_counted(dataset, fixes, truth, is_right)
     by_kind = {}
     for kind in Kind:
         if kind != Kind.MISSING or objects.are_all_known:
@@ -76,6 +74,18 @@ def assess_fixes(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> FixScores
             by_kind[kind.words] = _counts(fixes.p_fix[members], is_right[members])
     by_kind[IN_ALL] = _counts(fixes.p_fix[is_counted], is_right[is_counted])
     return FixScores(by_kind)
+
+
+def are_counted(dataset: Dataset, fixes: Fixes, truth: KnownTruth, is_right: Mask) -> Mask:
+    """[f] Mark the fixes that count as right or wrong.
+
+    Wrong proposals on crowds and difficult objects do not count, and neither do missing objects if
+    the truth does not have all of them.
+    """
+    is_counted = is_right | ~_on_ignored(dataset, fixes)
+    if not known_objects(truth).are_all_known:
+        is_counted &= fixes.kinds != Kind.MISSING
+    return is_counted
 
 
 def are_right(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:

@@ -291,7 +291,7 @@ def _withdrawn_if_refused(run: runs.Run, processes: Processes) -> Iterator[None]
         yield
     except BoxmendError:
         if processes.is_rank_zero:
-            runs.withdraw(run)
+            runs.remove_unstarted(run)
         raise
 
 

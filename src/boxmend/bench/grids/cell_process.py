@@ -31,7 +31,7 @@ from boxmend.bench.grids.jobs import (
     write_json,
 )
 from boxmend.bench.grids.noisy_data import clean_data, mended_data, noisy_data, truth_of
-from boxmend.bench.grids.outcomes import failed_result, finished_result, record
+from boxmend.bench.grids.outcomes import failed_result, finished_result, record_result
 from boxmend.data.files.locks import HeldError, hold_lock
 from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
@@ -85,9 +85,9 @@ def _run(folder: Path, train: Train | None) -> CellStatus:
         if _is_interruption(error):
             return CellStatus.STOPPED
         traceback.print_exc()
-        record(folder, failed_result(folder, job, tries, started, _reason(error)))
+        record_result(folder, failed_result(folder, job, tries, started, _reason(error)))
         return CellStatus.FAILED
-    record(folder, finished_result(folder, job, clock.stop(), started, scored))
+    record_result(folder, finished_result(folder, job, clock.stop(), started, scored))
     if not job.keep_weights:
         for path in (folder / RUN_FOLDER).glob("*.safetensors"):
             path.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import TWO_STAGE
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 SHARED = (
     *("detector", "weights", "image_size", "epochs", "batch_size", "precision"),
@@ -60,7 +60,7 @@ class ResultDifference:
         return f"{self.where}{self.among}: {'; '.join(parts)}"
 
 
-def differences(results: Iterable[Result]) -> list[ResultDifference]:
+def find_differences(results: Iterable[Result]) -> list[ResultDifference]:
     """Find what forbids to show results side by side; failed ones show no figure, so never do."""
     finished = [one for one in results if one.error is None]
     places = [(one, _leaves(to_builtins(one))) for one in finished]
@@ -100,7 +100,7 @@ def filter_results(results: Sequence[Result], conditions: Sequence[str]) -> list
         told = [one.get(place, ABSENT) for one in leaves]
         if results and value not in told:
             raise UsageError(
-                f"--where {shown(condition)}: no result has it; {_there(leaves, place)}"
+                f"--where {display_text(condition)}: no result has it; {_there(leaves, place)}"
             )
         results = [
             one
@@ -191,7 +191,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, dict):
             found |= _leaves(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = shown(str(value))
+            found[f"{prefix}{name}"] = display_text(str(value))
     return found
 
 

@@ -15,7 +15,7 @@ from boxmend.bench.grids.table_spec import (
 from boxmend.errors import UsageError
 
 
-def layout(name: str) -> TableLayout:
+def get_layout(name: str) -> TableLayout:
     """Give the layout of a table; a UsageError lists those that exist."""
     if name not in LAYOUTS:
         raise UsageError(f"there is no table {name!r}; there are {', '.join(LAYOUTS)}")

@@ -17,17 +17,17 @@ OURS: dict[str, dict[str, Any]] = {
     "baseline-eager": {"method": "baseline", "cuda_graph": False},
     "mend-eager": {"method": "mend", "cuda_graph": False},
 }
-TOLD = {"label_noise": 0.4, "box_noise": 0.4}  # as their papers assume; nothing is estimated
+KNOWN_RATES = {"label_noise": 0.4, "box_noise": 0.4}  # as their papers assume; nothing is estimated
 PEERS: dict[str, dict[str, Any]] = {
-    name: {"method": name, **TOLD}
+    name: {"method": name, **KNOWN_RATES}
     for name in ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
 }
-USUAL = (*PLAIN, *OURS)
-ROWS = (*USUAL, *PEERS)
+DEFAULT_ROWS = (*PLAIN, *OURS)
+ROWS = (*DEFAULT_ROWS, *PEERS)
 BLOCKS = 5  # that the steps of a row are cut into
 MOST_WORKERS = 16
 RATE = 1e-5  # speed does not depend on it, and random weights must not diverge
-PASSES = 12  # of which the last is measured, long past warm-up
+EPOCHS = 12  # of which the last is measured, long past warm-up
 
 
 class Counts(NamedTuple):
@@ -59,7 +59,7 @@ class SpeedChoices:
     """Image sizes: long side, or short/long."""
     counts: str = "128/300,512/2000"
     """RoIs/proposals of an image; stages, growth and jobs have the first ones."""
-    rows: str = ",".join(USUAL)
+    rows: str = ",".join(DEFAULT_ROWS)
     """Rows of the tables; fewer need less memory, since all of a table are held at once. Besides
     these there are co-teaching, note-rcnn, ca-bbc, oa-mil and disco."""
     steps: int = 60
@@ -135,7 +135,7 @@ class SpeedChoices:
             weights="none" if self.weights is None else str(Path(self.weights).absolute()),
             image_size=size,
             batch_size=self.batch_size,
-            epochs=PASSES,
+            epochs=EPOCHS,
             rois=counts.rois,
             proposals=counts.proposals,
             pre_nms=counts.pre_nms,

@@ -9,7 +9,7 @@ import numpy as np
 from boxmend.auditing.fixes.table import Fixes
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 LONGEST_REASON = 500  # characters
 NARROWEST = 16  # pixels that an image without a known size is taken to have
@@ -21,9 +21,9 @@ def columns_json(name: str, dataset: Dataset, fixes: Fixes, sample: Sequence[int
     names = sorted(set(fixes.reasons))
     reason_of = {text: number for number, text in enumerate(names)}
     columns = {
-        "name": shown(name),
-        "labels": [shown(one) for one in dataset.label_names],
-        "files": [shown(dataset.images.file_names[row]) for row in used.tolist()],
+        "name": display_text(name),
+        "labels": [display_text(one) for one in dataset.label_names],
+        "files": [display_text(dataset.images.file_names[row]) for row in used.tolist()],
         "images": used.tolist(),
         "file": file.tolist(),
         "kind": fixes.kinds.tolist(),
@@ -37,7 +37,7 @@ def columns_json(name: str, dataset: Dataset, fixes: Fixes, sample: Sequence[int
         "p_wrong": _rounded(fixes.p_wrong),
         "p_fix": _rounded(fixes.p_fix),
         "gain": _rounded(fixes.iou_gain),
-        "reasons": [shown(one, LONGEST_REASON) for one in names],
+        "reasons": [display_text(one, LONGEST_REASON) for one in names],
         "reason": [reason_of[one] for one in fixes.reasons],
         "sample": list(sample),
     }
@@ -77,7 +77,7 @@ def _json(value: Any) -> bytes:
 
 
 def _id(dataset: Dataset, row: int) -> str:
-    return "" if row == UNKNOWN else shown(str(dataset.annotation_ids[row]))
+    return "" if row == UNKNOWN else display_text(str(dataset.annotation_ids[row]))
 
 
 def _boxes(boxes: Floats) -> list[list[float] | None]:

@@ -13,7 +13,7 @@ from PIL import Image
 from boxmend.data.dataset import Images
 from boxmend.data.files.limits import get_limit
 from boxmend.data.images.reading import inspect_image, read_header_size
-from boxmend.web.thumbnails import Size, Window, decoded, jpeg_of, scale_of
+from boxmend.web.thumbnails import Size, Window, decode, jpeg_of, scale_of
 
 QUALITY = 85
 TURNED = range(5, 9)  # EXIF orientations that exchange width and height
@@ -106,7 +106,7 @@ class Cutter:
             self._decoded.move_to_end(row)
             return self._decoded[row].image
         self._decoded.pop(row, None)
-        image = decoded(self._images.paths[row], scale, _is_bearable, is_turned=place.is_turned)
+        image = decode(self._images.paths[row], scale, _is_bearable, is_turned=place.is_turned)
         self._decoded[row] = _Decoded(image, image.width / place.size[0])
         while sum(one.image.width * one.image.height for one in self._decoded.values()) > (
             MOST_PIXELS

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.statistics import Gain, difference
-from boxmend.bench.grids.table_spec import TWO_STAGE, amount
-from boxmend.bench.grids.tables import Square, Table, figure, table
+from boxmend.bench.grids.statistics import Gain, mean_difference
+from boxmend.bench.grids.table_spec import TWO_STAGE, noise_rate
+from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
 
 CLEAN = "label0-box0"
 SEEDS = 3  # that a mean needs
@@ -54,10 +54,10 @@ class Bar:
         return ("reached" if self.is_reached else "missed") + ("" if self.is_final else ", so far")
 
 
-def bars(results: Sequence[Result]) -> list[Bar]:
+def evaluate_targets(results: Sequence[Result]) -> list[Bar]:
     """Hold results, one of each cell and all of one scale, against every bar and goal."""
-    core = table(LAYOUTS["core"], results)
-    afresh = table(LAYOUTS["two-stage"], results)
+    core = make_table(LAYOUTS["core"], results)
+    afresh = make_table(LAYOUTS["two-stage"], results)
     return [
         *(_share(core, noise, least) for noise, least in SHARES.items()),
         *(_harm(core), _rivals(core, results), _rates(core, results)),
@@ -100,7 +100,7 @@ def _harm(made: Table) -> Bar:
         f"less than its standard error, or than {100 * HARM:.1f} AP50",
     )
     clean, mend = (_square(made, name, CLEAN) for name in ("clean", "mend"))
-    gain = difference(mend.values, clean.values)
+    gain = mean_difference(mend.values, clean.values)
     if gain.value is None:
         return bar
     return replace(
@@ -121,7 +121,7 @@ def _rivals(made: Table, results: Sequence[Result]) -> Bar:
         for noise, methods in values.items()
         for method, found in methods.items()
         if noise != CLEAN and method != "mend"
-        for gain in [difference(found, methods.get("mend", {}))]
+        for gain in [mean_difference(found, methods.get("mend", {}))]
         if gain.value is not None
     ]
     if not leads:
@@ -147,7 +147,7 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
     """AP50 by noise, method with its variant, and seed; without our own in other forms."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for one in results:
-        value = figure(one, made.metric)
+        value = get_figure(one, made.metric)
         is_ours = one.method == TWO_STAGE or (one.method == "mend" and one.variant)
         if one.error is not None or is_ours or value is None:
             continue
@@ -162,10 +162,10 @@ def _rates(made: Table, results: Sequence[Result]) -> Bar:
     """The label-noise rate that `mend` estimated worst, anywhere; for good with all of `core`."""
     bar = Bar("`auto` estimates the label-noise rate", f"within {100 * RATE:.0f} points")
     found = {
-        one.cell: (told, amount(one.noise.labels))
+        one.cell: (told, noise_rate(one.noise.labels))
         for one in results
         if one.method == "mend" and not one.variant and one.error is None
-        for told in [figure(one, "estimates.label_noise")]
+        for told in [get_figure(one, "estimates.label_noise")]
         if told is not None
     }
     if not found:
@@ -193,7 +193,7 @@ def _cells(made: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
     return tuple(cell for cell in found if int(cell.rpartition("-")[2]) in gain.seeds)
 
 
-def _square(made: Table, row: str, column: str) -> Square:
+def _square(made: Table, row: str, column: str) -> TableEntry:
     names = [one.name for one in made.layout.columns]
     lines = {one.name: line for one, line in made.lines()}
     return lines[row][names.index(column)]

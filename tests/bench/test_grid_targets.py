@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from boxmend.bench.grids.bars import SHARES, Bar, bars
 from boxmend.bench.grids.results import Result
+from boxmend.bench.grids.targets import SHARES, Bar, evaluate_targets
 from tests.bench.grid_results import result
 
 FORTY = ("symmetric:0.4", "uniform:0.4")
@@ -35,11 +35,11 @@ def at_forty(mend: float, seeds: int = 3) -> list[Result]:
 
 
 def first(results: list[Result]) -> Bar:
-    return bars(results)[0]
+    return evaluate_targets(results)[0]
 
 
 def test_without_results_nothing_is_run() -> None:
-    every = bars([])
+    every = evaluate_targets([])
     assert {one.verdict for one in every} == {"not run"}
     assert len([one for one in every if not one.is_goal]) == len(SHARES) + 3
     assert [one.needed for one in every if one.is_goal] == [
@@ -65,7 +65,7 @@ def test_fewer_than_three_seeds_are_no_verdict() -> None:
 
 
 def of(results: list[Result], word: str) -> Bar:
-    (bar,) = (one for one in bars(results) if word in one.what and not one.is_goal)
+    (bar,) = (one for one in evaluate_targets(results) if word in one.what and not one.is_goal)
     return bar
 
 
@@ -96,7 +96,7 @@ def test_the_nearest_rival_is_named() -> None:
 def test_rivals_outside_of_the_core_count_and_ours_in_other_forms_do_not() -> None:
     cells = [*at_forty(0.5), cell("mend", 0.6, PAIR, 0), cell("lr", 0.63, PAIR, 0)]
     told = result(
-        *("mend", 0.9), noise=FORTY, cell="label40-box40-mend~told-0", variant={"label_noise": 0.4}
+        *("mend", 0.9), noise=FORTY, cell="label40-box40-mend~known-0", variant={"label_noise": 0.4}
     )
     cells += [told, cell("two-stage", 0.9, FORTY, 0)]
     cells += [cell("lr", 0.9, CLEAN, 0), cell("mend", 0.7, CLEAN, 0)]  # without noise: no rival
@@ -135,6 +135,6 @@ def test_the_worst_estimate_counts() -> None:
 
 def test_training_afresh_is_a_goal() -> None:
     cells = [*at_forty(0.5), *(cell("two-stage", 0.58, FORTY, seed) for seed in range(3))]
-    (goal,) = (one for one in bars(cells) if "afresh" in one.what)
+    (goal,) = (one for one in evaluate_targets(cells) if "afresh" in one.what)
     assert goal.is_goal
     assert (goal.verdict, goal.measured) == ("reached", "70.0 ± 0.0 % (3)")
