@@ -165,7 +165,9 @@ def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
 
 def test_a_queue_of_another_length_is_refused() -> None:
     method = PaperMethod("lr", PublishedSettings())
-    with pytest.raises(UsageError, match="a queue of 3 losses, but published.queue_length is 128"):
+    with pytest.raises(
+        UsageError, match=r"a queue of 3 losses, but published\.queue_length is 128"
+    ):
         method.load_state_dict({"queue": torch.zeros(3)})
 
 

@@ -248,7 +248,7 @@ def test_the_queue_stays_where_a_recorded_step_finds_it() -> None:
 
 
 def test_a_state_of_another_length_is_refused() -> None:
-    with pytest.raises(UsageError, match="a queue of 128 slopes, but ca_bbc.queue_length is 4"):
+    with pytest.raises(UsageError, match=r"a queue of 128 slopes, but ca_bbc\.queue_length is 4"):
         made().load_state_dict(made(CaBbcSettings()).state_dict())
 
 

@@ -393,7 +393,9 @@ def test_a_recorded_step_finds_the_queues_where_they_were() -> None:
 
 def test_queues_of_another_length_are_refused() -> None:
     method = CoTeaching(CoTeachingSettings(queue_length=7))
-    with pytest.raises(UsageError, match="queues of 128 losses, but co_teaching.queue_length is 7"):
+    with pytest.raises(
+        UsageError, match=r"queues of 128 losses, but co_teaching\.queue_length is 7"
+    ):
         method.load_state_dict(taught().state_dict())
 
 

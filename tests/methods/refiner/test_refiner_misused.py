@@ -38,7 +38,7 @@ def refiner_of(model: nn.Module | None = None, **changes: Any) -> Refiner:
             0,
             "labels",
             [0, 3, 2],
-            r"targets\[0\]: .* row 4 has label 0; expected 1 to 3, because 0 is",
+            r"targets\[0\]: .* row 4 has label 0; expected 1 to 3, because 0",
         ),
         (0, "labels", [1, 4, 2], r"targets\[0\]: .* row 0 has label 4; expected 1 to 3"),
         (1, "rows", [9], r"targets\[1\]: row 9; expected .* in the dataset, 0 to 8"),
@@ -99,9 +99,7 @@ def test_a_model_without_a_second_stage_is_refused() -> None:
 
 def test_a_model_of_other_classes_is_refused() -> None:
     refiner = refiner_of(ModelByHand(predictor=ByWidth(num_labels=5)))
-    with pytest.raises(
-        UsageError, match="scores 6 classes including background, but num_labels is 3"
-    ):
+    with pytest.raises(UsageError, match="6 classes including background, but num_labels is 3"):
         refiner(blank(), MAPS, no_proposals(), targets())
 
 
@@ -128,7 +126,7 @@ def state_without(name: str) -> dict[str, Any]:
         (state_without("step"), "the state has no 'step'"),
         (
             refiner_of(num_annotations=5).state_dict(),
-            r"memory of the saved state has shape \[6, 3\]",
+            r"the saved state has shape \[6, 3\]",
         ),
         (
             refiner_of(settings=TrainSettings(method="mend-paper")).state_dict(),
