@@ -247,7 +247,7 @@ def test_a_format_that_is_not_known(run: Path) -> None:
 def test_yolo_cannot_mark(run: Path, tmp_path: Path) -> None:
     mark = ApplySettings(discarded="mark")
     message = refusal(run, UsageError, settings=mark, format="yolo")
-    assert "YOLO has no flag to mark" in message
+    assert "YOLO has no flag for" in message
     assert "--discarded keep or drop" in message
     native = finished_run(tmp_path / "run-2", drawn(tmp_path / "y", "yolo"), VISITS)
     assert "YOLO has no flag" in refusal(native, UsageError, settings=mark)

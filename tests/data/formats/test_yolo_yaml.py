@@ -1,4 +1,4 @@
-"""data.yaml: what it says, and that a patch changes the values it must and no other byte."""
+"""data.yaml: its values, and patches that change only these values."""
 
 import time
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_splits_may_be_lists_and_come_in_a_fixed_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b"", "expected keys"),
         (b"- a\n- b\n", "expected keys"),
@@ -134,10 +134,10 @@ def test_splits_may_be_lists_and_come_in_a_fixed_order() -> None:
     ],
 )
 @pytest.mark.usefixtures("_either_parser")
-def test_what_cannot_be_understood_is_told_with_its_line(data: bytes, told: str) -> None:
+def test_invalid_values_are_reported_with_their_line(data: bytes, expected: str) -> None:
     with pytest.raises(DataError) as caught:
         parse_yaml(PATH, data)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert str(caught.value).startswith("data.yaml")
 
 
@@ -181,7 +181,7 @@ def test_only_the_paths_are_replaced_and_comments_stay() -> None:
         b"train: &t images/train\nval: images/val\nx: *t\nnames: [a]\n",
     ],
 )
-def test_a_document_that_says_it_already_keeps_every_byte(data: bytes) -> None:
+def test_a_document_with_these_values_keeps_every_byte(data: bytes) -> None:
     assert patched(data) == data
 
 
@@ -263,7 +263,7 @@ AWKWARD = ["no", "a b", "1.0", "", " a", "a: b", "#x", "é", "😀", '"', "'", "
         max_size=6,
     )
 )
-def test_any_names_survive_being_written(names: list[str]) -> None:
+def test_any_names_are_read_back(names: list[str]) -> None:
     composed = compose_yaml({"train": "images/train", "val": "images/train"}, names)
     document = parse_yaml(PATH, composed)
     assert document.names == tuple(names)
