@@ -79,12 +79,14 @@ def assess_fixes(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> FixScores
 def are_counted(dataset: Dataset, fixes: Fixes, truth: KnownTruth, is_right: Mask) -> Mask:
     """[f] Mark the fixes that count as right or wrong.
 
-    Wrong proposals on crowds and difficult objects do not count, and neither do missing objects if
-    the truth does not have all of them.
+    Wrong proposals on crowds and difficult objects do not count, and neither do fixes of neutral
+    annotations, nor missing objects if the truth does not have all of them.
     """
-    is_counted = is_right | ~_on_ignored(dataset, fixes)
+    is_counted = is_right | ~_on_ignored(dataset, fixes, truth)
     if not known_objects(truth).are_all_known:
         is_counted &= fixes.kinds != Kind.MISSING
+    is_of_annotation = fixes.rows != UNKNOWN
+    is_counted[is_of_annotation] &= truth.is_counted[fixes.rows[is_of_annotation]]
     return is_counted
 
 
@@ -149,7 +151,9 @@ def annotation_calibration(
 ) -> dict[str, Calibration]:
     """Hold the probabilities of all annotations against the truth, by kind; NaN are left out."""
     return {
-        kind.words: calibration(told, are_errors(dataset, truth, kind, told))
+        kind.words: calibration(
+            np.where(truth.is_counted, told, np.nan), are_errors(dataset, truth, kind, told)
+        )
         for kind, told in p_wrong.items()
     }
 
@@ -180,10 +184,10 @@ def _counts(p_fix: Floats, is_right: Mask) -> FixCounts:
     )
 
 
-def _on_ignored(dataset: Dataset, fixes: Fixes) -> Mask:
+def _on_ignored(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
     members = np.flatnonzero(fixes.kinds == Kind.MISSING)
     marks = np.zeros(len(fixes), np.bool_)
-    marks[members] = are_on_ignored(proposed_by(fixes.take(members)), dataset)
+    marks[members] = are_on_ignored(proposed_by(fixes.take(members)), dataset, truth)
     return marks
 
 
