@@ -37,7 +37,7 @@ def iou(record: RunRecord) -> Figure | None:
     if not np.isfinite(means).any() or _is_still(record):
         return None
     rows: list[tuple[str | int | float | None, ...]] = [
-        (epoch + 1, name, _known(means[epoch, k]), counts[epoch])
+        (epoch + 1, name, _none_if_nan(means[epoch, k]), counts[epoch])
         for epoch in range(history.num_epochs)
         for k, name in enumerate(names)
     ]
@@ -86,7 +86,7 @@ def _is_still(record: RunRecord) -> bool:
     return True
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
