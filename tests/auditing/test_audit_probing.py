@@ -12,7 +12,7 @@ from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.probing import Findings, Planted, checked, plant
 from boxmend.data.boxes import overlaps
-from boxmend.data.dataset import join
+from boxmend.data.joining import join
 from tests.auditing.audit_scenes import Noise, dataset_of, scene
 
 SQUARE = [0.0, 0.0, 100.0, 100.0]

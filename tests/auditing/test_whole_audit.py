@@ -10,7 +10,8 @@ from boxmend.auditing.audit import Audit, AuditSettings, audit, audit_without_pr
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Kind
 from boxmend.data.boxes import overlaps
-from boxmend.data.dataset import Dataset, Source, join
+from boxmend.data.dataset import Dataset, Source
+from boxmend.data.joining import join
 from boxmend.errors import DataError, UsageError
 from tests.auditing.audit_scenes import LABELS, Noise, Scene, calibration_error, scene
 

@@ -3,7 +3,7 @@
 import pytest
 
 from boxmend.auditing.audit import AuditSettings, audit
-from boxmend.bench.audit import OURS, AuditFigures, figures
+from boxmend.bench.audit import OURS, AuditFigures, measure_audit
 from boxmend.scoring.finders.kinds import OTHERS
 from boxmend.scoring.fixes import IN_ALL, called_wrong
 from tests.auditing import audit_data
@@ -18,7 +18,7 @@ def noisy() -> AuditFigures:
     pytest.importorskip("cleanlab")
     told = audit_data.audited(audit_data.NOISY)
     found = audit(told.dataset, told.predictions, AuditSettings(probe=0))
-    return figures(told.dataset, told.predictions, told.truth, found, PRECISION)
+    return measure_audit(told.dataset, told.predictions, told.truth, found, PRECISION)
 
 
 @pytest.mark.parametrize("finder", OTHERS)

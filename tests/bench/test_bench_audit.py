@@ -117,7 +117,28 @@ def test_a_truth_that_does_not_know_missing_ones_is_said_so(
     result = json.loads(told.out)
     assert result["missing"] is None
     assert "missing" not in {one["kind"] for one in result["finders"]["scores"]}
-    assert "name the clean dataset by --truth" in told.err
+    assert "give the clean dataset by --truth" in told.err
+
+
+def test_a_correction_with_other_ids_is_matched_by_overlap(
+    tmp_path: Path, world: Path, answer: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    clean: Dataset = audit_data.clean_dataset().take_images(np.arange(KEPT))
+    clean.save(tmp_path / "corrected", images_as="none")
+    (path,) = (tmp_path / "corrected").glob("*.json")
+    document = json.loads(path.read_text())
+    for number, annotation in enumerate(reversed(document["annotations"])):
+        annotation["id"] = 50_000 + number
+    document["annotations"].reverse()
+    path.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert run([*asked(world, "--truth", str(tmp_path / "corrected")), "--json"]) == 0
+    told = capsys.readouterr()
+    assert "boxes are matched one to one" in told.err
+    errors = json.loads(told.out)["finders"]["errors"]
+    expected = answer["finders"]["errors"]
+    for kind in ("wrong label", "missing", "spurious"):
+        assert errors[kind] == pytest.approx(expected[kind], abs=4)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +153,7 @@ def test_a_truth_that_does_not_know_missing_ones_is_said_so(
         ),
         (
             ["data", "--predictions", "x.json", "--truth", "y", "--out", __file__],
-            "exists already",
+            "the file exists",
         ),
     ],
 )

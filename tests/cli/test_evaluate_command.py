@@ -118,7 +118,7 @@ def test_a_run_is_scored_and_its_detections_written(
         (["--predictions", "FOUND", "--data", "nowhere"], 2, "nowhere: no such file"),
         (["--predictions", "nowhere", "--data", "DATA"], 2, "nowhere: no such file of detections"),
         (["--predictions", "DATA", "--data", "DATA"], 3, "score is missing"),
-        (["--predictions", "FOUND", "--data", "FOUND"], 3, "a JSON list, not a COCO dataset"),
+        (["--predictions", "FOUND", "--data", "FOUND"], 3, "and not a COCO dataset"),
         (["nowhere", "--data", "DATA"], 2, "nowhere: no such run"),
         (["RUN", "--data", "DATA"], 3, "share no class with the run"),
         (["RUN", "--data", "DATA", "--detections-out", "FOUND"], 3, "exists already"),

@@ -125,7 +125,10 @@ def test_data_problems_end_with_status_3(
     tokens = ["export", str(trained), "--to", "coco", "--out", str(tmp_path / "out")]
     (trained / "finished").rename(trained / "almost")
     assert run(tokens) == 3
-    assert "the run is unfinished; go on with `boxmend train --resume`" in capsys.readouterr().err
+    assert (
+        "the run is unfinished; continue it with `boxmend train --resume`"
+        in capsys.readouterr().err
+    )
     (trained / "almost").rename(trained / "finished")
     coco(tmp_path, bbox=[1, 2, 3, 5])
     assert run(tokens) == 3

@@ -62,8 +62,8 @@ def test_apply_prints_the_numbers_of_applied_and_remaining_fixes(
         (["--precision", "1.5"], 2, "precision is 1.5; expected a number from 0 to 1"),
         (["--precision", "high"], 2, "high"),
         (["--only", "labels,names"], 2, "only is 'names'"),
-        (["--min-confidence", "0.5"], 2, "do not apply to the fixes"),
-        (["--precision", "0.9", "--discarded", "drop"], 2, "do not apply to the fixes"),
+        (["--min-confidence", "0.5"], 2, "not to fixes"),
+        (["--precision", "0.9", "--discarded", "drop"], 2, "not to fixes"),
     ],
 )
 def test_wrong_options_are_refused(

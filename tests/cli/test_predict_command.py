@@ -65,7 +65,7 @@ def test_it_writes_results_and_tells_how_many(
         (["RUN", "PHOTOS"], 2, "--out"),
         (["RUN", "PHOTOS/7.png", "--out", "OUT"], 2, "7.png: no such file or folder"),
         (["RUN", "PHOTOS", "--out", "OUT", "--score-threshold", "2"], 2, "score_threshold is 2"),
-        (["PHOTOS", "PHOTOS", "--out", "OUT"], 3, "holds no run"),
+        (["PHOTOS", "PHOTOS", "--out", "OUT"], 3, "is not the folder of a run"),
         (["PHOTOS/0.png", "PHOTOS", "--out", "OUT"], 3, "0.png: not a readable safetensors file"),
         (["nowhere", "PHOTOS", "--out", "OUT"], 2, "nowhere: no such run"),
         (["RUN", "PHOTOS", "--out", "PHOTOS"], 3, "exists already"),

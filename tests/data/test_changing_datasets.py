@@ -1,4 +1,4 @@
-"""A dataset that is edited while a command works on it is noticed before anything is written."""
+"""Edits of a dataset while a command works on it are noticed before anything is written."""
 
 import json
 from collections.abc import Callable

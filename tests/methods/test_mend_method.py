@@ -249,7 +249,7 @@ def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
 
 
 def test_a_state_of_another_dataset_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"memory of the state has shape \[5, 3\].*\[9, 3\]"):
+    with pytest.raises(UsageError, match=r"memory of the saved state has shape \[5, 3\].*\[9, 3\]"):
         Mend(8, 3).load_state_dict(made().state_dict())
 
 

@@ -1,10 +1,13 @@
 """What `mend` makes of a first look, against numbers worked out by hand; C = 3."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from boxmend.methods.equations import NoiseModel, PrescreenResult, symmetric_transition
+from boxmend.methods.noise_estimator import ESTIMATOR
 from boxmend.methods.table import BoxFeatures, Mend, MendSettings, Rates
 from tests.methods.method_batches import (
     LATER,
@@ -131,7 +134,9 @@ def test_classes_that_the_look_has_lost_are_believed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
-    monkeypatch.setattr("boxmend.methods.noise_estimator.WIDE_BOUNDS", 1.0)
+    monkeypatch.setattr(
+        "boxmend.methods.noise_estimator.ESTIMATOR", replace(ESTIMATOR, prescreen_max_interval=1.0)
+    )
     labels, look = seen()
     blind = look.probabilities + look.probabilities[:, 2:] * torch.tensor([1.0, 0, -1])
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)

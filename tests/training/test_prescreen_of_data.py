@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from boxmend.data.dataset import Dataset
+from boxmend.methods.noise_estimator import ESTIMATOR
 from boxmend.methods.table import BoxFeatures
 from boxmend.runs.settings import MendSettings, resolve_settings
 from boxmend.training.assembly import make_detector, make_loader
@@ -36,7 +37,7 @@ def dataset(tmp_path: Path) -> Dataset:
 @pytest.fixture
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is taken at a handful of annotations."""
-    monkeypatch.setattr("boxmend.methods.mend.MIN_PRESCREENED", 5)
+    monkeypatch.setattr("boxmend.methods.mend.MIN_PRESCREEN_ANNOTATIONS", 5)
 
 
 def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
@@ -168,7 +169,7 @@ def test_what_it_says_is_told_trained_on_and_resumed(
 ) -> None:
     """Stopped after a step and resumed, a run has the look that it took before, and takes none."""
     monkeypatch.setattr(
-        "boxmend.methods.noise_estimator.WIDE_BOUNDS", 0.5
+        "boxmend.methods.noise_estimator.ESTIMATOR", replace(ESTIMATOR, prescreen_max_interval=0.5)
     )  # of so few they are wide
     dataset = informative(tmp_path)
     changes: dict[str, Any] = {

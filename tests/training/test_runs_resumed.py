@@ -115,7 +115,7 @@ def test_a_lost_part_of_the_ledger_is_told_by_name(
 def test_an_unfinished_run_is_not_begun_anew_unasked(dataset: Dataset, tmp_path: Path) -> None:
     stopped(dataset, tmp_path / "run")
     before = (tmp_path / "run" / "checkpoint.pt").read_bytes()
-    with pytest.raises(OutputError, match="continue with --resume"):
+    with pytest.raises(OutputError, match="continue it with --resume"):
         trained(dataset, tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.pt").read_bytes() == before
 

@@ -27,7 +27,7 @@ from boxmend.data.progress import Progress
 from boxmend.data.synth import synthesize
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.repair.apply import apply
-from boxmend.web.report.making import ReportSettings, write_report
+from boxmend.web.report.writing import ReportSettings, write_report
 
 LABEL_NOISE, BOX_NOISE = "symmetric:0.4", "uniform:0.4"
 SIZE = 96  # pixels: what the tiny detector is made for

@@ -15,7 +15,7 @@ from boxmend.bench.grids.scales import SCALES
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 SCALE_HELP = "; ".join(f"{scale.name}: {scale.summary}" for scale in SCALES.values())
 Names = Annotated[str, Parameter(name="TABLE", help=f"Tables: {', '.join(LAYOUTS)}.")]
@@ -63,7 +63,7 @@ class CellOptions:
         """Return these options as the library takes them; raise a UsageError for invalid seeds."""
         seeds = split(self.seeds)
         if not all(seed.isdecimal() and len(seed) <= MAX_SEED_DIGITS for seed in seeds):
-            text = shown(self.seeds, 80)
+            text = display_text(self.seeds, 80)
             raise UsageError(
                 f"--seeds is {text!r}; expected numbers separated by commas, like 0,1,2"
             )
@@ -117,7 +117,7 @@ def _parse_priorities(text: str) -> tuple[int, ...]:
     known = {str(number): number for number in PRIORITIES}
     for part in split(text):
         if part not in known:
-            raise UsageError(f"--priority {shown(part, 80)!r}: expected 1, 2 or 3, like 1,2")
+            raise UsageError(f"--priority {display_text(part, 80)!r}: expected 1, 2 or 3, like 1,2")
     return tuple(known[part] for part in split(text))
 
 

@@ -29,7 +29,7 @@ from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 SeveralValues = Parameter(consume_multiple=True, negative="")
 PANELS = {
@@ -181,7 +181,7 @@ class ExecutionOptions:
         gpus = split(self.gpus)
         for gpu in gpus:
             if not GPU.fullmatch(gpu):
-                raise UsageError(f"--gpus {shown(gpu)}: expected numbers of GPUs, like 0,1")
+                raise UsageError(f"--gpus {display_text(gpu)}: expected numbers of GPUs, like 0,1")
         cores = (os.cpu_count() or 1) if get_scale(scale_name).is_embedded else 1
         return Local(self.jobs or len(gpus) or cores, gpus)
 

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus
-from boxmend.web.report.making import Reported, ReportSettings, write_report
+from boxmend.web.report.writing import ReportResult, ReportSettings, write_report
 
 
 @Parameter(name="*")
@@ -71,31 +71,31 @@ def report(
     """
     settings = (options or ReportOptions()).settings()
     with progress("making pictures of annotations", quiet=json) as update:
-        made = write_report(run, out, settings, progress=update)
+        result = write_report(run, out, settings, progress=update)
     if json:
-        print_json(made.to_json())
+        print_json(result.to_json())
         return ExitStatus.FINE
-    _print(made)
+    _print(result)
     return ExitStatus.FINE
 
 
-def _print(made: Reported) -> None:
-    is_small = made.num_bytes < 1e6
-    size = f"{made.num_bytes / 1e3:.0f} kB" if is_small else f"{made.num_bytes / 1e6:.1f} MB"
+def _print(result: ReportResult) -> None:
+    is_small = result.num_bytes < 1e6
+    size = f"{result.num_bytes / 1e3:.0f} kB" if is_small else f"{result.num_bytes / 1e6:.1f} MB"
     print_table(
         ("what", "is"),
         [
-            ("report", str(made.path)),
+            ("report", str(result.path)),
             ("size", size),
-            ("annotations shown", made.num_shown),
-            ("figures", len(made.figures)),
+            ("annotations shown", result.num_shown),
+            ("figures", len(result.figures)),
         ],
     )
-    if made.num_without_picture == 1:
+    if result.num_without_picture == 1:
         say("1 annotation has no picture: its image cannot be read")
-    elif made.num_without_picture:
-        number = f"{made.num_without_picture:,}"
+    elif result.num_without_picture:
+        number = f"{result.num_without_picture:,}"
         say(f"{number} annotations have no picture: their images cannot be read")
-    if not made.is_embedded:
-        say(f"the pictures stay in {made.picture_folder}: move it together with the page")
-    say(f"open {made.path} in a browser")
+    if not result.is_embedded:
+        say(f"the pictures stay in {result.picture_folder}: move it together with the page")
+    say(f"open {result.path} in a browser")

@@ -154,7 +154,7 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
 
 
 def _chunks(rows: Rows, counts: Rows) -> Iterator[Rows]:
-    """Rows in their order, in pieces of about PAIRS_AT_ONCE counts together."""
+    """Rows in their order, in pieces of about PAIRS_PER_CHUNK counts together."""
     if len(rows):
         piece = (np.cumsum(counts[rows]) - 1) // PAIRS_PER_CHUNK
         yield from np.split(rows, np.flatnonzero(np.diff(piece)) + 1)

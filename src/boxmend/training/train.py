@@ -293,7 +293,7 @@ def _withdraw_on_error(run: runs.Run, processes: Processes) -> Iterator[None]:
         yield
     except BoxmendError:
         if processes.is_rank_zero:
-            runs.withdraw(run)
+            runs.remove_unstarted(run)
         raise
 
 

@@ -1,4 +1,4 @@
-"""Datasets made by hand, for the tests of checks; boxes are xyxy pixels."""
+"""Handmade datasets for the tests of checks; boxes are xyxy in pixels."""
 
 import math
 from collections.abc import Sequence
@@ -60,6 +60,6 @@ def dataset_of(
     )
 
 
-def found(dataset: Dataset, *kinds: str, open_images: bool = False) -> list[Finding]:
+def find_findings(dataset: Dataset, *kinds: str, open_images: bool = False) -> list[Finding]:
     findings = check(dataset, open_images=open_images)
     return [finding for finding in findings if finding.kind in kinds]

@@ -1,4 +1,4 @@
-"""Files that change between being read and being written about are noticed."""
+"""Files that change while boxmend works with them are noticed."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Writing COCO back: what was changed differs, and not one byte more."""
+"""Patched COCO files differ only in the changed values."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_category_ids_that_are_texts_with_spaces_are_replaced_whole() -> None:
 
 
 @pytest.mark.parametrize("area", ['"12 34"', '"a, b"', "[1, 2]", '{"m": 1}', "null", "NaN"])
-def test_area_that_is_no_number_is_replaced_whole(area: str) -> None:
+def test_area_that_is_not_a_number_is_replaced_whole(area: str) -> None:
     entry = f'{{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "area": {area}}}'
     dataset = read_bytes(one(entry))
     dataset.boxes[0] = [1, 2, 6, 8]
@@ -90,7 +90,9 @@ def test_area_that_is_no_number_is_replaced_whole(area: str) -> None:
         ('"bbox":[1,2,3,4],"area":1', '"bbox":[1,2,5,6],"area":30'),
     ],
 )
-def test_keys_are_told_from_what_only_looks_like_them(before: str, after: str | None) -> None:
+def test_keys_are_not_confused_with_text_that_looks_like_them(
+    before: str, after: str | None
+) -> None:
     entry = f'{{"id": 1, "image_id": 1, "category_id": 1, {before}}}'
     dataset = read_bytes(one(entry))
     dataset.boxes[0, 2:] += 2
@@ -107,7 +109,7 @@ def test_keys_are_told_from_what_only_looks_like_them(before: str, after: str | 
         ('"note": "category_id", "category_id":1', '"note": "category_id", "category_id":2'),
     ],
 )
-def test_category_id_is_told_from_what_only_looks_like_it(before: str, after: str) -> None:
+def test_category_id_is_not_confused_with_text_that_looks_like_it(before: str, after: str) -> None:
     entry = f'{{"id": 1, "image_id": 1, "bbox": [1, 2, 3, 4], {before}}}'
     dataset = read_bytes(one(entry))
     assert dataset.labels.tolist() == [0]
@@ -167,7 +169,7 @@ def test_outline_of_a_relabelled_annotation_stays_unflagged() -> None:
         ('"mine"', '{"stale": ["segmentation"]}', None),
     ],
 )
-def test_flag_is_merged_with_what_the_key_boxmend_says_already(
+def test_flag_is_merged_into_the_value_of_the_key_boxmend(
     before: str, flagged: Any, dropped: Any
 ) -> None:
     entry = OUTLINED[:-1] + f', "boxmend": {before}}}'
@@ -178,7 +180,7 @@ def test_flag_is_merged_with_what_the_key_boxmend_says_already(
         assert changed.endswith(f'"boxmend": {expected or before}}}'), choice
 
 
-def test_crowd_flag_is_set_where_it_stands_or_put_at_the_end() -> None:
+def test_crowd_flag_is_set_in_place_or_appended() -> None:
     entry = '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}'
     dataset = read_bytes(one(entry))
     dataset.is_crowd[0] = True
@@ -201,7 +203,7 @@ def test_crowd_flag_is_set_where_it_stands_or_put_at_the_end() -> None:
         (', "difficult": 1, "difficult": 0', False, ', "difficult": 1, "difficult": 1'),
     ],
 )
-def test_difficult_flag_is_set_where_it_stands_or_put_at_the_end(
+def test_difficult_flag_is_set_in_place_or_appended(
     before: str, is_difficult: bool, after: str
 ) -> None:
     entry = '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "iscrowd": 0'
@@ -214,7 +216,7 @@ def test_difficult_flag_is_set_where_it_stands_or_put_at_the_end(
     assert read_bytes(changed).is_difficult.tolist() == [not is_difficult]
 
 
-def test_added_annotation_says_that_it_is_difficult() -> None:
+def test_added_annotation_has_its_difficult_flag() -> None:
     dataset = read_bytes(one('{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}'))
     more = dataset.add(np.array([0, 0]), np.array([0, 1]), np.array([[0, 0, 1, 2], [0, 0, 2, 2]]))
     more.is_difficult[1] = True
@@ -246,14 +248,14 @@ def test_added_annotations_get_unused_ids_and_come_last_in_the_layout_of_the_lis
     assert written(more) == data.replace(b"}\n]", b"},\n  " + new.encode() + b"\n]")
 
 
-def test_annotation_added_to_an_only_one_follows_its_layout() -> None:
+def test_annotation_added_to_a_single_one_follows_its_layout() -> None:
     data = one('\n\t\t{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}\n\t')
     dataset = read_bytes(data)
     more = dataset.add(np.array([0]), np.array([0]), np.array([[0.0, 0, 1, 1]]))
     assert b'[1, 2, 3, 4]},\n\t\t{"id": 2, ' in written(more)
 
 
-def test_entries_are_found_whatever_stands_between_them() -> None:
+def test_entries_are_found_with_any_separators() -> None:
     plain = '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}'
     nested = '{"a": {"b": 1}, ' + plain[1:].replace('"id": 1', '"id": 2')
     # were all gaps as long as the first, the last entry would begin at the object inside it
@@ -275,9 +277,7 @@ def test_entries_are_found_whatever_stands_between_them() -> None:
         ),
     ],
 )
-def test_lists_that_are_missing_or_empty_are_made_where_something_is_added(
-    text: str, expected: str
-) -> None:
+def test_missing_or_empty_lists_are_created_for_new_entries(text: str, expected: str) -> None:
     names = {
         "IMAGE": '{"id": 4, "file_name": "a.jpg", "width": 5, "height": 5}',
         "NEW": '{"id": 1, "image_id": 4, "category_id": 1, "bbox": [0, 0, 1, 2], "area": 2, '
@@ -292,7 +292,7 @@ def test_lists_that_are_missing_or_empty_are_made_where_something_is_added(
     assert written(more).decode() == expected
 
 
-def test_taking_out_all_annotations_leaves_an_empty_list() -> None:
+def test_removing_all_annotations_leaves_an_empty_list() -> None:
     data = one("\n" + OUTLINED + ",\n" + OUTLINED.replace('"id": 1', '"id": 2', 1) + "\n")
     dataset = read_bytes(data)
     emptied = written(dataset.take(np.zeros(2, np.bool_)))
@@ -300,7 +300,7 @@ def test_taking_out_all_annotations_leaves_an_empty_list() -> None:
     assert emptied == one("\n\n")
 
 
-def test_boxes_that_are_no_numbers_survive_and_can_be_taken_out_or_mended() -> None:
+def test_boxes_that_are_not_numbers_survive_and_can_be_removed_or_corrected() -> None:
     bad = '{"id": 2, "image_id": 1, "category_id": 1, "bbox": [NaN, 0, -Infinity, 4], "s": NaN}'
     good = OUTLINED.replace('"id": 1', '"id": 3', 1)
     data = one(f"{OUTLINED},{bad}, {good}").replace(b'{"images"', b'{"info": [], "images"')
@@ -316,7 +316,7 @@ def test_boxes_that_are_no_numbers_survive_and_can_be_taken_out_or_mended() -> N
 
 
 @pytest.mark.parametrize("bbox", ['"bbox": [[1], 2, 3, 4], ', '"bbox": {"x": 1}, ', ""])
-def test_boxes_of_another_shape_can_be_mended(bbox: str) -> None:
+def test_boxes_of_another_shape_can_be_corrected(bbox: str) -> None:
     entry = f'{{{bbox}"id": 2, "image_id": 1, "category_id": 1}}'
     dataset = read_bytes(one(entry))
     dataset.boxes[0] = [1, 2, 3, 4.5]
@@ -335,15 +335,17 @@ def test_box_that_is_made_unwritable_is_refused_with_its_id(box: Any) -> None:
         written(fresh.add(np.array([0]), np.array([0]), np.array([box], np.float64)))
 
 
-def test_annotation_that_is_no_object_stays_but_cannot_be_changed() -> None:
+def test_annotation_that_is_not_an_object_stays_but_cannot_be_changed() -> None:
     dataset = read_bytes(one('5, "x", ' + OUTLINED))
     assert written(dataset) == one('5, "x", ' + OUTLINED)
     dataset.is_crowd[1] = True
-    with pytest.raises(DataError, match=r"annotation annotations\[1\] cannot be changed"):
+    with pytest.raises(
+        DataError, match=r"annotation annotations\[1\] is malformed and cannot be changed"
+    ):
         written(dataset)
 
 
-def test_label_that_is_taken_away_is_written_as_null() -> None:
+def test_a_removed_label_is_written_as_null() -> None:
     dataset = read_bytes(one(OUTLINED))
     dataset.labels[0] = -1
     assert json.loads(annotation_of(written(dataset)))["category_id"] is None
@@ -356,13 +358,13 @@ def test_added_annotation_without_a_label_is_refused() -> None:
         written(more)
 
 
-def test_annotation_that_is_taken_twice_is_refused() -> None:
+def test_a_repeated_annotation_is_refused() -> None:
     dataset = read_bytes(one(OUTLINED))
     with pytest.raises(UsageError, match="twice"):
         written(dataset.take(np.array([0, 0])))
 
 
-def test_annotations_taken_in_another_order_stay_in_the_order_of_the_document() -> None:
+def test_annotations_in_another_order_keep_the_order_of_the_document() -> None:
     data = one(OUTLINED + ", " + OUTLINED.replace('"id": 1', '"id": 2', 1))
     dataset = read_bytes(data)
     turned = dataset.take(np.array([1, 0]))
@@ -374,14 +376,14 @@ def test_annotations_taken_in_another_order_stay_in_the_order_of_the_document() 
     assert [(entry["category_id"], entry["iscrowd"]) for entry in entries] == [(1, 1), (2, 1)]
 
 
-def test_difference_below_a_millionth_of_a_pixel_is_none_wherever_it_would_be_rounded() -> None:
+def test_differences_below_a_millionth_of_a_pixel_do_not_count() -> None:
     entry = '{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0.1, 0.1, 1.0000005, 2.0000015]}'
     dataset = read_bytes(one(entry))
     dataset.boxes[0] += 0.3
     assert annotation_of(written(dataset)) == entry.replace("[0.1, 0.1,", "[0.4, 0.4,")
 
 
-def test_huge_box_moves_without_its_size_being_written_anew() -> None:
+def test_a_moved_huge_box_keeps_the_text_of_its_size() -> None:
     box = "[1000.1, 0.1, 100000000.30, 0.1]"
     dataset = read_bytes(one(f'{{"id": 1, "image_id": 1, "category_id": 1, "bbox": {box}}}'))
     dataset.boxes[0, [0, 2]] += 0.1
@@ -408,7 +410,7 @@ def test_sources_of_one_folder_are_written_back_under_their_own_names(tmp_path: 
         assert (saved.out / name).read_bytes() == (tmp_path / name).read_bytes()
 
 
-def test_written_ids_of_a_folder_are_those_that_a_reader_sees(tmp_path: Path) -> None:
+def test_written_ids_of_a_folder_are_those_that_a_reader_gets(tmp_path: Path) -> None:
     for name, ids in (("train", (1, 2)), ("val", (2, 95))):
         entries = ", ".join(OUTLINED.replace('"id": 1', f'"id": {k}', 1) for k in ids)
         (tmp_path / f"instances_{name}.json").write_bytes(one(entries))

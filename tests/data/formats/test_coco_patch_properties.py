@@ -1,4 +1,4 @@
-"""Writing COCO back, whatever it looks like: changed values differ, and not a byte more."""
+"""Patched COCO files of any layout differ only in the changed values."""
 
 import contextlib
 from typing import Any
@@ -99,7 +99,7 @@ def apply(dataset: Dataset, row: int, change: dict[str, Any], pairs: Pairs, choi
 
 @settings(deadline=None)
 @given(documents(), st.data(), st.sampled_from(["flag", "drop"]))
-def test_changed_documents_differ_in_the_changed_values_alone(
+def test_changed_documents_differ_only_in_the_changed_values(
     data: bytes, draws: st.DataObject, choice: str
 ) -> None:
     dataset, expected = read_bytes(data), parsed(data)
@@ -119,9 +119,7 @@ def test_changed_documents_differ_in_the_changed_values_alone(
 
 @settings(deadline=None)
 @given(documents(), st.data())
-def test_taking_out_and_adding_leaves_the_other_entries_as_they_were(
-    data: bytes, draws: st.DataObject
-) -> None:
+def test_removing_and_adding_keeps_the_other_entries(data: bytes, draws: st.DataObject) -> None:
     dataset, expected = read_bytes(data), parsed(data)
     n, num_images = len(dataset), len(dataset.images)
     kept = np.array(draws.draw(st.lists(st.booleans(), min_size=n, max_size=n)), np.bool_)

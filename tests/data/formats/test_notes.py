@@ -1,4 +1,4 @@
-"""Notes: what boxmend says of an annotation, where the format has a place, and nothing else new."""
+"""Notes of annotations are written where the format has a place; all else stays."""
 
 import json
 from dataclasses import replace
@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.dataset import Dataset, Note, join
+from boxmend.data.dataset import Dataset, Note
 from boxmend.data.formats import load, yolo
+from boxmend.data.joining import join
 from boxmend.errors import BoxmendError
 from tests.data.formats.coco_documents import box, document, documents, entry_texts, read_bytes
 from tests.data.formats.coco_documents import written as coco_bytes
@@ -53,7 +54,7 @@ def test_a_note_becomes_a_key_at_the_end() -> None:
         (None, dict(NOTE)),
     ],
 )
-def test_a_note_goes_beside_what_the_key_says_already(old: Any, new: Any) -> None:
+def test_a_note_is_added_to_the_value_of_its_key(old: Any, new: Any) -> None:
     after = coco_bytes(noted(read_bytes(document(box(boxmend=old))), 0))
     entry = json.loads(after)["annotations"][0]
     assert entry == box(boxmend=new)
@@ -78,7 +79,7 @@ def test_whatever_a_document_looks_like_only_noted_entries_differ(
     try:
         after = coco_bytes(noted(dataset, *rows))
     except BoxmendError:
-        return  # an entry that is malformed cannot be changed, which is told
+        return  # an entry that is malformed cannot be changed, and an error says so
     if not rows:
         assert after == data
         return
@@ -127,7 +128,7 @@ def test_a_note_replaces_the_one_before(tmp_path: Path, old: str) -> None:
     assert written(dataset)["Annotations/a.xml"].decode() == expected
 
 
-def test_a_note_goes_with_values_that_an_object_lacked(tmp_path: Path) -> None:
+def test_a_note_is_added_with_values_that_an_object_lacked(tmp_path: Path) -> None:
     dataset = noted(read(voc_folder(tmp_path, {"a": objects(DOG)})), 0)
     dataset.is_difficult[0] = True
     expected = objects(f"{DOG}<difficult>1</difficult><boxmend>{VOC_NOTE}</boxmend>")
@@ -144,7 +145,7 @@ def test_an_added_object_has_its_note(tmp_path: Path) -> None:
     assert text.count("<boxmend>") == 1
 
 
-def test_a_note_of_nothing_and_of_what_xml_cannot_hold_is_written(tmp_path: Path) -> None:
+def test_notes_with_none_and_with_unwritable_characters_are_written(tmp_path: Path) -> None:
     note: Note = {"confidence": None, "reason": "a\x00b"}
     dataset = noted(read(voc_folder(tmp_path, {"a": objects(DOG)})), 0, note=note)
     text = written(dataset)["Annotations/a.xml"].decode()
@@ -170,7 +171,7 @@ def test_yolo_has_no_place_for_notes(tmp_path: Path) -> None:
     assert plain == with_note
 
 
-def test_notes_go_with_their_annotations() -> None:
+def test_notes_follow_their_annotations() -> None:
     dataset = read_bytes(document(box(), box(id=6)))
     both = join([noted(dataset, 0), noted(dataset, 1)])
     ids = both.annotation_ids.tolist()

@@ -1,4 +1,4 @@
-"""Whatever a VOC document looks like, only what changed differs after writing."""
+"""Patched VOC documents of any layout differ only in the changed values."""
 
 import tempfile
 from dataclasses import dataclass
@@ -139,7 +139,7 @@ def test_k_changed_annotations_change_their_own_values_and_no_other_byte(
 
 @given(layouts(), st.data())
 @settings(max_examples=75, deadline=None)
-def test_what_is_taken_out_and_added_is_all_that_changes(
+def test_only_removed_and_added_annotations_change_the_document(
     layout: Layout, data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

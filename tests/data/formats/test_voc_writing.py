@@ -1,4 +1,4 @@
-"""Writing VOC: the same bytes where nothing changed, small edits, and new documents."""
+"""Writing VOC: the same bytes without changes, small edits, and new documents."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,8 +9,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source
 from boxmend.data.formats import voc
+from boxmend.data.joining import join
 from boxmend.errors import BoxmendError, DataError
 from tests.data.formats.voc_folders import (
     CAT,
@@ -45,7 +46,7 @@ def test_nothing_changed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert all((root / name).read_bytes() == content for name, content in files.items())
 
 
-def test_a_split_is_written_with_its_own_list_alone(tmp_path: Path) -> None:
+def test_a_split_is_written_with_only_its_own_list(tmp_path: Path) -> None:
     files = {"1": objects(DOG), "2": objects(CAT)}
     root = voc_folder(tmp_path, files, {"train": "2 x", "val": "1\n"})
     assert written(read(root, "train")) == {
@@ -68,7 +69,7 @@ def test_only_the_coordinates_that_changed_are_rewritten(tmp_path: Path) -> None
     assert written(dataset)["Annotations/000001.xml"].decode() == expected
 
 
-def test_a_new_label_changes_the_name_alone(tmp_path: Path) -> None:
+def test_a_new_label_changes_only_the_name(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN}))
     dataset.label_names = (*dataset.label_names, "cat & <dog>")
     dataset.labels[1] = 2
@@ -82,7 +83,7 @@ def test_a_renamed_label_changes_every_name(tmp_path: Path) -> None:
     assert written(dataset)["Annotations/000001.xml"].decode() == PLAIN.replace("dog", "hound")
 
 
-def test_the_difficult_flag_is_patched_or_made(tmp_path: Path) -> None:
+def test_the_difficult_flag_is_patched_or_added(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN, "2": objects(DOG)}))
     dataset.is_difficult[:] = [True, True, True]
     files = written(dataset)
@@ -90,7 +91,7 @@ def test_the_difficult_flag_is_patched_or_made(tmp_path: Path) -> None:
     assert files["Annotations/2.xml"].decode() == objects(f"{DOG}<difficult>1</difficult>")
 
 
-def test_what_was_wrong_can_be_mended(tmp_path: Path) -> None:
+def test_wrong_values_can_be_corrected(tmp_path: Path) -> None:
     root = voc_folder(tmp_path / "old", {"1": objects(corners(1, "2,5", 3, 4), "<name>cat</name>")})
     dataset = read(root)
     dataset.boxes[:] = np.array([[0, 1.5, 3, 4], [1, 2, 3, 4]])
@@ -101,7 +102,7 @@ def test_what_was_wrong_can_be_mended(tmp_path: Path) -> None:
     assert again.findings == ()
 
 
-def test_what_is_wrong_and_not_mended_stays_as_it_is(tmp_path: Path) -> None:
+def test_uncorrected_values_stay(tmp_path: Path) -> None:
     source = objects(corners(1, "2,5", 3, 4), "<name>cat</name>", DOG)
     dataset = read(voc_folder(tmp_path, {"1": source}))
     dataset.boxes[2, 3] = 9
@@ -109,7 +110,7 @@ def test_what_is_wrong_and_not_mended_stays_as_it_is(tmp_path: Path) -> None:
     assert new == source.replace(DOG, DOG.replace("<ymax>4", "<ymax>9"))
 
 
-def test_annotations_taken_out_and_added_leave_the_rest_as_it_was(tmp_path: Path) -> None:
+def test_removing_and_adding_keeps_the_other_annotations(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN, "2": objects(CAT)}))
     dataset = dataset.take(np.array([1, 2]))
     dataset = dataset.add(np.array([0]), np.array([0]), np.array([[9.0, 19, 30.5, 40]]))
@@ -130,7 +131,7 @@ def test_annotations_taken_out_and_added_leave_the_rest_as_it_was(tmp_path: Path
     assert voc.assign_annotation_ids(dataset).tolist() == ["000001:0", "2:0", "000001:1"]
 
 
-def test_images_taken_away_leave_files_and_lists(tmp_path: Path) -> None:
+def test_removed_images_leave_files_and_lists(tmp_path: Path) -> None:
     files = {name: objects(DOG) for name in ("1", "2", "a b")}
     lists: dict[str, str | bytes] = {
         "train": "1\r\na b\r\n\r\n2\r\nunknown\r\n",
@@ -177,7 +178,7 @@ def test_joined_folders_are_patched_one_by_one(tmp_path: Path) -> None:
         (0, [1.0, np.inf, 3, 4], "not finite"),
     ],
 )
-def test_what_a_document_cannot_say_is_refused(
+def test_what_a_document_cannot_hold_is_refused(
     tmp_path: Path, label: int, box: list[float], message: str
 ) -> None:
     dataset = read(voc_folder(tmp_path, {"1": objects(DOG)}))
@@ -188,7 +189,7 @@ def test_what_a_document_cannot_say_is_refused(
         written(dataset)
 
 
-def test_rows_of_a_source_that_stand_twice_or_elsewhere_are_refused(tmp_path: Path) -> None:
+def test_repeated_or_moved_source_rows_are_refused(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"1": objects(DOG), "2": objects(CAT)}))
     with pytest.raises(ValueError, match="once"):
         written(dataset.take(np.array([0, 0, 1])))
@@ -196,7 +197,7 @@ def test_rows_of_a_source_that_stand_twice_or_elsewhere_are_refused(tmp_path: Pa
         written(replace(dataset, image_rows=np.array([1, 1])))
 
 
-def test_saving_leaves_the_input_as_it_was(tmp_path: Path) -> None:
+def test_saving_does_not_change_the_input(tmp_path: Path) -> None:
     root = voc_folder(tmp_path / "old", {"000001": PLAIN}, {"train": "000001\n"})
     image(root / "JPEGImages" / "000001.jpg", (353, 500))
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -291,7 +292,7 @@ def test_new_documents_read_back_as_they_were(tmp_path: Path) -> None:
     ]
 
 
-def test_images_that_differ_by_their_ending_get_documents_of_their_own() -> None:
+def test_images_that_differ_by_extension_get_separate_documents() -> None:
     files = written(other_dataset(["a.jpg", "a.png", "b.jpg", "a.jpg.gif"], ["all"] * 4))
     assert files["ImageSets/Main/all.txt"] == b"a.jpg\na.png\nb\na.jpg-2\n"
     assert len([name for name in files if name.startswith("Annotations/")]) == 4
@@ -302,8 +303,8 @@ def test_images_that_differ_by_their_ending_get_documents_of_their_own() -> None
     [
         ("a\x01.jpg", "all", "XML cannot hold"),
         ("a\n.jpg", "all", "list cannot hold"),
-        (".", "all", "'.': is no name of a file"),
-        ("./.", "all", "is no name of a file"),
+        (".", "all", "'.': is not a file name"),
+        ("./.", "all", "is not a file name"),
         ("a.jpg", "../all", "split"),
     ],
 )
@@ -321,7 +322,7 @@ def test_an_annotation_without_image_is_refused() -> None:
         written(dataset)
 
 
-def test_what_voc_cannot_hold_is_said() -> None:
+def test_what_voc_cannot_hold_is_reported() -> None:
     dataset = other_dataset(["a.jpg", "b.jpg"], ["all", "all"])
     dataset.label_names = ("dog", " cat")
     assert voc.list_losses(dataset) == [

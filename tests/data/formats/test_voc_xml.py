@@ -1,10 +1,10 @@
-"""The scanner of VOC documents: places of values, byte by byte, and what it refuses."""
+"""The scanner of VOC documents: byte positions of values, and refused documents."""
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.formats.voc.edits import ObjectChanges, edits
+from boxmend.data.formats.voc.edits import ObjectChanges, make_edits
 from boxmend.data.formats.voc.scanning import (
     ABSENT,
     BOX,
@@ -39,7 +39,7 @@ def patched(
     added: list[dict[int, str]] | None = None,
 ) -> bytes:
     changes = ObjectChanges(changed or {}, removed or set(), list(added or []))
-    return b"".join(xml.patched(edits(xml, changes)))
+    return b"".join(xml.apply(make_edits(xml, changes)))
 
 
 def new_object(name: str = "dog") -> dict[int, str]:
@@ -67,7 +67,7 @@ def test_values_of_the_document_are_not_those_of_its_objects() -> None:
     assert (xml.head_content(WIDTH), xml.head_content(HEIGHT)) == (b"8", b"7")
 
 
-def test_what_is_absent_has_no_place_and_no_content() -> None:
+def test_an_absent_element_has_no_span_and_no_content() -> None:
     xml = parse_xml(b"<annotation><object/></annotation>")
     assert xml.span(0, NAME) == (ABSENT, ABSENT)
     assert xml.content(0, NAME) == b""
@@ -79,7 +79,7 @@ def test_a_self_closed_object_ends_with_its_tag() -> None:
     assert texts == [b"<object/>", b"<object><name/></object>", b"<object a='/>'/>"]
 
 
-def test_a_part_lends_neither_its_name_nor_its_box_to_the_object() -> None:
+def test_name_and_box_of_a_part_are_not_those_of_the_object() -> None:
     part = f"<part><name>head</name>{BOX_TEXT}</part>"
     own = BOX_TEXT.replace(">1<", ">9<")
     xml = parse_xml(
@@ -117,13 +117,13 @@ def test_attributes_with_angle_brackets_do_not_move_the_content() -> None:
     assert xml.head_span(ROOT)[0] == len("<annotation a='>'>")
 
 
-def test_places_are_right_beyond_the_first_megabyte() -> None:
+def test_positions_are_right_beyond_the_first_megabyte() -> None:
     padding = b"<!--" + b"x" * 1_500_000 + b"-->"
     xml = parse_xml(b"<annotation>%s<object><name>dog</name></object></annotation>" % padding)
     assert xml.content(0, NAME) == b"dog"
 
 
-def test_a_byte_order_mark_moves_all_places_by_three() -> None:
+def test_a_byte_order_mark_moves_all_positions_by_three() -> None:
     plain = parse_xml(b"<annotation><object><name>a</name></object></annotation>")
     marked = parse_xml(b"\xef\xbb\xbf<annotation><object><name>a</name></object></annotation>")
     assert marked.span(0, NAME)[0] == plain.span(0, NAME)[0] + 3
@@ -149,14 +149,14 @@ def test_a_byte_order_mark_moves_all_places_by_three() -> None:
         (b"<i a='>'>x</i>", "x"),
     ],
 )
-def test_content_means_the_text_a_parser_gives(content: bytes, text: str) -> None:
+def test_decoded_content_is_the_text_of_a_parser(content: bytes, text: str) -> None:
     assert decode_text(content) == text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]).filter(is_writable)))
 @example("a\rb\r\nc")
 @settings(deadline=None)
-def test_escaped_text_means_itself(text: str) -> None:
+def test_escaped_text_is_decoded_to_itself(text: str) -> None:
     assert decode_text(escape_xml(text).encode()) == text.strip(" \t\r\n")
 
 
@@ -193,7 +193,7 @@ def test_an_empty_element_is_filled(old: str, new: str) -> None:
     )
 
 
-def test_missing_elements_are_made_in_the_style_of_the_file() -> None:
+def test_missing_elements_are_added_in_the_style_of_the_file() -> None:
     xml = parse_xml(
         b"<annotation>\r\n  <object>\r\n    <name>a</name>\r\n    <bndbox>\r\n"
         b"      <xmin>1</xmin>\r\n    </bndbox>\r\n  </object>\r\n</annotation>\r\n"
@@ -205,14 +205,14 @@ def test_missing_elements_are_made_in_the_style_of_the_file() -> None:
     )
 
 
-def test_a_missing_box_is_made_whole() -> None:
+def test_missing_coordinates_of_a_box_are_added() -> None:
     xml = parse_xml(b"<annotation><object/></annotation>")
     new = patched(xml, {0: {NAME: "a", XMIN: "1", YMIN: "2", XMAX: "3", YMAX: "4"}})
     assert new.decode() == (f"<annotation><object><name>a</name>{BOX_TEXT}</object></annotation>")
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_removed_object_takes_its_lines_along(newline: str) -> None:
+def test_a_removed_object_takes_its_lines_with_it(newline: str) -> None:
     lines = ["<annotation>", "\t<object>", "\t</object>  ", "\t<object/>", "</annotation>", ""]
     xml = parse_xml(newline.join(lines).encode())
     assert patched(xml, removed={0}).decode() == newline.join(lines[:1] + lines[3:])
@@ -220,7 +220,7 @@ def test_a_removed_object_takes_its_lines_along(newline: str) -> None:
     assert patched(xml, removed={0, 1}).decode() == newline.join(lines[:1] + lines[4:])
 
 
-def test_a_removed_object_leaves_what_shares_its_line() -> None:
+def test_a_removed_object_keeps_the_rest_of_its_line() -> None:
     xml = parse_xml(b"<annotation>\n <object/><!-- kept --> <object/>\n</annotation>")
     assert patched(xml, removed={0}) == b"<annotation>\n <!-- kept --> <object/>\n</annotation>"
     assert patched(xml, removed={1}) == b"<annotation>\n <object/><!-- kept --> \n</annotation>"
@@ -297,7 +297,7 @@ def test_characters_that_an_encoding_lacks_become_references() -> None:
     assert decode_text(parse_xml(new).content(0, NAME)) == "\xe9\u4e2d"
 
 
-def test_utf16_without_a_mark_is_seen_by_its_first_character() -> None:
+def test_utf16_without_a_mark_is_detected_by_its_first_character() -> None:
     source = "<annotation><object><name>ä</name></object></annotation>".encode("utf-16-be")
     assert decode_text(parse_xml(source).content(0, NAME)) == "ä"
 
@@ -326,7 +326,7 @@ def test_bytes_that_could_not_be_written_back_are_refused() -> None:
 # Hostile documents
 
 
-def test_an_entity_bomb_is_refused_before_it_can_go_off() -> None:
+def test_an_entity_bomb_is_refused_before_expansion() -> None:
     bomb = "".join(f'<!ENTITY a{k} "{f"&a{k - 1};" * 10}">' for k in range(1, 30))
     text = f'<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a0 "ha">{bomb}]><annotation>&a29;'
     with pytest.raises(MalformedXmlError, match="DOCTYPE"):
@@ -358,7 +358,7 @@ def test_deep_nesting_is_refused() -> None:
         b"\x89PNG\r\n",
     ],
 )
-def test_what_is_no_xml_is_refused_with_its_place(content: bytes) -> None:
+def test_what_is_not_xml_is_refused_with_its_position(content: bytes) -> None:
     with pytest.raises(MalformedXmlError, match=r"line \d+, column \d+"):
         parse_xml(content)
 

@@ -1,4 +1,4 @@
-"""YOLO datasets composed anew from those of other formats."""
+"""New YOLO datasets from datasets of other formats."""
 
 import json
 from dataclasses import replace
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import boxmend
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source
 from boxmend.data.formats import load, yolo
 from boxmend.data.formats.yolo.data_yaml import read_yaml
+from boxmend.data.joining import join
 from boxmend.errors import DataError
 
 
@@ -95,7 +96,7 @@ def test_train_and_val_always_lead_to_images(splits: list[str], yaml: bytes) -> 
     assert composed(dataset)["data.yaml"].startswith(yaml + b"\nnames:")
 
 
-def test_images_whose_label_files_would_be_one_are_kept_apart() -> None:
+def test_images_whose_label_files_would_be_one_are_made_unique() -> None:
     dataset = foreign(["a.jpg", "a.png", "images/a.jpg", "a.jpg"], ["train"] * 3 + ["val"])
     assert yolo.assign_image_paths(dataset) == [
         "images/train/a.jpg", "images/train/a-2.png", "images/train/a-3.jpg", "images/val/a.jpg",
@@ -112,7 +113,7 @@ def test_sources_of_several_addresses_do_not_share_names() -> None:
     assert yolo.assign_annotation_ids(dataset).tolist() == ["train/a:0", "all/train/a:0"]
 
 
-def test_what_yolo_cannot_hold_is_told() -> None:
+def test_what_yolo_cannot_hold_is_reported() -> None:
     dataset = foreign(["a.jpg", "b.jpg"], ["all"] * 2)
     dataset.is_difficult[:] = True
     other = replace(foreign(["c.jpg"], ["all"]), source_rows=np.array([ADDED]))
@@ -128,19 +129,21 @@ def test_what_yolo_cannot_hold_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "told"),
+    ("column", "value", "expected"),
     [
         ("labels", UNKNOWN, "annotation 11 (b.jpg): its label is not declared"),
         ("image_rows", UNKNOWN, "annotation 11 (no image): its image is not declared"),
         ("boxes", np.nan, "annotation 11 (b.jpg): its box is not finite"),
     ],
 )
-def test_annotations_that_no_line_can_say_are_refused(column: str, value: float, told: str) -> None:
+def test_annotations_that_no_line_can_hold_are_refused(
+    column: str, value: float, expected: str
+) -> None:
     dataset = foreign(["a.jpg", "b.jpg"], ["all"] * 2)
     getattr(dataset, column)[1] = value
     with pytest.raises(DataError) as caught:
         composed(dataset)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_an_image_without_a_size_may_have_no_annotations() -> None:

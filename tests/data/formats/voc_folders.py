@@ -1,4 +1,4 @@
-"""VOC folders for tests: made from texts, read, and written into memory."""
+"""VOC folders for tests: created from texts, read, and written to memory."""
 
 from collections.abc import Mapping
 from pathlib import Path

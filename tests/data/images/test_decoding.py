@@ -1,4 +1,4 @@
-"""Decoding within the limits: pixels of one image, and of all that are decoded at once."""
+"""Decoding within the limits: pixels of one image, and of all images decoded at once."""
 
 import io
 import multiprocessing
@@ -81,7 +81,7 @@ def test_pixels_that_are_decoded_at_once_are_limited(monkeypatch: pytest.MonkeyP
     assert (most, inside) == (2, 0)
 
 
-def test_an_image_above_the_pixels_in_flight_is_decoded_alone(
+def test_an_image_above_the_pixels_in_flight_is_decoded_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_PIXELS_IN_FLIGHT", "10")
@@ -99,7 +99,7 @@ def test_an_image_above_the_pixels_in_flight_is_decoded_alone(
     assert entered.is_set()
 
 
-def test_an_image_that_fails_gives_its_pixels_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_fails_frees_its_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOXMEND_MAX_PIXELS_IN_FLIGHT", "10")
     for _ in range(2):  # the second would wait for ever
         with pytest.raises(ValueError, match="broken"), open_image(encoded(plain(), "PNG")):
@@ -127,7 +127,7 @@ def _hold(budget: PixelBudget, pixels: int) -> None:
         assert budget._used.value == 2 * pixels
 
 
-def test_switches_of_pillow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_pillow_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 7)
     with open_image(encoded(plain(), "PNG")) as image:

@@ -218,6 +218,8 @@ def test_gross_boxes_are_far_off_among_boxes_with_other_noise() -> None:
     is_gross = (both.boxes != small.boxes).any(axis=1)
     assert is_gross.sum() == 40
     assert both.boxes[is_gross].tolist() == alone.boxes[is_gross].tolist()
+    usual = disturb(clean, NoiseSettings(boxes="uniform:0.4", seed=4)).dataset
+    assert not (both.boxes[is_gross] == usual.boxes[is_gross]).all(axis=1).any()  # other draws
     assert alone.boxes[~is_gross].tolist() == clean.boxes[~is_gross].tolist()
     assert iou(clean.boxes, both.boxes)[~is_gross].min() > 0.8
     assert iou(clean.boxes, both.boxes)[is_gross].mean() == pytest.approx(0.47, abs=0.06)

@@ -12,7 +12,7 @@ from boxmend.data.detections import Detections
 from boxmend.data.types import Box
 from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours
 from boxmend.scoring.finders.kinds import OTHERS, KindScores, compare_kinds
-from boxmend.scoring.finders.suspicion import Offered, Suspects, by_image
+from boxmend.scoring.finders.suspicion import MissingRanking, Suspects, group_by_image
 from boxmend.scoring.ranking import average_precision
 from tests.fabricated_runs import NOWHERE
 from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, detected, fix, fixes_of, truth_of
@@ -27,7 +27,7 @@ def tall(height: float) -> Box:
     return (0, 0, 10, height)
 
 
-def offered(suspects: Suspects) -> Offered:
+def offered(suspects: Suspects) -> MissingRanking:
     assert suspects.missing is not None
     return suspects.missing
 
@@ -43,9 +43,12 @@ def test_what_is_never_found_counts_in_average_precision() -> None:
 def test_images_without_annotations_are_given_if_asked_for() -> None:
     dataset = annotated([BOX, FAR], [VAN, VAN], images=[2, 2])
     found = detected((2, VAN, 0.5, BOX), (1, VAN, 0.5, BOX), (1, BUS, 0.5, FAR))
-    given = [[one.tolist() for one in pair] for pair in by_image(dataset, found)]
+    given = [[one.tolist() for one in pair] for pair in group_by_image(dataset, found)]
     assert given == [[[0, 1], [0]]]
-    given = [[one.tolist() for one in pair] for pair in by_image(dataset, found, also_bare=True)]
+    given = [
+        [one.tolist() for one in pair]
+        for pair in group_by_image(dataset, found, include_empty=True)
+    ]
     assert given == [[[], [1, 2]], [[0, 1], [0]]]
 
 
@@ -125,6 +128,37 @@ class TestObjectLabByKind:
         )
         assert flags == {0: True, 2: False}  # only sure ones
 
+    def test_the_scores_are_those_that_cleanlab_computes_from_the_boxes(self) -> None:
+        rank = pytest.importorskip("cleanlab.object_detection.rank")
+        dataset, found = crowded_scenes(np.random.default_rng(5))
+        scores = objectlab._compute_scores(dataset, found)
+        labels, predictions, order, offered_rows = [], [], [], []
+        table = np.column_stack([found.boxes, found.scores]).astype(np.float64)
+        for image in range(len(dataset.images)):
+            rows = np.flatnonzero(dataset.image_rows == image)
+            theirs = np.flatnonzero(found.image_rows == image)
+            order.append(rows)
+            offered_rows.append(theirs[np.argsort(found.labels[theirs], kind="stable")])
+            labels.append({"bboxes": dataset.boxes[rows], "labels": dataset.labels[rows]})
+            predictions.append([table[theirs[found.labels[theirs] == label]] for label in range(3)])
+        given = {"labels": labels, "predictions": predictions}
+        swap = np.concatenate(rank.compute_swap_box_scores(**given))
+        badloc = np.concatenate(rank.compute_badloc_box_scores(**given))
+        overlooked = np.concatenate(
+            rank.compute_overlooked_box_scores(**given, high_probability_threshold=0.0)
+        )
+        rows = np.concatenate(order)
+        assert scores.swap[rows] == pytest.approx(swap, abs=1e-12)
+        assert scores.badloc[rows] == pytest.approx(badloc, abs=1e-12)
+        by_row = dict(zip(np.concatenate(offered_rows).tolist(), overlooked, strict=True))
+        expected = {row: score for row, score in by_row.items() if not np.isnan(score)}
+        assert dict(zip(scores.rows.tolist(), scores.overlooked, strict=True)) == pytest.approx(
+            expected, abs=1e-12
+        )
+        assert len(expected) > 5
+        assert len(set(swap.tolist())) > 5
+        assert len(set(badloc.tolist())) > 5
+
     @pytest.mark.filterwarnings("ignore")  # of cleanlab's own pools of processes
     def test_flags_are_those_that_cleanlab_pools_into_images(self) -> None:
         pytest.importorskip("cleanlab")
@@ -162,6 +196,26 @@ def replaced_images(dataset: Dataset, number: int) -> Dataset:
     """The same annotations in so many images."""
     images = annotated([BOX], [VAN], images=[number - 1]).images
     return replace(dataset, images=images)
+
+
+def crowded_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
+    """Images of 100 pixels with a few annotations, many of them detected, and false detections."""
+    boxes, labels, images, found = [], [], [], []
+    for image in range(12):
+        for _ in range(int(rng.integers(0, 5))):
+            low = rng.uniform(0, 60, 2)
+            box = np.concatenate([low, low + rng.uniform(10, 40, 2)])
+            boxes.append(tuple(box))
+            labels.append(int(rng.integers(0, 3)))
+            images.append(image)
+            for _ in range(2):
+                label = labels[-1] if rng.random() < 0.6 else int(rng.integers(0, 3))
+                near = tuple(box + rng.uniform(-4, 4, 4))
+                found.append((image, label, float(rng.uniform(0.9, 0.999)), near))
+        corner = rng.uniform(0, 90, 2)
+        away = tuple(np.concatenate([corner, corner + 8]))
+        found.append((image, int(rng.integers(0, 3)), float(rng.uniform(0.3, 0.999)), away))
+    return replaced_images(annotated(boxes, labels, images=images), 12), detected(*found)
 
 
 def sure_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:

@@ -24,7 +24,7 @@ from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.figure_files import write_figures
 from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.record import Figure, RunRecord
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 ARTIFACTS_FOLDER = "artifacts"
 PICTURE_FILE = "before-after.jpg"
@@ -136,7 +136,7 @@ def _panel(
         if not truth.is_spurious[row]:
             outlines.append(_outline(truth.boxes[row].tolist(), WHITE))
         color = GREEN if label == int(truth.labels[row]) else RED
-        name = shown(dataset.label_names[label], LONGEST)
+        name = display_text(dataset.label_names[label], LONGEST)
         outlines.append(_outline(boxes[row].tolist(), color, name))
     path = dataset.images.paths[image]
     if not path:

@@ -11,7 +11,7 @@ from boxmend.bench.grids.scales import SCALES, fit_layout
 from boxmend.bench.grids.table_spec import TableLayout
 from boxmend.bench.grids.tables import Table, make_table, select_results
 from boxmend.errors import BoxmendError, DataError, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 FOLDER = Path("bench")
 """Where grids are run by default; a scale has a folder in it."""
@@ -79,7 +79,7 @@ def _none(layout: TableLayout, scale: str, results: Sequence[Result]) -> Boxmend
     having = sorted({one.scale for one in results})
     if scale not in having and scale not in SCALES:
         known = ", ".join(dict.fromkeys((*having, *SCALES)))
-        return UsageError(f"there is no scale {shown(scale)!r}; there are {known}")
+        return UsageError(f"there is no scale {display_text(scale)!r}; there are {known}")
     there = f"there are some of scale {', '.join(having)}"
     if scale in having:
         there = f"the {sum(one.scale == scale for one in results):,} there are belong to others"

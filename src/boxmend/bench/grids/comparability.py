@@ -21,7 +21,7 @@ from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import TWO_STAGE
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 SHARED = (
     *("detector", "weights", "image_size", "epochs", "batch_size", "precision"),
@@ -100,7 +100,7 @@ def filter_results(results: Sequence[Result], conditions: Sequence[str]) -> list
         told = [one.get(place, ABSENT) for one in leaves]
         if results and value not in told:
             raise UsageError(
-                f"--where {shown(condition)}: no result has it; {_there(leaves, place)}"
+                f"--where {display_text(condition)}: no result has it; {_there(leaves, place)}"
             )
         results = [
             one
@@ -191,7 +191,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, dict):
             found |= _leaves(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = shown(str(value))
+            found[f"{prefix}{name}"] = display_text(str(value))
     return found
 
 

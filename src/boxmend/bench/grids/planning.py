@@ -32,7 +32,7 @@ from boxmend.data.files.reading import open_file
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,9 @@ def _hashes(sources: Sources) -> tuple[str, str]:
     """Hash the data; raises a DataError now for data on which every cell would fail later."""
     train, val = _load(sources.train, "--data"), _load(sources.val, "--val")
     if not set(train.label_names) & set(val.label_names):
-        names = [", ".join(shown(name) for name in data.label_names[:5]) for data in (train, val)]
+        names = [
+            ", ".join(display_text(name) for name in data.label_names[:5]) for data in (train, val)
+        ]
         raise DataError(
             f"--val {' '.join(sources.val)}: has no class of the training data, so nothing could "
             f"be scored (--data has {names[0]}; --val has {names[1]}); classes are matched by name"

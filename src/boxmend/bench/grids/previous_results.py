@@ -25,7 +25,7 @@ from boxmend.bench.grids.outcomes import hash_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
 from boxmend.runs.settings import TrainSettings, resolve_settings
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 HASH_PREFIX = "sha256:"  # of the hash of weights
 DETECTOR_DEFAULTS = ("proposals", "pre_nms", "rois")
@@ -120,7 +120,7 @@ def refuse_differing(cells: PreviousCells) -> None:
         more = len(differing) - MAX_LISTED_DIFFERENCES
         listing += f"\n  {cell} ({line.place})"
         listing += "".join(
-            f"\n    {shown(text, 160)}" for text in differing[:MAX_LISTED_DIFFERENCES]
+            f"\n    {display_text(text, 160)}" for text in differing[:MAX_LISTED_DIFFERENCES]
         )
         listing += f"\n    and {more} more" if more > 0 else ""
     more = len(cells.differing) - MAX_LISTED_CELLS

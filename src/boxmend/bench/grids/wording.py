@@ -8,7 +8,7 @@ from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
 from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, Row, cell_specs
 from boxmend.bench.grids.tables import MENDING, Table, TableEntry, is_comparable, is_rival
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 METRICS = {
     "voc_ap50_area": "AP50 by the area under the curve",
@@ -173,7 +173,7 @@ def notes(table: Table) -> list[str]:
 
 def _failures(table: Table) -> Iterator[str]:
     failed = [
-        f"{one.cell} ({shown(one.error.strip().partition(chr(10))[0], 80)})"
+        f"{one.cell} ({display_text(one.error.strip().partition(chr(10))[0], 80)})"
         for one in table.results
         if one.error is not None
     ]
@@ -233,18 +233,18 @@ def _all_cells(squares: Sequence[TableEntry]) -> Iterator[str]:
 
 
 def _versions(one: Result) -> str:
-    return ", ".join(shown(f"{name} {told}") for name, told in sorted(one.versions.items()))
+    return ", ".join(display_text(f"{name} {told}") for name, told in sorted(one.versions.items()))
 
 
 def _training(one: Result) -> str:
     told = one.settings
     passes, batch = told.get("epochs"), told.get("batch_size")
     detector, size = told.get("detector"), told.get("image_size")
-    return shown(f"{detector}, images at {size}, {passes} passes, batches of {batch}")
+    return display_text(f"{detector}, images at {size}, {passes} passes, batches of {batch}")
 
 
 def _several(texts: set[str]) -> str:
-    return " | ".join(shown(one) for one in sorted(texts)) or "unknown"
+    return " | ".join(display_text(one) for one in sorted(texts)) or "unknown"
 
 
 def _as_published(fraction: float) -> str:

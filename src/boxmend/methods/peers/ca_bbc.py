@@ -28,7 +28,7 @@ from boxmend.detector.losses import SMOOTH_L1_BETA, count
 from boxmend.errors import UsageError
 from boxmend.methods import equations
 from boxmend.methods.equations import RefinedBatch, Roles, dual_heads
-from boxmend.methods.noise_estimator import NEGLIGIBLE_RATE, EstimatingMethod, NoiseEstimator
+from boxmend.methods.noise_estimator import ESTIMATOR, EstimatingMethod, NoiseEstimator
 from boxmend.methods.outcomes import merge_outcome, neutralise_padding, unchanged_outcome
 from boxmend.methods.protocol import (
     SINGLE_PROCESS,
@@ -106,7 +106,10 @@ class CaBbc(EstimatingMethod):
         """Take up slopes of the same number."""
         if state["slopes"].shape != self.slopes.shape:
             was, now = len(state["slopes"]), len(self.slopes)
-            raise UsageError(f"the state has a queue of {was} slopes, the settings one of {now}")
+            raise UsageError(
+                f"the saved state has a queue of {was} slopes, but ca_bbc.queue_length is {now}; "
+                "use the settings of the saved state"
+            )
         self.slopes.copy_(state["slopes"])
 
     def _apply_estimates(self, estimator: NoiseEstimator) -> None:
@@ -115,7 +118,8 @@ class CaBbc(EstimatingMethod):
         Kept on the host: a step cannot wait to read it off the device.
         """
         if estimator.is_estimated("box"):
-            self.box_noise = 0.0 if estimator.box.noise < NEGLIGIBLE_RATE else estimator.box.noise
+            is_negligible = estimator.box.noise < ESTIMATOR.negligible_rate
+            self.box_noise = 0.0 if is_negligible else estimator.box.noise
 
     def _outcome(self, context: StepContext, seen: FirstStage) -> Outcome:
         annotations, features = (

@@ -229,7 +229,10 @@ class CoTeaching(EstimatingMethod):
             told = state[f"queue_{name}"]
             if told.shape != queue.shape:
                 was, now = len(told), len(queue)
-                raise UsageError(f"the state has queues of {was} losses, the settings of {now}")
+                raise UsageError(
+                    f"the saved state has queues of {was} losses, but co_teaching.queue_length is "
+                    f"{now}; use the settings of the saved state"
+                )
             queue.copy_(told)
 
     def _apply_estimates(self, estimator: NoiseEstimator) -> None:

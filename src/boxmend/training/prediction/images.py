@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxmend.data.dataset import Images, as_ids, separate_ids
+from boxmend.data.dataset import Images, as_ids
 from boxmend.data.formats import FORMATS, read, split_address
 from boxmend.data.formats.reading import IMAGE_ENDINGS
+from boxmend.data.joining import separate_ids
 from boxmend.data.types import Ids
 from boxmend.errors import DataError, UsageError
 
