@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import PAIRS_PER_CHUNK, overlaps
+from boxmend.data.boxes import PAIRS_PER_CHUNK, compute_iou
 from boxmend.data.detections import Detections
 from boxmend.data.types import AnyFloats, Rows
 
@@ -141,7 +141,7 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
         starts = np.cumsum(per_row) - per_row
         pairs = np.arange(per_row.sum())
         candidates = by_place[pairs + np.repeat(first[rows] - starts, per_row)]
-        overlap = overlaps(
+        overlap = compute_iou(
             detections.boxes[np.repeat(rows, per_row)].astype(np.float64),
             truth.boxes[candidates].astype(np.float64),
             equal_without_area=0.0,
