@@ -70,10 +70,8 @@ LIMITS = {
         20_000_000, "values", "values in a JSON file that boxmend or a labelling tool wrote"
     ),
     "patch_bytes": Limit(2**29, "bytes", "a file that `patch.json` holds compressed"),
-    "handover_bytes": Limit(
-        2**30, "bytes", "size of a labelling tool's export, packed or unpacked"
-    ),
-    "handover_elements": Limit(3_000_000, "elements", "XML elements in an export of CVAT"),
+    "import_bytes": Limit(2**30, "bytes", "size of a labelling tool's export, packed or unpacked"),
+    "import_elements": Limit(3_000_000, "elements", "XML elements in an export of CVAT"),
     "settings_bytes": Limit(
         2**24, "bytes", "size of a file of settings, a `data.yaml`, or a label matrix"
     ),
