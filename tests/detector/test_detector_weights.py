@@ -95,7 +95,7 @@ def test_the_metadata_decide_where_a_resnet50_strides(
 def test_strides_in_1x1_mean_nothing_to_other_networks(tmp_path: Path) -> None:
     metadata = {"stride_in_1x1": "true"}
     path = backbone_file(tmp_path / "r18.safetensors", resnet18(weights=None), metadata)
-    with pytest.raises(DataError, match=r"r18.safetensors: says stride_in_1x1, but resnet18 has"):
+    with pytest.raises(DataError, match=r"r18.safetensors: has stride_in_1x1, but resnet18 has"):
         build("resnet18", 3, path)
 
 

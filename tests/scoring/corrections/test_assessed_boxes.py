@@ -136,6 +136,6 @@ def test_many_pairs_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> No
     boxes, true = np.concatenate([low, low + rng.uniform(1, 40, (2, 40, 2))], axis=2)
     images, true_images = rng.integers(0, 4, (2, 40))
     whole = best_overlaps(images, boxes, true_images, true)
-    monkeypatch.setattr("boxmend.data.boxes.PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr("boxmend.data.boxes.MAX_PAIRS_PER_CHUNK", 7)
     assert best_overlaps(images, boxes, true_images, true).tolist() == whole.tolist()
     assert whole.max() > 0
