@@ -113,6 +113,8 @@ def test_intervals_are_counted_by_seed() -> None:
     (row,) = make_tables([cell(0), cell(1, rates={"wrong label": rates})]).rates
     assert (row.inside, row.seeds, row.zero_width) == (1, 2, 1)
     assert row.estimate == pytest.approx(0.04)
+    below = {"true": 0.03, "estimate": 0.01, "low": 0.0, "high": 0.02}
+    assert make_tables([cell(rates={"wrong label": below})]).rates[0].inside == 0
 
 
 def test_the_yield_is_the_most_fixes_that_are_precise_enough() -> None:

@@ -202,8 +202,13 @@ def _print_rates(rows: Sequence[Mapping[str, Any]]) -> None:
             for row in rows
         ],
     )
-    inside, seeds = (sum(row[key] for row in rows) for key in ("inside", "seeds"))
-    print(f"\n{inside} of {seeds} intervals hold the true rate")
+    print()
+    for title, some in (
+        ("of the kinds that a regime plants", [row for row in rows if row["true"] > 0]),
+        ("0 of the others", [row for row in rows if row["true"] == 0]),
+    ):
+        inside, seeds = (sum(row[key] for row in some) for key in ("inside", "seeds"))
+        print(f"{inside} of {seeds} intervals hold the true rate {title}")
 
 
 def _share(value: float | None) -> str:

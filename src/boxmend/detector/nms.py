@@ -14,7 +14,7 @@ from torch import Tensor
 from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.gpu import kernels_for
 
-MAX_PAIRS_PER_CHUNK = 1 << 26  # 256 MB for each intermediate result
+PAIRS_PER_CHUNK = 1 << 26  # 256 MB for each intermediate result
 
 
 def suppress(
@@ -58,13 +58,13 @@ def _suppressors(boxes: Tensor, groups: Tensor | None, overlap: float) -> Tensor
     number = boxes.shape[1]
     # Half precision is enough, because sums of ones are never rounded to zero.
     dtype = torch.float32 if boxes.device.type == "cpu" else torch.bfloat16
-    at_once = max(1, MAX_PAIRS_PER_CHUNK // max(1, number * number))
+    images_per_chunk = max(1, PAIRS_PER_CHUNK // max(1, number * number))
     parts = []
-    for start in range(0, boxes.shape[0], at_once):
-        some = boxes[start : start + at_once]
+    for start in range(0, boxes.shape[0], images_per_chunk):
+        some = boxes[start : start + images_per_chunk]
         is_over = pairwise_iou(some, some) > overlap
         if groups is not None:
-            group = groups[start : start + at_once]
+            group = groups[start : start + images_per_chunk]
             is_over = is_over & (group[:, :, None] == group[:, None])
         parts.append(is_over.triu(1).to(dtype))
     return torch.cat(parts)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask
 from boxmend.scoring.calibration import Calibration, calibration
@@ -132,7 +132,7 @@ def are_errors(dataset: Dataset, truth: KnownTruth, kind: Kind, p_wrong: Floats)
     if kind == Kind.WRONG_LABEL:
         return truth.is_wrong(dataset.labels) & ~truth.is_spurious
     if kind == Kind.BAD_BOX:
-        return (overlaps(dataset.boxes, truth.boxes) < GOOD_IOU) & ~truth.is_spurious
+        return (compute_iou(dataset.boxes, truth.boxes) < GOOD_IOU) & ~truth.is_spurious
     if kind == Kind.SPURIOUS:
         return truth.is_spurious
     assert kind == Kind.DUPLICATE, f"{kind.words} is no error of an annotation"
@@ -193,8 +193,8 @@ def _on_ignored(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
 
 def _are_better(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
     true_boxes = truth.boxes[fixes.rows]
-    before = overlaps(dataset.boxes[fixes.rows], true_boxes)
-    after = overlaps(fixes.new_boxes, true_boxes)
+    before = compute_iou(dataset.boxes[fixes.rows], true_boxes)
+    after = compute_iou(fixes.new_boxes, true_boxes)
     is_better: Mask = (after > before) & (after >= GOOD_IOU)
     return is_better
 

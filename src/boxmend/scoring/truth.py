@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.diff.images import pair_images
 from boxmend.data.files.text import escape_surrogates
@@ -293,7 +293,7 @@ def _translated(where: str, names: Sequence[str], dataset: Dataset) -> Rows:
 def _meeting(where: str, dataset: Dataset, truth: KnownTruth) -> KnownTruth:
     """Refuse a truth most of whose boxes lie elsewhere: ids that are numbers agree by chance."""
     objects = np.flatnonzero(~truth.is_spurious & ~dataset.is_ignored)
-    do_meet = overlaps(dataset.boxes[objects], truth.boxes[objects]) > 0
+    do_meet = compute_iou(dataset.boxes[objects], truth.boxes[objects]) > 0
     if len(objects) and do_meet.mean() < LEAST_MEETING:
         foreign = _id_at(dataset, int(objects[(~do_meet).argmax()]))
         raise UnpairedError(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps, pairs_of_images, shares_inside
+from boxmend.data.boxes import compute_iou, compute_shares_inside, iterate_image_pairs
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.formats import load
 from boxmend.data.types import Floats, Mask, Rows
@@ -47,7 +47,7 @@ def truth_of_correction(source: str | Path | Dataset, dataset: Dataset) -> Corre
     except UnpairedError:
         return match_with_correction(source, dataset)
     rows = np.flatnonzero(~truth.is_spurious & ~dataset.is_ignored)
-    do_meet = overlaps(dataset.boxes[rows], truth.boxes[rows]) > 0
+    do_meet = compute_iou(dataset.boxes[rows], truth.boxes[rows]) > 0
     if len(rows) and do_meet.mean() < MIN_MEETING_SHARE and _is_dataset(source):
         return match_with_correction(source, dataset)
     return CorrectedTruth(truth, is_by_overlap=False, num_matched=int((~truth.is_spurious).sum()))
@@ -158,8 +158,8 @@ def _find_pairs(
     """Return the rows of boxes and objects that overlap in one image, and their IoU."""
     none = np.zeros(0, np.int64)
     parts = [(none, none, np.zeros(0))]
-    for ours, theirs in pairs_of_images(boxes[0], objects.image_rows):
-        iou = overlaps(boxes[1][ours], objects.boxes[theirs])
+    for ours, theirs in iterate_image_pairs(boxes[0], objects.image_rows):
+        iou = compute_iou(boxes[1][ours], objects.boxes[theirs])
         do_meet = iou > 0
         parts.append((ours[do_meet], theirs[do_meet], iou[do_meet]))
     ours, theirs, iou = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -187,7 +187,7 @@ def _lies_on(image_rows: Rows, boxes: Floats, ignored: IgnoredObjects) -> Mask:
     rows = np.flatnonzero(image_rows != UNKNOWN)
     ours, theirs, iou = _find_pairs((image_rows[rows], boxes[rows]), ignored)
     ours = rows[ours]
-    inside = shares_inside(boxes[ours], ignored.boxes[theirs])
+    inside = compute_shares_inside(boxes[ours], ignored.boxes[theirs])
     is_on = np.where(ignored.is_crowd[theirs], inside >= MIN_INSIDE_CROWD, iou >= MIN_TWIN_IOU)
     marks[ours[is_on]] = True
     return marks

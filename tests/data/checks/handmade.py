@@ -32,7 +32,7 @@ def dataset_of(
     format: str = "coco",
     label_names: tuple[str, ...] = LABELS,
 ) -> Dataset:
-    """A dataset of annotations 101, 102, ... in images 0.jpg, 1.jpg, ..."""
+    """Return a dataset of annotations 101, 102, ... in images 0.jpg, 1.jpg, ..."""
     n, m = len(boxes), len(sizes)
     columns = np.array(boxes, np.float64).reshape(n, 4)
     marks = np.zeros(n, np.int64) if labels is None else np.array(labels, np.int64)

@@ -24,7 +24,7 @@ def save(path: Path, size: tuple[int, int] = (100, 80), **options: Any) -> Path:
     return path
 
 
-def turned(orientation: int) -> Image.Exif:
+def make_exif(orientation: int) -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = orientation
     return exif
@@ -84,17 +84,17 @@ def test_swapped_width_and_height_are_blamed_on_exif_only_where_it_turns(tmp_pat
         *((turn, f"(EXIF orientation {turn})") for turn in range(5, 9)),
         *((turn, "width and height are swapped") for turn in range(1, 5)),
     ):
-        path = save(tmp_path / f"{orientation}.jpg", (80, 100), exif=turned(orientation))
+        path = save(tmp_path / f"{orientation}.jpg", (80, 100), exif=make_exif(orientation))
         (finding,) = find_findings(with_files(dataset_of(), path), "size-differs", open_images=True)
         assert words in finding.message
 
 
 def test_exif_rotation_is_reported_with_what_viewers_do(tmp_path: Path) -> None:
-    path = save(tmp_path / "0.jpg", exif=turned(8))
+    path = save(tmp_path / "0.jpg", exif=make_exif(8))
     dataset = with_files(dataset_of(), path)
     (finding,) = find_findings(dataset, "exif-rotation", open_images=True)
     assert "EXIF orientation 8; viewers turn it by 90 degrees counterclockwise" in finding.message
-    upright = with_files(dataset_of(), save(tmp_path / "1.jpg", exif=turned(1)))
+    upright = with_files(dataset_of(), save(tmp_path / "1.jpg", exif=make_exif(1)))
     assert image_kinds(upright) == []
 
 
@@ -122,7 +122,7 @@ def test_what_viewers_do_is_what_pillow_does(orientation: int, tmp_path: Path) -
         expected = expected.transpose(methods[words])
     image.getexif()[0x0112] = orientation
     assert ImageOps.exif_transpose(image).tobytes() == expected.tobytes()
-    path = save(tmp_path / "0.jpg", exif=turned(orientation))
+    path = save(tmp_path / "0.jpg", exif=make_exif(orientation))
     (finding,) = find_findings(with_files(dataset_of(), path), "exif-rotation", open_images=True)
     assert all(words in finding.message for words in operations[orientation])
 

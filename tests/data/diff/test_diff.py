@@ -63,7 +63,7 @@ def dataset_of(
 
 
 def voc(annotations: Sequence[Annotation], names: Sequence[str] = ("0.jpg",)) -> Dataset:
-    """The same with ids by position, as formats without ids have them."""
+    """Return the same dataset with ids by position, as in formats without ids."""
     seen: dict[int, int] = {}
     renamed: list[Annotation] = []
     for _, image, label, box in annotations:
@@ -359,7 +359,7 @@ entries = st.lists(entry, max_size=10)
 NAMES = ("0.jpg", "1.jpg", "2.jpg")
 
 
-def built(drawn: Sequence[Annotation], format: str) -> Dataset:
+def build_dataset(drawn: Sequence[Annotation], format: str) -> Dataset:
     return dataset_of(drawn, NAMES, format=format) if format == "coco" else voc(drawn, NAMES)
 
 
@@ -368,7 +368,7 @@ def built(drawn: Sequence[Annotation], format: str) -> Dataset:
 def test_every_annotation_is_counted_and_the_reverse_comparison_mirrors(
     one: Sequence[Annotation], two: Sequence[Annotation], formats: tuple[str, str]
 ) -> None:
-    a, b = built(one, formats[0]), built(two, formats[1])
+    a, b = build_dataset(one, formats[0]), build_dataset(two, formats[1])
     before = a.boxes.tobytes(), b.boxes.tobytes()
     there, back = compare(a, b), compare(b, a)
     paired = len(there.differences) - there.added - there.removed + there.same
@@ -386,7 +386,7 @@ def test_the_order_of_annotations_is_not_a_difference(
     drawn: Sequence[Annotation], data: st.DataObject, format: str
 ) -> None:
     shuffled = data.draw(st.permutations(drawn))
-    assert compare(built(drawn, format), built(shuffled, format)).is_identical
+    assert compare(build_dataset(drawn, format), build_dataset(shuffled, format)).is_identical
 
 
 @settings(max_examples=100, deadline=None)
@@ -394,7 +394,7 @@ def test_the_order_of_annotations_is_not_a_difference(
 def test_with_ids_exactly_the_changed_annotations_are_reported(
     drawn: Sequence[Annotation], data: st.DataObject
 ) -> None:
-    a = built(drawn, "coco")
+    a = build_dataset(drawn, "coco")
     changed = data.draw(st.sets(st.integers(0, len(drawn) - 1)))
     rows = sorted(changed)
     boxes, labels = a.boxes.copy(), a.labels.copy()

@@ -20,7 +20,7 @@ K = 3
 
 @pytest.fixture(params=["coco", "voc", "yolo"])
 def data(request: pytest.FixtureRequest, toys: Path, tmp_path: Path) -> Path:
-    """The drawn dataset in each format."""
+    """Return the drawn dataset in each format."""
     if request.param == "coco":
         return toys
     out = tmp_path / "data"

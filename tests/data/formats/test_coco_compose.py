@@ -21,7 +21,7 @@ from tests.data.formats.coco_documents import box, document
 
 @dataclass(eq=False)
 class Folder(Source):
-    """A source of a format that knows poses, and comments that COCO has no place for."""
+    """A source of a format with poses, and with comments that COCO cannot hold."""
 
     def document(self, row: int) -> Path:
         return self.path / f"{row}.xml"

@@ -13,7 +13,7 @@ import boxmend
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import read
 from boxmend.errors import DataError, LossyError
-from tests.data.formats.coco_documents import documents, parsed, value
+from tests.data.formats.coco_documents import documents, parse_document, value
 
 
 def image(identity: int, name: str, **others: Any) -> dict[str, Any]:
@@ -299,10 +299,10 @@ def test_any_two_documents_are_joined_without_losing_an_entry(one: bytes, two: b
     assert again.image_ids.tolist() == both.image_ids.tolist()
     assert again.labels.tolist() == both.labels.tolist()
     assert again.boxes.tolist() == both.boxes.tolist()
-    before = [parsed(data) for data in (one, two)]
+    before = [parse_document(data) for data in (one, two)]
     entries = [entry for top in before for entry in value(top, "annotations") or []]
     ids = {"id", "image_id", "category_id"}
-    for entry, new in zip(entries, value(parsed(joined), "annotations") or [], strict=True):
+    for entry, new in zip(entries, value(parse_document(joined), "annotations") or [], strict=True):
         assert [pair for pair in new if pair[0] not in ids] == [
             pair for pair in entry if pair[0] not in ids
         ]

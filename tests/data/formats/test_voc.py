@@ -22,8 +22,8 @@ from tests.data.formats.voc_folders import (
     kinds,
     objects,
     read,
+    save_to_memory,
     voc_folder,
-    written,
 )
 
 # Reading
@@ -34,7 +34,7 @@ def test_an_empty_folder_of_documents_is_an_empty_dataset(tmp_path: Path) -> Non
     dataset = read(tmp_path)
     assert len(dataset) == len(dataset.images) == 0
     assert dataset.boxes.shape == (0, 4)
-    assert written(dataset) == {}
+    assert save_to_memory(dataset) == {}
 
 
 def test_pixels_count_from_one_and_the_last_one_belongs_to_the_box(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_unsafe_entries_are_found_without_a_split_too(tmp_path: Path) -> None:
 # Images
 
 
-def named(filename: str, size: str = "") -> str:
+def make_document(filename: str, size: str = "") -> str:
     return f"<annotation><filename>{filename}</filename>{size}</annotation>"
 
 
@@ -160,7 +160,7 @@ def named(filename: str, size: str = "") -> str:
 def test_the_image_is_the_one_named_else_the_one_of_the_same_name(
     tmp_path: Path, filename: str, there: list[str], expected: str
 ) -> None:
-    root = voc_folder(tmp_path, {"a/1": named(filename)})
+    root = voc_folder(tmp_path, {"a/1": make_document(filename)})
     for name in there:
         path = root / "JPEGImages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -178,14 +178,14 @@ def test_a_filename_that_leads_out_is_reported_and_not_followed(
     tmp_path: Path, filename: str
 ) -> None:
     image(tmp_path / "x.jpg")
-    root = voc_folder(tmp_path / "voc", {"1": named(filename)})
+    root = voc_folder(tmp_path / "voc", {"1": make_document(filename)})
     dataset = read(root)
     assert dataset.images.file_names == ["1.jpg"]
     assert [(one.kind, one.image) for one in dataset.findings] == [("unsafe-name", "1")]
 
 
 def test_images_are_found_in_the_given_folder_or_the_usual_ones(tmp_path: Path) -> None:
-    root = voc_folder(tmp_path / "voc", {"1": named("x.png")})
+    root = voc_folder(tmp_path / "voc", {"1": make_document("x.png")})
     assert read(root).images.paths == [str(root / "x.png")]
     image(root / "images" / "x.png")
     assert read(root).images.paths == [str(root / "images" / "x.png")]
@@ -207,7 +207,7 @@ def test_images_are_found_in_the_given_folder_or_the_usual_ones(tmp_path: Path) 
 def test_a_size_that_is_not_recorded_is_read_from_the_image(
     tmp_path: Path, size: str, width: int, height: int, findings: list[str]
 ) -> None:
-    root = voc_folder(tmp_path, {"1": named("1.png", size)})
+    root = voc_folder(tmp_path, {"1": make_document("1.png", size)})
     image(root / "JPEGImages" / "1.png")
     dataset = read(root)
     assert (dataset.images.widths.tolist(), dataset.images.heights.tolist()) == ([width], [height])
@@ -215,7 +215,7 @@ def test_a_size_that_is_not_recorded_is_read_from_the_image(
 
 
 def test_an_unknown_size_is_zero(tmp_path: Path) -> None:
-    dataset = read(voc_folder(tmp_path, {"1": named("1.png")}))
+    dataset = read(voc_folder(tmp_path, {"1": make_document("1.png")}))
     assert (dataset.images.widths.tolist(), dataset.images.heights.tolist()) == ([0], [0])
 
 
@@ -262,10 +262,10 @@ def test_a_broken_document_is_a_finding_and_is_written_unchanged(
     assert dataset.annotation_ids.tolist() == ["2:0"]
     (finding,) = dataset.findings
     assert (finding.kind, finding.image) == ("malformed", "1")
-    assert written(dataset)["Annotations/1.xml"] == content
+    assert save_to_memory(dataset)["Annotations/1.xml"] == content
     more = dataset.add(np.array([0]), np.array([0]), np.array([[1.0, 2, 3, 4]]))
     with pytest.raises(DataError, match=r"1\.xml"):
-        written(more)
+        save_to_memory(more)
 
 
 def test_files_that_cannot_be_read_are_findings_and_prevent_writing(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_files_that_cannot_be_read_are_findings_and_prevent_writing(tmp_path: Pa
     assert kinds(dataset) == ["malformed"] * 3
     assert dataset.images.ids.tolist() == ["1", "2", "3", "4"]
     with pytest.raises(DataError, match=r"2\.xml"):
-        written(dataset)
+        save_to_memory(dataset)
 
 
 def test_a_file_name_that_is_invalid_on_other_systems_is_skipped(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_arbitrary_files_end_in_findings(documents: dict[str, bytes], train: byt
         for split in (None, "train"):
             dataset = read(root, split)
             assert len(dataset.images.splits) == len(dataset.images)
-            files = written(dataset)
+            files = save_to_memory(dataset)
             assert files["ImageSets/Main/train.txt"] == train
             if split is None:
                 assert files["Annotations/0.xml"] == objects(DOG).encode()

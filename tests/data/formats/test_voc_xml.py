@@ -32,7 +32,7 @@ from boxmend.data.formats.voc.scanning import (
 BOX_TEXT = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
 
 
-def patched(
+def patch_document(
     xml: VocXml,
     changed: dict[int, dict[int, str]] | None = None,
     removed: set[int] | None = None,
@@ -127,7 +127,7 @@ def test_a_byte_order_mark_moves_all_positions_by_three() -> None:
     plain = parse_xml(b"<annotation><object><name>a</name></object></annotation>")
     marked = parse_xml(b"\xef\xbb\xbf<annotation><object><name>a</name></object></annotation>")
     assert marked.span(0, NAME)[0] == plain.span(0, NAME)[0] + 3
-    assert patched(marked)[:4] == b"\xef\xbb\xbf<"
+    assert patch_document(marked)[:4] == b"\xef\xbb\xbf<"
 
 
 # Values
@@ -165,14 +165,14 @@ def test_escaped_text_is_decoded_to_itself(text: str) -> None:
 
 def test_only_the_text_between_comments_and_blanks_is_replaced() -> None:
     source = b"<annotation><object><name>\n <!-- cat? -->\tdog </name></object></annotation>"
-    assert patched(parse_xml(source), {0: {NAME: "cow"}}) == source.replace(b"dog", b"cow")
+    assert patch_document(parse_xml(source), {0: {NAME: "cow"}}) == source.replace(b"dog", b"cow")
 
 
 def test_text_in_pieces_becomes_one() -> None:
     xml = parse_xml(
         b"<annotation><object><name>a<!--x-->b<![CDATA[c]]></name></object></annotation>"
     )
-    new = patched(xml, {0: {NAME: "<&>"}})
+    new = patch_document(xml, {0: {NAME: "<&>"}})
     assert new == (b"<annotation><object><name>&lt;&amp;&gt;<!--x--></name></object></annotation>")
 
 
@@ -188,7 +188,7 @@ def test_text_in_pieces_becomes_one() -> None:
 )
 def test_an_empty_element_is_filled(old: str, new: str) -> None:
     xml = parse_xml(f"<annotation><object>{old}</object></annotation>".encode())
-    assert patched(xml, {0: {NAME: "cow"}}).decode() == (
+    assert patch_document(xml, {0: {NAME: "cow"}}).decode() == (
         f"<annotation><object>{new}</object></annotation>"
     )
 
@@ -198,7 +198,7 @@ def test_missing_elements_are_added_in_the_style_of_the_file() -> None:
         b"<annotation>\r\n  <object>\r\n    <name>a</name>\r\n    <bndbox>\r\n"
         b"      <xmin>1</xmin>\r\n    </bndbox>\r\n  </object>\r\n</annotation>\r\n"
     )
-    assert patched(xml, {0: {DIFFICULT: "1", YMIN: "2", XMIN: "5"}}) == (
+    assert patch_document(xml, {0: {DIFFICULT: "1", YMIN: "2", XMIN: "5"}}) == (
         b"<annotation>\r\n  <object>\r\n    <name>a</name>\r\n    <bndbox>\r\n"
         b"      <xmin>5</xmin>\r\n      <ymin>2</ymin>\r\n    </bndbox>\r\n"
         b"    <difficult>1</difficult>\r\n  </object>\r\n</annotation>\r\n"
@@ -207,7 +207,7 @@ def test_missing_elements_are_added_in_the_style_of_the_file() -> None:
 
 def test_missing_coordinates_of_a_box_are_added() -> None:
     xml = parse_xml(b"<annotation><object/></annotation>")
-    new = patched(xml, {0: {NAME: "a", XMIN: "1", YMIN: "2", XMAX: "3", YMAX: "4"}})
+    new = patch_document(xml, {0: {NAME: "a", XMIN: "1", YMIN: "2", XMAX: "3", YMAX: "4"}})
     assert new.decode() == (f"<annotation><object><name>a</name>{BOX_TEXT}</object></annotation>")
 
 
@@ -215,20 +215,24 @@ def test_missing_coordinates_of_a_box_are_added() -> None:
 def test_a_removed_object_takes_its_lines_with_it(newline: str) -> None:
     lines = ["<annotation>", "\t<object>", "\t</object>  ", "\t<object/>", "</annotation>", ""]
     xml = parse_xml(newline.join(lines).encode())
-    assert patched(xml, removed={0}).decode() == newline.join(lines[:1] + lines[3:])
-    assert patched(xml, removed={1}).decode() == newline.join(lines[:3] + lines[4:])
-    assert patched(xml, removed={0, 1}).decode() == newline.join(lines[:1] + lines[4:])
+    assert patch_document(xml, removed={0}).decode() == newline.join(lines[:1] + lines[3:])
+    assert patch_document(xml, removed={1}).decode() == newline.join(lines[:3] + lines[4:])
+    assert patch_document(xml, removed={0, 1}).decode() == newline.join(lines[:1] + lines[4:])
 
 
 def test_a_removed_object_keeps_the_rest_of_its_line() -> None:
     xml = parse_xml(b"<annotation>\n <object/><!-- kept --> <object/>\n</annotation>")
-    assert patched(xml, removed={0}) == b"<annotation>\n <!-- kept --> <object/>\n</annotation>"
-    assert patched(xml, removed={1}) == b"<annotation>\n <object/><!-- kept --> \n</annotation>"
+    assert (
+        patch_document(xml, removed={0}) == b"<annotation>\n <!-- kept --> <object/>\n</annotation>"
+    )
+    assert (
+        patch_document(xml, removed={1}) == b"<annotation>\n <object/><!-- kept --> \n</annotation>"
+    )
 
 
 def test_an_added_object_comes_after_the_last_in_the_style_of_the_file() -> None:
     old = "<annotation>\n  <object>\n    <name>a</name>\n  </object>\n  <x/>\n</annotation>"
-    new = patched(parse_xml(old.encode()), added=[new_object()]).decode()
+    new = patch_document(parse_xml(old.encode()), added=[new_object()]).decode()
     assert new == (
         "<annotation>\n  <object>\n    <name>a</name>\n  </object>\n"
         "  <object>\n    <name>dog</name>\n    <difficult>0</difficult>\n    <bndbox>\n"
@@ -239,7 +243,7 @@ def test_an_added_object_comes_after_the_last_in_the_style_of_the_file() -> None
 
 def test_an_object_can_be_added_where_the_last_was_removed() -> None:
     xml = parse_xml(b"<annotation>\n\t<object>\n\t\t<name>a</name>\n\t</object> \n</annotation>")
-    new = patched(xml, removed={0}, added=[{NAME: "b"}])
+    new = patch_document(xml, removed={0}, added=[{NAME: "b"}])
     assert new == b"<annotation>\n\t<object>\n\t\t<name>b</name>\n\t</object>\n</annotation>"
 
 
@@ -256,7 +260,7 @@ def test_an_object_can_be_added_where_the_last_was_removed() -> None:
     ],
 )
 def test_an_object_can_be_added_to_a_file_without_any(old: str, new: str) -> None:
-    assert patched(parse_xml(old.encode()), added=[{NAME: "b"}]).decode() == new
+    assert patch_document(parse_xml(old.encode()), added=[{NAME: "b"}]).decode() == new
 
 
 # Encodings
@@ -285,14 +289,14 @@ def test_documents_keep_their_encoding(codec: str, declared: str) -> None:
     source = text.encode(codec)
     xml = parse_xml(source)
     assert decode_text(xml.content(0, NAME)) == word
-    assert patched(xml) == source
-    assert patched(xml, {0: {POSE: "Right"}}) == text.replace("Left", "Right").encode(codec)
+    assert patch_document(xml) == source
+    assert patch_document(xml, {0: {POSE: "Right"}}) == text.replace("Left", "Right").encode(codec)
 
 
 def test_characters_that_an_encoding_lacks_become_references() -> None:
     head = b"<?xml version='1.0' encoding='iso-8859-1'?>"
     xml = parse_xml(head + b"<annotation><object><name>\xe9</name></object></annotation>")
-    new = patched(xml, {0: {NAME: "\xe9\u4e2d"}})
+    new = patch_document(xml, {0: {NAME: "\xe9\u4e2d"}})
     assert new == head + b"<annotation><object><name>\xe9&#20013;</name></object></annotation>"
     assert decode_text(parse_xml(new).content(0, NAME)) == "\xe9\u4e2d"
 
@@ -388,10 +392,10 @@ def test_any_bytes_are_a_document_or_refused(pieces: list[bytes]) -> None:
         xml = parse_xml(content)
     except MalformedXmlError:
         return
-    assert patched(xml) == content
+    assert patch_document(xml) == content
     everything = {k: {NAME: "n", DIFFICULT: "1", XMIN: "5", YMAX: "6"} for k in range(len(xml))}
-    again = parse_xml(patched(xml, everything, added=[new_object()]))
+    again = parse_xml(patch_document(xml, everything, added=[new_object()]))
     assert [decode_text(again.content(k, NAME)) for k in range(len(xml))] == ["n"] * len(xml)
     assert [decode_text(again.content(k, YMAX)) for k in range(len(xml))] == ["6"] * len(xml)
     assert decode_text(again.content(len(xml), NAME)) == "dog"
-    assert len(parse_xml(patched(xml, removed=set(everything)))) == 0
+    assert len(parse_xml(patch_document(xml, removed=set(everything)))) == 0

@@ -40,7 +40,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:
-    """All that lies in a folder: files with their bytes."""
+    """Return all files of a folder with their bytes."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))

@@ -36,7 +36,7 @@ def put(path: Path, data: bytes | str) -> None:
 
 
 def make(root: Path, yaml: str = YAML) -> Path:
-    """A dataset of two splits: x (two annotations), y (an empty file), n (no file), z (one)."""
+    """Make a dataset with images x (two annotations), y (an empty file), n (no file), z (one)."""
     for place in ("train/x", "train/y", "train/n", "val/z"):
         put_image(root / f"images/{place}.png")
     put(root / "labels/train/x.txt", X)
@@ -47,7 +47,7 @@ def make(root: Path, yaml: str = YAML) -> Path:
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """The annotation files of a folder."""
+    """Return the annotation files of a folder."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in root.rglob("*")

@@ -28,7 +28,7 @@ def picture(width: int = 48, height: int = 32) -> Image.Image:
     return Image.merge("RGB", [gradient, gradient.rotate(180), gradient])
 
 
-def encoded(format: str, **options: object) -> bytes:
+def encode_image(format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     picture().save(buffer, format, **options)
     return buffer.getvalue()
@@ -37,7 +37,7 @@ def encoded(format: str, **options: object) -> bytes:
 def with_orientation(orientation: object) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded("JPEG", exif=exif)
+    return encode_image("JPEG", exif=exif)
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:
@@ -61,15 +61,15 @@ def file(tmp_path: Path) -> Write:
 
 
 WHOLE = {
-    "jpeg": encoded("JPEG"),
-    "progressive jpeg": encoded("JPEG", progressive=True),
-    "png": encoded("PNG"),
-    "webp": encoded("WEBP"),
-    "lossless webp": encoded("WEBP", lossless=True),
-    "bmp": encoded("BMP"),
-    "tiff": encoded("TIFF"),
-    "gif": encoded("GIF"),
-    "ppm": encoded("PPM"),
+    "jpeg": encode_image("JPEG"),
+    "progressive jpeg": encode_image("JPEG", progressive=True),
+    "png": encode_image("PNG"),
+    "webp": encode_image("WEBP"),
+    "lossless webp": encode_image("WEBP", lossless=True),
+    "bmp": encode_image("BMP"),
+    "tiff": encode_image("TIFF"),
+    "gif": encode_image("GIF"),
+    "ppm": encode_image("PPM"),
 }
 CUT_ANYWHERE = ("jpeg", "progressive jpeg", "png", "webp", "lossless webp")
 
@@ -103,7 +103,7 @@ def test_a_cut_at_any_byte_is_found(
 
 
 def photo_of_stump(data: bytes) -> str:
-    """So few bytes may not tell what they were the beginning of."""
+    """Inspect a file with only the first bytes of an image."""
     known = data.startswith((b"\xff\xd8", b"RIFF"))
     return "truncated" if known else "unreadable"
 
