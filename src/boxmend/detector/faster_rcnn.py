@@ -213,14 +213,14 @@ class Detector:
             positive_share=numbers.rpn_positive_share,
         )
         matched = assigned.matched.gather(1, chosen.rows)  # [B, S]
-        wanted = encode(_rows(targets.boxes, matched), raw.anchors[chosen.rows])
+        target_deltas = encode(_rows(targets.boxes, matched), raw.anchors[chosen.rows])
         logits = raw.objectness.gather(1, chosen.rows)
         deltas = raw.deltas.take_along_dim(chosen.rows[..., None], dim=1)
         is_sampled, is_positive = chosen.is_sampled, chosen.is_positive
         number = count(is_sampled, self.sum_over_processes)
         return RpnLosses(
             objectness_loss(logits, is_positive, is_sampled, number),
-            box_loss(deltas, wanted, is_positive, is_sampled, numbers.box_loss, number),
+            box_loss(deltas, target_deltas, is_positive, is_sampled, numbers.box_loss, number),
         )
 
     @torch.no_grad()
@@ -245,7 +245,9 @@ class Detector:
         boxes = candidates.take_along_dim(chosen.rows[..., None], dim=1)  # [B, S, 4]
         boxes = torch.where(chosen.is_sampled[..., None], boxes, 0)
         matched = assigned.matched.gather(1, chosen.rows)
-        wanted = encode(_rows(targets.regression_targets, matched), boxes, numbers.delta_weights)
+        target_deltas = encode(
+            _rows(targets.regression_targets, matched), boxes, numbers.delta_weights
+        )
         is_positive = chosen.is_positive
         return RoiSample(
             boxes=boxes,
@@ -253,7 +255,7 @@ class Detector:
             is_sampled=chosen.is_sampled,
             is_positive=is_positive,
             labels=torch.where(is_positive, _rows(targets.labels, matched), 0),
-            deltas=torch.where(is_positive[..., None], wanted, 0),
+            deltas=torch.where(is_positive[..., None], target_deltas, 0),
         )
 
     def roi_losses(
@@ -270,14 +272,14 @@ class Detector:
         `class_targets` [B, S, 1 + C] replace both. The box loss uses the regression of the label.
         """
         columns = torch.where(rois.is_positive, rois.labels + 1, 0)  # [B, S]
-        wanted, weights = columns, None
+        class_target, weights = columns, None
         if targets.soft is not None:
             background = torch.zeros_like(output.logits)
             background[..., 0] = 1
             soft = _rows(targets.soft, rois.matched).float()
-            wanted = torch.where(rois.is_positive[..., None], soft, background)
+            class_target = torch.where(rois.is_positive[..., None], soft, background)
         if class_targets is not None:
-            wanted = class_targets
+            class_target = class_targets
         if targets.weights is not None:
             weights = torch.where(rois.is_positive, _rows(targets.weights, rois.matched), 1)
         deltas = output.deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]  # [B, S, 4]
@@ -285,7 +287,7 @@ class Detector:
         kind = self.numbers.box_loss if targets.beta is None else targets.beta
         number = count(is_sampled, self.sum_over_processes)
         return RoiLosses(
-            classification_loss(output.logits, wanted, is_sampled, weights, number),
+            classification_loss(output.logits, class_target, is_sampled, weights, number),
             box_loss(deltas, rois.deltas, rois.is_positive, is_sampled, kind, number),
         )
 

@@ -71,8 +71,8 @@ def box_loss(
     beta = kind if isinstance(kind, float) else BOX_BETAS[kind]
     is_counted = (is_positive & is_sampled)[..., None]
     predicted = torch.where(is_counted, deltas.float(), 0)
-    wanted = torch.where(is_counted, targets.float(), 0)
-    total = F.smooth_l1_loss(predicted, wanted, beta=beta, reduction="sum")  # l1 if beta is 0
+    expected = torch.where(is_counted, targets.float(), 0)
+    total = F.smooth_l1_loss(predicted, expected, beta=beta, reduction="sum")  # l1 if beta is 0
     return total / _divisor(is_sampled, number)
 
 

@@ -36,9 +36,9 @@ def suppress(
     for _ in range(rounds):
         following = _one_round(keep, is_valid, beats)
         # Only on the CPU, because elsewhere the comparison would wait for the device.
-        settled = boxes.device.type == "cpu" and torch.equal(following, keep)
+        is_stable = boxes.device.type == "cpu" and torch.equal(following, keep)
         keep = following
-        if settled:
+        if is_stable:
             break
     is_inexact = (_one_round(keep, is_valid, beats) != keep).any(-1)
     return keep, is_inexact

@@ -48,10 +48,10 @@ def needs_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
     return settings.forget_rate is None and rates.label is None
 
 
-def forget_rate(told: float | None, rates: Rates) -> float:
+def forget_rate(setting: float | None, rates: Rates) -> float:
     """Return tau: the setting, else the label noise, else 0.2; 0 if there is no noise at all."""
-    if told is not None:
-        return told
+    if setting is not None:
+        return setting
     if rates.label:
         return rates.label
     return 0.0 if rates == Rates(0, 0) else DEFAULT_FORGET_RATE
@@ -111,12 +111,12 @@ def masked_median(values: Tensor, is_value: Tensor) -> Tensor:
     return torch.where(number > 0, ranked.gather(0, middle).mean(), 1)
 
 
-def relative_losses(found: ObjectLosses, batch: ObjectLosses) -> Tensor:
+def relative_losses(measured: ObjectLosses, batch: ObjectLosses) -> Tensor:
     """Add both losses of annotations [...], each divided by its median in the whole batch."""
-    total = torch.zeros_like(found.classes)
+    total = torch.zeros_like(measured.classes)
     for name in ("classes", "boxes"):
         median = masked_median(getattr(batch, name), batch.is_measured)
-        total = total + getattr(found, name) / median.clamp(min=MIN_MEDIAN_LOSS)
+        total = total + getattr(measured, name) / median.clamp(min=MIN_MEDIAN_LOSS)
     return total
 
 
@@ -173,7 +173,7 @@ class CoTeaching(EstimatingMethod):
     def __init__(
         self,
         settings: CoTeachingSettings,
-        rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
+        rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
         estimator: NoiseEstimator | None = None,
         exchange: Exchange = SINGLE_PROCESS,
@@ -204,8 +204,8 @@ class CoTeaching(EstimatingMethod):
         losses: Losses = {}
         for suffix, view, peer in zip(SUFFIXES, views, reversed(opinions), strict=True):
             rois = remove_dropped(view.rois, view.is_own, peer.is_dropped)
-            found = view.detector.roi_losses(view.output, rois, everything)
-            second = {"roi_classes": found.classification, "roi_boxes": found.boxes}
+            measured = view.detector.roi_losses(view.output, rois, everything)
+            second = {"roi_classes": measured.classification, "roi_boxes": measured.boxes}
             losses |= {f"{name}{suffix}": one for name, one in (view.rpn | second).items()}
         return outcome, losses
 
@@ -225,14 +225,14 @@ class CoTeaching(EstimatingMethod):
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
         """Load queues of the same length."""
         for name, queue in zip(NETWORKS, self.queues, strict=True):
-            told = state[f"queue_{name}"]
-            if told.shape != queue.shape:
-                was, now = len(told), len(queue)
+            saved = state[f"queue_{name}"]
+            if saved.shape != queue.shape:
+                was, now = len(saved), len(queue)
                 raise UsageError(
                     f"the saved state has queues of {was} losses, but co_teaching.queue_length is "
                     f"{now}; use the settings of the saved state"
                 )
-            queue.copy_(told)
+            queue.copy_(saved)
 
     def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set tau by the known or estimated rates."""
@@ -243,13 +243,13 @@ class CoTeaching(EstimatingMethod):
     ) -> list[NetworkOpinion]:
         """Judge by the queues before this batch, then push the losses of the batch."""
         kind = views[0].detector.numbers.box_loss
-        found = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
+        measured = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
         size = len(ObjectLosses._fields)
-        joined = self.exchange.all_gather(*(column for one in found for column in one))
+        joined = self.exchange.all_gather(*(column for one in measured for column in one))
         batches = [ObjectLosses(*joined[:size]), ObjectLosses(*joined[size:])]
         opinions = []
         for mine, peer, batch, queue in zip(
-            found, reversed(found), batches, self.queues, strict=True
+            measured, reversed(measured), batches, self.queues, strict=True
         ):
             losses = relative_losses(mine, batch)
             limit = equations.threshold(queue, 1 - share)

@@ -54,7 +54,7 @@ class Gaussians(NamedTuple):
 class Calibrated(NamedTuple):
     """The calibrated boxes of a batch."""
 
-    found: bags.BagResult
+    result: bags.BagResult
     std: Tensor  # [B, A, 4] of the distribution, in pixels
     best: Tensor  # [B, A] log of the best score in each bag, with gradient
 
@@ -95,13 +95,13 @@ class Disco(Method):
             bags.select_first(output, positives),
         )
         if is_correcting:
-            rois = bags.with_box_targets(second.found.boxes, rois, detector.numbers)
+            rois = bags.with_box_targets(second.result.boxes, rois, detector.numbers)
         ordinary = detector.roi_losses(output, rois, targets)
-        weights = bags.even_weights(second.found.num_members > 0, self.exchange.all_sum)
+        weights = bags.even_weights(second.result.num_members > 0, self.exchange.all_sum)
         spread_loss = torch.zeros_like(ordinary.boxes)
         if is_correcting:
             spread_loss = _spread_loss(detector, spread, rois, second)
-        outcome = bags.bag_outcome(annotations, second.found, is_changing=is_correcting)
+        outcome = bags.bag_outcome(annotations, second.result, is_changing=is_correcting)
         return outcome._replace(rpn=as_given.rpn, roi=targets), {
             **losses,
             "roi_classes": ordinary.classification,
@@ -119,7 +119,7 @@ class Disco(Method):
         rois = draw_rois(context, first.proposals, unchanged_outcome(annotations).roi)
         positives = bags.select_positives(rois, detector.numbers)  # the others do not matter here
         output = detector.roi_outputs(first.features, positives.boxes)
-        return self._calibrate(context, annotations, first.features, positives, output).found.boxes
+        return self._calibrate(context, annotations, first.features, positives, output).result.boxes
 
     def _calibrate(
         self,
@@ -209,11 +209,11 @@ def _spread_loss(
     detector: Detector, spread: Tensor, rois: RoiSample, calibrated: Calibrated
 ) -> Tensor:
     """Compute the loss of the spread [B, S, 4] of positive RoIs against that of their bags."""
-    wanted = spread_targets(calibrated.std, calibrated.found.boxes)  # [B, A, 4]
+    targets_of_spread = spread_targets(calibrated.std, calibrated.result.boxes)  # [B, A, 4]
     number = count(rois.is_sampled, detector.sum_over_processes)
     return box_loss(
         spread,
-        bags.rows_of_annotations(wanted, rois),
+        bags.rows_of_annotations(targets_of_spread, rois),
         rois.is_positive,
         rois.is_sampled,
         detector.numbers.box_loss,
