@@ -36,8 +36,8 @@ from boxmend.bench.speed.plain import (
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector
 from boxmend.runs.settings import TrainSettings, resolve_settings
-from boxmend.training.assembly import make_detector, make_loader, working_precision
-from boxmend.training.optimisation import rate_at
+from boxmend.training.assembly import make_detector, make_loader, resolve_precision
+from boxmend.training.optimisation import learning_rate_at
 from boxmend.training.processes import Processes
 from boxmend.training.validation import detect, ensure_scorable, score
 
@@ -64,7 +64,7 @@ def trained(detector: Detector, dataset: Dataset, settings: TrainSettings, place
     told, started = settings.optimisation, time.monotonic()
     for _ in range(settings.epochs):
         for examples in loader:
-            trainer.set_rate(rate_at(step, number, settings.learning_rate, told))
+            trainer.set_rate(learning_rate_at(step, number, settings.learning_rate, told))
             loss = trainer.train_on(examples, told.max_norm or None)
             step += 1
             if step % LOG_EVERY == 0 or step == number:
@@ -96,7 +96,7 @@ def measured(
     """Train and score; plain values for JSON."""
     ensure_scorable(truth, dataset.label_names, "the data to score on (--val)", "the training data")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    place = Place(device, working_precision(settings.precision, device), workers)
+    place = Place(device, resolve_precision(settings.precision, device), workers)
     detector = make_detector(settings, len(dataset.label_names))
     started = time.monotonic()
     steps = trained(detector, dataset, settings, place)

@@ -15,7 +15,7 @@ from torchvision.models import detection
 import boxmend
 from boxmend.detector import DetectorNumbers, build, save
 from boxmend.runs.folder import create
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 from tests import ROOT
 
 DOCS = ROOT / "docs"
@@ -93,7 +93,7 @@ def write_resnet50(folder: Path) -> None:
         made.network.rpn.head.cls_logits.weight.mul_(8)
         made.network.roi_heads.box_predictor.cls_score.weight.mul_(4)
     run = create(folder, {}, {})
-    card = Card("resnet50", ("cat", "dog", "bird"), (1, 2, 3), f"{SIDE}/128")
+    card = ModelCard("resnet50", ("cat", "dog", "bird"), (1, 2, 3), f"{SIDE}/128")
     save(made, folder / "model.safetensors", card.metadata())
     run.finish()
 
@@ -111,9 +111,9 @@ def test_torchvisions_own_model_finds_what_predict_finds(tmp_path: Path) -> None
     theirs = names["detections"]
     ours = boxmend.predict("runs/voc", ["photo.jpg"])
     assert len(ours) == len(theirs["labels"]) > 10
-    assert (ours.found.labels + 1).tolist() == theirs["labels"].tolist()
-    np.testing.assert_allclose(ours.found.scores, theirs["scores"], atol=1e-4)
-    np.testing.assert_allclose(ours.found.boxes, theirs["boxes"], atol=2e-2)
+    assert (ours.detections.labels + 1).tolist() == theirs["labels"].tolist()
+    np.testing.assert_allclose(ours.detections.scores, theirs["scores"], atol=1e-4)
+    np.testing.assert_allclose(ours.detections.boxes, theirs["boxes"], atol=2e-2)
     assert type(names["model"].backbone.body.bn1) is torch.nn.BatchNorm2d  # theirs, not ours
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import to_builtins
 
 from boxmend.bench.grids.jobs import (
+    JOB_FILE,
     LOCK_FILE,
     State,
     job_differences,
@@ -42,6 +44,17 @@ def test_a_cell_that_was_not_begun_takes_other_settings(toys: Path, tmp_path: Pa
     plan = ready(toys, tmp_path)
     ready(toys, tmp_path, changes={**QUICK, "epochs": 7})
     assert read_job(plan.folder(plan.cells[0])).settings["epochs"] == 7
+
+
+def test_a_job_of_format_1_is_read_with_the_present_names(toys: Path, tmp_path: Path) -> None:
+    plan = ready(toys, tmp_path)
+    folder = plan.folder(plan.cells[0])
+    job = read_job(folder)
+    keys = to_builtins(job)
+    keys["told"] = keys.pop("known_rates")
+    del keys["format"]
+    (folder / JOB_FILE).write_bytes(msgspec.json.encode(keys))
+    assert read_job(folder) == job
 
 
 def test_a_cell_that_is_done_is_not_taken_for_another(toys: Path, tmp_path: Path) -> None:

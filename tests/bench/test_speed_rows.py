@@ -97,7 +97,7 @@ def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Pa
     assert steps.batch_size == 2
     steps.run(3)
     assert training.loader.num_batches == 2  # so that three steps are more than a pass
-    moment = training.moment()
+    moment = training.progress()
     assert not moment.is_warm_up
     assert training.step == training.num_steps
     assert training.ledger is not None

@@ -306,17 +306,17 @@ def test_what_a_method_does_anyway_is_no_variant() -> None:
         (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(rate.rows, rate.columns)
     }
-    assert told["mend-paper, told 0.4", "label40-box0"] == {}
-    assert told["mend, told 0.4", "label40-box0"] == {"label_noise": 0.4}
-    assert told["mend-paper, told 0.4", "label60-box0"] == {"label_noise": 0.4}
+    assert told["mend-paper, given 0.4", "label40-box0"] == {}
+    assert told["mend, given 0.4", "label40-box0"] == {"label_noise": 0.4}
+    assert told["mend-paper, given 0.4", "label60-box0"] == {"label_noise": 0.4}
 
 
 def test_the_two_stages_have_a_control_of_equal_compute() -> None:
     found = {one.row.name: one for one in cell_specs(LAYOUTS["two-stage"])}
-    control = found["baseline, twice the passes"]
+    control = found["baseline, twice the epochs"]
     assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE_EPOCHS})
     assert found["two-stage"].method == "two-stage"
-    told = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates told"]
+    told = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates given"]
     assert dict(told.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
     assert "mend" not in GIVEN_TRUE_RATES
 

@@ -11,7 +11,7 @@ import pytest
 from boxmend.cli import run
 from boxmend.detector import build, save
 from boxmend.runs.folder import create
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 from tests.cli.cli_answers import answer, hashes
 
 BOX = [10, 10, 40, 40]
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a random detector of what the drawn dataset shows."""
     folder = tmp_path_factory.mktemp("made") / "run"
     begun = create(folder, {}, {})
-    card = Card("tiny", ("arrow", "gear"), (1, 2), "96")
+    card = ModelCard("tiny", ("arrow", "gear"), (1, 2), "96")
     save(build("tiny", 2), folder / "model.safetensors", card.metadata())
     begun.finish()
     return folder
@@ -98,7 +98,7 @@ def test_a_run_is_scored_and_its_detections_written(
     assert len(results) == told["detections"]
     assert run(["evaluate", str(model), "--data", data]) == 0
     printed = capsys.readouterr()
-    assert "note: the run does not know moon, plus, ring, star: left out" in printed.err
+    assert "note: the model has no class moon, plus, ring, star: left out" in printed.err
     assert f"wrote {model / 'evaluation.json'}" in printed.err
     assert printed.out.startswith("what")
 
@@ -121,7 +121,7 @@ def test_a_run_is_scored_and_its_detections_written(
         (["--predictions", "FOUND", "--data", "FOUND"], 3, "and not a COCO dataset"),
         (["nowhere", "--data", "DATA"], 2, "nowhere: no such run"),
         (["RUN", "--data", "DATA"], 3, "share no class with the run"),
-        (["RUN", "--data", "DATA", "--detections-out", "FOUND"], 3, "is there already"),
+        (["RUN", "--data", "DATA", "--detections-out", "FOUND"], 3, "exists already"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_written(

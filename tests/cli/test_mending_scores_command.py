@@ -169,9 +169,9 @@ def test_the_run_itself_makes_detections_where_none_are_given(
 ) -> None:
     pytest.importorskip("cleanlab")
     from boxmend.detector import build, save
-    from boxmend.training.card import Card
+    from boxmend.training.card import ModelCard
 
-    card = Card("tiny", NAMES, (1, 2), "96")
+    card = ModelCard("tiny", NAMES, (1, 2), "96")
     save(build("tiny", len(NAMES)), run / "model.safetensors", card.metadata())
     assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 0
     printed = capsys.readouterr().out
@@ -183,9 +183,9 @@ def test_a_model_of_other_labels_is_refused(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from boxmend.detector import build, save
-    from boxmend.training.card import Card
+    from boxmend.training.card import ModelCard
 
-    card = Card("tiny", ("star", "disc"), (1, 2), "96")
+    card = ModelCard("tiny", ("star", "disc"), (1, 2), "96")
     save(build("tiny", 2), run / "model.safetensors", card.metadata())
     assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 3
     assert "the label names of its model differ from those of its data" in capsys.readouterr().err

@@ -98,15 +98,15 @@ def test_a_port_in_use_is_a_clear_message(run: Path, capsys: pytest.CaptureFixtu
         port = taken.getsockname()[1]
         assert command(["review", str(run), "--no-open", "--port", str(port)]) == 2
     said = capsys.readouterr()
-    assert f"port {port} is in use; name another by --port" in said.err
+    assert f"port {port} is in use; choose another with --port" in said.err
     assert said.out == ""
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--port", "70000"], "from 0 (any that is free) to 65535"),
-        (["--port", "-1"], "from 0 (any that is free) to 65535"),
+        (["--port", "70000"], "from 0 (a free port) to 65535"),
+        (["--port", "-1"], "from 0 (a free port) to 65535"),
         (["--port", "x"], "port"),
         (["--who", ""], "--who"),
         (["--who", "x" * 201], "--who"),

@@ -239,7 +239,7 @@ def test_every_method_has_its_section_of_the_settings() -> None:
     [("mend", PublishedSettings()), ("lr", MendSettings()), ("disco", MendSettings())],
 )
 def test_settings_of_the_other_kind_are_refused(name: str, other: object) -> None:
-    with pytest.raises(UsageError, match=f"{name} takes .*Settings, got .*Settings"):
+    with pytest.raises(UsageError, match=f"{name} takes .*Settings, not .*Settings"):
         build(name, MethodInputs(1, 1, settings=other))
 
 

@@ -9,8 +9,7 @@ from torch import Tensor
 from boxmend.detector import Proposals, SecondStageOutput
 from boxmend.methods.equations import NoiseModel, fit_temperature, symmetric_transition
 from boxmend.methods.estimation import (
-    LEARNT,
-    MOST_LEARNT,
+    ESTIMATION,
     Estimate,
     find_confusions,
     find_lost_classes,
@@ -41,16 +40,16 @@ def test_of_evidence_that_says_nothing_tau_stays_one() -> None:
     assert fit_temperature(evidence, labels, symmetric_transition(0.4, 4)) == pytest.approx(1)
 
 
-def test_an_estimate_is_told_with_what_is_learnt_by_heart_made_up_for() -> None:
+def test_an_estimate_is_told_with_what_is_memorised_by_heart_made_up_for() -> None:
     told = Estimate(0.33, 0.3, 0.36).figures("label_noise")
-    assert told["label_noise"] == pytest.approx(0.33 / (1 - LEARNT))
+    assert told["label_noise"] == pytest.approx(0.33 / (1 - ESTIMATION.memorised_share))
     assert told["label_noise_low"] == 0.3
-    assert told["label_noise_high"] == pytest.approx(0.36 / (1 - MOST_LEARNT))
+    assert told["label_noise_high"] == pytest.approx(0.36 / (1 - ESTIMATION.max_memorised_share))
     assert Estimate(0.95, 0.9, 0.95).figures("x") == {"x": 1.0, "x_low": 0.9, "x_high": 1.0}
 
 
 def test_who_has_not_learnt_from_the_labels_tells_the_rate_as_it_is() -> None:
-    told = Estimate(0.33, 0.3, 0.36).figures("x", is_learnt=False)
+    told = Estimate(0.33, 0.3, 0.36).figures("x", is_memorised=False)
     assert told == {"x": 0.33, "x_low": 0.3, "x_high": 0.36}
     assert Estimate(0.0, 0.0, 0.0).figures("x") == {"x": 0.0, "x_low": 0.0, "x_high": 0.0}
 
@@ -64,7 +63,9 @@ def test_confusions_are_shares_of_what_bears_a_label() -> None:
     assert [(y, c) for y, c, _, _ in found] == [(1, 2)]
     assert found[0][3] == pytest.approx(1 / 3 + 2 / 3)
     assert found[0][2] == pytest.approx(1 / 3)
-    assert find_confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0, least=0.4) == []
+    assert (
+        find_confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0, min_share=0.4) == []
+    )
 
 
 def test_the_report_names_noise_and_confusions() -> None:
@@ -154,7 +155,9 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     one_pass(method, noise=0.4, error=0.04)
     figures = method.end_epoch(0, is_warm_up=False)
     assert method.estimator.box.noise == pytest.approx(0.4, abs=0.06)
-    assert figures["box_noise"] == pytest.approx(method.estimator.box.noise / (1 - LEARNT))
+    assert figures["box_noise"] == pytest.approx(
+        method.estimator.box.noise / (1 - ESTIMATION.memorised_share)
+    )
     assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
     assert figures["keep"] == pytest.approx(0.4)  # the least
     state = method.state_dict()
@@ -215,7 +218,10 @@ def test_on_clean_boxes_repair_switches_itself_off() -> None:
 
 def test_the_label_rate_is_estimated_from_the_memory() -> None:
     evidence, labels = noisy_evidence(0.4)
-    for known, rate, told in ((None, 0.4, 0.4 / (1 - LEARNT)), (0.25, 0.25, 0.25)):
+    for known, rate, told in (
+        (None, 0.4, 0.4 / (1 - ESTIMATION.memorised_share)),
+        (0.25, 0.25, 0.25),
+    ):
         method = Mend(len(labels), 4, rates=Rates(known, 0.0))
         state = method.state_dict()
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels

@@ -215,7 +215,7 @@ def test_an_annotation_without_a_row_leaves_nothing_in_the_memory() -> None:
 
 def test_a_state_with_another_queue_is_refused() -> None:
     state = Mend(4, 3, MendSettings(queue_length=8)).state_dict()
-    with pytest.raises(UsageError, match="a queue of 8 losses, the settings one of 5"):
+    with pytest.raises(UsageError, match=r"a queue of 8 losses, but mend\.queue_length is 5"):
         Mend(4, 3, MendSettings(queue_length=5)).load_state_dict(state)
 
 

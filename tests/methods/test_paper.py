@@ -9,7 +9,7 @@ from torch import Tensor
 from boxmend.detector import SecondStageOutput
 from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS, EnabledSteps
-from boxmend.methods.estimation import LEARNT
+from boxmend.methods.estimation import ESTIMATION
 from boxmend.methods.outcomes import neutralise_padding
 from boxmend.methods.paper import resolve_constants
 from boxmend.methods.table import (
@@ -165,7 +165,9 @@ def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
 
 def test_a_queue_of_another_length_is_refused() -> None:
     method = PaperMethod("lr", PublishedSettings())
-    with pytest.raises(UsageError, match="a queue of 3 losses, the settings one of 128"):
+    with pytest.raises(
+        UsageError, match=r"a queue of 3 losses, but published\.queue_length is 128"
+    ):
         method.load_state_dict({"queue": torch.zeros(3)})
 
 
@@ -199,8 +201,8 @@ def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     method.load_state_dict(state)
     assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # none yet
     assert method.constants.steps == EnabledSteps()
-    figures = method.end_epoch(2, is_warm_up=False)
-    assert figures["label_noise"] == pytest.approx(0.2 / (1 - LEARNT), abs=0.03)
+    figures = method.end_epoch(2, is_warm_up=True)
+    assert figures["label_noise"] == pytest.approx(0.2 / (1 - ESTIMATION.memorised_share), abs=0.03)
     assert method.constants.acceptance == pytest.approx(1 - figures["label_noise"])
     assert figures["box_noise"] == 0  # nothing was seen of boxes: that half is off
     assert not method.constants.steps.match

@@ -150,7 +150,7 @@ def test_a_command_that_is_told_to_stop_saves_says_so_and_goes_on(
         process.send_signal(number)
         rest = process.stderr.read()
     assert process.returncode == 3
-    assert "go on with --resume" in rest
+    assert "continue with --resume" in rest
     assert "Traceback" not in rest
     assert (out / "checkpoint.pt").exists()
     assert not open_run(out).is_finished

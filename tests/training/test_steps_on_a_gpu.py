@@ -11,7 +11,7 @@ from boxmend.runs import ledger
 from boxmend.runs.settings import Optimisation, resolve_settings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch
-from boxmend.training.loop import Computed, TrainingOutput
+from boxmend.training.loop import StepResult, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn
@@ -82,7 +82,7 @@ def test_a_step_is_recorded_once_a_phase_and_replayed_after_that(tmp_path: Path)
     calls = []
     compute = training._compute
 
-    def counted(batch: Batch) -> Computed:
+    def counted(batch: Batch) -> StepResult:
         calls.append(1)
         return compute(batch)
 

@@ -18,7 +18,7 @@ from boxmend.auditing.calibration import (
 )
 from boxmend.auditing.evidence import Detected, Evidence, Objects, gather_evidence
 from boxmend.auditing.pairs import Pairs, largest_by, overlapping
-from boxmend.data.boxes import areas, overlaps
+from boxmend.data.boxes import compute_areas, compute_iou
 from boxmend.data.types import Floats, Mask, Rows
 
 
@@ -141,9 +141,9 @@ def _by_size(
     """
     support, is_nearly_cut = seen
     number = int(np.clip(len(objects) // PRESENCE.min_stratum_annotations, 1, PRESENCE.max_strata))
-    limits = np.quantile(areas(objects.boxes), np.arange(1, number) / number)
-    strata = np.searchsorted(limits, areas(objects.boxes), side="right")
-    planted_strata = np.searchsorted(limits, areas(planted.boxes), side="right")
+    limits = np.quantile(compute_areas(objects.boxes), np.arange(1, number) / number)
+    strata = np.searchsorted(limits, compute_areas(objects.boxes), side="right")
+    planted_strata = np.searchsorted(limits, compute_areas(planted.boxes), side="right")
     pairs = [
         (
             sample(-np.log(support[strata == k] + PRESENCE.min_support)),
@@ -221,8 +221,8 @@ def _covered(objects: Objects, detected: Detected, pairs: Pairs) -> tuple[Floats
     """How much of each detection, [m], lies within an annotation; and of each pair's, [p], within
     another annotation than the one of the pair.
     """
-    own = areas(detected.boxes)[pairs.second]
-    both = areas(objects.boxes)[pairs.first] + own
+    own = compute_areas(detected.boxes)[pairs.second]
+    both = compute_areas(objects.boxes)[pairs.first] + own
     share = np.minimum(pairs.iou / (1 + pairs.iou) * both / np.maximum(own, 1e-9), 1.0)
     most, places = largest_by(pairs.second, share, len(detected))
     is_left = np.ones(len(pairs), np.bool_)
@@ -250,7 +250,9 @@ def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
     boxes = detected.boxes[pairs.second]
     within = np.minimum(boxes, np.tile(ignored.boxes[pairs.first, 2:], 2))
     within = np.maximum(within, np.tile(ignored.boxes[pairs.first, :2], 2))
-    is_inside = areas(within) >= MISSING.ignored_min_cover * np.maximum(areas(boxes), 1e-9)
+    is_inside = compute_areas(within) >= MISSING.ignored_min_cover * np.maximum(
+        compute_areas(boxes), 1e-9
+    )
     found = np.zeros(len(detected), np.bool_)
     found[pairs.second[is_inside]] = True
     return found
@@ -294,7 +296,7 @@ def find_repeats(
     reach = max(noise, REPEATS.min_redraw_error_sides)
     sides = np.tile(objects.boxes[:, 2:] - objects.boxes[:, :2], 2)
     again = objects.boxes + (2 * random.random(objects.boxes.shape) - 1) * reach * sides
-    observed, planted = sample(iou), sample(overlaps(objects.boxes, again))
+    observed, planted = sample(iou), sample(compute_iou(objects.boxes, again))
     share = share_of_errors(observed, planted)
     p_duplicate = error_curve(observed, planted, share.cautious).at(iou)
     is_first_better = support[first] >= support[second]  # of equals the first stays

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
@@ -120,7 +120,7 @@ def measure_noise(out: Path, name: str) -> MeasuredNoise:
     """Compare OUT/NAME as it is written with the truth."""
     truth, dataset = _pair(out, name)
     wrong = float((truth.labels != dataset.labels).mean())
-    return MeasuredNoise(100 * wrong, float(overlaps(truth.boxes, dataset.boxes).mean()))
+    return MeasuredNoise(100 * wrong, float(compute_iou(truth.boxes, dataset.boxes).mean()))
 
 
 def draw_picture(out: Path) -> Path:

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.cli.bench_audit import app as audit_app
+from boxmend.cli.bench_audit_suite import app as suite_app
 from boxmend.cli.bench_table import app as table_app
 from boxmend.cli.options import Data, Json, ReadingOptions
 from boxmend.cli.output import print_measurement, print_table, say
@@ -41,6 +42,7 @@ app = App(
 )
 app.command(table_app)
 app.command(audit_app)
+app.command(suite_app)
 for _name, _help in GRID_HELP.items():  # imported when they are called
     app.command(f"boxmend.cli.bench_run:{_name}_app", name=_name, help=_help)
 

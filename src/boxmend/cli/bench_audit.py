@@ -34,8 +34,8 @@ class ComparisonOptions:
     truth: Annotated[
         str | None,
         Parameter(
-            help="The truth: the clean dataset (PATH or PATH:SPLIT), the truth.parquet of `boxmend "
-            "noise`, or its folder."
+            help="The truth: the clean or corrected dataset (PATH or PATH:SPLIT), or truth.parquet "
+            "of `boxmend noise`, or its folder."
         ),
     ] = None
     precision: Annotated[
@@ -93,14 +93,19 @@ def _compare(
     from boxmend.auditing.audit import audit as run_audit
     from boxmend.auditing.predictions import read_predictions
     from boxmend.bench.audit import measure_audit
-    from boxmend.scoring.corrections import known_truth
+    from boxmend.scoring.truth_by_overlap import truth_of_correction
 
     dataset = reading.load(data)
-    truth = known_truth(source, dataset)
+    paired = truth_of_correction(source, dataset)
     predictions = read_predictions(options.predictions, dataset)
     result = run_audit(dataset, predictions, AuditSettings(probe=0))  # the truth replaces the probe
-    measured = measure_audit(dataset, predictions, truth, result, options.precision)
+    measured = measure_audit(dataset, predictions, paired.truth, result, options.precision)
     notes = list(predictions.notes)
+    if paired.is_by_overlap:
+        notes.append(
+            f"the annotations of {source} have other ids, so boxes are matched one to one: "
+            f"{paired.num_matched:,} of {len(dataset):,} annotations have a match"
+        )
     if measured.missing is None:
         notes.append(
             f"{source} does not say in which images annotations are missing, so missing "

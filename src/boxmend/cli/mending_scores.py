@@ -146,7 +146,7 @@ def _detections(run: Path, dataset: Dataset, options: MendingOptions, *, quiet: 
         )
     for message in prediction.skipped:
         say(f"left out: {message}")
-    return prediction.found
+    return prediction.detections
 
 
 def _ensure_confidences(path: Path, detections: Detections) -> None:

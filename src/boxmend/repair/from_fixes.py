@@ -12,7 +12,7 @@ from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
 from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
-from boxmend.data.boxes import clip_boxes, overlaps
+from boxmend.data.boxes import clip_boxes, compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Floats, Mask, Rows
@@ -76,7 +76,7 @@ def _combine(dataset: Dataset, taken: TakenFixes, is_given: Mask) -> Changes:
         is_discarded=is_removed[changed],
         labels=labels[changed],
         boxes=boxes[changed],
-        iou=overlaps(old_boxes[changed], boxes[changed]),
+        iou=compute_iou(old_boxes[changed], boxes[changed]),
         confidences=np.array(
             [_min_probability(fixes, fixes_by_row[row]) for row in changed.tolist()], np.float64
         ),

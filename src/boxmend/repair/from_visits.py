@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Mask
 from boxmend.repair.changes import ApplySettings, Changes
 from boxmend.runs.settling import Settlement
@@ -33,7 +33,7 @@ def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = N
         is_discarded=is_discarded[rows],
         labels=np.where(is_relabelled, settlement.labels, dataset.labels)[rows],
         boxes=boxes,
-        iou=overlaps(old, boxes),
+        iou=compute_iou(old, boxes),
         confidences=np.where(
             by_label, settlement.label_confidences[rows], settlement.box_confidences[rows]
         ),

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import clip_boxes, overlaps
+from boxmend.data.boxes import clip_boxes, compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.runs.history import History
@@ -101,7 +101,7 @@ class Settlement:
     @cached_property
     def iou(self) -> Floats:
         """[n] IoU of the annotated box with the settled one."""
-        return overlaps(self.dataset.boxes, self.boxes)
+        return compute_iou(self.dataset.boxes, self.boxes)
 
     @cached_property
     def is_moved(self) -> Mask:
@@ -225,7 +225,7 @@ def group_means(values: Floats, groups: Rows, num_groups: int) -> Floats:
 
 def _is_moved(old: Floats, new: Floats) -> Mask:
     is_box = np.isfinite(new).all(axis=1) & (new[:, 2:] > new[:, :2]).all(axis=1)
-    is_moved: Mask = is_box & (overlaps(old, new) < SAME_BOX_MIN_IOU)
+    is_moved: Mask = is_box & (compute_iou(old, new) < SAME_BOX_MIN_IOU)
     return is_moved
 
 

@@ -1,4 +1,4 @@
-"""Documents that are no COCO, or meant to harm: one clear error, or findings."""
+"""Documents that are not COCO or are hostile: one clear error, or findings."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_truncated_documents_are_refused_at_every_byte() -> None:
         (b'{"images": [' + b'{"a":' * 100_000, "nested too deeply"),
     ],
 )
-def test_documents_that_are_no_coco_dataset_are_refused(data: bytes, message: str) -> None:
+def test_documents_that_are_not_a_coco_dataset_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         read_bytes(data)
     assert "instances_train.json" in str(caught.value)
@@ -109,9 +109,9 @@ def test_any_entries_become_columns_of_their_number(
     dataset = read_bytes(json.dumps(top).encode())
     assert (len(dataset), len(dataset.images)) == (len(annotations), len(images))
     assert len(dataset.label_names) == len(set(dataset.label_names)) == len(categories)
-    told = {one.annotation_id for one in dataset.findings if one.kind == "box-not-finite"}
+    reported = {one.annotation_id for one in dataset.findings if one.kind == "box-not-finite"}
     is_bad = ~np.isfinite(dataset.boxes).all(axis=1)
-    assert told == set(dataset.annotation_ids[is_bad].tolist())
+    assert reported == set(dataset.annotation_ids[is_bad].tolist())
     json.dumps([[one.kind, one.message, one.annotation_id] for one in dataset.findings])
 
 

@@ -248,7 +248,7 @@ def test_the_queue_stays_where_a_recorded_step_finds_it() -> None:
 
 
 def test_a_state_of_another_length_is_refused() -> None:
-    with pytest.raises(UsageError, match="a queue of 128 slopes, the settings one of 4"):
+    with pytest.raises(UsageError, match=r"a queue of 128 slopes, but ca_bbc\.queue_length is 4"):
         made().load_state_dict(made(CaBbcSettings()).state_dict())
 
 
@@ -281,7 +281,7 @@ def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_settings_of_another_kind_are_refused() -> None:
-    with pytest.raises(UsageError, match="ca-bbc takes CaBbcSettings, got PublishedSettings"):
+    with pytest.raises(UsageError, match="ca-bbc takes CaBbcSettings, not PublishedSettings"):
         build("ca-bbc", MethodInputs(1, 1, settings=PublishedSettings()))
 
 

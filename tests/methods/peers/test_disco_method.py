@@ -101,7 +101,7 @@ def test_it_remembers_nothing() -> None:
 
 
 def test_settings_of_another_method_are_refused() -> None:
-    with pytest.raises(UsageError, match="disco takes DiscoSettings, got MendSettings"):
+    with pytest.raises(UsageError, match="disco takes DiscoSettings, not MendSettings"):
         build("disco", MethodInputs(1, 1, settings=MendSettings()))
 
 

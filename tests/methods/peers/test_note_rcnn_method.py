@@ -213,7 +213,7 @@ def test_it_is_built_by_its_name_with_its_own_settings() -> None:
     assert isinstance(made, NoteRcnn)
     assert made.settings.temperature == 3
     assert made.share == pytest.approx(0.3)
-    with pytest.raises(UsageError, match="note-rcnn takes NoteRcnnSettings, got MendSettings"):
+    with pytest.raises(UsageError, match="note-rcnn takes NoteRcnnSettings, not MendSettings"):
         build("note-rcnn", MethodInputs(4, 2, settings=MendSettings()))
 
 

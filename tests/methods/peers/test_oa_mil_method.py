@@ -367,7 +367,7 @@ def test_it_remembers_nothing() -> None:
 
 
 def test_settings_of_another_method_are_refused() -> None:
-    with pytest.raises(UsageError, match="oa-mil takes OaMilSettings, got MendSettings"):
+    with pytest.raises(UsageError, match="oa-mil takes OaMilSettings, not MendSettings"):
         build("oa-mil", MethodInputs(1, 1, settings=MendSettings()))
 
 

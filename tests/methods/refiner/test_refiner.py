@@ -292,7 +292,7 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
 
 @pytest.mark.parametrize("name", PEERS)
 def test_methods_with_losses_of_their_own_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name} computes losses of its own.*boxmend train"):
+    with pytest.raises(UsageError, match=f"{name}, which computes its own losses.*boxmend train"):
         refiner_of(ModelByHand(), method=name)
 
 

@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_the_summary_says_what_was_found_and_changed(run: Path) -> None:
     text = " ".join(" ".join(parts_of(write_report(run).path).texts[""]).split())
-    assert "trained on 2 images with 4 annotations" in text
+    assert "trained a detector on 2 images with 4 annotations" in text
     assert "It estimates that 25 % of the labels are wrong (12 % to" in text
     assert "changed 1 label, moved 2 boxes, and was unsure of 1 annotation" in text
     assert "40.0 % " in text  # box noise

@@ -68,11 +68,13 @@ def evaluate_targets(results: Sequence[Result]) -> list[Bar]:
 
 def _share(made: Table, noise: str, least: float, method: str = "mend") -> Bar:
     gain = _square(made, method, noise).gain
-    what = f"wins back what {_noise_words(noise)} costs"
+    what = f"the loss at {_noise_words(noise)}"
     if method == "mend":
-        bar = Bar(f"`mend` {what}", f"{100 * least:.0f} % or more")
+        bar = Bar(f"`mend` wins back {what}", f"{100 * least:.0f} % or more")
     else:
-        bar = Bar(f"training afresh {what}", f"{100 * least:.0f} % or more", is_goal=True)
+        bar = Bar(
+            f"training from scratch wins back {what}", f"{100 * least:.0f} % or more", is_goal=True
+        )
     if gain is None or gain.value is None:
         return bar
     return replace(
@@ -90,14 +92,14 @@ def _published(made: Table) -> Iterator[Bar]:
         theirs = _square(made, "mend-paper", noise).paper_gain
         if theirs is not None:
             bar = _share(made, noise, round(theirs, 2))
-            what = f"`mend` wins back what the paper's method does at {_noise_words(noise)}"
+            what = f"`mend` reaches the paper's share at {_noise_words(noise)}"
             yield replace(bar, what=what, is_goal=True)
 
 
 def _harm(made: Table) -> Bar:
     bar = Bar(
-        "`mend` loses next to nothing on clean data",
-        f"less than its standard error, or than {100 * HARM:.1f} AP50",
+        "`mend` does no harm on clean data",
+        f"a loss below its standard error, or below {100 * HARM:.1f} AP50",
     )
     clean, mend = (_square(made, name, CLEAN) for name in ("clean", "mend"))
     gain = mean_difference(mend.values, clean.values)
@@ -114,7 +116,7 @@ def _harm(made: Table) -> Bar:
 
 def _rivals(made: Table, results: Sequence[Result]) -> Bar:
     """The rival that is furthest ahead, wherever it and `mend` were run; for good with `core`."""
-    bar = Bar("no rival is ahead of `mend`", f"ahead by {100 * LEAD:.1f} AP50 at most")
+    bar = Bar("no other method is ahead of `mend`", f"a lead of at most {100 * LEAD:.1f} AP50")
     values = _by_noise(made, results)
     leads = [
         (gain.value, gain, noise, method)
@@ -135,8 +137,8 @@ def _rivals(made: Table, results: Sequence[Result]) -> Bar:
     }
     return replace(
         bar,
-        measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; nearest of "
-        f"{len(leads)}",
+        measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; largest lead "
+        f"of {len(leads)}",
         cells=tuple(f"{noise}-{one}-{seed}" for one in (method, "mend") for seed in gain.seeds),
         is_reached=value <= LEAD,
         is_final=needed <= {(noise, method) for _, _, noise, method in leads},
@@ -174,7 +176,7 @@ def _rates(made: Table, results: Sequence[Result]) -> Bar:
     in_core = [one for one in made.results if one.cell in found]
     return replace(
         bar,
-        measured=f"{100 * told:.1f} % where it is {100 * true:g} %: worst of {len(found)}",
+        measured=f"{100 * told:.1f} % instead of {100 * true:g} %: largest error of {len(found)}",
         cells=tuple(found),
         is_reached=abs(told - true) <= RATE,
         is_final=len(in_core) >= SEEDS * len(made.layout.columns),

@@ -23,7 +23,7 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.images.reading import read_header_size
 from boxmend.errors import DataError
 from boxmend.runs.settings import parse_image_size
-from boxmend.training.facts import gather
+from boxmend.training.facts import collect_facts
 from boxmend.training.processes import Processes
 
 STAGED = ("baseline", "mend-paper", "mend")
@@ -76,7 +76,7 @@ def _first_images(dataset: Dataset, number: int) -> Dataset:
 
 def _facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]:
     """Versions and hardware, as a run keeps them."""
-    facts = gather(addresses, factory.dataset, Processes(factory.device))
+    facts = collect_facts(addresses, factory.dataset, Processes(factory.device))
     is_cuda = factory.device.type == "cuda"
     return facts | {
         "cores": os.cpu_count(),

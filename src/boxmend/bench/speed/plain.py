@@ -22,7 +22,7 @@ from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detector
 from boxmend.runs.settings import parse_image_size
-from boxmend.training.assembly import working_precision
+from boxmend.training.assembly import resolve_precision
 
 Example = tuple[Tensor, dict[str, Tensor]]
 Examples = tuple[Sequence[Tensor], Sequence[dict[str, Tensor]]]
@@ -143,7 +143,7 @@ def plain_steps(
     else:
         sampler = RandomSampler(images, replacement=True, num_samples=ENDLESS)
         batches = iter(make_data_loader(images, sampler, batch_size, factory.device, workers))
-    precision = working_precision(settings.precision, factory.device)
+    precision = resolve_precision(settings.precision, factory.device)
     made = PlainSteps(PlainTrainer(network, factory.device, precision), batches, batch_size)
     made.num_ahead = PREFETCHED * workers
     return made

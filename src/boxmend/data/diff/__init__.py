@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import is_close, overlaps
+from boxmend.data.boxes import compute_iou, is_close
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.diff.images import number_image_pairs, pair_images
 from boxmend.data.diff.pairing import Side, pair_annotations
@@ -135,7 +135,7 @@ class _Changes:
         return cls(old[rows], new[rows], label[rows], box[rows], crowd[rows], difficult[rows])
 
     def list_differences(self, a: Dataset, b: Dataset) -> list[Difference]:
-        iou = overlaps(a.boxes[self.old], b.boxes[self.new])
+        iou = compute_iou(a.boxes[self.old], b.boxes[self.new])
         is_finite = np.isfinite(a.boxes[self.old]) & np.isfinite(b.boxes[self.new])
         iou[~np.logical_and.reduce(is_finite, axis=1)] = np.nan
         rows = zip(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import is_close, overlaps
+from boxmend.data.boxes import compute_iou, is_close
 from boxmend.data.diff.images import NO_PAIR
 from boxmend.data.types import Floats, Rows
 
@@ -113,7 +113,7 @@ def _pair_in_image(a: Side, b: Side, rows: Pairs, is_even: bool, tolerance: floa
     pairs = [_pair_equal(a, b, rows, tolerance)]
     rows = _without(rows[0], pairs[0][0]), _without(rows[1], pairs[0][1])
     if is_even:  # with equal numbers, the same position is most likely the same object
-        is_overlapping = overlaps(a.boxes[rows[0]], b.boxes[rows[1]]) > 0
+        is_overlapping = compute_iou(a.boxes[rows[0]], b.boxes[rows[1]]) > 0
         pairs.append((rows[0][is_overlapping], rows[1][is_overlapping]))
         rows = rows[0][~is_overlapping], rows[1][~is_overlapping]
     if len(rows[0]) and len(rows[1]):
@@ -149,7 +149,7 @@ def _pair_by_overlap(a: Side, b: Side, rows: Pairs) -> Pairs:
         return _pair_greedily(a, b, rows)
     from scipy.optimize import linear_sum_assignment  # takes longer to import than most diffs
 
-    iou = overlaps(a.boxes[rows[0], None], b.boxes[rows[1]])  # [n, m]
+    iou = compute_iou(a.boxes[rows[0], None], b.boxes[rows[1]])  # [n, m]
     same_label = a.labels[rows[0], None] == b.labels[rows[1]]
     at_a, at_b = linear_sum_assignment(iou + SAME_LABEL_BONUS_IOU * same_label, maximize=True)
     is_overlapping = iou[at_a, at_b] > 0
@@ -161,7 +161,7 @@ def _pair_greedily(a: Side, b: Side, rows: Pairs) -> Pairs:
     is_free = np.ones(len(rows[1]), np.bool_)
     matched_a, matched_b = [], []
     for row in rows[0].tolist():
-        iou = overlaps(a.boxes[row], b.boxes[rows[1]]) * is_free
+        iou = compute_iou(a.boxes[row], b.boxes[rows[1]]) * is_free
         best = int((iou + SAME_LABEL_BONUS_IOU * (b.labels[rows[1]] == a.labels[row])).argmax())
         if iou[best] > 0:
             is_free[best] = False

@@ -173,13 +173,13 @@ def refine_as_published(
     verdict, final = _verdicts(is_noisy, is_trusted, labels, pseudo, constants)
     verdict = torch.where(is_box, verdict, int(Judgement.DISCARDED))
 
-    mended = matched
+    repaired = matched
     if steps.average:
         averaged = _averaged(matched, scored, final, is_candidate, constants.fallback)
         averaged = clipped_boxes(averaged, is_box, image_sizes)
-        mended = torch.where((verdict == Judgement.DISCARDED)[..., None], matched, averaged)
+        repaired = torch.where((verdict == Judgement.DISCARDED)[..., None], matched, averaged)
     refined = RefinedBatch(
-        boxes=mended,
+        boxes=repaired,
         labels=final,
         verdict=verdict,
         loss=losses,

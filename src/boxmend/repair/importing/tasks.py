@@ -96,7 +96,7 @@ def read_tool_file(path: Path) -> bytes:
         raise UsageError(f"{path}: no such file")
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name the file that the tool exported")
-    return read_bytes(path, "import_bytes")
+    return read_bytes(path, "export_bytes")
 
 
 def decode_json(path: Path, data: bytes, kind: Any, what: str, remedy: str) -> Any:

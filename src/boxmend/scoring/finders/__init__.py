@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.fixes.table import GOOD_IOU
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats, Mask, Rows
@@ -83,7 +83,7 @@ def compare(opened: OpenRun, truth: KnownTruth, detections: Detections) -> Finde
 
     chosen = rows[judged]
     is_wrong = truth.is_wrong(dataset.labels)[chosen]
-    iou = overlaps(dataset.boxes[chosen], truth.boxes[chosen])
+    iou = compute_iou(dataset.boxes[chosen], truth.boxes[chosen])
     labels, boxes = opened.settlement.labels[chosen], opened.settlement.boxes[chosen]
     return FinderComparison(
         annotations=len(chosen),
@@ -97,7 +97,7 @@ def compare(opened: OpenRun, truth: KnownTruth, detections: Detections) -> Finde
         label_noise_before=share(is_wrong.sum(), len(chosen)),
         label_noise_after=share((labels != truth.labels[chosen]).sum(), len(chosen)),
         mean_iou_before=share(iou.sum(), len(chosen)),
-        mean_iou_after=share(overlaps(boxes, truth.boxes[chosen]).sum(), len(chosen)),
+        mean_iou_after=share(compute_iou(boxes, truth.boxes[chosen]).sum(), len(chosen)),
     )
 
 

@@ -110,7 +110,9 @@ def compare_kinds(
     suspects = {OURS: ours.by_kind(p_wrong, missing, scene.rows)}
     for name, by_kind in finders.items():
         suspects[name] = by_kind(scene.objects, scene.detections, scene.table)
-    is_error = mark_errors(dataset, truth, p_wrong, scene.rows)
+    is_counted = truth.is_counted[scene.rows]
+    suspects = {name: _take_counted(each, is_counted) for name, each in suspects.items()}
+    is_error = mark_errors(dataset, truth, p_wrong, scene.rows[is_counted])
     true_objects = known_objects(truth)
     num_missing = int(true_objects.is_missing.sum()) if true_objects.are_all_known else None
     errors = {kind.words: int(marks.sum()) for kind, marks in is_error.items()}
@@ -121,7 +123,19 @@ def compare_kinds(
         if (row := _score_kind(name, kind, suspected, is_error, (dataset, truth))) is not None
     ]
     errors_and_missing = {**errors, Kind.MISSING.words: num_missing}
-    return KindComparison(len(scene.rows), errors_and_missing, tuple(scores))
+    return KindComparison(int(is_counted.sum()), errors_and_missing, tuple(scores))
+
+
+def _take_counted(suspects: Suspects, is_counted: Mask) -> Suspects:
+    """Return the suspects without neutral annotations."""
+    rankings = {
+        kind: Ranking(
+            ranking.scores[is_counted],
+            None if ranking.is_flagged is None else ranking.is_flagged[is_counted],
+        )
+        for kind, ranking in suspects.annotations.items()
+    }
+    return Suspects(rankings, suspects.missing)
 
 
 def mark_errors(
@@ -170,7 +184,7 @@ def _score_missing(
     objects = known_objects(truth)
     num_missing = int(objects.is_missing.sum())
     is_right = are_found(ranking.proposed, objects)
-    is_counted = is_right | ~are_on_ignored(ranking.proposed, dataset)
+    is_counted = is_right | ~are_on_ignored(ranking.proposed, dataset, truth)
     is_right, scores = is_right[is_counted], ranking.proposed.scores[is_counted]
     precision = average_precision(scores, is_right, num_missing)
     marks = (ranking.is_flagged[is_counted], is_right)

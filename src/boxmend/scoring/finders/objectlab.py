@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxmend.auditing.fixes.table import Kind
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats, Rows
@@ -123,7 +123,7 @@ def _describe_images(
     for ours, unordered in group_by_image(objects, detections, include_empty=True):
         theirs = unordered[np.argsort(detections.labels[unordered], kind="stable")]
         boxes, found = objects.boxes[ours], found_boxes[theirs]
-        iou = overlaps(boxes[:, None], found, equal_without_area=0.0)
+        iou = compute_iou(boxes[:, None], found, equal_without_area=0.0)
         centres = [(each[:, :2] + each[:, 2:]) / 2 for each in (boxes, found)]
         distances = np.linalg.norm(centres[0][:, None] - centres[1], axis=2)
         yield (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps, pairs_of_images
+from boxmend.data.boxes import compute_iou, iterate_image_pairs
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats, Mask, Rows
@@ -28,8 +28,8 @@ def find_overlaps(objects: Dataset, detections: Detections) -> OverlapTable:
     boxes = detections.boxes.astype(np.float64)
     none = np.zeros(0, np.int64)
     parts = [(none, none, np.zeros(0))]
-    for ours, theirs in pairs_of_images(objects.image_rows, detections.image_rows):
-        iou = overlaps(objects.boxes[ours], boxes[theirs])
+    for ours, theirs in iterate_image_pairs(objects.image_rows, detections.image_rows):
+        iou = compute_iou(objects.boxes[ours], boxes[theirs])
         do_meet = iou > 0
         parts.append((ours[do_meet], theirs[do_meet], iou[do_meet]))
     return OverlapTable(*(np.concatenate(column) for column in zip(*parts, strict=True)))

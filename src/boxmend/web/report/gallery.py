@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Box, Floats, Rows
 from boxmend.repair.changes import Changes
@@ -141,7 +141,7 @@ def _truth_columns(gallery: Gallery, truth: KnownTruth) -> dict[str, Column]:
     rows, opened = gallery.rows, gallery.opened
     is_known = ~truth.is_spurious[rows]
     old, new = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
-    before, after = (overlaps(boxes, truth.boxes[rows]) for boxes in (old, new))
+    before, after = (compute_iou(boxes, truth.boxes[rows]) for boxes in (old, new))
     return {
         "mark": gallery.marks.tolist(),
         "truth": truth.labels[rows].tolist(),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats
 from boxmend.runs.settling import SAME_BOX_MIN_IOU
 from boxmend.web.charts import axes, drawing, marks, series
@@ -37,7 +37,7 @@ def iou(record: RunRecord) -> Figure | None:
     if not np.isfinite(means).any() or _is_still(record):
         return None
     rows: list[tuple[str | int | float | None, ...]] = [
-        (epoch + 1, name, _known(means[epoch, k]), counts[epoch])
+        (epoch + 1, name, _none_if_nan(means[epoch, k]), counts[epoch])
         for epoch in range(history.num_epochs)
         for k, name in enumerate(names)
     ]
@@ -68,7 +68,7 @@ def _means(
         counts[epoch] = int(known.sum())
         if counts[epoch]:
             means[epoch] = [
-                overlaps(reference[rows][known], boxes[name][known]).mean() for name in names
+                compute_iou(reference[rows][known], boxes[name][known]).mean() for name in names
             ]
     return means, counts
 
@@ -79,14 +79,14 @@ def _is_still(record: RunRecord) -> bool:
     visits = np.arange(len(history))
     for part in np.array_split(visits, max(len(visits) // 2**20, 1)):
         old = annotated[history.rows[part]]
-        moved = (overlaps(old, boxes[part].astype(np.float64)) < SAME_BOX_MIN_IOU
+        moved = (compute_iou(old, boxes[part].astype(np.float64)) < SAME_BOX_MIN_IOU
                  for boxes in (history.matched_boxes, history.final_boxes))  # fmt: skip
         if any(is_moved.any() for is_moved in moved):
             return False
     return True
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 

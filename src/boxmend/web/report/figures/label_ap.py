@@ -40,7 +40,7 @@ def label_ap(record: RunRecord) -> Figure | None:
     compared = [pair for pair in pairs if not math.isnan(pair.gain)]
     title = "AP50 by label" + (" compared with the baseline" if compared else "")
     rows: list[tuple[str | int | float | None, ...]] = [
-        (pair.name, pair.ap, _known(pair.baseline), _known(pair.gain)) for pair in pairs
+        (pair.name, pair.ap, _none_if_nan(pair.baseline), _none_if_nan(pair.gain)) for pair in pairs
     ]
     caption = _caption(pairs, compared)
     svg = _svg(title, caption, pairs, is_compared=bool(compared))
@@ -61,7 +61,7 @@ def _or_zero(value: float) -> float:
     return 0.0 if math.isnan(value) else round(value, 9)
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -58,7 +58,7 @@ def threshold(record: RunRecord) -> Figure | None:
     if estimate is not None:
         lines["estimated noise"] = estimate
     rows: list[tuple[str | int | float | None, ...]] = [
-        (name, epoch, _known(value), _known(low), _known(high))
+        (name, epoch, _none_if_nan(value), _none_if_nan(low), _none_if_nan(high))
         for name, line in lines.items()
         for epoch, value, low, high in zip(
             line.epochs, line.values, line.low, line.high, strict=True
@@ -122,7 +122,7 @@ def _share(value: Any) -> float:
     return float(value) if is_share else math.nan
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
