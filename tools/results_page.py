@@ -121,7 +121,9 @@ def _is_final(result: Result) -> bool:
 def _effective_lines(final: Sequence[tuple[str, Result]]) -> Lines:
     """Select the lines that count: the last one of each cell, without failed ones."""
     results = [
-        result for result in effective_results(result for _, result in final) if not result.error
+        result
+        for result in effective_results(result for _, result in final)
+        if result.error is None
     ]
     places = {
         result.cell: place

@@ -125,7 +125,7 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
     assert torch.equal(outcome.loss > outcome.threshold, is_flagged)
 
 
-def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
+def test_without_soft_labels_the_heads_ignore_unsure_annotations() -> None:
     method = made(soft_labels=False)
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)

@@ -68,7 +68,7 @@ def ignored_boxes(targets: Targets) -> list[list[float]]:
     return found
 
 
-def test_the_surest_proposal_of_each_object_beside_the_annotations_is_left_out() -> None:
+def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
     outcome = refined(missing_min_score=0.3)
     for targets in (outcome.rpn, outcome.roi):
         assert ignored_boxes(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
@@ -92,7 +92,7 @@ def test_what_is_trained_on_besides_is_the_same() -> None:
     assert without.verdict.tolist() == with_it.verdict.tolist()
 
 
-def test_proposals_near_them_are_no_background() -> None:
+def test_proposals_near_ignored_objects_are_not_background() -> None:
     near, elsewhere = [51.0, 50, 81, 80], [0.0, 60, 20, 90]
     boxes = torch.tensor([[BOX, near, elsewhere]])
     for missing, negative in ((None, [False, True, True]), (0.3, [False, False, True])):

@@ -50,7 +50,7 @@ def looked(rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.9
     return method
 
 
-def test_warm_up_is_trained_on_what_the_look_says() -> None:
+def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
     # p = .9 .05 .05 of row 0, y = 1: .9 * .15, .05 * .7, .05 * .15 over .1775
     method = looked()
     outcome = method.refine(
@@ -63,7 +63,7 @@ def test_warm_up_is_trained_on_what_the_look_says() -> None:
     assert method.class_targets(logits, rois, outcome.roi, WARM_UP) is None
 
 
-def test_later_both_witnesses_are_heard() -> None:
+def test_after_warm_up_both_kinds_of_evidence_count() -> None:
     # .6 * sqrt(.9) = .5692, .2 * sqrt(.05) = .04472 twice; over .65864: .8642 .0679 .0679
     # y = 1: .8642 * .15, .0679 * .7, .0679 * .15 over .187345
     outcome = looked().refine(

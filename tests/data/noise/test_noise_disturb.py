@@ -234,7 +234,7 @@ def test_gross_noise_may_be_of_another_kind_and_is_confined_to_the_subset() -> N
     assert overlap[overlap < 1].mean() == pytest.approx(0.664, abs=0.06)
 
 
-def test_missing_small_objects_lets_the_rest_of_the_noise_alone() -> None:
+def test_missing_small_objects_do_not_change_the_rest_of_the_noise() -> None:
     clean = many(300)
     random, small = (
         disturb(clean, NoiseSettings(boxes="uniform:0.2", missing=0.2, missing_order=order))

@@ -225,9 +225,7 @@ def mean_by_summing(apart: float, noise: float, error: float) -> float:
 
 @pytest.mark.parametrize("apart", [0.0, 0.05, -0.2, 0.35, -0.6, 1.1, 2.5])
 @pytest.mark.parametrize(("noise", "error"), [(0.4, 0.13), (0.2, 0.1), (0.2, 0.3), (0.05, 0.06)])
-def test_edges_are_where_the_noise_lets_them_be_expected(
-    apart: float, noise: float, error: float
-) -> None:
+def test_edges_move_to_their_expected_positions(apart: float, noise: float, error: float) -> None:
     expected = mean_by_summing(apart, noise, error)
     assert moved_by(apart, noise, error) == pytest.approx(expected, abs=1e-5)
 
@@ -277,7 +275,7 @@ def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, err
     assert wrong(expected_boxes(annotated, voted, noise, error)) < 0.96 * min(blends)
 
 
-def test_edges_annotated_at_the_border_go_half_of_their_way() -> None:
+def test_edges_annotated_at_the_border_move_half_of_the_way() -> None:
     # the image is 100 high and 200 wide; a pixel from the border is still at it
     sizes = torch.tensor([[100, 200], [200, 100]])
     annotated = torch.tensor([[[1.0, 10, 40, 99], [160, 0, 200, 50]]] * 2)
@@ -367,7 +365,7 @@ def test_edges_on_the_border_are_put_outside_by_a_share_of_the_side() -> None:
     torch.testing.assert_close(box_targets, expected)
 
 
-def test_cut_edges_are_in_the_mean_where_they_were() -> None:
+def test_extended_edges_are_unbiased() -> None:
     """The true box ends at the border; a quarter of the noise is what cutting costs."""
     true, noise, side = torch.tensor([0.0, 40, 100, 80]), 0.4, 100
     moves = noise * side * (2 * torch.rand(1, 20_000, generator=torch.Generator()) - 1)

@@ -29,7 +29,7 @@ def test_where_nothing_is_left_all_classes_are_alike(row: list[float]) -> None:
     assert foreground_probabilities(torch.tensor([row])).tolist() == [[0.25] * 4]
 
 
-def test_memory_takes_the_first_visit_whole_and_later_ones_by_half() -> None:
+def test_memory_starts_with_the_first_visit_and_gives_later_ones_half_the_weight() -> None:
     old = torch.tensor([[NAN, NAN], [0.8, 0.2], [0.8, 0.2], [0.8, 0.2]])
     new = torch.tensor([[0.4, 0.6], [0.4, 0.6], [0.4, 0.6], [NAN, NAN]])
     is_new = torch.tensor([True, True, True, False])

@@ -61,7 +61,7 @@ def test_two_boxes_without_area_do_not_overlap() -> None:
     assert elementwise_iou(point, point).item() == 0
 
 
-def test_weights_join_score_and_closeness() -> None:
+def test_weights_multiply_score_and_closeness() -> None:
     weights = vote_weights(torch.tensor([[RAW]]), rows(*VOTERS), torch.tensor([[SCORES]]))
     torch.testing.assert_close(weights, torch.tensor([[WEIGHTS]]))
 

@@ -32,7 +32,7 @@ def offered(suspects: Suspects) -> MissingRanking:
     return suspects.missing
 
 
-def test_what_is_never_found_counts_in_average_precision() -> None:
+def test_errors_that_are_never_found_lower_the_average_precision() -> None:
     scores, is_sought = np.array([0.9, 0.8, 0.7]), np.array([True, False, True])
     assert average_precision(scores, is_sought) == pytest.approx((1 + 2 / 3) / 2)
     assert average_precision(scores, is_sought, 4) == pytest.approx((1 + 2 / 3) / 4)
@@ -40,7 +40,7 @@ def test_what_is_never_found_counts_in_average_precision() -> None:
     assert average_precision(scores, np.zeros(3, np.bool_), 0) is None
 
 
-def test_images_without_annotations_are_given_if_asked_for() -> None:
+def test_images_without_annotations_are_included_on_request() -> None:
     dataset = annotated([BOX, FAR], [VAN, VAN], images=[2, 2])
     found = detected((2, VAN, 0.5, BOX), (1, VAN, 0.5, BOX), (1, BUS, 0.5, FAR))
     given = [[one.tolist() for one in pair] for pair in group_by_image(dataset, found)]
@@ -89,7 +89,7 @@ class TestHotcocoByKind:
         assert by_score == {0.5: True, 0.25: False}
         assert set(missing.proposed.boxes[:, 0].tolist()) == {20, 80}
 
-    def test_nothing_is_no_trouble(self) -> None:
+    def test_no_detections_give_no_missing_objects(self) -> None:
         assert len(offered(hotcoco.by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
 
 
@@ -183,7 +183,7 @@ class TestObjectLabByKind:
         assert ours.tolist() == flagged.tolist()
         assert by_boxes.sum() < ours.sum() < len(ours)
 
-    def test_neither_annotations_nor_detections_are_no_trouble(self) -> None:
+    def test_no_annotations_and_no_detections_give_nothing(self) -> None:
         pytest.importorskip("cleanlab")
         result = objectlab.by_kind(annotated([], []), detected())
         assert len(result.annotations[Kind.WRONG_LABEL].scores) == 0
@@ -235,7 +235,7 @@ def sure_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
     return annotated(boxes, labels, images=images), detected(*found)
 
 
-def test_boxmend_suspects_by_probabilities_and_flags_from_a_half_on() -> None:
+def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
     dataset = annotated([BOX] * 3, [VAN] * 3)
     p_wrong = {Kind.WRONG_LABEL: np.array([0.5, np.nan, 0.4])}
     missing = fixes_of(
@@ -284,7 +284,7 @@ def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | No
     return {(one.kind, one.finder): one for one in table.scores}, table.errors
 
 
-def test_every_finder_is_held_against_the_kinds_that_it_knows() -> None:
+def test_every_finder_is_scored_for_the_kinds_that_it_knows() -> None:
     rows, errors = small_world()
     assert errors == {
         "wrong label": 1,
@@ -306,7 +306,7 @@ def test_every_finder_is_held_against_the_kinds_that_it_knows() -> None:
 def test_precision_and_recall_are_by_the_default_of_each() -> None:
     rows, _ = small_world()
     ours = rows["wrong label", OURS]
-    # Flagged are the wrong one and, in vain, the one of nothing.
+    # It flags the wrong annotation and, as a false positive, the spurious one.
     assert (ours.average_precision, ours.flagged) == (1, 2)
     assert (ours.precision, ours.recall) == (1 / 2, 1)
     theirs = rows["wrong label", "hotcoco label_errors"]
@@ -320,12 +320,12 @@ def test_precision_and_recall_are_by_the_default_of_each() -> None:
     assert duplicate.average_precision is duplicate.recall is None
 
 
-def test_missing_objects_are_held_against_all_that_are_missing() -> None:
+def test_missing_objects_are_scored_by_all_that_are_missing() -> None:
     rows, _ = small_world()
     ours = rows["missing", OURS]
     assert (ours.average_precision, ours.flagged) == (1 / 2, 2)  # the right one comes second
     assert (ours.precision, ours.recall) == (1 / 2, 1)
-    # What lies on the crowd is not held against anybody.
+    # Proposals on the crowd do not count.
     fiftyone = rows["missing", "FiftyOne mistakenness"]
     assert (fiftyone.average_precision, fiftyone.flagged, fiftyone.precision) == (1, 1, 1)
     other = rows["missing", "hotcoco label_errors"]
@@ -343,14 +343,14 @@ def test_an_object_that_nobody_proposes_lowers_the_average_precision() -> None:
     assert (scores[OURS].precision, scores[OURS].recall) == (1, 1 / 2)
 
 
-def test_annotations_without_a_score_are_put_where_that_serves_the_finder() -> None:
+def test_annotations_without_a_score_are_ranked_where_the_finder_gains_most() -> None:
     rows, _ = small_world()
     # mistakenness_loc: rows 0 and 2 are found exactly, and so is not 1, whose box is bad. Only
     # the spurious one has none. The bad one is first if that comes last.
     assert rows["bad box", "FiftyOne mistakenness"].average_precision == 1
 
 
-def test_missing_objects_are_left_out_where_the_truth_does_not_tell() -> None:
+def test_missing_objects_are_left_out_if_the_truth_does_not_have_them() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [VAN], [BOX], are_all_known=False)
