@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.targets import MIN_SHARES, Target, evaluate_targets
+from boxmend.bench.grids.targets import MIN_SHARES, AccuracyTarget, evaluate_targets
 from tests.bench.grid_results import result
 
 FORTY = ("symmetric:0.4", "uniform:0.4")
@@ -34,7 +34,7 @@ def at_forty(mend: float, seeds: int = 3) -> list[Result]:
     ]
 
 
-def first(results: list[Result]) -> Target:
+def first(results: list[Result]) -> AccuracyTarget:
     return evaluate_targets(results)[0]
 
 
@@ -64,13 +64,13 @@ def test_fewer_than_three_seeds_are_no_verdict() -> None:
     assert first(at_forty(0.6)[1:]).verdict == "reached, so far"  # clean lacks a seed
 
 
-def of(results: list[Result], word: str) -> Target:
+def of(results: list[Result], word: str) -> AccuracyTarget:
     (bar,) = (one for one in evaluate_targets(results) if word in one.what and not one.is_goal)
     return bar
 
 
 def test_harm_is_measured_beside_the_clean_reference() -> None:
-    def harm(*aps: float) -> Target:
+    def harm(*aps: float) -> AccuracyTarget:
         cells = [cell("baseline", 0.7, CLEAN, seed) for seed in range(3)]
         cells += [cell("mend", ap50, CLEAN, seed) for seed, ap50 in enumerate(aps)]
         return of(cells, "clean data")

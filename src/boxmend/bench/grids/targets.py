@@ -30,7 +30,7 @@ FROM_SCRATCH = 0.65  # share after training from scratch: a goal
 
 
 @dataclass(frozen=True)
-class Target:
+class AccuracyTarget:
     """A target, and what was measured."""
 
     what: str
@@ -54,7 +54,7 @@ class Target:
         return ("reached" if self.is_reached else "missed") + ("" if self.is_final else ", so far")
 
 
-def evaluate_targets(results: Sequence[Result]) -> list[Target]:
+def evaluate_targets(results: Sequence[Result]) -> list[AccuracyTarget]:
     """Compare results of one scale, one per cell, with every target and goal."""
     core = make_table(LAYOUTS["core"], results)
     from_scratch = make_table(LAYOUTS["two-stage"], results)
@@ -66,13 +66,13 @@ def evaluate_targets(results: Sequence[Result]) -> list[Target]:
     ]
 
 
-def _share(made: Table, noise: str, least: float, method: str = "mend") -> Target:
+def _share(made: Table, noise: str, least: float, method: str = "mend") -> AccuracyTarget:
     gain = _square(made, method, noise).gain
     what = f"the loss at {_noise_words(noise)}"
     if method == "mend":
-        target = Target(f"`mend` recovers {what}", f"{100 * least:.0f} % or more")
+        target = AccuracyTarget(f"`mend` recovers {what}", f"{100 * least:.0f} % or more")
     else:
-        target = Target(
+        target = AccuracyTarget(
             f"training from scratch recovers {what}", f"{100 * least:.0f} % or more", is_goal=True
         )
     if gain is None or gain.value is None:
@@ -86,7 +86,7 @@ def _share(made: Table, noise: str, least: float, method: str = "mend") -> Targe
     )
 
 
-def _published(made: Table) -> Iterator[Target]:
+def _published(made: Table) -> Iterator[AccuracyTarget]:
     """Yield the shares of the paper as goals."""
     for noise in MIN_SHARES:
         theirs = _square(made, "mend-paper", noise).paper_gain
@@ -96,8 +96,8 @@ def _published(made: Table) -> Iterator[Target]:
             yield replace(target, what=what, is_goal=True)
 
 
-def _harm(made: Table) -> Target:
-    target = Target(
+def _harm(made: Table) -> AccuracyTarget:
+    target = AccuracyTarget(
         "`mend` does no harm on clean data",
         f"a loss below its standard error, or below {100 * MAX_HARM:.1f} AP50",
     )
@@ -114,9 +114,9 @@ def _harm(made: Table) -> Target:
     )
 
 
-def _rivals(made: Table, results: Sequence[Result]) -> Target:
+def _rivals(made: Table, results: Sequence[Result]) -> AccuracyTarget:
     """Compare with the rival that is furthest ahead; final with all cells of `core`."""
-    target = Target(
+    target = AccuracyTarget(
         "no other method is ahead of `mend`", f"a lead of at most {100 * MAX_LEAD:.1f} AP50"
     )
     values = _by_noise(made, results)
@@ -162,9 +162,9 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
     return found
 
 
-def _rates(made: Table, results: Sequence[Result]) -> Target:
+def _rates(made: Table, results: Sequence[Result]) -> AccuracyTarget:
     """Return the worst label-noise estimate of `mend`; final with all cells of `core`."""
-    target = Target(
+    target = AccuracyTarget(
         "`auto` estimates the label-noise rate", f"within {100 * MAX_RATE_ERROR:.0f} points"
     )
     found = {
