@@ -150,7 +150,7 @@ def test_files_are_written_by_their_ending(here: Path, capsys: pytest.CaptureFix
     assert json.loads(Path("core.json").read_text())["table"] == "core"
     assert Path("core.csv").read_text().startswith("table,scale,row")
     assert Path("core.html").read_text().startswith("<!DOCTYPE html>")
-    assert "won back" in Path("core.svg").read_text()
+    assert "recovered" in Path("core.svg").read_text()
     assert shown.err.splitlines() == [f"wrote {out}" for out in outs]
 
 

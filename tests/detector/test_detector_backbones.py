@@ -92,7 +92,7 @@ def test_building_leaves_the_random_state_to_the_caller() -> None:
     ("name", "num_labels", "stages", "message"),
     [
         ("vgg", 3, None, "unknown detector 'vgg'; known: mobilenet_v2, mobilenet_v3, resnet18"),
-        ("tiny", 0, None, "at least one class, not 0"),
+        ("tiny", 0, None, "num_labels is 0; a detector needs at least one class"),
         ("tiny", 3, 5, "tiny has 4 stages to freeze, not 5"),
         ("tiny", 3, -1, "tiny has 4 stages to freeze, not -1"),
     ],

@@ -84,7 +84,7 @@ def test_bytes_are_images_like_their_255th_parts() -> None:
 
 
 def test_a_canvas_that_is_no_multiple_of_32_is_refused() -> None:
-    with pytest.raises(UsageError, match="96 x 120 is no multiple of 32"):
+    with pytest.raises(UsageError, match="96 x 120; expected multiples of 32"):
         detector("tiny").features(torch.zeros(1, 3, 96, 120), torch.tensor([[96, 120]]))
 
 

@@ -95,7 +95,7 @@ def test_the_metadata_decide_where_a_resnet50_strides(
 def test_strides_in_1x1_mean_nothing_to_other_networks(tmp_path: Path) -> None:
     metadata = {"stride_in_1x1": "true"}
     path = backbone_file(tmp_path / "r18.safetensors", resnet18(weights=None), metadata)
-    with pytest.raises(DataError, match=r"r18.safetensors: says stride_in_1x1, but resnet18 has"):
+    with pytest.raises(DataError, match=r"r18.safetensors: has stride_in_1x1, but resnet18 has"):
         build("resnet18", 3, path)
 
 
@@ -133,7 +133,9 @@ def test_a_changed_weight_is_noticed(tmp_path: Path) -> None:
     content[-1] ^= 1
     path.write_bytes(content)
     for read in (read_file, read_metadata, lambda place: build("tiny", 3, place)):
-        with pytest.raises(DataError, match=r"model\.safetensors: is damaged.*; put a copy"):
+        with pytest.raises(
+            DataError, match=r"model\.safetensors: is damaged.*; restore the file from a copy"
+        ):
             read(path)
 
 
@@ -210,7 +212,7 @@ def test_the_heads_of_another_method_are_told_apart(asked: dict[str, Any], tmp_p
         load_file(other, tmp_path / "usual.safetensors")
     message = str(caught.value)
     assert f"usual.safetensors: a detector of another method ({name} {has} instead of" in message
-    assert "or the weights of a backbone alone: lacks roi_heads.box_predictor" in message
+    assert "or the weights of a backbone: lacks roi_heads.box_predictor" in message
     wanted = rf"other method \({name} {int(number)} instead of {has}\)"
     with pytest.raises(DataError, match=wanted):
         load_file(usual, tmp_path / "other.safetensors")
@@ -258,7 +260,7 @@ def test_the_default_is_announced_and_loaded(
     with caplog.at_level(logging.INFO, logger="boxmend.detector"):
         made = build("resnet18", 3, "default")
     assert "resnet18" in caplog.text
-    assert "downloaded" in caplog.text
+    assert "downloading" in caplog.text
     assert torch.equal(made.network.backbone.body.conv1.weight, network.conv1.weight)
     assert not made.network.backbone.body.conv1.weight.requires_grad
 
@@ -268,5 +270,5 @@ def test_a_failed_download_is_told_with_the_address(monkeypatch: pytest.MonkeyPa
         raise URLError("no route to host")
 
     monkeypatch.setattr(ResNet18_Weights, "get_state_dict", refuse)
-    with pytest.raises(DataError, match=r"https://.*resnet18.*could not be downloaded.*no route"):
+    with pytest.raises(DataError, match=r"https://.*resnet18.*the download failed.*no route"):
         build("resnet18", 3, "default")
