@@ -1,4 +1,4 @@
-"""`boxmend bench table`: finds results, refuses to mix, and writes what is asked for."""
+"""`boxmend bench table`: finds results, refuses to mix, and writes files."""
 
 import json
 import subprocess
@@ -54,7 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_only_scale_with_results_is_taken(
+def test_the_only_scale_with_results_is_the_default(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["bench", "table", "core"]) == 0
@@ -89,7 +89,7 @@ def test_files_and_folders_of_results_can_be_named(
         assert rows["mend"]["squares"]["label40-box40"]["mean"] == pytest.approx(0.7)
 
 
-def test_without_results_the_command_that_makes_them_is_told(
+def test_without_results_the_message_names_the_command_that_makes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -177,7 +177,9 @@ def test_a_metric_is_shown_as_asked(here: Path, capsys: pytest.CaptureFixture[st
     assert "there are voc_ap50_11point, voc_ap50_area" in capsys.readouterr().err
 
 
-def test_a_torn_line_is_told_on_stderr(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_line_is_reported_on_stderr(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = here / "bench/smoke/results.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     status, told = answer(capsys, "bench", "table", "core")

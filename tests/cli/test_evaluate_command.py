@@ -53,7 +53,7 @@ def model(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "run"))
 
 
-def test_the_figures_of_a_file_are_told_as_fractions(
+def test_the_scores_of_a_file_are_fractions(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = hashes(files)
@@ -124,7 +124,7 @@ def test_a_run_is_scored_and_its_detections_written(
         (["RUN", "--data", "DATA", "--detections-out", "FOUND"], 3, "exists already"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_written(
+def test_errors_are_reported_and_nothing_is_written(
     files: Path,
     model: Path,
     capsys: pytest.CaptureFixture[str],

@@ -66,7 +66,7 @@ def test_the_summary_as_json(
     }
 
 
-def test_asking_for_more_than_there_are_is_told(
+def test_exporting_more_than_there_are_is_reported(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = ["export", trained, "--to", "coco", "--out", tmp_path / "out", "--most", 1_000]
@@ -86,7 +86,7 @@ def test_asking_for_more_than_there_are_is_told(
         (["--data", "nowhere"], 2, "nowhere: no such file or folder"),
     ],
 )
-def test_wrong_usage_is_told_and_writes_nothing(
+def test_wrong_usage_is_reported_and_writes_nothing(
     trained: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -10,7 +10,7 @@ from boxmend.cli import run
 from tests.cli.cli_answers import answer, hashes
 
 
-def test_folds_are_written_and_told(
+def test_folds_are_written_and_reported(
     toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = hashes(toys)

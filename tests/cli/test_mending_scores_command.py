@@ -123,7 +123,7 @@ def test_tables_tell_people_what_was_right_and_what_did_harm(
     assert "Who finds more" not in printed
 
 
-def test_other_finders_judge_the_same_annotations_by_detections_that_are_given(
+def test_other_finders_use_the_detections_of_the_file(
     run: Path, clean: Path, detections: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cleanlab")
@@ -164,7 +164,7 @@ def test_scores_that_are_no_confidences_are_refused_for_the_comparison(
     assert not (run / "mending.json").exists()
 
 
-def test_the_run_itself_makes_detections_where_none_are_given(
+def test_the_run_makes_detections_if_there_is_no_file(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cleanlab")
@@ -245,7 +245,7 @@ def test_without_cleanlab_the_comparison_says_how_to_get_it(
     assert "pip install 'boxmend[compare]'" in capsys.readouterr().err
 
 
-def test_a_wrong_truth_is_told_before_the_model_looks_at_anything(
+def test_a_wrong_truth_is_reported_before_the_model_predicts(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, truth = ("--data", str(clean)), ("--truth", "nowhere")  # and the run has no model

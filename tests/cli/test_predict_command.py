@@ -73,7 +73,7 @@ def test_it_writes_results_and_tells_how_many(
     ],
 )
 @pytest.mark.usefixtures("model", "photos")
-def test_what_is_wrong_is_told_and_nothing_written(
+def test_errors_are_reported_and_nothing_is_written(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     tokens: list[str],

@@ -60,7 +60,7 @@ def test_it_answers_in_json(trained: Path, capsys: pytest.CaptureFixture[str]) -
     }
 
 
-def test_pictures_that_stay_outside_are_told_of(
+def test_pictures_outside_the_page_are_mentioned(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "own.html"

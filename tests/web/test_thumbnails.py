@@ -113,7 +113,7 @@ def test_large_windows_shrink_to_the_side_also_by_the_shortcut_of_jpeg(tmp_path:
         assert pixel(picture, 80, 40)[2] > 200
 
 
-def test_pixels_are_taken_as_stored_and_nothing_is_said_of_the_file(tmp_path: Path) -> None:
+def test_pictures_have_the_stored_pixels_and_no_metadata(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # a viewer would turn it by a quarter
     path = halves(tmp_path / "a.jpg", exif=exif, comment=b"taken at home", icc_profile=b"x" * 200)
@@ -166,7 +166,7 @@ def test_a_torn_picture_is_made_again(tmp_path: Path) -> None:
         assert path.read_bytes() == whole
 
 
-def test_files_that_are_no_images_are_told_of(tmp_path: Path) -> None:
+def test_files_that_are_no_images_have_a_problem(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("no image")
     whole = Path(halves(tmp_path / "whole.jpg", (400, 300))).read_bytes()
     (tmp_path / "torn.jpg").write_bytes(whole[: len(whole) // 2])

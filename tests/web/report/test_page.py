@@ -175,7 +175,7 @@ def test_names_that_no_document_may_hold_are_made_fit() -> None:
 
 
 @given(st.text(alphabet=st.characters(), max_size=30))
-def test_json_in_a_script_comes_back_and_breaks_out_of_nothing(text: str) -> None:
+def test_json_in_a_script_round_trips_and_cannot_end_the_script(text: str) -> None:
     written = script_json({"name": text, "</script>": [text]})
     assert not set("<>&\u2028\u2029") & set(written)
     assert json.loads(written) == {"name": text, "</script>": [text]}
@@ -216,7 +216,7 @@ def test_pictures_of_the_former_page_go_only_when_the_new_one_is_there(
     assert not former <= {one.name for one in folder.glob("*.jpg")}
 
 
-def test_pictures_that_another_report_took_away_are_told_of(
+def test_pictures_that_another_report_removed_are_reported(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken_away(*given: Any) -> dict[str, Any]:
