@@ -32,8 +32,8 @@ def measured(
         patch.setattr(timing, "WARM_UP", 1)
         patch.setattr(growth, "OBJECTS", (2, 3))
         patch.setattr(growth, "QUEUES", (4,))
-        told = ["bench", "speed", f"{toys}:train", *QUICK, "--json", "--out", str(out)]
-        assert run(told) == 0
+        result = ["bench", "speed", f"{toys}:train", *QUICK, "--json", "--out", str(out)]
+        assert run(result) == 0
     torch.set_num_threads(threads)
     return json.loads(printed.getvalue()), json.loads(out.read_text(), parse_constant=_refused)
 

@@ -184,6 +184,6 @@ def test_json_has_the_address_first_and_what_is_decided_last(
 
 def test_help_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["review", "--help"]) == 0
-    told = capsys.readouterr().out
+    result = capsys.readouterr().out
     for option in ("--port", "--no-open", "--who", "--data", "--json"):
-        assert option in told
+        assert option in result

@@ -83,9 +83,9 @@ def test_of_several_processes_one_speaks_and_tracks(
     assert not heard
     monkeypatch.setenv("RANK", "0")
     assert train("--log-to", "tensorboard") == 0
-    told = capsys.readouterr()
-    assert "steps" in told.out
-    assert "the run is a/run" in told.err
+    result = capsys.readouterr()
+    assert "steps" in result.out
+    assert "the run is a/run" in result.err
     assert heard
     assert len(asked.calls) == 2  # all take part
 
@@ -204,8 +204,8 @@ def test_a_missing_tracker_is_reported_before_the_training(
 
 
 def test_the_result_is_printed(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
-    status, told = answer(capsys, "train", "data", "--out", "a/run")
-    assert (status, told) == (0, {"run": "a/run", "steps": 1, "val": {"voc_ap50_area": 0.5}})
+    status, result = answer(capsys, "train", "data", "--out", "a/run")
+    assert (status, result) == (0, {"run": "a/run", "steps": 1, "val": {"voc_ap50_area": 0.5}})
     assert train() == 0
     printed = capsys.readouterr()
     assert "voc_ap50_area  0.5" in printed.out

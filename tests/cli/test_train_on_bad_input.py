@@ -38,9 +38,9 @@ def test_strictness_ends_with_three_and_says_what_to_do(
 ) -> None:
     data, image = spoilt
     assert run(["train", data, *QUICK, "--strict", "--out", str(tmp_path / "run")]) == 3
-    told = capsys.readouterr().err
-    assert str(image) in told
-    assert "without --strict it is left out" in told
+    result = capsys.readouterr().err
+    assert str(image) in result
+    assert "without --strict it is left out" in result
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_worker_processes_make_the_same_in_order(tmp_path: Path) -> None:
     requests[7] = Request(str(tmp_path / "gone.png"), [(0, 0, 20, 20)])
     for name in ("alone", "together"):
         (tmp_path / name).mkdir()
-    told: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     alone = list(make_pictures(requests, tmp_path / "alone", side=64, jobs=1))
     code = (  # workers are spawned, which a test under pytest-xdist had better not do itself
         "import sys, pathlib\n"
@@ -233,6 +233,8 @@ def test_worker_processes_make_the_same_in_order(tmp_path: Path) -> None:
     pictures = {one.name: one.read_bytes() for one in (tmp_path / "together").iterdir()}
     assert pictures == {one.name: one.read_bytes() for one in (tmp_path / "alone").iterdir()}
     list(
-        make_pictures(requests[:3], tmp_path / "alone", side=64, progress=lambda *n: told.append(n))
+        make_pictures(
+            requests[:3], tmp_path / "alone", side=64, progress=lambda *n: result.append(n)
+        )
     )
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert result == [(1, 3), (2, 3), (3, 3)]

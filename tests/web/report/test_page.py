@@ -119,8 +119,8 @@ def test_pictures_are_in_the_page_while_they_are_few(
 
 
 def test_an_evaluation_goes_before_the_validation_of_the_training(run: Path) -> None:
-    told = open_run(run).summary() | {"val": {"voc_ap50_area": 0.5}, "val_by_label": {"van": 0.5}}
-    (run / "finished").write_text(json.dumps(told))
+    result = open_run(run).summary() | {"val": {"voc_ap50_area": 0.5}, "val_by_label": {"van": 0.5}}
+    (run / "finished").write_text(json.dumps(result))
     assert scores_of(open_run(run)).ap50 == 0.5
     assert scores_of(open_run(run)).by_label == {"van": 0.5}
     by_label = {"van": {"AP50": 0.1, "voc_ap50_area": 0.75}, "bus": {"voc_ap50_area": None}}
@@ -323,7 +323,7 @@ def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
     other = drawn_run(tmp_path / "other", telling_visits(), boxes=moved)
     settings = ReportSettings(truth=str(tmp_path / "data"), beside=[other])
     assert gather(run, settings).beside[0].truth is None
-    told = Truth(
+    result = Truth(
         label_names=NAMES,
         annotation_ids=np.arange(10, 14),
         source_ids=np.arange(10, 14),
@@ -333,7 +333,7 @@ def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
         box_changed=np.ones(4, np.bool_),
         origins=np.zeros(4, np.int8),
     )
-    write_truth(told, tmp_path / "other" / "data" / "truth.parquet")
+    write_truth(result, tmp_path / "other" / "data" / "truth.parquet")
     truth = gather(run, settings).beside[0].truth
     assert truth is not None
     assert truth.labels.tolist() == [0, 1, 2, 1]

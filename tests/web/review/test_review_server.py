@@ -114,8 +114,8 @@ def test_many_at_once_are_all_written(page: Served) -> None:
 def test_what_is_no_verdict_is_refused_and_nothing_written(page: Served, verdict: object) -> None:
     body = json.dumps({"seen": 0, "verdicts": [{"row": 1, "answer": "accept"}, verdict]})
     kind = {"Content-Type": "application/json"}
-    told = body.replace("Infinity", "1e999").encode()
-    assert page.ask(f"/{page.token}/verdicts", told, kind)[0] == 400
+    result = body.replace("Infinity", "1e999").encode()
+    assert page.ask(f"/{page.token}/verdicts", result, kind)[0] == 400
     assert page.lines() == []
 
 
@@ -228,7 +228,7 @@ def test_an_image_annotated_as_viewers_turn_it_is_turned(tmp_path: Path) -> None
 
 def test_pictures_carry_nothing_of_the_file(tmp_path: Path) -> None:
     session = open_session(plain_run(tmp_path))
-    path = tmp_path / "told.jpg"
+    path = tmp_path / "picture.jpg"
     exif = Image.Exif()
     exif[0x010E] = "secret place"
     Image.new("RGB", SIZE).save(path, exif=exif, comment=b"secret place")

@@ -101,8 +101,8 @@ def test_news_have_the_state_of_the_changed_fixes(run: Path) -> None:
     assert [(one["row"], one["answer"]) for one in news["verdicts"]] == [(0, "reject")]
     session.decide([Answer(0, "undo"), Answer(1, "undo"), Answer(4, "skip")])
     news = session.news(3)
-    told = [(one["row"], one["answer"]) for one in news["verdicts"]]
-    assert told == [(0, "accept"), (1, None), (4, "skip")]
+    result = [(one["row"], one["answer"]) for one in news["verdicts"]]
+    assert result == [(0, "accept"), (1, None), (4, "skip")]
     assert session.news(6) | {"figures": None} == {
         "seen": 6,
         "is_reset": False,  # the page knows all of them
@@ -116,8 +116,13 @@ def test_news_have_the_state_of_the_changed_fixes(run: Path) -> None:
 
 def test_a_reload_and_another_session_know_all(run: Path) -> None:
     open_session(run).decide([Answer(0, "accept", label=1)])
-    (told,) = open_session(run).news(0)["verdicts"]
-    assert (told["row"], told["answer"], told["label"], told["box"]) == (0, "accept", 1, None)
+    (result,) = open_session(run).news(0)["verdicts"]
+    assert (result["row"], result["answer"], result["label"], result["box"]) == (
+        0,
+        "accept",
+        1,
+        None,
+    )
 
 
 def test_verdicts_of_others_are_read_and_kept(run: Path) -> None:
@@ -164,8 +169,8 @@ def test_figures_by_hand(run: Path) -> None:
     session.decide([Answer(0, "accept", mode="sample"), Answer(1, "reject", mode="sample")])
     session.decide([Answer(3, "accept", label=1), Answer(4, "accept"), Answer(5, "skip")])
     after = session.figures()
-    told = [after[name] for name in ("decided", "accepted", "changed", "rejected")]
-    assert told == [4, 2, 1, 1]
+    result = [after[name] for name in ("decided", "accepted", "changed", "rejected")]
+    assert result == [4, 2, 1, 1]
     assert after["measured"]["all"][:2] == [1, 2]
     # Wilson: z^2 = 3.84, half width z sqrt(.25/2 + 3.84/16) / (1 + 3.84/2) = 1.184 / 2.92 = .405
     assert after["measured"]["all"][2:] == pytest.approx([0.0945, 0.9055], abs=1e-3)
@@ -254,9 +259,9 @@ def test_odd_names_are_shown_fit_and_written_as_they_are(run: Path) -> None:
     opened = open_session(run)
     names = ("half \ud800", "\u202etfel", "two\nlines")
     session = ReviewSession(run, replace(opened.dataset, label_names=names), opened.fixes)
-    told = json.loads(columns_json("run\n", session.dataset, session.fixes, []))
-    assert told["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
-    assert told["name"] == "run\ufffd"
+    result = json.loads(columns_json("run\n", session.dataset, session.fixes, []))
+    assert result["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
+    assert result["name"] == "run\ufffd"
     session.decide([Answer(row, "accept", label=row) for row in range(3)])
     assert [one.label for one in read_verdicts(run)] == list(names)
     assert [one["label"] for one in session.news(0)["verdicts"]] == [0, 1, 2]
