@@ -229,13 +229,13 @@ def test_a_dataset_is_its_own_truth(toys: Path) -> None:
 
 def test_a_file_that_lacks_an_annotation_is_of_another_dataset(tmp_path: Path) -> None:
     path = told(tmp_path / "truth.parquet", [1], [VAN], [A])
-    with pytest.raises(DataError, match=r"truth\.parquet: tells nothing of annotation 2;"):
+    with pytest.raises(DataError, match=r"truth\.parquet: has no annotation 2, so"):
         known_truth(path, annotated([A, B], [VAN, VAN], ids=[1, 2]))
 
 
-def test_a_file_that_tells_of_one_twice_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_an_annotation_twice_is_refused(tmp_path: Path) -> None:
     path = told(tmp_path / "truth.parquet", [1, 1], [VAN, BUS], [A, A])
-    with pytest.raises(DataError, match="annotation 1 twice"):
+    with pytest.raises(DataError, match="annotation 1 appears twice"):
         known_truth(path, annotated([A], [VAN], ids=[1]))
 
 
@@ -294,7 +294,7 @@ def test_a_clean_dataset_without_an_image_is_another_one(toys: Path) -> None:
 def test_a_clean_dataset_with_other_ids_is_refused(toys: Path) -> None:
     dataset = load(f"{toys}:train")
     moved = replace(dataset, annotation_ids=dataset.annotation_ids + 10**6)
-    with pytest.raises(DataError, match=r"none of the dataset's annotation ids .*100000\d"):
+    with pytest.raises(DataError, match=r"none of the annotation ids of the dataset .*100000\d"):
         known_truth(f"{toys}:train", moved)
 
 
