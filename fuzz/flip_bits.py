@@ -276,11 +276,11 @@ def folds_file(folder: Path) -> Sample:
     return Sample(path, lambda: manifest.read_manifest(folder, dataset))
 
 
-def handover_file(folder: Path) -> Sample:
+def export_file(folder: Path) -> Sample:
     """Write the manifest of an export, by which verdicts are read back."""
     path, regions = folder / tasks.MANIFEST_FILE, [{"region": "r0", "fixes": ["f0"]}]
     document = {
-        "boxmend_handover": tasks.MANIFEST_VERSION,
+        "boxmend_export": tasks.MANIFEST_VERSION,
         "to": "cvat",
         "data_sha256": SHA256,
         "images": [{"file_name": "1.png", "annotations": regions}],
@@ -340,7 +340,7 @@ KINDS: dict[str, Callable[[Path], Sample]] = {
     "tries.json": tries_file,
     "cell.json": cell_file,
     "folds.json": folds_file,
-    "handover.json": handover_file,
+    "export.json": export_file,
     "checkpoint.pt": checkpoint_file,
     "model.safetensors": model_file,
 }

@@ -205,7 +205,7 @@ OTHERS = [
             f"import-{name}",
             f"import in/audit in/{path}",
             f"noisy audit {path.partition('/')[0]}",
-            f"{path} {path} {path.partition('/')[0]}/handover.json",
+            f"{path} {path} {path.partition('/')[0]}/export.json",
             ("", "--json"),
             may_change="audit/verdicts.*",
         )

@@ -81,7 +81,7 @@ def build(world: World) -> None:
     before = Path.cwd()
     os.chdir(world.case)
     try:
-        for make in (_datasets, _predictions, _runs, _audits, _handed_over, _loose_files):
+        for make in (_datasets, _predictions, _runs, _audits, _exports, _loose_files):
             make()
     finally:
         os.chdir(before)
@@ -222,7 +222,7 @@ def _audits() -> None:
     )
 
 
-def _handed_over() -> None:
+def _exports() -> None:
     for to in ("label-studio", "cvat"):
         command("export", "in/audit", "--to", to, "--most", "99", "--out", f"in/{to}")
     tasks = json.loads(Path("in/label-studio/tasks.json").read_bytes())

@@ -56,13 +56,13 @@ def test_the_summary_as_json(
     assert told == {
         "out": str(tmp_path / "out"),
         "to": "coco",
-        "files": ["instances_suggested.json", "handover.json", "README.md"],
+        "files": ["instances_suggested.json", "export.json", "README.md"],
         "images": 1,
         "suspects": 1,
         "others": 0,
         "images_missing": 1,
         "images_left_out": 0,
-        "fixes_not_handed_over": 0,
+        "fixes_not_exported": 0,
     }
 
 

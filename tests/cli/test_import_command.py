@@ -130,4 +130,4 @@ def test_the_help_tells_of_import(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     assert "Import verdicts" in capsys.readouterr().out
     assert run(["import", "--help"]) == 0
-    assert "--handover" in capsys.readouterr().out
+    assert "--export" in capsys.readouterr().out
