@@ -21,13 +21,13 @@ def test_ties_count_half() -> None:
     assert area_under_roc(scores, is_positive) == 4.5 / 6
 
 
-def test_precision_is_averaged_over_what_is_positive_with_ties_taken_at_once() -> None:
+def test_precision_is_averaged_over_positives_and_ties_count_together() -> None:
     # At 3: 1 of 1. At 1 both are taken: 2 of 4. (1 + 2 / 4) / 2.
     scores, is_positive = columns([(3, True), (2, False), (1, True), (1, False), (0, False)])
     assert average_precision(scores, is_positive) == (1 + 2 / 4) / 2
 
 
-def test_what_is_positive_and_never_found_has_a_precision_of_zero() -> None:
+def test_positives_that_are_never_found_have_a_precision_of_zero() -> None:
     # 3 and 1 are found at precisions 1 and 2/3; two more have no row
     scores, is_positive = columns([(3, True), (2, False), (1, True)])
     assert average_precision(scores, is_positive, 4) == pytest.approx((1 + 2 / 3) / 4)
@@ -48,7 +48,7 @@ def test_infinite_scores_are_ranked() -> None:
 
 
 @pytest.mark.parametrize("is_positive", [[], [True, True], [False, False]])
-def test_where_a_group_is_empty_nothing_is_defined(is_positive: list[bool]) -> None:
+def test_without_positives_or_negatives_the_result_is_none(is_positive: list[bool]) -> None:
     scores, mask = np.arange(len(is_positive), dtype=np.float64), np.array(is_positive, np.bool_)
     assert area_under_roc(scores, mask) is None
     assert average_precision(scores, mask) == (1 if mask.any() else None)
@@ -56,7 +56,7 @@ def test_where_a_group_is_empty_nothing_is_defined(is_positive: list[bool]) -> N
 
 @settings(deadline=None)
 @given(RANKINGS)
-def test_both_are_what_scikit_learn_says(ranking: list[tuple[float, bool]]) -> None:
+def test_both_equal_those_of_scikit_learn(ranking: list[tuple[float, bool]]) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     scores, is_positive = columns(ranking)
     area, precision = area_under_roc(scores, is_positive), average_precision(scores, is_positive)
@@ -77,6 +77,6 @@ def test_order_and_scale_do_not_matter(ranking: list[tuple[float, bool]], random
         assert figure(scores, is_positive) == pytest.approx(figure(np.exp(others) * 7 - 2, marks))
 
 
-def test_a_share_of_nothing_is_none() -> None:
+def test_a_share_of_zero_is_none() -> None:
     assert share(1, 4) == 0.25
     assert share(0, 0) is None

@@ -12,6 +12,7 @@ from boxmend.methods.equations import (
     posterior,
     posterior_judgements,
     raise_to_floor,
+    soft_targets,
     symmetric_transition,
     update_memory,
 )
@@ -133,3 +134,7 @@ def test_other_evidence_counts_by_the_power_of_its_weight() -> None:
     torch.testing.assert_close(combine_evidence(p, others, 0.5), torch.tensor([[0.48, 0.32]]))
     torch.testing.assert_close(combine_evidence(p, others, 0.0), p)
     torch.testing.assert_close(combine_evidence(p, torch.zeros(1, 2), 1.0), p)  # no class in common
+
+
+def test_soft_targets_give_the_background_no_probability() -> None:
+    assert soft_targets(torch.tensor([[0.75, 0.25]])).tolist() == [[0, 0.75, 0.25]]
