@@ -170,7 +170,7 @@ def test_help_lists_tables_and_scales(capsys: pytest.CaptureFixture[str]) -> Non
         assert text in printed
     assert run(["bench", "--help"]) == 0
     printed = capsys.readouterr().out
-    assert "cells  List the cells of a table" in printed
+    assert "List the cells of a table" in printed
 
 
 @pytest.mark.slow

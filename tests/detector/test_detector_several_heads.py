@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from boxmend.detector import DETECTORS, Detector, build, describe, read_metadata, save
-from boxmend.detector.heads import SeveralClassifiers, averaged, dampened
+from boxmend.detector.heads import SeveralClassifiers, average_outputs, dampen
 from boxmend.detector.weights import read_file, tensors_without_twin
 from boxmend.errors import DataError
 
@@ -40,7 +40,7 @@ def test_the_mean_of_two_heads_by_hand() -> None:
     # Softmax of (0, ln 3) is (1/4, 3/4), of (0, 0) it is (1/2, 1/2): the mean is (3/8, 5/8).
     one = (torch.tensor([[0.0, math.log(3)]]), torch.tensor([[1.0, 2.0]]))
     other = (torch.zeros(1, 2), torch.tensor([[3.0, -2.0]]))
-    logits, deltas = averaged([one, other])
+    logits, deltas = average_outputs([one, other])
     torch.testing.assert_close(logits.exp(), torch.tensor([[0.375, 0.625]]))
     torch.testing.assert_close(deltas, torch.tensor([[2.0, 0.0]]))
 
@@ -50,7 +50,7 @@ def test_a_dampened_tensor_is_the_same_and_passes_on_a_share_of_the_gradient(
     kind: torch.dtype,
 ) -> None:
     tensor = torch.tensor([0.1, -7.3, 0.0, 1e-20, 3e4], dtype=kind, requires_grad=True)
-    found = dampened(tensor, 0.25)
+    found = dampen(tensor, 0.25)
     assert torch.equal(found, tensor)
     total = (found * torch.tensor([4.0, 2, 8, 1, 0], dtype=kind)).sum()
     assert torch.autograd.grad(total, tensor)[0].tolist() == [1.0, 0.5, 2.0, 0.25, 0.0]

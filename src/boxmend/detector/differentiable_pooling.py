@@ -36,15 +36,15 @@ def pool_with_slopes(
     safe = clamp_to_canvas(boxes.to(kind), canvas)  # [B, K, 4]
     strides = [stride_of(level, canvas) for level in levels]
     index = level_of(safe.flatten(0, 1), strides).view(images, number)
-    local = safe * _picked([1 / stride for stride in strides], index, safe)[..., None]
+    local = safe * _pick([1 / stride for stride in strides], index, safe)[..., None]
     shapes = [(level.shape[-2], level.shape[-1]) for level in levels]
     alone = Atlas(levels[0], tuple(shapes), ((0, 0),))
     image, _, corners = alone if len(levels) == 1 else pack(levels)
     places, is_inside = [], []
     for axis in (1, 0):  # columns by x, then rows by y
         side = local[..., 1 - axis :: 2]  # [B, K, 2]
-        length = _picked([shape[axis] for shape in shapes], index, safe)
-        begins = _picked([corner[axis] for corner in corners], index, safe)
+        length = _pick([shape[axis] for shape in shapes], index, safe)
+        begins = _pick([corner[axis] for corner in corners], index, safe)
         at = _points(side, size * samples)  # [B, K, size * samples] in cells of the level
         is_inside.append(at <= length[..., None])
         places.append(at + begins[..., None])
@@ -81,6 +81,6 @@ def _read(image: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return read.view(images, image.shape[1], number, points, points)
 
 
-def _picked(values: Sequence[float], index: Tensor, like: Tensor) -> Tensor:
+def _pick(values: Sequence[float], index: Tensor, like: Tensor) -> Tensor:
     """Look up values[index] [B, K] in the type of `like`; exact for these small numbers."""
     return pick(values, index).to(like.dtype)

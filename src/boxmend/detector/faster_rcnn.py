@@ -152,7 +152,7 @@ class Detector:
         Padding gives finite values.
         """
         heads = self.network.roi_heads
-        logits, deltas = heads.box_predictor(heads.box_head(self.pooled(features, boxes)))
+        logits, deltas = heads.box_predictor(heads.box_head(self.pool(features, boxes)))
         return self._as_output(logits, deltas, boxes)
 
     def head_outputs(
@@ -164,12 +164,12 @@ class Detector:
         layers; without them all of it does.
         """
         heads = self.network.roi_heads
-        shared = heads.box_head(self.pooled(features, boxes))
+        shared = heads.box_head(self.pool(features, boxes))
         predictor = heads.box_predictor
         outputs = predictor.each(shared, shares) if shares else predictor.each(shared)
         return [self._as_output(logits, deltas, boxes) for logits, deltas in outputs]
 
-    def pooled(self, features: Features, boxes: Tensor) -> Tensor:
+    def pool(self, features: Features, boxes: Tensor) -> Tensor:
         """Pool boxes [B, K, 4] into [B * K, channels, size, size], without gradient to boxes."""
         return pool(
             [features.maps[name] for name in self.numbers.roi_levels],

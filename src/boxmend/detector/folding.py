@@ -64,18 +64,18 @@ def _activated_conv(here: Tensor, conv: Any, norm: Any, shortcut: Tensor | None 
     """Apply convolution, normalisation, shortcut and ReLU."""
     kernels = kernels_for(here)
     if kernels is not None:
-        weight, shift = _folded(conv, norm)
-        out: Tensor = kernels.activated(_conv(here, conv, weight, None), shift, shortcut)
+        weight, shift = _fold(conv, norm)
+        out: Tensor = kernels.activate(_conv(here, conv, weight, None), shift, shortcut)
         return out
     here = _normalised_conv(here, conv, norm)
     return F.relu(here if shortcut is None else here.add_(shortcut), inplace=True)
 
 
 def _normalised_conv(here: Tensor, conv: Any, norm: Any) -> Tensor:
-    return _conv(here, conv, *_folded(conv, norm))
+    return _conv(here, conv, *_fold(conv, norm))
 
 
-def _folded(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
+def _fold(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
     """Return weight and bias of a convolution with its normalisation."""
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
     return conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale

@@ -28,7 +28,7 @@ class WholeHeads(nn.Module):
 
     def forward(self, pooled: Tensor) -> Output:
         """Compute the mean of all heads."""
-        return averaged(self.each(pooled))
+        return average_outputs(self.each(pooled))
 
 
 class SeveralClassifiers(nn.Module):
@@ -48,13 +48,13 @@ class SeveralClassifiers(nn.Module):
         logits, deltas = self.first(features)
         if not shares:
             return [(logits, deltas), *((one(features), deltas) for one in self.more)]
-        first, *others = (dampened(features, share) for share in shares)
+        first, *others = (dampen(features, share) for share in shares)
         pairs = zip(self.more, others, strict=True)
         return [(self.first(first)[0], deltas), *((one(given), deltas) for one, given in pairs)]
 
     def forward(self, features: Tensor) -> Output:
         """Compute the mean of all classifiers, and the regression."""
-        return averaged(self.each(features))
+        return average_outputs(self.each(features))
 
 
 class Spread(nn.Module):
@@ -75,13 +75,13 @@ class Spread(nn.Module):
         return (*self.forward(features), self.spread(features))
 
 
-def dampened(tensor: Tensor, share: float) -> Tensor:
+def dampen(tensor: Tensor, share: float) -> Tensor:
     """Return an equal tensor, to the last bit, that passes only a share of the gradient back."""
     constant = tensor.detach()
     return constant + share * (tensor - constant)
 
 
-def averaged(outputs: Sequence[Output]) -> Output:
+def average_outputs(outputs: Sequence[Output]) -> Output:
     """Average probabilities and deltas; the logits are the logarithms of the mean probabilities."""
     logs = torch.stack([logits.float().log_softmax(-1) for logits, _ in outputs])
     logits = logs.logsumexp(0) - math.log(len(outputs))

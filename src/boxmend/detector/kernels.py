@@ -203,7 +203,7 @@ class _Activated(torch.autograd.Function):
         return result, None, result if context.has_beside else None
 
 
-def activated(given: Tensor, shift: Tensor, beside: Tensor | None = None) -> Tensor:
+def activate(given: Tensor, shift: Tensor, beside: Tensor | None = None) -> Tensor:
     """Compute relu(given + shift + beside) for maps [B, C, rows, columns] and a frozen shift [C].
 
     `given` and `beside` are converted to the channels-last layout.
@@ -246,7 +246,7 @@ class _Pooled(torch.autograd.Function):
         return cells.to(dtype), None, None, None, None
 
 
-def pooled(cells: Tensor, boxes: Tensor, places: Tensor, size: int, samples: int) -> Tensor:
+def pool(cells: Tensor, boxes: Tensor, places: Tensor, size: int, samples: int) -> Tensor:
     """Pool boxes [n, 4] into [n, channels, size, size], with a gradient to the cells.
 
     Takes cells [m, channels] of all maps, row by row; boxes in cells of their map; and places

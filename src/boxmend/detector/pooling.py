@@ -62,7 +62,7 @@ def pool(
     if kernels is not None and channels & (channels - 1) == 0:  # vectors of a power of two
         cells = torch.cat([level.permute(0, 2, 3, 1).flatten(0, 2) for level in levels])
         places = _places(levels, rows, index)
-        pooled: Tensor = kernels.pooled(cells, local, places, size, samples)
+        pooled: Tensor = kernels.pool(cells, local, places, size, samples)
         return pooled
     atlas = pack(levels)
     left = pick([corner[1] for corner in atlas.corners], index)
@@ -111,10 +111,10 @@ def pack(levels: Sequence[Tensor]) -> Atlas:
     column_width = max(columns + BORDER_CELLS for _, columns in others)
     column_height = sum(rows + BORDER_CELLS for rows, _ in others)
     height = max(first_rows + BORDER_CELLS, column_height)
-    first = _bordered(levels[0], height, first_columns + BORDER_CELLS)
+    first = _add_border(levels[0], height, first_columns + BORDER_CELLS)
     column = torch.cat(
         [
-            _bordered(level, level.shape[-2] + BORDER_CELLS, column_width).to(first.dtype)
+            _add_border(level, level.shape[-2] + BORDER_CELLS, column_width).to(first.dtype)
             for level in levels[1:]
         ],
         dim=-2,
@@ -123,7 +123,7 @@ def pack(levels: Sequence[Tensor]) -> Atlas:
     return Atlas(torch.cat([first, column], dim=-1), shapes, corners)
 
 
-def _bordered(level: Tensor, rows: int, columns: int) -> Tensor:
+def _add_border(level: Tensor, rows: int, columns: int) -> Tensor:
     """Repeat the last column and row, then fill with zeros up to rows x columns."""
     # Concatenation instead of replication padding, whose gradient is not deterministic.
     right = level[..., -1:].expand(*level.shape[:-1], BORDER_CELLS)

@@ -78,14 +78,14 @@ def load_tensors(
 
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read all tensors and the metadata of a safetensors file."""
-    with _opened(path) as file:
+    with _open_weights(path) as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # no mapping
         return tensors, drop_digest(file.metadata() or {})
 
 
 def read_metadata(path: Path) -> dict[str, str]:
     """Read the metadata of a safetensors file."""
-    with _opened(path) as file:
+    with _open_weights(path) as file:
         return drop_digest(file.metadata() or {})
 
 
@@ -94,7 +94,7 @@ def ensure_num_labels(path: Path, num_labels: int) -> None:
 
     This reads only the header, so that a false number of classes never builds a large network.
     """
-    with _opened(path) as file:
+    with _open_weights(path) as file:
         keys = [key for key in file.keys() if key.endswith(CLASS_SCORES)]  # noqa: SIM118  # no mapping
         shapes = [file.get_slice(key).get_shape() for key in keys]
     if not shapes:
@@ -114,7 +114,7 @@ def _ensure_small_header(path: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_weights(path: Path) -> Iterator[Any]:
     try:
         _ensure_small_header(path)
         has_digest = verify_safetensors(path, REMEDY)

@@ -84,9 +84,9 @@ class DrawnRois(Detector):
 
     seen: list[Tensor]
 
-    def pooled(self, features: Any, boxes: Tensor) -> Tensor:
+    def pool(self, features: Any, boxes: Tensor) -> Tensor:
         self.seen.append(boxes)
-        return super().pooled(features, boxes)
+        return super().pool(features, boxes)
 
 
 def test_each_head_learns_from_rois_of_its_own() -> None:

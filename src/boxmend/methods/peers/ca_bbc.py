@@ -145,14 +145,14 @@ class CaBbc(EstimatingMethod):
             outcome = unchanged_outcome(annotations)
             outcome.metrics["box_step"] = torch.zeros((), device=annotations.boxes.device)
             return outcome
-        refined, soft = self._refined(context.detector, features, annotations)
+        refined, soft = self._refine(context.detector, features, annotations)
         outcome = merge_outcome(
             annotations, refined, _all_of(annotations), soft if self.mends_labels else None
         )
         outcome.metrics["box_step"] = mean_box_step(annotations, refined.matched)
         return outcome
 
-    def _refined(
+    def _refine(
         self, detector: Detector, features: Features, annotations: BatchAnnotations
     ) -> tuple[RefinedBatch, Tensor]:
         """Compute b*, and y* and b** at b*. Returns also y* [B, A, 1 + C], background first.
@@ -262,7 +262,7 @@ def losses_by_head(context: StepContext, first_stage: FirstStage, targets: Targe
     rois = [draw_rois(context, first_stage.proposals, targets) for _ in range(NUM_HEADS)]
     boxes = torch.stack([one.boxes for one in rois])  # [heads, B, S, 4]
     images, number = boxes.shape[1:3]
-    pooled = detector.pooled(first_stage.features, boxes.transpose(0, 1).flatten(1, 2))
+    pooled = detector.pool(first_stage.features, boxes.transpose(0, 1).flatten(1, 2))
     shares = pooled.view(images, NUM_HEADS, number, *pooled.shape[1:])
     classes, regressions = [], []
     for which, one in enumerate(rois):

@@ -166,7 +166,7 @@ def outputs_with_spread(
 ) -> tuple[RoiOutput, Tensor]:
     """Run the second stage on boxes [B, K, 4]; return its output and its raw spread [B, K, 4]."""
     heads, shape = detector.network.roi_heads, boxes.shape[:2]
-    pooled = heads.box_head(detector.pooled(features, boxes))
+    pooled = heads.box_head(detector.pool(features, boxes))
     logits, deltas, spread = heads.box_predictor.with_spread(pooled)
     output = RoiOutput(logits.float().view(*shape, -1), deltas.float().view(*shape, -1, 4))
     return output, spread.float().view(*shape, 4)

@@ -71,7 +71,7 @@ class OaMil(Method):
         rounds = self._rounds(
             context, first.features, positives, bags.select_first(output, positives)
         )
-        found = self._selected(annotations, rounds[0], is_member)
+        found = self._select(annotations, rounds[0], is_member)
         is_selecting = self._is_selecting(context.progress)
         if is_selecting:
             rois = bags.with_box_targets(found.boxes, rois, numbers)
@@ -104,7 +104,7 @@ class OaMil(Method):
         return rounds
 
     @torch.no_grad()
-    def _selected(
+    def _select(
         self, annotations: BatchAnnotations, first: Round, is_member: Tensor
     ) -> bags.BagResult:
         """Select the best box of each bag, and blend it with the annotated box."""
