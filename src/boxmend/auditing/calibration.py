@@ -46,6 +46,10 @@ class Share:
         """A quarter of the way to the lower bound: what is fine never dies out entirely."""
         return self.value - (self.value - self.low) / 4
 
+    def less_certain(self, margin: float) -> "Share":
+        """The same with bounds that allow for a share that cannot be told from none."""
+        return Share(self.value, max(self.low - margin, 0.0), min(self.high + margin / 2, 1.0))
+
     def times(self, factor: float) -> "Share":
         """The same of a part, or a multiple."""
         return Share(self.value * factor, self.low * factor, self.high * factor)
