@@ -46,6 +46,12 @@ class Share:
         """A quarter of the way to the lower bound: what is fine never dies out entirely."""
         return self.value - (self.value - self.low) / 4
 
+    @property
+    def halved(self) -> "Share":
+        """The share halfway to the lower bound, which becomes both value and bounds."""
+        middle = (self.value + self.low) / 2
+        return Share(middle, middle, middle)
+
     def less_certain(self, margin: float) -> "Share":
         """The same with bounds that allow for a share that cannot be told from none."""
         return Share(self.value, max(self.low - margin, 0.0), min(self.high + margin / 2, 1.0))

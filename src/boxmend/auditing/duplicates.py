@@ -26,6 +26,7 @@ class RepeatConstants:
     min_redraw_error_sides: float = 0.05  # how far an edge lies off when it is drawn again
     max_redraw_error_sides: float = 0.1  # beyond it, neighbours look like duplicates
     close_quantile: float = 0.01  # of the IoU of planted ones, from which a pair is close
+    rarity: float = 1 / 3  # of two real objects that close, to those a little less close
     min_rate: float = 0.002  # two real objects may be as close
 
 
@@ -79,8 +80,8 @@ def find_repeats(
 def _p_of_close(iou: Floats, planted: Floats) -> Floats:
     """Return the probability [p] that pairs as close as planted ones are duplicates, else 0.
 
-    Two real objects are the rarer, the closer they are. So of the close pairs, at most as many are
-    real ones as there are pairs in an interval of the same width just below.
+    Two real objects are the rarer, the closer they are. So few of the close pairs are two objects:
+    `rarity` times the pairs in an interval of the same width just below.
     """
     if not len(iou) or not len(planted):
         return np.zeros(len(iou))
@@ -88,5 +89,5 @@ def _p_of_close(iou: Floats, planted: Floats) -> Floats:
     is_close = iou >= least
     num_close = int(is_close.sum())
     num_below = int(((iou >= 2 * least - 1) & ~is_close).sum())
-    p = max(1 - (num_below + 1) / (num_close + 1), 0.0)
+    p = max(1 - (num_below * REPEATS.rarity + 1) / (num_close + 1), 0.0)
     return np.where(is_close, p, 0.0)

@@ -26,7 +26,7 @@ class GrossBoxConstants:
     min_annotations: int = 100  # with a detection; fewer teach nothing
     max_planted: int = 100_000
     overlap_power: float = 2.0  # of the IoU, by which the best of several detections is chosen
-    min_rate: float = 0.012  # detections of good boxes look as bad as that, too
+    min_rate: float = 0.015  # detections of good boxes look as bad as that, too
 
 
 GROSS_BOXES = GrossBoxConstants()

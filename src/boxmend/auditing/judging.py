@@ -25,6 +25,7 @@ class PullConstants:
 
 
 PULL = PullConstants()
+UNSEEN_PER_BAD_BOX = 0.025  # objects that a detection no longer seems to show
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +53,13 @@ class AuditOpinion:
 
     def rates(self) -> dict[str, Share]:
         """The estimated rates of all kinds of noise, with their bounds."""
+        bad = self.bad_boxes()
+        blurred = UNSEEN_PER_BAD_BOX * bad.value  # bad boxes hide what is right
         return {
-            "wrong_labels": self.labels.rate,
-            "bad_boxes": self.bad_boxes(),
-            "missing": self.missing.rate.less_certain(MISSING.min_rate),
-            "spurious": self.presence.rate.less_certain(PRESENCE.min_rate),
+            "wrong_labels": self.labels.rate.less_certain(blurred),
+            "bad_boxes": bad,
+            "missing": self.missing.rate.less_certain(MISSING.min_rate + blurred),
+            "spurious": self.presence.rate.less_certain(PRESENCE.min_rate + 2 * blurred),
             "duplicates": self.repeats.rate.less_certain(REPEATS.min_rate),
         }
 

@@ -30,9 +30,9 @@ class LabelConstants:
     max_copies: int = 8  # of every annotation
     max_planted: int = 200_000  # labels; more add time, not precision
     model_error: float = 0.15  # relative, of an estimated rate
-    trust: float = (
-        0.9  # in the estimated rates, as pairs of classes differ more than the model says
-    )
+    min_trust: float = 0.8  # in a wrong label between classes that look alike; else 1
+    alike_likeness: float = 1.5  # from which on classes look alike, see `confusions`
+    background_rate: float = 0.002  # of labels that a sure detector contradicts without reason
     min_rate: float = 0.005  # below it nobody can tell whether detector or annotator is wrong
 
 
@@ -64,8 +64,8 @@ def judge_labels(
     seen, best = _judge(model, evidence, rows, objects.labels)
     copies = np.tile(rows, int(np.clip(LABELS.max_planted // n, 1, LABELS.max_copies)))
     labels, chances = _plant(model, objects.labels[copies], random)
+    chances *= _trust(model, labels, objects.labels[copies], chances)
     suspicions, fixes = _judge(model, evidence, copies, labels)
-    chances *= LABELS.trust
     share = float((chances * p_real[copies]).sum() / max(p_real[copies].sum(), 1e-9))
     observed = sample(seen, p_real)
     p_wrong = 1 / (1 + np.exp(-seen))
@@ -95,8 +95,11 @@ def _plant(
     model: ConfusionModel, true_labels: Rows, random: np.random.Generator
 ) -> tuple[Rows, Floats]:
     """Draw wrong labels at the estimated rates; return them and how probable any of them is."""
-    totals = model.rates.sum(axis=0)
-    bounds = np.cumsum(model.rates / np.maximum(totals, 1e-12), axis=0).T  # [C, C] by true class
+    floor = LABELS.background_rate / (len(model.rates) - 1)
+    rates = np.maximum(model.rates - floor, CONFUSIONS.min_rate)
+    np.fill_diagonal(rates, 0.0)
+    totals = rates.sum(axis=0)
+    bounds = np.cumsum(rates / totals, axis=0).T  # [C, C] by true class
     draws = random.random(len(true_labels))
     labels = np.empty(len(true_labels), np.int64)
     for label in np.unique(true_labels).tolist():
@@ -104,6 +107,17 @@ def _plant(
         found = np.searchsorted(bounds[label], draws[is_class], side="right")
         labels[is_class] = np.minimum(found, len(bounds) - 1)
     return labels, np.where(labels == true_labels, 0.0, totals[true_labels])
+
+
+def _trust(model: ConfusionModel, labels: Rows, true_labels: Rows, chances: Floats) -> float:
+    """Return how far to trust the rates of planted labels: less where they are look-alikes.
+
+    Pairs that look alike differ more in how a confident detector confuses them than the model says.
+    """
+    likeness = model.likeness[labels, true_labels]
+    part = np.clip(likeness / LABELS.alike_likeness, 0.0, 1.0)
+    mean = float((part * chances).sum() / max(float(chances.sum()), 1e-12))
+    return 1 - (1 - LABELS.min_trust) * mean
 
 
 def _interval(rate: float, bounds: list[float], number: int) -> Share:

@@ -78,7 +78,7 @@ def judge_by_scores(
     """
     seen, known = sample(observed), sample(planted, weights)
     measured = share_of_errors(seen, known) if share is None else share
-    p = error_curve(seen, known, measured.cautious).at(observed)
+    p = error_curve(seen, known, measured.value if share else measured.cautious).at(observed)
     return keep_order(p, observed), measured
 
 

@@ -31,6 +31,7 @@ class MissingConstants:
     min_stratum_objects: int = 200  # fewer are not split by size
     min_learnt_objects: int = 30  # known objects and candidates; fewer teach nothing
     found_min_iou: float = 0.5  # with the true box, for a missing object to be found
+    unseen_factor: float = 1.2  # at most so many missing for each that is like the known ones
     min_rate: float = 0.01  # detectors see about as many objects that are none
 
 
@@ -117,7 +118,8 @@ def _rate(lost: Share, share_seen: float, number: int) -> Share:
         total = count / max(share_seen, 0.1)
         return total / (number + total) if number + total else 0.0
 
-    return Share(of_all(lost.value), of_all(lost.low), of_all(lost.high))
+    most = lost.high * MISSING.unseen_factor
+    return Share(of_all(lost.value), of_all(lost.low), of_all(most))
 
 
 def _judge_by_size(
@@ -141,7 +143,7 @@ def _judge_by_size(
             if number > 1
             else share_of_errors(*pair)
         )
-        p[at], _ = judge_by_scores(seen[at], planted[of], weights[of], share)
+        p[at], _ = judge_by_scores(seen[at], planted[of], weights[of], share.halved)
         bounds[k] = np.array([share.value, share.low, share.high]) * at.sum()
     values = bounds[:, 0]
     spread = [float(np.sqrt(((bounds[:, side] - values) ** 2).sum())) for side in (1, 2)]
