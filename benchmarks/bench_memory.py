@@ -29,7 +29,7 @@ from boxmend.runs.ledger import Entries, Judgement, Ledger
 from boxmend.runs.ledger.writing import ROWS_PER_PART
 from boxmend.training.loader.columns import Columns
 from boxmend.training.loader.frame import fit
-from boxmend.training.loader.pictures import Sizes
+from boxmend.training.loader.readable import Sizes
 
 LIMIT_MIB = 1024
 

@@ -27,12 +27,17 @@ from torch.utils.data import RandomSampler
 
 import boxmend
 from boxmend.bench.speed.choices import MOST_WORKERS
-from boxmend.bench.speed.plain import AnnotatedImages, PlainTrainer, as_documented, decoded
+from boxmend.bench.speed.plain import (
+    AnnotatedImages,
+    PlainTrainer,
+    make_data_loader,
+    prepare_network,
+)
 from boxmend.data.dataset import Dataset
 from boxmend.detector import Detector
-from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.training.assembly import make_detector, make_loader, working_precision
-from boxmend.training.optimisation import rate_at
+from boxmend.runs.settings import TrainSettings, resolve_settings
+from boxmend.training.assembly import make_detector, make_loader, resolve_precision
+from boxmend.training.optimisation import learning_rate_at
 from boxmend.training.processes import Processes
 from boxmend.training.validation import detect, ensure_scorable, score
 
@@ -50,16 +55,16 @@ class Place:
 
 def trained(detector: Detector, dataset: Dataset, settings: TrainSettings, place: Place) -> int:
     """Train a detector's weights by the plain recipe; returns the number of steps."""
-    network = as_documented(detector, settings.image_size).to(place.device)
+    network = prepare_network(detector, settings.image_size).to(place.device)
     trainer = PlainTrainer(network, place.device, place.precision)
     images = AnnotatedImages(dataset)
     sampler = RandomSampler(images, generator=torch.Generator().manual_seed(settings.seed))
-    loader = decoded(images, sampler, settings.batch_size, place.device, place.workers)
+    loader = make_data_loader(images, sampler, settings.batch_size, place.device, place.workers)
     number, step = settings.epochs * len(loader), 0
     told, started = settings.optimisation, time.monotonic()
     for _ in range(settings.epochs):
         for examples in loader:
-            trainer.set_rate(rate_at(step, number, settings.learning_rate, told))
+            trainer.set_rate(learning_rate_at(step, number, settings.learning_rate, told))
             loss = trainer.train_on(examples, told.max_norm or None)
             step += 1
             if step % LOG_EVERY == 0 or step == number:
@@ -91,7 +96,7 @@ def measured(
     """Train and score; plain values for JSON."""
     ensure_scorable(truth, dataset.label_names, "the data to score on (--val)", "the training data")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    place = Place(device, working_precision(settings.precision, device), workers)
+    place = Place(device, resolve_precision(settings.precision, device), workers)
     detector = make_detector(settings, len(dataset.label_names))
     started = time.monotonic()
     steps = trained(detector, dataset, settings, place)
@@ -108,7 +113,7 @@ def measured(
 
 def settings_of(options: Any) -> TrainSettings:
     """The settings that `boxmend train --method baseline` has with the same options."""
-    return resolved(
+    return resolve_settings(
         TrainSettings(
             method="baseline",
             detector=options.detector,

@@ -148,12 +148,12 @@ def patch_file(folder: Path) -> Sample:
     path = folder / "patch.json"
     before, after = b'{"a": 1}\n{"b": 2}\n' * 20, b'{"a": 1}\n{"b": 3}\n' * 20
     made = {
-        "labels/a.txt": patches.file_patch(b"0 1 2 3 4\n", b"1 1 2 3 4\n"),
-        "labels/new.txt": patches.file_patch(None, b"2 1 2 3 4\n"),
-        "instances.json": patches.file_patch(before, after),
-        "gone.json": patches.file_patch(before, None),
+        "labels/a.txt": patches.make_patch(b"0 1 2 3 4\n", b"1 1 2 3 4\n"),
+        "labels/new.txt": patches.make_patch(None, b"2 1 2 3 4\n"),
+        "instances.json": patches.make_patch(before, after),
+        "gone.json": patches.make_patch(before, None),
     }
-    path.write_bytes(patches.encoded(made))
+    path.write_bytes(patches.encode(made))
     return Sample(path, lambda: patches.read_patches(path))
 
 
@@ -259,7 +259,7 @@ def cell_file(folder: Path) -> Sample:
         variant={},
         seed=0,
         settings={"method": "mend", "epochs": 12},
-        told="none",
+        known_rates="none",
         train=["/data/voc:train"],
         val=["/data/voc:val"],
         train_sha256=SHA256,

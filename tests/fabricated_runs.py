@@ -18,7 +18,7 @@ from boxmend.data.types import Box, Rows
 from boxmend.runs import folder as runs
 from boxmend.runs.history import History
 from boxmend.runs.ledger import Entries, Judgement, Ledger
-from boxmend.runs.ledger.entries import columns_of
+from boxmend.runs.ledger.entries import entries_to_columns
 
 KEPT, RELABELLED, DISCARDED, UNJUDGED = (
     Judgement.KEPT,
@@ -163,7 +163,9 @@ def made_history(dataset: Dataset, visits: Sequence[Visit], warm_up_epochs: int 
     """The visits as the ledger of a run gives them; they must be in order."""
     rows = np.array([visit.row for visit in visits], np.int64)
     entries = entries_of(dataset, visits)
-    columns = columns_of(replace(entries, image_ids=entries.annotation_ids))  # some have no image
+    columns = entries_to_columns(
+        replace(entries, image_ids=entries.annotation_ids)
+    )  # some have no image
     return History(rows, columns, warm_up_epochs * STEPS_PER_EPOCH)
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from boxmend.methods.table import METHODS
 from boxmend.runs.settings import TrainSettings
-from boxmend.runs.settings.presets import LITERAL_METHODS
+from boxmend.runs.settings.presets import PAPER_METHODS
 from tests import ROOT
 from tests.test_method_page import functions_in
 
 PAGES = {page.stem: page.read_text() for page in (ROOT / "docs" / "methods").glob("*.md")}
-PEERS = sorted(set(METHODS) - LITERAL_METHODS - {"baseline", "mend"})
+PEERS = sorted(set(METHODS) - PAPER_METHODS - {"baseline", "mend"})
 
 
 def named(pattern: str) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from torchvision.models import detection
 import boxmend
 from boxmend.detector import DetectorNumbers, build, save
 from boxmend.runs.folder import create
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 from tests import ROOT
 
 DOCS = ROOT / "docs"
@@ -58,8 +58,8 @@ def write_coco(folder: Path) -> None:
 def test_the_page_about_python_runs_from_loading_to_predicting(tmp_path: Path) -> None:
     write_coco(tmp_path)
     first, saving, others, auditing, whole_way, _ = blocks("python.md")
-    told = {"image_id": 2, "category_id": 1, "bbox": [3, 4, 20, 28], "score": 0.9}
-    (tmp_path / "predictions.json").write_text(json.dumps([told]))
+    detection = {"image_id": 2, "category_id": 1, "bbox": [3, 4, 20, 28], "score": 0.9}
+    (tmp_path / "predictions.json").write_text(json.dumps([detection]))
     saving = with_changes(saving, {'format="yolo"': 'format="yolo", allow_lossy=True'})
     others = with_changes(others, {"images=100": "images=2"})
     whole_way = with_changes(
@@ -80,8 +80,8 @@ def test_the_page_about_python_runs_from_loading_to_predicting(tmp_path: Path) -
     assert len(boxmend.load("mended-toys")) == len(noisy)
     assert (run.path / "report.html").read_bytes().startswith(b"<!doctype html>")
     assert 0 <= json.loads((run.path / "evaluation.json").read_bytes())["AP50"] <= 1
-    results = json.loads((tmp_path / "found.json").read_bytes())
-    assert results == list(names["found"].results())
+    results = json.loads((tmp_path / "predicted.json").read_bytes())
+    assert results == list(names["predicted"].results())
     assert results
 
 
@@ -93,7 +93,7 @@ def write_resnet50(folder: Path) -> None:
         made.network.rpn.head.cls_logits.weight.mul_(8)
         made.network.roi_heads.box_predictor.cls_score.weight.mul_(4)
     run = create(folder, {}, {})
-    card = Card("resnet50", ("cat", "dog", "bird"), (1, 2, 3), f"{SIDE}/128")
+    card = ModelCard("resnet50", ("cat", "dog", "bird"), (1, 2, 3), f"{SIDE}/128")
     save(made, folder / "model.safetensors", card.metadata())
     run.finish()
 
@@ -108,12 +108,12 @@ def test_torchvisions_own_model_finds_what_predict_finds(tmp_path: Path) -> None
     write_photo(tmp_path / "photo.jpg", 128, SIDE)
     names: dict[str, Any] = {}
     exec(blocks("python.md")[-1], names)
-    theirs = names["found"]
+    theirs = names["detections"]
     ours = boxmend.predict("runs/voc", ["photo.jpg"])
     assert len(ours) == len(theirs["labels"]) > 10
-    assert (ours.found.labels + 1).tolist() == theirs["labels"].tolist()
-    np.testing.assert_allclose(ours.found.scores, theirs["scores"], atol=1e-4)
-    np.testing.assert_allclose(ours.found.boxes, theirs["boxes"], atol=2e-2)
+    assert (ours.detections.labels + 1).tolist() == theirs["labels"].tolist()
+    np.testing.assert_allclose(ours.detections.scores, theirs["scores"], atol=1e-4)
+    np.testing.assert_allclose(ours.detections.boxes, theirs["boxes"], atol=2e-2)
     assert type(names["model"].backbone.body.bn1) is torch.nn.BatchNorm2d  # theirs, not ours
 
 
@@ -128,18 +128,18 @@ def test_the_page_about_evaluation_scores_a_file_and_a_run(tmp_path: Path) -> No
     changes = {
         "annotations/instances_val2017.json": "instances_train.json",
         "VOC2007:test": "instances_train.json",
-        'told.by_label["cat"]["AP50"]': 'by_file = told.by_label["cat"]["AP50"]',
-        'told.figures["AP"], ': "",
+        'scores.by_label["cat"]["AP50"]': 'by_file = scores.by_label["cat"]["AP50"]',
+        'scores.figures["AP"], ': "",
     }
     exec(with_changes(code, changes), names)
     assert names["by_file"] == pytest.approx(1.0)
-    told = names["told"]
-    assert told.num_detections > 0
-    assert set(told.by_label) == {"cat"}
+    scores = names["scores"]
+    assert scores.num_detections > 0
+    assert set(scores.by_label) == {"cat"}
     assert (tmp_path / "runs/voc/evaluation.json").is_file()
     written = json.loads((tmp_path / "found-by-run.json").read_bytes())
     assert {one["category_name"] for one in written} == {"cat", "dog", "bird"}
-    assert sum(one["category_name"] == "cat" for one in written) == told.num_detections
+    assert sum(one["category_name"] == "cat" for one in written) == scores.num_detections
 
 
 SMALL = {

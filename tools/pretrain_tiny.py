@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from boxmend.detector import Detector, Targets, build
 from boxmend.detector.backbones import SHIPPED_TINY
 from boxmend.runs.settings import Optimisation
-from boxmend.training.optimisation import build_optimizer, clipped, rate_at
+from boxmend.training.optimisation import build_optimizer, clip_gradients, learning_rate_at
 from other_toys import LABEL_NAMES, MOST_OBJECTS, SIZE, draw
 
 SEED = 1_000_003  # far from those people choose: grounds follow from the seed as in `synth`
@@ -72,11 +72,11 @@ def train(detector: Detector, images: Tensor, targets: Targets, *, epochs: int, 
     started, recent = time.monotonic(), 0.0
     for step, (batch, wanted) in enumerate(batches(images, targets, epochs)):
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(step, num_steps, lr, settings)
+            group["lr"] = learning_rate_at(step, num_steps, lr, settings)
         loss = total_loss(detector, batch, wanted)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        clipped(network.parameters(), MAX_NORM)
+        clip_gradients(network.parameters(), MAX_NORM)
         optimizer.step()
         recent += (float(loss.detach()) - recent) / min(step + 1, 100)
         if (step + 1) % 250 == 0:

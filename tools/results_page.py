@@ -14,24 +14,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from boxmend.bench.grids.bars import bars
-from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.cells import Cell, table_cells
 from boxmend.bench.grids.chart import svg
-from boxmend.bench.grids.comparability import differences
+from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.layouts import LAYOUTS
-from boxmend.bench.grids.priorities import COMPARED, PRIORITIES, priority
-from boxmend.bench.grids.results import Result, counting, read
-from boxmend.bench.grids.tables import Square, Table, concerned, table
-from boxmend.bench.grids.wording import DASH, percent
+from boxmend.bench.grids.priorities import PRIORITIES, REFERENCE_METHODS, priority
+from boxmend.bench.grids.results import Result, effective_results, read
+from boxmend.bench.grids.tables import Table, TableEntry, make_table, select_results
+from boxmend.bench.grids.targets import evaluate_targets
+from boxmend.bench.grids.wording import DASH, format_percent
 from results_sections import (
-    OF_MENDING,
+    MENDING_TABLES,
     Lines,
     cost,
-    escaped,
+    escape_markdown,
     index,
     markdown_table,
     mending,
-    others,
+    other_lines,
     pictures,
     rates,
 )
@@ -39,16 +39,16 @@ from results_sections import (
 PROJECT = Path(__file__).parent.parent
 PAGE = PROJECT / "docs" / "results.md"
 SCALE = "voc320"
-WEIGHTS = "#data-and-weights"
-ABOUT_DATA = "## Data and weights"
-SPLITS = ("trainval", "test")  # of the final comparison; all else is tuning
+WEIGHTS_LINK = "#data-and-weights"
+DATA_HEADING = "## Data and weights"
+SPLITS = ("trainval", "test")  # of the final comparison; other splits are for tuning
 SEEDS = (0, 1, 2)
 MAIN = replace(LAYOUTS["core"], only={"label0-box0": ("clean", "mend")})
-"""The core, with all that was run in its settings."""
-DRAWN = {"core": MAIN, "box-noise": LAYOUTS["box-noise"]}
-"""Tables that are shown as pictures, too."""
-OTHERS = [name for name in LAYOUTS if name not in ("core", "coco", *OF_MENDING)]
-PAPER = {
+"""The table `core` with clean data."""
+CHARTS = {"core": MAIN, "box-noise": LAYOUTS["box-noise"]}
+"""Tables that the page also shows as charts."""
+FURTHER_TABLES = [name for name in LAYOUTS if name not in ("core", "coco", *MENDING_TABLES)]
+PAPER_CONDITIONS = {
     "trained on": "VOC 2007+2012 trainval, 16,551 images",
     "scored on": "VOC 2007 test, 4,952 images",
     "images": "600/1000 pixels",
@@ -61,71 +61,85 @@ PAPER = {
 
 
 def charts(project: Path) -> dict[str, bytes]:
-    """Give the pictures of the page by their places under docs/."""
-    lines = _counting(_final(_every(project / "results")))
-    return {_chart(name): svg(table(one, lines.results)) for name, one in DRAWN.items()}
+    """Return the charts of the page by their paths under docs/."""
+    lines = _effective_lines(_final_lines(_read_lines(project / "results")))
+    return {
+        _chart_path(name): svg(make_table(layout, lines.results)) for name, layout in CHARTS.items()
+    }
 
 
 def page(project: Path) -> str:
-    """Give the page for the lines under a folder."""
-    every = _every(project / "results")
-    final = _final(every)
-    lines = _counting(final)
-    rest = [(place, one) for place, one in every if not _is_final(one)]
+    """Return the page for the results in a project folder."""
+    all_lines = _read_lines(project / "results")
+    final = _final_lines(all_lines)
+    lines = _effective_lines(final)
+    other_data = [(place, result) for place, result in all_lines if not _is_final(result)]
     tried = project / "results" / "tried.md"
     parts = [
         _opening(lines),
-        _bars(lines),
+        _targets(lines),
         _missing(lines),
-        _differs(lines),
+        _differences(lines),
         _accuracy(lines),
-        *_further(lines),
+        *_further_tables(lines),
         mending(lines),
         rates(lines),
         cost(lines),
         pictures(project),
-        _as_on_the_page(tried.read_text(encoding="utf-8")) if tried.is_file() else "",
-        _about_data(project / "results" / "README.md"),
+        _adapt_links(tried.read_text(encoding="utf-8")) if tried.is_file() else "",
+        _data_section(project / "results" / "README.md"),
         index(final, lines),
-        others(rest),
+        other_lines(other_data),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _every(folder: Path) -> list[tuple[str, Result]]:
-    found = []
+def _read_lines(folder: Path) -> list[tuple[str, Result]]:
+    """Read the results of a folder, each with its place FILE:LINE."""
+    lines = []
     for path in sorted(folder.glob("*.jsonl")):
-        told = read(path)
-        if told.warnings:
-            raise SystemExit("\n".join(told.warnings))
-        pairs = zip(told.numbers, told.results, strict=True)
-        found += [(f"{path.stem}:{number}", one) for number, one in pairs]
-    return found
+        content = read(path)
+        if content.warnings:
+            raise SystemExit("\n".join(content.warnings))
+        pairs = zip(content.numbers, content.results, strict=True)
+        lines += [(f"{path.stem}:{number}", result) for number, result in pairs]
+    return lines
 
 
-def _final(every: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]:
-    return [(place, one) for place, one in every if _is_final(one)]
+def _final_lines(lines: Sequence[tuple[str, Result]]) -> list[tuple[str, Result]]:
+    return [(place, result) for place, result in lines if _is_final(result)]
 
 
-def _is_final(one: Result) -> bool:
-    told = [address for name in ("train", "val") for address in one.data.addresses.get(name, [])]
-    ends = tuple(address.rpartition(":")[2] for address in told)
-    return one.scale == SCALE and ends == SPLITS
+def _is_final(result: Result) -> bool:
+    """Return whether a result belongs to the final comparison, by its scale and splits."""
+    addresses = result.data.addresses
+    data = [address for name in ("train", "val") for address in addresses.get(name, [])]
+    splits = tuple(address.rpartition(":")[2] for address in data)
+    return result.scale == SCALE and splits == SPLITS
 
 
-def _counting(final: Sequence[tuple[str, Result]]) -> Lines:
-    kept = [one for one in counting(one for _, one in final) if one.error is None]
-    places = {one.cell: place for place, one in final if any(one is each for each in kept)}
-    return Lines(tuple(kept), places)
+def _effective_lines(final: Sequence[tuple[str, Result]]) -> Lines:
+    """Select the lines that count: the last one of each cell, without failed ones."""
+    results = [
+        result
+        for result in effective_results(result for _, result in final)
+        if result.error is None
+    ]
+    places = {
+        result.cell: place
+        for place, result in final
+        if any(result is effective for effective in results)
+    }
+    return Lines(tuple(results), places)
 
 
-def _as_on_the_page(text: str) -> str:
+def _adapt_links(text: str) -> str:
     """Turn the links of a file in results/ into those of a page in docs/."""
     return text.strip().replace("](../docs/", "](")
 
 
 def _opening(lines: Lines) -> str:
-    counts = _counts(lines).items()
+    counts = _count_by_priority(lines).items()
     shares = [f"{done} of {number} with priority {name}" for name, (done, number) in counts]
     return f"""<!-- written by tools/results_page.py from results/; change those instead -->
 
@@ -144,7 +158,8 @@ Empty cells were not run, and nothing was run on COCO. Earlier
 [single trainings](training.md#figures) have no lines and are not part of this page."""
 
 
-def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
+def _count_by_priority(lines: Lines) -> dict[int, tuple[int, int]]:
+    """Return the numbers of finished cells and of all cells for each priority."""
     counts = dict.fromkeys(PRIORITIES, (0, 0))
     for cell in _all_cells():
         done, number = counts[priority(cell)]
@@ -153,21 +168,21 @@ def _counts(lines: Lines) -> dict[str, tuple[int, int]]:
 
 
 def _all_cells() -> list[Cell]:
-    """Cells of all tables but COCO's: three seeds of what is compared most, one of all else."""
-    found: dict[Cell, None] = {}
+    """List the cells of all tables but COCO's: three seeds of the reference methods, else one."""
+    cells: dict[Cell, None] = {}  # in order, without duplicates
     for name in LAYOUTS:
         if name != "coco":
-            found |= dict.fromkeys(cells_of(LAYOUTS[name], (0,)))
-    further = [one for one in cells_of(LAYOUTS["core"], SEEDS) if one.seed]
-    found |= dict.fromkeys(one for one in further if one.method in COMPARED)
-    return list(found)
+            cells |= dict.fromkeys(table_cells(LAYOUTS[name], (0,)))
+    further = [cell for cell in table_cells(LAYOUTS["core"], SEEDS) if cell.seed]
+    cells |= dict.fromkeys(cell for cell in further if cell.method in REFERENCE_METHODS)
+    return list(cells)
 
 
-def _bars(lines: Lines) -> str:
+def _targets(lines: Lines) -> str:
     rows = {True: list[list[str]](), False: list[list[str]]()}
-    for bar in bars(lines.results):
-        told = [bar.verdict, bar.what, bar.needed, bar.measured]
-        rows[bar.is_goal].append([*told, lines.named(bar.cells)])
+    for target in evaluate_targets(lines.results):
+        row = [target.verdict, target.what, target.needed, target.measured]
+        rows[target.is_goal].append([*row, lines.format_places(target.cells)])
     head = ["", "what", "needed", "measured", "lines"]
     return f"""## Targets
 
@@ -183,49 +198,54 @@ Further goals:
 def _missing(lines: Lines) -> str:
     parts = []
     *first, last = PRIORITIES
-    for one in first:
-        rows = _not_run(lines, one)
+    for rank in first:
+        rows = _missing_methods(lines, rank)
         if rows:
             body = markdown_table(["noise", "methods, with the seeds not run"], rows)
-            parts.append(f"Trainings with priority {one} that were not run:\n\n{body}")
+            parts.append(f"Trainings with priority {rank} that were not run:\n\n{body}")
         else:
-            parts.append(f"All trainings with priority {one} were run.")
-    left = _left_of_tables(lines)
-    if left:
-        body = markdown_table(["table", "trainings", "run"], left)
+            parts.append(f"All trainings with priority {rank} were run.")
+    incomplete = _incomplete_tables(lines)
+    if incomplete:
+        body = markdown_table(["table", "trainings", "run"], incomplete)
         parts.append(f"Trainings with priority {last}, by table:\n\n{body}")
     return "\n\n".join(["## What is missing", *parts])
 
 
-def _left_of_tables(lines: Lines) -> list[list[str]]:
+def _incomplete_tables(lines: Lines) -> list[list[str]]:
     """List the tables whose cells of the last priority were not all run, with their numbers."""
     rows = []
-    for name in OTHERS:
-        cells = [one for one in cells_of(LAYOUTS[name], (0,)) if priority(one) == PRIORITIES[-1]]
-        done = [one for one in cells if one.name in lines.places]
+    for name in FURTHER_TABLES:
+        seed_0 = table_cells(LAYOUTS[name], (0,))
+        cells = [cell for cell in seed_0 if priority(cell) == PRIORITIES[-1]]
+        done = [cell for cell in cells if cell.name in lines.places]
         if len(done) < len(cells):
-            told = f"{LAYOUTS[name].title} (`{name}`)"
-            rows.append([told, str(len(cells)), str(len(done))])
+            title = f"{LAYOUTS[name].title} (`{name}`)"
+            rows.append([title, str(len(cells)), str(len(done))])
     return rows
 
 
-def _not_run(lines: Lines, needed: str) -> list[list[str]]:
+def _missing_methods(lines: Lines, rank: int) -> list[list[str]]:
     """List the methods of a priority that were not run, by noise."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for one in _all_cells():
-        if priority(one) == needed and one.name not in lines.places:
-            found.setdefault(one.noise_name, {}).setdefault(one.method_name, []).append(one.seed)
+    missing: dict[str, dict[str, list[int]]] = {}
+    for cell in _all_cells():
+        if priority(cell) == rank and cell.name not in lines.places:
+            methods = missing.setdefault(cell.noise_name, {})
+            methods.setdefault(cell.method_name, []).append(cell.seed)
     rows = []
-    for noise, methods in sorted(found.items()):
-        told = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]
-        rows.append([noise, "; ".join(told)])
+    for noise, methods in sorted(missing.items()):
+        names = [f"`{name}` {', '.join(map(str, seeds))}" for name, seeds in methods.items()]
+        rows.append([noise, "; ".join(names)])
     return rows
 
 
-def _differs(lines: Lines) -> str:
-    told = {one: _several(lines, getter) for one, getter in _OURS.items()}
-    rows = [[name, told[name], theirs] for name, theirs in PAPER.items()]
-    notes = [f"- The lines differ in {escaped(one.told())}." for one in differences(lines.results)]
+def _differences(lines: Lines) -> str:
+    ours = {name: _join_conditions(lines, getter) for name, getter in _OUR_CONDITIONS.items()}
+    rows = [[name, ours[name], paper] for name, paper in PAPER_CONDITIONS.items()]
+    notes = [
+        f"- The lines differ in {escape_markdown(difference.told())}."
+        for difference in find_differences(lines.results)
+    ]
     return "\n\n".join(
         [
             "## What differs from the paper",
@@ -237,69 +257,74 @@ def _differs(lines: Lines) -> str:
     )
 
 
-_OURS: dict[str, Callable[[Result], str]] = {
-    "trained on": lambda one: "VOC 2007 trainval, 5,011 images",
-    "scored on": lambda one: "VOC 2007 test, 4,952 images",
-    "images": lambda one: f"{one.settings.get('image_size')} pixels, WebP of quality 60",
-    "initial weights": lambda one: f"the same network, from another training ([file]({WEIGHTS}))",
-    "schedule": lambda one: (
-        f"{one.settings.get('epochs')} epochs, batch size {one.settings.get('batch_size')}, "
-        f"learning rate {one.settings.get('optimisation', {}).get('lr')}"
+_OUR_CONDITIONS: dict[str, Callable[[Result], str]] = {
+    "trained on": lambda result: "VOC 2007 trainval, 5,011 images",
+    "scored on": lambda result: "VOC 2007 test, 4,952 images",
+    "images": lambda result: f"{result.settings.get('image_size')} pixels, WebP of quality 60",
+    "initial weights": lambda result: (
+        f"the same network, from another training ([file]({WEIGHTS_LINK}))"
     ),
-    "runs": lambda one: "the numbers in parentheses",
-    "rule of AP50": lambda one: "both rules, in separate tables",
-    "clean reference": lambda one: "`baseline` on clean annotations",
+    "schedule": lambda result: (
+        f"{result.settings.get('epochs')} epochs, batch size {result.settings.get('batch_size')}, "
+        f"learning rate {result.settings.get('optimisation', {}).get('lr')}"
+    ),
+    "runs": lambda result: "the numbers in parentheses",
+    "rule of AP50": lambda result: "both rules, in separate tables",
+    "clean reference": lambda result: "`baseline` on clean annotations",
 }
 
 
-def _about_data(path: Path) -> str:
+def _data_section(path: Path) -> str:
     """Return the section about data and weights from results/README.md, or nothing."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    _, heading, body = text.partition(ABOUT_DATA)
+    _, heading, body = text.partition(DATA_HEADING)
     return (heading + body).strip()
 
 
-def _several(lines: Lines, getter: Callable[[Result], str]) -> str:
-    plain = [one for one in lines.results if not one.variant]
-    return " or ".join(sorted({getter(one) for one in plain})) or "nothing run yet"
+def _join_conditions(lines: Lines, getter: Callable[[Result], str]) -> str:
+    """Join the different values of a condition over all results that are not variants."""
+    plain = [result for result in lines.results if not result.variant]
+    return " or ".join(sorted({getter(result) for result in plain})) or "nothing run yet"
 
 
 def _accuracy(lines: Lines) -> str:
-    area = table(MAIN, lines.results)
-    points = table(MAIN, lines.results, "voc_ap50_11point" if area.results else None)
+    area = make_table(MAIN, lines.results)
+    points = make_table(MAIN, lines.results, "voc_ap50_11point" if area.results else None)
     return f"""## Accuracy
 
 {_picture("core")}
 
 AP50 by the area rule. The paper's figures use the 11-point rule.
 
-{_squares(area, lines, _figure)}
+{_format_table(area, lines, _format_figure)}
 
 AP50 by the 11-point rule, as in the paper:
 
-{_squares(points, lines, _figure)}
+{_format_table(points, lines, _format_figure)}
 
 Share of the lost accuracy that is won back, by the area rule: (method - baseline) / (clean -
 baseline), over the seeds that all three have; the paper's share in brackets. Here and in further
 tables, a dash means that the noise costs less than one point.
 
-{_squares(area, lines, _share, is_share=True)}"""
+{_format_table(area, lines, _format_share, is_share=True)}"""
 
 
-def _further(lines: Lines) -> list[str]:
-    """Tables with lines that the main one does not have, and the names of the rest."""
-    own = {one.cell for one in concerned(MAIN, lines.results)}
+def _further_tables(lines: Lines) -> list[str]:
+    """Return the tables with lines that the main one does not have, and the names of the rest."""
+    main_cells = {result.cell for result in select_results(MAIN, lines.results)}
     parts, empty = [], []
-    for name in OTHERS:
-        used = concerned(LAYOUTS[name], lines.results)
-        if not any(one.cell not in own for one in used):
+    for name in FURTHER_TABLES:
+        results = select_results(LAYOUTS[name], lines.results)
+        if not any(result.cell not in main_cells for result in results):
             empty.append(name)
             continue
-        made = table(LAYOUTS[name], lines.results)
-        picture = f"{_picture(name)}\n\n" if name in DRAWN else ""
-        parts.append(f"### {LAYOUTS[name].title}\n\n{picture}{_squares(made, lines, _figure)}")
+        table = make_table(LAYOUTS[name], lines.results)
+        picture = f"{_picture(name)}\n\n" if name in CHARTS else ""
+        body = _format_table(table, lines, _format_figure)
+        parts.append(f"### {LAYOUTS[name].title}\n\n{picture}{body}")
         if LAYOUTS[name].compare == "share":
-            parts.append(f"Won back:\n\n{_squares(made, lines, _share, is_share=True)}")
+            body = _format_table(table, lines, _format_share, is_share=True)
+            parts.append(f"Won back:\n\n{body}")
     if parts:
         parts.insert(0, "## Further tables")
     if empty:
@@ -307,68 +332,75 @@ def _further(lines: Lines) -> list[str]:
     return parts
 
 
-def _squares(
-    made: Table, lines: Lines, words: Callable[[Square], str], *, is_share: bool = False
+def _format_table(
+    table: Table,
+    lines: Lines,
+    format_entry: Callable[[TableEntry], str],
+    *,
+    is_share: bool = False,
 ) -> str:
     rows = []
-    for row, line in made.lines():
-        told = [words(square) for square in line]
-        if is_share and not any(told):
+    for row, entries in table.lines():
+        texts = [format_entry(entry) for entry in entries]
+        if is_share and not any(texts):
             continue
-        cells = _compared(made, line) if is_share else [one for each in line for one in each.cells]
-        rows.append([f"`{row.name}`", *told, lines.named(cells)])
+        cells = [cell for entry in entries for cell in entry.cells]
+        if is_share:
+            cells = _share_cells(table, entries)
+        rows.append([f"`{row.name}`", *texts, lines.format_places(cells)])
     if not rows:
         return "Nothing to compare yet."
-    titles = [one.title for one in made.layout.columns]
+    titles = [column.title for column in table.layout.columns]
     return markdown_table(["", *titles, "lines"], rows)
 
 
-def _compared(made: Table, line: Sequence[Square]) -> list[str]:
-    """The cells that shares are made of: those of the row, of baseline and of clean."""
-    sides = [other for row, other in made.lines() if row.name in ("baseline", "clean")]
+def _share_cells(table: Table, entries: Sequence[TableEntry]) -> list[str]:
+    """List the cells behind the shares of a row: its own, and those of baseline and clean."""
+    references = [other for row, other in table.lines() if row.name in ("baseline", "clean")]
     return [
         cell
-        for number, square in enumerate(line)
-        if square.gain is not None
-        for one in (square, *(side[number] for side in sides))
-        for cell in one.cells
-        if int(cell.rpartition("-")[2]) in square.gain.seeds
+        for number, entry in enumerate(entries)
+        if entry.gain is not None
+        for source in (entry, *(reference[number] for reference in references))
+        for cell in source.cells
+        if int(cell.rpartition("-")[2]) in entry.gain.seeds
     ]
 
 
-def _figure(square: Square) -> str:
-    paper = "" if square.paper is None else f"[{100 * square.paper:.1f}]"
-    if square.ours is None:
+def _format_figure(entry: TableEntry) -> str:
+    paper = "" if entry.paper is None else f"[{100 * entry.paper:.1f}]"
+    if entry.ours is None:
         return paper
-    ours = square.ours
-    text = percent(ours.mean)
-    text = f"**{text}**" if square.is_best else text
-    number = len(ours.seeds)
+    ours = entry.ours
+    text = format_percent(ours.mean)
+    text = f"**{text}**" if entry.is_best else text
+    num_seeds = len(ours.seeds)
     if ours.deviation is not None:
-        text += f" ± {percent(ours.deviation / math.sqrt(number))}"
-    return f"{text} ({number}) {paper}".rstrip()
+        text += f" ± {format_percent(ours.deviation / math.sqrt(num_seeds))}"
+    return f"{text} ({num_seeds}) {paper}".rstrip()
 
 
-def _share(square: Square) -> str:
-    paper = "" if square.paper_gain is None else f"[{100 * square.paper_gain:.0f}]"
-    if square.gain is None or not square.gain.seeds:
+def _format_share(entry: TableEntry) -> str:
+    paper = "" if entry.paper_gain is None else f"[{100 * entry.paper_gain:.0f}]"
+    if entry.gain is None or not entry.gain.seeds:
         return paper
-    if square.gain.value is None:
+    if entry.gain.value is None:
         return f"{DASH} {paper}".rstrip()
-    error = "" if square.gain.error is None else f" ± {percent(square.gain.error)}"
-    return f"{percent(square.gain.value)}{error} ({len(square.gain.seeds)}) {paper}".rstrip()
+    error = "" if entry.gain.error is None else f" ± {format_percent(entry.gain.error)}"
+    share = f"{format_percent(entry.gain.value)}{error}"
+    return f"{share} ({len(entry.gain.seeds)}) {paper}".rstrip()
 
 
 def _picture(name: str) -> str:
-    words = "Share of the lost accuracy that each method wins back, here and as published"
-    return f"![{words}]({_chart(name)})"
+    caption = "Share of the lost accuracy that each method wins back, here and as published"
+    return f"![{caption}]({_chart_path(name)})"
 
 
-def _chart(name: str) -> str:
+def _chart_path(name: str) -> str:
     return f"images/results/{name}.svg"
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(PROJECT), encoding="utf-8")
-    for place, content in charts(PROJECT).items():
-        (PROJECT / "docs" / place).write_bytes(content)
+    for path, content in charts(PROJECT).items():
+        (PROJECT / "docs" / path).write_bytes(content)

@@ -1,25 +1,25 @@
-"""Sections of docs/results.md that go line by line; tools/results_page.py puts them together."""
+"""Sections of docs/results.md about single lines; tools/results_page.py assembles the page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.bench.grids.published_tables import published
+from boxmend.bench.grids.published_tables import get_published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.statistics import summary
-from boxmend.bench.grids.table_spec import amount
-from boxmend.bench.grids.tables import figure
-from boxmend.bench.grids.wording import percent
+from boxmend.bench.grids.statistics import summarize_seeds
+from boxmend.bench.grids.table_spec import noise_rate
+from boxmend.bench.grids.tables import get_figure
+from boxmend.bench.grids.wording import format_percent
 
-OF_MENDING = ("refined-boxes", "refined-labels")
+MENDING_TABLES = ("refined-boxes", "refined-labels")
 """Published tables about the mending."""
 PICTURES = {
     "losses.svg": "Losses of right and wrong labels in the last epoch",
     "before-after.jpg": "The noisy annotations (top) and the mended ones (bottom); the truth is "
     "white, wrong labels are red",
 }
-PICTURED = ("label40-box40-mend-0", "label40-box40-mend-paper-0")
-MENDING = {
+CELLS_WITH_PICTURES = ("label40-box40-mend-0", "label40-box40-mend-paper-0")
+MENDING_COLUMNS = {
     "CorLoc raw": "mending.boxes.noisy.corloc",
     "matched": "mending.boxes.matched.corloc",
     "final": "mending.boxes.final.corloc",
@@ -34,9 +34,9 @@ MENDING = {
     "discarded": "mending.labels.discarded",
     "wrong as written": "mending.changes.labels.noise_after",
 }
-"""Columns of the mending, and where their figures stand in a line."""
-MENDLESS = ("baseline", "two-stage")
-"""Methods that believe what they are given."""
+"""Columns of the table about the mending, and the dotted place of each figure in a line."""
+METHODS_WITHOUT_MENDING = ("baseline", "two-stage")
+"""Methods that train on the annotations unchanged."""
 PUBLISHED_MENDING = {"CorLoc raw": "raw", "matched": "matched", "final": "final"} | {
     name: name for name in ("TP", "TN", "FP", "FN", "N*")
 }
@@ -44,43 +44,53 @@ PUBLISHED_MENDING = {"CorLoc raw": "raw", "matched": "matched", "final": "final"
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines that count, by cell, and where they stand."""
+    """The effective results, one of each cell, and their places."""
 
     results: tuple[Result, ...]
     places: Mapping[str, str]
     """By cell: FILE:LINE."""
 
-    def named(self, cells: Iterable[str]) -> str:
-        """Name the lines of cells by file, like voc320:1, 4-6."""
+    def format_places(self, cells: Iterable[str]) -> str:
+        """Return the places of cells by file, such as voc320:1, 4-6."""
         by_file: dict[str, list[int]] = {}
-        for file, number in sorted({_parted(self.places[one]) for one in cells}):
+        for file, number in sorted({_split_place(self.places[cell]) for cell in cells}):
             by_file.setdefault(file, []).append(number)
-        return "; ".join(f"{file}:{_ranges(numbers)}" for file, numbers in by_file.items())
+        return "; ".join(f"{file}:{_format_ranges(numbers)}" for file, numbers in by_file.items())
 
 
-def _parted(place: str) -> tuple[str, int]:
+def _split_place(place: str) -> tuple[str, int]:
     name, _, number = place.rpartition(":")
     return name, int(number)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers in their order, neighbours joined."""
+def _format_ranges(numbers: Sequence[int]) -> str:
+    """Return sorted numbers as text, with consecutive ones as ranges."""
     groups: list[list[int]] = []
     for number in numbers:
         if groups and number == groups[-1][-1] + 1:
             groups[-1].append(number)
         else:
             groups.append([number])
-    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in groups)
+    return ", ".join(
+        str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}" for group in groups
+    )
 
 
 def mending(lines: Lines) -> str:
-    """How well annotations were mended, by noise and method."""
-    groups = _groups(one for one in lines.results if one.mending and one.method not in MENDLESS)
+    """Return the section on the quality of the mending, by noise and method."""
+    groups = _group_results(
+        result
+        for result in lines.results
+        if result.mending and result.method not in METHODS_WITHOUT_MENDING
+    )
     rows = []
-    for (noise, method), here in sorted(groups.items(), key=lambda item: item[0][0]):
-        told = [_mean(here, place) + _paper(noise, method, name) for name, place in MENDING.items()]
-        rows.append([noise, f"`{method}`", *told, lines.named(one.cell for one in here)])
+    for (noise, method), group in sorted(groups.items(), key=lambda item: item[0][0]):
+        figures = [
+            _mean_figure(group, place) + _published_figure(noise, method, name)
+            for name, place in MENDING_COLUMNS.items()
+        ]
+        places = lines.format_places(result.cell for result in group)
+        rows.append([noise, f"`{method}`", *figures, places])
     text = """## The mending
 
 Comparison of the mended annotations with the truth, as means over seeds; the paper's figures in
@@ -94,51 +104,53 @@ brackets. The paper defines these columns:
   ones.
 
 The IoU with the true box and "wrong as written" describe what `boxmend apply` writes."""
-    return f"{text}\n\n{markdown_table(['noise', 'method', *MENDING, 'lines'], rows)}"
+    return f"{text}\n\n{markdown_table(['noise', 'method', *MENDING_COLUMNS, 'lines'], rows)}"
 
 
-def _groups(results: Iterable[Result]) -> dict[tuple[str, str], list[Result]]:
-    """Results by noise and method, with the variant, in the order of their lines."""
+def _group_results(results: Iterable[Result]) -> dict[tuple[str, str], list[Result]]:
+    """Group results by noise and method with its variant, in the order of their lines."""
     groups: dict[tuple[str, str], list[Result]] = {}
-    for one in results:
-        groups.setdefault(_parts(one), []).append(one)
+    for result in results:
+        groups.setdefault(_split_cell(result), []).append(result)
     return groups
 
 
-def _parts(one: Result) -> tuple[str, str]:
-    """The noise, and the method with its variant, by the name of the cell."""
-    stem = one.cell.rpartition("-")[0]
-    at = stem.index(f"-{one.method}")
-    return stem[:at], stem[at + 1 :]
+def _split_cell(result: Result) -> tuple[str, str]:
+    """Return the noise, and the method with its variant, from the name of the cell."""
+    stem = result.cell.rpartition("-")[0]
+    start = stem.index(f"-{result.method}")
+    return stem[:start], stem[start + 1 :]
 
 
-def _mean(results: Sequence[Result], place: str) -> str:
-    told = {one.seed: value for one in results if (value := figure(one, place)) is not None}
-    found = summary(told)
-    return "" if found is None else percent(found.mean)
+def _mean_figure(results: Sequence[Result], place: str) -> str:
+    figures = {
+        result.seed: value for result in results if (value := get_figure(result, place)) is not None
+    }
+    summary = summarize_seeds(figures)
+    return "" if summary is None else format_percent(summary.mean)
 
 
-def _paper(noise: str, method: str, name: str) -> str:
+def _published_figure(noise: str, method: str, name: str) -> str:
     if name not in PUBLISHED_MENDING:
         return ""
-    for table_name in OF_MENDING:
-        records = published(table_name)
-        told = records and records.fraction(f"{method}: {PUBLISHED_MENDING[name]}", noise)
-        if told:
-            return f" [{100 * told:.1f}]"
+    for table_name in MENDING_TABLES:
+        records = get_published(table_name)
+        figure = records and records.fraction(f"{method}: {PUBLISHED_MENDING[name]}", noise)
+        if figure:
+            return f" [{100 * figure:.1f}]"
     return ""
 
 
 def rates(lines: Lines) -> str:
-    """What `mend` took the noise for, line by line."""
+    """Return the section on the noise rates that `mend` estimates, line by line."""
     rows = []
-    for one in lines.results:
-        if one.method == "mend" and one.estimates and not one.variant:
-            true = amount(one.noise.labels), amount(one.noise.boxes)
-            told = [_interval(one, name) for name in ("label_noise", "box_noise")]
-            given = [f"{100 * rate:g}" for rate in true]
-            cells = [f"`{one.cell}`", given[0], told[0], given[1], told[1]]
-            rows.append([*cells, lines.named([one.cell])])
+    for result in lines.results:
+        if result.method == "mend" and result.estimates and not result.variant:
+            rates = noise_rate(result.noise.labels), noise_rate(result.noise.boxes)
+            true_labels, true_boxes = (f"{100 * rate:g}" for rate in rates)
+            labels, boxes = (_format_estimate(result, f"{name}_noise") for name in ("label", "box"))
+            row = [f"`{result.cell}`", true_labels, labels, true_boxes, boxes]
+            rows.append([*row, lines.format_places([result.cell])])
     head = ["cell", "labels, true", "estimated", "boxes, true", "estimated", "lines"]
     body = markdown_table(head, rows) if rows else "There are no results of `mend` yet."
     return f"""## Noise rates that `mend` estimates
@@ -150,26 +162,26 @@ an N 1.73 times as large.
 {body}"""
 
 
-def _interval(one: Result, name: str) -> str:
-    ends = (figure(one, f"estimates.{name}{end}") for end in ("", "_low", "_high"))
-    told = ["?" if end is None else percent(end) for end in ends]
-    return told[0] if told[1] == "?" else f"{told[0]} ({told[1]} to {told[2]})"
+def _format_estimate(result: Result, name: str) -> str:
+    values = (get_figure(result, f"estimates.{name}{end}") for end in ("", "_low", "_high"))
+    rate, low, high = ("?" if value is None else format_percent(value) for value in values)
+    return rate if low == "?" else f"{rate} ({low} to {high})"
 
 
 def cost(lines: Lines) -> str:
-    """Seconds and speed, by method."""
+    """Return the section on seconds and speed, by method."""
     by_method: dict[str, list[Result]] = {}
-    for one in lines.results:
-        by_method.setdefault(_parts(one)[1], []).append(one)
+    for result in lines.results:
+        by_method.setdefault(_split_cell(result)[1], []).append(result)
     rows = []
-    for method, here in sorted(by_method.items()):
-        speeds = [one.images_per_second for one in here if one.images_per_second]
+    for method, results in sorted(by_method.items()):
+        speeds = [result.images_per_second for result in results if result.images_per_second]
         speed = f"{sum(speeds) / len(speeds):.0f}" if speeds else ""
-        seconds = f"{sum(one.seconds for one in here) / len(here):.0f}"
-        hardware = ", ".join(sorted({one.hardware for one in here}))
-        cells = lines.named(one.cell for one in here)
-        rows.append([f"`{method}`", str(len(here)), seconds, speed, hardware, cells])
-    head = ["method", "cells", "seconds a cell", "images/s", "hardware", "lines"]
+        seconds = f"{sum(result.seconds for result in results) / len(results):.0f}"
+        hardware = ", ".join(sorted({result.hardware for result in results}))
+        places = lines.format_places(result.cell for result in results)
+        rows.append([f"`{method}`", str(len(results)), seconds, speed, hardware, places])
+    head = ["method", "cells", "seconds per cell", "images/s", "hardware", "lines"]
     return f"""## What it cost
 
 Seconds include training and scoring. Several trainings ran side by side on one GPU, so these
@@ -179,28 +191,30 @@ figures do not measure the speed of a method; [this table](methods/index.md#what
 
 
 def pictures(project: Path) -> str:
-    """Figures and pictures that were brought back."""
+    """Return the section with the pictures that exist for the selected cells."""
     parts = ["## Pictures"]
-    for cell in PICTURED:
-        for name, words in PICTURES.items():
+    for cell in CELLS_WITH_PICTURES:
+        for name, caption in PICTURES.items():
             if (project / "docs" / "images" / "results" / cell / name).is_file():
-                parts.append(f"`{cell}`. {words}:\n\n![{words}](images/results/{cell}/{name})")
+                parts.append(f"`{cell}`. {caption}:\n\n![{caption}](images/results/{cell}/{name})")
     if len(parts) == 1:
         parts.append("None yet.")
     return "\n\n".join(parts)
 
 
 def index(final: Sequence[tuple[str, Result]], lines: Lines) -> str:
-    """Every line of the comparison, with its scores."""
+    """Return the section that lists every line of the comparison with its scores."""
     rows = []
-    for place, one in final:
-        scores = [figure(one, f"voc_ap50_{rule}") for rule in ("area", "11point")]
-        told = ["" if value is None else f"{100 * value:.2f}" for value in scores]
-        counts = lines.places.get(one.cell) == place
-        state = "" if counts else "failed" if one.error is not None else "replaced by a later one"
-        made_by = [one.hardware, f"torch {one.versions.get('torch', '?')}", one.code]
-        started = one.started[:16].replace("T", " ")
-        rows.append([place, f"`{one.cell}`", *told, started, *made_by, state])
+    for place, result in final:
+        values = [get_figure(result, f"voc_ap50_{rule}") for rule in ("area", "11point")]
+        scores = ["" if value is None else f"{100 * value:.2f}" for value in values]
+        if lines.places.get(result.cell) == place:
+            state = ""
+        else:
+            state = "replaced by a later one" if result.error is None else "failed"
+        started = result.started[:16].replace("T", " ")
+        origin = [result.hardware, f"torch {result.versions.get('torch', '?')}", result.code]
+        rows.append([place, f"`{result.cell}`", *scores, started, *origin, state])
     head = ["line", "cell", "area", "11 points", "started", "hardware", "versions", "code", ""]
     return f"""## Lines
 
@@ -209,29 +223,32 @@ AP50 by both rules. "Code" is a hash of the source of boxmend; earlier lines do 
 {markdown_table(head, rows)}"""
 
 
-def others(others: Sequence[tuple[str, Result]]) -> str:
-    """Lines on other data, as those by which settings were chosen."""
-    if not others:
+def other_lines(lines: Sequence[tuple[str, Result]]) -> str:
+    """Return the section about lines on other data, such as those used to choose settings."""
+    if not lines:
         return ""
     rows = []
-    for place, one in others:
-        told = [figure(one, "voc_ap50_area")]
-        data = " to ".join(" ".join(one.data.addresses.get(name, [])) for name in ("train", "val"))
-        score = "" if told[0] is None else percent(told[0])
-        rows.append([place, f"`{one.cell}`", one.scale, data, score])
+    for place, result in lines:
+        value = get_figure(result, "voc_ap50_area")
+        score = "" if value is None else format_percent(value)
+        addresses = result.data.addresses
+        data = " to ".join(" ".join(addresses.get(name, [])) for name in ("train", "val"))
+        rows.append([place, f"`{result.cell}`", result.scale, data, score])
     head = ["line", "cell", "scale", "data", "AP50, area"]
     body = markdown_table(head, rows)
     return f"## Lines on other data\n\nThe tables above do not contain these lines.\n\n{body}"
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(escaped(one) for one in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(escape_markdown(cell) for cell in line) + " |" for line in lines
+    )
 
 
-def escaped(text: str) -> str:
-    """A text that breaks no table and opens no tag."""
-    for sign, written in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("\n", " ")):
-        text = text.replace(sign, written)
+def escape_markdown(text: str) -> str:
+    """Escape a text, so that it cannot break a table or open a tag."""
+    for sign, escape in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("\n", " ")):
+        text = text.replace(sign, escape)
     return text

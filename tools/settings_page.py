@@ -1,9 +1,9 @@
-"""Bring the tables of docs/settings.md up to date with the settings.
+"""Update the tables of docs/settings.md.
 
     python tools/settings_page.py
 
-A table stands between `<!-- NAME -->` and `<!-- end -->`; defaults come from the dataclasses and
-the words from the docstrings below their fields.
+A table is between `<!-- NAME -->` and `<!-- end -->`. Defaults come from the settings classes, and
+descriptions from the docstrings below their fields.
 """
 
 import ast
@@ -25,9 +25,10 @@ from boxmend.runs.settings import (
     TrainSettings,
 )
 from boxmend.runs.settings.presets import PRESETS
+from boxmend.runs.settings.renamed import RENAMED_SETTINGS
 
 PAGE = Path(__file__).parent.parent / "docs" / "settings.md"
-LONG = 10  # characters of a fraction that is no round number, like a third
+MAX_NUMBER_LENGTH = 10  # characters; longer numbers, such as a third, are rounded
 KINDS: dict[str, tuple[type[Any], str]] = {
     "training": (TrainSettings, ""),
     "optimisation": (Optimisation, "optimisation."),
@@ -42,59 +43,65 @@ KINDS: dict[str, tuple[type[Any], str]] = {
 
 
 def updated(text: str) -> str:
-    """The page with every table as it should be."""
+    """Return the page with all its tables updated."""
     for name, (kind, prefix) in KINDS.items():
-        text = _with_table(text, name, _settings_table(kind, prefix))
-    return _with_table(text, "presets", _presets_table())
+        text = _replace_table(text, name, _settings_table(kind, prefix))
+    text = _replace_table(text, "presets", _presets_table())
+    return _replace_table(text, "renamed", _renamed_table())
 
 
-def _with_table(text: str, name: str, table: list[str]) -> str:
+def _replace_table(text: str, name: str, table: list[str]) -> str:
     place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if len(place.findall(text)) != 1:
         raise SystemExit(f"the page needs one place for the table {name}")
     body = "\n".join(["", *table, "", ""])
-    return place.sub(lambda found: found[1] + body + found[2], text)
+    return place.sub(lambda match: match[1] + body + match[2], text)
 
 
 def _settings_table(kind: type[Any], prefix: str) -> list[str]:
-    words, defaults = _docstrings(kind), kind()
-    rows = ["| setting | default | what and why |", "|---|---|---|"]
-    for one in fields(kind):
-        value = getattr(defaults, one.name)
+    descriptions, defaults = _field_docstrings(kind), kind()
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for field in fields(kind):
+        value = getattr(defaults, field.name)
         if not is_dataclass(value):
-            text = words[one.name].replace("|", "\\|")
-            rows.append(f"| `{prefix}{one.name}` | {_shown(value)} | {text} |")
+            text = descriptions[field.name].replace("|", "\\|")
+            rows.append(f"| `{prefix}{field.name}` | {_format_value(value)} | {text} |")
     return rows
 
 
 def _presets_table() -> list[str]:
     default, paper = (asdict(PRESETS[name]) for name in ("default", "paper"))
-    nested = {one.name for one in fields(Optimisation)}
+    nested = {field.name for field in fields(Optimisation)}
     rows = ["| setting | default | paper |", "|---|---|---|"]
     for name, value in default.items():
-        place = f"optimisation.{name}" if name in nested else name
-        rows.append(f"| `{place}` | {_shown(value)} | {_shown(paper[name])} |")
+        dotted = f"optimisation.{name}" if name in nested else name
+        rows.append(f"| `{dotted}` | {_format_value(value)} | {_format_value(paper[name])} |")
     return rows
 
 
-def _docstrings(kind: type[Any]) -> dict[str, str]:
-    """The string below each field of a class, in one line."""
+def _renamed_table() -> list[str]:
+    rows = [f"| `{earlier}` | `{name}` |" for earlier, name in RENAMED_SETTINGS.items()]
+    return ["| earlier name | name |", "|---|---|", *rows]
+
+
+def _field_docstrings(kind: type[Any]) -> dict[str, str]:
+    """Return the docstring below each field of a class, in one line."""
     body = ast.parse(inspect.getsource(kind)).body[0]
     assert isinstance(body, ast.ClassDef)
-    words: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for field, below in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             assert isinstance(field.target, ast.Name)
-            words[field.target.id] = " ".join(ast.literal_eval(below.value).split())
-    return words
+            docstrings[field.target.id] = " ".join(ast.literal_eval(below.value).split())
+    return docstrings
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "on" if value else "off"
-    is_long = isinstance(value, float) and len(str(value)) > LONG
+    is_long = isinstance(value, float) and len(str(value)) > MAX_NUMBER_LENGTH
     return f"`{value:.4g}`" if is_long else f"`{value}`"
 
 

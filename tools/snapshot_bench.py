@@ -42,7 +42,7 @@ def bench(space: Workspace) -> dict[str, Any]:
 def cell(space: Workspace, name: str) -> dict[str, Any]:
     """Return what a cell of the grid leaves."""
     folder = space.folder / "bench/smoke/cells" / name
-    artifacts = folder / "keep"
+    artifacts = folder / "artifacts"
     return {
         "cell": read_json(space, folder / "cell.json"),
         "ledger": read_table(folder / "run/ledger"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from boxmend.training.evaluation import evaluate
     from boxmend.training.prediction import predict
     from boxmend.training.train import train
-    from boxmend.web.report.making import ReportSettings, write_report
+    from boxmend.web.report.writing import ReportSettings, write_report
 
 __version__ = "0.1.0"
 __all__ = [
@@ -66,7 +66,7 @@ _HOMES = {
     "ExportOptions": "boxmend.repair.export",
     "NoiseSettings": "boxmend.data.noise",
     "Refiner": "boxmend.methods.refiner",
-    "ReportSettings": "boxmend.web.report.making",
+    "ReportSettings": "boxmend.web.report.writing",
     "TrainSettings": "boxmend.runs.settings",
     "apply": "boxmend.repair.apply",
     "audit": "boxmend.auditing.audit",
@@ -84,7 +84,7 @@ _HOMES = {
     "revert": "boxmend.repair.apply",
     "synthesize": "boxmend.data.synth",
     "train": "boxmend.training.train",
-    "write_report": "boxmend.web.report.making",
+    "write_report": "boxmend.web.report.writing",
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from boxmend.auditing import boxes as model
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 
 
 def drawn(noise: float, error: float, number: int = 4000, seed: int = 0) -> dict[str, np.ndarray]:
@@ -111,8 +111,8 @@ def test_exact_annotations_have_no_noise_and_no_bad_boxes() -> None:
 def test_probabilities_and_gains_of_drawn_boxes_are_right(noise: float, error: float) -> None:
     one = drawn(noise, error)
     _, opinion = judged(one)
-    before = overlaps(one["annotated"], one["true"])
-    after = overlaps(opinion.boxes, one["true"])
+    before = compute_iou(one["annotated"], one["true"])
+    after = compute_iou(opinion.boxes, one["true"])
     is_bad, is_mended = before < 0.7, (after > before) & (after >= 0.7)
     for chances, is_true in ((opinion.p_bad, is_bad), (opinion.p_fix, is_mended)):
         assert chances.mean() == pytest.approx(is_true.mean(), abs=0.08)
@@ -136,7 +136,7 @@ def test_a_fix_of_a_box_has_to_be_better_and_good(
 ) -> None:
     one = drawn(noise, error)
     _, opinion = judged(one)
-    before, after = (overlaps(boxes, one["true"]) for boxes in (one["annotated"], opinion.boxes))
+    before, after = (compute_iou(boxes, one["true"]) for boxes in (one["annotated"], opinion.boxes))
     is_mended = (after > before) & (after >= 0.7)
     assert opinion.p_fix.mean() == pytest.approx(is_mended.mean(), abs=tolerance)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from boxmend.auditing import pairs
 from boxmend.auditing.pairs import fitness, largest_by, overlapping
-from boxmend.data.boxes import areas, overlaps
+from boxmend.data.boxes import compute_areas, compute_iou
 
 
 def boxes(*rows: tuple[float, float, float, float]) -> np.ndarray:
@@ -18,13 +18,16 @@ def boxes(*rows: tuple[float, float, float, float]) -> np.ndarray:
 
 def test_two_boxes_that_share_a_third_of_their_union() -> None:
     # 10 x 10 each, shifted by 5: shared 50, union 150
-    assert overlaps(boxes((0, 0, 10, 10)), boxes((5, 0, 15, 10))) == pytest.approx([1 / 3])
+    assert compute_iou(boxes((0, 0, 10, 10)), boxes((5, 0, 15, 10))) == pytest.approx([1 / 3])
 
 
 def test_an_empty_box_overlaps_only_itself() -> None:
-    assert overlaps(boxes((1, 1, 1, 1)), boxes((1, 1, 1, 1))).tolist() == [1.0]
-    assert overlaps(boxes((1, 1, 1, 1)), boxes((0, 0, 9, 9), (2, 2, 2, 2))).tolist() == [0.0, 0.0]
-    assert areas(boxes((5, 5, 3, 9))).tolist() == [0.0]
+    assert compute_iou(boxes((1, 1, 1, 1)), boxes((1, 1, 1, 1))).tolist() == [1.0]
+    assert compute_iou(boxes((1, 1, 1, 1)), boxes((0, 0, 9, 9), (2, 2, 2, 2))).tolist() == [
+        0.0,
+        0.0,
+    ]
+    assert compute_areas(boxes((5, 5, 3, 9))).tolist() == [0.0]
 
 
 def test_fitness_is_one_less_the_distance_of_centres_and_a_tenth_of_the_mismatch() -> None:
@@ -75,7 +78,7 @@ def test_pairs_are_those_of_the_double_loop(seed: int, few: int, many: int) -> N
         (a, b)
         for a in range(few)
         for b in range(many)
-        if rows[a] == other_rows[b] and overlaps(first[a : a + 1], second[b : b + 1])[0] >= 0.1
+        if rows[a] == other_rows[b] and compute_iou(first[a : a + 1], second[b : b + 1])[0] >= 0.1
     }
     found = overlapping(rows, first, other_rows, second)
     assert set(zip(found.first.tolist(), found.second.tolist(), strict=True)) == expected

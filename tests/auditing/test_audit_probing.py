@@ -11,8 +11,8 @@ from boxmend.auditing.audit import AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.probing import Findings, Planted, checked, plant
-from boxmend.data.boxes import overlaps
-from boxmend.data.dataset import join
+from boxmend.data.boxes import compute_iou
+from boxmend.data.joining import join
 from tests.auditing.audit_scenes import Noise, dataset_of, scene
 
 SQUARE = [0.0, 0.0, 100.0, 100.0]
@@ -113,13 +113,13 @@ def test_planted_boxes_are_bad_and_planted_duplicates_are_not() -> None:
     left = np.setdiff1d(np.arange(n), made.rows[Kind.MISSING])
     bad = made.rows[Kind.BAD_BOX]
     assert len(bad) == 80
-    assert (overlaps(made.dataset.boxes[bad], one.dataset.boxes[left[bad]]) < 0.7).mean() > 0.98
+    assert (compute_iou(made.dataset.boxes[bad], one.dataset.boxes[left[bad]]) < 0.7).mean() > 0.98
     wrong = made.rows[Kind.WRONG_LABEL]
     assert (made.dataset.labels[wrong] != one.dataset.labels[left[wrong]]).all()
     doubled = made.dataset.take(made.rows[Kind.DUPLICATE])
     for image, box in zip(doubled.image_rows.tolist(), doubled.boxes, strict=True):
         near = one.dataset.boxes[one.dataset.image_rows == image]
-        assert overlaps(box, near).max() > 0.8
+        assert compute_iou(box, near).max() > 0.8
 
 
 def test_errors_are_planted_only_where_all_seems_to_be_fine(

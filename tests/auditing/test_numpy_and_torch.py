@@ -8,6 +8,7 @@ import torch
 
 from boxmend.auditing import box_likelihood, boxes
 from boxmend.auditing.pairs import fitness
+from boxmend.data.box_noise_model import BOX_NOISE_MODEL
 from boxmend.data.types import Floats, Mask
 from boxmend.methods.equations import box_noise
 from boxmend.methods.equations.matching import center_fitness
@@ -75,17 +76,18 @@ def test_the_pull_is_the_same(follows: float) -> None:
 @pytest.fixture
 def _same_scales(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     box_likelihood._shapes.cache_clear()
-    monkeypatch.setattr(box_likelihood, "SCALES", np.array(box_noise.SCALES))
+    monkeypatch.setattr(box_likelihood, "SCALES", np.array(box_noise.BOX_NOISE.scales_sides))
     yield
     box_likelihood._shapes.cache_clear()
 
 
 @pytest.mark.usefixtures("_same_scales")
-@pytest.mark.parametrize("narrow", box_noise.NARROWS)
+@pytest.mark.parametrize("narrow", BOX_NOISE_MODEL.narrow_shares)
 def test_on_the_same_grid_the_likelihood_is_the_same(narrow: float) -> None:
     counts = box_likelihood.count_residuals(*drawn_residuals(0.2, 0.06))
     by_stray = [
-        box_likelihood.log_likelihood(counts[None], narrow, stray) for stray in box_noise.STRAYS
+        box_likelihood.log_likelihood(counts[None], narrow, stray)
+        for stray in box_noise.BOX_NOISE.stray_shares
     ]
     in_torch = box_noise._fit(torch.tensor(counts), narrow).numpy()
     # Torch keeps N and the scales in single precision, whose last digit makes the difference.

@@ -9,8 +9,9 @@ import pytest
 from boxmend.auditing.audit import Audit, AuditSettings, audit, audit_without_probe
 from boxmend.auditing.evidence import Detected
 from boxmend.auditing.fixes.table import Kind
-from boxmend.data.boxes import overlaps
-from boxmend.data.dataset import Dataset, Source, join
+from boxmend.data.boxes import compute_iou
+from boxmend.data.dataset import Dataset, Source
+from boxmend.data.joining import join
 from boxmend.errors import DataError, UsageError
 from tests.auditing.audit_scenes import LABELS, Noise, Scene, calibration_error, scene
 
@@ -40,7 +41,7 @@ def test_all_rates_are_found_again() -> None:
 def test_probabilities_of_every_kind_are_calibrated() -> None:
     one, found = noisy()
     is_real = one.true_labels >= 0
-    iou = overlaps(one.dataset.boxes, np.nan_to_num(one.true_boxes))
+    iou = compute_iou(one.dataset.boxes, np.nan_to_num(one.true_boxes))
     truths = {
         Kind.WRONG_LABEL: is_real & (one.dataset.labels != one.true_labels),
         Kind.BAD_BOX: is_real & (iou < 0.7),
@@ -66,8 +67,8 @@ def test_fixes_hold_their_promise() -> None:
         if kind == Kind.WRONG_LABEL:
             is_right = own.new_labels == labels
         elif kind == Kind.BAD_BOX:
-            after = overlaps(own.new_boxes, boxes)
-            is_right = (after > overlaps(own.old_boxes, boxes)) & (after >= 0.7)
+            after = compute_iou(own.new_boxes, boxes)
+            is_right = (after > compute_iou(own.old_boxes, boxes)) & (after >= 0.7)
         else:
             is_right = labels < 0
         assert low < is_right.mean() - own.p_fix.mean() < high, kind
@@ -80,7 +81,7 @@ def test_missing_objects_are_proposed_where_they_are() -> None:
     hits = 0
     for image, box in zip(own.image_rows.tolist(), own.new_boxes, strict=True):
         true = one.missing_boxes[one.missing == image]
-        hits += bool((overlaps(np.repeat(box[None], len(true), axis=0), true) >= 0.5).any())
+        hits += bool((compute_iou(np.repeat(box[None], len(true), axis=0), true) >= 0.5).any())
     assert hits / len(own) > 0.8
     assert (own.rows == -1).all()
     assert np.isnan(own.old_boxes).all()
@@ -183,7 +184,7 @@ def test_crowd_and_difficult_objects_are_neither_judged_nor_missed() -> None:
     assert not np.isin(found.fixes.rows, np.flatnonzero(ignored)).any()
     for image, box in zip(found.missing.image_rows.tolist(), found.missing.new_boxes, strict=True):
         near = dataset.boxes[ignored & (dataset.image_rows == image)]
-        assert (overlaps(np.repeat(box[None], len(near), axis=0), near) < 0.5).all()
+        assert (compute_iou(np.repeat(box[None], len(near), axis=0), near) < 0.5).all()
 
 
 def test_annotations_that_cannot_be_judged_are_left_alone() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.executors import Process
 from boxmend.bench.grids.jobs import RUN_FOLDER, Tries, read_job
-from boxmend.bench.grids.outcomes import failed_result, record
-from boxmend.bench.grids.planning import GridRequest, Plan, planned, prepare
+from boxmend.bench.grids.outcomes import failed_result, record_result
+from boxmend.bench.grids.planning import GridRequest, Plan, make_plan, prepare
 from boxmend.bench.grids.results import Result
 from boxmend.runs.settings import TrainSettings
 
@@ -27,7 +27,7 @@ QUICK = {
 }
 
 
-def wishes(toys: Path, out: Path, name: str = "table1", **others: object) -> GridRequest:
+def request(toys: Path, out: Path, name: str = "table1", **others: object) -> GridRequest:
     """A part of a grid on few toys, trained for a moment."""
     told: dict[str, object] = {
         "scale": "voc320",
@@ -41,8 +41,8 @@ def wishes(toys: Path, out: Path, name: str = "table1", **others: object) -> Gri
 
 def ready(toys: Path, out: Path, name: str = "table1", **others: object) -> Plan:
     """The same, with a job in the folder of every cell."""
-    wanted = wishes(toys, out, name, **others)
-    return prepare(planned(wanted), wanted)
+    wanted = request(toys, out, name, **others)
+    return prepare(make_plan(wanted), wanted)
 
 
 def pretended(folder: Path, error: str | None = None) -> Result:
@@ -52,7 +52,7 @@ def pretended(folder: Path, error: str | None = None) -> Result:
         import msgspec
 
         result = msgspec.structs.replace(result, error=None, scores={"voc_ap50_area": 0.5})
-    record(folder, result)
+    record_result(folder, result)
     return result
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from boxmend.auditing.audit import AuditSettings, audit
-from boxmend.bench.audit import OURS, AuditFigures, figures
+from boxmend.bench.audit import OURS, AuditFigures, measure_audit
 from boxmend.scoring.finders.kinds import OTHERS
 from boxmend.scoring.fixes import IN_ALL, called_wrong
 from tests.auditing import audit_data
@@ -16,9 +16,9 @@ CALLED_WRONG = 0.01
 @pytest.fixture(scope="module")
 def noisy() -> AuditFigures:
     pytest.importorskip("cleanlab")
-    told = audit_data.audited(audit_data.NOISY)
-    found = audit(told.dataset, told.predictions, AuditSettings(probe=0))
-    return figures(told.dataset, told.predictions, told.truth, found, PRECISION)
+    audited = audit_data.audited(audit_data.NOISY)
+    result = audit(audited.dataset, audited.predictions, AuditSettings(probe=0))
+    return measure_audit(audited.dataset, audited.predictions, audited.truth, result, PRECISION)
 
 
 @pytest.mark.parametrize("finder", OTHERS)
@@ -36,29 +36,29 @@ def test_the_audit_ranks_errors_better_than_others_in_every_kind_they_know(
     assert behind == {}
 
 
-def test_probabilities_of_annotations_are_kept(noisy: AuditFigures) -> None:
+def test_probabilities_of_annotations_are_calibrated(noisy: AuditFigures) -> None:
     errors = {kind: one.error for kind, one in noisy.calibration.items()}
     assert noisy.missing is not None
     errors["missing"] = noisy.missing.by_kind["missing"].calibration.error
     assert {kind: one for kind, one in errors.items() if (one or 0.0) > CALIBRATION_ERROR} == {}
 
 
-def test_probabilities_of_fixes_are_kept(noisy: AuditFigures) -> None:
+def test_probabilities_of_fixes_are_calibrated(noisy: AuditFigures) -> None:
     error = noisy.fixes.by_kind[IN_ALL].calibration.error
     assert error is not None
     assert error <= CALIBRATION_ERROR
 
 
-def test_fixes_chosen_for_a_precision_have_it(noisy: AuditFigures) -> None:
+def test_fixes_chosen_for_a_precision_are_that_precise(noisy: AuditFigures) -> None:
     chosen = noisy.at_precision.scores.by_kind[IN_ALL]
     assert chosen.fixes > 500
     assert chosen.precision is not None
     assert LEAST <= chosen.precision <= MOST
 
 
-def test_without_noise_hardly_anything_is_called_wrong() -> None:
-    told = audit_data.audited(audit_data.CLEAN)
-    found = audit(told.dataset, told.predictions, AuditSettings(probe=0))
-    share = called_wrong(found.p_wrong)[IN_ALL]
+def test_without_noise_hardly_any_annotation_is_called_wrong() -> None:
+    audited = audit_data.audited(audit_data.CLEAN)
+    result = audit(audited.dataset, audited.predictions, AuditSettings(probe=0))
+    share = called_wrong(result.p_wrong)[IN_ALL]
     assert share is not None
     assert share < CALLED_WRONG

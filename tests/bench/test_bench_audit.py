@@ -23,15 +23,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders `clean` and `noisy`, and predictions.json as COCO has results."""
     pytest.importorskip("cleanlab")
     folder = tmp_path_factory.mktemp("world")
-    told = audit_data.audited(audit_data.NOISY)
+    audited = audit_data.audited(audit_data.NOISY)
     rows = np.arange(KEPT)
     audit_data.clean_dataset().take_images(rows).save(folder / "clean", images_as="none")
-    told.dataset.take_images(rows).save(folder / "noisy", images_as="none")
-    found = told.predictions
+    audited.dataset.take_images(rows).save(folder / "noisy", images_as="none")
+    found = audited.predictions
     results = [
         {
-            "image_id": int(told.dataset.images.ids[found.image_rows[k]]),
-            "category_name": told.dataset.label_names[found.labels[k]],
+            "image_id": int(audited.dataset.images.ids[found.image_rows[k]]),
+            "category_name": audited.dataset.label_names[found.labels[k]],
             "bbox": [
                 *found.boxes[k, :2].tolist(),
                 *(found.boxes[k, 2:] - found.boxes[k, :2]).tolist(),
@@ -45,8 +45,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(world: Path, *more: str) -> list[str]:
-    """The command, but the truth."""
+def make_command(world: Path, *more: str) -> list[str]:
+    """Return the command without --truth."""
     predictions = ("--predictions", str(world / "predictions.json"))
     return ["bench", "audit", str(world / "noisy"), *predictions, *more]
 
@@ -55,13 +55,15 @@ def asked(world: Path, *more: str) -> list[str]:
 def answer(world: Path) -> dict[str, Any]:
     """What the command wrote by --out."""
     out = world / "figures.json"
-    words = asked(world, "--truth", str(world / "clean"), "--out", str(out), "--precision", "0.7")
+    words = make_command(
+        world, "--truth", str(world / "clean"), "--out", str(out), "--precision", "0.7"
+    )
     assert run(words) == 0
-    told: dict[str, Any] = json.loads(out.read_text())
-    return told
+    figures: dict[str, Any] = json.loads(out.read_text())
+    return figures
 
 
-def test_all_finders_are_told_of_by_kind(answer: dict[str, Any]) -> None:
+def test_the_answer_has_all_finders_by_kind(answer: dict[str, Any]) -> None:
     table = {(one["kind"], one["finder"]): one for one in answer["finders"]["scores"]}
     assert {finder for _, finder in table} == {"boxmend", *OTHERS}
     assert {kind for kind, finder in table if finder == "boxmend"} == {
@@ -74,7 +76,7 @@ def test_all_finders_are_told_of_by_kind(answer: dict[str, Any]) -> None:
             assert 0 <= one["average_precision"] <= 1
 
 
-def test_probabilities_and_the_wanted_precision_are_told_of(answer: dict[str, Any]) -> None:
+def test_the_answer_has_calibration_and_the_requested_precision(answer: dict[str, Any]) -> None:
     assert answer["calibration"].keys() == {"wrong label", "bad box", "spurious", "duplicate"}
     for one in answer["calibration"].values():
         assert one["number"] == answer["finders"]["annotations"]
@@ -90,10 +92,10 @@ def test_probabilities_and_the_wanted_precision_are_told_of(answer: dict[str, An
     assert answer["versions"].keys() == {"boxmend", "cleanlab", "hotcoco"}
 
 
-def test_people_see_tables_and_json_is_the_same_as_the_file(
+def test_the_command_prints_tables_or_the_json_of_the_file(
     world: Path, answer: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = asked(world, "--truth", str(world / "clean"), "--precision", "0.7")
+    words = make_command(world, "--truth", str(world / "clean"), "--precision", "0.7")
     assert run(words) == 0
     text = capsys.readouterr().out
     assert "who finds more" in text
@@ -104,7 +106,7 @@ def test_people_see_tables_and_json_is_the_same_as_the_file(
     assert json.loads(capsys.readouterr().out) == answer
 
 
-def test_a_truth_that_does_not_know_missing_ones_is_said_so(
+def test_a_note_says_that_the_truth_has_no_missing_annotations(
     tmp_path: Path, world: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clean: Dataset = audit_data.clean_dataset().take_images(np.arange(KEPT))
@@ -113,11 +115,32 @@ def test_a_truth_that_does_not_know_missing_ones_is_said_so(
     )
     words = ["bench", "audit", str(tmp_path / "noisy"), "--truth", str(tmp_path / "noisy")]
     assert run([*words, "--predictions", str(world / "predictions.json"), "--json"]) == 0
-    told = capsys.readouterr()
-    result = json.loads(told.out)
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
     assert result["missing"] is None
     assert "missing" not in {one["kind"] for one in result["finders"]["scores"]}
-    assert "name the clean dataset by --truth" in told.err
+    assert "give the clean dataset by --truth" in printed.err
+
+
+def test_a_correction_with_other_ids_is_matched_by_overlap(
+    tmp_path: Path, world: Path, answer: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    clean: Dataset = audit_data.clean_dataset().take_images(np.arange(KEPT))
+    clean.save(tmp_path / "corrected", images_as="none")
+    (path,) = (tmp_path / "corrected").glob("*.json")
+    document = json.loads(path.read_text())
+    for number, annotation in enumerate(reversed(document["annotations"])):
+        annotation["id"] = 50_000 + number
+    document["annotations"].reverse()
+    path.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert run([*make_command(world, "--truth", str(tmp_path / "corrected")), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "boxes are matched one to one" in printed.err
+    errors = json.loads(printed.out)["finders"]["errors"]
+    expected = answer["finders"]["errors"]
+    for kind in ("wrong label", "missing", "spurious"):
+        assert errors[kind] == pytest.approx(expected[kind], abs=4)
 
 
 @pytest.mark.parametrize(
@@ -132,18 +155,18 @@ def test_a_truth_that_does_not_know_missing_ones_is_said_so(
         ),
         (
             ["data", "--predictions", "x.json", "--truth", "y", "--out", __file__],
-            "exists already",
+            "the file exists",
         ),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(
+def test_wrong_options_are_refused_before_anything_is_read(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["bench", "audit", *words]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_without_cleanlab_it_says_how_to_get_it(
+def test_without_cleanlab_the_message_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "cleanlab.object_detection", None)
@@ -162,14 +185,14 @@ def test_a_failure_leaves_no_file(tmp_path: Path, world: Path) -> None:
 
 
 def test_the_noise_of_the_kept_predictions_is_that_of_the_dataset() -> None:
-    told = audit_data.audited(audit_data.NOISY)
-    objects = told.truth.objects
+    audited = audit_data.audited(audit_data.NOISY)
+    objects = audited.truth.objects
     assert objects is not None
-    # 1,894 annotations: 5 % of them missing and as many of nothing.
-    assert (len(told.dataset), int(objects.is_missing.sum())) == (1894, 95)
-    assert int(told.truth.is_spurious.sum()) == 95
-    assert told.predictions.labels.max() == len(told.dataset.label_names) - 1
-    fold_of_image = np.full(len(told.dataset.images), -1)
-    fold_of_image[told.predictions.image_rows] = told.predictions.folds
-    again = fold_of_image[told.predictions.image_rows]
-    assert again.tolist() == told.predictions.folds.tolist()  # one detector an image
+    # 1,894 annotations: 5 % of them missing and as many spurious.
+    assert (len(audited.dataset), int(objects.is_missing.sum())) == (1894, 95)
+    assert int(audited.truth.is_spurious.sum()) == 95
+    assert audited.predictions.labels.max() == len(audited.dataset.label_names) - 1
+    fold_of_image = np.full(len(audited.dataset.images), -1)
+    fold_of_image[audited.predictions.image_rows] = audited.predictions.folds
+    again = fold_of_image[audited.predictions.image_rows]
+    assert again.tolist() == audited.predictions.folds.tolist()  # one detector an image

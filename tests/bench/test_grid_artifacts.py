@@ -16,7 +16,7 @@ from boxmend.bench.grids.artifacts import (
     MOST_BYTES,
     SHOWN,
     before_and_after,
-    telling_images,
+    choose_images,
     write_artifacts,
 )
 from boxmend.bench.grids.cell_process import CellStatus, run_cell
@@ -47,15 +47,15 @@ def record(lived: Plan) -> RunRecord:
 
 
 def test_a_scored_cell_leaves_figures_and_is_small(lived: Plan) -> None:
-    keep = lived.folder(lived.cells[0]) / "keep"
-    files = {path.name: path.stat().st_size for path in keep.iterdir()}
+    kept = lived.folder(lived.cells[0]) / "artifacts"
+    files = {path.name: path.stat().st_size for path in kept.iterdir()}
     assert {"losses.svg", "losses.csv"} <= set(files)
     assert sum(files.values()) <= MOST_BYTES
-    text = (keep / "losses.csv").read_text()
+    text = (kept / "losses.csv").read_text()
     assert "right" in text
     assert "wrong" in text
-    assert (keep / "losses.svg").read_text().endswith("</svg>\n")
-    assert not (keep.parent / ".keep.new").exists()
+    assert (kept / "losses.svg").read_text().endswith("</svg>\n")
+    assert not (kept.parent / ".artifacts.new").exists()
 
 
 def moved(record: RunRecord, rows: list[int]) -> Changes:
@@ -66,7 +66,7 @@ def moved(record: RunRecord, rows: list[int]) -> Changes:
 
 def test_the_picture_has_two_rows_of_the_same_images(record: RunRecord) -> None:
     assert record.truth is not None
-    rows = telling_images(record.opened, record.truth)
+    rows = choose_images(record.opened, record.truth)
     assert 0 < len(rows) <= SHOWN
     first = int(np.flatnonzero(record.opened.dataset.image_rows == rows[0])[0])
     content = before_and_after(record.opened, moved(record, [first]), record.truth)
@@ -85,7 +85,7 @@ def test_the_picture_has_two_rows_of_the_same_images(record: RunRecord) -> None:
 def test_images_are_chosen_by_what_was_given(record: RunRecord) -> None:
     assert record.truth is not None
     dataset, truth = record.opened.dataset, record.truth
-    rows = telling_images(record.opened, truth)
+    rows = choose_images(record.opened, truth)
     for row in rows:
         of_image = dataset.image_rows == row
         assert 2 <= of_image.sum() <= 6
@@ -101,9 +101,9 @@ def test_the_first_images_with_a_wrong_label_and_few_annotations_are_taken() -> 
         dataset=SimpleNamespace(images=range(10), image_rows=image_rows, labels=labels)
     )
     truth: Any = SimpleNamespace(labels=true, is_spurious=np.zeros(len(true), np.bool_))
-    assert telling_images(told, truth) == [1, 4, 5, 6, 7]
+    assert choose_images(told, truth) == [1, 4, 5, 6, 7]
     told.dataset.labels = true  # clean labels: the first images with few annotations
-    assert telling_images(told, truth) == [0, 1, 4, 5, 6]
+    assert choose_images(told, truth) == [0, 1, 4, 5, 6]
 
 
 def test_where_nothing_was_changed_there_is_no_picture(record: RunRecord) -> None:
@@ -126,13 +126,13 @@ def test_a_picture_that_is_too_large_is_made_coarser_or_left_out(
     assert before_and_after(opened, changes, record.truth) is None
 
 
-def test_an_earlier_keep_is_replaced_whole(record: RunRecord, tmp_path: Path) -> None:
-    keep = tmp_path / "keep"
-    keep.mkdir()
-    (keep / "old.txt").write_text("old")
-    written = write_artifacts(keep, record)
-    assert "old.txt" not in {path.name for path in keep.iterdir()}
-    assert set(written) == set(keep.iterdir())
+def test_an_earlier_folder_is_replaced_whole(record: RunRecord, tmp_path: Path) -> None:
+    kept = tmp_path / "artifacts"
+    kept.mkdir()
+    (kept / "old.txt").write_text("old")
+    written = write_artifacts(kept, record)
+    assert "old.txt" not in {path.name for path in kept.iterdir()}
+    assert set(written) == set(kept.iterdir())
 
 
 def broken(*told: Any, **more: Any) -> bytes:
@@ -143,13 +143,13 @@ def test_what_goes_wrong_with_a_picture_costs_no_result(
     lived: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = lived.folder(lived.cells[0])
-    shutil.rmtree(folder / "keep")
+    shutil.rmtree(folder / "artifacts")
     (folder / "result.json").unlink()
     monkeypatch.setattr(artifacts, "before_and_after", broken)
     assert run_cell(folder) is CellStatus.DONE
     assert "nothing kept (OSError: no such image)" in capsys.readouterr().err
-    assert not (folder / "keep").exists()
-    assert not (folder / ".keep.new").exists()
+    assert not (folder / "artifacts").exists()
+    assert not (folder / ".artifacts.new").exists()
     assert read_result(folder) is not None
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from boxmend.bench.grids.cells import Cell, cells_of, chosen, variant_word
-from boxmend.bench.grids.layouts import LAYOUTS, layout
-from boxmend.bench.grids.planning import GridRequest, planned
-from boxmend.bench.grids.scales import SCALES, fitted, settings_of, sources
+from boxmend.bench.grids.cells import Cell, choose_cells, table_cells, variant_word
+from boxmend.bench.grids.layouts import LAYOUTS, get_layout
+from boxmend.bench.grids.planning import GridRequest, make_plan
+from boxmend.bench.grids.scales import SCALES, cell_settings, find_sources, fit_layout
 from boxmend.bench.grids.table_spec import TRUE_RATE, TWICE_EPOCHS
 from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
@@ -31,7 +31,7 @@ from boxmend.errors import UsageError
         ),
         (
             Cell(None, None, "mend", (("box_noise", TRUE_RATE), ("label_noise", TRUE_RATE)), 0),
-            "label0-box0-mend~told-0",
+            "label0-box0-mend~known-0",
         ),
         (
             Cell(None, None, "baseline", (("epochs", TWICE_EPOCHS),), 0),
@@ -68,27 +68,27 @@ def test_noise_is_shared_by_methods_and_variants_and_clean_data_by_seeds() -> No
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_no_two_cells_of_a_table_have_one_name(name: str) -> None:
-    cells = cells_of(layout(name), (0, 1))
+    cells = table_cells(get_layout(name), (0, 1))
     assert len({cell.name for cell in cells}) == len(cells) > 1
     assert {cell.seed for cell in cells} == {0, 1}
 
 
 def test_table_1_has_the_reference_once_and_all_else_in_every_column() -> None:
-    cells = cells_of(layout("table1"), (0,))
+    cells = table_cells(get_layout("table1"), (0,))
     assert len(cells) == 1 + 11 * 8  # 8 methods under 11 noises, and clean data
     assert cells[0].name == "label0-box0-baseline-0"
 
 
 def test_a_table_whose_cell_needs_another_has_that_before_it() -> None:
-    names = [cell.name for cell in cells_of(layout("two-stage"), (0,))]
+    names = [cell.name for cell in table_cells(get_layout("two-stage"), (0,))]
     assert names.index("label40-box40-mend-0") < names.index("label40-box40-two-stage-0")
-    kept = chosen(cells_of(layout("two-stage"), (0,)), methods=("two-stage",))
+    kept = choose_cells(table_cells(get_layout("two-stage"), (0,)), methods=("two-stage",))
     assert [cell.method for cell in kept] == ["mend", "two-stage"]
 
 
 def test_cells_are_chosen_by_patterns_and_methods() -> None:
-    cells = cells_of(layout("table1"), (0, 1))
-    kept = chosen(cells, only=("label40-box40-*", "label0-*-1"), methods=("mend", "br"))
+    cells = table_cells(get_layout("table1"), (0, 1))
+    kept = choose_cells(cells, only=("label40-box40-*", "label0-*-1"), methods=("mend", "br"))
     assert {cell.name for cell in kept} == {
         *(f"label40-box40-{method}-{seed}" for method in ("mend", "br") for seed in (0, 1)),
         *(f"label0-box{box}-{method}-1" for method in ("mend", "br") for box in (20, 40)),
@@ -96,25 +96,25 @@ def test_cells_are_chosen_by_patterns_and_methods() -> None:
 
 
 def test_what_is_not_there_is_told_with_what_is() -> None:
-    cells = cells_of(layout("table1"), (0,))
+    cells = table_cells(get_layout("table1"), (0,))
     with pytest.raises(UsageError, match=r"no method 'mand' here; there are .*, mend$"):
-        chosen(cells, methods=("mend", "mand"))
+        choose_cells(cells, methods=("mend", "mand"))
     with pytest.raises(
         UsageError, match=r"--only label4: no cell is called so; there are label0-b"
     ):
-        chosen(cells, only=("label4",))
+        choose_cells(cells, only=("label4",))
     with pytest.raises(UsageError, match="exclude each other"):
-        chosen(cells, only=("*-br-0",), methods=("lr",))
+        choose_cells(cells, only=("*-br-0",), methods=("lr",))
     with pytest.raises(UsageError, match=r"no table 'tabel1'; there are table1, "):
-        planned(GridRequest(names=("tabel1",), scale="smoke"))
+        make_plan(GridRequest(names=("tabel1",), scale="smoke"))
     with pytest.raises(UsageError, match="no scale 'big'; there are paper, voc320, smoke"):
-        planned(GridRequest(names=("table1",), scale="big"))
+        make_plan(GridRequest(names=("table1",), scale="big"))
 
 
 def test_only_published_methods_are_told_the_true_rates() -> None:
     def told(method: str, variant: tuple[tuple[str, str], ...] = ()) -> tuple[object, object]:
         cell = Cell("symmetric:0.4", "uniform:0.2", method, variant, 3)
-        settings = settings_of(cell, SCALES["voc320"], None, {})
+        settings = cell_settings(cell, SCALES["voc320"], None, {})
         assert settings.seed == 3
         return settings.label_noise, settings.box_noise
 
@@ -125,7 +125,7 @@ def test_only_published_methods_are_told_the_true_rates() -> None:
 
 def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
     ours, theirs = (
-        settings_of(Cell(None, None, method), SCALES["paper"], None, {})
+        cell_settings(Cell(None, None, method), SCALES["paper"], None, {})
         for method in ("mend", "baseline")
     )
     assert (ours.method, ours.preset) == ("mend", "default")
@@ -137,13 +137,13 @@ def test_the_scale_paper_leaves_mend_what_it_is_on_the_same_footing() -> None:
 
 def test_twice_the_passes_are_twice_those_that_are_set() -> None:
     cell = Cell(None, None, "baseline", (("epochs", TWICE_EPOCHS),))
-    assert settings_of(cell, SCALES["voc320"], None, {}).epochs == 24
-    assert settings_of(cell, SCALES["voc320"], None, {"epochs": 5}).epochs == 10
+    assert cell_settings(cell, SCALES["voc320"], None, {}).epochs == 24
+    assert cell_settings(cell, SCALES["voc320"], None, {"epochs": 5}).epochs == 10
 
 
 def test_a_cell_of_two_stages_trains_the_baseline() -> None:
     cell = Cell("symmetric:0.4", "uniform:0.4", "two-stage")
-    assert settings_of(cell, SCALES["voc320"], None, {}).method == "baseline"
+    assert cell_settings(cell, SCALES["voc320"], None, {}).method == "baseline"
 
 
 def test_settings_may_be_texts() -> None:
@@ -157,7 +157,7 @@ def test_settings_may_be_texts() -> None:
         "box_noise": "auto",
         "weights": "none",
     }
-    found = settings_of(Cell(None, None, "mend"), SCALES["voc320"], None, told)
+    found = cell_settings(Cell(None, None, "mend"), SCALES["voc320"], None, told)
     assert (found.image_size, found.epochs, found.optimisation.lr) == ("96", 6, 0.5)
     assert (found.cuda_graph, found.mend.raw_box_share, found.weights) == (False, None, "none")
     assert (found.label_noise, found.box_noise) == (0.25, "auto")
@@ -166,16 +166,16 @@ def test_settings_may_be_texts() -> None:
 def test_wrong_settings_are_refused_by_name() -> None:
     cell = Cell(None, None, "mend")
     with pytest.raises(UsageError, match=r"--set: there is no setting epoch; did you mean epochs"):
-        settings_of(cell, SCALES["voc320"], None, {"epoch": 3})
+        cell_settings(cell, SCALES["voc320"], None, {"epoch": 3})
     with pytest.raises(UsageError, match=r"--set: mend.raw_box_share is 7"):
-        settings_of(cell, SCALES["voc320"], None, {"mend.raw_box_share": 7})
+        cell_settings(cell, SCALES["voc320"], None, {"mend.raw_box_share": 7})
     with pytest.raises(UsageError, match=r"--set epochs.many: there is no such setting"):
-        settings_of(cell, SCALES["voc320"], None, {"epochs.many": 7})
+        cell_settings(cell, SCALES["voc320"], None, {"epochs.many": 7})
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_smoke_runs_clean_data_and_one_noise_of_every_table(name: str) -> None:
-    cells = cells_of(fitted(SCALES["smoke"], layout(name)), (0,))
+    cells = table_cells(fit_layout(SCALES["smoke"], get_layout(name)), (0,))
     noises = {cell.noise_name for cell in cells} - {"label0-box0"}
     assert len(noises) == (0 if name == "no-harm" else 1)
 
@@ -184,13 +184,13 @@ def test_data_are_needed_and_options_named(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match="--scale voc320 needs clean data to train on: give --data"
     ):
-        sources(SCALES["voc320"], tmp_path, (), ("x",))
+        find_sources(SCALES["voc320"], tmp_path, (), ("x",))
     with pytest.raises(UsageError, match="needs clean data to score on: give --val"):
-        sources(SCALES["paper"], tmp_path, ("x",), ())
+        find_sources(SCALES["paper"], tmp_path, ("x",), ())
     with pytest.raises(
         UsageError, match="--scale smoke draws its data: leave out --data and --val"
     ):
-        sources(SCALES["smoke"], tmp_path, ("x",), ())
+        find_sources(SCALES["smoke"], tmp_path, ("x",), ())
 
 
 def test_an_empty_variant_has_no_name() -> None:

@@ -159,7 +159,7 @@ def test_data_that_no_cell_could_use_are_told_before_anything_is_trained(
     bare = tmp_path / "bare" / "instances_val.json"
     bare.parent.mkdir()
     bare.write_text(json.dumps(document))
-    with pytest.raises(DataError, match=r"--val .*its images are not there, like .*bring them"):
+    with pytest.raises(DataError, match=r"--val .*its images are missing, like .*copy them"):
         ready(toys, tmp_path / "out", val=(str(bare),))
     for one in document["categories"]:
         one["name"] = f"other {one['name']}"

@@ -4,22 +4,24 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import to_builtins
 
 from boxmend.bench.grids.jobs import (
+    JOB_FILE,
     LOCK_FILE,
     State,
-    differences,
+    job_differences,
     own_settings,
     read_job,
     save_job,
     state_of,
 )
-from boxmend.bench.grids.planning import planned, prepare
+from boxmend.bench.grids.planning import make_plan, prepare
 from boxmend.bench.grids.results import RESULTS_FILE, read
 from boxmend.cli import run
 from boxmend.data.files.locks import HeldError, hold_lock, is_held, wait_for_lock
 from boxmend.errors import DataError, UsageError
-from tests.bench.grid_worlds import QUICK, begun, pretended, ready, wishes
+from tests.bench.grid_worlds import QUICK, begun, pretended, ready, request
 
 
 def test_a_state_is_told_by_the_folder(toys: Path, tmp_path: Path) -> None:
@@ -44,6 +46,17 @@ def test_a_cell_that_was_not_begun_takes_other_settings(toys: Path, tmp_path: Pa
     assert read_job(plan.folder(plan.cells[0])).settings["epochs"] == 7
 
 
+def test_a_job_of_format_1_is_read_with_the_present_names(toys: Path, tmp_path: Path) -> None:
+    plan = ready(toys, tmp_path)
+    folder = plan.folder(plan.cells[0])
+    job = read_job(folder)
+    keys = to_builtins(job)
+    keys["told"] = keys.pop("known_rates")
+    del keys["format"]
+    (folder / JOB_FILE).write_bytes(msgspec.json.encode(keys))
+    assert read_job(folder) == job
+
+
 def test_a_cell_that_is_done_is_not_taken_for_another(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path)
     folder = plan.folder(plan.cells[0])
@@ -61,13 +74,13 @@ def test_settings_of_other_methods_and_new_ones_do_not_count(toys: Path, tmp_pat
     plan = ready(toys, tmp_path)
     job = read_job(plan.folder(plan.cells[0]))
     other = {**job.settings, "published": {**job.settings["published"], "queue_length": 7}}
-    assert differences(job, msgspec.structs.replace(job, settings=other)) == []
+    assert job_differences(job, msgspec.structs.replace(job, settings=other)) == []
     other = {**job.settings, "mend": {**job.settings["mend"], "raw_box_min_share": 0.9}}
-    assert differences(job, msgspec.structs.replace(job, settings=other)) == [
+    assert job_differences(job, msgspec.structs.replace(job, settings=other)) == [
         "mend.raw_box_min_share: 0.4, now 0.9"
     ]
     older = {name: value for name, value in job.settings.items() if name != "strict"}
-    assert differences(msgspec.structs.replace(job, settings=older), job) == []
+    assert job_differences(msgspec.structs.replace(job, settings=older), job) == []
 
 
 def test_a_cell_that_was_begun_keeps_settings_that_do_not_matter(
@@ -125,9 +138,9 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
 
 
 def test_wrong_settings_leave_nothing_behind(toys: Path, tmp_path: Path) -> None:
-    wanted = wishes(toys, tmp_path / "out", changes={"epochs": "many"})
+    wanted = request(toys, tmp_path / "out", changes={"epochs": "many"})
     with pytest.raises(UsageError, match="--set: epochs: Expected `int`, got `str`"):
-        planned(wanted)
+        make_plan(wanted)
     assert not (tmp_path / "out").exists()
 
 
@@ -135,6 +148,6 @@ def test_data_without_annotations_are_refused(tmp_path: Path) -> None:
     assert run(["synth", "--images", "5", "--out", str(tmp_path / "toys")]) == 0
     empty = tmp_path / "empty.json"
     empty.write_text('{"images": [], "annotations": [], "categories": []}')
-    wanted = wishes(tmp_path / "toys", tmp_path / "out", data=(str(empty),))
+    wanted = request(tmp_path / "toys", tmp_path / "out", data=(str(empty),))
     with pytest.raises(DataError, match=r"--data .*empty.json: there are no annotations"):
-        prepare(planned(wanted), wanted)
+        prepare(make_plan(wanted), wanted)

@@ -8,12 +8,12 @@ import pytest
 
 from boxmend.bench.grids.jobs import Tries, read_job
 from boxmend.bench.grids.outcomes import failed_result
-from boxmend.bench.grids.planning import Plan, by_name, looked_up, planned, prepare
-from boxmend.bench.grids.previous_results import differences, read_previous, result_files
+from boxmend.bench.grids.planning import Plan, make_plan, match_by_name, prepare, preview
+from boxmend.bench.grids.previous_results import read_previous, result_differences, result_files
 from boxmend.bench.grids.results import RESULTS_FILE, Result, append, read
 from boxmend.bench.grids.running import run_grid
 from boxmend.errors import DataError, UsageError
-from tests.bench.grid_worlds import QUICK, Pretending, pretended, ready, wishes
+from tests.bench.grid_worlds import QUICK, Pretending, pretended, ready, request
 
 MEND, BR = "label40-box40-mend-0", "label40-box40-br-0"
 BOTH = (MEND, BR)
@@ -45,7 +45,7 @@ def test_a_cell_that_has_a_line_is_not_run_again(toys: Path, tmp_path: Path, lin
     done = with_lines(tmp_path / "brought.jsonl", line)
     plan = ready(toys, tmp_path / "here", only=BOTH, done=done)
     assert names(plan) == [BR]
-    assert plan.earlier[MEND].place == f"{tmp_path / 'brought.jsonl'}:1"
+    assert plan.previous[MEND].place == f"{tmp_path / 'brought.jsonl'}:1"
     executor = Pretending(2)
     run_grid(plan, executor)
     assert executor.started == [BR]
@@ -65,7 +65,7 @@ def test_where_data_and_weights_lay_and_versions_do_not_count(
         settings={**line.settings, "log_every": 77, "checkpoint_every": 9},
     )
     done = with_lines(tmp_path / "brought.jsonl", elsewhere)
-    assert MEND in ready(toys, tmp_path / "here", only=BOTH, done=done).earlier
+    assert MEND in ready(toys, tmp_path / "here", only=BOTH, done=done).previous
 
 
 def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
@@ -78,7 +78,9 @@ def test_weights_go_by_their_hash(toys: Path, tmp_path: Path) -> None:
     job = read_job(plan.folder(plan.cells[0]))
     assert "w.safetensors sha256:" in line.settings["weights"]
     renamed = line.settings["weights"].replace("w.safetensors", "other.safetensors")
-    assert differences(changed(line, settings={**line.settings, "weights": renamed}), job) == []
+    assert (
+        result_differences(changed(line, settings={**line.settings, "weights": renamed}), job) == []
+    )
     weights.write_bytes(b"others")
     done = with_lines(tmp_path / "brought.jsonl", line)
     with pytest.raises(UsageError, match=r"settings.weights: 'sha256:\w+', now 'sha256:\w+'"):
@@ -125,7 +127,7 @@ def test_a_line_of_other_settings_or_data_is_refused_or_run_anew(
         assert text in str(refused.value)
     plan = ready(toys, tmp_path / "here", only=BOTH, done=done, ignore_differing=True)
     assert sorted(names(plan)) == sorted(BOTH)
-    assert dict(plan.earlier) == {}
+    assert dict(plan.previous) == {}
 
 
 def test_settings_of_other_methods_and_ones_not_written_down_do_not_count(
@@ -134,9 +136,9 @@ def test_settings_of_other_methods_and_ones_not_written_down_do_not_count(
     folder = tmp_path / "there" / "voc320" / "cells" / MEND
     job = read_job(folder)
     other = {**line.settings, "published": {"queue_length": 7}}
-    assert differences(changed(line, settings=other), job) == []
+    assert result_differences(changed(line, settings=other), job) == []
     older = {name: value for name, value in line.settings.items() if name != "difficult"}
-    assert differences(changed(line, settings=older), job) == []
+    assert result_differences(changed(line, settings=older), job) == []
 
 
 def test_numbers_that_are_left_to_the_detector_are_as_it_has_them(
@@ -144,9 +146,9 @@ def test_numbers_that_are_left_to_the_detector_are_as_it_has_them(
 ) -> None:
     job = read_job(tmp_path / "there" / "voc320" / "cells" / MEND)
     told = changed(line, settings={**line.settings, "proposals": 150})
-    assert differences(told, job) == ["settings.proposals: 150, now 300"]
+    assert result_differences(told, job) == ["settings.proposals: 150, now 300"]
     left = msgspec.structs.replace(job, settings={**job.settings, "proposals": None})
-    assert differences(told, left) == []
+    assert result_differences(told, left) == []
 
 
 def test_of_several_lines_the_last_that_fits_counts(
@@ -156,7 +158,7 @@ def test_of_several_lines_the_last_that_fits_counts(
     failed = changed(line, error="out of luck", scores={})
     done = with_lines(tmp_path / "brought.jsonl", line, line, other, failed)
     plan = ready(toys, tmp_path / "here", only=BOTH, done=done)
-    assert plan.earlier[MEND].number == 2
+    assert plan.previous[MEND].number == 2
 
 
 def test_a_failed_line_is_no_result(toys: Path, tmp_path: Path, line: Result) -> None:
@@ -173,7 +175,7 @@ def test_what_was_done_here_counts_before_lines(toys: Path, tmp_path: Path, line
     other = changed(line, settings={**line.settings, "epochs": 7})
     done = with_lines(tmp_path / "brought.jsonl", other)
     plan = ready(toys, tmp_path / "there", only=BOTH, done=done)  # where the line was made
-    assert dict(plan.earlier) == {}
+    assert dict(plan.previous) == {}
     executor = Pretending()
     run_grid(plan, executor)
     assert executor.started == [BR]
@@ -193,14 +195,14 @@ def test_a_first_stage_of_which_there_is_a_line_alone_is_trained_again(
     done = with_lines(tmp_path / "first.jsonl", first)
     plan = ready(toys, tmp_path / "here", "two-stage", only=STAGES, done=done)
     assert names(plan) == list(STAGES)
-    assert plan.again == {STAGES[0]: STAGES[1]}
-    assert dict(plan.earlier) == {}
+    assert plan.retrained == {STAGES[0]: STAGES[1]}
+    assert dict(plan.previous) == {}
     assert run_grid(plan, Pretending(2)).done == list(STAGES)
 
     both = with_lines(tmp_path / "both.jsonl", first, second)
     plan = ready(toys, tmp_path / "other", "two-stage", only=STAGES, done=both)
     assert names(plan) == []
-    assert set(plan.earlier) == set(STAGES)
+    assert set(plan.previous) == set(STAGES)
 
 
 def test_a_first_stage_that_nothing_is_left_for_is_not_run(toys: Path, tmp_path: Path) -> None:
@@ -215,42 +217,42 @@ def test_a_second_stage_of_an_older_first_one_is_stale(toys: Path, tmp_path: Pat
     older = changed(first, settings={**first.settings, "epochs": 7})
     anew = changed(first, started="2026-11-16T02:00:00+00:00")
     done = with_lines(tmp_path / "done.jsonl", older, second, anew)
-    with pytest.raises(UsageError, match=f"needs {STAGES[0]}, which was run anew since"):
+    with pytest.raises(UsageError, match=f"needs {STAGES[0]}, which was run again since"):
         ready(toys, tmp_path / "here", "two-stage", only=STAGES, done=done)
     told: dict[str, Any] = {"only": STAGES, "done": done, "ignore_differing": True}
     plan = ready(toys, tmp_path / "here", "two-stage", **told)
     assert names(plan) == list(STAGES)
-    assert plan.again == {STAGES[0]: STAGES[1]}
+    assert plan.retrained == {STAGES[0]: STAGES[1]}
 
 
 def test_a_dry_look_writes_nothing_and_compares_what_it_can(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
     done = with_lines(tmp_path / "brought.jsonl", line)
-    wanted = wishes(toys, tmp_path / "here", only=BOTH, done=done)
-    plan = looked_up(planned(wanted), wanted)
-    assert (names(plan), set(plan.earlier)) == ([BR], {MEND})
+    wanted = request(toys, tmp_path / "here", only=BOTH, done=done)
+    plan = preview(make_plan(wanted), wanted)
+    assert (names(plan), set(plan.previous)) == ([BR], {MEND})
     assert not (tmp_path / "here").exists()
-    other = wishes(toys, tmp_path / "here", only=BOTH, done=done, data=(f"{toys}:val",))
+    other = request(toys, tmp_path / "here", only=BOTH, done=done, data=(f"{toys}:val",))
     with pytest.raises(UsageError, match=r"data\.train_sha256"):
-        looked_up(planned(other), other)
+        preview(make_plan(other), other)
     longer = {**QUICK, "epochs": 3}
-    other = wishes(toys, tmp_path, only=BOTH, done=done, data=(), val=(), changes=longer)
+    other = request(toys, tmp_path, only=BOTH, done=done, data=(), val=(), changes=longer)
     with pytest.raises(UsageError, match=r"settings\.epochs: 1, now 3"):
-        looked_up(planned(other), other)
-    assert set(by_name(planned(other), other).earlier) == {MEND}
+        preview(make_plan(other), other)
+    assert set(match_by_name(make_plan(other), other).previous) == {MEND}
 
 
 def test_files_that_are_none_are_named_and_torn_lines_warned_of(
     toys: Path, tmp_path: Path, line: Result
 ) -> None:
-    wanted = wishes(toys, tmp_path / "here", only=BOTH, done=(tmp_path / "no.jsonl",))
+    wanted = request(toys, tmp_path / "here", only=BOTH, done=(tmp_path / "no.jsonl",))
     with pytest.raises(DataError, match=r"no\.jsonl: cannot be read"):
-        prepare(planned(wanted), wanted)
+        prepare(make_plan(wanted), wanted)
     path = with_lines(tmp_path / "torn" / RESULTS_FILE, line)[0]
     path.write_bytes(path.read_bytes() + b'{"cell":')
     plan = ready(toys, tmp_path / "here", only=BOTH, done=(tmp_path / "torn",))
-    assert set(plan.earlier) == {MEND}
+    assert set(plan.previous) == {MEND}
     assert "line 2 was cut off" in plan.warnings[0]
 
 

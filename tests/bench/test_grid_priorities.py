@@ -1,9 +1,9 @@
-"""What is run first: the must-list of the comparison on photographs, and the order of cells."""
+"""Priorities of cells, and the order in which they run."""
 
 import pytest
 
-from boxmend.bench.grids.cells import Cell, cells_of
-from boxmend.bench.grids.layouts import LAYOUTS, layout
+from boxmend.bench.grids.cells import Cell, table_cells
+from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.priorities import PRIORITIES, by_priority, priority, with_priority
 from boxmend.errors import UsageError
 
@@ -14,49 +14,49 @@ def names(cells: list[Cell]) -> list[str]:
     return [cell.name for cell in cells]
 
 
-def test_44_cells_must_be_run() -> None:
-    must = with_priority(cells_of(layout("core"), (0, 1, 2)), ["must"])
+def test_44_cells_have_priority_1() -> None:
+    first = with_priority(table_cells(get_layout("core"), (0, 1, 2)), [1])
     # Clean, ten methods at 40/40, four in three settings, mend on clean data; then two further
     # seeds of clean, of baseline in four settings and of mend in five.
-    assert len(must) == (1 + 10 + 4 * 3 + 1) + 2 * (1 + 4 + 5) == 44
-    assert {cell.method for cell in must if cell.seed} == {"baseline", "mend"}
+    assert len(first) == (1 + 10 + 4 * 3 + 1) + 2 * (1 + 4 + 5) == 44
+    assert {cell.method for cell in first if cell.seed} == {"baseline", "mend"}
 
 
-def test_other_tables_have_no_must_of_their_own() -> None:
-    core = set(cells_of(layout("core"), (0, 1, 2)))
+def test_all_cells_of_priority_1_are_in_core() -> None:
+    core = set(table_cells(get_layout("core"), (0, 1, 2)))
     for name in LAYOUTS:
-        cells = cells_of(layout(name), (0, 1, 2))
-        assert {cell for cell in cells if priority(cell) == "must"} <= core
+        cells = table_cells(get_layout(name), (0, 1, 2))
+        assert {cell for cell in cells if priority(cell) == 1} <= core
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "expected"),
     [
-        (Cell(*FORTY, "disco"), "must"),
-        (Cell(*FORTY, "disco", (), 1), "could"),
-        (Cell(*FORTY, "mend", (), 2), "must"),
-        (Cell(*FORTY, "two-stage"), "should"),
-        (Cell(*FORTY, "two-stage", (), 1), "could"),
-        (Cell(None, "uniform:0.4", "cm"), "should"),
-        (Cell(None, "uniform:0.2", "cm"), "could"),
-        (Cell("symmetric:0.6", None, "mend"), "should"),
-        (Cell("symmetric:0.6", "uniform:0.2", "mend"), "could"),
-        (Cell("pair:0.3", None, "lr"), "should"),
-        (Cell("symmetric:0.4", None, "disco"), "should"),
-        (Cell("symmetric:0.4", None, "br"), "could"),  # which has no boxes to mend there
-        (Cell(None, "uniform:0.4", "lr"), "could"),
-        (Cell(None, "uniform:0.4", "br"), "should"),
-        (Cell("symmetric:0.4", None, "mend-paper", (("published.queue_length", 64),)), "could"),
-        (Cell(None, "jitter:0.4", "mend"), "could"),
-        (Cell(None, None, "mend", presence="missing:0.4"), "could"),
+        (Cell(*FORTY, "disco"), 1),
+        (Cell(*FORTY, "disco", (), 1), 3),
+        (Cell(*FORTY, "mend", (), 2), 1),
+        (Cell(*FORTY, "two-stage"), 2),
+        (Cell(*FORTY, "two-stage", (), 1), 3),
+        (Cell(None, "uniform:0.4", "cm"), 2),
+        (Cell(None, "uniform:0.2", "cm"), 3),
+        (Cell("symmetric:0.6", None, "mend"), 2),
+        (Cell("symmetric:0.6", "uniform:0.2", "mend"), 3),
+        (Cell("pair:0.3", None, "lr"), 2),
+        (Cell("symmetric:0.4", None, "disco"), 2),
+        (Cell("symmetric:0.4", None, "br"), 3),  # there are no noisy boxes to repair
+        (Cell(None, "uniform:0.4", "lr"), 3),
+        (Cell(None, "uniform:0.4", "br"), 2),
+        (Cell("symmetric:0.4", None, "mend-paper", (("published.queue_length", 64),)), 3),
+        (Cell(None, "jitter:0.4", "mend"), 3),
+        (Cell(None, None, "mend", presence="missing:0.4"), 3),
     ],
 )
-def test_a_cell_is_worth_what_the_comparison_says(cell: Cell, told: str) -> None:
-    assert priority(cell) == told
+def test_a_cell_has_the_priority_of_its_group(cell: Cell, expected: int) -> None:
+    assert priority(cell) == expected
 
 
-def test_what_others_are_compared_with_goes_first_and_then_the_longest() -> None:
-    ordered = names(by_priority(cells_of(layout("core"), (0, 1))))
+def test_references_go_first_and_then_the_longest_trainings() -> None:
+    ordered = names(by_priority(table_cells(get_layout("core"), (0, 1))))
     assert ordered[:5] == [
         "label40-box40-mend-0",
         "label0-box0-baseline-0",
@@ -68,10 +68,13 @@ def test_what_others_are_compared_with_goes_first_and_then_the_longest() -> None
     assert ordered.index("label0-box40-mend-1") < ordered.index("label40-box40-co-teaching-1")
 
 
-def test_of_what_could_be_run_box_noise_and_missing_annotations_go_first() -> None:
-    every = (*cells_of(layout("presence"), (0, 1)), *cells_of(layout("box-noise"), (0,)))
-    last = cells_of(layout("sensitivity-n"), (0,))
-    ordered = names(with_priority(by_priority([*last, *every]), ["could"]))
+def test_box_noise_and_missing_annotations_are_first_within_priority_3() -> None:
+    every = (
+        *table_cells(get_layout("presence"), (0, 1)),
+        *table_cells(get_layout("box-noise"), (0,)),
+    )
+    last = table_cells(get_layout("sensitivity-n"), (0,))
+    ordered = names(with_priority(by_priority([*last, *every]), [3]))
     firsts = [
         ordered.index(name)
         for name in (
@@ -84,30 +87,32 @@ def test_of_what_could_be_run_box_noise_and_missing_annotations_go_first() -> No
     assert ordered.index("label0-box0-missing20-mend-1") > firsts[1]
 
 
-def test_worth_falls_from_the_first_cell_to_the_last() -> None:
-    every = dict.fromkeys(cell for name in LAYOUTS for cell in cells_of(layout(name), (0, 1)))
+def test_priorities_never_rise_along_the_order() -> None:
+    every = dict.fromkeys(
+        cell for name in LAYOUTS for cell in table_cells(get_layout(name), (0, 1))
+    )
     ordered = by_priority(list(every))
     assert set(ordered) == set(every)
     ranks = [PRIORITIES.index(priority(cell)) for cell in ordered]
     assert ranks == sorted(ranks)
-    must = 24 + 10  # of seeds 0 and 1
-    assert set(names(ordered)[must : must + 2]) == {
+    first = 24 + 10  # of seeds 0 and 1
+    assert set(names(ordered)[first : first + 2]) == {
         "label40-box40-baseline~x2-0",
         "label40-box40-two-stage-0",
     }
 
 
-def test_a_cell_stands_after_the_one_it_needs_whatever_they_are_worth() -> None:
-    cells = cells_of(layout("two-stage"), (0, 1))
-    kept = names(with_priority(by_priority(cells), ["should"]))
+def test_a_cell_comes_after_the_one_it_needs_whatever_their_priorities() -> None:
+    cells = table_cells(get_layout("two-stage"), (0, 1))
+    kept = names(with_priority(by_priority(cells), [2]))
     assert kept.index("label40-box40-mend-0") < kept.index("label40-box40-two-stage-0")
     assert "label40-box40-mend-1" not in kept
 
 
-def test_a_word_that_is_none_of_the_three_is_refused() -> None:
-    cells = cells_of(layout("core"), (0,))
-    with pytest.raises(UsageError, match=r"--worth 'may': expected must, should, could"):
-        with_priority(cells, ["may"])
-    with pytest.raises(UsageError, match="--worth could leaves no cell"):
-        with_priority(cells, ["could"])
+def test_an_unknown_priority_is_refused() -> None:
+    cells = table_cells(get_layout("core"), (0,))
+    with pytest.raises(UsageError, match=r"--priority 4: expected 1, 2 or 3"):
+        with_priority(cells, [4])
+    with pytest.raises(UsageError, match="--priority 3 leaves no cell"):
+        with_priority(cells, [3])
     assert with_priority(cells, []) == cells

@@ -23,7 +23,7 @@ from boxmend.bench.grids.jobs import (
     write_json,
 )
 from boxmend.bench.grids.results import RESULTS_FILE, read
-from boxmend.bench.grids.running import Glance, run_grid
+from boxmend.bench.grids.running import GridProgress, run_grid
 from boxmend.data.files.locks import hold_lock
 from tests.bench.grid_worlds import QUICK, Ending, Pretending, begun, pretended, ready
 
@@ -32,19 +32,19 @@ FOUR = ("label40-box40-baseline-0", "label40-box40-[bl]r-0", "label40-box40-mend
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "PAUSE", 0.01)
+    monkeypatch.setattr(running, "POLL_SECONDS", 0.01)
 
 
 def test_every_cell_is_run_once_and_never_again(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, only=FOUR)
-    executor, glances = Pretending(2), list[Glance]()
-    ended = run_grid(plan, executor, show=glances.append)
+    executor, updates = Pretending(2), list[GridProgress]()
+    ended = run_grid(plan, executor, show=updates.append)
     names = [cell.name for cell in plan.cells]
     assert executor.started == names
     assert sorted(ended.done) == sorted(names)
     assert (ended.failed, ended.stopped, ended.was_stopped) == ({}, [], False)
-    assert max(len(one.running) for one in glances) == 2
-    assert (glances[-1].done, glances[-1].left) == (4, 0)
+    assert max(len(one.running) for one in updates) == 2
+    assert (updates[-1].done, updates[-1].left) == (4, 0)
     again = Pretending(2)
     assert sorted(run_grid(plan, again).done) == sorted(names)
     assert again.started == []
@@ -100,7 +100,9 @@ def test_a_process_that_ends_without_a_word_leaves_its_last_lines(
     folder = plan.folder(plan.cells[0])
     (folder / "log.txt").write_text("first\n" * 9 + "ImportError: no torch\n")
     ended = run_grid(plan, Pretending(1, mend=1))
-    assert ended.failed[folder.name].startswith("ended with status 1. Its last words:\nfirst\n")
+    assert ended.failed[folder.name].startswith(
+        "exited with status 1. Its last lines of output:\nfirst\n"
+    )
     assert ended.failed[folder.name].endswith("ImportError: no torch")
     assert state_of(folder) is State.FAILED
 
@@ -128,7 +130,7 @@ def test_a_cell_waits_for_the_one_it_needs_and_falls_with_it(toys: Path, tmp_pat
 def test_a_cell_that_another_process_runs_is_waited_for(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, only=FOUR)
     folder = plan.folder(plan.cells[-1])
-    seen, executor = list[Glance](), Pretending(4)
+    seen, executor = list[GridProgress](), Pretending(4)
     with hold_lock(folder / LOCK_FILE):
         thread_ended = threading.Event()
 
@@ -189,9 +191,9 @@ def test_sigterm_is_passed_on_and_a_second_one_kills(toys: Path, tmp_path: Path)
             return list(endings)
 
     before = signal.getsignal(signal.SIGTERM)
-    glances = list[Glance]()
-    ended = run_grid(plan, Endless(2), show=glances.append)
-    assert glances[-1].is_stopping
+    updates = list[GridProgress]()
+    ended = run_grid(plan, Endless(2), show=updates.append)
+    assert updates[-1].is_stopping
     assert signal.getsignal(signal.SIGTERM) is before
     assert ended.was_stopped
     assert len(ended.stopped) == 2
@@ -212,15 +214,15 @@ def test_no_cell_is_started_when_the_time_is_over_and_those_that_run_end(
             now[0] += 3.0
             return super()._started(folder)
 
-    executor, glances = Slow(1), list[Glance]()
-    ended = run_grid(plan, executor, stop_after=4.0, show=glances.append)
+    executor, updates = Slow(1), list[GridProgress]()
+    ended = run_grid(plan, executor, stop_after=4.0, show=updates.append)
     names = [cell.name for cell in plan.cells]
     assert executor.started == names[:2]  # at 0 and 3 seconds; at 6 it is too late
     assert sorted(ended.done) == sorted([*names[:2], names[3]])
     assert ended.left == [names[2]]
     assert (ended.failed, ended.stopped, ended.was_stopped) == ({}, [], False)
-    assert glances[-1].is_closing
-    assert not glances[0].is_closing
+    assert updates[-1].is_closing
+    assert not updates[0].is_closing
     again = Pretending(1)
     assert run_grid(plan, again).left == []
     assert again.started == [names[2]]
@@ -238,11 +240,11 @@ def test_a_cell_that_another_process_runs_is_left_when_the_time_is_over(
 
 def test_time_left_is_told_by_cells_that_are_done(toys: Path, tmp_path: Path) -> None:
     plan = ready(toys, tmp_path, only=FOUR)
-    glances = list[Glance]()
-    run_grid(plan, Pretending(1), show=glances.append)
-    assert glances[0].seconds_left is None
+    updates = list[GridProgress]()
+    run_grid(plan, Pretending(1), show=updates.append)
+    assert updates[0].seconds_left is None
     # One is done, took 2 s; one runs, begun just now; two wait, and there is one slot.
-    second = next(one for one in glances if one.done == 1 and one.running)
+    second = next(one for one in updates if one.done == 1 and one.running)
     assert second.seconds_left == pytest.approx(2 + 2 * 2, abs=0.5)
 
 
@@ -255,11 +257,11 @@ def test_time_left_goes_by_the_passes_of_a_cell_that_runs(toys: Path, tmp_path: 
     lines = ({"step": 30, "epoch": 2, "epoch_ends": 2}, {"step": 30, "epoch": 2})
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / RUN_FOLDER / "metrics.jsonl").write_text(text)
-    glances = list[Glance]()
-    run_grid(plan, Pretending(1), show=glances.append)
+    updates = list[GridProgress]()
+    run_grid(plan, Pretending(1), show=updates.append)
     # It is taken up after three of four passes, which took 30 s in an earlier try: 10 s are left.
-    assert glances[0].running[0].passes == 3
-    assert glances[0].seconds_left == pytest.approx(10, abs=1.5)
+    assert updates[0].running[0].epochs_done == 3
+    assert updates[0].seconds_left == pytest.approx(10, abs=1.5)
 
 
 def test_slots_are_spread_over_gpus_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_a_run_takes_lines_from_elsewhere_and_leaves_what_it_has_no_time_for(
     told, path = brought
     executor = Pretending(1)
     monkeypatch.setattr(bench_run, "Local", lambda jobs, gpus: executor)
-    monkeypatch.setattr(running, "PAUSE", 0.01)
+    monkeypatch.setattr(running, "POLL_SECONDS", 0.01)
     late = ["--stop-after", "1e-9"]
     assert run(["bench", "run", *told, "--done", str(path), *late]) == 0
     said = capsys.readouterr()

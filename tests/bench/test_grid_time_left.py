@@ -1,4 +1,4 @@
-"""How long a grid will take, by the passes that its cells have done."""
+"""How long a grid will take, by the epochs that its cells have done."""
 
 import pytest
 from hypothesis import given
@@ -7,29 +7,29 @@ from hypothesis import strategies as st
 from boxmend.bench.grids.time_left import Pace, seconds_left
 
 
-def test_nothing_tells_before_a_pass_or_a_cell_is_done() -> None:
+def test_the_time_is_unknown_before_an_epoch_or_a_cell_is_done() -> None:
     assert seconds_left([], [Pace(5, 100.0)], [5, 5], 1) is None
 
 
-def test_a_running_cell_is_judged_by_its_own_pace() -> None:
-    # 3 of 12 passes took 90 s, 30 s each; 10 s later 360 - 100 s are left, whatever others took.
+def test_a_running_cell_goes_by_its_own_speed() -> None:
+    # 3 of 12 epochs took 90 s, 30 s each; 10 s later 360 - 100 s are left, whatever others took.
     assert seconds_left([1.0], [Pace(12, 100.0, 3, 90.0)], [], 1) == pytest.approx(260)
 
 
 def test_a_cell_that_is_slower_than_those_done_is_never_said_to_be_over() -> None:
-    # Others took 2 s a pass, so 10 s; after 50 s without a pass there are still 4 whole ones.
+    # Others took 2 s per epoch, so 10 s; after 50 s without an epoch there are still 4 whole ones.
     assert seconds_left([2.0], [Pace(5, 50.0)], [], 1) == pytest.approx(8)
-    # Two passes took 80 s, the third lasts for 200 s by now: two more of 40 s are left.
+    # Two epochs took 80 s, the third lasts for 200 s by now: two more of 40 s are left.
     assert seconds_left([2.0], [Pace(5, 280.0, 2, 80.0)], [], 1) == pytest.approx(80)
 
 
-def test_nothing_is_said_once_all_passes_are_done_and_the_rest_is_unknown() -> None:
+def test_the_time_is_unknown_once_all_epochs_are_done_and_the_rest_is_unknown() -> None:
     assert seconds_left([2.0], [Pace(5, 60.0, 5, 50.0)], [], 1) is None
 
 
-def test_cells_that_wait_take_the_first_free_slot_and_as_many_passes_as_they_have() -> None:
-    # A pass takes (3 + 5) / 2 = 4 s on average. Slots are free after 5 x 5 - 20 = 5 s, the rest
-    # of 5 passes, and after 0 s; the one with 10 passes ends at 40 s, that with 5 at 5 + 20 s.
+def test_cells_that_wait_take_the_first_free_slot_and_as_many_epochs_as_they_have() -> None:
+    # An epoch takes (3 + 5) / 2 = 4 s on average. Slots are free after 5 x 5 - 20 = 5 s, the rest
+    # of 5 epochs, and after 0 s; the one with 10 epochs ends at 40 s, that with 5 at 5 + 20 s.
     running = [Pace(5, 20.0, 3, 15.0)]
     assert seconds_left([3.0], running, [10, 5], 2) == pytest.approx(40)
 

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.bench.grids.results import Data, Noise, Read, Result, append, counting, read, read_all
+from boxmend.bench.grids.results import (
+    Data,
+    Noise,
+    Read,
+    Result,
+    append,
+    effective_results,
+    read,
+    read_all,
+)
 from boxmend.errors import DataError, OutputError
 from tests import ROOT
 from tests.bench.grid_results import result
@@ -148,13 +157,13 @@ def test_a_folder_in_the_place_of_the_file_is_told(tmp_path: Path) -> None:
 def test_of_several_lines_the_last_one_without_an_error_counts() -> None:
     fine, failed = result(ap50=0.5), changed(result(), scores={}, error="no memory")
     later, other = changed(fine, scores={"voc_ap50_area": 0.6}), result(seed=1)
-    assert counting([failed, fine]) == [fine]
-    assert counting([fine, failed]) == [fine]
-    assert counting([fine, other, failed, later]) == [later, other]
+    assert effective_results([failed, fine]) == [fine]
+    assert effective_results([fine, failed]) == [fine]
+    assert effective_results([fine, other, failed, later]) == [later, other]
     again = changed(failed, attempt=2)
-    assert counting([failed, again]) == [again]
+    assert effective_results([failed, again]) == [again]
     elsewhere = changed(fine, scale="paper")
-    assert counting([fine, elsewhere]) == [fine, elsewhere]
+    assert effective_results([fine, elsewhere]) == [fine, elsewhere]
 
 
 def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:

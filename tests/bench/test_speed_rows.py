@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from boxmend.bench.speed.growth import remembering, with_objects
-from boxmend.bench.speed.plain import AnnotatedImages, decoded, plain_steps
+from boxmend.bench.speed.growth import time_memory, with_objects
+from boxmend.bench.speed.plain import AnnotatedImages, make_data_loader, plain_steps
 from boxmend.bench.speed.side_by_side import TimedJob, side_by_side, train_for
 from tests.bench.timed_trainings import SMALL, drawn_dataset, factory_in
 
@@ -74,7 +74,7 @@ def test_the_plain_recipe_follows_a_rate_and_limits_its_gradients(tmp_path: Path
 def test_the_plain_recipe_is_given_whole_batches_of_all_images(tmp_path: Path) -> None:
     images = AnnotatedImages(drawn_dataset(tmp_path / "data"))
     order = torch.utils.data.SequentialSampler(images)
-    loader = decoded(images, order, 3, torch.device("cpu"), 0)
+    loader = make_data_loader(images, order, 3, torch.device("cpu"), 0)
     assert len(loader) == 1  # 4 images: one batch of three, and one image is left over
     ((pictures, targets),) = loader
     assert len(pictures) == len(targets) == 3
@@ -97,7 +97,7 @@ def test_a_timed_training_is_past_its_warm_up_and_stays_in_one_pass(tmp_path: Pa
     assert steps.batch_size == 2
     steps.run(3)
     assert training.loader.num_batches == 2  # so that three steps are more than a pass
-    moment = training.moment()
+    moment = training.progress()
     assert not moment.is_warm_up
     assert training.step == training.num_steps
     assert training.ledger is not None
@@ -134,7 +134,7 @@ def test_drawn_annotations_fill_every_image_and_lie_within(tmp_path: Path) -> No
 
 
 def test_remembering_takes_some_time(tmp_path: Path) -> None:
-    assert 0 < remembering(factory_in(tmp_path), "64") < 1e3
+    assert 0 < time_memory(factory_in(tmp_path), "64") < 1e3
 
 
 def test_a_job_says_that_it_is_ready_and_then_how_far_it_came(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from boxmend.bench.speed.stages import STAGES, Span, attributed, by_launch, stage_shares
+from boxmend.bench.speed.stages import STAGES, Span, by_launch, stage_shares, sum_by_stage
 from boxmend.errors import BoxmendError
 from boxmend.runs.settings import TrainSettings
 from tests.bench.timed_trainings import factory_in
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def test_work_belongs_to_the_stage_in_which_it_starts() -> None:
     spans = [Span("features", 0, 10), Span("refine", 20, 30)]
     work = [Span("", 0, 4), Span("", 9, 12), Span("", 20, 21)]
-    assert attributed(spans, work) == {"features": 7, "refine": 1}  # 4 + 3; 1
+    assert sum_by_stage(spans, work) == {"features": 7, "refine": 1}  # 4 + 3; 1
 
 
 def test_work_between_stages_is_known_by_what_follows() -> None:
@@ -35,7 +35,7 @@ def test_work_between_stages_is_known_by_what_follows() -> None:
         Span("", 70, 75),
         Span("", 95, 96),  # after all
     ]
-    assert attributed(spans, work) == {
+    assert sum_by_stage(spans, work) == {
         "second stage and its losses": 1,
         "backward": 25,
         "average of the weights": 4,
@@ -45,8 +45,8 @@ def test_work_between_stages_is_known_by_what_follows() -> None:
 
 
 def test_work_before_all_stages_is_known_likewise() -> None:
-    assert attributed([Span("features", 5, 6)], [Span("", 0, 2)]) == {"loading": 2}
-    assert attributed([Span("refine", 5, 6)], [Span("", 0, 2)]) == {"rest": 2}
+    assert sum_by_stage([Span("features", 5, 6)], [Span("", 0, 2)]) == {"loading": 2}
+    assert sum_by_stage([Span("refine", 5, 6)], [Span("", 0, 2)]) == {"rest": 2}
 
 
 def event(name: str, kind: str, number: int, start: float, end: float) -> Any:
@@ -81,7 +81,7 @@ def test_a_kernel_belongs_to_the_stage_that_launched_it() -> None:
         Span("a kernel of ours", 9, 39),
         Span("a kernel of the backward pass", 15, 75),
     ]
-    assert attributed(spans, work) == {"features": 50, "backward": 60}  # 20 + 30; 60
+    assert sum_by_stage(spans, work) == {"features": 50, "backward": 60}  # 20 + 30; 60
 
 
 def test_a_profile_without_kernels_is_refused() -> None:

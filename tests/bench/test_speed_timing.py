@@ -6,8 +6,8 @@ import time
 import pytest
 import torch
 
-from boxmend.bench.speed.tables import ratios, told
-from boxmend.bench.speed.timing import WARM_UP, Timed, seconds_of, timed_by_turns
+from boxmend.bench.speed.tables import ratios, row_values
+from boxmend.bench.speed.timing import WARM_UP, Timed, time_in_turns, time_seconds
 
 CPU = torch.device("cpu")
 
@@ -33,7 +33,7 @@ class Counted:
 def test_rows_are_warmed_up_and_then_take_turns() -> None:
     calls: list[str] = []
     notes: list[str] = []
-    found = timed_by_turns(
+    found = time_in_turns(
         {"a": lambda: Counted("a", calls), "b": lambda: Counted("b", calls)},
         CPU,
         2,
@@ -52,7 +52,7 @@ def test_a_row_that_fails_has_its_error_and_the_others_go_on() -> None:
     def impossible() -> Counted:
         raise ValueError("cannot be made")
 
-    found = timed_by_turns(
+    found = time_in_turns(
         {
             "impossible": impossible,
             "cold": lambda: Counted("cold", calls, fails_at=1),
@@ -80,7 +80,7 @@ def test_a_step_is_the_median_of_the_blocks_and_images_follow_from_it() -> None:
 
 
 def test_what_was_not_measured_is_null() -> None:
-    shown = json.loads(json.dumps(told(Timed(error="no")), allow_nan=False))
+    shown = json.loads(json.dumps(row_values(Timed(error="no")), allow_nan=False))
     assert shown["milliseconds"] is None
     assert shown["images_per_second"] is None
     assert shown["error"] == "no"
@@ -88,10 +88,10 @@ def test_what_was_not_measured_is_null() -> None:
 
 def test_ratios_are_quotients_of_what_rows_show() -> None:
     rows = {
-        "plain": told(Timed(16, [100.0])),  # 160 images/s
-        "baseline": told(Timed(16, [20.0], peak_bytes=400)),  # 800 images/s
-        "mend": told(Timed(16, [24.0], peak_bytes=420)),
-        "mend-paper": told(Timed(16, [], error="out of memory")),
+        "plain": row_values(Timed(16, [100.0])),  # 160 images/s
+        "baseline": row_values(Timed(16, [20.0], peak_bytes=400)),  # 800 images/s
+        "mend": row_values(Timed(16, [24.0], peak_bytes=420)),
+        "mend-paper": row_values(Timed(16, [], error="out of memory")),
     }
     found = {(one["ratio"], one["measure"]): one["is"] for one in ratios(rows)}
     assert found == pytest.approx(
@@ -104,4 +104,4 @@ def test_ratios_are_quotients_of_what_rows_show() -> None:
 
 
 def test_time_is_taken_in_seconds() -> None:
-    assert 0.01 <= seconds_of(CPU, lambda: time.sleep(0.01)) < 10
+    assert 0.01 <= time_seconds(CPU, lambda: time.sleep(0.01)) < 10

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from boxmend.bench.grids.layouts import LAYOUTS, layout
-from boxmend.bench.grids.published_tables import all_published, published
+from boxmend.bench.grids.layouts import LAYOUTS, get_layout
+from boxmend.bench.grids.published_tables import all_published, get_published
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import (
     GIVEN_TRUE_RATES,
@@ -16,14 +16,14 @@ from boxmend.bench.grids.table_spec import (
     cell_spec,
     cell_specs,
 )
-from boxmend.bench.grids.tables import Square, Table, figure, table
+from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
 from boxmend.errors import DataError, UsageError
 from tests.bench.grid_results import result, result_of
 
 BOTH = ("symmetric:0.4", "uniform:0.4")
 
 
-def at(made: Table, row: str, column: str) -> Square:
+def at(made: Table, row: str, column: str) -> TableEntry:
     rows = [one.name for one in made.layout.rows]
     columns = [one.name for one in made.layout.columns]
     return made.squares[rows.index(row)][columns.index(column)]
@@ -41,7 +41,7 @@ def core_results() -> list[Result]:
 
 
 def test_squares_have_means_deviations_and_shares() -> None:
-    made = table(layout("core"), core_results())
+    made = make_table(get_layout("core"), core_results())
     clean, base = at(made, "clean", "label40-box40"), at(made, "baseline", "label40-box40")
     assert clean.ours is not None
     assert clean.ours.mean == pytest.approx(0.65)
@@ -57,14 +57,14 @@ def test_squares_have_means_deviations_and_shares() -> None:
 
 
 def test_the_reference_is_the_same_in_every_column() -> None:
-    made = table(layout("core"), core_results())
+    made = make_table(get_layout("core"), core_results())
     means = [one.ours.mean for one in made.squares[0] if one.ours]
     assert len(means) == 5
     assert len(set(means)) == 1
 
 
 def test_a_failed_seed_is_counted_and_the_others_shown() -> None:
-    made = table(layout("core"), core_results())
+    made = make_table(get_layout("core"), core_results())
     some = at(made, "ca-bbc", "label40-box40")
     assert some.ours is not None
     assert some.ours.seeds == (0,)
@@ -78,7 +78,7 @@ def test_a_failed_cell_shows_no_figure_even_if_it_has_one() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
     kept = result("disco", 0.5, noise=noise, seed=0)
     failed = result("disco", 0.9, noise=noise, seed=1, error="the disk was full")
-    some = at(table(layout("core"), [kept, failed]), "disco", "label40-box40")
+    some = at(make_table(get_layout("core"), [kept, failed]), "disco", "label40-box40")
     assert some.values == {0: 0.5}
     assert (some.cells, some.failed) == ((kept.cell,), (failed.cell,))
 
@@ -88,49 +88,49 @@ def test_ties_as_shown_are_all_best_and_the_reference_never_is() -> None:
         result("disco", 0.5503, noise=BOTH),  # 55.0 %, as mend has it
         result("br", 0.5494, noise=BOTH),  # 54.9 %
     ]
-    made = table(layout("core"), core_results() + others)
+    made = make_table(get_layout("core"), core_results() + others)
     best = [row.name for row in made.layout.rows if at(made, row.name, "label40-box40").is_best]
     assert best == ["ca-bbc", "disco", "mend"]
 
 
 def test_a_row_alone_is_the_best_of_nothing() -> None:
-    made = table(layout("core"), [result("mend", 0.6), result("baseline", 0.5)])
+    made = make_table(get_layout("core"), [result("mend", 0.6), result("baseline", 0.5)])
     assert not any(one.is_best for line in made.squares for one in line)
 
 
 def test_a_row_is_compared_only_where_baseline_and_clean_are_there() -> None:
     results = [one for one in core_results() if one.method != "baseline"]
-    assert at(table(layout("core"), results), "mend", "label40-box40").gain is None
+    assert at(make_table(get_layout("core"), results), "mend", "label40-box40").gain is None
     both = [*core_results(), result("mend", 0.61)]
-    assert at(table(layout("core"), both), "mend", "label0-box0").gain is None
+    assert at(make_table(get_layout("core"), both), "mend", "label0-box0").gain is None
 
 
 def test_a_metric_can_be_chosen_and_an_unknown_one_lists_those_that_exist() -> None:
-    made = table(layout("core"), core_results(), "voc_ap50_11point")
+    made = make_table(get_layout("core"), core_results(), "voc_ap50_11point")
     assert at(made, "ca-bbc", "label40-box40").values == {0: pytest.approx(0.54)}
     with pytest.raises(UsageError, match="there are voc_ap50_11point, voc_ap50_area"):
-        table(layout("core"), core_results(), "ap51")
+        make_table(get_layout("core"), core_results(), "ap51")
     for name in ("coco", "refined-labels"):
         with pytest.raises(UsageError, match="shows its own figures"):
-            table(layout(name), [], "voc_ap50_area")
+            make_table(get_layout(name), [], "voc_ap50_area")
 
 
 def test_published_figures_stand_only_beside_the_like() -> None:
     results = [msgspec.structs.replace(one, scores={"coco_ap75": 0.3}) for one in core_results()]
-    assert at(table(layout("core"), results), "mend-paper", "label40-box40").paper == 0.703
-    made = table(layout("core"), results, "coco_ap75")
+    assert at(make_table(get_layout("core"), results), "mend-paper", "label40-box40").paper == 0.703
+    made = make_table(get_layout("core"), results, "coco_ap75")
     assert all(one.paper is None for line in made.squares for one in line)
 
 
 def test_a_done_cell_without_the_figure_is_told() -> None:
-    made = table(layout("core"), [result("mend", None, noise=BOTH)])
+    made = make_table(get_layout("core"), [result("mend", None, noise=BOTH)])
     found = at(made, "mend", "label40-box40")
     assert found.ours is None
     assert found.without == ("symmetric0.4-uniform0.4-mend-0",)
 
 
 def test_the_paper_wins_back_what_it_is_known_for() -> None:
-    made = table(layout("table1"), [])
+    made = make_table(get_layout("table1"), [])
     gain = at(made, "mend-paper", "label40-box40").paper_gain
     assert gain == pytest.approx(16.6 / 25.8)
     assert at(made, "mend-paper", "label40-box0").paper_gain == pytest.approx(9.0 / 9.2)
@@ -138,7 +138,7 @@ def test_the_paper_wins_back_what_it_is_known_for() -> None:
 
 
 def test_a_record_of_another_detector_has_no_share() -> None:
-    made = table(layout("box-noise"), [])
+    made = make_table(get_layout("box-noise"), [])
     assert at(made, "FreeAnchor", "label0-oamil40").paper == 0.416
     assert at(made, "FreeAnchor", "label0-oamil40").paper_gain is None
     # (66.9 - 42.5) / (77.2 - 42.5)
@@ -152,7 +152,7 @@ def test_variants_find_their_own_results_and_defaults_the_plain_cell() -> None:
         result("mend-paper", 0.6, noise=noise, variant={"published.queue_length": 64.0}),
         result("mend-paper", 0.7, noise=noise, variant={"published.queue_length": 65}),
     ]
-    made = table(layout("sensitivity-n"), results)
+    made = make_table(get_layout("sensitivity-n"), results)
     assert at(made, "mend-paper, N 128", "label40-box0").values == {0: 0.5}
     assert at(made, "mend-paper, N 64", "label40-box0").values == {0: 0.6}
     assert at(made, "mend-paper, N 256", "label40-box0").values == {}
@@ -161,29 +161,29 @@ def test_variants_find_their_own_results_and_defaults_the_plain_cell() -> None:
 
 def test_noise_is_known_however_its_rate_is_spelt() -> None:
     results = [result("mend", 0.5, noise=("symmetric:0.40", "uniform:0.400"))]
-    made = table(layout("core"), results)
+    made = make_table(get_layout("core"), results)
     assert at(made, "mend", "label40-box40").values == {0: 0.5}
     (one,) = [result("mend", 0.6, noise=("symmetric:0.0", None))]
-    assert at(table(layout("core"), [one]), "mend", "label0-box0").values == {0: 0.6}
+    assert at(make_table(get_layout("core"), [one]), "mend", "label0-box0").values == {0: 0.6}
 
 
 def test_missing_and_spurious_annotations_have_columns_of_their_own() -> None:
     every = [result("mend", 0.7), result("baseline", 0.65, seed=1)]
     every += [result("mend", 0.6, noise=(None, None, "missing:0.40"))]
     every += [result("mend", 0.5, noise=(None, None, "spurious:0.4"))]
-    made = table(layout("presence"), every)
+    made = make_table(get_layout("presence"), every)
     assert at(made, "mend", "label0-box0-missing40").values == {0: 0.6}
     assert at(made, "mend", "label0-box0-spurious40").values == {0: 0.5}
     assert at(made, "mend", "label0-box0-missing20").values == {}
     assert at(made, "clean", "label0-box0-missing40").values == {1: 0.65}
-    assert at(table(layout("core"), every), "mend", "label0-box0").values == {0: 0.7}
+    assert at(make_table(get_layout("core"), every), "mend", "label0-box0").values == {0: 0.7}
 
 
 def test_one_cell_by_two_names_is_refused() -> None:
     one = result("mend", 0.5, noise=BOTH)
     other = msgspec.structs.replace(one, cell="another")
     with pytest.raises(DataError, match="another are the same cell by another name"):
-        table(layout("core"), [one, other])
+        make_table(get_layout("core"), [one, other])
 
 
 @pytest.mark.parametrize(
@@ -201,12 +201,12 @@ def test_one_cell_by_two_names_is_refused() -> None:
     ],
 )
 def test_a_figure_of_mending_is_a_share_or_nothing(mending: Any, share: float | None) -> None:
-    assert figure(result(mending=mending), "mending.labels.noise_after") == share
+    assert get_figure(result(mending=mending), "mending.labels.noise_after") == share
 
 
 def test_figures_of_mending_fill_their_tables() -> None:
     told = {"boxes": {"noisy": {"corloc": 0.09}, "matched": {"corloc": 0.2}}}
-    made = table(layout("refined-boxes"), [result("mend", 0.5, noise=BOTH, mending=told)])
+    made = make_table(get_layout("refined-boxes"), [result("mend", 0.5, noise=BOTH, mending=told)])
     assert at(made, "mend: raw", "label40-box40").values == {0: 0.09}
     assert at(made, "mend: matched", "label40-box40").values == {0: 0.2}
     assert at(made, "mend: final", "label40-box40").without != ()
@@ -216,7 +216,7 @@ def test_figures_of_mending_fill_their_tables() -> None:
 def test_on_clean_data_the_difference_is_shown() -> None:
     results = [result("baseline", 0.60), result("baseline", 0.62, seed=1)]
     results += [result("mend", 0.59), result("mend", 0.62, seed=1)]
-    found = at(table(layout("no-harm"), results), "mend", "label0-box0").gain
+    found = at(make_table(get_layout("no-harm"), results), "mend", "label0-box0").gain
     assert found is not None
     assert found.value == pytest.approx(-0.005)  # -1 and 0 points
     assert found.error == pytest.approx(0.005)
@@ -225,7 +225,7 @@ def test_on_clean_data_the_difference_is_shown() -> None:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_every_layout_can_be_filled(name: str) -> None:
     every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
-    made = table(LAYOUTS[name], list(every.values()))
+    made = make_table(LAYOUTS[name], list(every.values()))
     assert len(made.results) == len(every)
     for row, line in made.lines():
         for column, found in zip(made.layout.columns, line, strict=True):
@@ -261,7 +261,7 @@ def test_published_tables_fit_their_layouts(name: str) -> None:
 
 def test_published_figures_are_what_they_were_printed_as() -> None:
     def shown(name: str, row: str, column: str) -> float | None:
-        records = published(name)
+        records = get_published(name)
         assert records is not None
         return records.fraction(row, column)
 
@@ -272,7 +272,7 @@ def test_published_figures_are_what_they_were_printed_as() -> None:
     assert shown("ablation-labels", "pseudo", "label60-box0") == 0.714
     assert shown("gaussian", "br", "label0-gaussian30") == 0.71
     assert shown("refined-labels", "mend-paper: N*", "label40-box40") == pytest.approx(0.0845)
-    assert published("no-harm") is None
+    assert get_published("no-harm") is None
 
 
 def test_the_odd_tables_of_the_paper_are_alike_number_for_number() -> None:
@@ -306,17 +306,17 @@ def test_what_a_method_does_anyway_is_no_variant() -> None:
         (row.name, column.name): dict(cell_spec(row, column).variant)
         for row, column in product(rate.rows, rate.columns)
     }
-    assert told["mend-paper, told 0.4", "label40-box0"] == {}
-    assert told["mend, told 0.4", "label40-box0"] == {"label_noise": 0.4}
-    assert told["mend-paper, told 0.4", "label60-box0"] == {"label_noise": 0.4}
+    assert told["mend-paper, given 0.4", "label40-box0"] == {}
+    assert told["mend, given 0.4", "label40-box0"] == {"label_noise": 0.4}
+    assert told["mend-paper, given 0.4", "label60-box0"] == {"label_noise": 0.4}
 
 
 def test_the_two_stages_have_a_control_of_equal_compute() -> None:
     found = {one.row.name: one for one in cell_specs(LAYOUTS["two-stage"])}
-    control = found["baseline, twice the passes"]
+    control = found["baseline, twice the epochs"]
     assert (control.method, dict(control.variant)) == ("baseline", {"epochs": TWICE_EPOCHS})
     assert found["two-stage"].method == "two-stage"
-    told = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates told"]
+    told = {one.row.name: one for one in cell_specs(LAYOUTS["auto"])}["mend, rates given"]
     assert dict(told.variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}
     assert "mend" not in GIVEN_TRUE_RATES
 
@@ -324,11 +324,11 @@ def test_the_two_stages_have_a_control_of_equal_compute() -> None:
 def test_table1_has_the_columns_of_the_paper_in_its_order() -> None:
     names = [one.name for one in LAYOUTS["table1"].columns]
     assert len(names) == 11
-    records = published("table1")
+    records = get_published("table1")
     assert records is not None
     assert names == records.columns
 
 
 def test_an_unknown_table_lists_those_that_exist() -> None:
     with pytest.raises(UsageError, match=r"no table 'table9'; there are table1, coco, core"):
-        layout("table9")
+        get_layout("table9")

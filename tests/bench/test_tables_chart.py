@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import pytest
 
 from boxmend.bench.grids.chart import svg
-from boxmend.bench.grids.layouts import LAYOUTS, layout
+from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import cell_specs
-from boxmend.bench.grids.tables import Table, table
+from boxmend.bench.grids.tables import Table, make_table
 from boxmend.web.charts.rows import ROW
 from tests.bench.grid_results import result, result_of
 
@@ -38,7 +38,7 @@ def forty(**ap50: float) -> list[Result]:
 
 
 def test_shares_lie_between_baseline_and_clean_with_the_published_ones_beside() -> None:
-    picture = drawn(table(layout("core"), forty(mend=0.5, mend_paper=0.4)))
+    picture = drawn(make_table(get_layout("core"), forty(mend=0.5, mend_paper=0.4)))
     ticks = {
         str(one.text): float(one.attrib["x"])
         for one in picture.iter(f"{SPACE}text")
@@ -58,7 +58,7 @@ def test_shares_lie_between_baseline_and_clean_with_the_published_ones_beside() 
 
 
 def test_what_lies_far_below_the_baseline_is_an_arrow_at_the_edge() -> None:
-    picture = drawn(table(layout("core"), forty(mend=0.5, lr=0.0)))
+    picture = drawn(make_table(get_layout("core"), forty(mend=0.5, lr=0.0)))
     assert len(dots(picture, "series-1")) == 1
     (arrow,) = [one for one in picture.iter(f"{SPACE}path") if one.get("class") == "series-1"]
     assert "-75.0" in words(picture)
@@ -70,7 +70,7 @@ def test_what_lies_far_below_the_baseline_is_an_arrow_at_the_edge() -> None:
 def test_an_error_is_a_bar_around_the_mean() -> None:
     results = [result("baseline", 0.6), result("baseline", 0.62, seed=1)]
     results += [result("mend", 0.61), result("mend", 0.62, seed=1)]  # +1 and 0 points
-    picture = drawn(table(layout("no-harm"), results))
+    picture = drawn(make_table(get_layout("no-harm"), results))
     (bar,) = [one for one in picture.iter(f"{SPACE}line") if one.get("class") == "series-1"]
     (x, _), *_ = dots(picture, "series-1")
     ends = [float(bar.attrib[name]) for name in ("x1", "x2")]
@@ -84,9 +84,9 @@ def test_an_error_is_a_bar_around_the_mean() -> None:
 def test_every_table_can_be_drawn_in_full_and_empty(name: str) -> None:
     every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
     for results in ([], list(every.values())):
-        picture = drawn(table(LAYOUTS[name], results))
+        picture = drawn(make_table(LAYOUTS[name], results))
         _, _, width, height = map(float, picture.attrib["viewBox"].split())
         for one in picture.iter(f"{SPACE}text"):
             assert 0 <= float(one.attrib["x"]) <= width
             assert 0 <= float(one.attrib["y"]) <= height
-    assert "Nothing was run yet." in words(drawn(table(LAYOUTS[name], [])))
+    assert "Nothing was run yet." in words(drawn(make_table(LAYOUTS[name], [])))

@@ -7,8 +7,8 @@ import pytest
 
 from boxmend.bench.grids.comparability import (
     ResultDifference,
-    differences,
     filter_results,
+    find_differences,
     refuse_differences,
 )
 from boxmend.bench.grids.results import Data, Result
@@ -27,7 +27,7 @@ def with_settings(one: Result, **values: Any) -> Result:
 
 
 def places(*results: Result) -> list[str]:
-    return [f"{one.where}{one.among}" for one in differences(results)]
+    return [f"{one.where}{one.among}" for one in find_differences(results)]
 
 
 BASE = result("baseline", noise=BOTH)
@@ -77,7 +77,7 @@ def test_settings_that_a_method_does_not_go_by_may_differ() -> None:
 
 def test_a_setting_that_one_result_lacks_is_a_difference() -> None:
     lacking = changed(result("mend", seed=1), settings=SETTINGS | {"mend": {}})
-    (found,) = differences([MEND, lacking])
+    (found,) = find_differences([MEND, lacking])
     assert set(found.cells) == {"0.4", "(not there)"}
 
 
@@ -145,7 +145,7 @@ def test_the_refusal_names_setting_values_cells_and_remedy() -> None:
     odd = [with_settings(result("mend", noise=BOTH, seed=seed), epochs=24) for seed in range(5)]
     few = [with_settings(BASE, epochs=12)]
     with pytest.raises(DataError) as caught:
-        refuse_differences(differences([*few, *odd]))
+        refuse_differences(find_differences([*few, *odd]))
     assert str(caught.value).splitlines() == [
         "the results differ in more than method, noise and seed:",
         "  settings.epochs: 24 in symmetric0.4-uniform0.4-mend-0, symmetric0.4-uniform0.4-mend-1, "
@@ -185,7 +185,7 @@ def test_a_choice_that_no_result_meets_is_refused(condition: str, message: str) 
 
 def test_hostile_texts_are_told_on_one_line() -> None:
     odd = changed(MEND, hardware="a\n\x1b[31mb" + "x" * 9999)
-    (found,) = differences([BASE, odd])
+    (found,) = find_differences([BASE, odd])
     assert isinstance(found, ResultDifference)
     assert "\n" not in found.told()
     assert "\x1b" not in found.told()

@@ -4,20 +4,20 @@ from dataclasses import asdict
 
 import pytest
 
-from boxmend.bench.grids.cells import Cell, cells_of
-from boxmend.bench.grids.comparability import differences
+from boxmend.bench.grids.cells import Cell, table_cells
+from boxmend.bench.grids.comparability import find_differences
 from boxmend.bench.grids.jobs import own_settings
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Data, Result
-from boxmend.bench.grids.scales import SCALES, fitted, settings_of
+from boxmend.bench.grids.scales import SCALES, cell_settings, fit_layout
 from boxmend.bench.grids.table_spec import TWO_STAGE
-from boxmend.bench.grids.tables import table
+from boxmend.bench.grids.tables import make_table
 from tests.bench.grid_results import noisy_hash, result
 
 
 def result_of_cell(cell: Cell, scale: str) -> Result:
     """The result that a cell would leave."""
-    settings = asdict(settings_of(cell, SCALES[scale], None, {}))
+    settings = asdict(cell_settings(cell, SCALES[scale], None, {}))
     noise = (cell.labels, cell.boxes, cell.presence)
     noisy = "f" * 64 if cell.method == TWO_STAGE else noisy_hash(noise, cell.seed)
     return result(
@@ -36,10 +36,10 @@ def result_of_cell(cell: Cell, scale: str) -> Result:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_cells_of_a_grid_fill_its_table(name: str, scale: str) -> None:
-    layout = fitted(SCALES[scale], LAYOUTS[name])
-    results = [result_of_cell(cell, scale) for cell in cells_of(layout, (0, 1))]
-    assert differences(results) == []
-    made = table(layout, results)
+    layout = fit_layout(SCALES[scale], LAYOUTS[name])
+    results = [result_of_cell(cell, scale) for cell in table_cells(layout, (0, 1))]
+    assert find_differences(results) == []
+    made = make_table(layout, results)
     assert {one.cell for one in made.results} == {one.cell for one in results}
     for row, line in made.lines():
         for column, square in zip(layout.columns, line, strict=True):

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from boxmend.bench.grids.comparability import differences
-from boxmend.bench.grids.layouts import LAYOUTS, layout
+from boxmend.bench.grids.comparability import find_differences
+from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown, plain
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.statistics import Gain, SeedSummary
 from boxmend.bench.grids.table_spec import cell_specs
-from boxmend.bench.grids.tables import Square, Table, table
+from boxmend.bench.grids.tables import Table, TableEntry, make_table
 from boxmend.bench.grids.wording import figure_words, gain_words
 from tests.bench.grid_results import result, result_of
 
@@ -36,7 +36,9 @@ def results() -> list[Result]:
 
 
 def made(**fields: Any) -> Table:
-    return table(layout("core"), [msgspec.structs.replace(one, **fields) for one in results()])
+    return make_table(
+        get_layout("core"), [msgspec.structs.replace(one, **fields) for one in results()]
+    )
 
 
 def lines_of(text: str, start: str) -> list[list[str]]:
@@ -46,14 +48,14 @@ def lines_of(text: str, start: str) -> list[list[str]]:
 
 
 def test_a_square_tells_mean_deviation_seeds_and_what_was_published() -> None:
-    square = Square(SeedSummary(0.5512, 0.0123, (0, 1, 2)), paper=0.703)
+    square = TableEntry(SeedSummary(0.5512, 0.0123, (0, 1, 2)), paper=0.703)
     assert figure_words(square).plain() == "55.1 ± 1.2 (3) [70.3]"
-    assert figure_words(Square(SeedSummary(0.5, None, (4,)))).plain() == "50.0 (1)"
-    assert figure_words(Square(SeedSummary(0.5, None, (4,)), failed=("a",))).plain() == (
+    assert figure_words(TableEntry(SeedSummary(0.5, None, (4,)))).plain() == "50.0 (1)"
+    assert figure_words(TableEntry(SeedSummary(0.5, None, (4,)), failed=("a",))).plain() == (
         "50.0 (1, 1 failed)"
     )
-    assert figure_words(Square(failed=("a",), paper=0.0845)).plain() == "failed [8.45]"
-    assert figure_words(Square()).plain() == ""
+    assert figure_words(TableEntry(failed=("a",), paper=0.0845)).plain() == "failed [8.45]"
+    assert figure_words(TableEntry()).plain() == ""
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_a_square_tells_mean_deviation_seeds_and_what_was_published() -> None:
     ],
 )
 def test_gains_are_told_in_percent_and_points(gain: Gain | None, compare: str, text: str) -> None:
-    assert gain_words(Square(gain=gain), compare).plain() == text
+    assert gain_words(TableEntry(gain=gain), compare).plain() == text
 
 
 def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
@@ -98,7 +100,7 @@ def test_the_markdown_shows_figures_shares_legend_and_notes() -> None:
 def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
     for name in LAYOUTS:
         every = {result_of(one, 0.5).cell: result_of(one, 0.5) for one in cell_specs(LAYOUTS[name])}
-        text = markdown(table(LAYOUTS[name], list(every.values())))
+        text = markdown(make_table(LAYOUTS[name], list(every.values())))
         blocks = [block for block in text.split("\n\n") if block.startswith("|")]
         assert {row.count("|") for row in blocks[0].splitlines()} == {
             len(LAYOUTS[name].columns) + 2
@@ -109,8 +111,8 @@ def test_every_line_of_a_markdown_table_has_the_same_columns() -> None:
 
 
 def test_notes_tell_what_is_odd_about_the_published_table() -> None:
-    assert "equals its S1" in markdown(table(layout("sensitivity-t-cm"), []))
-    assert "unverified" in markdown(table(layout("box-noise"), []))
+    assert "equals its S1" in markdown(make_table(get_layout("sensitivity-t-cm"), []))
+    assert "unverified" in markdown(make_table(get_layout("box-noise"), []))
 
 
 def test_mixed_rows_are_marked_and_told() -> None:
@@ -118,7 +120,7 @@ def test_mixed_rows_are_marked_and_told() -> None:
         msgspec.structs.replace(one, hardware="another") if one.method == "mend" else one
         for one in results()
     ]
-    text = markdown(table(layout("core"), odd, None, tuple(differences(odd))))
+    text = markdown(make_table(get_layout("core"), odd, None, tuple(find_differences(odd))))
     assert lines_of(text, r"mend \*")
     assert not lines_of(text, r"disco \*")
     assert r"Mixed (\*): hardware: one GPU in None-None-baseline-0" in text
@@ -186,7 +188,7 @@ def test_the_csv_has_a_line_for_each_square_in_fractions() -> None:
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
     odd = [msgspec.structs.replace(one, scale="-voc") for one in results()]  # as no file could
-    rows = list(csv.reader(io.StringIO(csv_bytes(table(layout("core"), odd)).decode())))
+    rows = list(csv.reader(io.StringIO(csv_bytes(make_table(get_layout("core"), odd)).decode())))
     assert rows[1][1] == "'-voc"
 
 
@@ -212,7 +214,7 @@ def _refused(constant: str) -> None:
 
 def test_columns_without_any_figure_are_left_out_and_named() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
-    core = table(layout("core"), [result("oa-mil", 0.4, noise=noise)])
+    core = make_table(get_layout("core"), [result("oa-mil", 0.4, noise=noise)])
     text = markdown(core)
     # core's column without noise has neither a result nor a published figure; others have one.
     assert "label 0, box 0 |" not in text
@@ -226,11 +228,11 @@ def test_columns_without_any_figure_are_left_out_and_named() -> None:
 def test_what_cannot_be_compared_yet_is_told() -> None:
     noise = ("symmetric:0.4", "uniform:0.4")
     alone = [result("mend", 0.4, noise=noise)]
-    told = plain(table(layout("table1"), alone))["notes"]
+    told = plain(make_table(get_layout("table1"), alone))["notes"]
     assert "Not compared at label 40, box 40: baseline and clean not run yet." in told
-    told = plain(table(layout("table1"), [*alone, result()]))["notes"]  # result(): clean
+    told = plain(make_table(get_layout("table1"), [*alone, result()]))["notes"]  # result(): clean
     assert "Not compared at label 40, box 40: baseline not run yet." in told
-    told = plain(table(layout("table1"), [*alone, result(), result(noise=noise)]))["notes"]
+    told = plain(make_table(get_layout("table1"), [*alone, result(), result(noise=noise)]))["notes"]
     assert not any(note.startswith("Not compared") for note in told)
 
 
@@ -238,8 +240,8 @@ def test_the_origin_tells_how_many_cells_there_are_and_that_toys_are_toys() -> N
     noise = ("symmetric:0.4", "uniform:0.4")
     two = [result("mend", 0.4, noise=noise, seed=seed) for seed in (0, 1)]
     # 11 noise settings, 8 rows, and the clean reference: 89 cells for each seed.
-    text = markdown(table(layout("table1"), two))
+    text = markdown(make_table(get_layout("table1"), two))
     assert "Scale voc320, 2 of 178 cells;" in text
     assert "Drawn toys" not in text
     toys = [msgspec.structs.replace(one, scale="smoke") for one in two]
-    assert "Drawn toys" in markdown(table(layout("table1"), toys))
+    assert "Drawn toys" in markdown(make_table(get_layout("table1"), toys))

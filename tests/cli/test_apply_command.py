@@ -36,7 +36,7 @@ def test_the_summary_is_printed(
         ["mean", "iou", "of", "moved", "0.3333"],  # 2 x 3 of 12 + 12 - 6
     ]
     assert "1 images were not found" in printed.err
-    assert f"`boxmend revert {tmp_path / 'out'}` takes it back" in printed.err
+    assert f"`boxmend revert {tmp_path / 'out'}` undoes the changes" in printed.err
 
 
 def test_apply_and_revert_answer_in_json(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from boxmend.bench.speed import growth, timing
-from boxmend.bench.speed.choices import USUAL
+from boxmend.bench.speed.choices import DEFAULT_ROWS
 from boxmend.cli import run
 from boxmend.cli.bench import _print
 
@@ -46,7 +46,7 @@ def test_the_table_has_all_rows_with_their_figures(measured: tuple[Any, Any]) ->
     answer, written = measured
     assert written == answer
     (table,) = answer["tables"]
-    assert tuple(table["rows"]) == USUAL
+    assert tuple(table["rows"]) == DEFAULT_ROWS
     assert (table["rois"], table["proposals"]) == (8, 20)
     for row in table["rows"].values():
         assert row["error"] is None
@@ -111,7 +111,7 @@ def test_people_see_tables_and_failures(
     _print(answer)
     shown = capsys.readouterr().out
     lines = {line.split()[0]: line for line in shown.splitlines() if line}
-    assert all(row in lines for row in USUAL)
+    assert all(row in lines for row in DEFAULT_ROWS)
     assert any("OutOfMemoryError: full" in line for line in shown.splitlines())
     assert "mend / baseline" in shown
     assert "features" in shown
@@ -148,7 +148,7 @@ def test_a_row_that_cannot_be_is_told_and_the_rest_measured(
         (["TOYS:train", "--steps", "0"], "at least 5"),
         (["TOYS:train", "--detector", "yolo"], "unknown detector 'yolo'"),
         (["TOYS:train", "--weights", "nowhere.safetensors"], "there is no such file"),
-        (["TOYS:train", "--out", "TOYS"], "exists already"),
+        (["TOYS:train", "--out", "TOYS"], "the file exists"),
     ],
     ids=str,
 )

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from boxmend.bench.grids import scales
-from boxmend.bench.grids.running import Glance, RunningCell
+from boxmend.bench.grids.running import GridProgress, RunningCell
 from boxmend.cli import run
 from boxmend.cli.bench_progress import clock, panel, progress, summary
 
 SMOKE = ["--scale", "smoke"]
-FULL = Glance(
+FULL = GridProgress(
     total=9,
     done=4,
     failed=1,
@@ -25,8 +25,8 @@ FULL = Glance(
 )
 
 
-def listed(capsys: pytest.CaptureFixture[str], *told: str) -> list[dict[str, Any]]:
-    assert run(["bench", *told, "--json"]) == 0
+def table_cells(capsys: pytest.CaptureFixture[str], *tokens: str) -> list[dict[str, Any]]:
+    assert run(["bench", *tokens, "--json"]) == 0
     answer: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
     return answer
 
@@ -35,85 +35,86 @@ def test_a_dry_run_lists_the_cells_and_makes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--out", str(tmp_path / "bench")]
-    rows = listed(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
+    rows = table_cells(capsys, "run", "table1", *SMOKE, "--dry-run", "--seeds", "0,2", *out)
     assert len(rows) == 2 * 9
     assert rows[0] == {
         "cell": "label40-box40-mend-0",
-        "worth": "must",
+        "priority": 1,
         "state": "open",
         "tries": 0,
         "seconds": 0,
         "from": None,
     }
     assert not (tmp_path / "bench").exists()
-    assert listed(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
+    assert table_cells(capsys, "cells", "table1", *SMOKE, "--seeds", "0,2", *out) == rows
 
 
 def test_cells_are_listed_for_people_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = ["bench", "cells", "table1", *SMOKE, "--out", str(tmp_path), "--methods", "br,mend"]
-    assert run(told) == 0
-    said = capsys.readouterr()
-    head = ["cell", "worth", "state", "tries", "seconds", "from"]
-    assert said.out.splitlines()[0].split() == head
-    assert [line.split()[0] for line in said.out.splitlines()[1:]] == [
+    tokens = ["bench", "cells", "table1", *SMOKE, "--out", str(tmp_path), "--methods", "br,mend"]
+    assert run(tokens) == 0
+    printed = capsys.readouterr()
+    head = ["cell", "priority", "state", "tries", "seconds", "from"]
+    assert printed.out.splitlines()[0].split() == head
+    assert [line.split()[0] for line in printed.out.splitlines()[1:]] == [
         "label40-box40-mend-0",
         "label40-box40-br-0",
     ]
-    assert "2 cells under" in said.err
+    assert "2 cells under" in printed.err
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("tokens", "message"),
     [
         (["tabel1", *SMOKE], "there is no table 'tabel1'; there are table1, coco, core"),
         (["table1", "--scale", "large"], "no scale 'large'; there are paper, voc320, smoke"),
         (["table1", *SMOKE, "--methods", "mand"], "no method 'mand' here; there are baseline"),
         (["table1", *SMOKE, "--only", "x*"], "--only x*: no cell is called so; there are label0"),
-        (["table1", *SMOKE, "--seeds", "one"], "--seeds is 'one'; expected numbers with commas"),
+        (
+            ["table1", *SMOKE, "--seeds", "one"],
+            "--seeds is 'one'; expected numbers separated by commas",
+        ),
         (["table1", *SMOKE, "--seeds", ","], "--seeds needs numbers from 0 on"),
-        (["table1", *SMOKE, "--seeds", "9" * 5000], "expected numbers with commas"),
+        (["table1", *SMOKE, "--seeds", "9" * 5000], "expected numbers separated by commas"),
         (["table1", "--scale", "voc320"], "needs clean data to train on: give --data"),
         (["table1", *SMOKE, "--data", "x"], "draws its data: leave out --data and --val"),
         (["table1", *SMOKE, "--set", "epochs"], "--set epochs: expected KEY=VALUE"),
         (["table1", *SMOKE, "--set", "epoks=3"], "there is no setting epoks"),
         (["table1", *SMOKE, "--set", "method=br"], "each cell of a table has its own; --methods"),
         (["table1", *SMOKE, "--set", "seed=3"], "each cell of a table has its own; give --seeds"),
-        (["table1", *SMOKE, "--set", "label_noise=0.1"], "rows of `auto` and `sensitivity-rate`"),
-        (["table1", *SMOKE, "--set", "weights=w.pt"], "give --weights w.pt"),
+        (["table1", *SMOKE, "--set", "label_noise=0.1"], "tables `auto` and `sensitivity-rate`"),
+        (["table1", *SMOKE, "--set", "weights=w.pt"], "use --weights w.pt"),
         (["table1", *SMOKE, "--gpus", "0,x"], "--gpus x: expected numbers of GPUs, like 0,1"),
         (["table1", *SMOKE, "--jobs", "0"], "--jobs is 0; expected 1 or more"),
         (["table1", *SMOKE, "--stop-after", "0"], "--stop-after is 0.0; expected seconds"),
         (["table1", *SMOKE, "--stop-after", "nan"], "--stop-after is nan; expected seconds"),
-        (["table1", *SMOKE, "--worth", "may"], "--worth 'may': expected must, should, could"),
+        (["table1", *SMOKE, "--priority", "may"], "--priority 'may': expected 1, 2 or 3"),
         (["table1", "corr", *SMOKE], "there is no table 'corr'; there are table1, coco, core"),
         (SMOKE, "name a table to run: table1, coco, core"),
-        (["table1", *SMOKE, "--slurm.partition", "x"], "--slurm is for --executor submitit"),
+        (["table1", *SMOKE, "--slurm.partition", "x"], "--slurm is for SLURM; add --executor"),
         (["table1", *SMOKE, "--executor", "submitit", "--gpus", "0"], "--gpus is for this machine"),
     ],
 )
-def test_wrong_use_says_what_is_right(
-    told: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_wrong_usage_is_explained(
+    tokens: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["bench", "run", *told, "--out", str(tmp_path / "bench")]) == 2
+    assert run(["bench", "run", *tokens, "--out", str(tmp_path / "bench")]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "bench" / "smoke" / "cells").exists()
 
 
-def test_data_that_are_not_there_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = ["table1", "--scale", "voc320", "--data", "nowhere:train", "--val", "nowhere:val"]
-    assert run(["bench", "run", *told, "--out", str(tmp_path)]) == 2
+def test_missing_data_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokens = ["table1", "--scale", "voc320", "--data", "nowhere:train", "--val", "nowhere:val"]
+    assert run(["bench", "run", *tokens, "--out", str(tmp_path)]) == 2
     assert "nowhere:train: no such file or folder" in capsys.readouterr().err
 
 
 def test_weights_may_be_none_as_in_a_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = ["run", "table1", *SMOKE, "--dry-run", "--only", "*-mend-0", "--weights", "none"]
-    assert len(listed(capsys, *told, "--out", str(tmp_path))) == 1
+    tokens = ["run", "table1", *SMOKE, "--dry-run", "--only", "*-mend-0", "--weights", "none"]
+    assert len(table_cells(capsys, *tokens, "--out", str(tmp_path))) == 1
 
 
 def test_a_file_in_the_place_of_the_folder_of_results_is_refused(
@@ -122,32 +123,32 @@ def test_a_file_in_the_place_of_the_folder_of_results_is_refused(
     (tmp_path / "file").write_text("mine")
     for out in (tmp_path / "file", tmp_path / "file" / "deep"):
         assert run(["bench", "run", "table1", *SMOKE, "--out", str(out)]) == 2
-        assert "file is no folder; name another folder" in capsys.readouterr().err
+        assert "file is not a folder; name another folder" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_time_left_is_not_said_where_it_is_not_known() -> None:
+def test_an_unknown_time_left_is_omitted() -> None:
     assert "to go" not in summary(replace(FULL, seconds_left=None))
     assert "to go" not in summary(replace(FULL, seconds_left=0.3))
 
 
-def test_who_asks_to_stop_is_told_that_cells_save() -> None:
+def test_the_summary_says_that_cells_save_before_they_stop() -> None:
     stopping = replace(FULL, seconds_left=None, is_stopping=True)
-    assert summary(stopping).endswith("saving before they leave (asked again, they are killed)")
+    assert summary(stopping).endswith("saving checkpoints (Ctrl-C again kills the cells)")
     assert "saving" not in summary(replace(stopping, running=[]))
 
 
-def test_who_watches_is_told_that_the_time_to_start_is_over() -> None:
+def test_the_summary_says_that_no_more_cells_start() -> None:
     closing = replace(FULL, is_closing=True)
-    assert summary(closing).endswith("the time to start others is over")
-    assert "to start" not in summary(FULL)
+    assert summary(closing).endswith("starting no more cells because of --stop-after")
+    assert "--stop-after" not in summary(FULL)
 
 
-def test_progress_is_put_into_words() -> None:
+def test_summary_and_progress_of_cells() -> None:
     assert summary(FULL) == (
         "4 of 9 done, 1 failed, 2 running, 1 running elsewhere, 1 left, about 1:02:03 to go"
     )
-    assert progress(FULL.running[0]) == "pass 2 of 12, 301 images/s, 1:15"
+    assert progress(FULL.running[0]) == "epoch 2 of 12, 301 images/s, 1:15"
     assert progress(FULL.running[1]) == "starting, 0:03"
     assert clock(59.6) == "1:00"
 
@@ -158,18 +159,18 @@ def test_the_panel_shows_every_cell_that_runs() -> None:
     console = Console(width=120, record=True, force_terminal=False)
     with console.capture() as captured:
         console.print(panel(FULL))
-    for text in ("4 of 9 done", "label40-box40-mend-0", "pass 2 of 12", "run by another process"):
+    for text in ("4 of 9 done", "label40-box40-mend-0", "epoch 2 of 12", "run by another process"):
         assert text in captured.get()
 
 
-def test_help_tells_the_tables_and_the_scales(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_tables_and_scales(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "run", "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    for text in ("table1, coco, core", "smoke: drawn toys", "--slurm", "It is never run twice"):
-        assert text in said
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in ("table1, coco, core", "smoke: drawn toys", "--slurm", "runs it once"):
+        assert text in printed
     assert run(["bench", "--help"]) == 0
-    said = capsys.readouterr().out
-    assert "cells: List the cells of a table" in said
+    printed = capsys.readouterr().out
+    assert "cells  List the cells of a table" in printed
 
 
 @pytest.mark.slow
@@ -191,9 +192,9 @@ def test_the_whole_of_table_1_runs_on_a_cpu_and_is_shown(
     }
     noisy = {line["data"]["noisy_sha256"] for line in lines if line["noise"].get("labels")}
     assert len(noisy) == 1  # one set of noisy annotations for all methods
-    assert {row["state"] for row in listed(capsys, "cells", "table1", *SMOKE, "--out", out)} == {
-        "done"
-    }
+    assert {
+        row["state"] for row in table_cells(capsys, "cells", "table1", *SMOKE, "--out", out)
+    } == {"done"}
     assert run(["bench", "table", "table1", "--results", str(results)]) == 0
     table = capsys.readouterr().out
     for row in ("clean", *scores):
@@ -206,8 +207,8 @@ def test_the_whole_of_table_1_runs_on_a_cpu_and_is_shown(
 
 def test_smoke_draws_its_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scales, "SMOKE_IMAGES", 10)
-    first = scales.sources(scales.SCALES["smoke"], tmp_path, (), ())
+    first = scales.find_sources(scales.SCALES["smoke"], tmp_path, (), ())
     made = sorted(tmp_path.rglob("*.json"))
     times = [path.stat().st_mtime_ns for path in made]
-    assert scales.sources(scales.SCALES["smoke"], tmp_path, (), ()) == first
+    assert scales.find_sources(scales.SCALES["smoke"], tmp_path, (), ()) == first
     assert [path.stat().st_mtime_ns for path in made] == times

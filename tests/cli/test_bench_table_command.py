@@ -158,7 +158,7 @@ def test_nothing_is_overwritten_unasked(here: Path, capsys: pytest.CaptureFixtur
     Path("core.csv").write_text("mine")
     tokens = ["bench", "table", "core", "--out", "new.html", "--out", "core.csv"]
     assert run(tokens) == 2
-    assert "core.csv: exists already" in capsys.readouterr().err
+    assert "core.csv: the file exists" in capsys.readouterr().err
     assert Path("core.csv").read_text() == "mine"
     assert not Path("new.html").exists()
     assert run([*tokens, "--overwrite"]) == 0
@@ -208,4 +208,4 @@ def test_tables_need_no_torch(here: Path) -> None:
 def test_the_help_lists_the_table(here: Path) -> None:
     done = in_a_process(["bench", "--help"])
     assert done.returncode == 0
-    assert "Show a table of a grid" in done.stdout
+    assert "Show the results of" in done.stdout

@@ -11,7 +11,7 @@ import pytest
 from boxmend.cli import run
 from boxmend.detector import build, save
 from boxmend.runs.folder import create
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 from tests.cli.cli_answers import answer, hashes
 
 BOX = [10, 10, 40, 40]
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a random detector of what the drawn dataset shows."""
     folder = tmp_path_factory.mktemp("made") / "run"
     begun = create(folder, {}, {})
-    card = Card("tiny", ("arrow", "gear"), (1, 2), "96")
+    card = ModelCard("tiny", ("arrow", "gear"), (1, 2), "96")
     save(build("tiny", 2), folder / "model.safetensors", card.metadata())
     begun.finish()
     return folder
@@ -98,7 +98,7 @@ def test_a_run_is_scored_and_its_detections_written(
     assert len(results) == told["detections"]
     assert run(["evaluate", str(model), "--data", data]) == 0
     printed = capsys.readouterr()
-    assert "note: the run does not know moon, plus, ring, star: left out" in printed.err
+    assert "note: the model has no class moon, plus, ring, star: left out" in printed.err
     assert f"wrote {model / 'evaluation.json'}" in printed.err
     assert printed.out.startswith("what")
 
@@ -110,18 +110,18 @@ def test_a_run_is_scored_and_its_detections_written(
         (["--data", "DATA"], 2, "give a run, or --predictions"),
         (["--predictions", "FOUND"], 2, "by --data"),
         (["RUN"], 2, "by --data, or the truth"),
-        (["RUN", "--detections-out", "OUT", "--truth", "DATA"], 2, "in the images of --data"),
+        (["RUN", "--detections-out", "OUT", "--truth", "DATA"], 2, "needs the images of --data"),
         (["RUN", "--predictions", "FOUND", "--data", "DATA"], 2, "give either a run"),
-        (["--predictions", "FOUND", "--data", "DATA", "DATA"], 2, "take a --data each"),
+        (["--predictions", "FOUND", "--data", "DATA", "DATA"], 2, "repeat --data for each"),
         (["--predictions", "FOUND", "--data", "DATA", "--truth", "DATA"], 2, "give a run"),
         (["--predictions", "FOUND", "--data", "DATA", "--compare"], 2, "--truth"),
         (["--predictions", "FOUND", "--data", "nowhere"], 2, "nowhere: no such file"),
         (["--predictions", "nowhere", "--data", "DATA"], 2, "nowhere: no such file of detections"),
         (["--predictions", "DATA", "--data", "DATA"], 3, "score is missing"),
-        (["--predictions", "FOUND", "--data", "FOUND"], 3, "a JSON list, not a COCO dataset"),
+        (["--predictions", "FOUND", "--data", "FOUND"], 3, "and not a COCO dataset"),
         (["nowhere", "--data", "DATA"], 2, "nowhere: no such run"),
         (["RUN", "--data", "DATA"], 3, "share no class with the run"),
-        (["RUN", "--data", "DATA", "--detections-out", "FOUND"], 3, "is there already"),
+        (["RUN", "--data", "DATA", "--detections-out", "FOUND"], 3, "exists already"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_written(

@@ -41,7 +41,7 @@ def test_the_summary_is_printed_and_says_where_to_read_on(
         ["images", "1"],
         ["other", "annotations", "0"],
     ]
-    assert f"wrote {out} for {to}; {out}/README.md says how to import" in printed.err
+    assert f"wrote {out} for {to}; {out}/README.md explains how to import it" in printed.err
     assert (out / "README.md").is_file()
     assert "image files not found: 1, the first" in printed.err
 
@@ -71,7 +71,7 @@ def test_asking_for_more_than_there_are_is_told(
 ) -> None:
     tokens = ["export", trained, "--to", "coco", "--out", tmp_path / "out", "--most", 1_000]
     assert run([str(token) for token in tokens]) == 0
-    assert "1,000 were asked for; the run knows something about 1" in capsys.readouterr().err
+    assert "--most asks for 1,000; suspects in this run: 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,10 @@ def test_data_problems_end_with_status_3(
     tokens = ["export", str(trained), "--to", "coco", "--out", str(tmp_path / "out")]
     (trained / "finished").rename(trained / "almost")
     assert run(tokens) == 3
-    assert "the run is unfinished; go on with `boxmend train --resume`" in capsys.readouterr().err
+    assert (
+        "the run is unfinished; continue it with `boxmend train --resume`"
+        in capsys.readouterr().err
+    )
     (trained / "almost").rename(trained / "finished")
     coco(tmp_path, bbox=[1, 2, 3, 5])
     assert run(tokens) == 3

@@ -41,7 +41,7 @@ def test_the_page_of_a_yolo_dataset_has_commands_for_its_trainers(
     assert run(["folds", str(data / "data.yaml"), "-k", "2", "--out", str(out)]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-3:][0].split() == ["fold", "train", "test"]
-    assert f"how to go on stands in {out / 'README.md'}" in printed.err
+    assert f"{out / 'README.md'}" in printed.err
     assert 'data="$PWD/fold-$k/train/data.yaml"' in (out / "README.md").read_text()
     assert (out / "README.md").read_text().count(" exist_ok=True") == 2  # else names get numbers
 

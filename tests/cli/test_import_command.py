@@ -31,7 +31,7 @@ def submitted(out: Path, path: Path) -> Path:
     return path
 
 
-def test_apply_says_what_was_taken_and_what_is_left(
+def test_apply_prints_the_numbers_of_applied_and_remaining_fixes(
     audit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["apply", str(audit), "--out", str(tmp_path / "out"), "--precision", "0.9"]) == 0
@@ -48,7 +48,7 @@ def test_apply_says_what_was_taken_and_what_is_left(
         ["labels", "changed", "0"],
         ["boxes", "moved", "0"],
     ]
-    assert "1 fixes were taken, with an expected precision of 0.990" in printed.err
+    assert "1 fixes were applied, with an expected precision of 0.990" in printed.err
     assert f"1 are left for review: `boxmend review {audit}`" in printed.err
     assert run(["revert", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out/instances_train.json").read_bytes() == (
@@ -62,8 +62,8 @@ def test_apply_says_what_was_taken_and_what_is_left(
         (["--precision", "1.5"], 2, "precision is 1.5; expected a number from 0 to 1"),
         (["--precision", "high"], 2, "high"),
         (["--only", "labels,names"], 2, "only is 'names'"),
-        (["--min-confidence", "0.5"], 2, "do not apply to the fixes"),
-        (["--precision", "0.9", "--discarded", "drop"], 2, "do not apply to the fixes"),
+        (["--min-confidence", "0.5"], 2, "not to fixes"),
+        (["--precision", "0.9", "--discarded", "drop"], 2, "not to fixes"),
     ],
 )
 def test_wrong_options_are_refused(
@@ -111,8 +111,8 @@ def test_import_says_what_it_did(
     assert run(["import", str(audit), str(out / "back.xml")]) == 0
     printed = capsys.readouterr()
     assert [line.split() for line in printed.out.splitlines()][5] == ["accepted", "1"]
-    assert "1 boxes are turned, lie beside the image, or have a label that" in printed.err
-    assert f"1 verdicts added; `boxmend apply {audit}` goes by them" in printed.err
+    assert "1 boxes were ignored: they are rotated, lie outside the image" in printed.err
+    assert f"1 verdicts added; `boxmend apply {audit}` uses them" in printed.err
 
 
 def test_import_refuses_foreign_files(
@@ -128,6 +128,6 @@ def test_import_refuses_foreign_files(
 
 def test_the_help_tells_of_import(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
-    assert "Read verdicts back" in capsys.readouterr().out
+    assert "Import verdicts" in capsys.readouterr().out
     assert run(["import", "--help"]) == 0
     assert "--handover" in capsys.readouterr().out

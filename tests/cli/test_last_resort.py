@@ -32,7 +32,7 @@ def test_the_traceback_goes_into_a_file_of_the_user_alone(
     assert len(printed.err.splitlines()) == 2
     assert "unexpected error" in printed.err
     assert "KeyError" in printed.err
-    assert "report it" in printed.err
+    assert "send it to the maintainers" in printed.err
     assert "Traceback" not in printed.err
     (path,) = tmp_path.iterdir()
     assert str(path) in printed.err

@@ -113,13 +113,13 @@ def test_tables_tell_people_what_was_right_and_what_did_harm(
     assert "changes: 3, of which 2 right, 1 harm, 0 neither; " in printed
     assert "; wrong annotations: 2, of which 1 missed\n" in printed
     assert "labels replaced: 2, of which 1 right now, 0 wrong before and after, 1 right" in printed
-    assert "boxes moved: 1, of which 1 better, 0 alike, 0 worse: harm" in printed
+    assert "boxes moved: 1, of which 1 better, 0 about the same, 0 worse: harm" in printed
     assert "wrong labels: 2 (50.0 %) before, 2 (50.0 %) after; 1 missed" in printed
     assert "mean IoU 0.875 before, 1.000 after" in printed
     lines = {line.split("  ")[0]: line.split()[-4:] for line in printed.splitlines()}
     assert lines["as annotated"] == ["75.0", "%", "75.0", "%"]
     assert "wrong, judged noisy (TP)                   50.0 % (1)" in printed
-    assert "annotations of nothing" not in printed
+    assert "spurious annotations" not in printed
     assert "Who finds more" not in printed
 
 
@@ -140,11 +140,14 @@ def test_other_finders_judge_the_same_annotations_by_detections_that_are_given(
 
     assert boxmend(["evaluate", str(run), *map(str, given)]) == 0
     printed = capsys.readouterr().out
-    assert "Who finds more, on the same annotations: 4 (wrong labels: 2, bad boxes: 1)\n" in printed
+    assert (
+        "Who finds more errors in the same 4 annotations (wrong labels: 2, bad boxes: 1)\n"
+        in printed
+    )
     [row] = [line for line in printed.splitlines() if "hotcoco" in line and "wrong" in line]
     assert row.split()[4:] == ["0.750", "0.750", "1", "100.0", "%", "50.0", "%"]
-    assert "the detections that were given" in printed
-    assert "optimistic about the annotations" not in printed
+    assert "the detections of --training-detections" in printed
+    assert "may have memorised wrong annotations" not in printed
 
 
 @pytest.mark.parametrize("score", [75, -0.5])
@@ -166,26 +169,26 @@ def test_the_run_itself_makes_detections_where_none_are_given(
 ) -> None:
     pytest.importorskip("cleanlab")
     from boxmend.detector import build, save
-    from boxmend.training.card import Card
+    from boxmend.training.card import ModelCard
 
-    card = Card("tiny", NAMES, (1, 2), "96")
+    card = ModelCard("tiny", NAMES, (1, 2), "96")
     save(build("tiny", len(NAMES)), run / "model.safetensors", card.metadata())
     assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("FiftyOne mistakenness") == 2
-    assert "optimistic about the annotations" in printed
+    assert "may have memorised wrong annotations" in printed
 
 
 def test_a_model_of_other_labels_is_refused(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from boxmend.detector import build, save
-    from boxmend.training.card import Card
+    from boxmend.training.card import ModelCard
 
-    card = Card("tiny", ("star", "disc"), (1, 2), "96")
+    card = ModelCard("tiny", ("star", "disc"), (1, 2), "96")
     save(build("tiny", 2), run / "model.safetensors", card.metadata())
     assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 3
-    assert "its model knows other label names than its data" in capsys.readouterr().err
+    assert "the label names of its model differ from those of its data" in capsys.readouterr().err
     assert not (run / "mending.json").exists()
 
 
@@ -206,9 +209,9 @@ def test_data_that_were_moved_are_named(
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        (["--compare"], "give --truth"),
-        (["--training-data", "somewhere"], "give --truth"),
-        (["--truth", "{clean}", "--training-detections", "x.json"], "give --compare"),
+        (["--compare"], "add --truth"),
+        (["--training-data", "somewhere"], "add --truth"),
+        (["--truth", "{clean}", "--training-detections", "x.json"], "add --compare"),
         (["--truth", "nowhere"], "no such file or folder"),
         (["--truth", "{clean}", "--compare", "--training-detections", "x.json"], "x.json"),
     ],
@@ -256,7 +259,7 @@ def test_a_truth_by_which_nothing_is_wrong_is_asked_about(
     assert boxmend(["evaluate", str(run), "--truth", str(tmp_path / "noisy")]) == 0
     printed = capsys.readouterr()
     assert "changes: 3, of which 0 right, 3 harm, 0 neither; wrong annotations: 0" in printed.out
-    assert "note: by this truth no annotation is wrong" in printed.err
+    assert "note: according to this truth no annotation is wrong" in printed.err
     assert boxmend(["evaluate", str(run), "--truth", str(clean)]) == 0
     assert "note:" not in capsys.readouterr().err
 
@@ -271,7 +274,7 @@ def test_a_truth_whose_name_is_no_text_is_printed_as_valid_json(run: Path, clean
     assert done.returncode == 0
     done = in_a_process(tokens, env=environment)
     assert done.returncode == 0
-    assert "Mending, held against" in done.stdout
+    assert "Mending compared with the truth" in done.stdout
 
 
 def test_the_python_of_the_page_runs(
@@ -283,7 +286,7 @@ def test_the_python_of_the_page_runs(
 ) -> None:
     pytest.importorskip("cleanlab")
     page = ROOT / "docs" / "evaluation.md"
-    after = page.read_text().partition("## Who finds more")[2]
+    after = page.read_text().partition("## Comparison with other finders")[2]
     (code,) = re.findall(r"```python\n(.*?)```", after, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     Path("runs/demo/runs").mkdir(parents=True)

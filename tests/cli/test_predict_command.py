@@ -11,7 +11,7 @@ from PIL import Image
 from boxmend.cli import run
 from boxmend.detector import build, save
 from boxmend.runs.folder import create
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 from tests.cli.cli_answers import answer
 
 
@@ -20,7 +20,7 @@ def model(tmp_path: Path) -> Path:
     """A finished run of a random detector."""
     folder = tmp_path / "run"
     begun = create(folder, {}, {})
-    card = Card("tiny", ("disc", "star"), (4, 9), "64")
+    card = ModelCard("tiny", ("disc", "star"), (4, 9), "64")
     save(build("tiny", 2), folder / "model.safetensors", card.metadata())
     begun.finish()
     return folder
@@ -65,11 +65,11 @@ def test_it_writes_results_and_tells_how_many(
         (["RUN", "PHOTOS"], 2, "--out"),
         (["RUN", "PHOTOS/7.png", "--out", "OUT"], 2, "7.png: no such file or folder"),
         (["RUN", "PHOTOS", "--out", "OUT", "--score-threshold", "2"], 2, "score_threshold is 2"),
-        (["PHOTOS", "PHOTOS", "--out", "OUT"], 3, "holds no run"),
+        (["PHOTOS", "PHOTOS", "--out", "OUT"], 3, "is not the folder of a run"),
         (["PHOTOS/0.png", "PHOTOS", "--out", "OUT"], 3, "0.png: not a readable safetensors file"),
         (["nowhere", "PHOTOS", "--out", "OUT"], 2, "nowhere: no such run"),
-        (["RUN", "PHOTOS", "--out", "PHOTOS"], 3, "is there already"),
-        (["RUN", "EMPTY", "--out", "OUT"], 3, "holds no images"),
+        (["RUN", "PHOTOS", "--out", "PHOTOS"], 3, "exists already"),
+        (["RUN", "EMPTY", "--out", "OUT"], 3, "contains no images"),
     ],
 )
 @pytest.mark.usefixtures("model", "photos")

@@ -97,13 +97,13 @@ def test_truth_and_other_runs_reach_the_page(trained: Path, tmp_path: Path) -> N
     page = (trained / "report.html").read_text()
     assert "62.5" in page
     assert "+12.5 points" in page
-    assert "Against the truth" in page
+    assert "Compared with the truth" in page
 
 
 @pytest.mark.parametrize(
     ("options", "status", "words"),
     [
-        (["--out", "page.pdf"], 2, "name it like report.html"),
+        (["--out", "page.pdf"], 2, "choose a name like report.html"),
         (["--truth", "nowhere"], 2, "nowhere"),
         (["--baseline", "nowhere"], 2, "nowhere: no such folder"),
         (["--beside", "nowhere"], 2, "nowhere: no such folder"),

@@ -56,9 +56,9 @@ def test_the_address_is_the_result_and_an_interrupt_sums_up(run: Path) -> None:
     assert process.returncode == 0
     assert out == ""
     assert talk.splitlines() == [
-        f"8 fixes of {run}, 0 decided; Ctrl-C ends",
+        f"{run}: 8 fixes, 0 decided; Ctrl-C stops",
         "3 of 8 fixes are decided: 1 accepted, 1 accepted with another class or box, 1 rejected",
-        f"all is in {run / VERDICTS_FILE}; `boxmend apply {run} --out DIR` goes by it",
+        f"the verdicts are in {run / VERDICTS_FILE}; `boxmend apply {run} --out DIR` uses them",
     ]
     assert [one.who for one in read_verdicts(run)] == ["Ada"] * 3
     assert not (run / ".lock").exists()
@@ -98,15 +98,15 @@ def test_a_port_in_use_is_a_clear_message(run: Path, capsys: pytest.CaptureFixtu
         port = taken.getsockname()[1]
         assert command(["review", str(run), "--no-open", "--port", str(port)]) == 2
     said = capsys.readouterr()
-    assert f"port {port} is in use; name another by --port" in said.err
+    assert f"port {port} is in use; choose another with --port" in said.err
     assert said.out == ""
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--port", "70000"], "from 0 (any that is free) to 65535"),
-        (["--port", "-1"], "from 0 (any that is free) to 65535"),
+        (["--port", "70000"], "from 0 (a free port) to 65535"),
+        (["--port", "-1"], "from 0 (a free port) to 65535"),
         (["--port", "x"], "port"),
         (["--who", ""], "--who"),
         (["--who", "x" * 201], "--who"),

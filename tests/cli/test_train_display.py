@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from boxmend.cli.display import display, noise_in_words, panel, rows, told
+from boxmend.cli.display import display, format_line, noise_in_words, panel, rows
 
 LINE: dict[str, Any] = {
     "step": 1250,
@@ -68,11 +68,14 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_a_line_is_put_into_words() -> None:
-    assert told(LINE) == (
+    assert format_line(LINE) == (
         "epoch 4, step 1,250 · loss 1.5 · rpn objectness 0.25 · norm 3.25 · relabelled 0.2 · "
         "unsure 0.05 · matched 0.75 · 1,482 images/s · 1:02:05 left"
     )
-    assert told({"step": 3, "epoch": 0, "label_noise": 0.3}) == "epoch 1, step 3 · label noise 0.3"
+    assert (
+        format_line({"step": 3, "epoch": 0, "label_noise": 0.3})
+        == "epoch 1, step 3 · label noise 0.3"
+    )
 
 
 def test_elsewhere_it_is_one_line_after_another(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A dataset that is edited while a command works on it is noticed before anything is written."""
+"""Edits of a dataset while a command works on it are noticed before anything is written."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ VISITS = [Visit(0, row, loss=0.1, threshold=1.0) for row in range(4)]
 
 
 def sources(folder: Path) -> list[Path]:
-    """The files that hold annotations, names or lists."""
+    """Return the files with annotations, names or lists."""
     return sorted(
         path for path in folder.rglob("*") if path.suffix in {".json", ".xml", ".txt", ".yaml"}
     )
@@ -89,15 +89,15 @@ def test_a_dataset_of_which_a_part_is_gone_counts_as_edited(format: str, tmp_pat
     assert len(load(tmp_path / "out")) == len(dataset)
 
 
-def saved(dataset: Dataset, folder: Path) -> None:
+def save_dataset(dataset: Dataset, folder: Path) -> None:
     dataset.save(folder / "out")
 
 
-def converted(dataset: Dataset, folder: Path) -> None:
+def convert_dataset(dataset: Dataset, folder: Path) -> None:
     dataset.save(folder / "out", format="voc" if dataset.sources[0].format != "voc" else "yolo")
 
 
-def disturbed(dataset: Dataset, folder: Path) -> None:
+def add_noise(dataset: Dataset, folder: Path) -> None:
     settings = NoiseSettings(labels="symmetric:0.5")
     write_noisy(disturb(dataset, settings), settings, folder / "out", WriteOptions())
 
@@ -106,15 +106,15 @@ def assign_folds(dataset: Dataset, folder: Path) -> None:
     write_folds(dataset, folder / "out", FoldSettings(k=2))
 
 
-def applied(dataset: Dataset, folder: Path) -> None:
+def apply_fixes(dataset: Dataset, folder: Path) -> None:
     apply(folder / "run", folder / "out", data=dataset)
 
 
-def exported(dataset: Dataset, folder: Path) -> None:
+def export_run(dataset: Dataset, folder: Path) -> None:
     export(folder / "run", folder / "out", "coco", most=2, data=dataset)
 
 
-def audited(dataset: Dataset, folder: Path) -> None:
+def run_audit(dataset: Dataset, folder: Path) -> None:
     audit_predictions(dataset, [], [predictions(folder)], folder / "out")
 
 
@@ -127,7 +127,8 @@ def predictions(folder: Path) -> Path:
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize(
-    "write", [saved, converted, disturbed, assign_folds, applied, exported, audited]
+    "write",
+    [save_dataset, convert_dataset, add_noise, assign_folds, apply_fixes, export_run, run_audit],
 )
 def test_nothing_is_written_about_a_dataset_that_changed(
     write: Callable[[Dataset, Path], None], format: str, tmp_path: Path

@@ -1,4 +1,4 @@
-"""The columns of a dataset: taking, adding and joining."""
+"""The columns of a dataset: take, add and join."""
 
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ from boxmend.data.dataset import (
     Images,
     Source,
     as_ids,
-    join,
-    make_position_ids,
-    separate_ids,
+    assign_position_ids,
     sort_by_document,
 )
+from boxmend.data.joining import join, separate_ids
 
 
 def build(
@@ -128,29 +127,29 @@ def test_ids_are_integers_where_all_of_them_fit() -> None:
 def test_taking_annotations_keeps_all_images_and_what_belongs_to_each() -> None:
     dataset = build([7, 8, 9], [2, 0, 1])
     for rows in (np.array([2, 0]), np.array([True, False, True])):
-        taken = dataset.take(rows)
+        subset = dataset.take(rows)
         expected = [9, 7] if rows.dtype != np.bool_ else [7, 9]
-        assert taken.annotation_ids.tolist() == expected
-        assert len(taken.images) == 3
-        assert taken.boxes[expected.index(9)].tolist() == [8, 9, 10, 11]
-        assert taken.source_rows[expected.index(9)] == 2
+        assert subset.annotation_ids.tolist() == expected
+        assert len(subset.images) == 3
+        assert subset.boxes[expected.index(9)].tolist() == [8, 9, 10, 11]
+        assert subset.source_rows[expected.index(9)] == 2
     assert len(dataset) == 3
 
 
-def test_taking_images_takes_their_annotations_along_and_keeps_the_order() -> None:
+def test_taking_images_takes_their_annotations_and_keeps_the_order() -> None:
     dataset = build([7, 8, 9, 10], [2, 0, 1, UNKNOWN], image_ids=(10, 20, 30))
-    taken = dataset.take_images(np.array([2, 0, 2]))
-    assert taken.images.ids.tolist() == [10, 30]
-    assert taken.images.file_names == ["10.jpg", "30.jpg"]
-    assert taken.images.widths.tolist() == [10, 12]
-    assert taken.images.rows.tolist() == [0, 2]
-    assert taken.annotation_ids.tolist() == [7, 8]
-    assert taken.image_ids.tolist() == [30, 10]
+    subset = dataset.take_images(np.array([2, 0, 2]))
+    assert subset.images.ids.tolist() == [10, 30]
+    assert subset.images.file_names == ["10.jpg", "30.jpg"]
+    assert subset.images.widths.tolist() == [10, 12]
+    assert subset.images.rows.tolist() == [0, 2]
+    assert subset.annotation_ids.tolist() == [7, 8]
+    assert subset.image_ids.tolist() == [30, 10]
 
 
 def test_taking_no_images_leaves_nothing() -> None:
-    taken = build([7, 8], [2, 0]).take_images(np.empty(0, np.int64))
-    assert (len(taken), len(taken.images), taken.image_ids.tolist()) == (0, 0, [])
+    subset = build([7, 8], [2, 0]).take_images(np.empty(0, np.int64))
+    assert (len(subset), len(subset.images), subset.image_ids.tolist()) == (0, 0, [])
 
 
 def test_added_annotations_get_the_next_integers_and_come_from_no_document() -> None:
@@ -168,13 +167,13 @@ def test_added_annotations_get_ids_beyond_the_largest_integer_there_is() -> None
     assert more.annotation_ids.tolist() == [2**63 - 1, 2**63]
 
 
-def test_added_annotations_get_positions_where_ids_are_no_integers() -> None:
+def test_added_annotations_get_positions_where_ids_are_not_integers() -> None:
     dataset = build(["1:0", "1:2", "2:0"], [0, 0, 1])
     more = dataset.add(np.array([0, 0, 2]), np.zeros(3, np.int64), np.ones((3, 4)))
     assert more.annotation_ids.tolist() == ["1:0", "1:2", "2:0", "1:3", "1:4", "3:0"]
 
 
-def test_adding_to_no_image_or_to_one_that_is_not_there_is_refused() -> None:
+def test_adding_to_an_image_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="no image"):
         build([], [], image_ids=()).add(np.array([0]), np.array([0]), np.ones((1, 4)))
     for row in (-1, 3):
@@ -182,18 +181,18 @@ def test_adding_to_no_image_or_to_one_that_is_not_there_is_refused() -> None:
             build([], []).add(np.array([row]), np.array([0]), np.ones((1, 4)))
 
 
-def test_positions_follow_the_document_and_added_ones_come_last() -> None:
+def test_positions_follow_the_document_and_new_annotations_come_last() -> None:
     dataset = build(list("abcd"), [1, 0, 1, 0], image_ids=("x", "y"))
     turned = dataset.take(np.array([2, 3, 0, 1]))
     more = turned.add(np.array([1, 0]), np.zeros(2, np.int64), np.ones((2, 4)))
-    assert make_position_ids(more).tolist() == ["y:1", "x:1", "y:0", "x:0", "y:2", "x:2"]
+    assert assign_position_ids(more).tolist() == ["y:1", "x:1", "y:0", "x:0", "y:2", "x:2"]
     assert sort_by_document(more).tolist() == [3, 1, 5, 2, 0, 4]
 
 
 # Joining
 
 
-def test_one_dataset_joined_is_itself() -> None:
+def test_a_single_dataset_is_joined_to_itself() -> None:
     dataset = build([1], [0])
     assert join([dataset]) is dataset
 
@@ -231,7 +230,7 @@ def test_ids_that_do_not_collide_stay() -> None:
     assert both.images.ids.tolist() == [1, "1"]
 
 
-def test_negative_ids_that_land_on_others_are_moved_farther() -> None:
+def test_negative_ids_that_collide_again_are_moved_farther() -> None:
     apart = separate_ids([as_ids([-5, 995]), as_ids([-5])], ["a", "b"])
     assert [column.tolist() for column in apart] == [[-5, 995], [9995]]
 
@@ -256,7 +255,7 @@ IDS = st.lists(
 
 
 @given(st.lists(IDS, min_size=1, max_size=4))
-def test_ids_are_always_kept_apart_and_the_first_keep_theirs(columns: Any) -> None:
+def test_ids_are_always_made_unique_and_the_first_keep_theirs(columns: Any) -> None:
     names = ["a", "b", "b", "c"][: len(columns)]
     apart = separate_ids([as_ids(column) for column in columns], names)
     together = [identity for column in apart for identity in column.tolist()]

@@ -102,7 +102,7 @@ def test_suppression_equals_torchvisions(
 def test_a_batch_larger_than_one_slice_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = torch.stack([random_boxes(30, (60, 60), seed) for seed in range(5)])
     whole, _ = suppress(boxes, all_valid(boxes), overlap=0.5)
-    monkeypatch.setattr(nms, "PAIRS_AT_ONCE", 2000)  # two images of 900 pairs at once
+    monkeypatch.setattr(nms, "PAIRS_PER_CHUNK", 2000)  # two images of 900 pairs at once
     sliced, _ = suppress(boxes, all_valid(boxes), overlap=0.5)
     assert torch.equal(whole, sliced)
     assert 0 < whole.sum() < whole.numel()

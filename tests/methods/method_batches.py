@@ -127,7 +127,7 @@ def random_batch(
     )
 
 
-def padded(annotations: BatchAnnotations, by: int) -> BatchAnnotations:
+def pad(annotations: BatchAnnotations, by: int) -> BatchAnnotations:
     """The same batch with hostile padding at the end of each image."""
     images = annotations.boxes.shape[0]
     no = torch.zeros(images, by, dtype=torch.bool)

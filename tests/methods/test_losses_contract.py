@@ -19,7 +19,7 @@ from boxmend.methods.table import (
     TrainingProgress,
 )
 from boxmend.methods.table import build as build_method
-from tests.methods.method_batches import WAITS, Watch, padded
+from tests.methods.method_batches import WAITS, Watch, pad
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -96,7 +96,7 @@ def ready(name: str, step: int, rates: Rates = TOLD) -> tuple[Method, Detector]:
     return method, detector
 
 
-def taken(name: str, step: int, annotations: BatchAnnotations) -> tuple[Outcome, Losses]:
+def take_step(name: str, step: int, annotations: BatchAnnotations) -> tuple[Outcome, Losses]:
     method, detector = ready(name, step)
     return method.losses(work_on(detector, annotations, step))
 
@@ -117,7 +117,7 @@ def test_losses_are_finite_scalars_that_teach_the_network(name: str, step: int) 
 
 
 def test_the_names_of_losses_and_figures_never_change(name: str) -> None:
-    found = [taken(name, step, batch()) for step in (0, 60, 119)]
+    found = [take_step(name, step, batch()) for step in (0, 60, 119)]
     names = {tuple(losses) for _, losses in found}
     assert len(names) == 1
 
@@ -125,7 +125,7 @@ def test_the_names_of_losses_and_figures_never_change(name: str) -> None:
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_what_the_ledger_gets_has_a_row_for_every_annotation(name: str, step: int) -> None:
     annotations = batch()
-    outcome, _ = taken(name, step, annotations)
+    outcome, _ = take_step(name, step, annotations)
     for column in LEDGER:
         value: Tensor = getattr(outcome, column)
         assert not value.requires_grad
@@ -145,7 +145,7 @@ def test_what_the_ledger_gets_has_a_row_for_every_annotation(name: str, step: in
 def test_padding_changes_no_loss(name: str, step: int) -> None:
     """Keys are drawn per candidate, so that more padding needs keys that agree on the rest."""
     annotations = batch()
-    wider = padded(annotations, by=3)
+    wider = pad(annotations, by=3)
     found = []
     for one in (annotations, wider):
         method, detector = ready(name, step)
@@ -172,7 +172,7 @@ def test_images_without_objects_go_through(name: str, step: int) -> None:
     none = annotations._replace(
         is_box=annotations.is_box & False, is_ignored=annotations.is_ignored & False
     )
-    outcome, losses = taken(name, step, none)
+    outcome, losses = take_step(name, step, none)
     assert all(value.isfinite() for value in losses.values())
     assert not outcome.is_kept.any()
 
@@ -187,7 +187,7 @@ class Doubled(SingleProcess):
 @pytest.mark.parametrize("step", [0, 60, 119])
 def test_losses_are_divided_by_what_all_processes_have(name: str, step: int) -> None:
     """They add up over the processes to the mean of the whole batch."""
-    _, whole = taken(name, step, batch())
+    _, whole = take_step(name, step, batch())
     method, detector = ready(name, step)
     method.exchange = Doubled()
     detector.sum_over_processes = Doubled().all_sum

@@ -72,13 +72,15 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
 
 
 @pytest.mark.parametrize("told", [0.2, 0.4])
-def test_edges_lie_where_box_and_vote_let_them_be_expected(told: float) -> None:
+def test_edges_lie_at_their_expected_positions_given_box_and_vote(told: float) -> None:
     vote = torch.tensor([14.0, 10, 34, 30])  # all agree on it
     scores = table([FIRST, FIRST], [vote.tolist()] * 2)
     scorer = TableScorer(scores, scores)
     annotations, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
     outcome = made(Rates(box=told), num_proposals=1).refine(annotations, proposals, scorer, LATER)
-    expected = equations.expected_boxes(torch.tensor(BOX), vote, told, equations.TYPICAL_ERROR)
+    expected = equations.expected_boxes(
+        torch.tensor(BOX), vote, told, equations.box_noise.BOX_NOISE.typical_error_sides
+    )
     torch.testing.assert_close(outcome.boxes, expected[None, None])
     assert 10 < float(outcome.boxes[0, 0, 0]) < 14
     shares = made(
@@ -151,7 +153,7 @@ def noisy_boxes(is_warm_up: bool, **settings: Any) -> Outcome:
 
 
 @pytest.mark.parametrize(("is_warm_up", "outside"), [(True, 4.0), (False, 2.0)])
-def test_regression_ends_outside_where_the_border_cut_an_edge(
+def test_regression_targets_extend_past_a_border_that_clipped_an_edge(
     is_warm_up: bool, outside: float
 ) -> None:
     # half the noise of .2 on a side of 40: 4 px, of which the raw box's share

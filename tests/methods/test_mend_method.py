@@ -125,7 +125,7 @@ def test_a_loss_above_the_threshold_means_a_label_not_kept() -> None:
     assert torch.equal(outcome.loss > outcome.threshold, is_flagged)
 
 
-def test_without_soft_labels_the_unsure_are_ignored_by_the_heads() -> None:
+def test_without_soft_labels_the_heads_ignore_unsure_annotations() -> None:
     method = made(soft_labels=False)
     annotations = one_image([BOX, OTHER, BOX], [0, 1, 1])
     outcome = method.refine(annotations, NOTHING, TableScorer(table([FIRST, SECOND, TORN])), LATER)
@@ -249,7 +249,7 @@ def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
 
 
 def test_a_state_of_another_dataset_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"memory of the state has shape \[5, 3\].*\[9, 3\]"):
+    with pytest.raises(UsageError, match=r"memory of the saved state has shape \[5, 3\].*\[9, 3\]"):
         Mend(8, 3).load_state_dict(made().state_dict())
 
 

@@ -6,7 +6,7 @@ import torch
 from boxmend.detector import SecondStageOutput, Targets
 from boxmend.detector.assignment import assign
 from boxmend.errors import UsageError
-from boxmend.methods.missing import BESIDE, missing_objects
+from boxmend.methods.missing import ANNOTATED_MIN_IOU, find_missing_objects
 from boxmend.methods.table import (
     BatchAnnotations,
     Mend,
@@ -24,7 +24,7 @@ from tests.methods.method_batches import (
     Watch,
     WaveScorer,
     one_image,
-    padded,
+    pad,
     proposals_of,
     random_batch,
     table,
@@ -62,16 +62,16 @@ def refined(
     return method.refine(one_image([BOX], [1]), proposals, scorer(), progress)
 
 
-def left_out(targets: Targets) -> list[list[float]]:
+def ignored_boxes(targets: Targets) -> list[list[float]]:
     """The boxes of the rows that teach nothing."""
     found: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
     return found
 
 
-def test_the_surest_proposal_of_each_object_beside_the_annotations_is_left_out() -> None:
+def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
     outcome = refined(missing_min_score=0.3)
     for targets in (outcome.rpn, outcome.roi):
-        assert left_out(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
+        assert ignored_boxes(targets) == [[50.0, 50, 80, 80], [60.0, 0, 90, 30]]
         assert int(targets.is_real.sum()) == 1  # the annotation
         assert int(targets.is_box.sum()) == 3
     assert float(outcome.metrics["missing"]) == 2  # for each annotation
@@ -86,13 +86,13 @@ def test_what_is_trained_on_besides_is_the_same() -> None:
     with_it, without = refined(missing_min_score=0.3), refined()
     assert "missing" not in without.metrics
     assert without.roi.boxes.shape == (1, 1, 4)
-    for name in ("boxes", "labels", "soft", "aims"):
+    for name in ("boxes", "labels", "soft", "box_targets"):
         ours, theirs = getattr(with_it.roi, name), getattr(without.roi, name)
         torch.testing.assert_close(ours[:, :1], theirs)
     assert without.verdict.tolist() == with_it.verdict.tolist()
 
 
-def test_proposals_near_them_are_no_background() -> None:
+def test_proposals_near_ignored_objects_are_not_background() -> None:
     near, elsewhere = [51.0, 50, 81, 80], [0.0, 60, 20, 90]
     boxes = torch.tensor([[BOX, near, elsewhere]])
     for missing, negative in ((None, [False, True, True]), (0.3, [False, False, True])):
@@ -110,7 +110,7 @@ def test_nothing_is_left_out_in_warm_up() -> None:
 
 def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
     outcome = refined(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
-    assert left_out(outcome.roi) == [[50.0, 50, 80, 80]]
+    assert ignored_boxes(outcome.roi) == [[50.0, 50, 80, 80]]
     assert outcome.roi.boxes[0, 0].tolist() == BOX
     assert outcome.roi.labels[0, 0] == 1
     assert outcome.roi.soft is None
@@ -123,10 +123,10 @@ def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
 def test_the_score_and_the_overlap_are_held_against_their_bounds(
     score: float, height: float, number: int
 ) -> None:
-    assert BESIDE == 0.3
+    assert ANNOTATED_MIN_IOU == 0.3
     annotations = one_image([[0.0, 0, 10, 10]], [0])
     scores = table([[1 - score, 0, score, 0]], [[0.0, 0, 10, height]])
-    found = missing_objects(annotations, _matches(1), scores, least=0.3)
+    found = find_missing_objects(annotations, _matches(1), scores, min_score=0.3)
     assert int(found.is_object.sum()) == number
 
 
@@ -138,15 +138,15 @@ def test_ignored_annotations_are_annotations() -> None:
     )
     nobody = annotations._replace(is_box=annotations.is_box & False)
     for batch, number in ((annotations, 0), (ignored, 0), (nobody, 1)):
-        found = missing_objects(batch, _matches(1), scores, least=0.3)
+        found = find_missing_objects(batch, _matches(1), scores, min_score=0.3)
         assert int(found.is_object.sum()) == number
 
 
 def test_twenty_of_an_image_are_left_out_at_most() -> None:
     boxes = [[4.0 * k, 0, 4.0 * k + 3, 3] for k in range(24)]
     chances = [[0.5 - k / 100, 0, 0.5 + k / 100, 0] for k in range(24)]
-    found = missing_objects(
-        one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), least=0.3
+    found = find_missing_objects(
+        one_image([[0.0, 50, 10, 60]], [0]), _matches(24), table(chances, boxes), min_score=0.3
     )
     assert found.is_object.tolist() == [[True] * 20]
     assert found.boxes[0].tolist() == list(reversed(boxes))[:20]  # the surest
@@ -161,9 +161,9 @@ def test_padding_is_inert_and_nothing_waits_for_the_device(num_annotations: int)
         method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
         outcome = method.refine(batch, proposals, WaveScorer(), LATER)
         assert outcome.roi.boxes.isfinite().all()
-        return left_out(outcome.roi)
+        return ignored_boxes(outcome.roi)
 
-    assert rows(annotations) == rows(padded(annotations, by=3))
+    assert rows(annotations) == rows(pad(annotations, by=3))
     scores = WaveScorer()(torch.zeros(3, 500, 4))
     method = Mend(15, 3, settings, Rates(label=0.4, box=0.4))
     with Watch() as watch:

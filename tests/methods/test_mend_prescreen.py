@@ -1,10 +1,13 @@
 """What `mend` makes of a first look, against numbers worked out by hand; C = 3."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from boxmend.methods.equations import NoiseModel, PrescreenResult, symmetric_transition
+from boxmend.methods.noise_estimator import ESTIMATOR
 from boxmend.methods.table import BoxFeatures, Mend, MendSettings, Rates
 from tests.methods.method_batches import (
     LATER,
@@ -47,7 +50,7 @@ def looked(rates: Rates = LABELS_ONLY, *, sure: float = 0.9, surest: float = 0.9
     return method
 
 
-def test_warm_up_is_trained_on_what_the_look_says() -> None:
+def test_warm_up_trains_on_the_posterior_of_the_prescreen() -> None:
     # p = .9 .05 .05 of row 0, y = 1: .9 * .15, .05 * .7, .05 * .15 over .1775
     method = looked()
     outcome = method.refine(
@@ -60,7 +63,7 @@ def test_warm_up_is_trained_on_what_the_look_says() -> None:
     assert method.class_targets(logits, rois, outcome.roi, WARM_UP) is None
 
 
-def test_later_both_witnesses_are_heard() -> None:
+def test_after_warm_up_both_kinds_of_evidence_count() -> None:
     # .6 * sqrt(.9) = .5692, .2 * sqrt(.05) = .04472 twice; over .65864: .8642 .0679 .0679
     # y = 1: .8642 * .15, .0679 * .7, .0679 * .15 over .187345
     outcome = looked().refine(
@@ -131,7 +134,9 @@ def test_classes_that_the_look_has_lost_are_believed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
-    monkeypatch.setattr("boxmend.methods.noise_estimator.WIDE_BOUNDS", 1.0)
+    monkeypatch.setattr(
+        "boxmend.methods.noise_estimator.ESTIMATOR", replace(ESTIMATOR, prescreen_max_interval=1.0)
+    )
     labels, look = seen()
     blind = look.probabilities + look.probabilities[:, 2:] * torch.tensor([1.0, 0, -1])
     method = Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
@@ -153,7 +158,7 @@ def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
     labels, look = seen()
     method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
-    prior = method.estimator.prior_of(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
+    prior = method.estimator.prior_for(one_image([BOX, BOX], [0, 0], rows=[1, -1]))
     assert prior is not None
     torch.testing.assert_close(prior, torch.full((1, 2, 3), 1 / 3))
 

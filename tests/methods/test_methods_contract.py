@@ -19,8 +19,8 @@ from boxmend.methods.table import (
     build,
 )
 from boxmend.runs.ledger import Judgement
-from boxmend.runs.settings.presets import LITERAL_METHODS
-from boxmend.runs.settings.training import SECTIONS, TrainSettings
+from boxmend.runs.settings.presets import PAPER_METHODS
+from boxmend.runs.settings.training import METHOD_SECTIONS, TrainSettings
 from tests.methods.method_batches import (
     LATER,
     NUM_LABELS,
@@ -28,7 +28,7 @@ from tests.methods.method_batches import (
     WARM_UP,
     Watch,
     WaveScorer,
-    padded,
+    pad,
     random_batch,
 )
 
@@ -38,7 +38,7 @@ RATES = Rates(label=0.4, box=0.4)
 ROWS = 15  # annotations in a random batch
 
 
-@pytest.fixture(params=sorted({*LITERAL_METHODS, "baseline", "mend"}))
+@pytest.fixture(params=sorted({*PAPER_METHODS, "baseline", "mend"}))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -88,7 +88,7 @@ def test_padding_is_inert(name: str) -> None:
     annotations, proposals = random_batch(9)
     one, other = made(name), made(name)
     outcome = one.refine(annotations, proposals, WaveScorer(), LATER)
-    wider = other.refine(padded(annotations, by=3), proposals, WaveScorer(), LATER)
+    wider = other.refine(pad(annotations, by=3), proposals, WaveScorer(), LATER)
     assert_same(outcome, wider, annotations.boxes.shape[1])
     assert not wider.rpn.is_box[:, -3:].any()
     assert not wider.roi.is_box[:, -3:].any()
@@ -230,7 +230,7 @@ def test_every_name_builds_and_an_unknown_one_lists_them() -> None:
 def test_every_method_has_its_section_of_the_settings() -> None:
     usual = TrainSettings()
     assert {name: spec.settings for name, spec in METHODS.items()} == {
-        name: type(getattr(usual, section)) for name, section in SECTIONS.items()
+        name: type(getattr(usual, section)) for name, section in METHOD_SECTIONS.items()
     }
 
 
@@ -239,7 +239,7 @@ def test_every_method_has_its_section_of_the_settings() -> None:
     [("mend", PublishedSettings()), ("lr", MendSettings()), ("disco", MendSettings())],
 )
 def test_settings_of_the_other_kind_are_refused(name: str, other: object) -> None:
-    with pytest.raises(UsageError, match=f"{name} takes .*Settings, got .*Settings"):
+    with pytest.raises(UsageError, match=f"{name} takes .*Settings, not .*Settings"):
         build(name, MethodInputs(1, 1, settings=other))
 
 

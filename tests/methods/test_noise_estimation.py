@@ -9,15 +9,14 @@ from torch import Tensor
 from boxmend.detector import Proposals, SecondStageOutput
 from boxmend.methods.equations import NoiseModel, fit_temperature, symmetric_transition
 from boxmend.methods.estimation import (
-    LEARNT,
-    MOST_LEARNT,
+    ESTIMATION,
     Estimate,
-    at_least,
-    confusions,
-    estimated_labels,
-    keep_at_rate,
-    lost_classes,
-    visited,
+    find_confusions,
+    find_lost_classes,
+    fit_label_noise,
+    keep_higher_rate,
+    raw_box_share_at,
+    visited_evidence,
 )
 from boxmend.methods.table import BatchAnnotations, Mend, MendSettings, Rates
 from tests.methods.method_batches import LATER, WARM_UP, noisy_evidence
@@ -25,7 +24,7 @@ from tests.methods.method_batches import LATER, WARM_UP, noisy_evidence
 
 @pytest.mark.parametrize("full", [True, False])
 def test_the_rate_is_found_again(full: bool) -> None:
-    model = estimated_labels(*noisy_evidence(0.4), previous=0.3, full=full)
+    model = fit_label_noise(*noisy_evidence(0.4), previous=0.3, full=full)
     assert model.rate == pytest.approx(0.4, abs=0.04)
     assert not model.is_full
 
@@ -41,18 +40,18 @@ def test_of_evidence_that_says_nothing_tau_stays_one() -> None:
     assert fit_temperature(evidence, labels, symmetric_transition(0.4, 4)) == pytest.approx(1)
 
 
-def test_an_estimate_is_told_with_what_is_learnt_by_heart_made_up_for() -> None:
-    told = Estimate(0.33, 0.3, 0.36).told("label_noise")
-    assert told["label_noise"] == pytest.approx(0.33 / (1 - LEARNT))
+def test_an_estimate_is_told_with_what_is_memorised_by_heart_made_up_for() -> None:
+    told = Estimate(0.33, 0.3, 0.36).figures("label_noise")
+    assert told["label_noise"] == pytest.approx(0.33 / (1 - ESTIMATION.memorised_share))
     assert told["label_noise_low"] == 0.3
-    assert told["label_noise_high"] == pytest.approx(0.36 / (1 - MOST_LEARNT))
-    assert Estimate(0.95, 0.9, 0.95).told("x") == {"x": 1.0, "x_low": 0.9, "x_high": 1.0}
+    assert told["label_noise_high"] == pytest.approx(0.36 / (1 - ESTIMATION.max_memorised_share))
+    assert Estimate(0.95, 0.9, 0.95).figures("x") == {"x": 1.0, "x_low": 0.9, "x_high": 1.0}
 
 
 def test_who_has_not_learnt_from_the_labels_tells_the_rate_as_it_is() -> None:
-    told = Estimate(0.33, 0.3, 0.36).told("x", is_learnt=False)
+    told = Estimate(0.33, 0.3, 0.36).figures("x", is_memorised=False)
     assert told == {"x": 0.33, "x_low": 0.3, "x_high": 0.36}
-    assert Estimate(0.0, 0.0, 0.0).told("x") == {"x": 0.0, "x_low": 0.0, "x_high": 0.0}
+    assert Estimate(0.0, 0.0, 0.0).figures("x") == {"x": 0.0, "x_low": 0.0, "x_high": 0.0}
 
 
 def test_confusions_are_shares_of_what_bears_a_label() -> None:
@@ -60,11 +59,13 @@ def test_confusions_are_shares_of_what_bears_a_label() -> None:
     transition = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0.5, 0.5]])
     # three called 1: p(1), p(2) = .5, .5 -> q(2) = .25 / .75; .2, .8 -> .4 / .6; 1, 0 -> 0
     evidence = torch.tensor([[0.0, 0.5, 0.5], [0, 0.2, 0.8], [0, 1, 0], [0, 0, 1]])
-    found = confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0)
+    found = find_confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0)
     assert [(y, c) for y, c, _, _ in found] == [(1, 2)]
     assert found[0][3] == pytest.approx(1 / 3 + 2 / 3)
     assert found[0][2] == pytest.approx(1 / 3)
-    assert confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0, least=0.4) == []
+    assert (
+        find_confusions(evidence, torch.tensor([1, 1, 1, 2]), transition, 1.0, min_share=0.4) == []
+    )
 
 
 def test_the_report_names_noise_and_confusions() -> None:
@@ -85,8 +86,8 @@ def test_the_report_names_noise_and_confusions() -> None:
 def test_estimates_rise_but_do_not_fall() -> None:
     evidence, labels = noisy_evidence(0.4, tau=2.0)
     low, high = (NoiseModel(rate, 1.0, symmetric_transition(rate, 4), False) for rate in (0.3, 0.4))
-    assert at_least(high, evidence, labels, low) is high
-    held = at_least(low, evidence, labels, high)
+    assert keep_higher_rate(high, evidence, labels, low) is high
+    held = keep_higher_rate(low, evidence, labels, high)
     assert held.rate == 0.4
     assert torch.equal(held.transition, high.transition)
     assert held.tau == pytest.approx(2, rel=0.15)  # fitted anew
@@ -96,12 +97,12 @@ def test_estimates_rise_but_do_not_fall() -> None:
     ("rate", "keep"), [(0.0, 1.0), (0.1, 0.75), (0.2, 0.5), (0.3, 0.4375), (0.4, 0.375), (1, 0.375)]
 )
 def test_the_share_of_the_raw_box_falls_with_the_known_noise(rate: float, keep: float) -> None:
-    assert keep_at_rate(rate) == pytest.approx(keep)
+    assert raw_box_share_at(rate) == pytest.approx(keep)
 
 
 def test_only_visited_annotations_count_and_never_the_row_of_the_padding() -> None:
     memory, visits = torch.eye(4), torch.tensor([1, 0, 2, 5])
-    evidence, labels = visited(memory, visits, torch.tensor([3, 2, 1, 0]))
+    evidence, labels = visited_evidence(memory, visits, torch.tensor([3, 2, 1, 0]))
     assert torch.equal(evidence, torch.eye(4)[[0, 2]])
     assert labels.tolist() == [3, 1]
 
@@ -154,7 +155,9 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     one_pass(method, noise=0.4, error=0.04)
     figures = method.end_epoch(0, is_warm_up=False)
     assert method.estimator.box.noise == pytest.approx(0.4, abs=0.06)
-    assert figures["box_noise"] == pytest.approx(method.estimator.box.noise / (1 - LEARNT))
+    assert figures["box_noise"] == pytest.approx(
+        method.estimator.box.noise / (1 - ESTIMATION.memorised_share)
+    )
     assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
     assert figures["keep"] == pytest.approx(0.4)  # the least
     state = method.state_dict()
@@ -215,7 +218,10 @@ def test_on_clean_boxes_repair_switches_itself_off() -> None:
 
 def test_the_label_rate_is_estimated_from_the_memory() -> None:
     evidence, labels = noisy_evidence(0.4)
-    for known, rate, told in ((None, 0.4, 0.4 / (1 - LEARNT)), (0.25, 0.25, 0.25)):
+    for known, rate, told in (
+        (None, 0.4, 0.4 / (1 - ESTIMATION.memorised_share)),
+        (0.25, 0.25, 0.25),
+    ):
         method = Mend(len(labels), 4, rates=Rates(known, 0.0))
         state = method.state_dict()
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
@@ -238,19 +244,21 @@ def test_a_class_that_the_detector_takes_for_another_is_lost() -> None:
     # a third each of three classes, 40 % noise: labels are a third each, whatever the detector says
     labels, noise = torch.arange(300) % 3, symmetric_transition(0.4, 3)
     right = torch.full((300, 3), 1 / 3)
-    assert lost_classes(right, labels, noise).tolist() == [False] * 3
+    assert find_lost_classes(right, labels, noise).tolist() == [False] * 3
     swallowed = torch.tensor([0.1, 0.57, 0.33]).expand(300, 3)
-    assert lost_classes(swallowed, labels, noise).tolist() == [True, False, False]
-    assert not lost_classes(swallowed[:12], labels[:12], noise).any()  # four annotations: too few
+    assert find_lost_classes(swallowed, labels, noise).tolist() == [True, False, False]
+    assert not find_lost_classes(
+        swallowed[:12], labels[:12], noise
+    ).any()  # four annotations: too few
     for most in (0.65, 0.9):  # labels tell next to nothing, or more often lie than not
-        assert not lost_classes(swallowed, labels, symmetric_transition(most, 3)).any()
+        assert not find_lost_classes(swallowed, labels, symmetric_transition(most, 3)).any()
 
 
 def test_a_class_that_is_truly_rare_is_not_lost() -> None:
     # a tenth of class 0; at 40 % noise its label has .1 * .6 + .9 * .2 = .24 of all
     labels = torch.tensor([0] * 24 + [1] * 38 + [2] * 38)
     posteriors = torch.tensor([0.09, 0.455, 0.455]).expand(100, 3)
-    assert not lost_classes(posteriors, labels, symmetric_transition(0.4, 3)).any()
+    assert not find_lost_classes(posteriors, labels, symmetric_transition(0.4, 3)).any()
 
 
 def test_a_class_whose_name_many_others_are_called_by_is_not_lost() -> None:
@@ -260,10 +268,10 @@ def test_a_class_whose_name_many_others_are_called_by_is_not_lost() -> None:
     found = torch.tensor([0.8, 0.1, 0.1]).expand(100, 3)
     to_the_next = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]])
     alike = symmetric_transition(0.4, 3)
-    assert lost_classes(found, labels, alike).tolist() == [False, True, False]
-    assert not lost_classes(found, labels, to_the_next).any()
+    assert find_lost_classes(found, labels, alike).tolist() == [False, True, False]
+    assert not find_lost_classes(found, labels, to_the_next).any()
     without_plants = torch.tensor([0.86, 0.04, 0.1]).expand(100, 3)
-    assert lost_classes(without_plants, labels, to_the_next).tolist() == [False, True, False]
+    assert find_lost_classes(without_plants, labels, to_the_next).tolist() == [False, True, False]
 
 
 def test_labels_of_a_lost_class_are_believed_again() -> None:
@@ -275,4 +283,6 @@ def test_labels_of_a_lost_class_are_believed_again() -> None:
     method.load_state_dict(state)
     assert method.end_epoch(0, is_warm_up=False)["lost_classes"] == 0  # too early to say
     assert method.end_epoch(1, is_warm_up=False)["lost_classes"] == 2
-    assert method.estimator.floors(torch.tensor([0, 1, 2])).tolist() == pytest.approx([0.6, 0, 0.6])
+    assert method.estimator.label_floors(torch.tensor([0, 1, 2])).tolist() == pytest.approx(
+        [0.6, 0, 0.6]
+    )

@@ -8,14 +8,13 @@ import torch
 from boxmend.errors import UsageError
 from boxmend.methods import votes
 from boxmend.methods.equations import (
-    TYPICAL_ERROR,
     NoiseModel,
     PrescreenResult,
     rate_interval,
     symmetric_transition,
 )
-from boxmend.methods.equations.box_noise import BINS
-from boxmend.methods.estimation import Estimate, bounds, lost_classes
+from boxmend.methods.equations.box_noise import BOX_NOISE, NUM_BINS
+from boxmend.methods.estimation import Estimate, find_lost_classes, rate_bounds
 from boxmend.methods.noise_estimator import NoiseEstimator
 from boxmend.methods.table import Mend, MendSettings, Rates
 from tests.methods.method_batches import (
@@ -51,7 +50,7 @@ def interval(low: float, high: float) -> torch.Tensor:
 
 def test_an_eighth_of_the_errors_counts_as_memorised_and_at_most_a_fifth() -> None:
     # 0.33 / 0.88 and 0.36 / 0.8
-    told = Estimate(0.33, 0.3, 0.36).told("x")
+    told = Estimate(0.33, 0.3, 0.36).figures("x")
     assert told == {"x": pytest.approx(0.375), "x_low": 0.3, "x_high": pytest.approx(0.45)}
 
 
@@ -110,7 +109,7 @@ def test_a_first_look_is_heard_where_it_is_sure_enough(
     monkeypatch: pytest.MonkeyPatch, width: float, chance: float, rate: float, is_heard: bool
 ) -> None:
     monkeypatch.setattr(
-        "boxmend.methods.estimation.bounds", lambda *_: (rate - 0.005, rate - 0.005 + width)
+        "boxmend.methods.estimation.rate_bounds", lambda *_: (rate - 0.005, rate - 0.005 + width)
     )
     labels = torch.arange(30) % 3
     p = torch.full((30, 3), (1 - chance) / 2).scatter(1, labels[:, None], chance)
@@ -124,28 +123,28 @@ def test_a_first_look_is_heard_where_it_is_sure_enough(
 def test_a_class_is_lost_below_half_of_what_its_labels_imply(found: float, is_lost: bool) -> None:
     # a third of the labels each, so each class has a third, and half of it is 0.1667
     posteriors = torch.tensor([found, 0.5, 0.5 - found]).expand(300, 3)
-    lost = lost_classes(posteriors, torch.arange(300) % 3, symmetric_transition(0.4, 3))
+    lost = find_lost_classes(posteriors, torch.arange(300) % 3, symmetric_transition(0.4, 3))
     assert lost.tolist() == [is_lost, False, False]
 
 
 @pytest.mark.parametrize(("number", "is_lost"), [(27, False), (33, True)])
 def test_a_class_of_fewer_than_ten_annotations_is_not_lost(number: int, is_lost: bool) -> None:
     posteriors = torch.tensor([0.1, 0.5, 0.4]).expand(number, 3)
-    lost = lost_classes(posteriors, torch.arange(number) % 3, symmetric_transition(0.4, 3))
+    lost = find_lost_classes(posteriors, torch.arange(number) % 3, symmetric_transition(0.4, 3))
     assert lost.tolist() == [is_lost, False, False]
 
 
 def test_the_bounds_of_a_full_matrix_are_as_wide_as_those_of_one_rate_and_around_its_own() -> None:
     evidence, labels = noisy_evidence(0.3, count=600)
     simple = NoiseModel(0.3, 1.0, symmetric_transition(0.3, 4), is_full=False)
-    low, high = bounds(evidence, labels, simple)
+    low, high = rate_bounds(evidence, labels, simple)
     assert (low, high) == rate_interval(evidence, labels, 0.3, 1.0)
     full = simple._replace(rate=0.5, is_full=True)
-    moved_low, moved_high = bounds(evidence, labels, full)
+    moved_low, moved_high = rate_bounds(evidence, labels, full)
     assert moved_high - moved_low == pytest.approx(high - low, abs=0.01)
     assert moved_low < 0.5 < moved_high
-    assert bounds(evidence, labels, full._replace(rate=0.99))[1] == 1.0
-    assert bounds(evidence, labels, full._replace(rate=0.01))[0] == 0.0
+    assert rate_bounds(evidence, labels, full._replace(rate=0.99))[1] == 1.0
+    assert rate_bounds(evidence, labels, full._replace(rate=0.01))[0] == 0.0
 
 
 def mending(keep: float, noise: float, error: float) -> dict[str, float]:
@@ -161,7 +160,9 @@ def test_edges_are_expected_by_the_noise_and_the_error_that_were_measured() -> N
     found = mending(keep=0.5, noise=0.264, error=0.09)
     # told is 0.264 / 0.88 = 0.3
     assert found == pytest.approx({"keep": 0.5, "alpha": 0.3, "noise": 0.3, "vote_error": 0.09})
-    assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(TYPICAL_ERROR)
+    assert mending(keep=0.5, noise=0.264, error=0.0)["vote_error"] == pytest.approx(
+        BOX_NOISE.typical_error_sides
+    )
 
 
 def test_where_repair_is_off_there_is_no_noise_to_undo() -> None:
@@ -196,7 +197,7 @@ def test_an_estimate_falls_only_in_warm_up(is_warm_up: bool) -> None:
 
 
 def test_what_a_pass_counted_is_gone_after_it() -> None:
-    counted = {"residuals": torch.ones(BINS), "pull": torch.tensor([1.0, 2.0])}
+    counted = {"residuals": torch.ones(NUM_BINS), "pull": torch.tensor([1.0, 2.0])}
     watch = watching(counted)
     watch.end_epoch(0, is_warm_up=False)
     assert not any(watch.state[name].any() for name in counted)
@@ -214,7 +215,7 @@ def test_an_annotation_without_a_row_leaves_nothing_in_the_memory() -> None:
 
 def test_a_state_with_another_queue_is_refused() -> None:
     state = Mend(4, 3, MendSettings(queue_length=8)).state_dict()
-    with pytest.raises(UsageError, match="a queue of 8 losses, the settings one of 5"):
+    with pytest.raises(UsageError, match=r"a queue of 8 losses, but mend\.queue_length is 5"):
         Mend(4, 3, MendSettings(queue_length=5)).load_state_dict(state)
 
 
@@ -237,7 +238,9 @@ def test_boxes_are_moved_by_a_sixth_of_their_sides_to_measure_the_pull(row: int)
     annotations = one_image([box], [0], rows=[row])
     boxes = torch.tensor([[[box, box]]])
     scores, both = torch.full((1, 1, 2), 0.9), torch.ones(1, 1, 2).bool()
-    found = votes.agreement(annotations, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1)
+    found = votes.measure_agreement(
+        annotations, votes.Voters(boxes, scores, scores, both), 0.3, 0.6, 0.1
+    )
     assert found.pull.tolist() == [0, 250]
     assert found.residuals.nonzero().tolist() == [[0]]
     assert found.residuals[0] == 4

@@ -9,9 +9,9 @@ from torch import Tensor
 from boxmend.detector import SecondStageOutput
 from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS, EnabledSteps
-from boxmend.methods.estimation import LEARNT
+from boxmend.methods.estimation import ESTIMATION
 from boxmend.methods.outcomes import neutralise_padding
-from boxmend.methods.paper import constants_of
+from boxmend.methods.paper import resolve_constants
 from boxmend.methods.table import (
     MethodInputs,
     PaperMethod,
@@ -46,7 +46,7 @@ UNSURE = [0.4, 0.3, 0.2, 0.1]
 def test_acceptance_and_alpha_follow_from_the_rates(
     label: float | None, box: float | None, acceptance: float, alpha: float
 ) -> None:
-    constants = constants_of(PublishedSettings(), Rates(label, box), EnabledSteps())
+    constants = resolve_constants(PublishedSettings(), Rates(label, box), EnabledSteps())
     assert constants.acceptance == pytest.approx(acceptance)
     assert constants.alpha == pytest.approx(alpha)
     assert constants.steps == EnabledSteps()
@@ -54,13 +54,13 @@ def test_acceptance_and_alpha_follow_from_the_rates(
 
 def test_what_is_set_goes_before_what_follows_from_a_rate() -> None:
     settings = PublishedSettings(acceptance=0.9, alpha=0.3)
-    constants = constants_of(settings, Rates(0.2, 0.2), EnabledSteps())
+    constants = resolve_constants(settings, Rates(0.2, 0.2), EnabledSteps())
     assert (constants.acceptance, constants.alpha) == (0.9, 0.3)
 
 
 def test_a_rate_of_zero_switches_its_half_off() -> None:
-    no_labels = constants_of(PublishedSettings(), Rates(label=0.0), EnabledSteps())
-    no_boxes = constants_of(PublishedSettings(), Rates(box=0.0), EnabledSteps())
+    no_labels = resolve_constants(PublishedSettings(), Rates(label=0.0), EnabledSteps())
+    no_boxes = resolve_constants(PublishedSettings(), Rates(box=0.0), EnabledSteps())
     assert no_labels.steps == VARIANTS["br"]
     assert no_boxes.steps == VARIANTS["lr"]
 
@@ -165,7 +165,9 @@ def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
 
 def test_a_queue_of_another_length_is_refused() -> None:
     method = PaperMethod("lr", PublishedSettings())
-    with pytest.raises(UsageError, match="a queue of 3 losses, the settings one of 128"):
+    with pytest.raises(
+        UsageError, match=r"a queue of 3 losses, but published\.queue_length is 128"
+    ):
         method.load_state_dict({"queue": torch.zeros(3)})
 
 
@@ -199,8 +201,8 @@ def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
     method.load_state_dict(state)
     assert (method.constants.acceptance, method.constants.alpha) == (0.6, 0.4)  # none yet
     assert method.constants.steps == EnabledSteps()
-    figures = method.end_epoch(2, is_warm_up=False)
-    assert figures["label_noise"] == pytest.approx(0.2 / (1 - LEARNT), abs=0.03)
+    figures = method.end_epoch(2, is_warm_up=True)
+    assert figures["label_noise"] == pytest.approx(0.2 / (1 - ESTIMATION.memorised_share), abs=0.03)
     assert method.constants.acceptance == pytest.approx(1 - figures["label_noise"])
     assert figures["box_noise"] == 0  # nothing was seen of boxes: that half is off
     assert not method.constants.steps.match

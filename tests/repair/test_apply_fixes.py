@@ -231,13 +231,13 @@ def test_verdicts_on_the_fixes_of_a_training_run_are_gone_by(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("choices", [{"min_confidence": 0.5}, {"discarded": "drop"}])
-def test_what_is_about_visits_does_not_apply_to_fixes(
+def test_options_of_settled_visits_do_not_apply_to_fixes(
     tmp_path: Path, choices: dict[str, Any]
 ) -> None:
-    with pytest.raises(UsageError, match="do not apply to the fixes"):
+    with pytest.raises(UsageError, match="apply to settled visits, not to fixes"):
         ApplySettings(precision=0.9, **choices)
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), ALL)
-    with pytest.raises(UsageError, match="do not apply to the fixes"):
+    with pytest.raises(UsageError, match="apply to settled visits, not to fixes"):
         boxmend.apply(run, tmp_path / "out", ApplySettings(**choices))
 
 

@@ -58,12 +58,12 @@ def rewrite(path: Path, change: Any) -> None:
 def test_a_run_that_is_not_there(tmp_path: Path) -> None:
     assert "no such folder" in refusal(tmp_path / "nowhere", UsageError)
     (tmp_path / "empty").mkdir()
-    assert "holds no run" in refusal(tmp_path / "empty", DataError)
+    assert "is not the folder of a run" in refusal(tmp_path / "empty", DataError)
 
 
 def test_an_unfinished_run(run: Path) -> None:
     (run / "finished").unlink()
-    assert "unfinished; go on with `boxmend train --resume`" in refusal(run, DataError)
+    assert "unfinished; continue it with `boxmend train --resume`" in refusal(run, DataError)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_annotations_that_were_edited_since(run: Path, data: Path, edit: Any) ->
 
 def test_another_number_of_annotations_and_other_names_are_told(run: Path, data: Path) -> None:
     rewrite(data / "instances_train.json", lambda document: document["annotations"].pop())
-    assert "3 annotations where the run had 4" in refusal(run, DataError)
+    assert "3 annotations instead of 4" in refusal(run, DataError)
     rewrite(data / "instances_train.json", lambda d: d["categories"][0].update(name="lorry"))
     assert "other label names" in refusal(run, DataError)
 
@@ -99,18 +99,18 @@ def test_data_that_are_gone_or_moved(run: Path, data: Path, tmp_path: Path) -> N
     data.rename(tmp_path / "moved")
     message = refusal(run, DataError)
     assert f"the data of the run are gone: {data}: no such file" in message
-    assert "say where by --data" in message
+    assert "name their new place by --data" in message
     assert "no such file" in refusal(run, UsageError, data=[str(tmp_path / "nowhere")])
     other = drawn(tmp_path / "other", "coco", [(1, 1, 9, 9)] * 4)
     assert "not the data" in refusal(run, DataError, data=[other])
-    assert "the dataset that was given" in refusal(run, DataError, data=boxmend.load(other))
+    assert "the dataset in memory" in refusal(run, DataError, data=boxmend.load(other))
     result = boxmend.apply(run, tmp_path / "out", data=str(tmp_path / "moved"))
     assert result.to_json()["labels_changed"] == 1
 
 
 def test_a_run_without_an_address(run: Path) -> None:
     rewrite(run / "run.json", lambda document: document["facts"].update(addresses=[]))
-    assert "knows no address of its data" in refusal(run, DataError)
+    assert "does not have the address of its data" in refusal(run, DataError)
 
 
 def test_a_run_that_names_an_address_thousands_of_times_is_refused_before_reading(
@@ -127,7 +127,7 @@ def test_a_run_that_names_an_address_thousands_of_times_is_refused_before_readin
 
     repeat(101)
     message = refusal(run, DataError)
-    assert "run.json: names 101 addresses of data for" in message
+    assert "run.json: has 101 addresses of data for" in message
     assert "--data" in message
     repeat(100)  # read, and found to be other data
     assert "not the data that" in refusal(run, DataError)
@@ -138,8 +138,8 @@ def test_a_run_that_names_an_address_thousands_of_times_is_refused_before_readin
     [
         ("run.json", lambda d: d["facts"].pop("data"), "no fingerprint"),
         ("run.json", lambda d: d["facts"]["data"].pop("sha256"), "no fingerprint"),
-        ("settings.json", lambda d: d.clear(), "length of the warm-up"),
-        ("finished", lambda d: d.update(steps="many"), "length of the warm-up"),
+        ("settings.json", lambda d: d.clear(), "length of warm-up"),
+        ("finished", lambda d: d.update(steps="many"), "length of warm-up"),
     ],
 )
 def test_a_run_that_does_not_say_enough(run: Path, file: str, change: Any, words: str) -> None:
@@ -171,7 +171,7 @@ def test_settings_edited_by_hand_and_those_of_earlier_versions_are_read(
 
 
 @pytest.mark.parametrize(
-    ("part", "words"), [(0, "is missing"), (1, "is missing"), (2, "a part is missing at the end")]
+    ("part", "words"), [(0, "is missing"), (1, "is missing"), (2, "the last part is missing")]
 )
 def test_a_ledger_with_a_missing_part(run: Path, part: int, words: str) -> None:
     (run / f"ledger/part-00000{part}.parquet").unlink()
@@ -180,7 +180,7 @@ def test_a_ledger_with_a_missing_part(run: Path, part: int, words: str) -> None:
 
 def test_a_ledger_that_is_not_there(run: Path) -> None:
     shutil.rmtree(run / "ledger")
-    assert "no ledger there" in refusal(run, DataError)
+    assert "cannot be read as a ledger" in refusal(run, DataError)
 
 
 def test_a_damaged_part(run: Path) -> None:
@@ -204,14 +204,14 @@ def test_a_ledger_of_other_annotations(tmp_path: Path, data: Path) -> None:
     more = boxmend.load(drawn(tmp_path / "more", "coco", [(1, 1, 9, 9)] * 9))
     run = foreign_run(tmp_path, data, more, [Visit(0, 8)])
     message = refusal(run, DataError)
-    assert "tells of annotation 18, which the dataset does not have" in message
-    assert "the ledger is of another run" in message
+    assert "has annotation 18, which the dataset does not have" in message
+    assert "the ledger belongs to another run" in message
 
 
 def test_a_ledger_with_ids_of_another_kind(tmp_path: Path, data: Path) -> None:
     voc = boxmend.load(drawn(tmp_path / "voc", "voc"))
     run = foreign_run(tmp_path, data, voc, [Visit(0, 0)])
-    assert "tells of annotation 'a:0'" in refusal(run, DataError)
+    assert "has annotation 'a:0'" in refusal(run, DataError)
 
 
 def test_a_ledger_with_other_labels(tmp_path: Path, data: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_format_that_is_not_known(run: Path) -> None:
 def test_yolo_cannot_mark(run: Path, tmp_path: Path) -> None:
     mark = ApplySettings(discarded="mark")
     message = refusal(run, UsageError, settings=mark, format="yolo")
-    assert "YOLO has no flag to mark" in message
+    assert "YOLO has no flag for" in message
     assert "--discarded keep or drop" in message
     native = finished_run(tmp_path / "run-2", drawn(tmp_path / "y", "yolo"), VISITS)
     assert "YOLO has no flag" in refusal(native, UsageError, settings=mark)

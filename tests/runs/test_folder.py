@@ -55,9 +55,9 @@ def test_a_finished_run_is_never_overwritten(run: Run, resume: bool) -> None:
 
 def test_an_unfinished_run_is_taken_up_only_when_asked(run: Run) -> None:
     before = content(run.path)
-    with pytest.raises(OutputError, match="holds an unfinished run; go on with --resume"):
+    with pytest.raises(OutputError, match="holds an unfinished run; continue it with --resume"):
         create(run.path, SETTINGS, FACTS)
-    with pytest.raises(OutputError, match="holds an unfinished run; go on with --resume"):
+    with pytest.raises(OutputError, match="holds an unfinished run; continue it with --resume"):
         ensure_open(run.path)
     ensure_open(run.path, resume=True)
     assert create(run.path, SETTINGS, FACTS, resume=True) == run
@@ -67,9 +67,11 @@ def test_an_unfinished_run_is_taken_up_only_when_asked(run: Run) -> None:
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_folder_with_anything_else_is_refused(tmp_path: Path, resume: bool) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"not empty and holds no run \(thesis\.txt\)"):
+    with pytest.raises(
+        OutputError, match=r"not the folder of a run, and not empty \(thesis\.txt\)"
+    ):
         create(tmp_path, SETTINGS, FACTS, resume=resume)
-    with pytest.raises(OutputError, match="not empty and holds no run"):
+    with pytest.raises(OutputError, match="not the folder of a run, and not empty"):
         ensure_open(tmp_path, resume=resume)
     assert content(tmp_path) == {"thesis.txt": b"mine"}
 
@@ -78,12 +80,12 @@ def test_a_folder_with_anything_else_is_refused(tmp_path: Path, resume: bool) ->
 def test_a_file_is_refused(tmp_path: Path, resume: bool) -> None:
     path = tmp_path / "run"
     path.write_text("mine")
-    with pytest.raises(OutputError, match="is there already and not a folder"):
+    with pytest.raises(OutputError, match="exists and is not a folder"):
         create(path, SETTINGS, FACTS, resume=resume)
     with pytest.raises(OutputError, match=r"could not be written \(Not a directory"):
         create(path / "below", SETTINGS, FACTS, resume=resume)
     assert path.read_text() == "mine"
-    with pytest.raises(DataError, match="holds no run"):
+    with pytest.raises(DataError, match="is not the folder of a run"):
         open_run(path)
 
 
@@ -115,7 +117,7 @@ def test_a_setting_that_the_run_did_not_have_is_refused(run: Run) -> None:
 
 def test_other_settings_are_refused_by_their_dotted_names(run: Run) -> None:
     other: dict[str, Any] = {"method": "mend", "epochs": 6, "judgment": {"rate": 0.6, "length": 64}}
-    with pytest.raises(UsageError, match="begun with other settings") as caught:
+    with pytest.raises(UsageError, match="started with other settings") as caught:
         create(run.path, other, FACTS, resume=True)
     told = str(caught.value).splitlines()[1:]
     assert told == ["  epochs: 12, now 6", "  judgment.length: 128, now 64"]
@@ -129,7 +131,7 @@ def test_settings_that_json_tells_alike_are_the_same(tmp_path: Path) -> None:
 
 
 def test_other_data_are_refused_and_other_hardware_is_noted(run: Run) -> None:
-    with pytest.raises(DataError, match="the data differ from those the run was begun with"):
+    with pytest.raises(DataError, match="the data differ from those that the run started with"):
         create(run.path, SETTINGS, {**FACTS, "data": []}, resume=True)
     elsewhere = {**FACTS, "versions": {"numpy": "2.1"}}
     for facts in (FACTS, elsewhere, elsewhere, FACTS):
@@ -142,9 +144,9 @@ def test_other_data_are_refused_and_other_hardware_is_noted(run: Run) -> None:
 def test_a_run_that_never_began_is_withdrawn_whole(run: Run) -> None:
     (run.path / "ledger").mkdir()
     (run.path / runs.LOCK_FILE).touch()
-    runs.withdraw(run)
+    runs.remove_unstarted(run)
     assert not run.path.exists()
-    runs.withdraw(run)  # which is no error where there is none
+    runs.remove_unstarted(run)  # which is no error where there is none
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "ledger/part-0.parquet", "notes.txt"])
@@ -152,14 +154,14 @@ def test_a_run_with_anything_in_it_is_not_withdrawn(run: Run, name: str) -> None
     (run.path / "ledger").mkdir()
     (run.path / name).write_text("something")
     before = content(run.path)
-    runs.withdraw(run)
+    runs.remove_unstarted(run)
     assert content(run.path) == before
 
 
 def test_no_run_is_opened_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         open_run(tmp_path / "none")
-    with pytest.raises(DataError, match=r"holds no run \(there is no run\.json\)"):
+    with pytest.raises(DataError, match=r"is not the folder of a run: there is no run\.json"):
         open_run(tmp_path)
 
 
@@ -170,11 +172,11 @@ def test_no_run_is_opened_where_there_is_none(tmp_path: Path) -> None:
         (b'{"boxmend_run": 1', "cannot be read"),
         (b"\xff\xfe\x00", "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
-        (b"[1]", "holds no JSON object"),
-        (b"{}", "is not of a run of version 1"),
-        (b'{"boxmend_run": 2}', "is not of a run of version 1"),
-        (b'{"boxmend_run": 1, "resumed_on": []}', "its facts are missing"),
-        (b'{"boxmend_run": 1, "facts": {}, "resumed_on": 3}', "its facts are missing"),
+        (b"[1]", "is not a JSON object"),
+        (b"{}", "is not a run of format 1"),
+        (b'{"boxmend_run": 2}', "is not a run of format 1"),
+        (b'{"boxmend_run": 1, "resumed_on": []}', "has no facts"),
+        (b'{"boxmend_run": 1, "facts": {}, "resumed_on": 3}', "has no facts"),
     ],
 )
 def test_an_unreadable_run_json_is_named_and_left_alone(
@@ -244,7 +246,7 @@ def test_documents_about_a_run_are_read_back_and_replaced(tmp_path: Path) -> Non
     run.write_json("evaluation.json", {"AP": 0.25, "by_label": {"cat": float("nan")}})
     assert run.read_json("evaluation.json") == {"AP": 0.25, "by_label": {"cat": None}}
     (run.path / "mending.json").write_text("[]")
-    with pytest.raises(DataError, match=r"mending\.json: holds no JSON object"):
+    with pytest.raises(DataError, match=r"mending\.json: is not a JSON object"):
         run.read_json("mending.json")
 
 

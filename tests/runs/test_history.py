@@ -89,7 +89,7 @@ def test_a_part_that_is_missing_is_noticed(tmp_path: Path) -> None:
     address = drawn(tmp_path, "coco")
     run = finished_run(tmp_path / "run", address, VISITS, rows_per_part=2)
     max((run / "ledger").glob("*.parquet")).unlink()
-    with pytest.raises(DataError, match="4 entries where the run made 5"):
+    with pytest.raises(DataError, match="4 entries, but the run wrote 5"):
         read_history(open_run(run), load(address))
 
 

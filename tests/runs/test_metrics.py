@@ -127,12 +127,12 @@ def test_a_file_that_is_one_torn_line_becomes_empty(run: Run) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"{", "line 2 is no JSON"),
-        (b"\xff", "line 2 is no JSON"),
-        (b"[" * 100_000, "line 2 is no JSON"),
-        (b"", "line 2 is no JSON"),
-        (b"3", "line 2 is no object with an integer 'step'"),
-        (b'{"loss": 1}', "line 2 is no object with an integer 'step'"),
+        (b"{", "line 2 is not JSON"),
+        (b"\xff", "line 2 is not JSON"),
+        (b"[" * 100_000, "line 2 is not JSON"),
+        (b"", "line 2 is not JSON"),
+        (b"3", "line 2 is not an object with an integer 'step'"),
+        (b'{"loss": 1}', "line 2 is not an object with an integer 'step'"),
     ],
 )
 def test_a_damaged_line_before_the_last_is_named(run: Run, line: bytes, message: str) -> None:

@@ -150,14 +150,16 @@ def test_data_that_were_moved_are_told_by_where_they_are_now_or_given(tmp_path: 
         ]
 
 
-def test_an_unfinished_run_has_no_account(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_not_opened(tmp_path: Path) -> None:
     run = finished_run(tmp_path / "run", drawn(tmp_path, "coco"), [Visit(0, 0)])
     (run / "finished").unlink()
     with pytest.raises(DataError, match="unfinished"):
         open_run_with_history(run)
 
 
-def test_an_audit_of_predictions_has_no_account_and_is_shown_otherwise(tmp_path: Path) -> None:
+def test_an_audit_of_predictions_is_not_opened_as_a_run_with_a_ledger(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "run", drawn(tmp_path, "coco"), [])
-    with pytest.raises(UsageError, match=r"has no ledger.*`boxmend review .*run` shows its fixes"):
+    with pytest.raises(
+        UsageError, match=r"has no ledger.*see the fixes of the audit by `boxmend review .*run`"
+    ):
         open_run_with_history(run)

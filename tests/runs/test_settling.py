@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.runs.ledger import Judgement
-from boxmend.runs.settling import Settlement, num_visits, settle
+from boxmend.runs.settling import Settlement, num_settling_visits, settle
 from tests.fabricated_runs import DISCARDED, KEPT, RELABELLED, UNJUDGED, Visit, drawn, made_history
 
 VAN, TRUCK, BUS = range(3)
@@ -45,7 +45,7 @@ def boxed(*boxes: tuple[float, float, float, float] | None) -> list[Visit]:
 
 @pytest.mark.parametrize(("epochs", "visits"), [(0, 0), (1, 1), (2, 1), (3, 1), (4, 2), (12, 4)])
 def test_a_third_of_the_epochs_counts(epochs: int, visits: int) -> None:
-    assert num_visits(epochs) == visits
+    assert num_settling_visits(epochs) == visits
 
 
 def test_without_visits_everything_stays(dataset: Dataset) -> None:
@@ -232,7 +232,7 @@ def by_the_book(dataset: Dataset, visits: list[Visit], row: int) -> tuple[int, b
     judged = [one for one in visits if one.row == row and one.verdict != UNJUDGED and one.epoch > 0]
     said = [
         None if one.verdict == DISCARDED else own if one.verdict == KEPT else one.label
-        for one in judged[-num_visits(6) :]
+        for one in judged[-num_settling_visits(6) :]
     ]
     if not said:
         return own, False, 0
@@ -249,7 +249,9 @@ def test_settling_agrees_with_counting_one_by_one(dataset: Dataset, visits: list
         expected = by_the_book(dataset, visits, row)
         found = result.labels[row], result.is_unsure[row], result.num_agreeing[row]
         assert found == expected
-        kept = [v for v in visits if v.row == row and v.is_kept and v.epoch > 0][-num_visits(6) :]
+        kept = [v for v in visits if v.row == row and v.is_kept and v.epoch > 0][
+            -num_settling_visits(6) :
+        ]
         moved = [one.box for one in kept if one.box is not None]
         if not kept or kept[-1].box is None:
             moved = []

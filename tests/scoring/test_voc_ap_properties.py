@@ -104,7 +104,7 @@ def test_comparing_in_pieces_changes_nothing(
 ) -> None:
     whole = score(detections, truth, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(voc, "PAIRS_AT_ONCE", pairs)
+        patch.setattr(voc, "PAIRS_PER_CHUNK", pairs)
         pieces = score(detections, truth, 3)
     np.testing.assert_array_equal(whole.ap_area, pieces.ap_area)
     np.testing.assert_array_equal(whole.num_true_positives, pieces.num_true_positives)

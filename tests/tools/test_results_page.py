@@ -68,10 +68,10 @@ def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Pa
     assert "| voc320:3, 6, 9 |" in text
     assert re.search(r"\| `mend` \| 55.0 ± 2.9 \(3\) \|.* voc320:1-9 \|\n", text)
     assert (
-        "| missed | `mend` wins back what 40/40 costs | 60 % or more | 55.0 ± 2.9 % (3) |" in text
+        "| missed | `mend` wins back the loss at 40/40 | 60 % or more | 55.0 ± 2.9 % (3) |" in text
     )
     assert "| `label40-box40-mend-0` | 40 | 37.0 (35.0 to 40.0) | 40 | ? | voc320:3 |" in text
-    assert "9 of 44 with priority must" in text
+    assert "9 of 44 with priority 1" in text
     assert "51.0" in text.partition("by the 11-point rule, as")[2]
     assert "None yet" in text
 
@@ -98,7 +98,7 @@ def test_lines_on_other_data_are_in_no_table(tool: dict[str, Any], tmp_path: Pat
         ),
     )
     text = tool["page"](world(tmp_path, tuned))
-    assert "0 of 44 with priority must" in text
+    assert "0 of 44 with priority 1" in text
     assert "| voc320:1 | `label40-box40-mend-0` | voc320 | VOC:train to VOC:val | 60.0 |" in text
 
 

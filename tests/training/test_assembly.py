@@ -8,8 +8,8 @@ import torch
 
 from boxmend.errors import UsageError
 from boxmend.methods.table import Mend, MendSettings, PaperMethod, PublishedSettings, Rates
-from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.training.assembly import completed, make_detector, make_training
+from boxmend.runs.settings import TrainSettings, resolve_settings
+from boxmend.training.assembly import fill_detector_numbers, make_detector, make_training
 from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
@@ -20,7 +20,7 @@ BOXES = [(row, (10.0 + row, 20.0, 60.0, 70.0)) for row in (0, 1, 2, 3)]
 
 
 def made(settings: TrainSettings, tmp_path: Path) -> Training:
-    settings = resolved(settings)
+    settings = resolve_settings(settings)
     data = drawn(tmp_path / "data", BOXES)
     (tmp_path / "run").mkdir()
     detector = make_detector(settings, 3)
@@ -32,18 +32,18 @@ def made(settings: TrainSettings, tmp_path: Path) -> Training:
 
 
 def test_the_paper_s_numbers_reach_the_detector() -> None:
-    settings = resolved(TrainSettings(method="br", detector="resnet18", weights="none"))
+    settings = resolve_settings(TrainSettings(method="br", detector="resnet18", weights="none"))
     numbers = make_detector(settings, 2).numbers
     assert (numbers.pre_nms_training, numbers.post_nms_training) == (2000, 1000)
     assert (numbers.roi_samples, numbers.box_loss, numbers.rpn_low_quality) == (512, "l1", 0.3)
 
 
 def test_without_a_preset_the_detector_has_its_own_numbers_and_the_settings_tell_them() -> None:
-    settings = resolved(TrainSettings(detector="resnet18", weights="none", rois=64))
+    settings = resolve_settings(TrainSettings(detector="resnet18", weights="none", rois=64))
     numbers = make_detector(settings, 2).numbers
     assert (numbers.pre_nms_training, numbers.post_nms_training) == (2000, 2000)
     assert (numbers.roi_samples, numbers.box_loss, numbers.rpn_low_quality) == (64, "smooth_l1", 0)
-    told = completed(settings, numbers)
+    told = fill_detector_numbers(settings, numbers)
     assert (told.pre_nms, told.proposals, told.rois) == (2000, 2000, 64)
     assert make_detector(told, 2).numbers == numbers
 
@@ -78,7 +78,7 @@ def test_the_steps_of_warm_up_are_counted_down(tmp_path: Path) -> None:
     seen = []
     for step in range(4):
         training.step = step
-        moment = training.moment()
+        moment = training.progress()
         seen.append((moment.epoch, moment.warm_up_steps_left, moment.is_warm_up))
     assert seen == [(0, 2, True), (0, 1, True), (1, 0, False), (1, 0, False)]
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from boxmend.detector import PaddedDetections
-from boxmend.runs.settings import resolved
+from boxmend.runs.settings import resolve_settings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
-from boxmend.training.validation import finds_nothing
+from boxmend.training.validation import detects_nothing
 from tests.training.small_runs import QUICK, drawn
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -22,7 +22,7 @@ BOXES = [(row, (10.0, 10.0, 60.0, 60.0)) for row in range(4)]
 
 
 def made(folder: Path, boxes: list[Any] = BOXES) -> Training:
-    settings = resolved(replace(QUICK, method="baseline", batch_size=4))
+    settings = resolve_settings(replace(QUICK, method="baseline", batch_size=4))
     detector = make_detector(settings, 3)
     data, alone = drawn(folder / "data", boxes), Processes(torch.device("cpu"))
     return make_training(settings, data, detector, alone, TrainingOutput(folder / "run"))[0]
@@ -40,10 +40,10 @@ def test_a_network_that_says_background_to_everything_is_blind(tmp_path: Path) -
     training = made(tmp_path)
     (batch,) = training.loader.in_order(4)
     network = training.detector.network.train()
-    assert not finds_nothing(training.detector, batch, torch.float32)
+    assert not detects_nothing(training.detector, batch, torch.float32)
     blinded(training)
-    assert finds_nothing(training.detector, batch, torch.float32)
-    assert finds_nothing(training.detector, batch, torch.bfloat16)
+    assert detects_nothing(training.detector, batch, torch.float32)
+    assert detects_nothing(training.detector, batch, torch.bfloat16)
     assert network.training  # as it was
 
 
@@ -60,32 +60,32 @@ def test_a_single_detection_is_enough_to_see(
     boxes = torch.zeros(4, 3, 4)
     found = PaddedDetections(boxes, nothing, nothing.long(), is_detection, settled)
     monkeypatch.setattr(training.detector, "detect", lambda *_: found)
-    assert finds_nothing(training.detector, batch, torch.float32) == (number == 0)
+    assert detects_nothing(training.detector, batch, torch.float32) == (number == 0)
 
 
 def test_images_without_objects_make_nobody_blind(tmp_path: Path) -> None:
     training = made(tmp_path, [])
     (batch,) = training.loader.in_order(4)
     blinded(training)
-    assert not finds_nothing(training.detector, batch, torch.float32)
+    assert not detects_nothing(training.detector, batch, torch.float32)
 
 
 def notes(tmp_path: Path, epochs: int) -> list[str]:
     lines: list[dict[str, Any]] = []
     settings = replace(QUICK, method="baseline", epochs=epochs)
     train(drawn(tmp_path / "data", BOXES), tmp_path / "run", settings, log=lines.append)
-    return [line["note"] for line in lines if "finds nothing" in line.get("note", "")]
+    return [line["note"] for line in lines if "detects nothing" in line.get("note", "")]
 
 
 @pytest.mark.parametrize(("steps", "first"), [(0, 2), (11, 6)])
-def test_a_blind_detector_is_told_of_from_a_quarter_of_the_passes_on(
+def test_a_blind_detector_is_told_of_from_a_quarter_of_the_epochs_on(
     steps: int, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boxmend.training.loop.finds_nothing", lambda *given: True)
-    monkeypatch.setattr("boxmend.training.loop.STEPS_TO_SEE", steps)
+    monkeypatch.setattr("boxmend.training.loop.detects_nothing", lambda *given: True)
+    monkeypatch.setattr("boxmend.training.loop.BLINDNESS_CHECK_STEPS", steps)
     found = notes(tmp_path, 8)
     assert [note.split(" the ")[0] for note in found] == [
-        f"after pass {number}" for number in range(first, 9)
+        f"after epoch {number}" for number in range(first, 9)
     ]
     assert "a lower --optimisation.lr than 0.001" in found[0]
 
@@ -94,7 +94,7 @@ def test_a_blind_detector_is_told_of_from_a_quarter_of_the_passes_on(
 def test_of_short_trainings_and_of_detectors_that_find_something_nothing_is_told(
     is_short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boxmend.training.loop.finds_nothing", lambda *given: is_short)
+    monkeypatch.setattr("boxmend.training.loop.detects_nothing", lambda *given: is_short)
     if not is_short:
-        monkeypatch.setattr("boxmend.training.loop.STEPS_TO_SEE", 0)
+        monkeypatch.setattr("boxmend.training.loop.BLINDNESS_CHECK_STEPS", 0)
     assert notes(tmp_path, 2) == []

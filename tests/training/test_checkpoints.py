@@ -18,9 +18,9 @@ CPU = torch.device("cpu")
 
 def state_of(network: nn.Module) -> dict[str, Any]:
     weights = network.state_dict()
-    state: dict[str, Any] = {"step": 7, "passes": 1, "best": None, "network": weights}
+    state: dict[str, Any] = {"step": 7, "epochs_done": 1, "best": None, "network": weights}
     state |= {"average": weights, "optimizer": {}, "method": {}, "ledger": {"num_rows": 3}}
-    return state
+    return state | {"format": checkpoint.FORMAT}
 
 
 def test_there_is_none_until_one_is_saved_and_none_after_it_is_removed(tmp_path: Path) -> None:
@@ -35,6 +35,25 @@ def test_there_is_none_until_one_is_saved_and_none_after_it_is_removed(tmp_path:
     checkpoint.remove(tmp_path)  # twice does no harm
     assert checkpoint.load(tmp_path, CPU, network, ()) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_format_1_is_read_with_the_present_names(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    state = state_of(network)
+    state["passes"] = state.pop("epochs_done")
+    del state["format"]
+    checkpoint.save(tmp_path, state)
+    loaded = checkpoint.load(tmp_path, CPU, network, ())
+    assert loaded is not None
+    assert loaded["epochs_done"] == 1
+    assert "passes" not in loaded
+
+
+def test_a_checkpoint_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    network = nn.Linear(2, 3)
+    checkpoint.save(tmp_path, state_of(network) | {"format": checkpoint.FORMAT + 1})
+    with pytest.raises(DataError, match="its format is 3, and this version of boxmend reads 2"):
+        checkpoint.load(tmp_path, CPU, network, ())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +103,7 @@ def test_what_the_method_remembers_has_to_be_there(tmp_path: Path) -> None:
     network = nn.Linear(2, 3)
     checkpoint.save(tmp_path, state_of(network) | {"method": {"queue": 1, "old": 2}})
     assert checkpoint.load(tmp_path, CPU, network, ["queue"]) is not None
-    with pytest.raises(DataError, match=r"its method has no memory, .*another version"):
+    with pytest.raises(DataError, match=r"its method has no memory; another version"):
         checkpoint.load(tmp_path, CPU, network, ["queue", "memory"])
 
 
@@ -133,7 +152,7 @@ def test_another_weight_is_noticed(tmp_path: Path) -> None:
     content = path.read_bytes()
     assert value in content
     path.write_bytes(content.replace(value, bytes([value[0] ^ 1]) + value[1:]))
-    with pytest.raises(DataError, match=r"checkpoint\.pt: is damaged.*put the right one back"):
+    with pytest.raises(DataError, match=r"checkpoint\.pt: is damaged.*restore the right file"):
         checkpoint.load(tmp_path, CPU, network, ())
 
 

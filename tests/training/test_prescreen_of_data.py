@@ -1,4 +1,4 @@
-"""The first look at a dataset, before training and as part of it."""
+"""The prescreen of a dataset, before training and as part of it."""
 
 import os
 import signal
@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from boxmend.data.dataset import Dataset
+from boxmend.methods.noise_estimator import ESTIMATOR
 from boxmend.methods.table import BoxFeatures
-from boxmend.runs.settings import MendSettings, resolved
+from boxmend.runs.settings import MendSettings, resolve_settings
 from boxmend.training.assembly import make_detector, make_loader
-from boxmend.training.prescreen import describe
+from boxmend.training.prescreen import describe_annotations
 from boxmend.training.processes import Processes
 from boxmend.training.train import Interrupted, train
 from tests.training.small_runs import QUICK, Box, drawn, trained
@@ -36,14 +37,16 @@ def dataset(tmp_path: Path) -> Dataset:
 @pytest.fixture
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is taken at a handful of annotations."""
-    monkeypatch.setattr("boxmend.methods.mend.MIN_PRESCREENED", 5)
+    monkeypatch.setattr("boxmend.methods.mend.MIN_PRESCREEN_ANNOTATIONS", 5)
 
 
 def looked_at(dataset: Dataset, seed: int = 0, told: list[str] | None = None) -> BoxFeatures:
-    settings = resolved(replace(QUICK, seed=seed))
+    settings = resolve_settings(replace(QUICK, seed=seed))
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(replace(settings, seed=0), len(dataset.label_names))
-    return describe(detector, loader, dataset, seed, (told if told is not None else []).append)
+    return describe_annotations(
+        detector, loader, dataset, seed, (told if told is not None else []).append
+    )
 
 
 def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
@@ -60,14 +63,14 @@ def test_all_annotations_to_learn_from_are_described(dataset: Dataset) -> None:
 def test_the_network_rests_and_is_left_in_the_mode_it_was_in(
     dataset: Dataset, is_training: bool
 ) -> None:
-    settings = resolved(QUICK)
+    settings = resolve_settings(QUICK)
     loader = make_loader(settings, dataset, Processes(torch.device("cpu")), lambda text: None)
     detector = make_detector(settings, len(dataset.label_names))
     detector.network.train(is_training)
     modes: list[bool] = []
     stem = detector.network.backbone.stem
     stem.register_forward_hook(lambda module, given, found: modes.append(module.training))
-    describe(detector, loader, dataset, 0, pytest.fail)
+    describe_annotations(detector, loader, dataset, 0, pytest.fail)
     assert set(modes) == {False}
     assert detector.network.training == stem.training == is_training
 
@@ -102,15 +105,15 @@ def test_whatever_a_network_says_is_kept_as_numbers(
     def strange(detector: Any, images: Any, sizes: Any, boxes: Any, owners: Any) -> torch.Tensor:
         return torch.tensor([[float("nan"), float("inf"), -1e30, 2.5]]).repeat(len(boxes), 1)
 
-    monkeypatch.setattr("boxmend.training.prescreen.described", strange)
+    monkeypatch.setattr("boxmend.training.prescreen.describe_boxes", strange)
     assert looked_at(dataset).features[0].tolist() == [0, 65504, -65504, 2.5]
 
 
 def test_it_tells_how_far_it_is(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boxmend.training.prescreen.PATIENCE", -1.0)
+    monkeypatch.setattr("boxmend.training.prescreen.NOTE_INTERVAL_SECONDS", -1.0)
     told: list[str] = []
     looked_at(dataset, told=told)
-    assert told == ["first look: 4 of 4 images"]
+    assert told == ["prescreen: 4 of 4 images"]
 
 
 def notes(told: list[dict[str, Any]]) -> list[str]:
@@ -123,7 +126,7 @@ def test_a_look_that_says_little_is_said_to_and_training_goes_on(
 ) -> None:
     run, told = trained(dataset, tmp_path / "run", method="mend")
     assert run.is_finished
-    assert any("judged in training alone" in text for text in notes(told))
+    assert any("judged during training only" in text for text in notes(told))
 
 
 @pytest.mark.usefixtures("few_are_enough")
@@ -134,7 +137,7 @@ def test_who_wants_no_look_is_not_kept_waiting(
     changes: dict[str, Any], dataset: Dataset, tmp_path: Path
 ) -> None:
     _, told = trained(dataset, tmp_path / "run", **({"method": "mend"} | changes))
-    assert not any("look" in text for text in notes(told))
+    assert not any("prescreen" in text for text in notes(told))
 
 
 def informative(tmp_path: Path) -> Dataset:
@@ -166,7 +169,7 @@ def test_what_it_says_is_told_trained_on_and_resumed(
 ) -> None:
     """Stopped after a step and resumed, a run has the look that it took before, and takes none."""
     monkeypatch.setattr(
-        "boxmend.methods.noise_estimator.WIDE_BOUNDS", 0.5
+        "boxmend.methods.noise_estimator.ESTIMATOR", replace(ESTIMATOR, prescreen_max_interval=0.5)
     )  # of so few they are wide
     dataset = informative(tmp_path)
     changes: dict[str, Any] = {
@@ -178,11 +181,11 @@ def test_what_it_says_is_told_trained_on_and_resumed(
     whole, told = trained(dataset, tmp_path / "whole", **changes)
     said = [text for text in notes(told) if "of the labels seem wrong" in text]
     assert len(said) == 1
-    estimate = float(said[0].split(" ")[2].rstrip("%"))
+    estimate = float(said[0].split(" ")[1].rstrip("%"))
     assert 12 < estimate < 28
 
     _, told = trained(dataset, tmp_path / "told", label_noise=0.2, **changes)
-    assert notes(told) == ["a first look at the annotations, before training"]
+    assert notes(told) == ["prescreening the annotations before training"]
 
     def stop(line: dict[str, Any]) -> None:
         if line.get("step") == 1:
@@ -194,7 +197,7 @@ def test_what_it_says_is_told_trained_on_and_resumed(
     prior = state["method"]["prior"]
     assert prior.shape == (len(dataset.labels) + 1, 3)
     again, told = trained(dataset, tmp_path / "run", resume=True, **changes)
-    assert not any("look" in text for text in notes(told))
+    assert not any("prescreen" in text for text in notes(told))
     lines = [
         [line for line in one.metrics() if "label_noise" in line][-1] for one in (whole, again)
     ]
@@ -204,7 +207,7 @@ def test_what_it_says_is_told_trained_on_and_resumed(
 @pytest.mark.usefixtures("few_are_enough")
 def test_a_request_to_stop_is_heard_while_looking(dataset: Dataset, tmp_path: Path) -> None:
     def stop(line: dict[str, Any]) -> None:
-        if "first look" in line.get("note", ""):
+        if "prescreen" in line.get("note", ""):
             os.kill(os.getpid(), signal.SIGTERM)
 
     settings = replace(QUICK, method="mend")

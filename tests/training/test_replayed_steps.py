@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from boxmend.methods.table import METHODS
-from boxmend.runs.settings import Optimisation, resolved
-from boxmend.runs.settings.presets import LITERAL_METHODS
+from boxmend.runs.settings import Optimisation, resolve_settings
+from boxmend.runs.settings.presets import PAPER_METHODS
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch, Frame
 from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
-from boxmend.training.replay import Keys, Replay
+from boxmend.training.replay import RandomNumbers, Replay
 from tests.training.recorded_graphs import Graph, patch_cuda, record
 from tests.training.small_runs import QUICK, drawn
 
@@ -67,20 +67,23 @@ class Computing:
     """A computation that has a memory and draws numbers; it counts its calls."""
 
     def __init__(self, note: Callable[[str], None] = pytest.fail):
-        self.keys = Keys(ALONE)
+        self.random_numbers = RandomNumbers(ALONE)
         self.memory = torch.zeros(11, dtype=torch.float64)
         self.num_calls = 0
-        self.replay = Replay(self.compute, self.keys, note)
+        self.replay = Replay(self.compute, self.random_numbers, note)
 
     def compute(self, batch: Batch) -> dict[str, Tensor]:
         self.num_calls += 1
         found = sums(batch)
         self.memory.mul_(0.5).add_(found)
-        drawn = [self.keys.draw(torch.Size((2, 3))), self.keys.draw(torch.Size((2, 2)))]
+        drawn = [
+            self.random_numbers.draw(torch.Size((2, 3))),
+            self.random_numbers.draw(torch.Size((2, 2))),
+        ]
         return {"sums": found, "memory": self.memory + 0, "drawn": torch.cat(drawn, dim=1)}
 
     def eager(self, batch: Batch, seed: int) -> dict[str, Tensor]:
-        self.keys.start(seed)
+        self.random_numbers.start(seed)
         return self.compute(batch)
 
 
@@ -111,7 +114,7 @@ def test_replays_leave_batches_as_they_are(graphs: list[Graph]) -> None:
 
 def test_a_new_phase_is_computed_and_recorded_anew(graphs: list[Graph]) -> None:
     factor = 1.0
-    keys = Keys(ALONE)
+    keys = RandomNumbers(ALONE)
 
     def compute(batch: Batch) -> Tensor:
         return factor * batch.boxes.sum() + keys.draw(torch.Size((2, 3))).sum()
@@ -120,7 +123,7 @@ def test_a_new_phase_is_computed_and_recorded_anew(graphs: list[Graph]) -> None:
     for number, phase in enumerate("aaabbba"):
         factor = {"a": 1.0, "b": 10.0}[phase]  # a Python number, which a recording keeps
         found.append(float(replay(batch_of(number), phase, seed=number)))
-        fresh = Keys(ALONE)
+        fresh = RandomNumbers(ALONE)
         fresh.start(number)
         drawn = fresh.draw(torch.Size((2, 3))).sum()
         expected.append(float(factor * batch_of(number).boxes.sum() + drawn))
@@ -129,14 +132,14 @@ def test_a_new_phase_is_computed_and_recorded_anew(graphs: list[Graph]) -> None:
 
 
 def test_a_phase_may_draw_other_numbers_than_the_one_before(graphs: list[Graph]) -> None:
-    keys = Keys(ALONE)
+    keys = RandomNumbers(ALONE)
     shapes = [torch.Size((2, 3))]
     replay = Replay(lambda batch: [keys.draw(one) for one in shapes], keys, pytest.fail)
     for number, phase in enumerate("aaabbb"):
         if phase == "b":
             shapes = [torch.Size((2, 5)), torch.Size((2, 1))]
         found = [one.tolist() for one in replay(batch_of(1), phase, seed=number)]
-        fresh = Keys(ALONE)
+        fresh = RandomNumbers(ALONE)
         fresh.start(number)
         assert found == [fresh.draw(one).tolist() for one in shapes]
 
@@ -158,16 +161,16 @@ def test_what_cannot_be_recorded_is_computed_and_noted_once(graphs: list[Graph])
     def compute(batch: Batch) -> float:
         return batch.boxes.sum().item() + keys.draw(torch.Size((2, 3))).sum().item()
 
-    keys = Keys(ALONE)
+    keys = RandomNumbers(ALONE)
     replay = Replay(compute, keys, notes.append)
     for number in range(4):
         found = replay(batch_of(number), "phase", seed=number)
-        fresh = Keys(ALONE)
+        fresh = RandomNumbers(ALONE)
         fresh.start(number)
         expected = batch_of(number).boxes.sum() + fresh.draw(torch.Size((2, 3))).sum()
         assert found == pytest.approx(float(expected))
     assert len(notes) == 1
-    assert "steps cannot be recorded as a CUDA graph" in notes[0]
+    assert "they cannot be recorded as a CUDA graph" in notes[0]
     assert "operation not permitted" in notes[0]
     assert len(graphs) == 1
 
@@ -194,7 +197,7 @@ def made_training(folder: Path, name: str) -> Training:
         image_size="64",
         optimisation=Optimisation(lr=2e-3, schedule="cosine", warm_up_steps=1),
     )
-    settings = resolved(settings)
+    settings = resolve_settings(settings)
     folder.mkdir()
     data, detector = drawn(folder / "data", BOXES), make_detector(settings, 3)
     output = TrainingOutput(folder / "run", pytest.fail)
@@ -214,12 +217,12 @@ def trained(training: Training) -> list[dict[str, float]]:
     return figures
 
 
-@pytest.mark.parametrize("name", sorted(METHODS.keys() - LITERAL_METHODS | {"mend-paper"}))
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - PAPER_METHODS | {"mend-paper"}))
 def test_a_training_by_replayed_steps_equals_a_computed_one(
     name: str, tmp_path: Path, graphs: list[Graph]
 ) -> None:
     eager, replayed = (made_training(tmp_path / kind, name) for kind in ("eager", "replayed"))
-    replayed.replay = Replay(replayed._compute, replayed.keys, pytest.fail)
+    replayed.replay = Replay(replayed._compute, replayed.random_numbers, pytest.fail)
     expected, found = trained(eager), trained(replayed)
     assert sum(graph.num_replays for graph in graphs) >= 4  # of two passes of four steps
     for one, other in zip(found, expected, strict=True):

@@ -203,7 +203,7 @@ def test_two_processes_do_not_write_into_one_run(data: Dataset, tmp_path: Path) 
 def test_a_folder_of_other_things_gets_no_lock(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with (
-        pytest.raises(OutputError, match=r"not empty and holds no run \(notes\.txt\)"),
+        pytest.raises(OutputError, match=r"not the folder of a run, and not empty \(notes\.txt\)"),
         runs.sole_writer(tmp_path),
     ):
         raise AssertionError("it was let in")

@@ -11,7 +11,7 @@ from boxmend.data.formats.writing import WriteOptions
 from boxmend.data.noise import NoiseSettings, write_noisy
 from boxmend.runs import ledger
 from boxmend.runs.settings import MendSettings
-from boxmend.runs.settling import num_visits
+from boxmend.runs.settling import num_settling_visits
 from boxmend.training.train import train
 from tests.training.small_runs import QUICK
 
@@ -48,7 +48,7 @@ def test_a_run_is_applied_and_reverted(tmp_path: Path, format: str) -> None:
 
 def ensure_last_visits(run: Path, before: boxmend.Dataset, after: boxmend.Dataset) -> None:
     """Assert that what was visited in the last of two epochs has the label of that visit."""
-    assert num_visits(QUICK.epochs) == 1
+    assert num_settling_visits(QUICK.epochs) == 1
     columns = ["annotation_id", "verdict", "new_label", "old_label"]
     labels = dict(zip(before.annotation_ids.tolist(), after.labels.tolist(), strict=True))
     names = before.label_names

@@ -264,6 +264,6 @@ def test_resuming_with_another_detector_or_dataset_is_refused_with_what_differs(
         drawn(tmp_path / "data", BOXES, labels=("disc", "square")),
         drawn(tmp_path / "data", [*BOXES, BOXES[0]]),
     ):
-        with pytest.raises(DataError, match="the data differ from those the run was begun with"):
+        with pytest.raises(DataError, match="the data differ from those that the run started with"):
             trained(other, tmp_path / "run", resume=True, **FEW)
     ensure_sound(trained(dataset, tmp_path / "run", resume=True, **FEW)[0])

@@ -115,7 +115,7 @@ def test_a_lost_part_of_the_ledger_is_told_by_name(
 def test_an_unfinished_run_is_not_begun_anew_unasked(dataset: Dataset, tmp_path: Path) -> None:
     stopped(dataset, tmp_path / "run")
     before = (tmp_path / "run" / "checkpoint.pt").read_bytes()
-    with pytest.raises(OutputError, match="go on with --resume"):
+    with pytest.raises(OutputError, match="continue it with --resume"):
         trained(dataset, tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.pt").read_bytes() == before
 
@@ -150,7 +150,7 @@ def test_a_command_that_is_told_to_stop_saves_says_so_and_goes_on(
         process.send_signal(number)
         rest = process.stderr.read()
     assert process.returncode == 3
-    assert "go on with --resume" in rest
+    assert "continue with --resume" in rest
     assert "Traceback" not in rest
     assert (out / "checkpoint.pt").exists()
     assert not open_run(out).is_finished

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from boxmend.detector import Features
 from boxmend.errors import DataError
-from boxmend.runs.settings import resolved
+from boxmend.runs.settings import resolve_settings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training, TrainingOutput
 from boxmend.training.processes import Processes
@@ -22,7 +22,7 @@ BOXES = [(0, (10.0, 10, 50, 50)), (1, (20.0, 20, 60, 60))]
 
 def made(folder: Path, which: str) -> Training:
     """A training whose averaged weights are zero, so that they are told from the others."""
-    settings = resolved(replace(QUICK, judging_weights=which))  # type: ignore[arg-type]  # one of three
+    settings = resolve_settings(replace(QUICK, judging_weights=which))  # type: ignore[arg-type]  # one of three
     data = drawn(folder / "data", BOXES)
     detector = make_detector(settings, 3)
     training, _ = make_training(settings, data, detector, ALONE, TrainingOutput(folder / "run"))

@@ -12,7 +12,7 @@ from boxmend.methods.protocol import SingleProcess
 from boxmend.runs import folder as runs
 from boxmend.runs import ledger
 from boxmend.training.processes import Processes
-from boxmend.training.recording import Portion, joined_figures
+from boxmend.training.recording import HostRecords, join_figures
 from tests.training.several_processes import CASES, noisy_toys, run_case, states_of, together
 
 ONE = Processes(torch.device("cpu"))
@@ -106,8 +106,8 @@ def test_process_0_alone_writes_and_says_how_many_there_were(done: Path) -> None
 FIRST_IS_SUM = np.array([True, False])
 
 
-def portion(figures: list[list[float]], numbers: list[int]) -> Portion:
-    return Portion(np.array(figures, np.float32), np.array(numbers), [], [], [])
+def portion(figures: list[list[float]], numbers: list[int]) -> HostRecords:
+    return HostRecords(np.array(figures, np.float32), np.array(numbers), [], [], [])
 
 
 def test_losses_add_up_and_shares_weigh_as_many_annotations_as_they_are_of() -> None:
@@ -115,19 +115,19 @@ def test_losses_add_up_and_shares_weigh_as_many_annotations_as_they_are_of() -> 
         portion([[1.0, 0.5], [2.0, 0.25], [3.0, 0.5]], [3, 0, 0]),
         portion([[0.5, 0.1], [0.25, 0.75], [1.0, 0.1]], [1, 2, 0]),
     ]
-    joined = joined_figures(parts, FIRST_IS_SUM)
+    joined = join_figures(parts, FIRST_IS_SUM)
     # (3 * 0.5 + 1 * 0.1) / 4; only the second has any; none has, so the plain mean
     np.testing.assert_allclose(joined, [[1.5, 0.4], [2.25, 0.75], [4.0, 0.3]], rtol=1e-6)
 
 
 def test_a_threshold_that_is_still_infinite_stays_so() -> None:
     parts = [portion([[1.0, np.inf]], [2]), portion([[1.0, np.inf]], [0])]
-    assert joined_figures(parts, FIRST_IS_SUM).tolist() == [[2.0, np.inf]]
+    assert join_figures(parts, FIRST_IS_SUM).tolist() == [[2.0, np.inf]]
 
 
 def test_figures_of_one_process_are_left_as_they_are() -> None:
     only = portion([[1.0, np.nan]], [0])
-    assert joined_figures([only], FIRST_IS_SUM) is only.figures
+    assert join_figures([only], FIRST_IS_SUM) is only.figures
 
 
 @pytest.mark.parametrize("exchange", [ONE, SingleProcess()])

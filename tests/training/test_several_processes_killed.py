@@ -167,7 +167,7 @@ def test_torchrun_told_to_stop_leaves_a_run_that_goes_on(
         process.send_signal(number)
         told = rest_of(process)
     assert process.returncode != 0
-    assert told.count("go on with --resume") == 2
+    assert told.count("continue with --resume") == 2
     assert (out / "checkpoint.pt").exists()
     again = command(noisy, out, "--resume", every=100000)
     subprocess.run(again, env=ENVIRONMENT, check=True)

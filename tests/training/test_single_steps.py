@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from boxmend.runs.settings import Optimisation, resolved
+from boxmend.runs.settings import Optimisation, resolve_settings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loop import Training, TrainingOutput, train
-from boxmend.training.optimisation import rate_at
+from boxmend.training.optimisation import learning_rate_at
 from boxmend.training.processes import Processes
 from tests.training.small_runs import QUICK, drawn
 
@@ -23,7 +23,7 @@ def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: An
     """A training without noise, of two passes of four steps."""
     changes = {"method": "baseline", "batch_size": 1, "image_size": "64", **changes}
     settings = replace(QUICK, optimisation=optimisation or Optimisation(lr=1e-3), **changes)
-    settings = resolved(settings)
+    settings = resolve_settings(settings)
     data, detector = drawn(tmp_path / "data", BOXES), make_detector(settings, 3)
     alone = Processes(torch.device("cpu"))
     output = TrainingOutput(tmp_path / "run", pytest.fail)
@@ -32,7 +32,7 @@ def made(tmp_path: Path, optimisation: Optimisation | None = None, **changes: An
 
 
 def gradients(training: Training) -> list[torch.Tensor]:
-    return [one.grad.clone() for one in training.trained if one.grad is not None]
+    return [one.grad.clone() for one in training.parameters if one.grad is not None]
 
 
 def test_each_step_has_its_rate_and_its_random_numbers(
@@ -41,18 +41,18 @@ def test_each_step_has_its_rate_and_its_random_numbers(
     optimisation = Optimisation(lr=1e-3, schedule="cosine", warm_up_steps=0)
     training = made(tmp_path, optimisation, seed=5)
     seeds: list[int] = []
-    start = training.keys.start
+    start = training.random_numbers.start
 
     def noted(seed: int) -> None:
         seeds.append(seed)
         start(seed)
 
-    monkeypatch.setattr(training.keys, "start", noted)
+    monkeypatch.setattr(training.random_numbers, "start", noted)
     rates = []
     for batch in training.loader.epoch(0):
         training.train_on(batch)
         rates += [group["lr"] for group in training.optimizer.param_groups]
-    assert rates == [rate_at(step, 8, 1e-3, optimisation) for step in range(4)]
+    assert rates == [learning_rate_at(step, 8, 1e-3, optimisation) for step in range(4)]
     assert len(set(rates)) == 4
     assert seeds == [(5 << 32) + step for step in range(4)]
 

@@ -3,18 +3,18 @@
 import torch
 
 from boxmend.training.processes import Processes
-from boxmend.training.replay import Keys
+from boxmend.training.replay import RandomNumbers
 
 SHAPES = [torch.Size((2, 5)), torch.Size((2, 3))]
 
 
-def drawn(keys: Keys, seed: int) -> list[list[list[float]]]:
+def drawn(keys: RandomNumbers, seed: int) -> list[list[list[float]]]:
     keys.start(seed)
     return [keys.draw(shape).tolist() for shape in SHAPES]
 
 
 def test_numbers_follow_from_the_seed_and_differ_within_a_step() -> None:
-    keys = Keys(Processes(torch.device("cpu")))
+    keys = RandomNumbers(Processes(torch.device("cpu")))
     first = drawn(keys, 7)
     assert drawn(keys, 8) != first
     assert drawn(keys, 7) == first
@@ -23,7 +23,7 @@ def test_numbers_follow_from_the_seed_and_differ_within_a_step() -> None:
 
 
 def test_fixed_numbers_are_the_same_ones_in_memory_that_stays() -> None:
-    keys = Keys(Processes(torch.device("cpu")))
+    keys = RandomNumbers(Processes(torch.device("cpu")))
     wanted = [drawn(keys, seed) for seed in (7, 8)]
     keys.fix()
     places = []

@@ -8,10 +8,10 @@ import torch
 
 from boxmend.methods.table import METHODS
 from boxmend.runs import ledger
-from boxmend.runs.settings import Optimisation, resolved
+from boxmend.runs.settings import Optimisation, resolve_settings
 from boxmend.training.assembly import make_detector, make_training
 from boxmend.training.loader import Batch
-from boxmend.training.loop import Computed, TrainingOutput
+from boxmend.training.loop import StepResult, TrainingOutput
 from boxmend.training.processes import Processes
 from boxmend.training.train import train
 from tests.training.small_runs import QUICK, drawn
@@ -27,7 +27,7 @@ BOXES = [(0, (10.0, 10, 50, 50)), (0, (30.0, 30, 90, 80)), (1, (20.0, 20, 60, 60
 @pytest.mark.parametrize("is_warm_up", [True, False])
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_a_step_never_waits_for_the_device(name: str, is_warm_up: bool, tmp_path: Path) -> None:
-    settings = resolved(replace(QUICK, method=name, epochs=8, precision="bfloat16"))
+    settings = resolve_settings(replace(QUICK, method=name, epochs=8, precision="bfloat16"))
     detector = make_detector(settings, 3)
     training, _ = make_training(
         settings,
@@ -70,7 +70,7 @@ def test_replayed_steps_are_those_that_are_launched_one_by_one(name: str, tmp_pa
 
 
 def test_a_step_is_recorded_once_a_phase_and_replayed_after_that(tmp_path: Path) -> None:
-    settings = resolved(replace(QUICK, method="mend", epochs=8))
+    settings = resolve_settings(replace(QUICK, method="mend", epochs=8))
     detector = make_detector(settings, 3)
     training, _ = make_training(
         settings,
@@ -82,7 +82,7 @@ def test_a_step_is_recorded_once_a_phase_and_replayed_after_that(tmp_path: Path)
     calls = []
     compute = training._compute
 
-    def counted(batch: Batch) -> Computed:
+    def counted(batch: Batch) -> StepResult:
         calls.append(1)
         return compute(batch)
 

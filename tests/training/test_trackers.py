@@ -145,7 +145,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_others_hear_on(
     listen({"step": 2})
     assert heard == ["broken", {"step": 1}, {"step": 2}]
     assert [one.getMessage() for one in caplog.records] == [
-        "wandb hears no more of this run: the server is down"
+        "wandb failed and gets no more lines of this run: the server is down"
     ]
 
 

@@ -179,9 +179,9 @@ def test_files_that_are_no_images_are_told_of(tmp_path: Path) -> None:
         for name in ("", *(f"{kind}.jpg" for kind in KINDS), "bomb.png")
     }
     assert all(made.names == [] and made.problem for made in problems.values())
-    assert "no folder is known" in problems[""].problem
+    assert "the folder of the image is unknown" in problems[""].problem
     assert "no such file" in problems["gone.jpg"].problem
-    assert problems["link.jpg"].problem == "a link that leads nowhere"
+    assert problems["link.jpg"].problem == "a broken link"
     assert "truncated" in problems["torn.jpg"].problem
     assert "20000 x 20000 pixels" in problems["bomb.png"].problem
     assert not [one for one in tmp_path.iterdir() if len(one.stem) == 32]

@@ -31,7 +31,7 @@ from boxmend.auditing.box_likelihood import (
 )
 from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Mask, Rows
 
 GROSS, STRAY = 1, 2  # states: the annotated box is grossly off, the detected one of another object
@@ -217,7 +217,7 @@ def spoilt_share(noise: float) -> float:
     """Which share of boxes a noise makes bad, away from the borders of images."""
     square = np.array([[0.0, 0.0, 1.0, 1.0]])
     spoilt = square + (2 * _points()[:, 1:5] - 1) * noise
-    return float((overlaps(square, spoilt) < GOOD_IOU).mean())
+    return float((compute_iou(square, spoilt) < GOOD_IOU).mean())
 
 
 def tempered(
@@ -238,7 +238,7 @@ def tempered(
         np.clip(annotated + (2 * point - 1) * model.noise * _sides(annotated), 0, limits)
         for point in _points()[:, 1:5]
     ]
-    share = float(np.mean([(overlaps(annotated, one) < GOOD_IOU).mean() for one in spoilt]))
+    share = float(np.mean([(compute_iou(annotated, one) < GOOD_IOU).mean() for one in spoilt]))
     wider = model
     for factor in BOXES.scale_factors:
         wider = replace(model, scales=model.scales * factor)
@@ -273,7 +273,7 @@ def _judged(
     for k in range(4):  # no object is seen beyond its image
         np.clip(truths[..., k], 0, limits[:, k, None], out=truths[..., k])
     best = np.stack([truths[..., k].mean(axis=1) for k in range(4)], axis=1)
-    before, after = overlaps(annotated[:, None], truths), overlaps(best[:, None], truths)
+    before, after = compute_iou(annotated[:, None], truths), compute_iou(best[:, None], truths)
     is_mended = (after > before) & (after >= GOOD_IOU)
     return (
         (before < GOOD_IOU).mean(axis=1),

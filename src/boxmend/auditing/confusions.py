@@ -17,57 +17,13 @@ that is estimated, too, so uniform noise and noise in a few pairs are both found
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from boxmend.auditing.evidence import NONE, Evidence, Objects
+from boxmend.auditing.confusion_tables import CONFUSIONS, PairTable, midpoints
+from boxmend.auditing.evidence import NONE
 from boxmend.data.types import Floats, Mask, Rows
 
-
-@dataclass(frozen=True)
-class ConfusionConstants:
-    """Cells of evidence, and how the model is fitted."""
-
-    other_edges: tuple[float, ...] = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)  # fmt: skip
-    own_edges: tuple[float, ...] = (0, 0.002, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # fmt: skip
-    min_seen: float = 0.002  # evidence below it counts as none
-    other_offset: float = 0.02  # added to 1 - o before its logarithm
-    own_offset: float = 0.005  # added to s likewise
-    hesitant_below: float = 0.8  # evidence o up to which the rates of the detector are fitted
-    num_groups: int = 8  # of pairs, by how often their classes are seen together
-    min_rate: float = 1e-6
-    max_rate: float = 0.6  # more of a class is not mislabelled in one way
-    num_rates: int = 32
-    imagined_errors: float = 1.0  # of the detector in a pair, as many as expected
-    num_rounds: int = 60
-    rounds_per_slope: int = 4
-    slope_steps: int = 6
-    tail_slope: float = (
-        0.45  # by which the slope of the detector's rate beyond `tail_from` is unsure
-    )
-    tail_from: float = 1.0  # -log(1 - o)
-
-
-CONFUSIONS = ConfusionConstants()
 PRIOR_SLOPES = np.array([0.0, 1.7, 0.9, 0.3, -0.3, 0.1, 0.0])
 PRIOR_PRECISIONS = np.array([1e-3, 4.0, 4.0, 1.0, 1.0, 1.0, 4.0])
-
-
-@dataclass(frozen=True, eq=False)
-class PairTable:
-    """Contradictions by ordered pair and cell; pairs without one are pooled by their group."""
-
-    num_labels: int
-    keys: Rows  # [p] annotated * num_labels + seen, ascending, of pairs with a contradiction
-    groups: Rows  # [p]
-    all_groups: Rows  # [C * C] of every ordered pair
-    exposures: Floats  # [p, cells] objects seen as c, in the cell of their evidence for c and y
-    counts: Floats  # [p, cells] of those, annotated y
-    pooled: Floats  # [groups, cells] the exposures of all other pairs
-    num_pooled: Floats  # [groups] how many pairs those are
-    agreement: Floats  # [bins of o] share of objects whose annotation agrees
-    class_counts: Floats  # [C] annotations
-    likeness: Floats  # [C, C] log share of objects of one class with evidence for the other
-    group_likeness: Floats  # [groups]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,113 +37,6 @@ class ConfusionModel:
     agreement: Floats  # [bins of o] probability that an object seen as c is of class c
     likeness: Floats  # [C, C], centred
     rate: float  # of wrong labels
-
-
-def midpoints(edges: tuple[float, ...]) -> Floats:
-    """Return the middle of each bin; that of the first bin of s is no evidence at all."""
-    ends = np.array(edges)
-    return (ends[1:] + ends[:-1]) / 2
-
-
-def tabulate(objects: Objects, evidence: Evidence, p_real: Floats) -> PairTable:
-    """Count contradictions and their exposures by pair and cell."""
-    num_labels = objects.num_labels
-    num_own = len(CONFUSIONS.own_edges) - 1
-    num_cells = (len(CONFUSIONS.other_edges) - 1) * num_own
-    every = np.arange(len(objects))
-    values, top = evidence.best_other(every, np.full(len(every), NONE))
-    seen_for = np.clip(values - evidence.rest, 0.0, 1.0)
-    is_seen = (top != NONE) & (seen_for > 0)
-    bins = _bin(CONFUSIONS.other_edges, seen_for)
-    base = np.zeros((num_labels, num_cells))  # exposures where nothing is seen of y
-    np.add.at(base, (top[is_seen], bins[is_seen] * num_own), 1.0)
-    rows, labels = np.divmod(evidence.keys, num_labels)
-    is_second = is_seen[rows] & (labels != top[rows])
-    rows, labels, own = rows[is_second], labels[is_second], evidence.values[is_second]
-    cells = bins[rows] * num_own + _bin(CONFUSIONS.own_edges, own)
-    entries = labels * num_labels + top[rows]
-
-    is_contradicted = is_seen & (top != objects.labels)
-    wrong = np.flatnonzero(is_contradicted)
-    own_values = np.clip(evidence.of(wrong, objects.labels[wrong]) - evidence.rest[wrong], 0, 1)
-    keys, pairs = np.unique(objects.labels[wrong] * num_labels + top[wrong], return_inverse=True)
-    counts = np.zeros((len(keys), num_cells))
-    places = bins[wrong] * num_own + _bin(CONFUSIONS.own_edges, own_values)
-    np.add.at(counts, (pairs, places), p_real[wrong])
-    exposures = base[keys % num_labels]
-    at = np.minimum(np.searchsorted(keys, entries), max(len(keys) - 1, 0))
-    is_kept = keys[at] == entries if len(keys) else np.zeros(len(entries), np.bool_)
-    np.add.at(exposures, (at[is_kept], cells[is_kept]), 1.0)
-    np.add.at(exposures, (at[is_kept], (cells - cells % num_own)[is_kept]), -1.0)
-    likeness = _class_likeness(entries[own > CONFUSIONS.min_seen], top[is_seen], num_labels)
-    groups, limits = _group_pairs(likeness)
-    pooled, num_pooled = _pool(base, (entries, cells), groups, (keys, num_own))
-    is_right = is_seen & (top == objects.labels)
-    number = len(CONFUSIONS.other_edges) - 1
-    agreed = np.bincount(bins[is_right], minlength=number) + 0.5
-    total = np.bincount(bins[is_seen], minlength=number) + 1.0
-    return PairTable(
-        num_labels=num_labels,
-        keys=keys,
-        groups=groups.ravel()[keys],
-        all_groups=groups.ravel(),
-        exposures=exposures,
-        counts=counts,
-        pooled=pooled,
-        num_pooled=num_pooled,
-        agreement=np.minimum(np.maximum.accumulate(agreed / total), 1.0),
-        class_counts=np.bincount(objects.labels, minlength=num_labels).astype(np.float64),
-        likeness=likeness,
-        group_likeness=limits,
-    )
-
-
-def _bin(edges: tuple[float, ...], values: Floats) -> Rows:
-    places = np.searchsorted(np.array(edges), values, side="right") - 1
-    found: Rows = np.clip(places, 0, len(edges) - 2)
-    return found
-
-
-def _class_likeness(entries: Rows, top: Rows, num_labels: int) -> Floats:
-    """Return [C, C] the centred log share of objects seen as one class with evidence for another.
-
-    It is the mean of both directions, and tells which classes look alike without any annotation.
-    """
-    shared = np.bincount(entries, minlength=num_labels**2).reshape(num_labels, num_labels) + 0.5
-    shares = shared / (1.0 + np.bincount(top, minlength=num_labels))[None, :]
-    found: Floats = np.log((shares + shares.T) / 2)
-    is_pair = ~np.eye(num_labels, dtype=np.bool_)
-    return found - float(found[is_pair].mean()) if is_pair.any() else found * 0.0
-
-
-def _group_pairs(likeness: Floats) -> tuple[Rows, Floats]:
-    """Return the group [C, C] of each pair, and the mean likeness [groups] of each group."""
-    number = CONFUSIONS.num_groups
-    is_pair = ~np.eye(len(likeness), dtype=np.bool_)
-    values = likeness[is_pair]
-    limits = np.quantile(values, np.arange(1, number) / number)
-    groups: Rows = np.searchsorted(limits, likeness, side="right")
-    sums = np.bincount(groups[is_pair], values, number)
-    means: Floats = sums / np.maximum(np.bincount(groups[is_pair], minlength=number), 1)
-    return groups, means
-
-
-def _pool(
-    base: Floats, entries: tuple[Rows, Rows], groups: Rows, tracked: tuple[Rows, int]
-) -> tuple[Floats, Floats]:
-    """Return the exposures [groups, cells] of pairs that are not tracked, and their number."""
-    (keys, cells), (kept, num_own), num_labels = entries, tracked, len(base)
-    is_pooled = ~np.eye(num_labels, dtype=np.bool_).ravel()
-    is_pooled[kept] = False
-    pairs = np.flatnonzero(is_pooled)
-    weights = np.zeros((CONFUSIONS.num_groups, num_labels))  # pairs by group and seen class
-    np.add.at(weights, (groups.ravel()[pairs], pairs % num_labels), 1.0)
-    pooled = weights @ base
-    is_free = is_pooled[keys]
-    of_group = groups.ravel()[keys[is_free]]
-    np.add.at(pooled, (of_group, cells[is_free]), 1.0)
-    np.add.at(pooled, (of_group, (cells - cells % num_own)[is_free]), -1.0)
-    return pooled, weights.sum(axis=1)
 
 
 def describe_evidence(other: Floats, own: Floats) -> Floats:
@@ -206,7 +55,7 @@ def describe_evidence(other: Floats, own: Floats) -> Floats:
 
 
 def _features(other: Floats, own: Floats, likeness: Floats) -> Floats:
-    """Return [.., 7] the same with the likeness of the pair: y unseen, y seen, and times log(1 - o).
+    """Return [.., 7] features that also have the likeness: of y unseen, seen, and by log(1 - o).
 
     Pairs that look alike are also confused by a detector that is confident.
     """
@@ -321,12 +170,9 @@ def fit_confusions(table: PairTable, tail: float = 0.0) -> ConfusionModel:
             pooled_factors = imagined / (imagined + per_pair)
             exposures = table.pooled * pooled_factors[:, None]
             np.add.at(exposures, table.groups, factors[:, None] * table.exposures)
-            counts = np.bincount(
-                table.groups[fixed.pairs] * fixed.num_cells + fixed.cells,
-                by_detector,
-                num_groups * fixed.num_cells,
-            )
-            slopes = _estimate_slopes(fixed, counts, exposures.ravel(), (slopes, tail))
+            counts = np.zeros(exposures.shape)
+            np.add.at(counts, (table.groups[fixed.pairs], fixed.cells), by_detector)
+            slopes = _estimate_slopes(fixed, counts.ravel(), exposures.ravel(), (slopes, tail))
         factors = (imagined + np.bincount(fixed.pairs, by_detector, num_pairs)) / (
             imagined + expected
         )
@@ -379,10 +225,10 @@ def _assemble(
 ) -> ConfusionModel:
     """Return the model without its slopes, with matrices of all pairs."""
     num_labels = table.num_labels
-    rates = np.full(num_labels**2, pair_rates[1])
-    factors = pair_factors[1][table.all_groups]
-    rates[table.keys], factors[table.keys] = pair_rates[0], pair_factors[0]
-    rates, factors = rates.reshape(num_labels, -1), factors.reshape(num_labels, -1)
+    flat_rates = np.full(num_labels**2, pair_rates[1])
+    flat_factors = pair_factors[1][table.all_groups]
+    flat_rates[table.keys], flat_factors[table.keys] = pair_rates[0], pair_factors[0]
+    rates, factors = flat_rates.reshape(num_labels, -1), flat_factors.reshape(num_labels, -1)
     np.fill_diagonal(rates, 0.0)
     total = max(float(table.class_counts.sum()), 1.0)
     rate = float((rates @ table.class_counts).sum() / total)

@@ -14,7 +14,7 @@ from boxmend.auditing.calibration import (
 from boxmend.auditing.evidence import Objects
 from boxmend.auditing.likeness import keep_order
 from boxmend.auditing.pairs import largest_by, overlapping
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Rows
 
 
@@ -63,7 +63,7 @@ def find_repeats(
     reach = float(np.clip(noise, REPEATS.min_redraw_error_sides, REPEATS.max_redraw_error_sides))
     sides = np.tile(objects.boxes[:, 2:] - objects.boxes[:, :2], 2)
     again = objects.boxes + (2 * random.random(objects.boxes.shape) - 1) * reach * sides
-    planted_iou = overlaps(objects.boxes, again)
+    planted_iou = compute_iou(objects.boxes, again)
     observed, planted = sample(iou), sample(planted_iou)
     share = share_of_errors(observed, planted)
     p_duplicate = error_curve(observed, planted, share.cautious).at(iou)

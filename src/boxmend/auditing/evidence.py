@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.auditing.pairs import Pairs, fitness, largest_by, overlapping
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows
 
@@ -129,7 +129,7 @@ def gather_evidence(objects: Objects, rivals: Objects, detected: Detected) -> Ev
     if rivals is objects:
         best, _ = largest_by(pairs.second, pairs.iou, len(detected))
     else:
-        best = best_overlaps(rivals, detected)
+        best = find_best_iou(rivals, detected)
     share = (pairs.iou / np.maximum(best[pairs.second], pairs.iou)) ** EVIDENCE.sharing_power
     values = detected.scores[pairs.second] * pairs.iou * share
     support, _ = largest_by(pairs.first, values, len(objects))
@@ -147,7 +147,7 @@ def gather_evidence(objects: Objects, rivals: Objects, detected: Detected) -> Ev
     )
 
 
-def best_overlaps(objects: Objects, detected: Detected) -> Floats:
+def find_best_iou(objects: Objects, detected: Detected) -> Floats:
     """[m] The IoU of each detection with the object that it fits best."""
     pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
     best, _ = largest_by(pairs.second, pairs.iou, len(detected))
@@ -182,7 +182,7 @@ def _places(
     first, second, weights = pairs.first[near], pairs.second[near], values[near]
     _, places = largest_by(first, weights, len(objects))
     leader = np.where(places >= 0, _at(second, places), NONE)
-    shared = overlaps(detected.boxes[second], detected.boxes[leader[first]])
+    shared = compute_iou(detected.boxes[second], detected.boxes[leader[first]])
     weights = weights * (shared > EVIDENCE.average_min_iou)
     total = np.bincount(first, weights, len(objects))
     boxes = np.full((len(objects), 4), np.nan)

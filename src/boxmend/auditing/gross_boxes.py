@@ -13,7 +13,7 @@ from boxmend.auditing.evidence import NONE, Detected, Objects
 from boxmend.auditing.fixes.table import GOOD_IOU
 from boxmend.auditing.likeness import fit_likeness, judge_by_scores
 from boxmend.auditing.pairs import Pairs, largest_by, overlapping
-from boxmend.data.boxes import areas, overlaps
+from boxmend.data.boxes import compute_areas, compute_iou
 from boxmend.data.types import Floats, Mask, Rows
 
 
@@ -87,8 +87,8 @@ def judge_gross_boxes(
     model = fit_likeness(seen, known)
     scores, planted_scores = model.of(seen), model.of(known)
     p, share = judge_by_scores(scores, planted_scores)
-    after = overlaps(detected.boxes[found.detections], objects.boxes[rows])[is_known]
-    before = overlaps(planted.boxes, objects.boxes[rows])[is_known]
+    after = compute_iou(detected.boxes[found.detections], objects.boxes[rows])[is_known]
+    before = compute_iou(planted.boxes, objects.boxes[rows])[is_known]
     is_right = (after >= GOOD_IOU) & (after > before)
     known_sample = sample(planted_scores)
     p_right = mean_curve(known_sample, is_right.astype(np.float64)).at(scores)
@@ -109,7 +109,7 @@ def plant_gross_boxes(boxes: Floats, random: np.random.Generator) -> Floats:
     reach = GROSS_BOXES.max_shift_sides
     moved: Floats = boxes + (2 * random.random(boxes.shape) - 1) * reach * sides
     for _ in range(GROSS_BOXES.tries):
-        is_good = overlaps(boxes, moved) >= GOOD_IOU
+        is_good = compute_iou(boxes, moved) >= GOOD_IOU
         draws = random.random((int(is_good.sum()), 4))
         moved[is_good] = boxes[is_good] + (2 * draws - 1) * reach * sides[is_good]
     return moved
@@ -156,7 +156,7 @@ def _describe(objects: Objects, detected: Detected, matched: _Matched, sizes: Fl
         matched.iou,
         np.log(scores + 0.01),
         -np.log(1 - np.clip(scores, 0, 1) + 0.02),
-        np.log(np.maximum(areas(boxes), 1.0) / np.maximum(image_areas, 1.0)),
+        np.log(np.maximum(compute_areas(boxes), 1.0) / np.maximum(image_areas, 1.0)),
         np.log(off[:, 3] + 0.02),
         np.log(off[:, 2] + 0.02),
     )

@@ -10,13 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import Share, error_curve, mean_curve, sample
-from boxmend.auditing.confusions import (
-    CONFUSIONS,
-    ConfusionModel,
-    fit_confusions,
-    log_odds_of_wrong,
-    tabulate,
-)
+from boxmend.auditing.confusion_tables import CONFUSIONS, tabulate
+from boxmend.auditing.confusions import ConfusionModel, fit_confusions, log_odds_of_wrong
 from boxmend.auditing.evidence import NONE, Evidence, Objects
 from boxmend.auditing.likeness import keep_order
 from boxmend.data.types import Floats, Rows

@@ -13,7 +13,7 @@ from boxmend.auditing.calibration import Share, mean_curve, sample, share_of_err
 from boxmend.auditing.evidence import NONE, Detected, Objects
 from boxmend.auditing.likeness import fit_likeness, judge_by_scores
 from boxmend.auditing.pairs import Pairs, largest_by, overlapping
-from boxmend.data.boxes import areas
+from boxmend.data.boxes import compute_areas
 from boxmend.data.types import Floats, Mask, Rows
 
 
@@ -97,7 +97,7 @@ def find_missing(
     else:
         model = fit_likeness(features, planted, weights)
         suspicions, known_suspicions = model.of(features), model.of(planted)
-    sizes = areas(detected.boxes)
+    sizes = compute_areas(detected.boxes)
     p_missing, lost = _judge_by_size(
         (suspicions, sizes[candidates]), (known_suspicions, sizes[known]), weights
     )
@@ -163,8 +163,8 @@ def _surroundings(
     """Return what surrounds each detection, except the annotation `without` [m] of it."""
     is_there = pairs.first != without[pairs.second]
     first, second, iou = pairs.first[is_there], pairs.second[is_there], pairs.iou[is_there]
-    own = areas(detected.boxes)[second]
-    both = areas(objects.boxes)[first] + own
+    own = compute_areas(detected.boxes)[second]
+    both = compute_areas(objects.boxes)[first] + own
     cover = np.minimum(iou / (1 + iou) * both / np.maximum(own, 1e-9), 1.0)
     is_same = objects.labels[first] == detected.labels[second]
     number = len(detected)
@@ -210,7 +210,9 @@ def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
     boxes = detected.boxes[pairs.second]
     within = np.minimum(boxes, np.tile(ignored.boxes[pairs.first, 2:], 2))
     within = np.maximum(within, np.tile(ignored.boxes[pairs.first, :2], 2))
-    is_inside = areas(within) >= MISSING.ignored_min_cover * np.maximum(areas(boxes), 1e-9)
+    is_inside = compute_areas(within) >= MISSING.ignored_min_cover * np.maximum(
+        compute_areas(boxes), 1e-9
+    )
     marks = np.zeros(len(detected), np.bool_)
     marks[pairs.second[is_inside]] = True
     return marks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Rows
 
 
@@ -84,7 +84,7 @@ def _portions(counts: Rows) -> list[Rows]:
 def _near(
     boxes: Floats, others: Floats, first: Rows, second: Rows, least: float
 ) -> tuple[Rows, Rows, Floats]:
-    iou = overlaps(boxes[first], others[second])
+    iou = compute_iou(boxes[first], others[second])
     is_near = iou >= least
     return first[is_near], second[is_near], iou[is_near]
 

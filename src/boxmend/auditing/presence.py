@@ -13,7 +13,7 @@ from boxmend.auditing.evidence import NONE, Detected, Evidence, Objects
 from boxmend.auditing.likeness import fit_likeness, keep_order
 from boxmend.auditing.missing import choose_one_each
 from boxmend.auditing.pairs import largest_by, overlapping
-from boxmend.data.boxes import areas
+from boxmend.data.boxes import compute_areas
 from boxmend.data.types import Floats, Mask, Rows
 
 
@@ -190,8 +190,8 @@ def _describe(
     )
     is_other = near.second != itself[near.first]
     first, second, iou = near.first[is_other], near.second[is_other], near.iou[is_other]
-    own_areas = areas(objects.boxes)
-    both = own_areas[first] + areas(annotations.boxes)[second]
+    own_areas = compute_areas(objects.boxes)
+    both = own_areas[first] + compute_areas(annotations.boxes)[second]
     inside = iou / (1 + iou) * both / np.maximum(own_areas[first], 1e-9)
     alike = objects.labels[first] == annotations.labels[second]
     sides = np.maximum(objects.boxes[:, 2:] - objects.boxes[:, :2], 1e-3)

@@ -13,9 +13,9 @@ import numpy as np
 
 from boxmend.auditing.fixes.choosing import wilson_interval
 from boxmend.auditing.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
-from boxmend.auditing.ordering import image_sizes
 from boxmend.auditing.missing import MISSING
-from boxmend.data.boxes import overlaps
+from boxmend.auditing.ordering import image_sizes
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 
@@ -158,7 +158,7 @@ def _found(planted: Planted, called: Fixes, kind: Kind) -> Findings:
         is_right = fixed.new_labels == planted.original.labels[before]
     elif kind == Kind.BAD_BOX:
         first = planted.original.boxes[before]  # which may be off, too: nearer is all there is
-        is_right = overlaps(fixed.new_boxes, first) > overlaps(fixed.old_boxes, first)
+        is_right = compute_iou(fixed.new_boxes, first) > compute_iou(fixed.old_boxes, first)
     else:
         is_right = np.ones(len(fixed), np.bool_)
     return Findings(len(rows), int(is_found.sum()), int(is_right.sum()))
@@ -185,7 +185,7 @@ def _missing_found(planted: Planted, called: Fixes) -> Findings:
         near = by_image.get(int(original.image_rows[row]), [])
         boxes = np.repeat(original.boxes[row][None], len(near), axis=0)
         hits = np.array(near, np.int64)[
-            overlaps(boxes, own.new_boxes[near]) >= MISSING.found_min_iou
+            compute_iou(boxes, own.new_boxes[near]) >= MISSING.found_min_iou
         ]
         found += len(hits) > 0
         right += bool((own.new_labels[hits] == original.labels[row]).any())
@@ -196,7 +196,7 @@ def _bad(boxes: Floats, random: np.random.Generator) -> Floats:
     """Boxes moved until they are bad; the last try counts whatever it is."""
     moved = _off(boxes, PROBE.bad_box_max_shift_sides, random)
     for _ in range(PROBE.bad_box_tries):
-        is_good = overlaps(boxes, moved) >= GOOD_IOU
+        is_good = compute_iou(boxes, moved) >= GOOD_IOU
         moved[is_good] = _off(boxes[is_good], PROBE.bad_box_max_shift_sides, random)
     return moved
 

@@ -12,7 +12,7 @@ from boxmend.auditing.evidence import Detected, gather_evidence, objects_at
 from boxmend.auditing.notes import warning
 from boxmend.auditing.ordering import is_judgeable
 from boxmend.auditing.predictions import Predictions
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Mask
 
@@ -71,7 +71,7 @@ def is_too_good(dataset: Dataset, predictions: Predictions) -> bool:
     is_seen = ~np.isnan(evidence.boxes).any(axis=1)
     if not is_seen.any() or is_agreed.mean() < PROVENANCE.min_label_agreement:
         return False
-    iou = overlaps(objects.boxes[is_seen], evidence.boxes[is_seen])
+    iou = compute_iou(objects.boxes[is_seen], evidence.boxes[is_seen])
     return float(np.median(iou)) >= PROVENANCE.min_median_iou
 
 

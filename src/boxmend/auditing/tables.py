@@ -10,7 +10,7 @@ import numpy as np
 from boxmend.auditing.evidence import NONE, Detected, Evidence
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind, is_box
 from boxmend.auditing.judging import AuditOpinion
-from boxmend.data.boxes import clip_boxes, overlaps
+from boxmend.data.boxes import clip_boxes, compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
@@ -71,9 +71,9 @@ def _wrong_labels(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence:
 def _bad_boxes(dataset: Dataset, rows: Rows, opinion: AuditOpinion, evidence: Evidence) -> Fixes:
     p_wrong = columns_of(opinion)[Kind.BAD_BOX]
     boxes = clipped(dataset, dataset.image_rows[rows], opinion.boxes.boxes)
-    is_moved = overlaps(boxes, dataset.boxes[rows]) < LISTING.same_box_iou
+    is_moved = compute_iou(boxes, dataset.boxes[rows]) < LISTING.same_box_iou
     at = np.flatnonzero((p_wrong >= LISTING.min_p_bad_box) & is_moved & is_box(boxes))
-    apart = overlaps(dataset.boxes[rows[at]], evidence.boxes[at])
+    apart = compute_iou(dataset.boxes[rows[at]], evidence.boxes[at])
     reasons = [f"overlaps what was seen there by {one:.2f}" for one in apart.tolist()]
     fixes = _proposed(dataset, Kind.BAD_BOX, rows[at], p_wrong[at], reasons)
     fixes.new_boxes[:] = boxes[at]
@@ -96,7 +96,7 @@ def _duplicates(dataset: Dataset, rows: Rows, opinion: AuditOpinion) -> Fixes:
     repeats = opinion.repeats
     at = np.flatnonzero(repeats.p_duplicate >= LISTING.min_p_wrong)
     own, kept = rows[repeats.rows[at]], rows[repeats.kept[at]]
-    shared = overlaps(dataset.boxes[own], dataset.boxes[kept])
+    shared = compute_iou(dataset.boxes[own], dataset.boxes[kept])
     reasons = [
         f"overlaps annotation {dataset.annotation_ids[row]} of the same label by {one:.2f}"
         for row, one in zip(kept.tolist(), shared.tolist(), strict=True)

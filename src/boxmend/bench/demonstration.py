@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import load
 from boxmend.data.formats.writing import WriteOptions
@@ -27,7 +27,7 @@ from boxmend.data.progress import Progress
 from boxmend.data.synth import synthesize
 from boxmend.errors import BoxmendError, UsageError
 from boxmend.repair.apply import apply
-from boxmend.web.report.making import ReportSettings, write_report
+from boxmend.web.report.writing import ReportSettings, write_report
 
 LABEL_NOISE, BOX_NOISE = "symmetric:0.4", "uniform:0.4"
 SIZE = 96  # pixels: what the tiny detector is made for
@@ -108,7 +108,7 @@ def mend(out: Path) -> None:
     apply(out / "runs" / "mend", out / "mended")
 
 
-def report(out: Path, progress: Progress) -> Path:
+def write_demo_report(out: Path, progress: Progress) -> Path:
     """Write OUT/runs/mend/report.html, which compares with the run `noisy` and with the truth."""
     settings = ReportSettings(
         truth=str(out / "noisy" / "truth.parquet"), baseline=out / "runs" / "noisy"
@@ -116,14 +116,14 @@ def report(out: Path, progress: Progress) -> Path:
     return write_report(out / "runs" / "mend", settings=settings, progress=progress).path
 
 
-def measured(out: Path, name: str) -> MeasuredNoise:
+def measure_noise(out: Path, name: str) -> MeasuredNoise:
     """Compare OUT/NAME as it is written with the truth."""
     truth, dataset = _pair(out, name)
     wrong = float((truth.labels != dataset.labels).mean())
-    return MeasuredNoise(100 * wrong, float(overlaps(truth.boxes, dataset.boxes).mean()))
+    return MeasuredNoise(100 * wrong, float(compute_iou(truth.boxes, dataset.boxes).mean()))
 
 
-def picture(out: Path) -> Path:
+def draw_picture(out: Path) -> Path:
     """Draw OUT/demo.png: images with their noisy annotations, and the same mended below them."""
     rows = [_panels(*_pair(out, name)) for name in ("noisy", "mended")]
     path = out / "demo.png"

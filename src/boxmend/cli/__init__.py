@@ -1,73 +1,105 @@
-"""The command line: parse, call the library once, print. Exit codes are decided here alone."""
+"""The command line: parse the arguments, call the library, print, and set the exit status."""
 
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 import boxmend
+from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.last_resort import explain
 from boxmend.cli.output import library_notes
 from boxmend.data.files.limits import check_environment
 from boxmend.errors import BoxmendError, ExitStatus
 
-COMMANDS = {
-    "check": "Find what is wrong with a dataset, and repair what can be.",
-    "convert": "Write a dataset in another format, or only a part of it in its own.",
-    "diff": "Show which annotations differ between two datasets, in what and by how much.",
-    "folds": "Split a dataset so that any trainer predicts on images that it has not seen.",
-    "noise": "Make a noisy copy of a dataset, with the truth beside it.",
-    "train": "Train a detector on a noisy dataset, and record what became of every annotation.",
-    "audit": "Find wrong annotations by any detector, with fixes and how sure they are.",
-    "review": "Decide on fixes on a page in your browser: accept, reject, change.",
-    "apply": "Write the dataset of a run, mended, with every change listed.",
-    "revert": "Take back what `apply` changed, byte for byte.",
-    "export": "Hand doubtful annotations to Label Studio, CVAT, FiftyOne or others.",
-    "import": "Read verdicts back from Label Studio or CVAT.",
-    "report": "Show what a run found and changed, on one page that opens in any browser.",
-    "predict": "Find objects in images by the model of a run.",
-    "evaluate": "Score detections of a run or of any detector, and the mending of a run.",
-    "bench": "Measure speed, run comparisons of methods under noise, and show their tables.",
-    "synth": "Draw the embedded dataset.",
-    "demo": "Draw a dataset, spoil it, train on it, mend it and report: five minutes.",
-    "info": "Show versions, devices and formats.",
+GROUPS = {
+    "Audit and repair": {
+        "check": "Validate files, images, boxes and ids; repair what can be repaired.",
+        "audit": "Find annotation errors with a detector's predictions; propose fixes.",
+        "review": "Accept, reject or change fixes on a local page in your browser.",
+        "apply": "Write the dataset with the fixes of an audit or training run.",
+        "revert": "Undo what `apply` changed, byte for byte.",
+        "report": "Write one page with everything that a run found and changed.",
+        "export": "Export doubtful annotations to Label Studio, CVAT or FiftyOne.",
+        "import": "Import verdicts from Label Studio or CVAT.",
+    },
+    "Train": {
+        "train": "Train a detector that judges and corrects its annotations.",
+        "predict": "Detect objects in images with the model of a run.",
+        "evaluate": "Score detections, or the mending of a run against the truth.",
+        "bench": "Compare methods and error finders, and measure speed.",
+    },
+    "Data": {
+        "convert": "Write a dataset in another format: COCO, VOC or YOLO.",
+        "diff": "Show which annotations of two datasets differ, and by how much.",
+        "noise": "Add known noise to a copy of a dataset, with the truth next to it.",
+        "folds": "Split a dataset into folds for out-of-fold predictions.",
+        "synth": "Draw the embedded dataset.",
+        "demo": "Draw a dataset, add noise, train, mend and report: five minutes.",
+        "info": "Show versions, devices and formats.",
+    },
 }
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+MODULES = {"import": "import_verdicts"}  # commands whose names are Python keywords
 
-MODULES = {"import": "import_verdicts"}  # where a command's name is a word of Python
+DESCRIPTION = """\
+Find and repair annotation errors in object-detection datasets (COCO, VOC and YOLO), and train
+detectors on noisy annotations.
+
+Check a dataset, audit it with the predictions of any detector, and apply the fixes:
+
+  boxmend check data.yaml
+  boxmend audit data.yaml --predictions predictions.json --out audit
+  boxmend apply audit --precision 0.95 --out mended
+
+`boxmend COMMAND --help` explains a command and shows an example."""
+EXIT_STATUS = """\
+Exit status: 0 success; 1 errors found by `check`, or differences by `diff`;
+2 wrong usage; 3 failure."""
 
 
 def command_line(chosen: str = "") -> App:
-    """The commands, each imported when it is called; the chosen one speaks for itself in full."""
+    """Return the app with all commands; a command's module is imported when it is called.
+
+    The chosen command explains itself by its own docstring, the others by their summaries.
+    """
     app = App(
         name="boxmend",
-        help="Train object detectors on annotations that nobody vouches for, and get the "
-        "annotations back, mended: COCO, VOC and YOLO, without losing a byte.",
-        help_epilogue="DATA is PATH or PATH:SPLIT: a COCO .json or a folder with "
-        "instances_*.json, a VOC folder, or a YOLO data.yaml. Exit status: 0 success, 1 errors "
-        "found by `check` or differences by `diff`, 2 wrong usage, 3 failure.",
+        help=DESCRIPTION,
+        help_epilogue=EXIT_STATUS,
         version=lambda: f"boxmend {boxmend.__version__}",
         help_format="plaintext",
-        help_formatter="default" if sys.stdout.isatty() else "plain",
+        help_formatter=HelpLayout(),
         result_action="return_value",
-        suppress_keyboard_interrupt=False,  # `run` ends with a message and its own exit status
+        suppress_keyboard_interrupt=False,  # `run` prints a message and sets the exit status
     )
-    for name, summary in COMMANDS.items():
-        own_words = None if name == chosen else summary
-        app.command(f"boxmend.cli.{MODULES.get(name, name)}:app", name=name, help=own_words)
+    for rank, (title, commands) in enumerate(GROUPS.items()):
+        group = Group(title, sort_key=rank)
+        for name, summary in commands.items():
+            app.command(
+                f"boxmend.cli.{MODULES.get(name, name)}:app",
+                name=name,
+                help=None if name == chosen else summary,
+                group=group,
+                sort_key=tuple(COMMANDS).index(name),
+            )
+    options = Group("Options", sort_key=len(GROUPS))
+    for flag in ("--help", "--version"):
+        app[flag].group = (options,)
     return app
 
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    if isinstance(sys.stdout, TextIOWrapper):  # paths need not be text; in JSON it is valid, too
+    if isinstance(sys.stdout, TextIOWrapper):  # paths may hold bytes that are no text
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(tokens: Sequence[str]) -> int:
-    """Run one command and return its exit status; no exception but SystemExit leaves it."""
+    """Run one command and return its exit status; only SystemExit can leave this function."""
     try:
         check_environment()
         app = command_line(chosen=tokens[0] if tokens else "")
@@ -76,12 +108,12 @@ def run(tokens: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(status or ExitStatus.FINE)
     except CycloptsError:
-        return ExitStatus.USAGE  # cyclopts has said what is wrong
+        return ExitStatus.USAGE  # cyclopts has printed the message
     except BoxmendError as error:
         print(f"boxmend: {error}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:  # `boxmend check ... | head`
-        sys.stdout = None  # nothing is left to flush it into
+        sys.stdout = None  # Python must not flush it at exit
         return ExitStatus.FINE
     except KeyboardInterrupt:
         print("boxmend: interrupted", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`boxmend apply`: the dataset of a run, mended."""
+"""`boxmend apply`: write the mended dataset of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import FormatName, Json, MovedData, Writing, saved_summary
+from boxmend.cli.options import FormatName, Json, MovedData, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
 from boxmend.repair.apply import CHANGES_FILE, Applied, ApplySettings
@@ -18,55 +18,59 @@ from boxmend.repair.changes import TakenFixes
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ApplyOptions:
-    """What to mend, and when."""
+    """Which fixes or changes to apply."""
 
     precision: Annotated[
         float | None,
         Parameter(
-            help="Take the largest set of an audit's fixes that are right so often, by "
-            "expectation. 0.95 for audits; a training run has to be audited first."
+            help="Audits: apply as many fixes as possible with this expected precision; 0.95 by "
+            "default. Audit a training run first."
         ),
     ] = None
     only: Annotated[
         str | None,
         Parameter(
-            help="What to mend, parted by commas: labels, boxes; of audits also missing, "
+            help="Kinds to apply, separated by commas: labels, boxes; for audits also missing, "
             "spurious, duplicates. All by default."
         ),
     ] = None
     min_confidence: Annotated[
         float,
         Parameter(
-            help="Trainings: least confidence in a new label, or in the object of a moved box."
+            help="Training runs: minimum confidence in a new label, or in the object of a moved "
+            "box."
         ),
     ] = 0.0
     discarded: Annotated[
         Literal["keep", "drop", "mark"],
         Parameter(
-            help="Trainings: annotations whose label is doubted while no other was found: keep "
+            help="Training runs: annotations whose label is doubtful but has no replacement: keep "
             "them, drop them, or mark them as iscrowd (COCO) or difficult (VOC)."
         ),
     ] = "keep"
 
     def settings(self) -> ApplySettings:
-        """The same for the library, checked."""
+        """Return these options as the library takes them; raise a UsageError for invalid ones."""
         return ApplySettings(**vars(self))
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ApplyPaths:
-    """Where things are, and where they go."""
+    """Where the dataset is, and where and how to write it."""
 
-    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")]
-    to: Annotated[FormatName | None, Parameter(help="Format to write; its own by default.")] = None
+    out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")]
+    to: Annotated[
+        FormatName | None, Parameter(help="Format to write; by default that of the dataset.")
+    ] = None
     allow_lossy: Annotated[
-        bool, Parameter(help="Go on where the format cannot hold all.", negative="")
+        bool,
+        Parameter(help="With --to: write even if the format cannot hold everything.", negative=""),
     ] = False
     data: MovedData = ()
 
 
-app = App(name="apply", help_format="markdown")
+app = App(name="apply")
 
 
 @app.default
@@ -76,19 +80,20 @@ def apply(
     *,
     places: ApplyPaths,
     choices: ApplyOptions | None = None,
-    writing: Writing | None = None,
+    writing: WritingOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Write the dataset of a run with only what is mended changed.
+    """Write the dataset of a run with its errors fixed and every other byte as it was.
 
-    Of an audit, with --precision, or after a review, fixes are taken if precise enough, and what
-    people accepted; what they rejected is not. Of a training, the visits of an annotation are
-    settled into at most one change. Beside the dataset there are changes.csv, which lists every
-    change with its reason, and patch.json, with which `boxmend revert` takes them back. The input
-    is not modified.
+    For an audit, boxmend applies the fixes that reach --precision and those that people accepted,
+    and none that people rejected. For a training run, it merges the judgements about an annotation
+    into at most one change. changes.csv lists every change with its reason; `boxmend revert` undoes
+    them with patch.json. The input is not modified.
+
+    Example: boxmend apply audit --precision 0.95 --out mended
     """
     settings = (choices or ApplyOptions()).settings()
-    options = (writing or Writing()).options(allow_lossy=places.allow_lossy)
+    options = (writing or WritingOptions()).to_write_options(allow_lossy=places.allow_lossy)
     applied = apply_run(
         run,
         places.out,
@@ -112,27 +117,25 @@ def _print(applied: Applied, run: Path) -> None:
     if saved.images_missing:
         say(f"{saved.images_missing:,} images were not found and are not in {saved.out}")
     if applied.taken is not None:
-        _say_taken(applied.taken, run)
+        _print_taken_fixes(applied.taken, run)
     if applied.is_doubtful:
         say(
             "more than half of the labels changed: either most were wrong, or the detector learnt "
-            "too little (few images, few epochs). Look at `boxmend report` before you use this"
+            "too little (few images, few epochs). Look at `boxmend report` before you use this "
+            "dataset"
         )
-    back = f"`boxmend revert {quote(str(saved.out))}` takes it back"
-    say(f"wrote {saved.out}, with {CHANGES_FILE}; {back}")
+    undo = f"`boxmend revert {quote(str(saved.out))}` undoes the changes"
+    say(f"wrote {saved.out}, with {CHANGES_FILE}; {undo}")
 
 
-def _say_taken(taken: TakenFixes, run: Path) -> None:
-    """Both numbers: what was taken, how precise, and what is left to people."""
+def _print_taken_fixes(taken: TakenFixes, run: Path) -> None:
+    """Print how many fixes were applied, how precise they are, and how many are left."""
     if taken.expected_precision is not None:
-        said = f"with an expected precision of {taken.expected_precision:.3f}"
-        say(f"{len(taken.fixes):,} fixes were taken, {said}")
+        precision = f"with an expected precision of {taken.expected_precision:.3f}"
+        say(f"{len(taken.fixes):,} fixes were applied, {precision}")
     else:
-        say("no fix was taken; a lower --precision takes more")
+        say("no fix was applied; a lower --precision applies more")
     if taken.num_left:
         say(f"{taken.num_left:,} are left for review: `boxmend review {quote(str(run))}`")
     if taken.num_stale:
-        say(
-            f"{taken.num_stale:,} verdicts are about fixes that the table does not have any more, "
-            "and were passed over"
-        )
+        say(f"{taken.num_stale:,} verdicts were ignored: the audit does not have their fixes")

@@ -1,4 +1,4 @@
-"""`boxmend audit`: what is wrong with annotations, how sure that is, and how to mend it."""
+"""`boxmend audit`: annotation errors, fixes, and their probabilities."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,23 +28,29 @@ RATE_OF = dict(zip((kind.words for kind in Kind), RATES, strict=True))
 @Parameter(name="*")
 @dataclass(frozen=True)
 class EvidenceOptions:
-    """What speaks for and against the annotations."""
+    """The evidence about the annotations, and where the audit goes."""
 
     predictions: Annotated[
         tuple[Path, ...],
         Parameter(
             help="Detections of any detector in the images of DATA: COCO results, Ultralytics' "
-            "predictions.json or label folders with confidences, CSV, Parquet, or the folder of "
-            "`boxmend folds`; give it again to join several.",
+            "predictions.json or label folders with confidences, CSV, Parquet, or a folder of "
+            "`boxmend folds`. Repeat it to join several.",
             negative="",
         ),
     ] = ()
     out: Annotated[
-        Path | None, Parameter(help="Folder to write to; new, or empty. Not for a training run.")
+        Path | None,
+        Parameter(
+            help="Folder to write to; new or empty. Not for a training run, which is audited into "
+            "its own folder."
+        ),
     ] = None
     training_data: Annotated[
         tuple[str, ...],
-        Parameter(help="Where the dataset of a training run lies now, if moved.", negative=""),
+        Parameter(
+            help="New address of a training run's dataset, if it was moved since.", negative=""
+        ),
     ] = ()
     unseen: Annotated[
         bool,
@@ -53,13 +59,13 @@ class EvidenceOptions:
     probe: Annotated[
         float,
         Parameter(
-            help="Share of annotations disturbed in memory, with known answers, to measure how "
-            "many errors are found; 0 to go without."
+            help="Share of annotations to disturb in memory, to measure how many errors the audit "
+            "finds and to calibrate its probabilities; 0 switches this off."
         ),
     ] = 0.02
 
 
-app = App(name="audit", help_format="markdown")
+app = App(name="audit", usage="boxmend audit [OPTIONS] DATA...")
 
 
 @app.default
@@ -67,35 +73,37 @@ def audit(
     *data: Annotated[
         str,
         Parameter(
-            help="Dataset: PATH or PATH:SPLIT; several are joined, and each is audited for "
-            "itself. Or the folder of one finished training run."
+            help="Dataset: PATH or PATH:SPLIT; several are audited one by one, into one folder. Or "
+            "the folder of one finished training run."
         ),
     ],
     evidence: EvidenceOptions | None = None,
     reading: ReadingOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Find wrong labels, bad boxes, missing, spurious and duplicate annotations, with fixes.
+    """Find wrong labels, bad boxes, missing, spurious and duplicate annotations; propose fixes.
 
-    Each fix has a probability of being right, which is calibrated by errors planted in memory. The
-    table is RUN/fixes.parquet; `boxmend apply` writes the dataset with the fixes that reach a
-    stated precision, `boxmend review` shows them one by one. Nothing is changed here.
+    Each fix has a calibrated probability of being right. The fixes are in OUT/fixes.parquet:
+    `boxmend review` shows them one by one, `boxmend apply` writes the dataset with those that reach
+    the precision you ask for. The audit itself changes no dataset.
+
+    Example: boxmend audit data.yaml --predictions predictions.json --out audit
     """
     evidence = evidence or EvidenceOptions()
     if not data:
-        raise UsageError("name a dataset and its --predictions, or the folder of a training run")
+        raise UsageError("give a dataset and its --predictions, or the folder of a training run")
     run = _training_run(data, evidence)
     if run is not None:
         audited = audit_run(run, evidence.training_data or None)
     elif evidence.training_data:
-        raise UsageError("--training-data is for a training run; name the dataset by itself")
+        raise UsageError("--training-data is for a training run; give the dataset as DATA instead")
     elif not evidence.predictions:
         raise UsageError(
-            f"{data[0]}: give the detections of a detector by --predictions, or the folder of a "
-            "finished training run in place of the dataset"
+            f"{data[0]}: an audit needs detections; give them by --predictions, or give the folder "
+            "of a finished training run instead of the dataset"
         )
     elif evidence.out is None:
-        raise UsageError("name the folder to write to by --out")
+        raise UsageError("give the folder to write to by --out")
     else:
         reading = reading or ReadingOptions()
         dataset = reading.load(data)
@@ -108,27 +116,27 @@ def audit(
             images=reading.images,
         )
     if json:
-        print_json({"out": str(audited.run.path), **audited.to_json(), **_automatic(audited)})
+        print_json({"out": str(audited.run.path), **audited.to_json(), **_count_automatic(audited)})
     else:
         _print(audited)
     return ExitStatus.FINE
 
 
 def _training_run(data: tuple[str, ...], evidence: EvidenceOptions) -> Path | None:
-    """The folder of a run, where that is what was named."""
+    """Return the folder of the training run, or None if `data` are datasets."""
     path = Path(data[0])
     if not (path / "run.json").is_file():
         return None
     if len(data) > 1 or evidence.predictions or evidence.out is not None:
         raise UsageError(
-            f"{path}: a training run is audited by itself, into its own folder; to audit by "
-            "--predictions name the dataset"
+            f"{path}: a training run is audited alone and into its own folder; to audit with "
+            "--predictions and --out, give the dataset instead"
         )
     return path
 
 
-def _automatic(audited: AuditFolder) -> dict[str, Any]:
-    """How many fixes would be taken as they are."""
+def _count_automatic(audited: AuditFolder) -> dict[str, Any]:
+    """Count the fixes that reach the default precision, and those left for review."""
     chosen = choose(audited.audit.fixes, {}, PRECISION)
     return {
         "at_precision": PRECISION,
@@ -138,9 +146,9 @@ def _automatic(audited: AuditFolder) -> dict[str, Any]:
 
 
 def _print(audited: AuditFolder) -> None:
-    told = audited.to_json()
-    rows = [(RATES[name], _percent(share)) for name, share in told["rates"].items()]
-    noise = told["box_noise"]
+    summary = audited.to_json()
+    rows = [(RATES[name], _percent(share)) for name, share in summary["rates"].items()]
+    noise = summary["box_noise"]
     rows.append(("edges off by up to", f"{_percent(noise)} of the side"))
     print_table(("estimated", "share (95 % interval)"), rows)
     print()
@@ -153,29 +161,29 @@ def _print(audited: AuditFolder) -> None:
             "of those fixed rightly",
         ),
         [
-            (kind, one["listed"], one["called_wrong"], *_probed(told["probe"], kind))
-            for kind, one in told["fixes"].items()
-            if RATE_OF[kind] in told["rates"]  # a training run does not look for all of them
+            (kind, counts["listed"], counts["called_wrong"], *_probe_shares(summary["probe"], kind))
+            for kind, counts in summary["fixes"].items()
+            if RATE_OF[kind] in summary["rates"]  # a training run does not estimate all of them
         ],
     )
-    found = _automatic(audited)
+    counts = _count_automatic(audited)
     path = audited.run.path
-    if told["not_looked_at"]:
+    if summary["not_looked_at"]:
         say(
-            f"{told['not_looked_at']:,} annotations are in images without any detection and were "
-            "not judged"
+            f"{summary['not_looked_at']:,} annotations were not judged: their images have no "
+            "detections"
         )
     for note in audited.notes:
         say(note)
     say(
-        f"wrote {path}: at precision {PRECISION}, {found['automatic']:,} fixes are automatic and "
-        f"{found['for_review']:,} for review"
+        f"wrote {path}: at precision {PRECISION}, {counts['automatic']:,} fixes are automatic and "
+        f"{counts['for_review']:,} for review"
     )
-    said = quote(str(path))
-    say(f"next: boxmend review {said}, or boxmend apply {said} --precision {PRECISION} --out DIR")
+    name = quote(str(path))
+    say(f"next: boxmend review {name}, or boxmend apply {name} --precision {PRECISION} --out DIR")
 
 
-def _probed(probe: dict[str, Any] | None, kind: str) -> tuple[str, str]:
+def _probe_shares(probe: dict[str, Any] | None, kind: str) -> tuple[str, str]:
     if not probe or kind not in probe:
         return "", ""
     return _percent(probe[kind]["found_share"]), _percent(probe[kind]["right_share"])

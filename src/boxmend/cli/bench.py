@@ -1,4 +1,4 @@
-"""`boxmend bench`: measurements to repeat on one's own hardware."""
+"""`boxmend bench`: benchmarks of methods, error finders and speed."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,76 +8,92 @@ from cyclopts import App, Parameter
 
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.cli.bench_audit import app as audit_app
+from boxmend.cli.bench_audit_suite import app as suite_app
 from boxmend.cli.bench_table import app as table_app
 from boxmend.cli.options import Data, Json, ReadingOptions
-from boxmend.cli.output import print_measured, print_table, say
+from boxmend.cli.output import print_measurement, print_table, say
 from boxmend.errors import ExitStatus, UsageError
 
 MEASURES = {"milliseconds": "time", "images_per_second": "images/s", "peak_bytes": "GPU memory"}
 GIB = 2**30
-GRIDS = {
-    "run": "Run the trainings of a table, cell by cell; called again, it goes on where it was.",
-    "cells": "List the cells of a table and how far each is.",
+GRID_HELP = {
+    "run": """Run the trainings of a table cell by cell; resumable.
+
+A cell is one training with one noise, method and seed. boxmend runs it once, and all tables of the
+same scale use its result. Ctrl-C and SIGTERM save checkpoints and stop; the same command continues.
+A failed cell is recorded and does not stop the others. `boxmend bench table NAME` shows the
+results.
+
+Example: boxmend bench run core --scale smoke
+""",
+    "cells": """List the cells of a table and their states.
+
+A cell is open, running, stopped, done or failed. Results of --done are matched by the name of the
+cell only; `bench run --dry-run` also compares their settings, and their data if you give any.
+
+Example: boxmend bench cells core --scale smoke
+""",
 }
 
 app = App(
     name="bench",
-    help_format="markdown",
-    help="Measure on your own hardware and data. Tables for people, or --json.",
+    help="Compare methods and error finders, and measure speed, on your hardware and data.\n\n"
+    "Example: boxmend bench table",
 )
 app.command(table_app)
 app.command(audit_app)
-for _name, _words in GRIDS.items():  # imported when they are called
-    app.command(f"boxmend.cli.bench_run:{_name}_app", name=_name, help=_words)
+app.command(suite_app)
+for _name, _help in GRID_HELP.items():  # imported when they are called
+    app.command(f"boxmend.cli.bench_run:{_name}_app", name=_name, help=_help)
 
 
-@app.command
+@app.command(usage="boxmend bench speed [OPTIONS] DATA...")
 def speed(
     *data: Data,
     choices: Annotated[SpeedChoices | None, Parameter(name="*")] = None,
     reading: ReadingOptions | None = None,
-    out: Annotated[
-        Path | None, Parameter(help="File to write the figures to, as JSON; a new one.")
-    ] = None,
+    out: Annotated[Path | None, Parameter(help="New JSON file to write the figures to.")] = None,
     json: Json = False,
 ) -> int:
-    """Measure training steps side by side: the plain recipe of torchvision, baseline and mend.
+    """Compare the training speed of boxmend with torchvision's plain recipe.
 
-    Rows: `plain` (a DataLoader decodes and flips), `plain-on-device` (images are on the GPU
-    already), `baseline`, `mend-paper` (mend --preset paper with the same counts), `mend`, and the
-    last ones launched kernel by kernel (`-eager`). Blocks of steps are taken by turns, and medians
-    shown. It is made for a GPU. Nothing is downloaded and no run is left behind.
+    Rows: `plain` (a DataLoader decodes and flips), `plain-on-device` (the images are already on the
+    GPU), `baseline`, `mend-paper` (mend --preset paper with the same counts), `mend`, and `-eager`
+    rows without CUDA graphs. Rows take turns in blocks of steps; the tables show medians. The
+    benchmark is made for a GPU. It downloads nothing and leaves no run behind.
+
+    Example: boxmend bench speed data.yaml --sizes 320 --detector resnet18
     """
     if not data:
-        raise UsageError("give the data whose images are trained on: PATH or PATH:SPLIT")
+        raise UsageError("give the dataset to train on: PATH or PATH:SPLIT")
     if out is not None and out.exists():
-        raise UsageError(f"--out {out}: exists already; name a new file")
+        raise UsageError(f"--out {out}: the file exists; choose a new one")
     try:
-        from boxmend.bench.speed.measuring import speed as measure  # imports torch
+        from boxmend.bench.speed.measuring import measure_speed as measure  # imports torch
     except ModuleNotFoundError as error:
         raise UsageError(
             f"training needs {error.name}, which is not installed: pip install 'boxmend[train]'"
         ) from error
 
     dataset = (reading or ReadingOptions()).load(data)
-    answer = measure(dataset, choices or SpeedChoices(), data, _silent if json else say)
-    print_measured(answer, out, None if json else _print)
+    answer = measure(dataset, choices or SpeedChoices(), data, _print_nothing if json else say)
+    print_measurement(answer, out, None if json else _print)
     return ExitStatus.FINE
 
 
-def _silent(text: str) -> None:
-    """Say nothing: only figures are wanted."""
+def _print_nothing(text: str) -> None:
+    """Ignore a message: --json prints only the figures."""
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """Tables for people, each with what it is of."""
+    """Print the tables, each under its title."""
     facts = answer["facts"]
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     print(f"{facts['hardware']} ({facts['device']}), {facts['cores']} cores; {versions}")
     print(f"{answer['choices']['detector']}, batches of {answer['choices']['batch_size']}")
     for table in answer["tables"]:
         counts = f"{table['rois']} RoIs and {table['proposals']} proposals"
-        _print_part(f"images at {table['image_size']}, {counts} an image")
+        _print_title(f"images at {table['image_size']}, {counts} per image")
         _print_rows(("row",), ((name,) for name in table["rows"]), list(table["rows"].values()))
         if table["ratios"]:
             print()
@@ -89,7 +105,7 @@ def _print(answer: dict[str, Any]) -> None:
         _print_side_by_side(answer["side_by_side"])
 
 
-def _print_part(title: str) -> None:
+def _print_title(title: str) -> None:
     print(f"\n{title}\n")
 
 
@@ -99,69 +115,69 @@ def _print_rows(
     lines = [
         (
             *name,
-            *(_shown(row["milliseconds"], ".2f"), _shown(row["images_per_second"], ".1f")),
+            *(_format(row["milliseconds"], ".2f"), _format(row["images_per_second"], ".1f")),
             *(_gib(row["peak_bytes"]), _gib(row["reserved_bytes"]), row["error"] or ""),
         )
         for name, row in zip(names, rows, strict=True)
     ]
-    told = ("ms a step", "images/s", "peak GiB", "held GiB", "failed")
-    print_table((*headers, *told), lines)
+    figures = ("ms per step", "images/s", "peak GiB", "reserved GiB", "error")
+    print_table((*headers, *figures), lines)
 
 
 def _print_ratios(ratios: Sequence[dict[str, Any]]) -> None:
     lines = [
-        (one["ratio"], MEASURES[one["measure"]], f"{one['is']:.3f}", one["wanted"])
-        for one in ratios
+        (ratio["ratio"], MEASURES[ratio["measure"]], f"{ratio['is']:.3f}", ratio["wanted"])
+        for ratio in ratios
     ]
-    print_table(("ratio", "of", "is", "wanted"), lines)
+    print_table(("ratio", "of", "measured", "target"), lines)
 
 
 def _print_stages(stages: Sequence[dict[str, Any]]) -> None:
-    shown = [one for one in stages if one["shares"]]
-    if shown:
-        _print_part("share of each stage in the work of a step, launched kernel by kernel")
-        headers = ("stage", *(f"{one['row']} at {one['image_size']}" for one in shown))
+    measured = [row for row in stages if row["shares"]]
+    if measured:
+        _print_title("share of each stage in a step, without CUDA graphs")
+        headers = ("stage", *(f"{row['row']} at {row['image_size']}" for row in measured))
         lines = [
-            (stage, *(f"{100 * one['shares'][stage]:.1f} %" for one in shown))
-            for stage in shown[0]["shares"]
+            (stage, *(f"{100 * row['shares'][stage]:.1f} %" for row in measured))
+            for stage in measured[0]["shares"]
         ]
         print_table(headers, lines)
-    for one in stages:
-        if one["error"]:
-            say(f"the stages of {one['row']} at {one['image_size']}: {one['error']}")
+    for row in stages:
+        if row["error"]:
+            say(f"the stages of {row['row']} at {row['image_size']}: {row['error']}")
 
 
 def _print_growth(growth: dict[str, Any]) -> None:
-    for key, what in (("objects", "objects an image"), ("queue", "losses in the queue")):
-        _print_part(f"growth with {what}, images at {growth['image_size']}")
+    for key, what in (("objects", "objects per image"), ("queue", "losses in the queue")):
+        _print_title(f"growth with {what}, images at {growth['image_size']}")
         lines = [
             (
-                *(one["row"], one["number"], _shown(one["milliseconds"], ".2f")),
-                *(_shown(one["times_the_first"], ".3f"), one["error"] or ""),
+                *(row["row"], row["number"], _format(row["milliseconds"], ".2f")),
+                *(_format(row["times_the_first"], ".3f"), row["error"] or ""),
             )
-            for one in growth[key]
+            for row in growth[key]
         ]
-        print_table(("row", what, "ms a step", "times the first", "failed"), lines)
+        print_table(("row", what, "ms per step", "times the first", "error"), lines)
     memory = growth["memory"]
-    took = memory["error"] or f"{memory['milliseconds']:.4f} ms"
+    time = memory["error"] or f"{memory['milliseconds']:.4f} ms"
     share = memory["share"]
     of_a_step = "" if share is None else f", {100 * share:.2f} % of a step"
-    print(f"\nmemory across visits takes {took}{of_a_step}")
+    print(f"\nmemory across visits takes {time}{of_a_step}")
 
 
 def _print_side_by_side(rows: Sequence[dict[str, Any]]) -> None:
-    _print_part("trainings side by side on one device")
+    _print_title("trainings side by side on one device")
     lines = [
         (
-            *(one["row"], one["image_size"], one["jobs"]),
-            *(_shown(one["images_per_second"], ".1f"), one["error"] or ""),
+            *(row["row"], row["image_size"], row["jobs"]),
+            *(_format(row["images_per_second"], ".1f"), row["error"] or ""),
         )
-        for one in rows
+        for row in rows
     ]
-    print_table(("row", "image size", "trainings", "images/s in all", "failed"), lines)
+    print_table(("row", "image size", "trainings", "images/s in total", "error"), lines)
 
 
-def _shown(value: float | None, digits: str) -> str:
+def _format(value: float | None, digits: str) -> str:
     return "-" if value is None else format(value, digits)
 
 

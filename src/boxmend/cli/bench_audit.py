@@ -1,4 +1,4 @@
-"""`boxmend bench audit`: who finds more label errors on the same predictions."""
+"""`boxmend bench audit`: compare error finders on the same predictions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,106 +8,112 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from boxmend.cli.options import Data, Json, ReadingOptions
-from boxmend.cli.output import print_measured, print_table
+from boxmend.cli.output import print_measurement, print_table
 from boxmend.errors import ExitStatus, UsageError
 
 PRECISION = 0.95
-IN_ALL = "in all"
+CALIBRATION_KEYS = ("expected", "happened", "error")
+ALL_KINDS = "in all"
 
-app = App(name="audit", help_format="markdown")
+app = App(name="audit", usage="boxmend bench audit [OPTIONS] DATA...")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Compared:
-    """What is compared, and with what."""
+class ComparisonOptions:
+    """What the finders get, and what their findings are compared with."""
 
     predictions: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="Detections of any detector on images it was not trained on, as `boxmend audit` "
-            "takes them; give it again to join several.",
+            help="Detections of any detector on images it was not trained on, as for `boxmend "
+            "audit`; repeat it to join several.",
             negative="",
         ),
     ] = ()
     truth: Annotated[
         str | None,
         Parameter(
-            help="The truth: the clean dataset (PATH or PATH:SPLIT), or truth.parquet of `boxmend "
-            "noise`, or its folder."
+            help="The truth: the clean or corrected dataset (PATH or PATH:SPLIT), or truth.parquet "
+            "of `boxmend noise`, or its folder."
         ),
     ] = None
     precision: Annotated[
-        float, Parameter(help="Precision at which fixes are chosen and held against the truth.")
+        float, Parameter(help="Precision for which fixes are chosen and compared with the truth.")
     ] = PRECISION
 
 
 @app.default
 def audit(
     *data: Data,
-    compared: Compared | None = None,
+    options: ComparisonOptions | None = None,
     reading: ReadingOptions | None = None,
-    out: Annotated[
-        Path | None, Parameter(help="File to write the figures to, as JSON; a new one.")
-    ] = None,
+    out: Annotated[Path | None, Parameter(help="New JSON file to write the figures to.")] = None,
     json: Json = False,
 ) -> int:
-    """Compare an audit with cleanlab's ObjectLab, FiftyOne's mistakenness and hotcoco.
+    """Compare an audit with ObjectLab of cleanlab, FiftyOne and hotcoco.
 
-    All see the same annotations and predictions, and are held against the truth: by kind of error
-    the average precision of the ranking, precision and recall at each finder's own default. Then
-    whether the audit's probabilities are kept, and whether the fixes chosen for --precision are
-    that precise.
+    All finders get the same annotations and predictions. For each kind of error a table shows the
+    average precision of their rankings, and precision and recall at their default thresholds. Two
+    more tables show whether the audit's probabilities are calibrated, and whether the fixes chosen
+    for --precision are that precise.
+
+    Example: boxmend bench audit noisy --predictions detections.json --truth clean
     """
-    compared = compared or Compared()
-    truth = _checked(data, compared, out)
-    answer = _measured(data, reading or ReadingOptions(), compared, truth)
-    print_measured(answer, out, None if json else _print)
+    options = options or ComparisonOptions()
+    truth = _ensure_valid(data, options, out)
+    answer = _compare(data, reading or ReadingOptions(), options, truth)
+    print_measurement(answer, out, None if json else _print)
     return ExitStatus.FINE
 
 
-def _checked(data: Sequence[str], compared: Compared, out: Path | None) -> str:
-    """Refuse what cannot be, before anything is read; where the truth is."""
+def _ensure_valid(data: Sequence[str], options: ComparisonOptions, out: Path | None) -> str:
+    """Raise a UsageError for invalid options, before anything is read; return --truth."""
     if not data:
-        raise UsageError("give the data that was audited: PATH or PATH:SPLIT")
-    if not compared.predictions or compared.truth is None:
-        lacking = "--truth" if compared.predictions else "--predictions"
-        raise UsageError(f"give {lacking}; finders are compared on predictions, by a known truth")
-    if not 0 <= compared.precision <= 1:
-        raise UsageError(f"--precision is {compared.precision}; expected a share, like 0.95")
+        raise UsageError("give the dataset to audit: PATH or PATH:SPLIT")
+    if not options.predictions or options.truth is None:
+        lacking = "--truth" if options.predictions else "--predictions"
+        raise UsageError(f"give {lacking}; the comparison needs --predictions and --truth")
+    if not 0 <= options.precision <= 1:
+        raise UsageError(f"--precision is {options.precision}; expected a share, like 0.95")
     if out is not None and out.exists():
-        raise UsageError(f"--out {out}: exists already; name a new file")
+        raise UsageError(f"--out {out}: the file exists; choose a new one")
     from boxmend.scoring.finders import ensure_installed
 
     ensure_installed()
-    return compared.truth
+    return options.truth
 
 
-def _measured(
-    data: tuple[str, ...], reading: ReadingOptions, compared: Compared, source: str
+def _compare(
+    data: tuple[str, ...], reading: ReadingOptions, options: ComparisonOptions, source: str
 ) -> dict[str, Any]:
     from importlib.metadata import version
 
     from boxmend.auditing.audit import AuditSettings
-    from boxmend.auditing.audit import audit as audited
+    from boxmend.auditing.audit import audit as run_audit
     from boxmend.auditing.predictions import read_predictions
-    from boxmend.bench.audit import figures
-    from boxmend.scoring.corrections import known_truth
+    from boxmend.bench.audit import measure_audit
+    from boxmend.scoring.truth_by_overlap import truth_of_correction
 
     dataset = reading.load(data)
-    truth = known_truth(source, dataset)
-    found = read_predictions(compared.predictions, dataset)
-    result = audited(dataset, found, AuditSettings(probe=0))  # the truth is known: none is planted
-    measured = figures(dataset, found, truth, result, compared.precision)
-    notes = list(found.notes)
+    paired = truth_of_correction(source, dataset)
+    predictions = read_predictions(options.predictions, dataset)
+    result = run_audit(dataset, predictions, AuditSettings(probe=0))  # the truth replaces the probe
+    measured = measure_audit(dataset, predictions, paired.truth, result, options.precision)
+    notes = list(predictions.notes)
+    if paired.is_by_overlap:
+        notes.append(
+            f"the annotations of {source} have other ids, so boxes are matched one to one: "
+            f"{paired.num_matched:,} of {len(dataset):,} annotations have a match"
+        )
     if measured.missing is None:
         notes.append(
-            f"{source} does not tell in which images annotations are missing, so missing ones are "
-            "left out; name the clean dataset by --truth"
+            f"{source} does not say in which images annotations are missing, so missing "
+            "annotations are not compared; give the clean dataset by --truth"
         )
     return {
         "data": list(data),
-        "predictions": [str(path) for path in compared.predictions],
+        "predictions": [str(path) for path in options.predictions],
         "truth": source,
         "versions": {name: version(name) for name in ("boxmend", "cleanlab", "hotcoco")},
         **measured.to_json(),
@@ -116,59 +122,63 @@ def _measured(
 
 
 def _print(answer: Mapping[str, Any]) -> None:
-    """Tables for people, each with what it is of."""
+    """Print the tables, each under its title."""
     finders = answer["finders"]
     counts = (answer["images"], finders["annotations"], answer["detections"])
     print("{:,} images, {:,} annotations, {:,} detections".format(*counts))
-    print("\nwho finds more\n")
+    print("\nwho finds more errors\n")
     _print_finders(finders)
-    print(f"\nare probabilities kept? (calibration in {answer['calibration_bins']} bins)\n")
+    print(f"\ncalibration of the probabilities ({answer['calibration_bins']} bins)\n")
     _print_calibration(answer)
-    at = answer["at_precision"]
-    print(f"\nfixes chosen for a precision of {at['wanted']:g} ({at['left']:,} left for review)\n")
+    chosen = answer["at_precision"]
+    title = f"fixes chosen for a precision of {chosen['wanted']:g}"
+    print(f"\n{title} ({chosen['left']:,} left for review)\n")
     print_table(
         ("kind", "fixes", "right", "precision", "expected"),
         [
-            (kind, one["fixes"], one["right"], _share(one["precision"]), _share(one["expected"]))
-            for kind, one in at["by_kind"].items()
+            (
+                *(kind, counts["fixes"], counts["right"]),
+                *(_share(counts["precision"]), _share(counts["expected"])),
+            )
+            for kind, counts in chosen["by_kind"].items()
         ],
     )
-    share = answer["called_wrong"][IN_ALL]
-    print(f"\ncalled wrong: {_percent(share)} of the annotations")
+    share = answer["called_wrong"][ALL_KINDS]
+    print(f"\nmore likely wrong than right: {_percent(share)} of the annotations")
 
 
 def _print_finders(finders: Mapping[str, Any]) -> None:
     rows = []
-    last = None
-    for one in finders["scores"]:
-        kind = one["kind"]
+    previous = None
+    for score in finders["scores"]:
+        kind = score["kind"]
         number = finders["errors"][kind]
         rows.append(
             (
-                f"{kind} ({number:,})" if kind != last else "",
-                *(one["finder"], _share(one["average_precision"])),
-                "-" if one["flagged"] is None else one["flagged"],
-                *(_percent(one["precision"]), _percent(one["recall"])),
+                f"{kind} ({number:,})" if kind != previous else "",
+                *(score["finder"], _share(score["average_precision"])),
+                "-" if score["flagged"] is None else score["flagged"],
+                *(_percent(score["precision"]), _percent(score["recall"])),
             )
         )
-        last = kind
+        previous = kind
     print_table(("kind", "finder", "AP", "flagged", "precision", "recall"), rows)
 
 
 def _print_calibration(answer: Mapping[str, Any]) -> None:
-    of_annotations = {f"annotation: {kind}": one for kind, one in answer["calibration"].items()}
+    of_annotations = {f"annotation: {kind}": bins for kind, bins in answer["calibration"].items()}
     missing = answer["missing"]
-    told = {
+    calibrations = {
         **of_annotations,
         **({} if missing is None else {"object: missing": missing["calibration"]}),
-        **{f"fix: {kind}": one["calibration"] for kind, one in answer["fixes"].items()},
+        **{f"fix: {kind}": fixes["calibration"] for kind, fixes in answer["fixes"].items()},
     }
     print_table(
-        ("probability of", "number", "mean", "happened", "calibration error"),
+        ("probability of", "number", "mean", "observed", "calibration error"),
         [
-            (name, one["number"], *(_share(one[key]) for key in ("expected", "happened", "error")))
-            for name, one in told.items()
-            if one["number"]
+            (name, bins["number"], *(_share(bins[key]) for key in CALIBRATION_KEYS))
+            for name, bins in calibrations.items()
+            if bins["number"]
         ],
     )
 

@@ -1,9 +1,8 @@
-"""`boxmend bench run` and `boxmend bench cells`: grids of trainings, cell by cell."""
+"""`boxmend bench run`: run a grid of trainings, cell by cell."""
 
 import math
 import os
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,100 +11,107 @@ from cyclopts import App, Parameter
 
 from boxmend.bench.grids.executors import Executor, Local
 from boxmend.bench.grids.jobs import State, state_of
-from boxmend.bench.grids.planning import GridRequest, Plan, looked_up, planned, prepare
+from boxmend.bench.grids.planning import GridRequest, Plan, make_plan, prepare, preview
 from boxmend.bench.grids.results import RESULTS_FILE
-from boxmend.bench.grids.running import Ended, run_grid
-from boxmend.bench.grids.scales import scale
+from boxmend.bench.grids.running import GridOutcome, run_grid
+from boxmend.bench.grids.scales import get_scale
 from boxmend.cli.bench_cells import (
     CellOptions,
     Names,
     ScaleName,
-    again_words,
     cells,
     list_cells,
+    retraining_message,
     split,
 )
-from boxmend.cli.bench_progress import watching
+from boxmend.cli.bench_progress import progress_display
+from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, say
-from boxmend.cli.panels import Panels
 from boxmend.errors import ExitStatus, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
-Listed = Parameter(consume_multiple=True, negative="")
+SeveralValues = Parameter(consume_multiple=True, negative="")
 PANELS = {
     "Which cells": (
-        *("scale", "seeds", "only", "methods", "worth", "out", "done", "ignore-differing"),
+        *("scale", "seeds", "only", "methods", "priority", "out", "done", "ignore-differing"),
         *("retry-failed", "dry-run"),
     ),
     "Data and settings": ("data", "val", "weights", "set", "keep-weights", "keep-figures"),
     "Where they run": ("jobs", "gpus", "executor", "slurm", "stop-after"),
 }
-OF_CELLS = {
-    "method": "--methods chooses those of a table",
+CELL_SETTINGS = {
+    "method": "--methods chooses from those of a table",
     "seed": "give --seeds",
-    "preset": "--scale paper has the published one",
-    "label_noise": "rows of `auto` and `sensitivity-rate` are told rates",
-    "box_noise": "rows of `auto` are told rates",
+    "preset": "--scale paper uses the published one",
+    "label_noise": "the tables `auto` and `sensitivity-rate` set it",
+    "box_noise": "the table `auto` sets it",
 }
-"""Settings that belong to the cells of a table, and where they come from."""
-WITHOUT_FILE = ("default", "none")  # weights that are no file
+"""Settings that each cell of a table has of its own, and how to choose them."""
+WEIGHTS_WITHOUT_FILE = ("default", "none")
 GPU = re.compile(r"[0-9]{1,4}|(GPU|MIG)-[0-9A-Za-z/-]+")  # as CUDA_VISIBLE_DEVICES takes them
-_LOOKS = Panels(PANELS, is_terminal=sys.stdout.isatty())
+_LAYOUT = HelpLayout(PANELS)
 
-ABOUT = """\
-A cell is one training with one noise, method and seed. It is never run twice: what is done for \
-one table is done for all of that scale. Ctrl-C and SIGTERM save and leave, and a kill costs what \
-came after the last checkpoint; the same command goes on. A cell that fails is recorded and does \
-not stop the others. `boxmend bench table NAME` shows what came out.
+EXIT_STATUS = """\
+Exit status: 0 all cells are done, or left because of --stop-after;
+2 wrong usage; 3 some cells failed or are not done."""
 
-Exit status: 0 all cells are done, or left by --stop-after, 2 wrong usage, 3 some failed or are \
-not done."""
-
-run_app = App(name="run", help_format="plaintext", help_formatter=_LOOKS, help_epilogue=ABOUT)
-cells_app = App(name="cells", help_format="plaintext", help_formatter=_LOOKS)
+run_app = App(
+    name="run",
+    usage="boxmend bench run --scale SCALE [OPTIONS] TABLE...",
+    help_formatter=_LAYOUT,
+    help_epilogue=EXIT_STATUS,
+)
+cells_app = App(
+    name="cells",
+    usage="boxmend bench cells --scale SCALE [OPTIONS] TABLE...",
+    help_formatter=_LAYOUT,
+)
 cells_app.default(cells)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class CellInputs:
-    """What cells are trained on and with."""
+    """The data, weights and settings that all cells are trained with."""
 
     data: Annotated[
-        tuple[str, ...], Listed, Parameter(help="Clean data to train on: PATH or PATH:SPLIT.")
+        tuple[str, ...],
+        SeveralValues,
+        Parameter(help="Clean data to train on: PATH or PATH:SPLIT."),
     ] = ()
-    val: Annotated[tuple[str, ...], Listed, Parameter(help="Clean data to score on.")] = ()
+    val: Annotated[tuple[str, ...], SeveralValues, Parameter(help="Clean data to score on.")] = ()
     weights: Annotated[
         Path | None, Parameter(help="Weights to start from, as in `boxmend train`.")
     ] = None
     set: Annotated[
         tuple[str, ...],
         Parameter(
-            help="Setting of all cells, KEY=VALUE, like epochs=6; may be repeated.", negative=""
+            help="Setting for all cells: KEY=VALUE, like epochs=6; may be repeated.", negative=""
         ),
     ] = ()
     keep_weights: Annotated[
-        bool, Parameter(help="Keep the weights of cells that are done.", negative="")
+        bool, Parameter(help="Keep the weights of finished cells.", negative="")
     ] = False
     keep_figures: Annotated[
         bool | None,
         Parameter(
-            help="Leave figures and a picture of the mending in cells/CELL/keep; by default of "
-            "cells of seed 0."
+            help="Write figures and a picture of the mending into cells/CELL/artifacts; by "
+            "default for cells of seed 0."
         ),
     ] = None
     ignore_differing: Annotated[
         bool,
         Parameter(
-            help="Run cells anew whose lines in --done are of other settings or data.", negative=""
+            help="Run cells again whose results in --done have other settings or data.",
+            negative="",
         ),
     ] = False
 
-    def more(self) -> dict[str, Any]:
-        """The same for `GridRequest`."""
-        changes = dict(_changed(one) for one in self.set)
-        is_file = self.weights is not None and str(self.weights) not in WITHOUT_FILE
+    def request_fields(self) -> dict[str, Any]:
+        """Return these options as fields of a `GridRequest`."""
+        changes = dict(_key_and_value(text) for text in self.set)
+        is_file = self.weights is not None and str(self.weights) not in WEIGHTS_WITHOUT_FILE
         if self.weights is not None and not is_file:
             changes["weights"] = str(self.weights)
         return {
@@ -121,22 +127,25 @@ class CellInputs:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Where:
+class ExecutionOptions:
     """Where and how cells run."""
 
     jobs: Annotated[
         int | None,
         Parameter(
-            help="Cells side by side; by default one for each GPU named, one for each core at "
-            "--scale smoke, else one. Of SLURM: those of an array that may run at once."
+            help="Cells that run at the same time. By default one per GPU of --gpus, one per core "
+            "with --scale smoke, otherwise one. With SLURM: cells of an array."
         ),
     ] = None
     gpus: Annotated[
-        str, Parameter(help="GPUs to spread the cells over, with commas, like 0,1.")
+        str, Parameter(help="GPUs to spread the cells over, separated by commas, like 0,1.")
     ] = ""
     executor: Annotated[
         Literal["local", "submitit", "submitit-local"],
-        Parameter(help="Processes here, arrays of SLURM, or submitit's own processes, to try it."),
+        Parameter(
+            help="Processes on this machine, SLURM arrays, or local processes of submitit for a "
+            "trial."
+        ),
     ] = "local"
     slurm: Annotated[
         dict[str, str] | None,
@@ -145,37 +154,35 @@ class Where:
             "--slurm.timeout-minutes 240 --slurm.cpus 8 --slurm.mem 32G."
         ),
     ] = None
-    retry_failed: Annotated[bool, Parameter(help="Try cells again that failed.", negative="")] = (
-        False
-    )
+    retry_failed: Annotated[bool, Parameter(help="Run failed cells again.", negative="")] = False
     stop_after: Annotated[
         float | None,
         Parameter(
-            help="Seconds after which no further cell is started; those that run come to their "
-            "end, and the rest is left."
+            help="Seconds after which no more cells start. Running cells finish; the same command "
+            "continues with the rest."
         ),
     ] = None
 
     def build(self, plan: Plan, scale_name: str) -> Executor:
-        """Make what starts the cells; a UsageError tells of choices that do not go together."""
+        """Return what starts the cells; raise a UsageError for options that exclude each other."""
         if self.jobs is not None and self.jobs < 1:
             raise UsageError(f"--jobs is {self.jobs}; expected 1 or more")
         if self.stop_after is not None and not 0 < self.stop_after < math.inf:
             raise UsageError(f"--stop-after is {self.stop_after}; expected seconds, like 600")
         if self.executor != "local":
             if self.gpus:
-                raise UsageError("--gpus is for this machine; ask SLURM by --slurm.gpus 1")
+                raise UsageError("--gpus is for this machine; with SLURM use --slurm.gpus 1")
             from boxmend.bench.grids.slurm import Submitit
 
             is_local = self.executor == "submitit-local"
             return Submitit(plan.root, self.jobs, self.slurm or {}, is_local=is_local)
         if self.slurm:
-            raise UsageError("--slurm is for --executor submitit; give that, too")
+            raise UsageError("--slurm is for SLURM; add --executor submitit")
         gpus = split(self.gpus)
-        for one in gpus:
-            if not GPU.fullmatch(one):
-                raise UsageError(f"--gpus {shown(one)}: expected numbers of GPUs, like 0,1")
-        cores = (os.cpu_count() or 1) if scale(scale_name).is_embedded else 1
+        for gpu in gpus:
+            if not GPU.fullmatch(gpu):
+                raise UsageError(f"--gpus {display_text(gpu)}: expected numbers of GPUs, like 0,1")
+        cores = (os.cpu_count() or 1) if get_scale(scale_name).is_embedded else 1
         return Local(self.jobs or len(gpus) or cores, gpus)
 
 
@@ -184,109 +191,112 @@ def run(
     *names: Names,
     scale: ScaleName,
     part: CellOptions | None = None,
-    given: CellInputs | None = None,
-    where: Where | None = None,
+    inputs: CellInputs | None = None,
+    execution: ExecutionOptions | None = None,
     dry_run: Annotated[
-        bool, Parameter(help="List the cells and what is left to do; run nothing.", negative="")
+        bool, Parameter(help="List the cells and their states; run nothing.", negative="")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Run the trainings of tables, cell by cell; called again, it goes on where it was."""
-    part, given, where = part or CellOptions(), given or CellInputs(), where or Where()
-    wishes = part.wishes(names, scale, **given.more())
-    whole = planned(wishes)
+    """Run the trainings of tables, cell by cell; continue where an earlier call stopped."""
+    part, inputs = part or CellOptions(), inputs or CellInputs()
+    execution = execution or ExecutionOptions()
+    request = part.request(names, scale, **inputs.request_fields())
+    whole = make_plan(request)
     if dry_run:
-        return list_cells(whole, looked_up(whole, wishes), json=json)
-    executor = where.build(whole, scale)
-    plan = prepare(whole, wishes)
+        return list_cells(whole, preview(whole, request), json=json)
+    executor = execution.build(whole, scale)
+    plan = prepare(whole, request)
     if not json:
-        _tell(plan)
-    with watching(quiet=json) as show:
-        ended = run_grid(
+        _print_plan(plan)
+    with progress_display(quiet=json) as show:
+        outcome = run_grid(
             plan,
             executor,
-            retry_failed=where.retry_failed,
-            stop_after=where.stop_after,
+            retry_failed=execution.retry_failed,
+            stop_after=execution.stop_after,
             show=show,
         )
     if json:
-        print_json({"out": str(plan.root), **_told(plan, ended)})
+        print_json({"out": str(plan.root), **_summary(plan, outcome)})
     else:
-        _report(plan, ended, wishes)
-        if ended.was_stopped and executor.outlives:
-            say("its jobs go on in the queue, and the same command waits for them")
-    return ExitStatus.FINE if _is_fine(ended) else ExitStatus.FAILURE
+        _print_result(plan, outcome, request)
+        if outcome.was_stopped and executor.outlives:
+            say("the jobs stay in the SLURM queue; the same command waits for them")
+    return ExitStatus.FINE if _is_fine(outcome) else ExitStatus.FAILURE
 
 
-def _tell(plan: Plan) -> None:
-    """Say what is going to be done, where some of it is done already."""
+def _print_plan(plan: Plan) -> None:
+    """Print which cells are done elsewhere, and how many are left to run."""
     for warning in plan.warnings:
         say(f"warning: {warning}")
-    if not plan.earlier and not plan.again:
+    if not plan.previous and not plan.retrained:
         return
     files: dict[Path, int] = {}
-    for line in plan.earlier.values():
+    for line in plan.previous.values():
         files[line.path] = files.get(line.path, 0) + 1
     for path, number in files.items():
-        say(f"{number:,} of the cells {'is' if number == 1 else 'are'} done by {path}")
-    for cell, by in plan.again.items():
-        say(again_words(cell, by))
+        say(
+            f"{number:,} of the cells {'has a result' if number == 1 else 'have results'} in {path}"
+        )
+    for cell, dependent in plan.retrained.items():
+        say(retraining_message(cell, dependent))
     left = sum(state_of(plan.folder(cell)) is not State.DONE for cell in plan.cells)
     say(f"{left:,} {'is' if left == 1 else 'are'} left to run under {plan.root}")
 
 
-def _report(plan: Plan, ended: Ended, wishes: GridRequest) -> None:
-    rows = [(state, number) for state, number in _counts(plan, ended).items() if number]
+def _print_result(plan: Plan, outcome: GridOutcome, request: GridRequest) -> None:
+    rows = [(state, number) for state, number in _counts(plan, outcome).items() if number]
     print_table(("cells", "number"), rows)
-    for cell, error in ended.failed.items():
+    for cell, error in outcome.failed.items():
         say(f"{cell} failed: {error}")
-    for cell in ended.stopped:
-        say(f"{cell} was stopped; the same command goes on with it")
-    if ended.was_stopped:
-        say("stopped before the end; the same command goes on")
-    elif ended.left:
-        say(f"left: {', '.join(ended.left)}; the same command goes on")
-    if ended.failed:
-        say(f"their logs are {plan.root / 'cells'}/CELL/log.txt; --retry-failed tries them again")
-    here = plan.root / RESULTS_FILE
-    results = " ".join(f"--results {one}" for one in (*wishes.done, here) if one.exists())
-    for name in wishes.names if results else ():
-        say(f"the table: boxmend bench table {name} {results}")
+    for cell in outcome.stopped:
+        say(f"{cell} was stopped; the same command continues it")
+    if outcome.was_stopped:
+        say("stopped before the end; the same command continues")
+    elif outcome.left:
+        say(f"not started: {', '.join(outcome.left)}; the same command continues")
+    if outcome.failed:
+        say(f"the logs are {plan.root / 'cells'}/CELL/log.txt; --retry-failed runs them again")
+    files = (*request.done, plan.root / RESULTS_FILE)
+    results = " ".join(f"--results {path}" for path in files if path.exists())
+    for name in request.names if results else ():
+        say(f"show the table: boxmend bench table {name} {results}")
 
 
-def _told(plan: Plan, ended: Ended) -> dict[str, Any]:
+def _summary(plan: Plan, outcome: GridOutcome) -> dict[str, Any]:
     return {
-        "done": ended.done,
-        "failed": ended.failed,
-        "stopped": ended.stopped,
-        "was_stopped": ended.was_stopped,
-        "left": ended.left,
-        "earlier": {name: line.place for name, line in plan.earlier.items()},
-        "again": dict(plan.again),
+        "done": outcome.done,
+        "failed": outcome.failed,
+        "stopped": outcome.stopped,
+        "was_stopped": outcome.was_stopped,
+        "left": outcome.left,
+        "earlier": {name: line.place for name, line in plan.previous.items()},
+        "again": dict(plan.retrained),
     }
 
 
-def _counts(plan: Plan, ended: Ended) -> dict[str, int]:
+def _counts(plan: Plan, outcome: GridOutcome) -> dict[str, int]:
     return {
-        "done": len(ended.done),
-        "done elsewhere": len(plan.earlier),
-        "failed": len(ended.failed),
-        "stopped": len(ended.stopped),
-        "left": len(ended.left),
+        "done": len(outcome.done),
+        "done elsewhere": len(plan.previous),
+        "failed": len(outcome.failed),
+        "stopped": len(outcome.stopped),
+        "left": len(outcome.left),
     }
 
 
-def _is_fine(ended: Ended) -> bool:
-    return not (ended.failed or ended.stopped or ended.was_stopped)
+def _is_fine(outcome: GridOutcome) -> bool:
+    return not (outcome.failed or outcome.stopped or outcome.was_stopped)
 
 
-def _changed(text: str) -> tuple[str, str]:
-    """KEY=VALUE, parted."""
+def _key_and_value(text: str) -> tuple[str, str]:
+    """Split KEY=VALUE; raise a UsageError for a setting that --set cannot change."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"--set {text}: expected KEY=VALUE, like epochs=6")
-    if key in OF_CELLS:
-        raise UsageError(f"--set {key}: each cell of a table has its own; {OF_CELLS[key]}")
-    if key == "weights" and value not in WITHOUT_FILE:
-        raise UsageError(f"--set weights={value}: give --weights {value}, which are then checked")
+    if key in CELL_SETTINGS:
+        raise UsageError(f"--set {key}: each cell of a table has its own; {CELL_SETTINGS[key]}")
+    if key == "weights" and value not in WEIGHTS_WITHOUT_FILE:
+        raise UsageError(f"--set weights={value}: use --weights {value}, which checks the file")
     return key, value

@@ -1,4 +1,4 @@
-"""`boxmend bench table`: what the cells of a grid came to, beside what was published."""
+"""`boxmend bench table`: the results of a grid next to the published ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,38 +15,38 @@ from boxmend.errors import ExitStatus, UsageError
 if TYPE_CHECKING:
     from boxmend.bench.grids.tables import Table
 
-app = App(name="table", help_format="markdown")
+app = App(name="table", usage="boxmend bench table [OPTIONS] [TABLE]")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ResultOptions:
-    """Which results."""
+    """Which results to use."""
 
     scale: Annotated[
         str | None,
-        Parameter(help="Scale of the trainings; needed only where there are results of several."),
+        Parameter(help="Scale of the trainings; needed only if there are results of several."),
     ] = None
     results: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="Files of results, or folders with them; bench/SCALE/results.jsonl by default.",
+            help="Result files, or folders with them; by default bench/SCALE/results.jsonl.",
             negative="",
         ),
     ] = ()
     where: Annotated[
         tuple[str, ...],
         Parameter(
-            help="Take only results that have a value: PLACE=VALUE, like versions.torch=2.11.0 or "
-            "settings.epochs=12.",
+            help="Use only results with this value: KEY=VALUE, like versions.torch=2.11.0 or "
+            "settings.epochs=12; may be repeated.",
             negative="",
         ),
     ] = ()
     mixed: Annotated[
         bool,
         Parameter(
-            help="Show results side by side though their settings, data, versions or hardware "
-            "differ; notes say in what.",
+            help="Show results in one table even if their settings, data, versions or hardware "
+            "differ; notes list the differences.",
             negative="",
         ),
     ] = False
@@ -54,8 +54,8 @@ class ResultOptions:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Shown:
-    """What to show."""
+class TableOptions:
+    """What the table shows, and where it goes."""
 
     metric: Annotated[
         str | None,
@@ -67,61 +67,66 @@ class Shown:
     out: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="File to write the table to, besides: .csv, .html, .json, .md, or .svg for a "
-            "picture; may be given several times.",
+            help="File to also write the table to: .csv, .html, .json, .md, or .svg for a "
+            "picture; may be repeated.",
             negative="",
         ),
     ] = ()
-    overwrite: Annotated[
-        bool, Parameter(help="Replace files of --out that are there already.", negative="")
-    ] = False
+    overwrite: Annotated[bool, Parameter(help="Replace existing files of --out.", negative="")] = (
+        False
+    )
 
 
 @app.default
 def table(
     name: Annotated[
-        str | None, Parameter(help="Name of the table; without it, they are listed.")
+        str | None,
+        Parameter(name="TABLE", help="Name of the table; without it, boxmend lists all tables."),
     ] = None,
     /,
     *,
-    chosen: ResultOptions | None = None,
-    shown: Shown | None = None,
+    choice: ResultOptions | None = None,
+    options: TableOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Show a table of a grid that `boxmend bench run` has run, wholly or in part.
+    """Show the results of `boxmend bench run` as a Markdown table.
 
-    Markdown on stdout: our mean and deviation over seeds, the best in bold, the published figure
-    in brackets, and the share of the lost accuracy that each method wins back. Empty squares were
-    not run. Results that differ in settings, data, versions or hardware are not mixed unless
-    asked.
+    The table has our mean and deviation over seeds, with the best in bold, the published figure in
+    brackets, and the share of the lost accuracy that each method wins back. Empty cells were not
+    run. Results that differ in settings, data, versions or hardware are refused without --mixed.
+
+    Example: boxmend bench table core --results results --out core.svg
     """
-    from boxmend.bench.grids.collecting import Choice, collected
-    from boxmend.bench.grids.layouts import LAYOUTS, layout
+    from boxmend.bench.grids.collecting import TableRequest, collect_table
+    from boxmend.bench.grids.layouts import LAYOUTS, get_layout
     from boxmend.bench.grids.rendering import markdown, plain
 
     if name is None:
-        print_table(("table", "what it shows"), [(one.name, one.title) for one in LAYOUTS.values()])
+        rows = [(table_layout.name, table_layout.title) for table_layout in LAYOUTS.values()]
+        print_table(("table", "what it shows"), rows)
         return ExitStatus.FINE
-    chosen, shown = chosen or ResultOptions(), shown or Shown()
-    asked = layout(name)
-    writers = _writers(shown)
-    choice = Choice(chosen.results, chosen.scale, chosen.where, shown.metric, chosen.mixed)
-    made, warnings = collected(asked, choice)
+    choice, options = choice or ResultOptions(), options or TableOptions()
+    table_layout = get_layout(name)
+    writers = _writers(options)
+    table, warnings = collect_table(
+        table_layout,
+        TableRequest(choice.results, choice.scale, choice.where, options.metric, choice.mixed),
+    )
     for warning in warnings:
         say(f"warning: {warning}")
     for path, write in writers.items():
         with open_atomic(path) as file:
-            file.write(write(made))
+            file.write(write(table))
         say(f"wrote {path}")
     if json:
-        print_json(plain(made))
+        print_json(plain(table))
     else:
-        print(markdown(made), end="")
+        print(markdown(table), end="")
     return ExitStatus.FINE
 
 
-def _writers(shown: Shown) -> "dict[Path, Callable[[Table], bytes]]":
-    """What writes each file of --out; what cannot be written is told before anything is read."""
+def _writers(options: TableOptions) -> "dict[Path, Callable[[Table], bytes]]":
+    """Return the writer of each file of --out; raise a UsageError for an invalid one."""
     from boxmend.bench.grids.chart import svg
     from boxmend.bench.grids.rendering import csv_bytes, html, json_bytes, markdown
 
@@ -129,12 +134,12 @@ def _writers(shown: Shown) -> "dict[Path, Callable[[Table], bytes]]":
         ".csv": csv_bytes,
         ".html": html,
         ".json": json_bytes,
-        ".md": lambda made: markdown(made).encode("utf-8", "backslashreplace"),
+        ".md": lambda table: markdown(table).encode("utf-8", "backslashreplace"),
         ".svg": svg,
     }
-    for path in shown.out:
+    for path in options.out:
         if path.suffix not in kinds:
             raise UsageError(f"--out {path}: expected a name that ends in {', '.join(kinds)}")
-        if path.exists() and not shown.overwrite:
-            raise UsageError(f"--out {path}: exists already; name a new file, or add --overwrite")
-    return {path: kinds[path.suffix] for path in shown.out}
+        if path.exists() and not options.overwrite:
+            raise UsageError(f"--out {path}: the file exists; choose a new one, or add --overwrite")
+    return {path: kinds[path.suffix] for path in options.out}

@@ -1,4 +1,4 @@
-"""`boxmend check`: findings, statistics, and a repaired copy."""
+"""`boxmend check`: errors in a dataset, its statistics, and a repaired copy."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, ReadingOptions, Writing, saved_summary
+from boxmend.cli.options import Data, Json, ReadingOptions, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, progress, say
-from boxmend.data.checks import check as find
+from boxmend.data.checks import check as find_errors
 from boxmend.data.checks import compute_statistics, repair
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.staging import ensure_vacant
@@ -24,45 +24,53 @@ IMAGE_KINDS = {
     "size-differs",
     "exif-rotation",
     "duplicate-image",
-}  # findings that come from opening image files, which no repair touches
-SHOWN = 5  # findings listed of a kind; --all and --json list every one
+}  # findings about image files, which `repair` does not change
+FINDINGS_PER_KIND = 5  # printed without --all
 
 
-app = App(name="check", help_format="markdown")
+app = App(name="check", usage="boxmend check [OPTIONS] DATA...")
 
 
 @app.default
 def check(  # noqa: PLR0913  # the options of a command are its arguments
     *data: Data,
     reading: ReadingOptions | None = None,
-    writing: Writing | None = None,
-    open_images: Annotated[bool, Parameter(help="Open every image file, too.")] = True,
+    writing: WritingOptions | None = None,
+    open_images: Annotated[bool, Parameter(help="Open and validate every image file.")] = True,
     fix: Annotated[bool, Parameter(help="Write a repaired copy to --out.", negative="")] = False,
     out: Annotated[Path | None, Parameter(help="Folder for the repaired copy.")] = None,
-    jobs: Annotated[int | None, Parameter(help="Processes that open images.")] = None,
-    all: Annotated[bool, Parameter(help="List every finding.", negative="")] = False,
+    jobs: Annotated[
+        int | None, Parameter(help="Processes that open images; by default one per core.")
+    ] = None,
+    all: Annotated[
+        bool,
+        Parameter(help="List every finding; by default 5 of each kind.", negative=""),
+    ] = False,
     json: Json = False,
 ) -> int:
-    """Find what is wrong with a dataset: its files, images, boxes, labels and ids.
+    """Validate a dataset: its files, images, boxes, labels and ids.
 
-    Exits with 1 where errors remain. With --fix --out DIR, boxes are clipped to their image, those
-    with no area left are dropped, and what cannot be decided is left as it is.
+    The exit status is 1 if errors remain. --fix --out DIR writes a repaired copy: boxes are clipped
+    to their image, and boxes without area are dropped. Errors that need your
+    decision stay.
+
+    Example: boxmend check data.yaml --fix --out repaired
     """
-    reading, writing = reading or ReadingOptions(), writing or Writing()
+    reading, writing = reading or ReadingOptions(), writing or WritingOptions()
     if fix != (out is not None):
-        raise UsageError("--fix and --out DIR go together: the input is never modified")
+        raise UsageError("--fix and --out DIR go together; boxmend never modifies the input")
     if out is not None:
         ensure_vacant(out)
     dataset = read(*data, images=reading.images, polygons=reading.polygons)
     with progress("opening images", quiet=json) as update:
-        findings = find(dataset, open_images=open_images, jobs=jobs, progress=update)
+        findings = find_errors(dataset, open_images=open_images, jobs=jobs, progress=update)
     result: dict[str, Any] = {"statistics": compute_statistics(dataset)}
     remaining = findings
     if out is not None:
         mended, repairs = repair(dataset)
-        saved = write(mended, out, None, writing.options())
+        saved = write(mended, out, None, writing.to_write_options())
         remaining = _remaining(findings, mended)
-        result["repairs"] = [vars(one) for one in repairs]
+        result["repairs"] = [vars(repaired) for repaired in repairs]
         result["saved"] = saved_summary(saved)
     counts = Counter(finding.severity for finding in remaining)
     result |= {
@@ -73,14 +81,15 @@ def check(  # noqa: PLR0913  # the options of a command are its arguments
     if json:
         print_json(result)
     else:
-        _print(result, findings, SHOWN if not all else len(findings))
+        _print(result, findings, FINDINGS_PER_KIND if not all else len(findings))
     return ExitStatus.FINDINGS if counts[Severity.ERROR] else ExitStatus.FINE
 
 
 def _remaining(findings: list[Finding], mended: Dataset) -> list[Finding]:
-    """The findings that hold of the repaired dataset: its own, and those about image files."""
-    own = find(mended, open_images=False)
-    return own + [one for one in findings if one.kind in IMAGE_KINDS and one not in own]
+    """Return the findings of the repaired dataset; those about image files are kept."""
+    remaining = find_errors(mended, open_images=False)
+    about_images = [finding for finding in findings if finding.kind in IMAGE_KINDS]
+    return remaining + [finding for finding in about_images if finding not in remaining]
 
 
 def _as_json(finding: Finding) -> dict[str, Any]:
@@ -101,7 +110,9 @@ def _print(result: dict[str, Any], findings: list[Finding], shown: int) -> None:
         f"{formats}: {stats['images']:,} images, {stats['annotations']:,} annotations, "
         f"{len(stats['labels'])} labels"
     )
-    rows = [(name, one["annotations"], one["images"]) for name, one in stats["labels"].items()]
+    rows = [
+        (name, counts["annotations"], counts["images"]) for name, counts in stats["labels"].items()
+    ]
     print_table(("label", "annotations", "images"), rows)
     print()
     by_kind = Counter(finding.kind for finding in findings)
@@ -111,10 +122,9 @@ def _print(result: dict[str, Any], findings: list[Finding], shown: int) -> None:
             print(finding)
         if by_kind[kind] > shown:
             print(f"  ... and {by_kind[kind] - shown:,} more of {kind} (--all lists them)")
-    for one in result.get("repairs", [])[:shown]:
-        print(
-            f"{one['action']}: {one['file']}, annotation {one['annotation_id']}: {one['message']}"
-        )
+    for repaired in result.get("repairs", [])[:shown]:
+        place = f"{repaired['file']}, annotation {repaired['annotation_id']}"
+        print(f"{repaired['action']}: {place}: {repaired['message']}")
     if len(result.get("repairs", [])) > shown:
         print(f"  ... and {len(result['repairs']) - shown:,} more repairs (--all lists them)")
     left = " left" if "saved" in result else ""

@@ -1,4 +1,4 @@
-"""`boxmend demo`: the whole of it on drawn images, with a picture to look at."""
+"""`boxmend demo`: a full example on drawn images, from noise to the mended dataset."""
 
 import json as json_module
 import time
@@ -13,25 +13,27 @@ from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.data.files.staging import ensure_vacant
 from boxmend.errors import ExitStatus
 
-app = App(name="demo", help_format="markdown")
+app = App(name="demo")
 
 
 @app.default
 def demo(
     *,
-    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")] = Path("runs/demo"),
-    seed: Annotated[int, Parameter(help="Of images, noise and trainings.")] = 0,
-    images: Annotated[int, Parameter(help="How many images to draw; a fifth is val.")] = 1000,
-    epochs: Annotated[int, Parameter(help="Passes of each training.")] = 12,
+    out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")] = Path("runs/demo"),
+    seed: Annotated[int, Parameter(help="Random seed of images, noise and trainings.")] = 0,
+    images: Annotated[int, Parameter(help="Number of images to draw; a fifth is val.")] = 1000,
+    epochs: Annotated[int, Parameter(help="Epochs of each training.")] = 12,
     json: Json = False,
 ) -> int:
-    """Spoil a drawn dataset, train on it three times, and mend it: some minutes on two cores.
+    """Draw a dataset, add noise to it, train three detectors, and mend it: about five minutes.
 
-    40 % of the labels become wrong and every box moves by up to 40 % of its sides. The tiny
-    detector is trained on clean annotations, on noisy ones, and on noisy ones with `mend`, which
-    is told nothing. Leaves DIR/clean, DIR/noisy, DIR/runs, DIR/mended, DIR/summary.json, the report
-    DIR/runs/mend/report.html, and DIR/demo.png: white is the true box, green a box with the right
-    label, red one with a wrong label; above before, below after.
+    40 % of the labels become wrong and every box moves by up to 40 % of its sides. boxmend trains
+    the tiny detector on the clean annotations, on the noisy ones, and on the noisy ones with
+    `mend`, which does not know the noise rates. It writes the datasets, the runs, OUT/summary.json,
+    the report OUT/runs/mend/report.html, and the picture OUT/demo.png (top: noisy, bottom: mended;
+    white: true box, green: right label, red: wrong label).
+
+    Example: boxmend demo --out demo
     """
     demonstration.ensure_trainable()
     ensure_vacant(out)
@@ -41,9 +43,9 @@ def demo(
     with progress("training three detectors, steps", quiet=json) as update:
         scores = demonstration.train_all(out, steps=steps, seed=seed, progress=update)
     demonstration.mend(out)
-    with progress("making the report, images", quiet=json) as update:
-        page = demonstration.report(out, update)
-    before, after = (demonstration.measured(out, name) for name in ("noisy", "mended"))
+    with progress("writing the report, images", quiet=json) as update:
+        page = demonstration.write_demo_report(out, update)
+    before, after = (demonstration.measure_noise(out, name) for name in ("noisy", "mended"))
     summary = {
         **{name: round(value, 2) for name, value in scores.items()},
         "labels_wrong_before": round(before.labels_wrong, 2),
@@ -54,13 +56,15 @@ def demo(
         "seconds": round(time.monotonic() - started, 1),
     }
     (out / "summary.json").write_text(json_module.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    path = demonstration.picture(out)
+    path = demonstration.draw_picture(out)
     if json:
         print_json(summary)
         return ExitStatus.FINE
     _print(summary)
-    say(f"open {page} in a browser: every change, with its picture; {path} has some of them")
-    say(f"{out / 'mended'} is the mended dataset; its changes.csv says what was changed and why")
+    say(f"open {page} in a browser to see every change; {path} shows some of them")
+    say(
+        f"{out / 'mended'} is the mended dataset; its changes.csv lists every change and its reason"
+    )
     return ExitStatus.FINE
 
 

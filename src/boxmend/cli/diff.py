@@ -1,4 +1,4 @@
-"""`boxmend diff`: what two datasets do not agree in."""
+"""`boxmend diff`: the differences between two datasets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,41 +11,45 @@ from boxmend.data.diff import Comparison, Difference, compare
 from boxmend.data.formats import load
 from boxmend.errors import ExitStatus
 
-SHOWN = 20  # differences listed; --all and --json list every one
+MAX_DIFFERENCES = 20  # printed without --all
 
 
-app = App(name="diff", help_format="markdown")
+app = App(name="diff")
 
 
 @app.default
 def diff(
     a: Annotated[str, Parameter(help="First dataset: PATH or PATH:SPLIT.")],
-    b: Annotated[str, Parameter(help="Second dataset; what it says is called new.")],
+    b: Annotated[str, Parameter(help="Second, newer dataset: PATH or PATH:SPLIT.")],
     /,
     *,
     images: Annotated[
-        Path | None, Parameter(help="Folder of the images, where COCO files lie elsewhere.")
+        Path | None, Parameter(help="Folder of the images, if a COCO file is not next to them.")
     ] = None,
-    all: Annotated[bool, Parameter(help="List every difference.", negative="")] = False,
+    all: Annotated[
+        bool, Parameter(help="List every difference; by default 20.", negative="")
+    ] = False,
     json: Json = False,
 ) -> int:
-    """Show which annotations differ, in what, and by how much. Exits with 1 where any does.
+    """Show which annotations of two datasets differ, in what, and by how much.
 
-    Annotations are paired by id in COCO, else within their image: equal ones first, then by
-    position, then by overlap.
+    boxmend pairs COCO annotations by id, and others within their image: first equal ones, then by
+    position, then by overlap. The exit status is 1 if any annotation differs.
+
+    Example: boxmend diff data.yaml mended/data.yaml
     """
     comparison = compare(load(a, images=images), load(b, images=images))
     if json:
         print_json(comparison.to_json())
     else:
-        _print(comparison, None if all else SHOWN)
+        _print(comparison, None if all else MAX_DIFFERENCES)
     return ExitStatus.FINE if comparison.is_identical else ExitStatus.FINDINGS
 
 
 def _print(comparison: Comparison, shown: int | None) -> None:
     if comparison.differences:
         headers = ("image", "annotation", "what", "label", "box (xyxy)", "iou")
-        print_table(headers, [_row(one) for one in comparison.differences[:shown]])
+        print_table(headers, [_row(difference) for difference in comparison.differences[:shown]])
         if shown is not None and len(comparison.differences) > shown:
             print(f"... and {len(comparison.differences) - shown:,} more (--all lists them)")
     for side, names in (
@@ -67,18 +71,21 @@ def _print(comparison: Comparison, shown: int | None) -> None:
     print(", ".join(f"{name} {count:,}" for name, count in counts.items()))
 
 
-def _row(one: Difference) -> tuple[object, ...]:
-    identity = one.annotation_id if one.annotation_id is not None else one.new_annotation_id
-    label = one.old_label or one.new_label
-    if one.old_label and one.new_label and one.old_label != one.new_label:
-        label = f"{one.old_label} -> {one.new_label}"
-    box = one.old_box or one.new_box
-    text = _box(box)
-    if "box" in one.kinds:
-        text = f"{_box(one.old_box)} -> {_box(one.new_box)}"
-    iou = None if one.iou is None or "box" not in one.kinds else f"{one.iou:.3f}"
-    what = ", ".join((*one.kinds, *one.flags))
-    return one.image, str(identity), what, label, text, iou
+def _row(difference: Difference) -> tuple[object, ...]:
+    old_label, new_label = difference.old_label, difference.new_label
+    old_box, new_box = difference.old_box, difference.new_box
+    old_id = difference.annotation_id
+    identity = old_id if old_id is not None else difference.new_annotation_id
+    label = old_label or new_label
+    if old_label and new_label and old_label != new_label:
+        label = f"{old_label} -> {new_label}"
+    text = _box(old_box or new_box)
+    iou = None
+    if "box" in difference.kinds:
+        text = f"{_box(old_box)} -> {_box(new_box)}"
+        iou = None if difference.iou is None else f"{difference.iou:.3f}"
+    what = ", ".join((*difference.kinds, *difference.flags))
+    return difference.image, str(identity), what, label, text, iou
 
 
 def _box(box: tuple[float, ...] | None) -> str:

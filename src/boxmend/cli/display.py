@@ -1,4 +1,4 @@
-"""How a training is shown: a panel that stays in place on a terminal, lines elsewhere."""
+"""The progress of a training: a panel that updates in place on a terminal, lines elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -13,108 +13,110 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 CLOCKS = ("epoch", "step", "images_per_second", "seconds_left", "epoch_ends")
 LOSSES = ("loss", "rpn_objectness", "rpn_boxes", "roi_classes", "roi_boxes")
-MOST_PAIRS = 5
+MAX_CONFUSIONS = 5
 ESTIMATES = (("label_noise", "label noise"), ("box_noise", "box noise"), ("keep", "raw box kept"))
 
 
 @contextmanager
 def display(epochs: int, *, quiet: bool) -> Iterator[Callable[[Line], None]]:
-    """Give a listener for the lines of the log that shows them to who watches."""
+    """Yield a function that shows a line of the log; with `quiet` it shows nothing."""
     if quiet:
         yield lambda line: None
     elif sys.stderr.isatty():
-        with _live(epochs) as show:
+        with _live_panel(epochs) as show:
             yield show
     else:
-        yield _tell
+        yield _print_line
 
 
 @contextmanager
-def _live(epochs: int) -> Iterator[Callable[[Line], None]]:
+def _live_panel(epochs: int) -> Iterator[Callable[[Line], None]]:
     from rich.console import Console
     from rich.live import Live
 
-    seen: Line = {"epochs": epochs}
+    latest: Line = {"epochs": epochs}
     with Live(console=Console(stderr=True), refresh_per_second=4) as live:
 
         def show(line: Line) -> None:
             if "note" in line:
                 live.console.print(line["note"], markup=False, highlight=False)
             elif "summary" not in line:
-                seen.update(line.get("plan", line))
-                live.update(panel(seen))
+                latest.update(line.get("plan", line))
+                live.update(panel(latest))
 
         yield show
 
 
-def panel(seen: Line) -> "RenderableType":
-    """Draw what is known of a training: the latest value of each figure, and its plan."""
+def panel(latest: Line) -> "RenderableType":
+    """Draw the state of a training from the latest value of each figure and its plan."""
     from rich.console import Group
     from rich.panel import Panel
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
-    step: int = seen["step"] if "step" in seen else seen.get("first_step", 0)
-    steps: int = seen.get("steps", 0)
+    step: int = latest["step"] if "step" in latest else latest.get("first_step", 0)
+    steps: int = latest.get("steps", 0)
     head = Table.grid(padding=(0, 2), expand=True)
     head.add_column()
     head.add_column(ratio=1)
     head.add_column(justify="right")
     head.add_row(
-        f"epoch {seen.get('epoch', 0) + 1} of {seen['epochs']}",
+        f"epoch {latest.get('epoch', 0) + 1} of {latest['epochs']}",
         ProgressBar(total=max(steps, 1), completed=step),
-        f"step {step:,} of {steps:,}{_speed(seen)}",
+        f"step {step:,} of {steps:,}{_speed(latest)}",
     )
     body = Table.grid(padding=(0, 2))
     body.add_column(style="bold")
     body.add_column()
-    for title, figures in rows(seen):
+    for title, figures in rows(latest):
         text = Text(" · ").join(Text(f"{name} {value}") for name, value in figures)
         body.add_row(title, text)
     return Panel(Group(head, body), title="boxmend train", title_align="left")
 
 
-def rows(seen: Line) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The figures to show, under their titles; what is not known is left out."""
-    losses = [(_words(name), f"{seen[name]:.3f}") for name in LOSSES if _is_number(seen.get(name))]
+def rows(latest: Line) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the figures to show under their titles; unknown figures are left out."""
+    losses = [
+        (_words(name), f"{latest[name]:.3f}") for name in LOSSES if _is_number(latest.get(name))
+    ]
     shares = []
-    if "unsure" in seen:
-        flagged = seen["relabelled"] + seen["unsure"]
-        shares += [("flagged", f"{flagged:.1%} ({seen['relabelled']:.1%} relabelled)")]
-        shares += [("matched", f"{seen['matched']:.1%}")]
-    if _is_number(seen.get("threshold")):
-        shares += [("threshold", f"{seen['threshold']:.3f}")]
-    known = [(name, word) for name, word in ESTIMATES if _is_number(seen.get(name))]
-    noise = [(word, _estimate(seen, name)) for name, word in known]
+    if "unsure" in latest:
+        flagged = latest["relabelled"] + latest["unsure"]
+        shares += [("flagged", f"{flagged:.1%} ({latest['relabelled']:.1%} relabelled)")]
+        shares += [("matched", f"{latest['matched']:.1%}")]
+    if _is_number(latest.get("threshold")):
+        shares += [("threshold", f"{latest['threshold']:.3f}")]
+    known = [(name, word) for name, word in ESTIMATES if _is_number(latest.get(name))]
+    noise = [(word, _estimate(latest, name)) for name, word in known]
     val = [
         (_words(name.removeprefix("val_")), f"{value:.3f}")
-        for name, value in seen.items()
+        for name, value in latest.items()
         if name.startswith("val_") and _is_number(value)
     ]
-    titled = (("losses", losses), ("annotations", shares), ("estimates", noise), ("val", val))
-    return [(title, figures) for title, figures in titled if figures]
+    sections = (("losses", losses), ("annotations", shares), ("estimates", noise), ("val", val))
+    return [(title, figures) for title, figures in sections if figures]
 
 
 def noise_in_words(noise: Line) -> Iterator[tuple[str, str]]:
-    """Say what a run found out about its annotations: rates, and what is called what."""
+    """Yield the estimated noise of a run: its rates, and its most frequent confusions."""
     for name, word in ESTIMATES:
         if name in noise:
             yield word, _estimate(noise, name)
-    for pair in noise.get("confusions", [])[:MOST_PAIRS]:
+    for pair in noise.get("confusions", [])[:MAX_CONFUSIONS]:
         share, number = f"{pair['share']:.0%}", f"{pair['annotations']:,}"
         yield f"called {pair['called']}", f"{share} are {pair['truly']} ({number} annotations)"
 
 
-def _estimate(seen: Line, name: str) -> str:
-    """A share, with its bounds where it has some."""
-    text = f"{seen[name]:.1%}"
-    low, high = seen.get(f"{name}_low"), seen.get(f"{name}_high")
+def _estimate(latest: Line, name: str) -> str:
+    """Format a share, with its bounds if there are any."""
+    text = f"{latest[name]:.1%}"
+    low, high = latest.get(f"{name}_low"), latest.get(f"{name}_high")
     return text if low is None or high is None else f"{text} ({low:.0%} to {high:.0%})"
 
 
-def told(line: Line) -> str:
-    """Put a line of the log into words: where, how good, how fast, how long."""
+def format_line(line: Line) -> str:
+    """Format a line of the log: epoch and step, figures, speed, and the time left."""
     parts = [f"epoch {line.get('epoch', 0) + 1}, step {line.get('step', 0):,}"]
     for name, value in line.items():
         if name not in CLOCKS and _is_number(value):
@@ -122,11 +124,11 @@ def told(line: Line) -> str:
     return " · ".join(parts) + _speed(line)
 
 
-def _tell(line: Line) -> None:
+def _print_line(line: Line) -> None:
     if "note" in line:
         say(line["note"])
     elif any(name not in CLOCKS for name in line) and "step" in line:
-        say(told(line))
+        say(format_line(line))
 
 
 def _speed(line: Line) -> str:
@@ -143,4 +145,4 @@ def _words(name: str) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and value == value  # NaN: there was nothing to measure
+    return isinstance(value, int | float) and value == value  # not NaN

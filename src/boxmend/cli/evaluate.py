@@ -1,4 +1,4 @@
-"""`boxmend evaluate`: how good detections are, and how good the mending was."""
+"""`boxmend evaluate`: score detections, and the mending of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.mending_scores import MendingChoices, add, print_mending, scoring_inputs
+from boxmend.cli.mending_scores import MendingOptions, add, print_mending, scoring_inputs
 from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus, UsageError
@@ -24,100 +24,102 @@ BY_LABEL = {  # key: header
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Scored:
-    """What is scored, and on what."""
+class EvaluationInputs:
+    """The detections to score, and the data to score them on."""
 
     data: Annotated[
         tuple[str, ...],
         Parameter(
-            help="Annotated data to score on, taken for the truth: PATH or PATH:SPLIT; give it "
-            "again to join several.",
+            help="Dataset to score on, used as the truth: PATH or PATH:SPLIT; repeat it to join "
+            "several.",
             negative="",
         ),
     ] = ()
     predictions: Annotated[
         Path | None,
-        Parameter(help="Detections of any detector, instead of a run's: COCO results (JSON)."),
+        Parameter(help="COCO results (JSON) of any detector, instead of a run."),
     ] = None
     detections_out: Annotated[
         Path | None,
-        Parameter(help="File to write the run's detections to, as COCO results; a new one."),
+        Parameter(help="New file to write the detections of the run to, as COCO results."),
     ] = None
 
 
-app = App(name="evaluate", help_format="markdown")
+app = App(name="evaluate", usage="boxmend evaluate [OPTIONS] [RUN]")
 
 
 @app.default
 def evaluate(
     run: Annotated[
-        Path | None, Parameter(help="Folder of a finished run, whose model looks at the data.")
+        Path | None, Parameter(help="Folder of a finished run; its model predicts on --data.")
     ] = None,
     /,
     *,
-    scored: Scored | None = None,
-    mending: MendingChoices | None = None,
+    inputs: EvaluationInputs | None = None,
+    mending: MendingOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Score detections by the rules of COCO and VOC, and with --truth the mending of a run.
+    """Score detections by the COCO and VOC metrics, and with --truth the mending of a run.
 
-    Give either RUN or --predictions: a JSON list of image_id, category_id, bbox [x, y, width,
-    height] and score. Images may be told by id or file name, classes by id or name. Figures are
-    fractions of 1; those of a run are also written to RUN/evaluation.json.
+    Give either RUN or --predictions, a JSON list of results with image_id or file_name, category_id
+    or category_name, bbox [x, y, width, height] and score. Scores are fractions of 1; those of a
+    run are also written to RUN/evaluation.json.
+
+    Example: boxmend evaluate run --data data.yaml:val
     """
-    scored, mending = scored or Scored(), mending or MendingChoices()
-    _ensure_something(run, scored, mending)
+    inputs, mending = inputs or EvaluationInputs(), mending or MendingOptions()
+    _ensure_consistent(run, inputs, mending)
     mended = scoring_inputs(run, mending) if run is not None and mending.truth is not None else None
     answer: dict[str, Any] = {}
-    talk: list[str] = []
-    if scored.data or scored.predictions is not None:
-        with progress("looking at images", quiet=json or run is None) as update:
-            found = evaluate_detections(run, **vars(scored), progress=update)
-        answer, talk = found.to_json(), [f"note: {note}" for note in found.notes]
-        talk += [] if found.saved is None else [f"wrote {found.saved}"]
+    messages: list[str] = []
+    if inputs.data or inputs.predictions is not None:
+        with progress("detecting objects, images", quiet=json or run is None) as update:
+            evaluation = evaluate_detections(run, **vars(inputs), progress=update)
+        answer, messages = evaluation.to_json(), [f"note: {note}" for note in evaluation.notes]
+        messages += [] if evaluation.saved is None else [f"wrote {evaluation.saved}"]
     if run is not None and mended is not None:
         add(answer, run, mended, quiet=json)
     if json:
         print_json(answer)
     else:
         _print(answer)
-    for line in talk:
-        say(line)
+    for message in messages:
+        say(message)
     return ExitStatus.FINE
 
 
-def _ensure_something(run: Path | None, scored: Scored, mending: MendingChoices) -> None:
-    """Refuse calls that ask for nothing, or for what cannot be."""
-    mending.check()
-    if run is None and scored.predictions is None:
+def _ensure_consistent(run: Path | None, inputs: EvaluationInputs, mending: MendingOptions) -> None:
+    """Raise a UsageError for options that are missing or exclude each other."""
+    mending.ensure_consistent()
+    if run is None and inputs.predictions is None:
         raise UsageError("give a run, or --predictions with the detections of another detector")
-    if run is not None and scored.predictions is not None:
+    if run is not None and inputs.predictions is not None:
         raise UsageError(
-            f"give either a run ({run} stands in its place) or --predictions; several datasets "
-            "take a --data each"
+            f"give either a run (here {run}) or --predictions; repeat --data for each of several "
+            "datasets"
         )
     if run is None and mending.truth is not None:
         raise UsageError("--truth scores the mending of a run; give a run")
-    if scored.predictions is not None and not scored.data:
+    if inputs.predictions is not None and not inputs.data:
         raise UsageError("give the data to score --predictions on by --data")
-    if not scored.data and mending.truth is None:
+    if not inputs.data and mending.truth is None:
         raise UsageError("give the data to score on by --data, or the truth about a run by --truth")
-    if not scored.data and scored.detections_out is not None:
-        raise UsageError("--detections-out writes detections in the images of --data; give that")
+    if not inputs.data and inputs.detections_out is not None:
+        raise UsageError("--detections-out needs the images of --data; give --data")
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """Tables for people: the figures, then the classes, then the mending."""
+    """Print tables: the figures, then the classes, then the mending."""
     if "by_label" in answer:
-        figures = {key: one for key, one in answer.items() if not isinstance(one, dict)}
+        figures = {key: value for key, value in answer.items() if not isinstance(value, dict)}
         rows = [(key, _figure(value)) for key, value in figures.items()]
         print_table(("what", "is"), rows)
         print()
         print_table(
             ("class", *BY_LABEL.values()),
             [
-                (name, *(_figure(told[key]) for key in BY_LABEL))
-                for name, told in answer["by_label"].items()
+                (name, *(_figure(scores[key]) for key in BY_LABEL))
+                for name, scores in answer["by_label"].items()
             ],
         )
         if "mending" in answer:
@@ -126,7 +128,7 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _figure(value: float | int | None) -> str | int:
-    """A fraction with as many digits as mean anything; counts as they are."""
+    """Format a fraction with four digits; counts stay as they are."""
     if value is None:
         return "-"
     return value if isinstance(value, int) else f"{value:.4f}"

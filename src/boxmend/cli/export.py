@@ -1,4 +1,4 @@
-"""`boxmend export`: doubtful annotations, for the tools people annotate with."""
+"""`boxmend export`: write doubtful annotations for an annotation tool."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,57 +16,57 @@ from boxmend.repair.export import export as export_run
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ExportPaths:
-    """Where things are, and where they go."""
+    """Where the dataset is, and where and for which tool to write."""
 
     to: Annotated[
         Literal["label-studio", "cvat", "fiftyone", "coco"], Parameter(help="Tool to write for.")
     ]
-    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")]
+    out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")]
     data: MovedData = ()
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ExportChoices:
-    """What to hand over."""
+    """Which annotations to export."""
 
     changes: Annotated[
         bool,
         Parameter(
-            help="All changes: relabelled, moved, unsure; the default. Of an audit what `apply` "
-            "would make; by default it is what `apply` leaves for review.",
+            help="Export all changes. For a training run this is the default. For an audit these "
+            "are the fixes that `apply` makes; by default the fixes left for review are exported.",
             negative="",
         ),
     ] = False
     most: Annotated[
         int | None,
-        Parameter(help="Instead, this many of which the run is most suspicious."),
+        Parameter(help="Export this many of the most suspicious annotations instead."),
     ] = None
     whole_images: Annotated[
         bool,
-        Parameter(help="Also give the other annotations of these images, as they are."),
+        Parameter(help="Include the other annotations of the same images, unchanged."),
     ] = True
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ImageOptions:
-    """How images are reached."""
+    """How the tool finds the images."""
 
     images_as: Annotated[
         Literal["none", "link", "copy"],
-        Parameter(help="Images in the output: none, as they are only named; links, or copies."),
+        Parameter(help="Write only the names of the images, or link or copy the files."),
     ] = "none"
     image_prefix: Annotated[
         str | None,
         Parameter(
-            help="Label Studio: address that goes in front of the images' file names. By default "
-            "they are local files of its host."
+            help="Label Studio: URL to put before the image file names. By default Label Studio "
+            "reads them as local files."
         ),
     ] = None
 
 
-app = App(name="export", help_format="markdown")
+app = App(name="export")
 
 
 @app.default
@@ -79,15 +79,17 @@ def export(
     images: ImageOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Hand annotations that a run doubts to people, as pre-annotations with scores.
+    """Export doubtful annotations as pre-annotations with scores, for people to decide on.
 
-    Every image comes with its suspect annotations as the run would mend them, why, and what they
-    were before. README.md in the output says how to import it; handover.json lists all of it. Of
-    an audited run, its fixes are handed over, and `boxmend import` reads the verdicts back.
+    Each suspect annotation comes with the proposed change, its reason, and the original. README.md
+    in the output explains how to import it into the tool. After an audit, `boxmend import` reads
+    the verdicts back.
+
+    Example: boxmend export audit --to label-studio --out tasks
     """
     choices, images = choices or ExportChoices(), images or ImageOptions()
     if choices.changes and choices.most is not None:
-        raise UsageError("--changes and --most exclude each other; pass one of them")
+        raise UsageError("--changes and --most exclude each other; give one of them")
     exported = export_run(
         run,
         places.out,
@@ -110,17 +112,18 @@ def _print(exported: Exported, most: int | None) -> None:
     facts["other annotations"] = exported.num_others
     print_table(("what", "is"), list(facts.items()))
     if most is not None and exported.num_suspects < most and not exported.left_out:
-        say(f"{most:,} were asked for; the run knows something about {exported.num_suspects:,}")
+        say(f"--most asks for {most:,}; suspects in this run: {exported.num_suspects:,}")
     if exported.num_unasked:
         say(
-            f"not handed over, as they are improbable: {exported.num_unasked:,} of the fixes left "
-            "for review; --most N hands over the N likeliest of all"
+            f"{exported.num_unasked:,} fixes left for review were not exported because they are "
+            "improbable; --most N exports the N most probable of all"
         )
     if exported.missing:
         say(f"image files not found: {len(exported.missing):,}, the first {exported.missing[0]}")
     if exported.left_out:
         say(
-            f"images left out, as their size is not known: {len(exported.left_out):,}, the first "
+            f"images left out because their size is unknown: {len(exported.left_out):,}, the first "
             f"{exported.left_out[0]}"
         )
-    say(f"wrote {exported.out} for {exported.to}; {exported.out / README_FILE} says how to import")
+    readme = exported.out / README_FILE
+    say(f"wrote {exported.out} for {exported.to}; {readme} explains how to import it")

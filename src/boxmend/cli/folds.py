@@ -1,4 +1,4 @@
-"""`boxmend folds`: splits by which any trainer predicts on images that it has not seen."""
+"""`boxmend folds`: split a dataset into folds for out-of-fold predictions."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, ReadingOptions, Writing
+from boxmend.cli.options import Data, Json, ReadingOptions, WritingOptions
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.data.files.staging import ensure_vacant
 from boxmend.data.folds import FoldSettings, write_folds
@@ -15,47 +15,51 @@ from boxmend.errors import ExitStatus
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Splitting:
+class FoldOptions:
     """How to split."""
 
     k: Annotated[int, Parameter(name="-k", help="Number of folds.")] = 5
-    seed: Annotated[int, Parameter(help="Same images and seed, same folds.")] = 0
+    seed: Annotated[
+        int, Parameter(help="Random seed; the same images and seed give the same folds.")
+    ] = 0
     group_by: Annotated[
         str | None,
         Parameter(
-            help="Keep images together: folder, frames (the name up to its last number), or a "
-            "regular expression whose first group is what they share."
+            help="Keep related images in one fold: folder, frames (file names that differ only in "
+            "their last number), or a regular expression whose first group they share."
         ),
     ] = None
 
     def settings(self) -> FoldSettings:
-        """The same for the library, checked."""
+        """Return these options as the library takes them; raise a UsageError for invalid ones."""
         return FoldSettings(self.k, self.seed, self.group_by)
 
 
-app = App(name="folds", help_format="markdown")
+app = App(name="folds", usage="boxmend folds --out DIR [OPTIONS] DATA...")
 
 
 @app.default
 def folds(
     *data: Data,
-    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")],
-    splitting: Splitting | None = None,
+    out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")],
+    splitting: FoldOptions | None = None,
     reading: ReadingOptions | None = None,
-    writing: Writing | None = None,
+    writing: WritingOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Split a dataset into k pairs of train and test, in its own format.
+    """Split a dataset into k folds of a train part and a test part, in its own format.
 
-    Every image is in the test part of one fold, chosen by a hash of its file name and evenly by
-    class. Train a detector on each train part and let it look at the test part: then
-    `boxmend audit DATA --predictions OUT` judges no image by a detector that has learnt it. How to
-    do that stands in OUT/README.md, the folds in OUT/folds.json.
+    Every image is in the test part of exactly one fold; a hash of its file name chooses the fold,
+    and classes are spread evenly. Train a detector on each train part and predict on the test part:
+    then no image is audited with a detector that was trained on it. OUT/README.md explains the
+    steps; OUT/folds.json lists the folds.
+
+    Example: boxmend folds data.yaml -k 5 --out folds
     """
-    settings = (splitting or Splitting()).settings()
+    settings = (splitting or FoldOptions()).settings()
     ensure_vacant(out)
     dataset = (reading or ReadingOptions()).load(data)
-    options = (writing or Writing()).options()
+    options = (writing or WritingOptions()).to_write_options()
     with progress("writing folds", quiet=json) as update:
         written = write_folds(dataset, out, settings, options, update, data)
     if json:
@@ -67,5 +71,5 @@ def folds(
         say(note)
     if written.images_missing:
         say(f"{written.images_missing:,} images were not found and are not in {out}")
-    say(f"wrote {out}; how to go on stands in {out / 'README.md'}")
+    say(f"wrote {out}; {out / 'README.md'} explains the next steps")
     return ExitStatus.FINE

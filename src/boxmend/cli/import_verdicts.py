@@ -1,4 +1,4 @@
-"""`boxmend import`: verdicts that people gave in other tools."""
+"""`boxmend import`: read the verdicts of people from annotation tools."""
 
 from pathlib import Path
 from shlex import quote
@@ -11,33 +11,37 @@ from boxmend.cli.output import print_json, print_table, say
 from boxmend.errors import ExitStatus
 from boxmend.repair.importing.verdicts import Imported, import_verdicts
 
-app = App(name="import", help_format="markdown")
+app = App(name="import")
 
 
 @app.default
 def read_back(
-    run: Annotated[Path, Parameter(help="Folder of the audited run that was handed over.")],
+    run: Annotated[Path, Parameter(help="Folder of the audited run that was exported.")],
     file: Annotated[
         Path,
-        Parameter(help='JSON from Label Studio, or "CVAT for images 1.1" from CVAT: XML, or zip.'),
+        Parameter(
+            help='JSON of Label Studio, or XML or zip of CVAT in the format "CVAT for images 1.1".'
+        ),
     ],
     /,
     *,
     handover: Annotated[
         Path | None,
         Parameter(
-            help="Folder that `boxmend export` wrote, or its handover.json, which CVAT's need; "
-            "beside FILE by default."
+            help="Folder that `boxmend export` wrote, or its handover.json. Files of CVAT need it; "
+            "by default it is looked for next to FILE."
         ),
     ] = None,
     data: MovedData = (),
     json: Json = False,
 ) -> int:
-    """Read verdicts back from what people did with fixes in Label Studio or CVAT.
+    """Import verdicts on the fixes of an audit from Label Studio or CVAT.
 
-    A suggestion that was kept is accepted, one that was changed back is rejected, one that was
-    changed otherwise is accepted with that. A deleted box accepts its removal, or rejects that it
-    was missing. To import a file again changes nothing.
+    A fix that people left as proposed is accepted; one that they changed back is rejected; one
+    that they changed further is accepted with their change. Deleting a box accepts its removal, or
+    rejects that an annotation was missing. Importing a file twice changes nothing.
+
+    Example: boxmend import audit export.json
     """
     imported = import_verdicts(run, file, handover, data=data or None)
     if json:
@@ -53,13 +57,11 @@ def _print(imported: Imported, run: Path) -> None:
     if imported.num_beyond:
         say(
             f"{imported.num_beyond:,} boxes were drawn, changed or deleted for which the audit has "
-            "no fix; these changes were not taken over"
+            "no fix; these changes were ignored"
         )
     if imported.num_unreadable:
         say(
-            f"{imported.num_unreadable:,} boxes are turned, lie beside the image, or have a label "
-            "that the dataset does not have, and say nothing"
+            f"{imported.num_unreadable:,} boxes were ignored: they are rotated, lie outside the "
+            "image, or have a label that the dataset does not have"
         )
-    say(
-        f"{len(imported.verdicts):,} verdicts added; `boxmend apply {quote(str(run))}` goes by them"
-    )
+    say(f"{len(imported.verdicts):,} verdicts added; `boxmend apply {quote(str(run))}` uses them")

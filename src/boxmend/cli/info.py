@@ -1,4 +1,4 @@
-"""`boxmend info`: what is installed and what it can use."""
+"""`boxmend info`: versions, devices and formats."""
 
 import os
 import platform
@@ -20,12 +20,15 @@ FORMATS = {
 }
 
 
-app = App(name="info", help_format="markdown")
+app = App(name="info")
 
 
 @app.default
 def info(*, json: Json = False) -> int:
-    """Show versions, devices and formats."""
+    """Show versions, devices and formats.
+
+    Example: boxmend info --json
+    """
     facts: dict[str, Any] = {
         "boxmend": boxmend.__version__,
         "python": platform.python_version(),
@@ -39,7 +42,7 @@ def info(*, json: Json = False) -> int:
         return ExitStatus.FINE
     rows = [("boxmend", facts["boxmend"]), ("python", facts["python"])]
     rows += [("platform", facts["platform"])]
-    rows += [(name, found or _hint(name)) for name, found in facts["packages"].items()]
+    rows += [(name, number or _hint(name)) for name, number in facts["packages"].items()]
     rows += [("device", device) for device in facts["devices"]]
     rows += [(f"format {name}", what) for name, what in FORMATS.items()]
     print_table(("what", "is"), rows)
@@ -55,7 +58,7 @@ def _version(package: str) -> str | None:
 
 def _hint(package: str) -> str:
     if package in ("torch", "torchvision"):
-        return "not installed (pip install 'boxmend[train]' adds it, for training)"
+        return "not installed; needed for training: pip install 'boxmend[train]'"
     return "not installed"
 
 
@@ -65,7 +68,7 @@ def _devices() -> list[str]:
         return devices
     try:
         import torch
-    except (ImportError, OSError) as error:  # a broken installation is worth telling, not a crash
+    except (ImportError, OSError) as error:  # a broken installation must not end `info`
         return [*devices, f"torch cannot be imported: {error}"]
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return devices + [f"cuda:{index} ({name})" for index, name in enumerate(names)]

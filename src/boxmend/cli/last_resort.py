@@ -1,4 +1,4 @@
-"""What an unexpected exception leaves behind: a short message, and a file with its traceback."""
+"""The report of an unexpected exception: a short message, and a file with the traceback."""
 
 import os
 import platform
@@ -19,15 +19,15 @@ def explain(error: Exception, tokens: Sequence[str]) -> None:
     It goes to stderr if the environment has BOXMEND_TRACEBACK=1, or no file can be written.
     """
     report = _report(error, tokens)
-    path = None if os.environ.get(VARIABLE) == "1" else _written(report)
+    path = None if os.environ.get(VARIABLE) == "1" else _write_report(report)
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     place = "is above" if path is None else f"is in {path}"
     if path is None:
         _print(report)
     _print(
-        f"boxmend: an unexpected error ended the command ({reason[:200]}). This is a defect of "
-        f"boxmend.\nThe traceback {place}. Please report it to the maintainers with that text, "
-        "after a look at the names of files in it, and say what your data are like."
+        f"boxmend: an unexpected error ended the command ({reason[:200]}). This is a bug in "
+        f"boxmend.\nThe traceback {place}. Please send it to the maintainers and describe your "
+        "data. It contains file names: remove those that you do not want to share."
     )
 
 
@@ -41,8 +41,8 @@ def _report(error: Exception, tokens: Sequence[str]) -> str:
     return "\n".join(line.rstrip("\n") for line in lines)
 
 
-def _written(report: str) -> str | None:
-    """Write a new file that only its owner can read, under a name that cannot be foreseen."""
+def _write_report(report: str) -> str | None:
+    """Write a temporary file that only its owner can read; return None if that fails."""
     try:
         handle, path = tempfile.mkstemp(prefix="boxmend-error-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -1,4 +1,4 @@
-"""What `boxmend evaluate` tells of a run's mending where the truth is known."""
+"""The part of `boxmend evaluate` that scores the mending of a run against the truth."""
 
 from __future__ import annotations
 
@@ -20,152 +20,152 @@ if TYPE_CHECKING:
     from boxmend.scoring.corrections import KnownTruth
 
 IN_SAMPLE = (
-    "The other finders go by the run's own detections on the data it was trained on. Such a model "
-    "can be optimistic about the annotations as they stand; --training-detections FILE takes "
-    "detections of another one."
+    "The other finders use the run's own detections on its training data. Such a model may have "
+    "memorised wrong annotations; --training-detections FILE takes the detections of another model."
 )
 NOTHING_WRONG = (
-    "note: by this truth no annotation is wrong, so that any change counts as harm; if the data "
-    "are noisy, give the truth.parquet of `boxmend noise` or the clean dataset"
+    "note: according to this truth no annotation is wrong, so every change counts as harm; if the "
+    "data are noisy, give the truth.parquet of `boxmend noise` or the clean dataset"
 )
-GIVEN = "The other finders go by the detections that were given."
+FROM_FILE = "The other finders use the detections of --training-detections."
 STAGES = {
     "noisy": "as annotated",
     "matched": "after centre matching",
-    "final": "as trained on at last",
+    "final": "as trained on in the last epoch",
     "settled": "as `apply` writes them",
 }
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class MendingChoices:
-    """Mending, where the truth is known."""
+class MendingOptions:
+    """Options for scoring the mending against the truth."""
 
     truth: Annotated[
         str | None,
         Parameter(
-            help="The truth about the run's training data: the truth.parquet of `boxmend noise`, "
-            "its folder, or the clean dataset (PATH or PATH:SPLIT). Scores the mending."
+            help="Score the mending against the truth about the run's training data: the "
+            "truth.parquet of `boxmend noise`, its folder, or the clean dataset."
         ),
     ] = None
     compare: Annotated[
         bool,
         Parameter(
-            help="With --truth: let other finders of label errors judge the same annotations "
-            "(needs boxmend[compare], and boxmend[train] for the detections).",
+            help="With --truth: compare with other tools that find annotation errors (needs "
+            "boxmend[compare], and boxmend[train] for the detections).",
             negative="",
         ),
     ] = False
     training_data: Annotated[
         tuple[str, ...],
         Parameter(
-            help="Where the run's training data lie now, if they were moved since.", negative=""
+            help="New address of the run's training data, if they were moved since.", negative=""
         ),
     ] = ()
     training_detections: Annotated[
         Path | None,
         Parameter(
-            help="With --compare: detections on the training data, as COCO results; made by the "
-            "run's model by default."
+            help="With --compare: detections on the training data, as COCO results; by default "
+            "the run's model makes them."
         ),
     ] = None
 
-    def check(self) -> None:
-        """Raise a UsageError for choices that mean nothing without others."""
+    def ensure_consistent(self) -> None:
+        """Raise a UsageError for options that need another one."""
         if self.truth is None and (self.compare or self.training_data or self.training_detections):
-            raise UsageError("the mending can be scored only against the truth: give --truth, too")
+            raise UsageError("the mending can be scored only against the truth; add --truth")
         if self.training_detections and not self.compare:
-            raise UsageError("--training-detections is for the comparison: give --compare, too")
+            raise UsageError("--training-detections is for the comparison; add --compare")
 
 
 @dataclass(frozen=True)
 class ScoringInputs:
-    """A run and the truth about its data, both read and found to belong together."""
+    """A run and the truth about its training data."""
 
-    choices: MendingChoices
+    options: MendingOptions
     opened: OpenRun
     truth: KnownTruth
 
 
-def scoring_inputs(run: Path, choices: MendingChoices) -> ScoringInputs:
-    """Read all that the scores need but detections, so that what is wrong is told at once."""
+def scoring_inputs(run: Path, options: MendingOptions) -> ScoringInputs:
+    """Read the run and the truth, before the slow detections, so that errors show at once."""
     from boxmend.runs.opening import open_run_with_history
     from boxmend.scoring.corrections import known_truth
 
-    choices.check()
-    if choices.truth is None:
+    options.ensure_consistent()
+    if options.truth is None:
         raise UsageError("give the truth about the run's training data by --truth")
-    if choices.compare:
+    if options.compare:
         from boxmend.scoring.finders import ensure_installed
 
         ensure_installed()
-    opened = open_run_with_history(run, choices.training_data or None)
-    return ScoringInputs(choices, opened, known_truth(choices.truth, opened.dataset))
+    opened = open_run_with_history(run, options.training_data or None)
+    return ScoringInputs(options, opened, known_truth(options.truth, opened.dataset))
 
 
-def add(answer: dict[str, Any], run: Path, told: ScoringInputs, *, quiet: bool = False) -> None:
-    """Put the scores of a run's mending into the answer of a command.
+def add(answer: dict[str, Any], run: Path, inputs: ScoringInputs, *, quiet: bool = False) -> None:
+    """Add the scores of a run's mending to the answer of a command, and write RUN/mending.json.
 
-    They stand under "mending" and, with `compare`, "finders", and so they do in RUN/mending.json,
-    which is replaced. `quiet` shows no progress.
+    The keys are "mending" and, with `compare`, "finders". `quiet` shows no progress.
     """
     from boxmend.scoring.corrections import assess
 
-    choices, opened, truth = told.choices, told.opened, told.truth
+    options, opened, truth = inputs.options, inputs.opened, inputs.truth
     scores = assess(opened, truth)
-    found: dict[str, Any] = {"mending": {"truth": choices.truth, **scores.to_json()}}
-    if choices.compare:
+    result: dict[str, Any] = {"mending": {"truth": options.truth, **scores.to_json()}}
+    if options.compare:
         from boxmend.scoring.finders import compare
 
-        detections = _detections(run, opened.dataset, choices, quiet=quiet)
-        found["finders"] = compare(opened, truth, detections).to_json() | {
-            "note": GIVEN if choices.training_detections else IN_SAMPLE
+        detections = _detections(run, opened.dataset, options, quiet=quiet)
+        result["finders"] = compare(opened, truth, detections).to_json() | {
+            "note": FROM_FILE if options.training_detections else IN_SAMPLE
         }
-    answer |= found
+    answer |= result
     try:
-        Run(run).write_json(MENDING_FILE, found)
+        Run(run).write_json(MENDING_FILE, result)
     except OutputError as error:
-        say(f"{error}; the figures are given here alone")
+        say(f"{error}; the scores are only shown here")
     if not scores.changes.wrong_before:
         say(NOTHING_WRONG)
 
 
-def _detections(run: Path, dataset: Dataset, choices: MendingChoices, *, quiet: bool) -> Detections:
-    """Detections on the training data, by its rows and labels: read, or made by the model."""
+def _detections(run: Path, dataset: Dataset, options: MendingOptions, *, quiet: bool) -> Detections:
+    """Return detections on the training data, from the file or by the run's model."""
     from boxmend.auditing.predictions import read_coco_results
     from boxmend.training.evaluation import detections_of_run
 
-    if choices.training_detections:
-        given = read_coco_results(choices.training_detections, dataset)
-        _ensure_confidences(choices.training_detections, given)
-        return given
-    with progress("looking at images", quiet=quiet) as update:
-        found = detections_of_run(run, dataset, progress=update)
-    if found.card.label_names != dataset.label_names:
-        raise DataError(f"{run}: its model knows other label names than its data; train again")
-    for message in found.skipped:
+    if options.training_detections:
+        detections = read_coco_results(options.training_detections, dataset)
+        _ensure_confidences(options.training_detections, detections)
+        return detections
+    with progress("detecting objects, images", quiet=quiet) as update:
+        prediction = detections_of_run(run, dataset, progress=update)
+    if prediction.card.label_names != dataset.label_names:
+        raise DataError(
+            f"{run}: the label names of its model differ from those of its data; train again"
+        )
+    for message in prediction.skipped:
         say(f"left out: {message}")
-    return found.found
+    return prediction.detections
 
 
 def _ensure_confidences(path: Path, detections: Detections) -> None:
-    """Refuse scores in another scale than the limits of the finders."""
-    is_odd = (detections.scores < 0) | (detections.scores > 1)
-    if is_odd.any():
-        row = int(is_odd.argmax())
+    """Raise a DataError for a score outside 0 to 1, the scale of the finders' thresholds."""
+    is_invalid = (detections.scores < 0) | (detections.scores > 1)
+    if is_invalid.any():
+        row = int(is_invalid.argmax())
         raise DataError(
-            f"{path}: detection {row} (the first is 0): score is {detections.scores[row]:g}; other "
-            "finders take confidences, from 0 to 1"
+            f"{path}: detection {row} (the first is 0): score is {detections.scores[row]:g}; "
+            "expected a confidence from 0 to 1"
         )
 
 
 def print_mending(answer: dict[str, Any]) -> None:
-    """Print what `add` put into an answer, if anything, as tables for people."""
+    """Print the scores that `add` put into an answer as tables."""
     if "mending" in answer:
         mending = answer["mending"]
-        print(f"Mending, held against {mending['truth']}:")
-        for line in _changes(mending["changes"]):
+        print(f"Mending compared with the truth, {mending['truth']}:")
+        for line in _change_lines(mending["changes"]):
             print(f"  {line}")
         print("\nBoxes in the last epoch:")
         headers = ("boxes", "CorLoc", "mean IoU", "IoU > 0.5", "IoU > 0.7")
@@ -176,13 +176,13 @@ def print_mending(answer: dict[str, Any]) -> None:
         _print_finders(answer["finders"])
 
 
-def _changes(told: dict[str, Any]) -> Iterator[str]:
-    labels, boxes, spurious = told["labels"], told["boxes"], told["spurious"]
-    neither = told["changes"] - told["right"] - told["harm"]
+def _change_lines(scores: dict[str, Any]) -> Iterator[str]:
+    labels, boxes, spurious = scores["labels"], scores["boxes"], scores["spurious"]
+    neither = scores["changes"] - scores["right"] - scores["harm"]
     yield (
-        f"changes: {told['changes']:,}, of which {told['right']:,} right, {told['harm']:,} harm, "
-        f"{neither:,} neither; wrong annotations: {told['wrong_before']:,}, of which "
-        f"{told['missed']:,} missed"
+        f"changes: {scores['changes']:,}, of which {scores['right']:,} right, "
+        f"{scores['harm']:,} harm, {neither:,} neither; wrong annotations: "
+        f"{scores['wrong_before']:,}, of which {scores['missed']:,} missed"
     )
     yield (
         f"labels replaced: {labels['relabelled']:,}, of which {labels['right']:,} right now, "
@@ -191,7 +191,7 @@ def _changes(told: dict[str, Any]) -> Iterator[str]:
     )
     yield (
         f"boxes moved: {boxes['moved']:,}, of which {boxes['better']:,} better, "
-        f"{boxes['alike']:,} alike, {boxes['worse']:,} worse: harm"
+        f"{boxes['alike']:,} about the same, {boxes['worse']:,} worse: harm"
     )
     yield (
         f"wrong labels: {labels['wrong_before']:,} ({_percent(labels['noise_before'])}) before, "
@@ -205,15 +205,15 @@ def _changes(told: dict[str, Any]) -> Iterator[str]:
     )
     if spurious["annotations"]:
         yield (
-            f"annotations of nothing: {spurious['annotations']:,}, of which "
+            f"spurious annotations: {spurious['annotations']:,}, of which "
             f"{spurious['unsure']:,} listed as unsure, {spurious['relabelled']:,} relabelled, "
             f"{spurious['moved']:,} moved (not counted above)"
         )
 
 
-def _box_rows(told: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+def _box_rows(boxes: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for name, title in STAGES.items():
-        fit = told[name]
+        fit = boxes[name]
         yield (
             title,
             _percent(fit["corloc"]),
@@ -223,50 +223,51 @@ def _box_rows(told: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _label_rows(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    judgment = told["judgment"]
-    yield "wrong, judged noisy (TP)", _counted(judgment["tp"], judgment["num_tp"])
-    yield "wrong, judged clean (FN)", _counted(judgment["fn"], judgment["num_fn"])
-    yield "right, judged clean (TN)", _counted(judgment["tn"], judgment["num_tn"])
-    yield "right, judged noisy (FP)", _counted(judgment["fp"], judgment["num_fp"])
-    yield "label noise before", _percent(told["noise_before"])
-    yield "label noise after, without discarded (N*)", _percent(told["noise_after"])
-    yield "discarded", _percent(told["discarded"])
-    yield "replaced labels that are right", _percent(told["pseudo_label_precision"])
-    yield "area under ROC of the loss", _decimal(told["loss_auroc"])
-    yield "area under ROC of the settled loss", _decimal(told["settled_loss_auroc"])
+def _label_rows(labels: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    judgment = labels["judgment"]
+    yield "wrong, judged noisy (TP)", _share_and_count(judgment["tp"], judgment["num_tp"])
+    yield "wrong, judged clean (FN)", _share_and_count(judgment["fn"], judgment["num_fn"])
+    yield "right, judged clean (TN)", _share_and_count(judgment["tn"], judgment["num_tn"])
+    yield "right, judged noisy (FP)", _share_and_count(judgment["fp"], judgment["num_fp"])
+    yield "label noise before", _percent(labels["noise_before"])
+    yield "label noise after, without discarded (N*)", _percent(labels["noise_after"])
+    yield "discarded", _percent(labels["discarded"])
+    yield "replaced labels that are right", _percent(labels["pseudo_label_precision"])
+    yield "area under ROC of the loss", _decimal(labels["loss_auroc"])
+    yield "area under ROC of the final loss", _decimal(labels["settled_loss_auroc"])
 
 
-def _print_finders(told: dict[str, Any]) -> None:
+def _print_finders(finders: dict[str, Any]) -> None:
     print(
-        f"\nWho finds more, on the same annotations: {told['annotations']:,} "
-        f"(wrong labels: {told['wrong_labels']:,}, bad boxes: {told['bad_boxes']:,})"
+        f"\nWho finds more errors in the same {finders['annotations']:,} annotations "
+        f"(wrong labels: {finders['wrong_labels']:,}, bad boxes: {finders['bad_boxes']:,})"
     )
     headers = ("finds", "finder", "AUROC", "AP", "flagged", "precision", "recall")
-    rows = sorted(told["scores"], key=lambda one: one["kind"], reverse=True)
-    print_table(headers, [_finder_row(one) for one in rows])
+    rows = sorted(finders["scores"], key=lambda score: score["kind"], reverse=True)
+    print_table(headers, [_finder_row(score) for score in rows])
     print(
         "Only boxmend corrects: label noise "
-        f"{_percent(told['label_noise_before'])} before, {_percent(told['label_noise_after'])} "
-        f"after; mean IoU {_decimal(told['mean_iou_before'])} before, "
-        f"{_decimal(told['mean_iou_after'])} after."
+        f"{_percent(finders['label_noise_before'])} before, "
+        f"{_percent(finders['label_noise_after'])} after; mean IoU "
+        f"{_decimal(finders['mean_iou_before'])} before, {_decimal(finders['mean_iou_after'])} "
+        "after."
     )
-    print(told["note"])
+    print(finders["note"])
 
 
-def _finder_row(one: dict[str, Any]) -> tuple[str, ...]:
+def _finder_row(score: dict[str, Any]) -> tuple[str, ...]:
     return (
-        one["kind"],
-        one["finder"],
-        _decimal(one["auroc"]),
-        _decimal(one["average_precision"]),
-        "-" if one["flagged"] is None else f"{one['flagged']:,}",
-        _percent(one["precision"]),
-        _percent(one["recall"]),
+        score["kind"],
+        score["finder"],
+        _decimal(score["auroc"]),
+        _decimal(score["average_precision"]),
+        "-" if score["flagged"] is None else f"{score['flagged']:,}",
+        _percent(score["precision"]),
+        _percent(score["recall"]),
     )
 
 
-def _counted(share: float | None, count: int) -> str:
+def _share_and_count(share: float | None, count: int) -> str:
     return f"{_percent(share)} ({count:,})"
 
 

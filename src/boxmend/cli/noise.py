@@ -1,4 +1,4 @@
-"""`boxmend noise`: add known errors to a dataset."""
+"""`boxmend noise`: write a copy of a dataset with known noise."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from boxmend.cli.options import Data, Json, ReadingOptions, Writing, saved_summary
+from boxmend.cli.options import Data, Json, ReadingOptions, WritingOptions, saved_summary
 from boxmend.cli.output import print_json, print_table, say
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
@@ -17,97 +17,111 @@ from boxmend.errors import ExitStatus
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Amounts:
-    """What to disturb and how much."""
+class NoiseOptions:
+    """The kinds of noise to add, and their amounts."""
 
     labels: Annotated[
-        str | None, Parameter(help="symmetric:RATE, pair:RATE or matrix:FILE (.json or .csv).")
+        str | None,
+        Parameter(
+            help="Label noise: symmetric:RATE, pair:RATE or matrix:FILE (.json or .csv); none by "
+            "default."
+        ),
     ] = None
     boxes: Annotated[
         str | None,
-        Parameter(help="uniform:N, gaussian:SIGMA or jitter:N, in shares of a box's sides."),
+        Parameter(
+            help="Box noise: uniform:N, gaussian:SIGMA or jitter:N, as fractions of the box's "
+            "sides; none by default."
+        ),
     ] = None
     missing: Annotated[float, Parameter(help="Share of annotations to remove.")] = 0.0
-    spurious: Annotated[float, Parameter(help="Share of annotations to invent.")] = 0.0
-    duplicate: Annotated[float, Parameter(help="Share of objects to annotate twice.")] = 0.0
+    spurious: Annotated[float, Parameter(help="Share of invented annotations to add.")] = 0.0
+    duplicate: Annotated[float, Parameter(help="Share of annotations to duplicate.")] = 0.0
     subset: Annotated[
-        float, Parameter(help="Confine label and box noise to this share of annotations.")
+        float, Parameter(help="Share of annotations that label and box noise may affect.")
     ] = 1.0
-    seed: Annotated[int, Parameter(help="The same input and seed give the same bytes.")] = 0
-    clip: Annotated[bool, Parameter(help="Keep disturbed boxes inside their image.")] = True
+    seed: Annotated[
+        int, Parameter(help="Random seed; the same input and seed give the same bytes.")
+    ] = 0
+    clip: Annotated[bool, Parameter(help="Clip noisy boxes to their image.")] = True
     look_alikes: Annotated[
         float,
         Parameter(
-            help="Share of labels that become those of look-alikes, besides --labels: of the pairs "
-            "given, or else of classes that the detector of --predictions confuses."
+            help="Share of labels to replace by a look-alike class, in addition to --labels: one "
+            "of --look-alike-pair, or a class that the detector of --predictions confuses."
         ),
     ] = 0.0
     look_alike_pairs: Annotated[
         tuple[str, ...],
         Parameter(
             name="--look-alike-pair",
-            help="Two classes that look alike, like cat/dog; once for each pair.",
+            help="Two classes that look alike, like cat/dog; repeat it for each pair.",
             negative="",
         ),
     ] = ()
     gross_boxes: Annotated[
-        float, Parameter(help="Share of boxes that are grossly off, whatever --boxes says.")
+        float, Parameter(help="Share of boxes that get --gross-noise instead of --boxes.")
     ] = 0.0
-    gross_noise: Annotated[str, Parameter(help="Noise on these boxes, like --boxes.")] = (
+    gross_noise: Annotated[str, Parameter(help="Noise of these boxes, written like --boxes.")] = (
         "uniform:0.4"
     )
     missing_order: Annotated[
         Literal["random", "small"],
-        Parameter(help="Remove at random, or small objects sooner (chance by 1 / area)."),
+        Parameter(
+            help="Remove annotations at random, or small objects more often (probability "
+            "proportional to 1 / area)."
+        ),
     ] = "random"
     spurious_at: Annotated[
         str,
         Parameter(
-            help="Where to invent boxes: random, part (half an object) or clutter (unmatched "
-            "detections of --predictions); several, joined by commas, take turns."
+            help="Where to add annotations: random, part (half an object) or clutter (unmatched "
+            "detections of --predictions); several, separated by commas, take turns."
         ),
     ] = "random"
 
     def settings(self) -> NoiseSettings:
-        """Return them as checked settings of the library."""
+        """Return these options as the library takes them; raise a UsageError for invalid ones."""
         return NoiseSettings(**vars(self))
 
 
-app = App(name="noise", help_format="markdown")
+app = App(name="noise", usage="boxmend noise --out DIR [OPTIONS] DATA...")
 
 
 @app.default
 def noise(
     *data: Data,
-    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")],
-    amounts: Amounts | None = None,
+    out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")],
+    options: NoiseOptions | None = None,
     predictions: Annotated[
         tuple[Path, ...],
         Parameter(
-            help="Detections for look-alikes and clutter, in files as `boxmend audit` reads them; "
-            "once for each file.",
+            help="Detections for look-alikes and clutter, as for `boxmend audit`; repeat it for "
+            "each file.",
             negative="",
         ),
     ] = (),
     reading: ReadingOptions | None = None,
-    writing: Writing | None = None,
+    writing: WritingOptions | None = None,
     json: Json = False,
 ) -> int:
-    """Make a noisy copy of a dataset, with exact counts, and the truth beside it.
+    """Write a noisy copy of a dataset in its own format, with the truth next to it.
 
-    Writes the dataset in its own format, truth.parquet (the clean label and box of every
-    annotation) and noise.json (settings, counts, SHA-256 of the annotation files). Crowd and
-    difficult objects stay as they are. Each kind of noise draws from a stream of its own, so
-    that two label rates with one seed share the same boxes.
+    truth.parquet has the clean label and box of every annotation; noise.json has the settings, the
+    exact counts, and the SHA-256 of the annotation files. Crowd and difficult objects stay as they
+    are. Each kind of noise has its own random stream: with one seed, two label noise rates give the
+    same boxes.
+
+    Example: boxmend noise data.yaml --labels symmetric:0.4 --out noisy
     """
-    settings = (amounts or Amounts()).settings()
+    settings = (options or NoiseOptions()).settings()
     ensure_vacant(out)
     dataset = (reading or ReadingOptions()).load(data)
     if predictions and not settings.needs_detections:
         say("--predictions is not used; look-alikes without pairs and clutter would use it")
     detections = _read_detections(dataset, predictions) if settings.needs_detections else None
     noisy = disturb(dataset, settings, detections)
-    saved = write_noisy(noisy, settings, out, (writing or Writing()).options())
+    saved = write_noisy(noisy, settings, out, (writing or WritingOptions()).to_write_options())
     digest = join_digests(saved.files)
     if json:
         print_json(saved_summary(saved) | {"counts": noisy.counts, "sha256": digest})
@@ -126,7 +140,9 @@ def _read_detections(dataset: Dataset, paths: tuple[Path, ...]) -> Detections | 
         return None
     from boxmend.auditing.predictions import read_predictions  # late: most noise needs none
 
-    read = read_predictions(paths, dataset)
-    for note in read.notes:
+    predictions = read_predictions(paths, dataset)
+    for note in predictions.notes:
         say(note)
-    return Detections(read.image_rows, read.labels, read.scores, read.boxes)
+    return Detections(
+        predictions.image_rows, predictions.labels, predictions.scores, predictions.boxes
+    )

@@ -1,4 +1,4 @@
-"""Options that several commands share; the docstrings are what `--help` shows."""
+"""Options that several commands share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +11,18 @@ from boxmend.data.formats import load
 from boxmend.data.formats.writing import SaveResult, WriteOptions
 
 FormatName = Literal["coco", "voc", "yolo"]
-Data = Annotated[str, Parameter(help="Dataset: PATH or PATH:SPLIT; several are joined into one.")]
+Data = Annotated[
+    str,
+    Parameter(
+        help="Dataset: PATH or PATH:SPLIT. The path is a COCO .json, a folder with "
+        "instances_*.json, a VOC folder, or a YOLO data.yaml. Several are joined into one."
+    ),
+]
 MovedData = Annotated[
     tuple[str, ...],
     Parameter(
-        help="Where the dataset lies now, if it was moved since; once for every address.",
+        help="New address of the dataset, if it was moved since the run; repeat it for each "
+        "dataset of the run.",
         negative="",
     ),
 ]
@@ -25,49 +32,49 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the res
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How to read."""
+    """Options for reading a dataset."""
 
     images: Annotated[
-        Path | None, Parameter(help="Folder of the images, where COCO files lie elsewhere.")
+        Path | None, Parameter(help="Folder of the images, if a COCO file is not next to them.")
     ] = None
     polygons: Annotated[
         Literal["refuse", "box"],
-        Parameter(help="Polygons in YOLO label files: refuse them, or take the box around each."),
+        Parameter(help="Polygons in YOLO label files: refuse them, or use the box around each."),
     ] = "refuse"
 
     def load(self, data: tuple[str, ...]) -> Dataset:
-        """Read the addresses, strictly."""
+        """Read the datasets at these addresses; raise an error for anything invalid."""
         return load(*data, images=self.images, polygons=self.polygons)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Writing:
-    """How to write."""
+class WritingOptions:
+    """Options for writing a dataset."""
 
     images_as: Annotated[
         Literal["link", "copy", "none"],
-        Parameter(help="Images in the output: linked, copied, or left out."),
+        Parameter(help="Link the images into the output, copy them, or leave them out."),
     ] = "link"
     segmentation: Annotated[
         Literal["flag", "drop"],
-        Parameter(help="Outline of a COCO object whose box moved: flag it as stale, or drop it."),
+        Parameter(help="COCO segmentation of an object whose box moved: flag it as stale or drop."),
     ] = "flag"
     sync: Annotated[
         bool,
         Parameter(
-            help="Wait until the output is on the disk, so that even a power cut leaves it "
-            "complete or absent."
+            help="Wait until the output is on the disk: even after a power cut it is complete or "
+            "absent."
         ),
     ] = True
 
-    def options(self, *, allow_lossy: bool = False) -> WriteOptions:
-        """The same for the library."""
+    def to_write_options(self, *, allow_lossy: bool = False) -> WriteOptions:
+        """Return these options as the library takes them."""
         return WriteOptions(self.images_as, allow_lossy, self.segmentation, self.sync)
 
 
 def saved_summary(saved: SaveResult) -> dict[str, object]:
-    """What a command tells of what it wrote."""
+    """Return the JSON summary of a written dataset."""
     return {
         "out": str(saved.out),
         "format": saved.format,

@@ -1,4 +1,4 @@
-"""What commands say: results on stdout, talk on stderr; plain text unless a person is looking."""
+"""Output of the commands: results on stdout, messages on stderr, colour only on a terminal."""
 
 import json
 import logging
@@ -14,22 +14,22 @@ from boxmend.data.progress import Progress
 
 
 def print_json(value: Any) -> None:
-    """A result as JSON, with what only columns have (NumPy numbers, paths) made plain."""
-    json.dump(value, sys.stdout, indent=2, default=_plain, ensure_ascii=False, allow_nan=False)
+    """Print a result as JSON; NumPy values become numbers and lists, paths become text."""
+    json.dump(value, sys.stdout, indent=2, default=_to_json, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
 
 
 def write_json(out: Path, value: Any) -> None:
-    """A result as a file of JSON, whole or not at all, in the place of one from before."""
+    """Write a result as a JSON file; it replaces an older file, and is complete or absent."""
     with open_atomic(out) as file:
         file.write(json.dumps(value, indent=2, allow_nan=False).encode() + b"\n")
     say(f"wrote {out}")
 
 
-def print_measured(
+def print_measurement(
     answer: dict[str, Any], out: Path | None, show: Callable[[dict[str, Any]], None] | None
 ) -> None:
-    """What a benchmark measured: into a file if wanted, by `show` or as JSON, and its notes."""
+    """Print the answer of a benchmark with `show`, or as JSON, and its notes; write it to `out`."""
     if out is not None:
         write_json(out, answer)
     (show or print_json)(answer)
@@ -37,18 +37,18 @@ def print_measured(
         say(f"note: {note}")
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something that is no result."""
+    """Print a message to stderr."""
     print(text, file=sys.stderr)
 
 
 @contextmanager
 def library_notes() -> Iterator[None]:
-    """Show on stderr what the library logs as a warning while the block lasts."""
+    """Print the warnings that the library logs within this block to stderr."""
 
     class Notes(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -63,8 +63,8 @@ def library_notes() -> Iterator[None]:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table on stdout: ruled and coloured on a terminal, aligned plain text elsewhere."""
-    texts = [[_cell(value) for value in row] for row in rows]
+    """Print a table to stdout: ruled and coloured on a terminal, aligned plain text elsewhere."""
+    texts = [[_format_cell(value) for value in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich_table(headers, texts, rows)
         return
@@ -87,11 +87,11 @@ def _print_rich_table(
         is_number = bool(rows) and all(isinstance(row[column], int | float) for row in rows)
         table.add_column(header, justify="right" if is_number else "left", overflow="fold")
     for line in texts:
-        table.add_row(*(Text(cell) for cell in line))  # never markup: class names are users' text
+        table.add_row(*(Text(cell) for cell in line))  # class names may look like markup
     Console().print(table)
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -101,18 +101,18 @@ def _cell(value: object) -> str:
 
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """A bar on stderr where someone watches, now and then a line where nobody does."""
+    """Show progress on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
     if quiet:
         yield lambda done, total: None
     elif sys.stderr.isatty():
-        with _bar(what) as update:
+        with _progress_bar(what) as update:
             yield update
     else:
-        yield _lines(what)
+        yield _progress_lines(what)
 
 
 @contextmanager
-def _bar(what: str) -> Iterator[Progress]:
+def _progress_bar(what: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
@@ -123,12 +123,12 @@ def _bar(what: str) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(what: str, every: float = 10.0) -> Progress:
+def _progress_lines(what: str, interval_seconds: float = 10.0) -> Progress:
     last = time.monotonic()
 
     def update(done: int, total: int) -> None:
         nonlocal last
-        if time.monotonic() - last >= every:
+        if time.monotonic() - last >= interval_seconds:
             last = time.monotonic()
             say(f"{what}: {done:,} of {total:,}")
 

@@ -1,4 +1,4 @@
-"""`boxmend predict`: what a trained detector sees in images without annotations."""
+"""`boxmend predict`: detect objects in images."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from boxmend.cli.options import Json
 from boxmend.cli.output import print_json, progress, say
 from boxmend.errors import ExitStatus, UsageError
 
-app = App(name="predict", help_format="markdown")
+app = App(name="predict", usage="boxmend predict --out FILE [OPTIONS] RUN IMAGES...")
 
 
 @app.default
@@ -18,34 +18,35 @@ def predict(
     *images: Annotated[
         str, Parameter(help="Image files, folders of them, or datasets (PATH or PATH:SPLIT).")
     ],
-    out: Annotated[Path, Parameter(help="File to write, a JSON list; it must not be there.")],
-    score_threshold: Annotated[float, Parameter(help="Leave out what scores less.")] = 0.05,
+    out: Annotated[Path, Parameter(help="New JSON file to write: a list of COCO results.")],
+    score_threshold: Annotated[float, Parameter(help="Leave out detections below it.")] = 0.05,
     json: Json = False,
 ) -> int:
-    """Find objects in images that nobody has annotated, and write COCO's results.
+    """Detect objects in images with the model of a run, and write COCO results.
 
-    Folders are searched with all folders in them. Boxes are in pixels of the image as stored, like
-    those it was trained on: an EXIF rotation is not applied. Images of a dataset keep their ids,
-    others are numbered from 1; each result also has file_name and category_name. Images that
-    cannot be read are named and left out.
+    Folders are searched recursively. Boxes are in pixels of the stored image: an EXIF rotation is
+    not applied. Images of a dataset keep their ids, others are numbered from 1; each result also
+    has file_name and category_name. Unreadable images are reported and left out.
+
+    Example: boxmend predict run photos --out detections.json
     """
     try:
-        from boxmend.training.prediction import ensure_new  # imports torch, which takes its time
-        from boxmend.training.prediction import predict as find
+        from boxmend.training.prediction import ensure_new  # imports torch, which is slow
+        from boxmend.training.prediction import predict as detect
     except ModuleNotFoundError as error:
         raise UsageError(
             f"predicting needs {error.name}, which is not installed: pip install 'boxmend[train]'"
         ) from error
 
     ensure_new(out)
-    with progress("looking at images", quiet=json) as update:
-        found = find(run, images, score_threshold=score_threshold, progress=update)
-    found.save(out)
+    with progress("detecting objects, images", quiet=json) as update:
+        detections = detect(run, images, score_threshold=score_threshold, progress=update)
+    detections.save(out)
     if json:
-        counts = {"images": found.num_images, "detections": len(found)}
-        print_json({"out": str(out), **counts, "skipped": found.skipped})
+        counts = {"images": detections.num_images, "detections": len(detections)}
+        print_json({"out": str(out), **counts, "skipped": detections.skipped})
         return ExitStatus.FINE
-    for message in found.skipped:
+    for message in detections.skipped:
         say(f"left out: {message}")
-    print(f"{out}: {found.num_images:,} images, {len(found):,} detections")
+    print(f"{out}: {detections.num_images:,} images, {len(detections):,} detections")
     return ExitStatus.FINE

@@ -1,4 +1,4 @@
-"""`boxmend report`: a finished run as one page that a person wants to open."""
+"""`boxmend report`: one page about a finished run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,36 +9,36 @@ from cyclopts import App, Parameter
 from boxmend.cli.options import Json, MovedData
 from boxmend.cli.output import print_json, print_table, progress, say
 from boxmend.errors import ExitStatus
-from boxmend.web.report.making import Reported, ReportSettings, write_report
+from boxmend.web.report.writing import ReportResult, ReportSettings, write_report
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Knowledge:
-    """What else is known."""
+class ReportOptions:
+    """What the report compares the run with, and where its pictures go."""
 
     truth: Annotated[
         str | None,
         Parameter(help="The truth, if known: a truth.parquet, or the clean dataset."),
     ] = None
     baseline: Annotated[
-        Path | None, Parameter(help="Folder of a run to compare the detector with.")
+        Path | None, Parameter(help="Folder of a run whose detector to compare with.")
     ] = None
     beside: Annotated[
         tuple[Path, ...],
-        Parameter(help="Folders of further runs, for figures side by side.", negative=""),
+        Parameter(help="Folders of further runs to show in the same figures.", negative=""),
     ] = ()
     data: MovedData = ()
     embed: Annotated[
         bool | None,
         Parameter(
-            help="Put the pictures into the page, or leave them in the folder beside it; by "
-            "default they are put in while they are less than 12 MB."
+            help="Put the pictures into the page, or leave them in a folder next to it. By default "
+            "they go into the page if they are smaller than 12 MB."
         ),
     ] = None
 
     def settings(self) -> ReportSettings:
-        """The same for the library."""
+        """Return these options as the library takes them."""
         return ReportSettings(
             truth=self.truth,
             baseline=self.baseline,
@@ -48,7 +48,7 @@ class Knowledge:
         )
 
 
-app = App(name="report", help_format="markdown")
+app = App(name="report")
 
 
 @app.default
@@ -56,45 +56,46 @@ def report(
     run: Annotated[Path, Parameter(help="Folder of a finished run of `boxmend train`.")],
     /,
     *,
-    knowledge: Knowledge | None = None,
+    options: ReportOptions | None = None,
     out: Annotated[
         Path | None, Parameter(help="Page to write; RUN/report.html by default.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show what a run found and changed: a summary, figures, and every changed annotation.
+    """Write one page about a run: a summary, figures, and every changed annotation.
 
-    Writes RUN/report.html, a page that opens from disk in any browser and needs no network, and
-    beside it the figures as SVG and CSV and the pictures of the gallery. The report of before is
-    replaced; other files are not touched.
+    RUN/report.html opens in any browser and needs no network. Its figures (SVG and CSV) and its
+    pictures are in folders next to it. A new report replaces the old one.
+
+    Example: boxmend report run
     """
-    settings = (knowledge or Knowledge()).settings()
-    with progress("cutting pictures out of images", quiet=json) as update:
-        made = write_report(run, out, settings, progress=update)
+    settings = (options or ReportOptions()).settings()
+    with progress("making pictures of annotations", quiet=json) as update:
+        result = write_report(run, out, settings, progress=update)
     if json:
-        print_json(made.to_json())
+        print_json(result.to_json())
         return ExitStatus.FINE
-    _print(made)
+    _print(result)
     return ExitStatus.FINE
 
 
-def _print(made: Reported) -> None:
-    is_small = made.num_bytes < 1e6
-    size = f"{made.num_bytes / 1e3:.0f} kB" if is_small else f"{made.num_bytes / 1e6:.1f} MB"
+def _print(result: ReportResult) -> None:
+    is_small = result.num_bytes < 1e6
+    size = f"{result.num_bytes / 1e3:.0f} kB" if is_small else f"{result.num_bytes / 1e6:.1f} MB"
     print_table(
         ("what", "is"),
         [
-            ("report", str(made.path)),
+            ("report", str(result.path)),
             ("size", size),
-            ("annotations shown", made.num_shown),
-            ("figures", len(made.figures)),
+            ("annotations shown", result.num_shown),
+            ("figures", len(result.figures)),
         ],
     )
-    if made.num_without_picture == 1:
+    if result.num_without_picture == 1:
         say("1 annotation has no picture: its image cannot be read")
-    elif made.num_without_picture:
-        number = f"{made.num_without_picture:,}"
+    elif result.num_without_picture:
+        number = f"{result.num_without_picture:,}"
         say(f"{number} annotations have no picture: their images cannot be read")
-    if not made.is_embedded:
-        say(f"the pictures stay in {made.picture_folder}: move it together with the page")
-    say(f"open {made.path} in a browser")
+    if not result.is_embedded:
+        say(f"the pictures stay in {result.picture_folder}: move it together with the page")
+    say(f"open {result.path} in a browser")

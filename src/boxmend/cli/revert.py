@@ -1,4 +1,4 @@
-"""`boxmend revert`: a mended dataset as it was before."""
+"""`boxmend revert`: undo the changes of `boxmend apply`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from boxmend.cli.output import print_json, say
 from boxmend.errors import ExitStatus
 from boxmend.repair.apply import revert as revert_folder
 
-app = App(name="revert", help_format="markdown")
+app = App(name="revert")
 
 
 @app.default
@@ -20,10 +20,12 @@ def revert(
     *,
     json: Json = False,
 ) -> int:
-    """Restore the annotation files of a mended dataset, byte for byte, in place.
+    """Restore the annotation files of a mended dataset in place, byte for byte.
 
-    What was applied with --to stays in that format, without the mending. Nothing is touched where
-    a file was edited since. changes.csv and patch.json are removed.
+    A dataset that `boxmend apply --to` converted stays in its new format. If a file was edited
+    since, boxmend refuses and changes nothing. It removes changes.csv and patch.json.
+
+    Example: boxmend revert mended
     """
     files = revert_folder(folder)
     if json:

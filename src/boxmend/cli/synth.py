@@ -1,4 +1,4 @@
-"""`boxmend synth`: the embedded dataset on disk."""
+"""`boxmend synth`: draw the embedded dataset."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,20 +10,23 @@ from boxmend.cli.output import print_json, progress
 from boxmend.data.synth import synthesize
 from boxmend.errors import ExitStatus
 
-app = App(name="synth", help_format="markdown")
+app = App(name="synth")
 
 
 @app.default
 def synth(
     *,
-    out: Annotated[Path, Parameter(help="Folder to write to; new, or empty.")],
-    images: Annotated[int, Parameter(help="How many images; a fifth of them is val.")] = 1000,
-    seed: Annotated[int, Parameter(help="Same seed, same dataset.")] = 0,
-    size: Annotated[int, Parameter(help="Side of the images in pixels.")] = 96,
+    out: Annotated[Path, Parameter(help="Folder to write to; new or empty.")],
+    images: Annotated[int, Parameter(help="Number of images; a fifth of them is val.")] = 1000,
+    seed: Annotated[int, Parameter(help="Random seed; the same seed gives the same dataset.")] = 0,
+    size: Annotated[int, Parameter(help="Width and height of the images in pixels.")] = 96,
     format: Annotated[FormatName, Parameter(help="Format to write.")] = "coco",
     json: Json = False,
 ) -> int:
-    """Draw the embedded dataset: six classes of toys, varied grounds, split into train and val."""
+    """Draw the embedded dataset: six classes of toys on varied backgrounds, in train and val.
+
+    Example: boxmend synth --out toys --format yolo
+    """
     with progress("drawing", quiet=json) as update:
         saved = synthesize(out, images=images, seed=seed, size=size, format=format, progress=update)
     if json:

@@ -1,6 +1,5 @@
-"""`boxmend train`: a detector from annotations nobody vouches for."""
+"""`boxmend train`: train a detector on noisy annotations."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,9 +7,9 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, ArgumentCollection, Parameter, Token
 
 from boxmend.cli.display import display, noise_in_words
+from boxmend.cli.help_layout import HelpLayout
 from boxmend.cli.options import Data, Json
 from boxmend.cli.output import print_json, print_table, say
-from boxmend.cli.panels import Panels
 from boxmend.errors import ExitStatus, UsageError
 from boxmend.runs.settings import TrainSettings
 
@@ -33,17 +32,17 @@ PANELS = {
     "Settings of oa-mil": ("oa-mil.*",),
     "Settings of disco": ("disco.*",),
 }
-VAL_HELP = "Dataset to score the final weights on; several are joined into one."
+VAL_HELP = "Dataset to score the final weights on; repeat it to join several."
 
 
 def _fill_from_file(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Take from the file of --settings what the command line does not say."""
-    named = [one for one in arguments if one.name == "--settings" and one.tokens]
-    if not named:
+    """Fill arguments that the command line does not give from the file of --settings."""
+    settings = [argument for argument in arguments if argument.name == "--settings"]
+    if not settings or not settings[0].tokens:
         return
     from boxmend.runs.settings.files import read_values
 
-    path = named[0].tokens[-1].value
+    path = settings[0].tokens[-1].value
     values = read_values(Path(path))
     for argument in arguments:
         if argument.keys in values and not argument.tokens:
@@ -53,28 +52,28 @@ def _fill_from_file(app: App, commands: tuple[str, ...], arguments: ArgumentColl
 
 app = App(
     name="train",
+    usage="boxmend train --out DIR [OPTIONS] DATA...",
     config=_fill_from_file,
-    help_format="plaintext",
-    help_formatter=Panels(PANELS, is_terminal=sys.stdout.isatty()),
+    help_formatter=HelpLayout(PANELS),
 )
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions:
-    """What is about this run, and not about what it learns."""
+    """Options about the run rather than about what it learns."""
 
     out: Annotated[Path, Parameter(help="Folder of the run; new, or unfinished with --resume.")]
-    resume: Annotated[bool, Parameter(help="Go on with an unfinished run.", negative="")] = False
+    resume: Annotated[bool, Parameter(help="Continue an unfinished run.", negative="")] = False
     settings: Annotated[
         Path | None,
         Parameter(
-            help="TOML or JSON file of settings, like a run's settings.json; options go before it."
+            help="TOML or JSON file of settings, like a run's settings.json. Options override it."
         ),
     ] = None
     log_to: Annotated[
         tuple[Literal["mlflow", "tensorboard", "wandb"], ...],
-        Parameter(help="Tracker that hears the log, too; may be repeated.", negative=""),
+        Parameter(help="Experiment tracker to log to as well; may be repeated.", negative=""),
     ] = ()
 
 
@@ -86,16 +85,19 @@ def train(
     settings: Annotated[TrainSettings | None, Parameter(name="*")] = None,
     json: Json = False,
 ) -> int:
-    """Train a detector on a noisy dataset; the ledger says what became of every annotation.
+    """Train a detector on a noisy dataset; it judges and corrects the annotations as it learns.
 
-    Leaves in the run's folder: settings.json, run.json, metrics.jsonl, ledger/ and, at the end,
-    model.safetensors. Ctrl-C and SIGTERM save and leave at once; --resume goes on.
+    The folder of the run gets settings.json, run.json, metrics.jsonl, the ledger with every
+    judgement and, at the end, model.safetensors. Ctrl-C and SIGTERM save a checkpoint and stop;
+    --resume continues.
+
+    Example: boxmend train data.yaml --out run
     """
     try:
         from boxmend.training.processes import is_rank_zero
         from boxmend.training.trackers import follow
         from boxmend.training.train import (
-            train as run_training,  # imports torch, which takes its time
+            train as run_training,  # imports torch, which is slow
         )
     except ModuleNotFoundError as error:
         raise UsageError(
@@ -103,16 +105,16 @@ def train(
         ) from error
 
     settings = settings or TrainSettings()
-    speaks = is_rank_zero()  # of several processes, started by torchrun, one
-    track = follow(running.log_to if speaks else (), running.out)
-    with display(settings.epochs, quiet=json or not speaks) as show:
+    prints = is_rank_zero()  # only one of the processes that torchrun starts
+    track = follow(running.log_to if prints else (), running.out)
+    with display(settings.epochs, quiet=json or not prints) as show:
 
         def log(line: dict[str, Any]) -> None:
             show(line)
             track(line)
 
         run = run_training(data, running.out, settings, val=val, resume=running.resume, log=log)
-    if not speaks:
+    if not prints:
         return ExitStatus.FINE
     summary = run.summary()
     if json:

@@ -17,7 +17,7 @@ def is_close(a: Floats, b: Floats, tolerance: float) -> Mask:
     return marks
 
 
-def overlaps(a: Floats, b: Floats, *, equal_without_area: float = 1.0) -> Floats:
+def compute_iou(a: Floats, b: Floats, *, equal_without_area: float = 1.0) -> Floats:
     """Compute the intersection over union of boxes; the arrays broadcast.
 
     Boxes without area, or with an infinite one, have an IoU of `equal_without_area` if they are
@@ -27,7 +27,7 @@ def overlaps(a: Floats, b: Floats, *, equal_without_area: float = 1.0) -> Floats
         width = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
         height = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])
         shared = np.maximum(width, 0) * np.maximum(height, 0)
-        union = areas(a) + areas(b) - shared
+        union = compute_areas(a) + compute_areas(b) - shared
         iou: Floats = shared / union
     is_degenerate = ~(np.isfinite(union) & (union > 0))  # no area, or not finite
     if is_degenerate.any():
@@ -36,7 +36,7 @@ def overlaps(a: Floats, b: Floats, *, equal_without_area: float = 1.0) -> Floats
     return iou
 
 
-def areas(boxes: Floats) -> Floats:
+def compute_areas(boxes: Floats) -> Floats:
     """Compute the areas of boxes [..., 4]; 0 for boxes with x2 < x1 or y2 < y1."""
     with np.errstate(invalid="ignore", over="ignore"):
         widths = np.maximum(boxes[..., 2] - boxes[..., 0], 0)
@@ -44,10 +44,10 @@ def areas(boxes: Floats) -> Floats:
     return box_areas
 
 
-def shares_inside(boxes: Floats, others: Floats) -> Floats:
+def compute_shares_inside(boxes: Floats, others: Floats) -> Floats:
     """Compute the share [n] of each box's area that lies within the other box of its row."""
     low, high = np.maximum(boxes[:, :2], others[:, :2]), np.minimum(boxes[:, 2:], others[:, 2:])
-    shared, full = areas(np.concatenate([low, high], axis=1)), areas(boxes)
+    shared, full = compute_areas(np.concatenate([low, high], axis=1)), compute_areas(boxes)
     shares: Floats = np.divide(shared, full, out=np.zeros(len(boxes)), where=full > 0)
     return shares
 
@@ -62,7 +62,7 @@ def clip_boxes(boxes: Floats, sizes: Floats) -> Floats:
     return clipped
 
 
-def pairs_of_images(image_rows: Rows, other_rows: Rows) -> Iterator[tuple[Rows, Rows]]:
+def iterate_image_pairs(image_rows: Rows, other_rows: Rows) -> Iterator[tuple[Rows, Rows]]:
     """Yield all pairs of positions in two columns that hold the same image.
 
     The pairs are in the order of the first column, then of the second, about PAIRS_PER_CHUNK at
@@ -79,9 +79,9 @@ def pairs_of_images(image_rows: Rows, other_rows: Rows) -> Iterator[tuple[Rows, 
         yield first, order[starts[first] + np.arange(len(first)) - begins]
 
 
-def best_overlaps(image_rows: Rows, boxes: Floats, other_rows: Rows, other_boxes: Floats) -> Floats:
+def find_best_iou(image_rows: Rows, boxes: Floats, other_rows: Rows, other_boxes: Floats) -> Floats:
     """Compute the highest IoU [n] of each box with another box of its image; 0 without one."""
     best = np.zeros(len(boxes))
-    for first, second in pairs_of_images(image_rows, other_rows):
-        np.maximum.at(best, first, overlaps(boxes[first], other_boxes[second]))
+    for first, second in iterate_image_pairs(image_rows, other_rows):
+        np.maximum.at(best, first, compute_iou(boxes[first], other_boxes[second]))
     return best

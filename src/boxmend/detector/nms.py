@@ -14,7 +14,7 @@ from torch import Tensor
 from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.gpu import kernels_for
 
-PAIRS_AT_ONCE = 1 << 26  # overlaps computed together: 256 MB for each intermediate result
+PAIRS_PER_CHUNK = 1 << 26  # overlaps computed together: 256 MB for each intermediate result
 
 
 def suppress(
@@ -58,7 +58,7 @@ def _suppressors(boxes: Tensor, groups: Tensor | None, overlap: float) -> Tensor
     number = boxes.shape[1]
     # Sums of ones are never rounded to zero, so half the bytes serve as well.
     dtype = torch.float32 if boxes.device.type == "cpu" else torch.bfloat16
-    at_once = max(1, PAIRS_AT_ONCE // max(1, number * number))
+    at_once = max(1, PAIRS_PER_CHUNK // max(1, number * number))
     parts = []
     for start in range(0, boxes.shape[0], at_once):
         some = boxes[start : start + at_once]

@@ -1,1 +1,1 @@
-"""Methods: how the annotations of a batch become losses, one method per row of the tables."""
+"""Training methods: each turns the annotations of a batch into losses."""

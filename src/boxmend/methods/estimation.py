@@ -1,5 +1,6 @@
-"""What the noise is, estimated once a pass; everything here may wait for the device."""
+"""Estimates of the noise, made once an epoch; the functions here may wait for the device."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,18 +17,29 @@ from boxmend.methods.equations import (
     symmetric_transition,
 )
 
-LEARNT = 0.12  # of the errors are learnt by heart before they are measured: .05 to .17 of them
-MOST_LEARNT = 0.2  # in runs with known noise; see docs/method.md
-LOST_BELOW = 0.5
-LEAST_SLOPE = 0.1  # eigenvalue of T: so much noise that labels tell next to nothing
-FEW_ANNOTATIONS = 10
-KEEP_AT = ((0.0, 1.0), (0.2, 0.5), (0.4, 0.375))  # box noise, share of the raw box
+
+@dataclass(frozen=True)
+class EstimationConstants:
+    """Corrections and limits of the estimates."""
+
+    # Share of the errors that the detector memorises before they are measured: 0.05 to 0.17 in
+    # runs with known noise; see docs/method.md.
+    memorised_share: float = 0.12
+    max_memorised_share: float = 0.2
+    lost_class_max_share: float = 0.5  # found share of a class over the share that T implies
+    min_eigenvalue: float = 0.1  # of T; below it labels carry almost no information
+    min_class_annotations: int = 10  # with fewer no class counts as lost
+    # Weight of the annotated box by box noise, interpolated linearly.
+    raw_share_by_noise: tuple[tuple[float, float], ...] = ((0.0, 1.0), (0.2, 0.5), (0.4, 0.375))
 
 
-def estimated_labels(
+ESTIMATION = EstimationConstants()
+
+
+def fit_label_noise(
     evidence: Tensor, labels: Tensor, previous: float, *, full: bool = True
 ) -> NoiseModel:
-    """Fit the rate, tau and, with `full`, the matrix to p [n, C] and labels [n] on the CPU."""
+    """Fit the rate, tau and, if `full`, a full matrix to p [n, C] and labels [n] on the CPU."""
     if full:
         return fit_noise_model(evidence, labels, previous)
     rate, tau = fit_rate_and_temperature(evidence, labels, previous)
@@ -35,36 +47,34 @@ def estimated_labels(
 
 
 class Estimate(NamedTuple):
-    """A rate as measured, with the bounds that chance leaves."""
+    """A measured rate with its confidence interval."""
 
     rate: float
     low: float
     high: float
 
-    def told(self, name: str, *, is_learnt: bool = True) -> dict[str, float]:
-        """Figures for the log: what is learnt by heart made up for, and the bounds widened by it.
+    def figures(self, name: str, *, is_memorised: bool = True) -> dict[str, float]:
+        """Return the rate and its interval for the log, corrected for memorisation.
 
-        What a detector has learnt by heart it does not see as an error any more. Who has not
-        learnt from what is measured tells it as it is.
+        A detector no longer sees the errors that it has memorised. The rate is raised accordingly
+        and the interval widened, unless the estimate comes from predictions that are out-of-fold.
         """
-        if not is_learnt:
+        if not is_memorised:
             return {name: self.rate, f"{name}_low": self.low, f"{name}_high": self.high}
-        most = 1 - LEARNT
         return {
-            name: min(self.rate / most, 1.0),
+            name: min(self.rate / (1 - ESTIMATION.memorised_share), 1.0),
             f"{name}_low": self.low,
-            f"{name}_high": min(self.high / (1 - MOST_LEARNT), 1.0),
+            f"{name}_high": min(self.high / (1 - ESTIMATION.max_memorised_share), 1.0),
         }
 
 
-def confusions(
-    evidence: Tensor, labels: Tensor, transition: Tensor, tau: float, least: float = 0.05
+def find_confusions(
+    evidence: Tensor, labels: Tensor, transition: Tensor, tau: float, min_share: float = 0.05
 ) -> list[tuple[int, int, float, float]]:
-    """List what annotations of a class truly are: (label, true class, share, number).
+    """List the confused classes as (label, true class, share, number), largest number first.
 
-    Takes p [n, C] and labels [n]. The share of a label's annotations that are of another class is
-    the mean of its posterior; pairs below the share `least` are left out, the largest number is
-    first.
+    Takes p [n, C] and labels [n]. The share of a label's annotations that belong to another class
+    is the mean posterior of that class; pairs with a share below `min_share` are left out.
     """
     posteriors = posterior(evidence, labels, transition.to(evidence.dtype), tau)  # [n, C]
     num_labels = evidence.shape[1]
@@ -73,31 +83,31 @@ def confusions(
     shares = (numbers / totals[:, None]).fill_diagonal_(0)
     pairs = [
         (int(row), int(column), float(shares[row, column]), float(numbers[row, column]))
-        for row, column in (shares >= least).nonzero().tolist()
+        for row, column in (shares >= min_share).nonzero().tolist()
     ]
     return sorted(pairs, key=lambda pair: -pair[3])
 
 
-def lost_classes(posteriors: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
+def find_lost_classes(posteriors: Tensor, labels: Tensor, transition: Tensor) -> Tensor:
     """Mark the classes that the detector has lost to others; [C].
 
-    Takes q [n, C], labels [n] and T [C, C]. Classes of shares t are annotated as t T, so the
-    shares of the labels tell t. A class of which q finds less than half of that was not
-    mislabelled: a detector that takes all arrows for crosses relabels them, learns from it, and
-    never finds back. For the same reason T must not be fitted to what that detector says.
+    Takes q [n, C], labels [n] and T [C, C]. True class shares t give label shares t T, so the label
+    shares imply t. A class of which q finds less than half of that is not mislabelled but lost: a
+    detector that takes all arrows for crosses relabels them, trains on the result and never
+    recovers. For the same reason T must not be fitted to the predictions of that detector.
     """
     n, num_labels = posteriors.shape
     transition = transition.double()
-    if not n or torch.linalg.eigvals(transition).real.min() < LEAST_SLOPE:
+    if not n or torch.linalg.eigvals(transition).real.min() < ESTIMATION.min_eigenvalue:
         return torch.zeros(num_labels, dtype=torch.bool)
-    told = torch.bincount(labels, minlength=num_labels).double() / n
-    implied: Tensor = torch.linalg.solve(transition.T, told)
-    found = posteriors.mean(0)
-    return (found < LOST_BELOW * implied) & (implied * n >= FEW_ANNOTATIONS)
+    label_shares = torch.bincount(labels, minlength=num_labels).double() / n
+    implied: Tensor = torch.linalg.solve(transition.T, label_shares)
+    is_rare = posteriors.mean(0) < ESTIMATION.lost_class_max_share * implied
+    return is_rare & (implied * n >= ESTIMATION.min_class_annotations)
 
 
-def bounds(evidence: Tensor, labels: Tensor, model: NoiseModel) -> tuple[float, float]:
-    """Find the bounds of a model's rate; around a full matrix they are as wide as without it."""
+def rate_bounds(evidence: Tensor, labels: Tensor, model: NoiseModel) -> tuple[float, float]:
+    """Return the interval of a model's rate; a full matrix has the width of symmetric noise."""
     if not model.is_full:
         return rate_interval(evidence, labels, model.rate, model.tau)
     rate, tau = fit_rate_and_temperature(evidence, labels, model.rate)
@@ -105,30 +115,37 @@ def bounds(evidence: Tensor, labels: Tensor, model: NoiseModel) -> tuple[float, 
     return max(model.rate + low - rate, 0.0), min(model.rate + high - rate, 1.0)
 
 
-def at_least(model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseModel) -> NoiseModel:
-    """Take a new model, but no lower rate than before: then the known one with a new tau.
+def keep_higher_rate(
+    model: NoiseModel, evidence: Tensor, labels: Tensor, known: NoiseModel
+) -> NoiseModel:
+    """Return the new model, or the known one with a new tau if the new rate is lower.
 
-    What the detector has learnt by heart looks right to it, so later estimates can only be too
-    low: the noise of a dataset does not fade while one trains on it.
+    The noise of a dataset does not change during training. The detector memorises more and more
+    errors, so later estimates can only be too low.
     """
     if model.rate >= known.rate:
         return model
     return known._replace(tau=fit_temperature(evidence, labels, known.transition))
 
 
-def keep_at_rate(box_rate: float) -> float:
-    """Choose the share of the raw box for a known box noise: 1 at 0, 0.5 at 0.2, 0.375 from 0.4.
+def raw_box_share_at(box_rate: float) -> float:
+    """Return the weight of the annotated box for a known box noise.
 
-    Between them it is a straight line. A trial found 0.35 and 0.5 alike at 0.4.
+    It is 1 at 0, 0.5 at 0.2 and 0.375 from 0.4 on, with straight lines between. At 0.4 a trial
+    found 0.35 and 0.5 equally good.
     """
-    for (low, at_low), (high, at_high) in pairwise(KEEP_AT):
+    points = ESTIMATION.raw_share_by_noise
+    for (low, at_low), (high, at_high) in pairwise(points):
         if box_rate <= high:
             return at_low + (at_high - at_low) * (box_rate - low) / (high - low)
-    return KEEP_AT[-1][1]
+    return points[-1][1]
 
 
-def visited(memory: Tensor, visits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Copy what has been seen to the CPU: evidence [n, C] and labels [n]; the last row is none."""
-    is_seen = (visits > 0).cpu()
-    is_seen[-1] = False
-    return memory.cpu()[is_seen], labels.cpu()[is_seen].to(torch.int64)
+def visited_evidence(memory: Tensor, visits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return evidence [n, C] and labels [n] of all visited annotations, on the CPU.
+
+    The last row of the memory belongs to padding and does not count.
+    """
+    is_visited = (visits > 0).cpu()
+    is_visited[-1] = False
+    return memory.cpu()[is_visited], labels.cpu()[is_visited].to(torch.int64)

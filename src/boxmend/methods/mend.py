@@ -1,8 +1,9 @@
-"""The changed method: posteriors with memory in place of judgements, votes in place of averages.
+"""The method `mend`: posteriors with memory instead of judgements, votes instead of averages.
 
-Beyond the paper. Per annotation, p is the detector's distribution over the foreground classes at
-b*, averaged over visits; q(c) ~ p(c)^tau T[c, y] is what is trained on, T and tau are estimated
-once a pass; edges are put where box and vote let them be expected under the estimated box noise.
+Beyond the paper. For each annotation, p is the detector's distribution over the foreground classes
+at b*, averaged over visits. The class targets are q(c) ~ p(c)^tau T[c, y]; T and tau are estimated
+once an epoch. Edges move to their posterior mean, given box and vote, under the estimated box
+noise.
 """
 
 from collections.abc import Hashable, Mapping
@@ -16,9 +17,14 @@ from boxmend.detector import Proposals, RoiSample, SecondStageOutput, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations, estimation, judgements, missing, votes
 from boxmend.methods.equations import Belief, Roles
-from boxmend.methods.equations.box_noise import BINS
+from boxmend.methods.equations.box_noise import BOX_NOISE, NUM_BINS
 from boxmend.methods.noise_estimator import EstimatingMethod, NoiseEstimator
-from boxmend.methods.outcomes import merge_outcome, neutralise_padding, shares, unchanged_outcome
+from boxmend.methods.outcomes import (
+    merge_outcome,
+    neutralise_padding,
+    share_metrics,
+    unchanged_outcome,
+)
 from boxmend.methods.protocol import (
     SINGLE_PROCESS,
     BatchAnnotations,
@@ -34,13 +40,13 @@ from boxmend.methods.rates import Rates
 from boxmend.methods.steps import faster_rcnn_losses
 from boxmend.runs.settings import MendSettings
 
-UNFITTED_KEEP = 1.0  # before the first estimate boxes stay as they are
-MIN_PRESCREENED = 500  # annotations: with fewer, a prescreen may say anything
-MOST_BYTES = 2**31  # of features that are brought to the device
+INITIAL_RAW_SHARE = 1.0  # weight of the annotated box before the first estimate: no repair
+MIN_PRESCREEN_ANNOTATIONS = 500  # with fewer the result of a prescreen is arbitrary
+MAX_DEVICE_FEATURE_BYTES = 2**31  # larger features of a prescreen stay on the host
 
 
 class Mend(EstimatingMethod):
-    """The changed method; it remembers evidence for every annotation of the dataset."""
+    """The method `mend`, with a memory of evidence for every annotation of the dataset."""
 
     estimator: NoiseEstimator
 
@@ -59,41 +65,41 @@ class Mend(EstimatingMethod):
         self.rates = rates
         self.mends_labels = rates.label != 0
         self.mends_boxes = rates.box != 0
-        # Changed in place: a captured step has addresses.
+        # Changes are in place, because a captured step holds addresses.
         self._state: dict[str, Tensor] = {
             "queue": equations.empty_queue(settings.queue_length, device),
-            "keep": torch.full((), UNFITTED_KEEP, device=device),
+            "keep": torch.full((), INITIAL_RAW_SHARE, device=device),
             "alpha": torch.zeros((), device=device),
             "noise": torch.zeros((), device=device),
             "vote_error": torch.zeros((), device=device),
             "held": torch.zeros((), device=device),
-            "border": torch.zeros(1 + BINS, dtype=torch.float64, device=device),
+            "border": torch.zeros(1 + NUM_BINS, dtype=torch.float64, device=device),
         }
         self._beta: float | None = None
-        self._set_shares(UNFITTED_KEEP)
+        self._set_box_repair(INITIAL_RAW_SHARE)
 
     @property
     def wants_prescreen(self) -> bool:
-        """Whether labels are to be mended, and there are enough of them for a prescreen."""
+        """Whether labels are repaired and the dataset is large enough for a prescreen."""
         is_wanted = self.mends_labels and self.settings.prescreen_weight > 0
-        return is_wanted and self.estimator.num_annotations >= MIN_PRESCREENED
+        return is_wanted and self.estimator.num_annotations >= MIN_PRESCREEN_ANNOTATIONS
 
-    def prescreen(self, described: BoxFeatures) -> Mapping[str, Any]:
-        """Judge the labels before the first step, by what the backbone makes of their boxes."""
-        settings, labels = self.settings, described.labels
-        if len(labels) < MIN_PRESCREENED:
+    def prescreen(self, box_features: BoxFeatures) -> Mapping[str, Any]:
+        """Judge the labels before the first step, by the backbone's features of their boxes."""
+        settings, labels = self.settings, box_features.labels
+        if len(labels) < MIN_PRESCREEN_ANNOTATIONS:
             return {}
         belief = Belief(self.rates.label, settings.full_matrix, settings.initial_label_noise)
-        features = described.features
-        if features.nbytes <= MOST_BYTES:
+        features = box_features.features
+        if features.nbytes <= MAX_DEVICE_FEATURE_BYTES:
             features = features.to(self._state["keep"].device)
-        seen = equations.prescreen_labels(
-            features, labels, described.folds, self.estimator.num_labels, belief
+        result = equations.prescreen_labels(
+            features, labels, box_features.folds, self.estimator.num_labels, belief
         )
-        return self.estimator.prescreen(described.rows, labels, seen)
+        return self.estimator.prescreen(box_features.rows, labels, result)
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
-        """Compute the losses of Faster R-CNN on the mended batch."""
+        """Compute the losses of Faster R-CNN on the repaired annotations."""
         return faster_rcnn_losses(self, context)
 
     @torch.no_grad()
@@ -104,44 +110,46 @@ class Mend(EstimatingMethod):
         scorer: BoxScorer,
         progress: TrainingProgress,
     ) -> Outcome:
-        """Gather evidence about a batch and, after warm-up, mend it."""
+        """Store the evidence about a batch and, after warm-up, repair its annotations."""
         annotations = neutralise_padding(annotations)
         if not (self.mends_labels or self._needs_proposals):
             return unchanged_outcome(annotations)
         matches = self._matches(annotations, proposals, progress.is_warm_up)
         scores = self._scores(matches, scorer)
-        evidence = self.estimator.remember(annotations, scores[0].probabilities)  # p
-        posteriors, judged = self._judged(evidence, annotations)
+        evidence = self.estimator.store(annotations, scores[0].probabilities)  # p
+        posteriors, judged = self._judge_labels(evidence, annotations)
         boxes = self._boxes(annotations, matches, scores, posteriors)
         num_candidates = matches.is_candidate.sum(-1)
         if progress.is_warm_up:
-            metrics = shares(annotations, num_candidates=num_candidates)
+            metrics = share_metrics(annotations, num_candidates=num_candidates)
             counted = torch.where(annotations.is_box, num_candidates, 0)
             outcome = unchanged_outcome(annotations, judged.loss)
             outcome = outcome._replace(num_candidates=counted, metrics=metrics)
-            outcome = outcome._replace(roi=outcome.roi._replace(soft=self._first_soft(annotations)))
-            return self._for_noisy_boxes(outcome, annotations, UNFITTED_KEEP)
+            outcome = outcome._replace(
+                roi=outcome.roi._replace(soft=self._warm_up_targets(annotations))
+            )
+            return self._with_box_targets(outcome, annotations, INITIAL_RAW_SHARE)
         refined = judged._replace(
             boxes=boxes, num_candidates=num_candidates, matched=matches.matched
         )
         roles = self._roles(refined.verdict, annotations)
         outcome = merge_outcome(annotations, refined, roles, self._soft(posteriors))
-        outcome = self._for_noisy_boxes(outcome, annotations, self._state["keep"])
-        return self._without_missing(outcome, annotations, matches, scores[1])
+        outcome = self._with_box_targets(outcome, annotations, self._state["keep"])
+        return self._ignore_missing(outcome, annotations, matches, scores[1])
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Tell warm-up from what follows."""
+        """Return whether the step belongs to the warm-up."""
         return progress.is_warm_up
 
     @torch.no_grad()
     def class_targets(
         self, logits: Tensor, rois: RoiSample, roi: Targets, progress: TrainingProgress
     ) -> Tensor | None:
-        """Correct the loss of warm-up: r(c) = s(c) T[c, y] / sum_c s(c) T[c, y].
+        """Return forward-corrected targets in warm-up: r(c) = s(c) T[c, y] / sum_c s(c) T[c, y].
 
-        Cross-entropy against r has the gradient of -log sum_c s(c) T[c, y]; s is the current
-        prediction, and background has no part in r. RoIs of no object are background. After a
-        prescreen nothing needs correcting: warm-up is trained on what that says.
+        s is the current prediction over the foreground. Cross-entropy against r has the gradient of
+        -log sum_c s(c) T[c, y]. Negative RoIs have the target background. After a prescreen the
+        result is None, because warm-up then trains on the posteriors of the prescreen.
         """
         is_corrected = progress.is_warm_up and self._corrects_warm_up
         if not is_corrected or self.estimator.prior is not None:
@@ -149,73 +157,80 @@ class Mend(EstimatingMethod):
         is_object = rois.is_positive[..., None]
         foreground = torch.where(is_object, logits[..., 1:].float(), 0).softmax(-1)
         objects = equations.posterior(foreground, rois.labels, self.estimator.state["transition"])
-        objects = equations.raise_to_floor(objects, rois.labels, self.estimator.floors(rois.labels))
+        objects = equations.raise_to_floor(
+            objects, rois.labels, self.estimator.label_floors(rois.labels)
+        )
         background = torch.zeros_like(objects[..., :1]) + 1
-        nothing = functional.pad(background, (0, objects.shape[-1]))
-        return torch.where(is_object, equations.soft_targets(objects), nothing)
+        negative = functional.pad(background, (0, objects.shape[-1]))
+        return torch.where(is_object, equations.soft_targets(objects), negative)
 
     def end_epoch(self, epoch: int, *, is_warm_up: bool) -> Mapping[str, Any]:
-        """Estimate the noise anew, and from it the shares of raw box and p*."""
-        found = super().end_epoch(epoch, is_warm_up=is_warm_up)
+        """Update the estimates, and from them the parameters of the box repair."""
+        figures = super().end_epoch(epoch, is_warm_up=is_warm_up)
         keep = float(self._state["keep"])
-        held = 0.0
+        hold_share = 0.0
         if keep < 1:
-            held = equations.border_hold_share(self._state["border"], found["box_noise"])
-        self._state["held"].fill_(held)
+            hold_share = equations.border_hold_share(self._state["border"], figures["box_noise"])
+        self._state["held"].fill_(hold_share)
         tau = float(self.estimator.state["tau"])
         lost = int(self.estimator.state["lost"].sum())
-        return {**found, "tau": tau, "keep": keep, "lost_classes": lost, "held_at_border": held}
+        own = {"tau": tau, "keep": keep, "lost_classes": lost, "held_at_border": hold_share}
+        return {**figures, **own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up a state made for as many annotations and classes."""
+        """Load a state with the same numbers of annotations and classes."""
         super().load_state_dict(state)
-        self._set_shares(float(state["keep"]))  # from which all others follow
+        self._set_box_repair(float(state["keep"]))  # which determines the other parameters
 
     def _own_state(self) -> dict[str, Any]:
-        """Return the queue and how boxes are mended."""
+        """Return the queue and the parameters of the box repair."""
         return {name: tensor.clone() for name, tensor in self._state.items()}
 
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Take up a queue of the same length, and what is counted at the border."""
+        """Load a queue of the same length, and the counts at the border."""
         if len(state["queue"]) != len(self._state["queue"]):
             was, now = len(state["queue"]), len(self._state["queue"])
-            raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
+            raise UsageError(
+                f"the saved state has a queue of {was} losses, but mend.queue_length is {now}; "
+                "use the settings of the saved state"
+            )
         for name in ("queue", "border", "held"):
             self._state[name].copy_(state[name])
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
-        """Choose how boxes are mended by the estimated box noise."""
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
+        """Set the parameters of the box repair by the estimated box noise."""
         if self.rates.box is None:
             settings = self.settings
-            self._set_shares(
+            self._set_box_repair(
                 equations.raw_box_share(
                     estimator.box, settings.raw_box_min_share, settings.disable_above
                 )
             )
 
-    def _set_shares(self, estimated: float) -> None:
-        """Choose how boxes are mended: by the settings, a known box noise, or the estimate.
+    def _set_box_repair(self, estimated: float) -> None:
+        """Set the parameters of the box repair: by the settings, the known noise or the estimate.
 
-        Annotated edges are off by the whole noise, also by what is learnt by heart of it.
+        `estimated` is the weight of the annotated box that the estimate implies. N includes the
+        noise that the detector has memorised.
         """
-        found = self.estimator.figures()["box_noise"]
+        box_noise = self.estimator.figures()["box_noise"]
         keep, alpha = self.settings.raw_box_share, self.settings.alpha
         if keep is None:
             known = self.rates.box
-            keep = estimated if known is None else estimation.keep_at_rate(known)
+            keep = estimated if known is None else estimation.raw_box_share_at(known)
         if alpha is None:
-            alpha = 0.0 if keep == 1 else equations.alpha_from_rate(found)
-        noise = found if keep < 1 else 0.0
-        error = self.estimator.box.error or equations.TYPICAL_ERROR
+            alpha = 0.0 if keep == 1 else equations.alpha_from_rate(box_noise)
+        noise = box_noise if keep < 1 else 0.0
+        error = self.estimator.box.error or BOX_NOISE.typical_error_sides
         values = {"keep": keep, "alpha": alpha, "noise": noise, "vote_error": error}
         for name, value in values.items():
             self._state[name].fill_(value)
-        self._beta = self.settings.box_beta if keep < 1 else None  # None: the detector's own
+        self._beta = self.settings.box_beta if keep < 1 else None  # None for the detector's own
 
-    def _for_noisy_boxes(
+    def _with_box_targets(
         self, outcome: Outcome, annotations: BatchAnnotations, keep: Tensor | float
     ) -> Outcome:
-        """Regress to where noisy edges are in the mean, also where the border cut them off."""
+        """Set the regression targets, which extend past the border, and the beta of their loss."""
         if not self.mends_boxes:
             return outcome
         roi = outcome.roi._replace(beta=self._beta)
@@ -231,26 +246,26 @@ class Mend(EstimatingMethod):
 
     @property
     def _needs_proposals(self) -> bool:
-        """Whether anything is asked of the proposals: boxes, or objects that nobody annotated."""
+        """Whether the proposals are scored: for box repair, or to find missing annotations."""
         return self.mends_boxes or self.settings.missing_min_score is not None
 
-    def _without_missing(
+    def _ignore_missing(
         self,
         outcome: Outcome,
         annotations: BatchAnnotations,
         matches: votes.Matches,
         scores: SecondStageOutput,
     ) -> Outcome:
-        """Leave objects out that nobody annotated, where that is asked for."""
+        """Ignore objects without an annotation, if `missing_min_score` is set."""
         if self.settings.missing_min_score is None:
             return outcome
-        found = missing.missing_objects(
+        objects = missing.find_missing_objects(
             annotations, matches, scores, self.settings.missing_min_score
         )
-        share = found.is_object.sum() / annotations.is_box.sum().clamp(min=1)
+        share = objects.is_object.sum() / annotations.is_box.sum().clamp(min=1)
         return outcome._replace(
-            rpn=missing.left_out(outcome.rpn, found),
-            roi=missing.left_out(outcome.roi, found),
+            rpn=missing.ignore_objects(outcome.rpn, objects),
+            roi=missing.ignore_objects(outcome.roi, objects),
             metrics={**outcome.metrics, "missing": share},
         )
 
@@ -258,19 +273,20 @@ class Mend(EstimatingMethod):
     def _corrects_warm_up(self) -> bool:
         return self.mends_labels and self.settings.correct_warm_up_loss
 
-    def _first_soft(self, annotations: BatchAnnotations) -> Tensor | None:
-        """Return the targets of warm-up after a prescreen: q(c) ~ p(c) T[c, y] by that alone."""
-        prior = self.estimator.prior_of(annotations)
+    def _warm_up_targets(self, annotations: BatchAnnotations) -> Tensor | None:
+        """Return the class targets of warm-up after a prescreen: q(c) ~ p_0(c) T[c, y]."""
+        prior = self.estimator.prior_for(annotations)
         if prior is None or not self._corrects_warm_up:
             return None
-        first = equations.posterior(prior, annotations.labels, self.estimator.state["transition"])
-        floors = self.estimator.floors(annotations.labels)
-        return equations.soft_targets(equations.raise_to_floor(first, annotations.labels, floors))
+        labels = annotations.labels
+        posteriors = equations.posterior(prior, labels, self.estimator.state["transition"])
+        floors = self.estimator.label_floors(labels)
+        return equations.soft_targets(equations.raise_to_floor(posteriors, labels, floors))
 
     def _matches(
         self, annotations: BatchAnnotations, proposals: Proposals, is_warm_up: bool
     ) -> votes.Matches:
-        """Centre matching as published (Eq. 15 to 19); in warm-up b* is b."""
+        """Match centres as published (Eq. 15 to 19); in warm-up b* is b."""
         settings = self.settings
         top, objectness, is_top = equations.top_proposals(*proposals[:3], settings.num_proposals)
         fitness = equations.center_fitness(annotations.boxes, top, settings.gamma)  # [B, A, P]
@@ -292,25 +308,27 @@ class Mend(EstimatingMethod):
     def _scores(
         self, matches: votes.Matches, scorer: BoxScorer
     ) -> tuple[SecondStageOutput, SecondStageOutput]:
-        """Score b* and, where anything is asked of them, the proposals, in one call."""
+        """Score b* and, if needed, the proposals, in one call."""
         count = matches.matched.shape[1]
         if not self._needs_proposals:
-            return votes.split(scorer(matches.matched), count)
-        return votes.split(scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count)
+            return votes.split_scores(scorer(matches.matched), count)
+        return votes.split_scores(
+            scorer(torch.cat([matches.matched, matches.proposals], dim=1)), count
+        )
 
-    def _judged(self, evidence: Tensor, annotations: BatchAnnotations) -> judgements.Judged:
-        """Judge the labels; in the published order, judged first and pushed after."""
-        state, seen = self._state, self.estimator.state
+    def _judge_labels(self, evidence: Tensor, annotations: BatchAnnotations) -> judgements.Judged:
+        """Judge the labels by posterior or, as published, by the queue, which is updated after."""
+        state, estimates = self._state, self.estimator.state
         if not self.mends_labels:
-            return judgements.as_given(evidence, annotations)
+            return judgements.keep_labels(evidence, annotations)
         if self.settings.judgement == "posterior":
-            floors = self.estimator.floors(annotations.labels)
-            return judgements.by_posterior(
-                evidence, annotations, seen["transition"], seen["tau"], floors
+            label_floors = self.estimator.label_floors(annotations.labels)
+            return judgements.judge_by_posterior(
+                evidence, annotations, estimates["transition"], estimates["tau"], label_floors
             )
         acceptance = equations.acceptance_from_rate(self.estimator.rate)
         limit = equations.threshold(state["queue"], acceptance)
-        judged = judgements.by_queue(evidence, annotations, limit)
+        judged = judgements.judge_by_queue(evidence, annotations, limit)
         pushed = self.exchange.all_gather(judged[1].loss, annotations.is_box)
         state["queue"].copy_(equations.push(state["queue"], *pushed))
         return judged
@@ -322,27 +340,29 @@ class Mend(EstimatingMethod):
         scores: tuple[SecondStageOutput, SecondStageOutput],
         posteriors: Tensor,
     ) -> Tensor:
-        """Final boxes [B, A, 4]; what the box noise is estimated from is counted along the way."""
+        """Return the final boxes [B, A, 4], and count what the estimate of box noise needs."""
         if not self.mends_boxes:
             return annotations.boxes
         settings, keep = self.settings, self._state["keep"]
-        heard = votes.voters(annotations, matches, scores, posteriors, settings.vote_min_iou)
-        self.estimator.compare(annotations, heard)
+        voters = votes.gather_voters(
+            annotations, matches, scores, posteriors, settings.vote_min_iou
+        )
+        self.estimator.count_agreement(annotations, voters)
         if settings.boxes == "average":
-            return votes.averaged(annotations, matches, heard, keep)
+            return votes.average_boxes(annotations, matches, voters, keep)
         if settings.boxes == "vote" or settings.raw_box_share is not None:
-            return votes.voted(annotations, heard, keep, settings.cluster_min_iou)
+            return votes.vote_boxes(annotations, voters, keep, settings.cluster_min_iou)
         state = self._state
         at_border = equations.count_at_border(
             annotations.boxes, annotations.sizes, annotations.is_box
         )
         state["border"] += self.exchange.all_sum(at_border)
         edges = votes.EdgeNoise(state["noise"], state["vote_error"], state["held"])
-        return votes.expected(annotations, heard, edges, keep, settings.cluster_min_iou)
+        return votes.estimate_boxes(annotations, voters, edges, keep, settings.cluster_min_iou)
 
     @property
     def _is_soft(self) -> bool:
-        """Whether posteriors are trained on: unsure annotations then take part like all others."""
+        """Whether the class targets are posteriors, so that DISCARDED annotations train too."""
         settings = self.settings
         return self.mends_labels and settings.soft_labels and settings.judgement == "posterior"
 
@@ -350,7 +370,7 @@ class Mend(EstimatingMethod):
         return equations.soft_targets(posteriors) if self._is_soft else None
 
     def _roles(self, verdict: Tensor, annotations: BatchAnnotations) -> Roles:
-        """Everything trains everything, but for unsure annotations where labels are hard."""
+        """Let all annotations train all parts, except DISCARDED ones if labels are hard."""
         if self._is_soft or not self.mends_labels:
             return Roles(
                 annotations.is_box, annotations.is_box, torch.zeros_like(annotations.is_box)

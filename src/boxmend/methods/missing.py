@@ -1,7 +1,7 @@
-"""Objects whose annotation is missing: proposals that are sure of a class beside all annotations.
+"""Objects without an annotation: confident proposals that overlap no annotation.
 
-Taken for background, as everything beside annotations is, they teach the detector to overlook such
-objects. Left out they teach nothing. No annotation is made of them here; `boxmend audit` does that.
+As background they would train the detector to overlook such objects, so they are ignored. They do
+not become annotations here; `boxmend audit` proposes those.
 """
 
 from typing import NamedTuple
@@ -16,43 +16,45 @@ from boxmend.methods import equations
 from boxmend.methods.protocol import BatchAnnotations
 from boxmend.methods.votes import Matches
 
-BESIDE = 0.3  # IoU with an annotation from which a proposal means that one
-ALIKE = 0.5  # IoU above which two proposals mean the same object
-MOST = 20  # in an image
+ANNOTATED_MIN_IOU = 0.3  # with an annotation; such a proposal belongs to that annotation
+SAME_OBJECT_IOU = 0.5  # between two proposals; above it they belong to one object
+MAX_PER_IMAGE = 20  # objects
 
 
 class UnannotatedObjects(NamedTuple):
-    """Objects that nobody annotated, the surest first."""
+    """Objects without an annotation, in descending order of score."""
 
     boxes: Tensor  # [B, K, 4], inert where there is none
     is_object: Tensor  # [B, K]
 
 
-def missing_objects(
-    annotations: BatchAnnotations, matches: Matches, scores: SecondStageOutput, least: float
+def find_missing_objects(
+    annotations: BatchAnnotations, matches: Matches, scores: SecondStageOutput, min_score: float
 ) -> UnannotatedObjects:
-    """Find proposals of a class's score `least` or more that overlap no annotation.
+    """Find proposals with a class score of at least `min_score` that overlap no annotation.
 
-    Takes the scores of the P proposals. Each is regressed for its likeliest class, and of those
-    that mean the same object the surest stays. Ignored annotations count as annotations.
+    Takes the scores of the P proposals. Each proposal is regressed for its most probable class, and
+    the highest score among proposals of one object is kept. Ignored annotations count as
+    annotations.
     """
-    sureness, labels = scores.probabilities[..., 1:].float().max(-1)  # [B, P]
+    score, labels = scores.probabilities[..., 1:].float().max(-1)  # [B, P]
     boxes = equations.boxes_of_class(scores.boxes.float(), labels)  # [B, P, 4]
     is_annotated = (annotations.is_box | annotations.is_ignored)[..., None]  # [B, A, 1]
-    is_near = ((pairwise_iou(annotations.boxes, boxes) >= BESIDE) & is_annotated).any(1)
-    is_sure = matches.is_proposal & (sureness >= least) & ~is_near
-    ranks = torch.where(is_sure, sureness, -1).argsort(dim=1, descending=True, stable=True)
+    overlaps = pairwise_iou(annotations.boxes, boxes)  # [B, A, P]
+    is_near = ((overlaps >= ANNOTATED_MIN_IOU) & is_annotated).any(1)
+    is_eligible = matches.is_proposal & (score >= min_score) & ~is_near
+    ranks = torch.where(is_eligible, score, -1).argsort(dim=1, descending=True, stable=True)
     boxes = boxes.take_along_dim(ranks[..., None], dim=1)
-    is_sure = is_sure.take_along_dim(ranks, dim=1)
-    is_first, _ = suppress(boxes, is_sure, overlap=ALIKE)
-    first = is_first.int().argsort(dim=1, descending=True, stable=True)[:, :MOST]
+    is_eligible = is_eligible.take_along_dim(ranks, dim=1)
+    is_first, _ = suppress(boxes, is_eligible, overlap=SAME_OBJECT_IOU)
+    first = is_first.int().argsort(dim=1, descending=True, stable=True)[:, :MAX_PER_IMAGE]
     is_object = is_first.take_along_dim(first, dim=1)
     boxes = boxes.take_along_dim(first[..., None], dim=1)
     return UnannotatedObjects(inert_boxes(boxes, is_object), is_object)
 
 
-def left_out(targets: Targets, missing: UnannotatedObjects) -> Targets:
-    """Give the targets with these objects besides, as rows whose surroundings teach nothing."""
+def ignore_objects(targets: Targets, missing: UnannotatedObjects) -> Targets:
+    """Append the objects to the targets as ignored rows."""
     is_object = missing.is_object
     labels = torch.zeros_like(is_object, dtype=targets.labels.dtype)
     boxes = missing.boxes.to(targets.boxes.dtype)

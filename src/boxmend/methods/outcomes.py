@@ -1,4 +1,4 @@
-"""From judged annotations to what is trained on, with the ignored ones passed through untouched."""
+"""Conversion of judged annotations to training targets; ignored annotations are not changed."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ from boxmend.runs.judgement import Judgement
 
 
 def neutralise_padding(annotations: BatchAnnotations) -> BatchAnnotations:
-    """Make padding harmless (the box (0, 0, 1, 1), label 0) and `is_box` and `is_ignored` disjoint.
+    """Replace padding by inert values: the box (0, 0, 1, 1) and label 0.
 
-    What is both, is ignored.
+    Also make `is_box` and `is_ignored` disjoint; an annotation that is both becomes ignored.
     """
     is_real = annotations.is_box | annotations.is_ignored
     return annotations._replace(
@@ -24,9 +24,10 @@ def neutralise_padding(annotations: BatchAnnotations) -> BatchAnnotations:
 
 
 def unchanged_outcome(annotations: BatchAnnotations, loss: Tensor | None = None) -> Outcome:
-    """Train on the annotations as given and judge nothing; takes them without padding.
+    """Return an outcome that trains on the original annotations without judging them.
 
-    The loss [B, A] is for the ledger alone; what was not measured is NaN.
+    Takes annotations with neutral padding. The loss [B, A] is for the ledger only; what was not
+    measured is NaN there.
     """
     targets = _targets(annotations, annotations.boxes, annotations.labels, annotations.is_box)
     nothing = torch.full_like(annotations.boxes[..., 0], torch.nan)  # [B, A]
@@ -42,17 +43,18 @@ def unchanged_outcome(annotations: BatchAnnotations, loss: Tensor | None = None)
         matched=annotations.boxes,
         boxes=annotations.boxes,
         is_kept=annotations.is_box,
-        metrics=shares(annotations),
+        metrics=share_metrics(annotations),
     )
 
 
 def merge_outcome(
     annotations: BatchAnnotations, refined: RefinedBatch, roles: Roles, soft: Tensor | None = None
 ) -> Outcome:
-    """Put a method's results for `given.is_box` beside the annotations that nothing may touch.
+    """Merge a method's results for `annotations.is_box` with the ignored annotations.
 
-    Ignored rows stay as given, UNJUDGED, and become ignored rows of the targets; takes the
-    annotations without padding. `soft` [B, A, 1 + C] is for the second stage.
+    Ignored annotations keep their values, are UNJUDGED, and become ignored rows of the targets.
+    Takes annotations with neutral padding. `soft` [B, A, 1 + C] holds the class targets of the
+    second stage.
     """
     is_box = annotations.is_box
     boxes = torch.where(is_box[..., None], refined.boxes, annotations.boxes)
@@ -70,18 +72,19 @@ def merge_outcome(
         matched=torch.where(is_box[..., None], refined.matched, annotations.boxes),
         boxes=boxes,
         is_kept=roles.head,
-        metrics=shares(annotations, refined.verdict, refined.num_candidates),
+        metrics=share_metrics(annotations, refined.verdict, refined.num_candidates),
     )
 
 
-def shares(
+def share_metrics(
     annotations: BatchAnnotations,
     verdict: Tensor | None = None,
     num_candidates: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Count verdicts and matches [B, A] as shares of the annotations to learn from.
+    """Compute the shares of annotations that are relabelled, unsure (DISCARDED) and matched.
 
-    The keys are always the same: relabelled, unsure (DISCARDED) and matched (has a candidate).
+    Takes judgements and numbers of candidates [B, A]; an annotation with a candidate is matched.
+    Without an argument its share is 0.
     """
     number = annotations.is_box.sum().clamp(min=1)
 
@@ -103,7 +106,7 @@ def _targets(
     is_object: Tensor,
     is_avoided: Tensor | None = None,
 ) -> Targets:
-    """Objects, and the regions that teach nothing: ignored annotations and those to be avoided."""
+    """Return targets with objects and with ignored regions: `is_ignored` and `is_avoided`."""
     is_ignored = (
         annotations.is_ignored if is_avoided is None else annotations.is_ignored | is_avoided
     )

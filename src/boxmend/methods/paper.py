@@ -1,4 +1,4 @@
-"""The paper's method and its ablations by name, as Algorithm 1 has them."""
+"""The published method (Algorithm 1) and its ablations."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
@@ -29,20 +29,20 @@ from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import PublishedSettings
 
 
-def constants_of(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
-    """Resolve the rates: r and alpha, and which steps a rate of 0 switches off (Table 1)."""
+def resolve_constants(settings: PublishedSettings, rates: Rates, steps: EnabledSteps) -> Constants:
+    """Resolve r and alpha by the rates; a rate of 0 disables that half of the method (Table 1)."""
     if rates.label == 0:
         steps = replace(steps, judge=False, relabel=False)
     if rates.box == 0:
         steps = replace(steps, match=False, average=False)
-    acceptance, alpha, usual = settings.acceptance, settings.alpha, Constants()
+    acceptance, alpha, defaults = settings.acceptance, settings.alpha, Constants()
     if acceptance is None:
-        known = rates.label is not None
+        is_known = rates.label is not None
         acceptance = equations.acceptance_from_rate(rates.label or 0)
-        acceptance = acceptance if known else usual.acceptance
+        acceptance = acceptance if is_known else defaults.acceptance
     if alpha is None:
-        known = rates.box is not None
-        alpha = equations.alpha_from_rate(rates.box or 0) if known else usual.alpha
+        is_known = rates.box is not None
+        alpha = equations.alpha_from_rate(rates.box or 0) if is_known else defaults.alpha
     return Constants(
         gamma=settings.gamma,
         fit_threshold=settings.fit_threshold,
@@ -59,13 +59,13 @@ def constants_of(settings: PublishedSettings, rates: Rates, steps: EnabledSteps)
 
 
 class PaperMethod(EstimatingMethod):
-    """One variant of the published method; its state is the queue of losses."""
+    """One variant of the published method; its state is the queue Q of losses."""
 
     def __init__(
         self,
         variant: str,
         settings: PublishedSettings,
-        rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
+        rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
         estimator: NoiseEstimator | None = None,
         exchange: Exchange = SINGLE_PROCESS,
@@ -77,11 +77,11 @@ class PaperMethod(EstimatingMethod):
         self.settings = settings
         self.rates = check_rates(rates)
         self.steps = equations.VARIANTS[variant]
-        self.constants = constants_of(settings, rates, self.steps)
+        self.constants = resolve_constants(settings, rates, self.steps)
         self.queue = equations.empty_queue(settings.queue_length, device)  # [N]
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
-        """Compute the losses of Faster R-CNN on the mended batch."""
+        """Compute the losses of Faster R-CNN on the refined annotations."""
         return faster_rcnn_losses(self, context)
 
     @torch.no_grad()
@@ -92,10 +92,14 @@ class PaperMethod(EstimatingMethod):
         scorer: BoxScorer,
         progress: TrainingProgress,
     ) -> Outcome:
-        """Apply Algorithm 1 to a batch; in warm-up leave it as it is."""
+        """Apply Algorithm 1 to a batch; in warm-up return the original annotations."""
         annotations, steps = neutralise_padding(annotations), self.constants.steps
         is_idle = progress.is_warm_up or steps == equations.VARIANTS["baseline"]
-        heads = _OneCall(scorer, annotations.boxes) if not is_idle and self._asks_alike else None
+        heads = (
+            _SharedScores(scorer, annotations.boxes)
+            if not is_idle and self._shares_scores
+            else None
+        )
         if heads is None:
             self.observe(annotations, proposals, scorer)
         if is_idle:
@@ -106,20 +110,20 @@ class PaperMethod(EstimatingMethod):
             equations.Annotations(annotations.boxes, annotations.labels, annotations.is_box),
             equations.PaddedProposals(*proposals[:3]),
             annotations.sizes,
-            _adapted(scorer if heads is None else heads.for_regions),
+            _as_pre_forward(scorer if heads is None else heads.for_regions),
             self.queue,
             self.constants,
         )
         if heads is not None:
             self.observe(annotations, proposals, heads.for_estimator)
-        if steps.judge and self.constants.granularity == "batch":  # after T, so all push at once
+        if steps.judge and self.constants.granularity == "batch":  # T was read before
             self._push(refined.loss, annotations.is_box)
         else:
             self.queue.copy_(queue)
         roles = equations.training_roles(
             refined.verdict, annotations.is_box, self.settings.discarded
         )
-        if not (steps.judge or steps.relabel):  # labels are not looked at
+        if not (steps.judge or steps.relabel):  # labels are not judged
             unjudged = torch.full_like(refined.verdict, int(Judgement.UNJUDGED))
             refined = refined._replace(verdict=unjudged)
         outcome = merge_outcome(annotations, refined, roles)
@@ -128,13 +132,13 @@ class PaperMethod(EstimatingMethod):
         return outcome
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Tell warm-up, its last steps, which fill the queue, and what follows apart."""
+        """Distinguish warm-up, its last steps, which fill the queue, and the steps after it."""
         return progress.is_warm_up, self._fills_queue(progress)
 
     def class_targets(
         self, logits: Tensor, rois: RoiSample, roi: Targets, progress: TrainingProgress
     ) -> Tensor | None:
-        """Leave the targets to `roi`: the published method knows hard labels only."""
+        """Return None: the published method has hard labels, which are in `roi`."""
         return None
 
     def _own_state(self) -> dict[str, Any]:
@@ -142,22 +146,25 @@ class PaperMethod(EstimatingMethod):
         return {"queue": self.queue.clone()}
 
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Take up a queue of the same length."""
+        """Load a queue of the same length."""
         if state["queue"].shape != self.queue.shape:
             was, now = len(state["queue"]), len(self.queue)
-            raise UsageError(f"the state has a queue of {was} losses, the settings one of {now}")
+            raise UsageError(
+                f"the saved state has a queue of {was} losses, but published.queue_length is "
+                f"{now}; use the settings of the saved state"
+            )
         self.queue.copy_(state["queue"])
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
-        """Set r and alpha by the estimates; next to no noise switches that half off, like none.
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
+        """Set r and alpha by the estimates; a negligible rate disables that half, as 0 does.
 
-        Before the first estimate the guess stays.
+        Before the first estimate the defaults apply.
         """
-        self.constants = constants_of(self.settings, estimator.known_rates(), self.steps)
+        self.constants = resolve_constants(self.settings, estimator.known_rates(), self.steps)
 
     @property
-    def _asks_alike(self) -> bool:
-        """Whether the estimator and Algorithm 1 score the same proposals."""
+    def _shares_scores(self) -> bool:
+        """Whether the estimator and Algorithm 1 need the scores of the same proposals."""
         constants = self.constants
         if self.estimator is None or not constants.steps.average:
             return False
@@ -166,7 +173,7 @@ class PaperMethod(EstimatingMethod):
     def _losses_as_given(
         self, annotations: BatchAnnotations, scorer: BoxScorer, progress: TrainingProgress
     ) -> Tensor | None:
-        """L(b, y) [B, A] where somebody asks for it, and the queue filled at the end of warm-up."""
+        """Return L(b, y) [B, A] in warm-up if it is needed, and push it at the end of warm-up."""
         pushes = self._fills_queue(progress)
         if not (pushes or self.settings.record_losses):
             return None
@@ -181,22 +188,22 @@ class PaperMethod(EstimatingMethod):
         return self.constants.steps.judge and is_last
 
     def _push(self, losses: Tensor, is_loss: Tensor) -> None:
-        """Push the losses [B, A] of the whole batch; in place: a captured step has addresses."""
+        """Push the losses [B, A], in place, because a captured step holds the queue's address."""
         self.queue.copy_(equations.push(self.queue, *self.exchange.all_gather(losses, is_loss)))
 
 
-def wants_estimates(variant: str, rates: Rates) -> bool:
-    """Say whether a rate is to be estimated: one that a step rests on and that nobody told."""
+def needs_estimates(variant: str, rates: Rates) -> bool:
+    """Return whether a variant depends on a rate that is unknown."""
     steps = equations.VARIANTS[variant]
-    wants_label = (steps.judge or steps.relabel) and rates.label is None
-    return wants_label or ((steps.match or steps.average) and rates.box is None)
+    needs_label = (steps.judge or steps.relabel) and rates.label is None
+    return needs_label or ((steps.match or steps.average) and rates.box is None)
 
 
-class _OneCall:
-    """The heads called once for both askers: Algorithm 1, and after it the estimator.
+class _SharedScores:
+    """One call of the heads that serves both Algorithm 1 and the estimator.
 
-    The first asks for b* and P_h, as many b* as there are annotated boxes b; b is scored along with
-    them. The second asks for b and the same P_h.
+    Algorithm 1 scores b* and P_h; b is scored in the same call. The estimator then needs b and the
+    same P_h.
     """
 
     def __init__(self, scorer: BoxScorer, boxes: Tensor):
@@ -214,7 +221,7 @@ class _OneCall:
         return SecondStageOutput(*parts)
 
 
-def _adapted(scorer: BoxScorer) -> equations.PreForward:
+def _as_pre_forward(scorer: BoxScorer) -> equations.PreForward:
     def score(boxes: Tensor, /) -> tuple[Tensor, Tensor]:
         scores = scorer(boxes)
         return scores.probabilities, scores.boxes

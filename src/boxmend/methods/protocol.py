@@ -1,4 +1,4 @@
-"""What a method is to the training loop: it turns the annotations of a batch into losses."""
+"""The interface between the training loop and a method, which turns annotations into losses."""
 
 import math
 from collections.abc import Callable, Hashable, Mapping
@@ -12,18 +12,18 @@ from boxmend.detector import Detector, Features, SecondStageOutput, Targets
 
 
 class BatchAnnotations(NamedTuple):
-    """The annotations of a batch as the dataset tells them, padded, in the network frame."""
+    """The original annotations of a batch, padded, in the coordinates of the network's input."""
 
     boxes: Tensor  # [B, A, 4]
     labels: Tensor  # [B, A], 0 .. C - 1
-    is_box: Tensor  # [B, A] annotations to learn from and to mend
-    is_ignored: Tensor  # [B, A] crowd and difficult ones: real, but not to be touched
-    rows: Tensor  # [B, A] row of the annotation in the dataset; -1 where padded
+    is_box: Tensor  # [B, A] annotations to train on and to repair
+    is_ignored: Tensor  # [B, A] crowd and difficult objects, which no method changes
+    rows: Tensor  # [B, A] row of the annotation in the dataset; -1 for padding
     sizes: Tensor  # [B, 2] height and width of the images
 
 
 class BoxScorer(Protocol):
-    """The second stage on given boxes, over the features of the current batch, without gradient."""
+    """The second stage on the features of the current batch, without gradient."""
 
     def __call__(self, boxes: Tensor, /) -> SecondStageOutput:
         """Score boxes [B, K, 4]."""
@@ -31,56 +31,56 @@ class BoxScorer(Protocol):
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Where training stands when a batch is refined."""
+    """The position of a step in the training."""
 
-    epoch: int
-    step: int  # of all steps, from 0
-    num_steps: int  # in all
-    warm_up_steps_left: int  # steps until refinement begins, this one included; 0 once it has
+    epoch: int  # from 0
+    step: int  # of the whole training, from 0
+    num_steps: int  # of the whole training
+    warm_up_steps_left: int  # this step included; 0 after warm-up
     num_epochs: int = 1
 
     @classmethod
     def at(
         cls, epoch: int, step: int, num_steps: int, warm_up: float, num_epochs: int = 1
     ) -> "TrainingProgress":
-        """Tell the moment of a step, given the share of all steps that are warm-up."""
+        """Return the progress at a step; `warm_up` is a share of all steps."""
         left = max(math.ceil(warm_up * num_steps) - step, 0)
         return cls(epoch, step, num_steps, left, num_epochs)
 
     @property
     def is_warm_up(self) -> bool:
-        """Whether refinement has not begun."""
+        """Whether the step belongs to the warm-up, in which annotations are not refined."""
         return self.warm_up_steps_left > 0
 
 
 class Outcome(NamedTuple):
-    """What to train a batch on, and what to write into the ledger about it; all [B, A, ...]."""
+    """The training targets of a batch, and its entries for the ledger; all [B, A, ...]."""
 
-    rpn: Targets
-    roi: Targets
+    rpn: Targets  # for the first stage
+    roi: Targets  # for the second stage
     verdict: Tensor  # a Judgement; UNJUDGED in warm-up
     loss: Tensor
     threshold: Tensor  # a scalar, or [B, A]
     confidence: Tensor
     num_candidates: Tensor
-    labels: Tensor  # the final ones
-    matched: Tensor  # boxes after centre matching, network frame
-    boxes: Tensor  # final boxes, network frame
-    is_kept: Tensor  # trained on as an object
+    labels: Tensor  # final labels
+    matched: Tensor  # boxes after centre matching
+    boxes: Tensor  # final boxes
+    is_kept: Tensor  # the annotation trains the second stage as an object
     metrics: dict[str, Tensor]  # scalars for the log, on the device
 
 
 class BoxFeatures(NamedTuple):
-    """All annotations to learn from, as the backbone sees them before training."""
+    """Features of all annotations to train on, computed by the backbone before training."""
 
     features: Tensor  # [n, D]
     labels: Tensor  # [n]
-    folds: Tensor  # [n], the same for all annotations of an image
+    folds: Tensor  # [n], equal for all annotations of an image
     rows: Tensor  # [n] of the annotations in the dataset
 
 
 class Exchange(Protocol):
-    """How a method's state stays one where several processes refine a part of each batch."""
+    """Communication that keeps a method's state equal where processes share each batch."""
 
     def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Join tensors [n, ...] of all processes along the first axis, in the batch's order."""
@@ -106,68 +106,68 @@ SINGLE_PROCESS = SingleProcess()
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a step gives a method to compute the losses of a batch from."""
+    """The inputs from which a method computes the losses of a batch."""
 
     detector: Detector
     images: Tensor  # [B, 3, H, W]
     annotations: BatchAnnotations
     progress: TrainingProgress
     draw: Callable[[torch.Size], Tensor]
-    """Random numbers [B, ...] of this step, uniform in [0, 1); the calls of a step are the same
-    ones in every step of a phase."""
+    """Returns random numbers [B, ...] of this step, uniform in [0, 1). All steps of a phase make
+    the same calls."""
     scorer_on: Callable[[Features], BoxScorer]
-    """Whose opinion of annotations counts, given the detector's features without gradient."""
+    """Returns the model that judges annotations, for the detector's features without gradient."""
 
 
 Losses = dict[str, Tensor]
-"""Scalars by name, which add up to what is minimised; in one run always the same names."""
+"""Scalars by name; their sum is minimised. The names stay the same throughout a run."""
 
 
 class Method(Protocol):
-    """One row of the tables; it may keep a state from batch to batch.
+    """A training method, which may keep a state from batch to batch.
 
-    What changes the state goes through `exchange`, so that it is the same in all processes. What
-    most methods need not do has a default here, which those that derive from this class have.
+    All changes of the state go through `exchange`, so that it is equal in all processes. Optional
+    hooks have defaults here, which subclasses inherit.
     """
 
     exchange: Exchange
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
-        """Compute the losses of a batch, and what became of its annotations.
+        """Compute the losses of a batch, and the outcome for its annotations.
 
-        Nothing waits for the device. `steps.ordinary_losses` does it for a method that only
-        changes targets.
+        Nothing waits for the device. A method that only changes targets uses
+        `steps.faster_rcnn_losses`.
         """
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Tell apart moments of a pass at which `losses` does different things."""
+        """Return a key that changes within an epoch when `losses` starts to compute differently."""
 
     def prepare(self, detector: Detector) -> None:
-        """Arrange the detector once, before an optimiser sees its parameters."""
+        """Change the detector once, before the optimizer collects its parameters."""
         return
 
     @property
     def wants_prescreen(self) -> bool:
-        """Whether `prescreen` is to be called before the first step."""
+        """Whether the loop calls `prescreen` before the first step."""
         return False
 
-    def prescreen(self, described: BoxFeatures) -> Mapping[str, Any]:
-        """Judge all annotations by their features before training; returns figures for the log.
+    def prescreen(self, box_features: BoxFeatures) -> Mapping[str, Any]:
+        """Judge all annotations by their features before training; return figures for the log.
 
-        In process 0 alone; the others take up the state that comes of it.
+        Only process 0 calls this; the others load the state that results.
         """
         return {}
 
     def begin_epoch(self, epoch: int, detector: Detector) -> None:
-        """Do what belongs between two passes, the same in all processes, before the first step."""
+        """Prepare an epoch before its first step; all processes call this."""
         return
 
     def clock(self, progress: TrainingProgress) -> tuple[int, int]:
-        """Tell step and number of steps that the learning rate goes by."""
+        """Return the step and the number of steps for the learning-rate schedule."""
         return progress.step, progress.num_steps
 
     def models(self, detector: Detector) -> Mapping[str, Detector]:
-        """Name the models to keep and score beside the detector itself."""
+        """Return further models, by name, to save and evaluate beside the detector."""
         return {}
 
     def end_epoch(self, epoch: int, *, is_warm_up: bool) -> Mapping[str, Any]:
@@ -179,13 +179,13 @@ class Method(Protocol):
         return {}
 
     def report(self) -> Mapping[str, Any]:
-        """Tell at the end what was found out about the dataset; see `Mend.report`."""
+        """Return what the method found out about the dataset, at the end of training."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the method remembers: tensors and plain numbers."""
+        """Return the method's state: tensors and plain numbers."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state_dict` gave, in place: a recorded step has addresses."""
+        """Load what `state_dict` returned, in place, because a captured step holds addresses."""
         return

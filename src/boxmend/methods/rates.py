@@ -1,4 +1,4 @@
-"""Noise rates that the user knows."""
+"""The noise rates that the user knows."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,14 @@ from boxmend.runs.settings.ranges import check_share
 
 
 class Rates(NamedTuple):
-    """The share of wrong labels and the box noise, where known; exactly 0 switches repair off."""
+    """The share of wrong labels and the box noise, or None if unknown; 0 disables the repair."""
 
     label: float | None = None
-    box: float | None = None  # N: edges move by up to that share of the side
+    box: float | None = None  # N: edges are off by up to this share of the side
 
 
 def check_rates(rates: Rates) -> Rates:
-    """Give rates back if they are shares or unknown."""
+    """Return the rates; raise a UsageError unless each is a share or None."""
     check_share("label_noise", rates.label)
     check_share("box_noise", rates.box)
     return rates

@@ -1,4 +1,4 @@
-"""The parts of a step that methods have in common."""
+"""The parts of a training step that methods share."""
 
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from boxmend.methods.protocol import (
 
 
 class FirstStage(NamedTuple):
-    """What the first stage makes of a batch."""
+    """The output of the first stage for a batch."""
 
     features: Features
     raw: RpnOutput
@@ -25,7 +25,7 @@ class FirstStage(NamedTuple):
 
 
 class TargetMethod(Protocol):
-    """A method that changes what is trained on, and nothing else."""
+    """A method that only changes the training targets."""
 
     def refine(
         self,
@@ -34,19 +34,19 @@ class TargetMethod(Protocol):
         scorer: BoxScorer,
         progress: TrainingProgress,
     ) -> Outcome:
-        """Turn the annotations of a batch into what is trained on."""
+        """Turn the annotations of a batch into training targets."""
 
     def class_targets(
         self, logits: Tensor, rois: RoiSample, roi: Targets, progress: TrainingProgress
     ) -> Tensor | None:
-        """Soft targets [B, S, 1 + C] for the sampled RoIs, or None for those of `roi`.
+        """Return soft class targets [B, S, 1 + C] for the sampled RoIs, or None to use `roi`.
 
-        Called with the second stage's logits (detached) before its loss is computed.
+        Takes the second stage's logits without gradient, before its loss is computed.
         """
 
 
 def run_first_stage(context: StepContext, detector: Detector | None = None) -> FirstStage:
-    """Compute features and proposals, by the step's detector or by another one."""
+    """Compute features and proposals with the step's detector or another one."""
     detector = detector or context.detector
     features = detector.features(context.images, context.annotations.sizes)
     raw = detector.rpn(features)
@@ -54,7 +54,7 @@ def run_first_stage(context: StepContext, detector: Detector | None = None) -> F
 
 
 def detach_features(features: Features) -> Features:
-    """The same features, through which no gradient flows."""
+    """Return the features without gradient."""
     return features._replace(maps={name: level.detach() for name, level in features.maps.items()})
 
 
@@ -63,29 +63,31 @@ def rpn_losses(
 ) -> Losses:
     """Compute the losses of the first stage on anchors drawn for this step."""
     keys = context.draw(raw.objectness.shape)
-    found = (detector or context.detector).rpn_losses(raw, targets, keys)
-    return {"rpn_objectness": found.objectness, "rpn_boxes": found.boxes}
+    losses = (detector or context.detector).rpn_losses(raw, targets, keys)
+    return {"rpn_objectness": losses.objectness, "rpn_boxes": losses.boxes}
 
 
 def draw_rois(
     context: StepContext, proposals: Proposals, targets: Targets, detector: Detector | None = None
 ) -> RoiSample:
-    """Draw the RoIs that teach the second stage in this step."""
+    """Draw the RoIs that train the second stage in this step."""
     number = proposals.boxes.shape[1] + targets.boxes.shape[1]
     keys = context.draw(torch.Size((len(context.images), number)))
     return (detector or context.detector).sample_rois(proposals, targets, keys)
 
 
 def faster_rcnn_losses(method: TargetMethod, context: StepContext) -> tuple[Outcome, Losses]:
-    """Compute the losses of Faster R-CNN on what a method makes of the annotations."""
+    """Compute the losses of Faster R-CNN on the targets of a method."""
     detector = context.detector
-    seen = run_first_stage(context)
+    first = run_first_stage(context)
     with torch.no_grad():
-        scorer = context.scorer_on(detach_features(seen.features))
-        outcome = method.refine(context.annotations, seen.proposals, scorer, context.progress)
-    losses = rpn_losses(context, seen.raw, outcome.rpn)
-    rois = draw_rois(context, seen.proposals, outcome.roi)
-    output = detector.roi_outputs(seen.features, rois.boxes)
-    wanted = method.class_targets(output.logits.detach(), rois, outcome.roi, context.progress)
-    found = detector.roi_losses(output, rois, outcome.roi, wanted)
-    return outcome, {**losses, "roi_classes": found.classification, "roi_boxes": found.boxes}
+        scorer = context.scorer_on(detach_features(first.features))
+        outcome = method.refine(context.annotations, first.proposals, scorer, context.progress)
+    losses = rpn_losses(context, first.raw, outcome.rpn)
+    rois = draw_rois(context, first.proposals, outcome.roi)
+    output = detector.roi_outputs(first.features, rois.boxes)
+    class_targets = method.class_targets(
+        output.logits.detach(), rois, outcome.roi, context.progress
+    )
+    second = detector.roi_losses(output, rois, outcome.roi, class_targets)
+    return outcome, {**losses, "roi_classes": second.classification, "roi_boxes": second.boxes}

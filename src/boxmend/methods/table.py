@@ -1,8 +1,8 @@
-"""Methods: what turns the annotations of a batch into losses, one for each row of the tables.
+"""The table of methods by name, and `build`, which makes one.
 
-`build` makes a method by name: `mend` is ours (`Mend`); `mend-paper`, its parts and `baseline` are
-the paper's (`PaperMethod`); the others are peers, a module each. A method also reports
-to the ledger what became of the annotations. `protocol` has the contract, `steps` what they share.
+`mend` is the project's own method (`Mend`). `mend-paper`, its ablations and `baseline` are the
+paper's (`PaperMethod`). Each peer method has a module in `peers`. `protocol` defines the interface,
+`steps` contains the shared parts of a step.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ from boxmend.errors import UsageError
 from boxmend.methods.equations import VARIANTS
 from boxmend.methods.mend import Mend
 from boxmend.methods.noise_estimator import NoiseEstimator
-from boxmend.methods.paper import PaperMethod, wants_estimates
+from boxmend.methods.paper import PaperMethod, needs_estimates
 from boxmend.methods.peers.ca_bbc import CaBbc
 from boxmend.methods.peers.co_teaching import CoTeaching
-from boxmend.methods.peers.co_teaching import wants_estimates as wants_tau
+from boxmend.methods.peers.co_teaching import needs_estimates as wants_tau
 from boxmend.methods.peers.disco import Disco
 from boxmend.methods.peers.note_rcnn import NoteRcnn
 from boxmend.methods.peers.oa_mil import OaMil
@@ -44,7 +44,7 @@ from boxmend.runs.settings import (
     PublishedSettings,
     TrainSettings,
 )
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 
 __all__ = [
     "METHODS",
@@ -69,43 +69,43 @@ Device = torch.device | str
 
 
 class MethodInputs(NamedTuple):
-    """What a method is made from."""
+    """The arguments from which a method is made."""
 
     num_annotations: int
     num_labels: int
     rates: Rates = Rates()
-    settings: Any = None  # of the method's own type; None: the defaults
+    settings: Any = None  # of the method's own type; None for the defaults
     device: Device = "cpu"
     exchange: Exchange = SINGLE_PROCESS
 
-    def estimator(self, is_wanted: bool) -> NoiseEstimator | None:
-        """Make what estimates the rates, where a method wants it."""
-        if not is_wanted:
+    def make_estimator(self, is_needed: bool) -> NoiseEstimator | None:
+        """Make a noise estimator if the method needs one."""
+        if not is_needed:
             return None
         sizes = (self.num_annotations, self.num_labels)
         return NoiseEstimator(*sizes, MendSettings(), self.rates, self.device, self.exchange)
 
 
 class MethodSpec(NamedTuple):
-    """How a method is made, and what it needs."""
+    """How a method is made, and which detector it needs."""
 
     settings: type[Any]
-    """The type of its settings, which are the field `SECTIONS[name]` of TrainSettings."""
+    """The type of its settings, which are the field `METHOD_SECTIONS[name]` of TrainSettings."""
     make: Callable[[MethodInputs], Method]
-    """Takes inputs with settings of that type."""
+    """Makes the method from inputs with settings of that type."""
     detector: Mapping[str, Any] = MappingProxyType({})
-    """The numbers of the detector (`DetectorNumbers`) that have to be other than usual."""
+    """The fields of `DetectorNumbers` that differ from their defaults."""
 
 
 def build(name: str, inputs: MethodInputs) -> Method:
-    """Make a method by name; unknown names and settings of another type are a UsageError."""
+    """Make a method by name; raise a UsageError for unknown names or settings of another type."""
     if name not in METHODS:
         raise UsageError(f"unknown method {name!r}; known: {', '.join(sorted(METHODS))}")
     spec = METHODS[name]
     settings = spec.settings() if inputs.settings is None else inputs.settings
     if type(settings) is not spec.settings:
-        taken, told = spec.settings.__name__, type(settings).__name__
-        raise UsageError(f"{name} takes {taken}, got {told}")
+        expected, actual = spec.settings.__name__, type(settings).__name__
+        raise UsageError(f"{name} takes {expected}, not {actual}")
     return spec.make(inputs._replace(settings=settings))
 
 
@@ -116,46 +116,46 @@ def build_from(
     device: Device,
     exchange: Exchange = SINGLE_PROCESS,
 ) -> Method:
-    """Make the method that resolved settings ask for."""
+    """Make the method that resolved settings name."""
     rates = Rates(*(None if x == "auto" else x for x in (settings.label_noise, settings.box_noise)))
-    own = getattr(settings, SECTIONS.get(settings.method, PUBLISHED))
-    inputs = MethodInputs(num_annotations, num_labels, rates, own, device, exchange)
+    section = getattr(settings, METHOD_SECTIONS.get(settings.method, PUBLISHED))
+    inputs = MethodInputs(num_annotations, num_labels, rates, section, device, exchange)
     return build(settings.method, inputs)
 
 
-def _published(variant: str, inputs: MethodInputs) -> Method:
-    estimator = inputs.estimator(wants_estimates(variant, inputs.rates))
+def _make_paper_method(variant: str, inputs: MethodInputs) -> Method:
+    estimator = inputs.make_estimator(needs_estimates(variant, inputs.rates))
     return PaperMethod(
         variant, inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange
     )
 
 
-def _ca_bbc(inputs: MethodInputs) -> Method:
-    estimator = inputs.estimator(inputs.rates.box is None)
+def _make_ca_bbc(inputs: MethodInputs) -> Method:
+    estimator = inputs.make_estimator(inputs.rates.box is None)
     return CaBbc(inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange)
 
 
-def _co_teaching(inputs: MethodInputs) -> Method:
-    estimator = inputs.estimator(wants_tau(inputs.settings, inputs.rates))
+def _make_co_teaching(inputs: MethodInputs) -> Method:
+    estimator = inputs.make_estimator(wants_tau(inputs.settings, inputs.rates))
     return CoTeaching(inputs.settings, inputs.rates, inputs.device, estimator, inputs.exchange)
 
 
-def _of_annotations(kind: type[Mend] | type[NoteRcnn], inputs: MethodInputs) -> Method:
-    """Make a method that remembers something about every annotation."""
+def _make_with_memory(kind: type[Mend] | type[NoteRcnn], inputs: MethodInputs) -> Method:
+    """Make a method with a memory of every annotation."""
     sizes = (inputs.num_annotations, inputs.num_labels)
     return kind(*sizes, inputs.settings, inputs.rates, inputs.device, inputs.exchange)
 
 
 METHODS: dict[str, MethodSpec] = {
-    **{name: MethodSpec(PublishedSettings, partial(_published, name)) for name in VARIANTS},
-    "ca-bbc": MethodSpec(CaBbcSettings, _ca_bbc, {"box_heads": 2}),
-    "co-teaching": MethodSpec(CoTeachingSettings, _co_teaching, {"networks": 2}),
+    **{name: MethodSpec(PublishedSettings, partial(_make_paper_method, name)) for name in VARIANTS},
+    "ca-bbc": MethodSpec(CaBbcSettings, _make_ca_bbc, {"box_heads": 2}),
+    "co-teaching": MethodSpec(CoTeachingSettings, _make_co_teaching, {"networks": 2}),
     "disco": MethodSpec(
         DiscoSettings, lambda one: Disco(one.settings, one.exchange), {"has_spread": True}
     ),
-    "mend": MethodSpec(MendSettings, partial(_of_annotations, Mend)),
+    "mend": MethodSpec(MendSettings, partial(_make_with_memory, Mend)),
     "note-rcnn": MethodSpec(
-        NoteRcnnSettings, partial(_of_annotations, NoteRcnn), {"classifiers": 3, "networks": 2}
+        NoteRcnnSettings, partial(_make_with_memory, NoteRcnn), {"classifiers": 3, "networks": 2}
     ),
     "oa-mil": MethodSpec(OaMilSettings, lambda one: OaMil(one.settings, one.exchange)),
 }

@@ -1,7 +1,7 @@
-"""Mending: what a run found out, written into a copy of its dataset, and taken back again.
+"""Write a repaired copy of a run's dataset, or restore the original annotations.
 
-`apply` settles a run's ledger into at most one change per annotation, or takes the fixes of an
-audit, and writes the dataset with only that changed; `revert` restores the bytes from before, in
+`apply` settles the ledger of a training into at most one change per annotation, or takes the fixes
+of an audit, and writes the dataset with these changes only. `revert` restores the original bytes in
 place.
 """
 
@@ -37,7 +37,7 @@ __all__ = ["CHANGES_FILE", "PATCH_FILE", "Applied", "ApplySettings", "apply", "r
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """What was changed and written."""
+    """The result of `apply`."""
 
     saved: SaveResult
     changes: Changes
@@ -45,16 +45,16 @@ class Applied:
 
     @property
     def taken(self) -> TakenFixes | None:
-        """The fixes that were taken, if the changes come from an audit."""
+        """Return the fixes that were taken, or None if the changes come from a training."""
         return self.changes.taken
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether more than half of the labels changed: a detector that learnt little does that."""
+        """Return whether more than half of the labels changed, as after a failed training."""
         return 2 * int(self.changes.is_relabelled.sum()) > self.changes.num_judged
 
     def to_json(self) -> dict[str, Any]:
-        """Give counts and mean confidences, as plain data; None where there is no mean."""
+        """Return counts and mean confidences as plain data; an undefined mean is None."""
         changes, taken = self.changes, self.changes.taken
         counts = {
             "labels_changed": int(changes.is_relabelled.sum()),
@@ -92,91 +92,91 @@ def apply(
     format: str | None = None,
     options: WriteOptions | None = None,
 ) -> Applied:
-    """Write the dataset of a finished run into `out`, a folder that is new or empty, mended.
+    """Write a repaired copy of the dataset of a finished run into `out`, a new or empty folder.
 
-    Of an audit, with a precision, or where people gave verdicts on fixes, these are taken; else
-    the ledger is settled.
-    Only what is mended differs from the input, which is never modified; `changes.csv` lists it and
-    `patch.json` is what `revert` needs. `data` says where the dataset is now, or is it, where the
-    run's own addresses lead nowhere; it is checked. `format` converts, as in `Dataset.save`.
+    Takes the fixes of an audit, and those of a training if `settings` have a precision or people
+    gave verdicts on them. Otherwise it settles the ledger. The input is never modified, and the
+    copy differs from it only in the changes, which `changes.csv` lists. `revert` needs
+    `patch.json`. `data` is the dataset or its present address, if it was moved; it is checked.
+    `format` converts, as in `Dataset.save`.
     """
     settings, options, target = settings or ApplySettings(), options or WriteOptions(), Path(out)
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     ensure_vacant(target)
     source = open_finished_run(run)
-    is_of_fixes = _is_of_fixes(source, settings)
-    if is_of_fixes:
+    uses_fixes = _uses_fixes(source, settings)
+    if uses_fixes:
         settings.check_for_fixes()
         ensure_fixes(source)
     else:
         settings.check_for_settling()
     dataset = read_dataset(source, data)
     name = format or native_format(dataset)
-    if is_of_fixes:
+    if uses_fixes:
         changes = changes_from_fixes(source, dataset, settings)
     else:
         settlement = settle(dataset, read_history(source, dataset, SETTLING_COLUMNS))
         changes = changes_from_visits(settlement, settings)
-        del settlement  # and with it all visits
+        del settlement  # frees all visits
     return Applied(_write(target, dataset, changes, name, options), changes, len(dataset))
 
 
 def _write(
     out: Path, dataset: Dataset, changes: Changes, format: str, options: WriteOptions
 ) -> SaveResult:
-    """Write the dataset with the changes made, a list of them and the way back."""
-    new, listing = mend(dataset, changes, format), changes_csv(dataset, changes)
+    """Write the changed dataset, the list of changes, and the patch for `revert`."""
+    repaired, listing = mend(dataset, changes, format), changes_csv(dataset, changes)
     with stage_folder(out, sync=options.sync) as folder:
-        saved = write_into(folder, new, format, options, out=out)
-        _ensure_unused(saved)
-        way_back = patches.encoded(_patches(folder, dataset, saved, options))
-        for file, content in ((CHANGES_FILE, listing), (PATCH_FILE, way_back)):
+        saved = write_into(folder, repaired, format, options, out=out)
+        _ensure_names_unused(saved)
+        patch = patches.encode(_make_patches(folder, dataset, saved, options))
+        for file, content in ((CHANGES_FILE, listing), (PATCH_FILE, patch)):
             with (folder / file).open("xb") as stream:
                 stream.write(content)
         ensure_unchanged(dataset)
     return saved
 
 
-def _is_of_fixes(run: Run, settings: ApplySettings) -> bool:
-    """Return whether fixes are meant, as always where people gave verdicts on a training's."""
+def _uses_fixes(run: Run, settings: ApplySettings) -> bool:
+    """Return whether to take fixes: of audits, with a precision, and if people gave verdicts."""
     if settings.precision is not None or is_audit(run):
         return True
-    return not settings.is_about_visits and has_verdicts(run)
+    return not settings.needs_visits and has_verdicts(run)
 
 
-def _ensure_unused(saved: SaveResult) -> None:
+def _ensure_names_unused(saved: SaveResult) -> None:
     for name in (CHANGES_FILE, PATCH_FILE):
         if name in saved.files:
             raise OutputError(
-                f"{saved.out}: {name} would be both an annotation file of the dataset and a file "
-                "about the changes; rename the annotation file"
+                f"{saved.out}: the dataset has an annotation file {name}, the name of a file that "
+                "`apply` writes; rename the annotation file"
             )
 
 
-def _patches(
+def _make_patches(
     folder: Path, dataset: Dataset, saved: SaveResult, options: WriteOptions
 ) -> dict[str, patches.FilePatch]:
-    """How to get from the files in `folder` to those that the dataset gives without mending.
+    """Return the patches from the files in `folder` to those of the unchanged dataset.
 
-    They are written there, too, for a moment, and compared.
+    Writes the unchanged dataset to a temporary folder and compares the files.
     """
-    plain = folder / f".{PATCH_FILE}.unmended"
-    plain.mkdir()
+    unchanged = folder / f".{PATCH_FILE}.unchanged"
+    unchanged.mkdir()
     try:
         files = write_into(
-            plain, dataset, saved.format, replace(options, images_as="none"), out=saved.out
+            unchanged, dataset, saved.format, replace(options, images_as="none"), out=saved.out
         ).files
         return {
-            name: patches.file_patch(
-                (plain / name).read_bytes() if name in files else None,
+            name: patches.make_patch(
+                (unchanged / name).read_bytes() if name in files else None,
                 (folder / name).read_bytes() if name in saved.files else None,
             )
             for name in {**saved.files, **files}
             if files.get(name) != saved.files.get(name)
         }
     finally:
-        shutil.rmtree(plain)
+        shutil.rmtree(unchanged)
 
 
 def _mean(values: Floats) -> float | None:

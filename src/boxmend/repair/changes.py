@@ -1,4 +1,4 @@
-"""What changes in a dataset and why, whatever it comes from, and the dataset with it changed."""
+"""The changes of a dataset with their reasons, and the dataset after them."""
 
 import math
 from collections.abc import Sequence
@@ -13,24 +13,24 @@ from boxmend.data.dataset import Dataset, Note
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import UsageError
 
-FIELDS = ("labels", "boxes")  # that a settlement knows of; fixes know more
+SETTLED_FIELDS = ("labels", "boxes")  # fixes have more kinds
 DISCARDED = ("keep", "drop", "mark")
-MARKS = {"coco": "is_crowd", "voc": "is_difficult"}  # the column that says: do not learn from this
+MARK_COLUMNS = {"coco": "is_crowd", "voc": "is_difficult"}  # exclude from training
 
 
 @dataclass(frozen=True)
 class ApplySettings:
-    """What to write: of a settlement, or, where a precision is wanted, of the fixes of an audit."""
+    """Which changes to write: of settled visits, or, with a precision, of fixes."""
 
     only: str | Sequence[str] | None = None
-    """What is mended: "labels", "boxes", of fixes also "missing", "spurious", "duplicates", or
-    several, also as "labels,boxes". All by default."""
+    """Kinds of changes: "labels", "boxes", for fixes also "missing", "spurious", "duplicates", or
+    several, like "labels,boxes". By default all."""
     min_confidence: float = 0.0
-    """Least mean confidence in the label: of a new label, or of the object whose box moves."""
+    """Minimum mean confidence in the label: the new one, or that of the object whose box moves."""
     discarded: str = "keep"
-    """Annotations whose label is doubted while no other was found: "keep", "drop" or "mark"."""
+    """What to do with annotations whose label is doubtful: "keep", "drop" or "mark"."""
     precision: float | None = None
-    """Take the largest set of fixes that are right so often, by expectation; 0.95 for audits."""
+    """Take the largest set of fixes with this expected precision; 0.95 for audits."""
 
     def __post_init__(self) -> None:
         if self.only is not None:
@@ -51,56 +51,56 @@ class ApplySettings:
     def _check_only(self) -> None:
         unknown = [word for word in self.only or () if word not in KIND_OF_WORD]
         if unknown or not self.only:
-            said = repr(unknown[0]) if unknown else "empty"
+            value = repr(unknown[0]) if unknown else "empty"
             raise UsageError(
-                f"only is {said}; expected labels, boxes, or labels,boxes; of audits also "
+                f"only is {value}; expected labels, boxes, or labels,boxes; of audits also "
                 "missing, spurious, duplicates"
             )
 
     def wants(self, word: str) -> bool:
-        """Whether this is to be mended."""
+        """Return whether this kind of change is wanted."""
         return self.only is None or word in self.only
 
     @property
-    def is_about_visits(self) -> bool:
-        """Whether something is asked for that only settled visits have."""
+    def needs_visits(self) -> bool:
+        """Return whether an option is set that applies to settled visits only."""
         return self.min_confidence > 0 or self.discarded != "keep"
 
     def check_for_fixes(self) -> None:
-        """Raise a UsageError for what does not apply to fixes."""
-        if self.is_about_visits:
+        """Raise a UsageError for options that do not apply to fixes."""
+        if self.needs_visits:
             raise UsageError(
-                "--min-confidence and --discarded are about settled visits and do not apply to "
-                "the fixes of an audit; --precision and --only say which of them to take"
+                "--min-confidence and --discarded apply to settled visits, not to fixes; choose "
+                "fixes by --precision and --only"
             )
 
     def check_for_settling(self) -> None:
-        """Raise a UsageError for what visits alone do not tell."""
-        beyond = [word for word in self.only or () if word not in FIELDS]
+        """Raise a UsageError for kinds of changes that visits do not give."""
+        beyond = [word for word in self.only or () if word not in SETTLED_FIELDS]
         if beyond:
             raise UsageError(
-                f"only is {beyond[0]!r}, which the visits of a training do not tell; "
-                "`boxmend audit RUN` finds it out, then apply with --precision"
+                f"only is {beyond[0]!r}, which the ledger of a training does not have; run "
+                "`boxmend audit RUN`, then apply with --precision"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class TakenFixes:
-    """The fixes of an audit that are made, as people answered them."""
+    """The fixes that `apply` writes, with the answers of people."""
 
-    fixes: Fixes  # [t] with people's labels and boxes, and probabilities after the verdicts
+    fixes: Fixes  # [t] with people's labels and boxes, and updated probabilities
     is_accepted: Mask  # [t] by people
-    is_removal: Mask  # [t] the annotation goes; not so where people gave it a label or a box
+    is_removal: Mask  # [t] removes the annotation, unless people gave it a label or a box
     expected_precision: float | None
-    num_left: int  # for review
-    num_stale: int  # verdicts on fixes that the table does not have
+    num_left: int  # left for review
+    num_stale: int  # verdicts on fixes that no longer exist
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The annotations that change, one row each: those of the dataset in order, then added ones."""
+    """The annotations that change, one row each: first those of the dataset, then added ones."""
 
-    rows: Rows  # [c] of the dataset; from its length on, of annotations that are added
+    rows: Rows  # [c] of the dataset; added annotations have rows from its length on
     image_rows: Rows  # [c] of the dataset's images
     is_relabelled: Mask  # [c]
     is_moved: Mask  # [c]
@@ -108,27 +108,27 @@ class Changes:
     labels: Rows  # [c] new
     boxes: Floats  # [c, 4] new
     iou: Floats  # [c] of the old box with the new one
-    confidences: Floats  # [c] NaN where the method has none
+    confidences: Floats  # [c] NaN if the method has none
     reasons: list[str]  # [c]
-    discarded: str  # what is done with discarded ones: "drop", "mark", or "keep" if there are none
-    num_judged: int  # annotations of the dataset whose label was judged
-    num_unsure: int = 0  # of these discarded by a training, whatever is done with them
-    taken: TakenFixes | None = None  # where the changes come from an audit
+    discarded: str  # what happens to discarded ones: "drop", "mark" or "keep"
+    num_judged: int  # annotations whose label was judged
+    num_unsure: int = 0  # of these, with a doubtful label
+    taken: TakenFixes | None = None  # if the changes come from fixes
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
 def mend(dataset: Dataset, changes: Changes, format: str) -> Dataset:
-    """Return a copy of a dataset with the changes made and a note for every one of them."""
+    """Return a copy of a dataset with the changes and a note for each of them."""
     is_new = changes.rows >= len(dataset)
-    # Added before any is dropped, so that the id of a dropped one is not given anew.
+    # Add annotations before dropping any, so that the id of a dropped one is not reused.
     larger = dataset.add(changes.image_rows[is_new], changes.labels[is_new], changes.boxes[is_new])
     labels, boxes = larger.labels.copy(), larger.boxes.copy()
     labels[changes.rows], boxes[changes.rows] = changes.labels, changes.boxes
     flags: dict[str, Any] = {}
     if changes.discarded == "mark":
-        column = _marked_by(format)
+        column = _mark_column(format)
         flags[column] = getattr(larger, column).copy()
         flags[column][changes.rows[changes.is_discarded]] = True
     ids = larger.annotation_ids[changes.rows].tolist()
@@ -136,19 +136,19 @@ def mend(dataset: Dataset, changes: Changes, format: str) -> Dataset:
     copy = replace(larger, labels=labels, boxes=boxes, notes=notes, **flags)
     if changes.discarded != "drop":
         return copy
-    is_left = np.ones(len(larger), np.bool_)
-    is_left[changes.rows[changes.is_discarded]] = False
-    return copy.take(is_left)
+    is_kept = np.ones(len(larger), np.bool_)
+    is_kept[changes.rows[changes.is_discarded]] = False
+    return copy.take(is_kept)
 
 
-def _marked_by(format: str) -> str:
-    """Return the column by which a format marks an annotation; a UsageError where it cannot."""
-    if format not in MARKS:
+def _mark_column(format: str) -> str:
+    """Return the column that marks an annotation; raise a UsageError if the format has none."""
+    if format not in MARK_COLUMNS:
         raise UsageError(
-            f"{format.upper()} has no flag to mark discarded annotations by; pass "
-            "--discarded keep or drop, or write another format by --to"
+            f"{format.upper()} has no flag for discarded annotations; use --discarded keep or "
+            "drop, or write another format by --to"
         )
-    return MARKS[format]
+    return MARK_COLUMNS[format]
 
 
 def _notes(changes: Changes) -> list[Note]:

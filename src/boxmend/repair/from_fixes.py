@@ -1,4 +1,4 @@
-"""Changes from the fixes of an audit, with people's verdicts on them."""
+"""Changes from the fixes of an audit and people's verdicts on them."""
 
 from __future__ import annotations
 
@@ -12,46 +12,48 @@ from boxmend.auditing.fixes.choosing import KIND_OF_WORD, PRECISION, choose
 from boxmend.auditing.fixes.run_fixes import read_run_fixes
 from boxmend.auditing.fixes.table import BOX_DECIMALS, Fixes, Kind
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE, Verdict, latest_verdicts, read_verdicts
-from boxmend.data.boxes import clip_boxes, overlaps
+from boxmend.data.boxes import clip_boxes, compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.text import escape_surrogates
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.errors import DataError
 from boxmend.repair.changes import ApplySettings, Changes, TakenFixes
 from boxmend.runs.folder import Run
-from boxmend.runs.settling import SAME_SIDE
+from boxmend.runs.settling import SAME_SIDE_PIXELS
 
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
 def changes_from_fixes(run: Run, dataset: Dataset, settings: ApplySettings) -> Changes:
-    """Choose from the table of fixes of a run, people's verdicts first."""
+    """Choose fixes of a run; verdicts of people decide first."""
     fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
     precision = PRECISION if settings.precision is None else settings.precision
     chosen = choose(fixes, answers, precision, tuple(settings.only or KIND_OF_WORD))
     proposed = replace(fixes.take(chosen.rows), p_fix=chosen.p_fix[chosen.rows])
-    said = [answers.get(one) for one in proposed.ids]
-    is_given = np.array([_given(one) for one in said], np.bool_).reshape(-1, 2)
+    verdicts = [answers.get(fix_id) for fix_id in proposed.ids]
+    is_given = np.array([_has_label_and_box(verdict) for verdict in verdicts], np.bool_)
+    is_given = is_given.reshape(-1, 2)
     taken = TakenFixes(
-        fixes=_as_answered(run.path / VERDICTS_FILE, dataset, proposed, said),
-        is_accepted=np.array([one is not None for one in said], np.bool_),
+        fixes=_apply_answers(run.path / VERDICTS_FILE, dataset, proposed, verdicts),
+        is_accepted=np.array([verdict is not None for verdict in verdicts], np.bool_),
         is_removal=np.isin(proposed.kinds, REMOVALS) & ~is_given.any(axis=1),
         expected_precision=chosen.expected_precision,
         num_left=chosen.num_left,
         num_stale=len(answers.keys() - set(fixes.ids)),
     )
-    return _changes(dataset, taken, is_given)
+    return _combine(dataset, taken, is_given)
 
 
-def _changes(dataset: Dataset, taken: TakenFixes, is_given: Mask) -> Changes:
+def _combine(dataset: Dataset, taken: TakenFixes, is_given: Mask) -> Changes:
     """Combine the fixes of each annotation into one change; added annotations come last.
 
-    Where people gave a label or a box (`is_given`, [t, 2]), that holds. Removed ones are discarded.
+    Labels and boxes that people gave (`is_given`, [t, 2]) have priority. Removed annotations are
+    discarded.
     """
     fixes = taken.fixes
     is_new = np.isin(fixes.kinds, (Kind.MISSING,))
-    # By row of the dataset with the added annotations at its end, which count as unchanged.
+    # Arrays by row of the dataset, extended by the added annotations, which count as unchanged.
     rows = fixes.rows.copy()
     rows[is_new] = len(dataset) + np.arange(is_new.sum())
     old_labels = np.append(dataset.labels, fixes.new_labels[is_new])
@@ -62,21 +64,21 @@ def _changes(dataset: Dataset, taken: TakenFixes, is_given: Mask) -> Changes:
         labels[rows[is_label]] = fixes.new_labels[is_label]
     for is_box in (is_change & (fixes.kinds == Kind.BAD_BOX), is_change & is_given[:, 1]):
         boxes[rows[is_box]] = fixes.new_boxes[is_box]
-    is_gone = np.zeros(len(labels), np.bool_)
-    is_gone[rows[taken.is_removal]] = True
+    is_removed = np.zeros(len(labels), np.bool_)
+    is_removed[rows[taken.is_removal]] = True
     changed, first = np.unique(rows, return_index=True)
-    fixes_by_row = _by_row(rows)
+    fixes_by_row = _group_by_row(rows)
     return Changes(
         rows=changed,
         image_rows=fixes.image_rows[first],
-        is_relabelled=(labels != old_labels)[changed] & ~is_gone[changed],
-        is_moved=(boxes != old_boxes).any(axis=1)[changed] & ~is_gone[changed],
-        is_discarded=is_gone[changed],
+        is_relabelled=(labels != old_labels)[changed] & ~is_removed[changed],
+        is_moved=(boxes != old_boxes).any(axis=1)[changed] & ~is_removed[changed],
+        is_discarded=is_removed[changed],
         labels=labels[changed],
         boxes=boxes[changed],
-        iou=overlaps(old_boxes[changed], boxes[changed]),
+        iou=compute_iou(old_boxes[changed], boxes[changed]),
         confidences=np.array(
-            [_least_probability(fixes, fixes_by_row[row]) for row in changed.tolist()], np.float64
+            [_min_probability(fixes, fixes_by_row[row]) for row in changed.tolist()], np.float64
         ),
         reasons=[
             "; ".join(fixes.reasons[k] for k in fixes_by_row[row]) for row in changed.tolist()
@@ -87,7 +89,7 @@ def _changes(dataset: Dataset, taken: TakenFixes, is_given: Mask) -> Changes:
     )
 
 
-def _as_answered(
+def _apply_answers(
     path: Path, dataset: Dataset, proposed: Fixes, answers: Sequence[Verdict | None]
 ) -> Fixes:
     """Return fixes with people's labels and boxes, boxes as they are written, and full reasons."""
@@ -104,50 +106,52 @@ def _as_answered(
             labels[k] = names[name]
         if answer is not None and answer.box is not None:
             boxes[k] = answer.box
-    boxes = _tidied(dataset, proposed, boxes)
+    boxes = _clip_and_round(dataset, proposed, boxes)
     is_new = np.isin(proposed.kinds, (Kind.BAD_BOX, Kind.MISSING))
-    is_new |= np.array([_given(one)[1] for one in answers], np.bool_)
+    is_new |= np.array([_has_label_and_box(answer)[1] for answer in answers], np.bool_)
     is_empty = is_new & ~(boxes[:, 2:] > boxes[:, :2]).all(axis=1)
     if is_empty.any():
         raise DataError(
             f"{path.parent}: the box of fix {proposed.ids[int(np.argmax(is_empty))]} lies outside "
             "of its image; undo the verdict on it, or audit again"
         )
-    reasons = [_reason(*one) for one in zip(proposed.reasons, answers, strict=True)]
+    reasons = [
+        _reason(reason, answer) for reason, answer in zip(proposed.reasons, answers, strict=True)
+    ]
     return replace(proposed, new_labels=labels, new_boxes=boxes, reasons=reasons)
 
 
 def _reason(reason: str, answer: Verdict | None) -> str:
-    """Say why a fix is made, and what people said of it."""
+    """Return the reason of a fix together with people's answer."""
     if answer is None:
         return reason
-    said = [f"label {answer.label}"] if answer.label is not None else []
-    said += ["another box"] if answer.box is not None else []
-    return f"{reason}; accepted{' with ' + ' and '.join(said) if said else ''}"
+    given = [f"label {answer.label}"] if answer.label is not None else []
+    given += ["another box"] if answer.box is not None else []
+    return f"{reason}; accepted{' with ' + ' and '.join(given) if given else ''}"
 
 
-def _tidied(dataset: Dataset, taken: Fixes, boxes: Floats) -> Floats:
-    """Sides that move cut at the border of the image and rounded; others as they are annotated."""
+def _clip_and_round(dataset: Dataset, taken: Fixes, boxes: Floats) -> Floats:
+    """Clip sides that move to the image and round them; other sides stay as annotated."""
     inside = clip_boxes(boxes, dataset.images.sizes[taken.image_rows]).round(BOX_DECIMALS)
     old = np.full_like(boxes, np.nan)
     old[taken.rows >= 0] = dataset.boxes[taken.rows[taken.rows >= 0]]
     with np.errstate(invalid="ignore"):
-        return np.where(np.abs(boxes - old) < SAME_SIDE, old, inside)
+        return np.where(np.abs(boxes - old) < SAME_SIDE_PIXELS, old, inside)
 
 
-def _given(answer: Verdict | None) -> tuple[bool, bool]:
-    """Return whether people gave a label, and whether they gave a box."""
+def _has_label_and_box(answer: Verdict | None) -> tuple[bool, bool]:
+    """Return whether a verdict has a label, and whether it has a box."""
     return answer is not None and answer.label is not None, (
         answer is not None and answer.box is not None
     )
 
 
-def _by_row(rows: Rows) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+def _group_by_row(rows: Rows) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
     for k, row in enumerate(rows.tolist()):
-        found.setdefault(row, []).append(k)
-    return found
+        groups.setdefault(row, []).append(k)
+    return groups
 
 
-def _least_probability(fixes: Fixes, of: Sequence[int]) -> float:
-    return round(min(float(fixes.p_fix[k]) for k in of), 4)
+def _min_probability(fixes: Fixes, members: Sequence[int]) -> float:
+    return round(min(float(fixes.p_fix[k]) for k in members), 4)

@@ -1,23 +1,23 @@
-"""Changes from the settled visits of a training, as far as the user wants them."""
+"""Changes from the settled visits of a training."""
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats, Mask
 from boxmend.repair.changes import ApplySettings, Changes
 from boxmend.runs.settling import Settlement
 
 
 def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = None) -> Changes:
-    """Choose what changes: fields that are asked for, where the confidence suffices.
+    """Return the changes of the wanted kinds with enough confidence.
 
-    Without settings these are the changes that `apply` writes without any option.
+    Without settings, these are the changes that `apply` writes without options.
     """
     dataset, settings = settlement.dataset, wanted or ApplySettings()
     is_relabelled = (settlement.labels != dataset.labels) & settings.wants("labels")
-    is_relabelled &= _suffices(settlement.label_confidences, settings.min_confidence)
+    is_relabelled &= _is_confident(settlement.label_confidences, settings.min_confidence)
     is_moved = settlement.is_moved & settings.wants("boxes")
-    is_moved &= _suffices(settlement.box_confidences, settings.min_confidence)
+    is_moved &= _is_confident(settlement.box_confidences, settings.min_confidence)
     is_discarded = settlement.is_unsure & (settings.discarded != "keep")
     if settings.discarded == "drop":
         is_moved &= ~is_discarded
@@ -33,7 +33,7 @@ def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = N
         is_discarded=is_discarded[rows],
         labels=np.where(is_relabelled, settlement.labels, dataset.labels)[rows],
         boxes=boxes,
-        iou=overlaps(old, boxes),
+        iou=compute_iou(old, boxes),
         confidences=np.where(
             by_label, settlement.label_confidences[rows], settlement.box_confidences[rows]
         ),
@@ -46,15 +46,15 @@ def changes_from_visits(settlement: Settlement, wanted: ApplySettings | None = N
     return changes
 
 
-def _suffices(confidences: Floats, least: float) -> Mask:
-    """Return whether confidences reach a limit; an unknown one reaches none but zero."""
-    suffices: Mask = confidences >= least  # not so for NaN
-    return suffices if least > 0 else np.ones(len(confidences), np.bool_)
+def _is_confident(confidences: Floats, minimum: float) -> Mask:
+    """Return which confidences reach a minimum; NaN reaches 0 only."""
+    is_confident: Mask = confidences >= minimum  # False for NaN
+    return is_confident if minimum > 0 else np.ones(len(confidences), np.bool_)
 
 
 def _reasons(settlement: Settlement, changes: Changes) -> list[str]:
     dataset, names = settlement.dataset, settlement.dataset.label_names
-    done = "dropped" if changes.discarded == "drop" else "marked"
+    action = "dropped" if changes.discarded == "drop" else "marked"
     reasons = []
     for k, row in enumerate(changes.rows.tolist()):
         old, new = names[dataset.labels[row]], names[changes.labels[k]]
@@ -63,7 +63,7 @@ def _reasons(settlement: Settlement, changes: Changes) -> list[str]:
         if changes.is_relabelled[k]:
             parts.append(f"label: {new} instead of {old} {votes}")
         if changes.is_discarded[k]:
-            parts.append(f"{done}: unsure of {old} {votes}")
+            parts.append(f"{action}: unsure of {old} {votes}")
         if changes.is_moved[k]:
             number = settlement.num_moved[row]
             parts.append(f"box: mean of {number} visit{'s' if number > 1 else ''}")

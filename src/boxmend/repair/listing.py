@@ -1,4 +1,4 @@
-"""The changes for people: a CSV file that any spreadsheet opens, and does not run."""
+"""The list of changes as a CSV file that is safe to open in a spreadsheet."""
 
 import csv
 import io
@@ -15,27 +15,27 @@ from boxmend.data.types import Floats, Rows
 from boxmend.repair.changes import Changes, TakenFixes
 
 SIDES = ("x1", "y1", "x2", "y2")
-COLUMNS = (  # of settled visits, a line per annotation
+COLUMNS = (  # for settled visits: one line per annotation
     *("annotation_id", "image", "old_label", "new_label"),
     *(f"old_{side}" for side in SIDES),
     *(f"new_{side}" for side in SIDES),
     *("iou", "confidence", "reason"),
 )
-FIX_COLUMNS = (  # of an audit, a line per fix
+FIX_COLUMNS = (  # for fixes: one line per fix
     *("annotation_id", "image", "kind", "old_label", "new_label"),
     *(f"old_{side}" for side in SIDES),
     *(f"new_{side}" for side in SIDES),
     *("p_wrong", "p_fix", "accepted", "reason", "fix"),
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet compute a text
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets evaluate such texts
 
 
 def changes_csv(dataset: Dataset, changes: Changes) -> bytes:
-    """Return the changes as CSV in UTF-8, a line per annotation, or per fix of an audit.
+    """Return the changes as CSV in UTF-8, one line per annotation, or per fix.
 
-    The old half is empty where an annotation was missing, the new half where one was dropped. Ids
-    are those of the dataset before. A text that a spreadsheet would take for a formula gets an
-    apostrophe in front.
+    The old columns of an added annotation and the new columns of a removed one are empty. Ids are
+    those of the original dataset. A text that a spreadsheet would evaluate gets a leading
+    apostrophe.
     """
     if changes.taken is None:
         layout, columns = COLUMNS, _annotation_columns(dataset, changes)
@@ -49,69 +49,71 @@ def changes_csv(dataset: Dataset, changes: Changes) -> bytes:
 
 
 def _annotation_columns(dataset: Dataset, changes: Changes) -> dict[str, Iterable[str]]:
-    rows, is_gone = changes.rows, changes.is_discarded & (changes.discarded == "drop")
-    new_labels = np.where(is_gone, UNKNOWN, changes.labels)
-    new_boxes = np.where(is_gone[:, None], np.nan, changes.boxes)
+    rows, is_removed = changes.rows, changes.is_discarded & (changes.discarded == "drop")
+    new_labels = np.where(is_removed, UNKNOWN, changes.labels)
+    new_boxes = np.where(is_removed[:, None], np.nan, changes.boxes)
     return {
-        **_places(dataset, rows, changes.image_rows),
-        **_half(dataset, "old", dataset.labels[rows], dataset.boxes[rows]),
-        **_half(dataset, "new", new_labels, new_boxes),
-        "iou": map(_share, np.where(is_gone, np.nan, changes.iou).tolist()),
-        "confidence": map(_share, changes.confidences.tolist()),
-        "reason": map(_safe, changes.reasons),
+        **_id_columns(dataset, rows, changes.image_rows),
+        **_value_columns(dataset, "old", dataset.labels[rows], dataset.boxes[rows]),
+        **_value_columns(dataset, "new", new_labels, new_boxes),
+        "iou": map(_format_share, np.where(is_removed, np.nan, changes.iou).tolist()),
+        "confidence": map(_format_share, changes.confidences.tolist()),
+        "reason": map(_escape, changes.reasons),
     }
 
 
 def _fix_columns(dataset: Dataset, taken: TakenFixes) -> dict[str, Iterable[str]]:
-    fixes, is_gone = taken.fixes, taken.is_removal
-    new_labels = np.where(is_gone, UNKNOWN, fixes.new_labels)
-    new_boxes = np.where(is_gone[:, None], np.nan, fixes.new_boxes)
+    fixes, is_removal = taken.fixes, taken.is_removal
+    new_labels = np.where(is_removal, UNKNOWN, fixes.new_labels)
+    new_boxes = np.where(is_removal[:, None], np.nan, fixes.new_boxes)
     return {
-        **_places(dataset, fixes.rows, fixes.image_rows),
+        **_id_columns(dataset, fixes.rows, fixes.image_rows),
         "kind": (Kind(kind).words for kind in fixes.kinds.tolist()),
-        **_half(dataset, "old", fixes.old_labels, fixes.old_boxes),
-        **_half(dataset, "new", new_labels, new_boxes),
-        "p_wrong": map(_share, fixes.p_wrong.tolist()),
-        "p_fix": map(_share, fixes.p_fix.tolist()),
+        **_value_columns(dataset, "old", fixes.old_labels, fixes.old_boxes),
+        **_value_columns(dataset, "new", new_labels, new_boxes),
+        "p_wrong": map(_format_share, fixes.p_wrong.tolist()),
+        "p_fix": map(_format_share, fixes.p_fix.tolist()),
         "accepted": ("yes" if is_accepted else "" for is_accepted in taken.is_accepted.tolist()),
-        "reason": map(_safe, fixes.reasons),
-        "fix": map(_safe, fixes.ids),
+        "reason": map(_escape, fixes.reasons),
+        "fix": map(_escape, fixes.ids),
     }
 
 
-def _places(dataset: Dataset, rows: Rows, image_rows: Rows) -> dict[str, Iterable[str]]:
-    """Say which annotations are meant, and in which images."""
+def _id_columns(dataset: Dataset, rows: Rows, image_rows: Rows) -> dict[str, Iterable[str]]:
+    """Return the columns of annotation ids and image names."""
     ids, files = dataset.annotation_ids, dataset.images.file_names
     return {
-        "annotation_id": ("" if row == UNKNOWN else _identity(ids[row]) for row in rows.tolist()),
-        "image": (_name(files, image) for image in image_rows.tolist()),
+        "annotation_id": ("" if row == UNKNOWN else _format_id(ids[row]) for row in rows.tolist()),
+        "image": (_name_at(files, image) for image in image_rows.tolist()),
     }
 
 
-def _half(dataset: Dataset, when: str, labels: Rows, boxes: Floats) -> dict[str, Iterable[str]]:
-    """Say labels and boxes before or after."""
+def _value_columns(
+    dataset: Dataset, prefix: str, labels: Rows, boxes: Floats
+) -> dict[str, Iterable[str]]:
+    """Return the columns of labels and boxes; `prefix` is "old" or "new"."""
     names = dataset.label_names
     columns: dict[str, Iterable[str]] = {
-        f"{when}_{side}": map(_side, boxes[:, k].tolist()) for k, side in enumerate(SIDES)
+        f"{prefix}_{side}": map(_format_side, boxes[:, k].tolist()) for k, side in enumerate(SIDES)
     }
-    return {f"{when}_label": (_name(names, label) for label in labels.tolist()), **columns}
+    return {f"{prefix}_label": (_name_at(names, label) for label in labels.tolist()), **columns}
 
 
-def _identity(identity: Any) -> str:
-    return _safe(identity) if isinstance(identity, str) else str(identity)
+def _format_id(annotation_id: Any) -> str:
+    return _escape(annotation_id) if isinstance(annotation_id, str) else str(annotation_id)
 
 
-def _name(names: Sequence[str], row: int) -> str:
-    return "" if row == UNKNOWN else _safe(names[row])
+def _name_at(names: Sequence[str], row: int) -> str:
+    return "" if row == UNKNOWN else _escape(names[row])
 
 
-def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+def _escape(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
-def _side(value: float) -> str:
+def _format_side(value: float) -> str:
     return format_number(value) if math.isfinite(value) else ""
 
 
-def _share(value: float) -> str:
+def _format_share(value: float) -> str:
     return "" if math.isnan(value) else format_number(value, 4)

@@ -1,1 +1,1 @@
-"""Training runs: their folder, settings, ledger, and what they conclude about annotations."""
+"""Training runs: folder, settings, ledger, and the settled result for each annotation."""

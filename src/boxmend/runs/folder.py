@@ -1,16 +1,16 @@
-"""A run's folder: what a training was told, what it ran on, and how it went.
+"""The folder of a run: settings, data, environment, metrics and results.
 
-    RUN/run.json        what it ran on: versions, seed, hardware, data; marks the folder as a run
-    RUN/settings.json   the settings, resolved; without a digest, as people may edit it
+    RUN/run.json        facts: versions, seed, hardware, data; marks the folder as a run
+    RUN/settings.json   the resolved settings; without a digest, as people may edit it
     RUN/metrics.jsonl   one JSON object per line, each with its "step"
-    RUN/ledger/         what happened to each annotation (`boxmend.runs.ledger`)
-    RUN/finished        there when all is done
-    RUN/evaluation.json, mending.json   what `boxmend evaluate` found, if it was asked
-    RUN/.lock           held by the process that writes, if any
+    RUN/ledger/         every visit of every annotation (`boxmend.runs.ledger`)
+    RUN/finished        written when the run is complete
+    RUN/evaluation.json, mending.json   the results of `boxmend evaluate`
+    RUN/.lock           held by the process that writes
 
-JSON files are written beside and renamed, so that a kill leaves the old one or the new one. Of
-`metrics.jsonl` a kill can tear the last line, which a resumed run drops. In metrics, numbers that
-JSON cannot express (NaN and infinities) become null; in settings and facts they are a ValueError.
+JSON files are replaced atomically, so a killed process leaves the old or the new version. In
+`metrics.jsonl` it can leave a torn last line, which a resumed run removes. NaN and infinities
+become null in metrics and raise a ValueError in settings and facts.
 """
 
 from __future__ import annotations
@@ -39,51 +39,51 @@ from boxmend.runs.settings.renamed import rename_settings
 FORMAT_KEY = "boxmend_run"
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
-UNBEGUN = ("settings.json", "run.json", LOCK_FILE)
-"""What a run has before its first step; removed in this order, it is at any time a run or none."""
+INITIAL_FILES = ("settings.json", "run.json", LOCK_FILE)
+"""The files of a run before its first step, in the order in which they are safe to remove."""
 METRICS_FILE = "metrics.jsonl"
 EVALUATION_FILE = "evaluation.json"
 MENDING_FILE = "mending.json"
 SETTINGS_FILE = "settings.json"  # without a digest: people may edit it
-REMEDY = "put a copy of it back, or write it again with the command that wrote it"
-DATA_KEY = "data"  # of the facts: addresses and hashes, which must not differ on resuming
+REMEDY = "restore a copy of it, or write it again with the command that wrote it"
+DATA_KEY = "data"  # in the facts: addresses and hashes, which must be equal on resuming
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of a run; `create` or `open_run` gives one. All state is on disk."""
+    """The folder of a run, as `create` and `open_run` return it. All state is on disk."""
 
     path: Path
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Return whether the run is complete."""
         return os.path.exists(self.path / "finished")
 
     def settings(self) -> Record:
-        """Return the resolved settings, by their present names where the run is an earlier one."""
+        """Return the resolved settings; renamed ones of earlier versions by their present names."""
         return rename_settings(_read_object(self.path / SETTINGS_FILE))
 
     def facts(self) -> Record:
-        """What the run was begun on."""
-        facts: Record = _run_document(self.path)["facts"]
+        """Return the facts that were recorded when the run started."""
+        facts: Record = _read_run_document(self.path)["facts"]
         return facts
 
     def append_metrics(self, record: Mapping[str, Any]) -> None:
         """Add a line to `metrics.jsonl`; the record must have an integer "step"."""
-        plain = _finite(_plain(record))
+        plain = _replace_nonfinite(_to_plain(record))
         if not metric_lines.is_step(plain.get("step")):
             raise ValueError(f"metrics need an integer 'step', got {record.get('step')!r}")
-        metric_lines.append(self.path / METRICS_FILE, _dumped(plain))
+        metric_lines.append(self.path / METRICS_FILE, _encode(plain))
 
     def metrics(self) -> list[Record]:
-        """All lines of `metrics.jsonl`; one that was torn off at the end is left out."""
+        """Return all lines of `metrics.jsonl` without a torn last one."""
         return [record for _, record in metric_lines.read(self.path / METRICS_FILE)]
 
     def sync_metrics(self) -> int:
-        """Put `metrics.jsonl` on disk, as a checkpoint counts on it; returns its size in bytes."""
+        """Sync `metrics.jsonl` to disk for a checkpoint, and return its size in bytes."""
         return metric_lines.sync(self.path / METRICS_FILE)
 
     def rewind_metrics(self, step: int | None, num_bytes: int | None = None) -> None:
@@ -91,20 +91,20 @@ class Run:
         metric_lines.rewind(self.path / METRICS_FILE, step, num_bytes)
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write a document about the run into its folder, in the place of one from before."""
-        _write_object(self.path / name, _finite(_plain(document)))
+        """Write a document about the run into its folder; replaces an earlier one."""
+        _write_object(self.path / name, _replace_nonfinite(_to_plain(document)))
 
     def read_json(self, name: str) -> Record | None:
-        """A document of `write_json`; None where there is none, a DataError for anything else."""
+        """Return a document that `write_json` wrote, or None if there is none."""
         path = self.path / name
         return _read_object(path) if os.path.exists(path) else None
 
     def finish(self, summary: Mapping[str, Any] | None = None) -> None:
-        """Mark the run as finished; the marker holds the summary."""
-        _write_object(self.path / "finished", _finite(_plain(summary or {})))
+        """Mark the run as finished and store its summary."""
+        _write_object(self.path / "finished", _replace_nonfinite(_to_plain(summary or {})))
 
     def summary(self) -> Record:
-        """What `finish` was given; a DataError while the run is not finished."""
+        """Return the summary of a finished run; raise a DataError for an unfinished one."""
         return _read_object(self.path / "finished")
 
 
@@ -115,182 +115,191 @@ def create(
     *,
     resume: bool = False,
 ) -> Run:
-    """Make a folder for a new run, or take up an unfinished one.
+    """Create the folder of a new run, or resume an unfinished one.
 
-    An OutputError protects everything that is there already: a finished run, files that are no
-    run, and, without `resume`, an unfinished run. With `resume` a folder where nothing was begun
-    is begun. An unfinished run is taken up only with the same settings (UsageError) and the same
-    `facts["data"]` (DataError); other facts that differ are added to run.json.
+    Raises an OutputError if the folder holds a finished run or other files, or, without `resume`,
+    an unfinished run. With `resume`, a folder without a run gets a new one. Resuming needs the same
+    settings (UsageError) and the same `facts["data"]` (DataError); other facts that differ are
+    added to run.json.
     """
     run = Run(Path(out))
-    told = _json_of(settings), _json_of(facts)  # what is no JSON fails before anything is there
+    settings, facts = _as_json(settings), _as_json(facts)  # fails before anything is written
     _make_folder(run.path)
     if not os.path.exists(run.path / "run.json"):
         _ensure_vacant(run.path)
-        _write_object(run.path / "run.json", _document(told[1], []))  # first: it marks the run
-        _write_object(run.path / SETTINGS_FILE, told[0])
+        _write_object(run.path / "run.json", _run_document(facts, []))  # first: it marks the run
+        _write_object(run.path / SETTINGS_FILE, settings)
         return run
-    document = _run_document(run.path)
+    document = _read_run_document(run.path)
     ensure_open(run.path, resume=resume)
-    _take_up(run, document, *told)
+    _resume(run, document, settings, facts)
     return run
 
 
 def ensure_open(out: str | Path, *, resume: bool = False) -> None:
-    """Refuse a folder that `create` would refuse for what is in it, before anything is made."""
+    """Raise an OutputError for a folder that `create` would refuse because of its content."""
     run = Run(Path(out))
     if not os.path.exists(run.path / "run.json"):
         ensure_new(run.path)
     elif run.is_finished:
         raise OutputError(f"{run.path}: holds a finished run, which is never overwritten")
     elif not resume:
-        raise OutputError(f"{run.path}: holds an unfinished run; go on with --resume")
+        raise OutputError(f"{run.path}: holds an unfinished run; continue it with --resume")
 
 
 def ensure_new(out: str | Path) -> None:
-    """Refuse a folder for a new run that holds one already, or anything else."""
+    """Raise an OutputError if a folder for a new run holds a run or anything else."""
     path = Path(out)
     if os.path.exists(path / "run.json"):
         raise OutputError(
-            f"{path}: holds a run already, which is never overwritten; name a new one"
+            f"{path}: holds a run already, which is never overwritten; name a new folder"
         )
     if os.path.exists(path):
-        if not os.path.isdir(path):
-            raise OutputError(f"{path}: is there already and not a folder; name a new one")
+        _ensure_folder(path)
         _ensure_vacant(path)
 
 
 @contextmanager
 def sole_writer(out: str | Path) -> Iterator[None]:
-    """Keep other processes from writing into the folder of a run while the block lasts.
+    """Lock the folder of a run for writing while the block lasts; creates the folder.
 
-    Makes the folder. An OutputError says that another process holds it, or that it holds other
-    things than a run. The lock goes with the process, however that ends.
+    Raises an OutputError if another process holds the lock, or if the folder holds something else
+    than a run. The lock ends with the process.
     """
     path = Path(out)
     _make_folder(path)
     if not os.path.exists(path / "run.json"):
-        _ensure_vacant(path)  # leave no lock in a folder that is none of ours
+        _ensure_vacant(path)  # before a lock file is created in somebody else's folder
     lock = path / LOCK_FILE
-    with require_lock(_touched(lock), f"{path}: another process is writing into this run"):
+    with require_lock(_touch(lock), f"{path}: another process is writing into this run"):
         remove_leftovers(path)
         try:
             yield
         finally:
-            if Run(path).is_finished:  # a training will not go on in it
+            if Run(path).is_finished:  # nobody will resume it
                 lock.unlink(missing_ok=True)
 
 
 def remove_lock(run: Run) -> None:
-    """Remove the lock file of a finished run, which a kill left, unless a process holds it."""
+    """Remove the lock file that a killed process left in a finished run, unless it is held."""
     with suppress(OSError), try_lock(run.path / LOCK_FILE) as is_locked:
         if is_locked:
             (run.path / LOCK_FILE).unlink()
 
 
-def withdraw(run: Run) -> None:
-    """Remove the folder of a run that came to nothing before its first step.
+def remove_unstarted(run: Run) -> None:
+    """Remove the folder of a run that failed before its first step.
 
-    It stays where there is more in it than what `create` and an empty ledger put there.
+    A folder that holds more than the initial files and an empty ledger stays.
     """
     ledger = run.path / "ledger"
     with suppress(OSError):
-        if {entry.name for entry in run.path.iterdir()} <= {*UNBEGUN, ledger.name}:
+        if {entry.name for entry in run.path.iterdir()} <= {*INITIAL_FILES, ledger.name}:
             if ledger.exists():
-                ledger.rmdir()  # fails where there is something in it
-            for name in UNBEGUN:
+                ledger.rmdir()  # fails if it is not empty
+            for name in INITIAL_FILES:
                 (run.path / name).unlink(missing_ok=True)
             run.path.rmdir()
 
 
 def open_run(out: str | Path) -> Run:
-    """Open the folder of a run, finished or not, to read it."""
+    """Open the folder of a run, finished or not, for reading."""
     run = Run(Path(out))
     if not os.path.exists(run.path):
         raise UsageError(f"{run.path}: no such folder")
     if not os.path.exists(run.path / "run.json"):
-        raise DataError(f"{run.path}: holds no run (there is no run.json)")
-    _run_document(run.path)
+        raise DataError(f"{run.path}: is not the folder of a run: there is no run.json")
+    _read_run_document(run.path)
     return run
 
 
-def _take_up(run: Run, document: Record, settings: Record, facts: Record) -> None:
-    """Check that an unfinished run is the same run, and make its folder ready to go on."""
+def _resume(run: Run, document: Record, settings: Record, facts: Record) -> None:
+    """Check that settings and data are those of the unfinished run, and prepare its folder."""
     if os.path.exists(run.path / SETTINGS_FILE):
         _refuse_other_settings(run, settings)
-    else:  # killed before it was written, so nothing has begun
+    else:  # killed before it was written
         _write_object(run.path / SETTINGS_FILE, settings)
-    first, history = document["facts"], document["resumed_on"]
+    first, resumed_on = document["facts"], document["resumed_on"]
     if first.get(DATA_KEY) != facts.get(DATA_KEY):
-        raise DataError(f"{run.path}: the data differ from those the run was begun with")
-    if facts != (history[-1] if history else first):
-        _write_object(run.path / "run.json", _document(first, [*history, facts]))
+        raise DataError(
+            f"{run.path}: the data differ from those that the run started with; bring them back, "
+            "or train into a new folder"
+        )
+    if facts != (resumed_on[-1] if resumed_on else first):
+        _write_object(run.path / "run.json", _run_document(first, [*resumed_on, facts]))
     metric_lines.drop_torn_line(run.path / METRICS_FILE)
 
 
 def _refuse_other_settings(run: Run, settings: Record) -> None:
-    before, here = _flat(run.settings()), _flat(settings)
-    names = [name for name in {**before, **here} if before.get(name) != here.get(name)]
+    before, now = _flatten(run.settings()), _flatten(settings)
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if names:
         listing = "".join(
-            f"\n  {name}: {before.get(name)!r}, now {here.get(name)!r}" for name in names
+            f"\n  {name}: {before.get(name)!r}, now {now.get(name)!r}" for name in names
         )
-        raise UsageError(f"{run.path}: the run was begun with other settings:{listing}")
+        raise UsageError(f"{run.path}: the run started with other settings:{listing}")
 
 
-def _flat(tree: Record, prefix: str = "") -> Record:
-    """Nested settings by their dotted names."""
+def _flatten(tree: Record, prefix: str = "") -> Record:
+    """Return nested settings by their dotted names."""
     leaves: Record = {}
     for name, value in tree.items():
         if isinstance(value, dict) and value:
-            leaves |= _flat(value, f"{prefix}{name}.")
+            leaves |= _flatten(value, f"{prefix}{name}.")
         else:
             leaves[f"{prefix}{name}"] = value
     return leaves
 
 
-def _make_folder(path: Path) -> None:
+def _ensure_folder(path: Path) -> None:
     if os.path.exists(path) and not os.path.isdir(path):
-        raise OutputError(f"{path}: is there already and not a folder; name a new one")
+        raise OutputError(f"{path}: exists and is not a folder; name a new folder")
+
+
+def _make_folder(path: Path) -> None:
+    _ensure_folder(path)
     with wrap_os_errors(path):
         path.mkdir(parents=True, exist_ok=True)
 
 
-def _touched(path: Path) -> Path:
-    """Make an empty file unless it exists."""
+def _touch(path: Path) -> Path:
+    """Create an empty file unless it exists."""
     with wrap_os_errors(path.parent):
         path.touch()
     return path
 
 
 def _ensure_vacant(path: Path) -> None:
-    """Refuse a folder with anything in it but the remains of a run killed as it began."""
+    """Refuse a folder with other files than the leftovers of a run that was killed at its start."""
     with wrap_os_errors(path):
-        names = sorted(one.name for one in path.iterdir())
-        found = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
-    if found:
+        names = sorted(entry.name for entry in path.iterdir())
+        foreign = [name for name in names if name != LOCK_FILE and not is_temporary(name)]
+    if foreign:
         raise OutputError(
-            f"{path}: the folder is not empty and holds no run ({found[0]}); name a new one"
+            f"{path}: is not the folder of a run, and not empty ({foreign[0]}); name a new folder"
         )
 
 
-def _document(facts: Record, resumed_on: list[Any]) -> Record:
+def _run_document(facts: Record, resumed_on: list[Any]) -> Record:
     return {FORMAT_KEY: FORMAT_VERSION, "facts": facts, "resumed_on": resumed_on}
 
 
-def _run_document(path: Path) -> Record:
+def _read_run_document(path: Path) -> Record:
     document = _read_object(path / "run.json")
     if document.get(FORMAT_KEY) != FORMAT_VERSION:
-        raise DataError(f"{path / 'run.json'}: is not of a run of version {FORMAT_VERSION}")
+        raise DataError(
+            f"{path / 'run.json'}: is not a run of format {FORMAT_VERSION}; use the version of "
+            "boxmend that wrote it"
+        )
     if not (
         isinstance(document.get("facts"), dict) and isinstance(document.get("resumed_on"), list)
     ):
-        raise DataError(f"{path / 'run.json'}: its facts are missing")
+        raise DataError(f"{path / 'run.json'}: has no facts; {REMEDY}")
     return document
 
 
 def _write_object(path: Path, value: Record) -> None:
-    content = _dumped(value, indent=2)
+    content = _encode(value, indent=2)
     with open_atomic(path) as file:
         file.write(content if path.name == SETTINGS_FILE else add_json_digest(content))
 
@@ -302,43 +311,43 @@ def _read_object(path: Path) -> Record:
             content = verify_json(path, content, REMEDY)
         value = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
-        raise _not_read(path, error) from error
+        raise _make_read_error(path, error) from error
     if not isinstance(value, dict):
-        raise DataError(f"{path}: holds no JSON object")
+        raise DataError(f"{path}: is not a JSON object; {REMEDY}")
     return value
 
 
-def _json_of(value: Mapping[str, Any]) -> Record:
-    """The value as it will be read back."""
-    told: Record = json.loads(_dumped(_plain(value)))
-    return told
+def _as_json(value: Mapping[str, Any]) -> Record:
+    """Return a value as it will be read back."""
+    decoded: Record = json.loads(_encode(_to_plain(value)))
+    return decoded
 
 
-def _dumped(value: Any, indent: int | None = None) -> bytes:
+def _encode(value: Any, indent: int | None = None) -> bytes:
     """Encode a value as strict JSON with a line end."""
     return encode_json(value, indent=indent) + b"\n"
 
 
-def _plain(value: Any) -> Any:
-    """The value in JSON's own types where it can be told in them, else as it is."""
+def _to_plain(value: Any) -> Any:
+    """Convert a value to JSON's types as far as possible."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _to_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_to_plain(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def _finite(value: Any) -> Any:
-    """A plain value with None for every number that is not finite."""
+def _replace_nonfinite(value: Any) -> Any:
+    """Replace every NaN and infinity in a plain value by None."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _replace_nonfinite(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_replace_nonfinite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _not_read(path: Path, error: Exception) -> DataError:
+def _make_read_error(path: Path, error: Exception) -> DataError:
     reason = getattr(error, "strerror", None) or error
     return DataError(f"{path}: cannot be read ({reason}); {REMEDY}")

@@ -18,14 +18,14 @@ from boxmend.runs import ledger
 from boxmend.runs.folder import SETTINGS_FILE, Run
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.ledger.entries import SIDES, from_table
-from boxmend.runs.settings.files import settings_of_run
+from boxmend.runs.settings.files import convert_run_settings
 
 SETTLING_COLUMNS = (
     *("epoch", "step", "verdict", "new_label", "confidence"),
     *(f"final_{side}" for side in SIDES),
     "is_kept",
 )
-"""The columns of a ledger that suffice for labels and boxes."""
+"""The ledger columns that settling labels and boxes needs."""
 HISTORY_COLUMNS = (
     *SETTLING_COLUMNS,
     *("loss", "threshold", "num_candidates"),
@@ -35,9 +35,9 @@ HISTORY_COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """All visits in the order in which they were made; boxes are xyxy in pixels of the image.
+    """All visits of a run in order; boxes are xyxy in pixels of the image.
 
-    Every property needs its column of the ledger, and raises a KeyError if it was not read.
+    A property raises a KeyError if its column of the ledger was not read.
     """
 
     rows: Rows  # [v] of the annotations in the dataset
@@ -49,22 +49,22 @@ class History:
 
     @property
     def epochs(self) -> NDArray[np.int32]:
-        """[v] Epochs, never falling."""
+        """[v] Epochs, in ascending order."""
         return self.columns["epoch"]
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """[v] Steps, never falling."""
+        """[v] Steps, in ascending order."""
         return self.columns["step"]
 
     @property
     def losses(self) -> Singles:
-        """[v] Losses of the annotated label; NaN where the method has none."""
+        """[v] Losses of the annotated label; NaN if the method has none."""
         return self.columns["loss"]
 
     @property
     def thresholds(self) -> Singles:
-        """[v] What the losses were compared with; may be infinite or NaN."""
+        """[v] Thresholds of the losses; may be infinite or NaN."""
         return self.columns["threshold"]
 
     @property
@@ -74,12 +74,12 @@ class History:
 
     @property
     def labels(self) -> NDArray[np.int32]:
-        """[v] Labels as trained on."""
+        """[v] Labels that were trained on."""
         return self.columns["new_label"]
 
     @property
     def confidences(self) -> Singles:
-        """[v] Confidences in these labels; NaN where the method has none."""
+        """[v] Confidences in these labels; NaN if the method has none."""
         return self.columns["confidence"]
 
     @property
@@ -89,12 +89,12 @@ class History:
 
     @cached_property
     def matched_boxes(self) -> Singles:
-        """[v, 4] Boxes after matching."""
+        """[v, 4] Boxes after centre matching."""
         return self._boxes("matched")
 
     @cached_property
     def final_boxes(self) -> Singles:
-        """[v, 4] Boxes as trained on."""
+        """[v, 4] Boxes that were trained on."""
         return self._boxes("final")
 
     @property
@@ -116,14 +116,14 @@ class History:
 
     @property
     def num_epochs(self) -> int:
-        """The number of epochs."""
+        """Return the number of epochs."""
         return int(self.epochs[-1]) + 1 if len(self) else 0
 
     def last(self, among: Mask, num_rows: int) -> Rows:
-        """[num_rows] The last visit of each annotation among those marked; -1 where none is."""
+        """[num_rows] The last marked visit of each annotation; -1 if it has none."""
         chosen = np.flatnonzero(among)
         last = np.full(num_rows, -1, np.int64)
-        last[self.rows[chosen]] = chosen  # of several the last stays
+        last[self.rows[chosen]] = chosen  # the last assignment wins
         return last
 
     def _boxes(self, name: str) -> Singles:
@@ -131,62 +131,72 @@ class History:
 
 
 def read_history(run: Run, dataset: Dataset, columns: Sequence[str] = HISTORY_COLUMNS) -> History:
-    """Read columns of the ledger of a finished run; a DataError where it is not whole, or foreign.
+    """Read columns of the ledger of a finished run.
 
-    `columns` are at least SETTLING_COLUMNS. To read these alone takes a third of the time.
+    `columns` include SETTLING_COLUMNS; reading only these takes a third of the time. Raises a
+    DataError if entries are missing, or if the ledger belongs to another dataset.
     """
-    table = _whole_ledger(run, ["annotation_id", *columns])
+    table = _read_ledger(run, ["annotation_id", *columns])
     rows = _rows_of(run, dataset, table)
     arrays = from_table(table.select(list(columns)))
     is_relabelled = arrays["verdict"] == Judgement.RELABELLED
-    _ensure_known(run, dataset, arrays["new_label"][is_relabelled])
+    _ensure_known_labels(run, dataset, arrays["new_label"][is_relabelled])
     return History(rows, arrays, _warm_up_steps(run))
 
 
-def _whole_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
-    """Read columns of the ledger of a finished run; a DataError where entries are missing."""
+def _read_ledger(run: Run, columns: Sequence[str]) -> pa.Table:
+    """Read columns of the ledger of a finished run; raise a DataError if entries are missing."""
     table = ledger.read(run.path, list(columns))
     expected = run.summary().get("ledger_rows")
     if isinstance(expected, int) and len(table) != expected:
         raise DataError(
-            f"{run.path / 'ledger'}: has {len(table):,} entries where the run made {expected:,}; "
-            "a part is missing at the end: bring it back, or train again"
+            f"{run.path / 'ledger'}: has {len(table):,} entries, but the run wrote {expected:,}; "
+            "the last part is missing: restore it, or train again"
         )
     return table
 
 
 def _warm_up_steps(run: Run) -> int:
-    """Return how many steps of a finished run were warm-up."""
+    """Return the number of warm-up steps of a finished run."""
     settings, steps = run.settings(), run.summary().get("steps")
     if "warm_up" not in settings or not isinstance(steps, int):
-        raise DataError(f"{run.path}: settings.json or `finished` lacks the length of the warm-up")
-    share = settings_of_run(run.path / SETTINGS_FILE, settings).warm_up
+        raise DataError(
+            f"{run.path}: settings.json or `finished` does not have the length of warm-up"
+        )
+    share = convert_run_settings(run.path / SETTINGS_FILE, settings).warm_up
     return math.ceil(share * steps)
 
 
 def _rows_of(run: Run, dataset: Dataset, table: pa.Table) -> Rows:
-    """Return the row of the dataset for every entry of a ledger; ids are integers or texts."""
+    """Return the dataset row of every ledger entry; ids are integers or strings."""
     ids = table["annotation_id"].combine_chunks().dictionary_encode()
-    is_texts = dataset.annotation_ids.dtype == object
-    own = dataset.annotation_ids.tolist()
-    row_of = {escape_surrogates(one) if is_texts else one: row for row, one in enumerate(own)}
-    if len(row_of) != len(own):
-        raise DataError(f"{run.path}: the dataset has annotations that share an id; see `check`")
-    told = ids.dictionary.to_pylist()
-    foreign = [one for one in told if one not in row_of]
-    if foreign:
+    has_string_ids = dataset.annotation_ids.dtype == object
+    own_ids = dataset.annotation_ids.tolist()
+    row_of = {
+        escape_surrogates(own_id) if has_string_ids else own_id: row
+        for row, own_id in enumerate(own_ids)
+    }
+    if len(row_of) != len(own_ids):
         raise DataError(
-            f"{run.path / 'ledger'}: tells of annotation {foreign[0]!r}, which the dataset does "
-            "not have; the ledger is of another run"
+            f"{run.path}: the dataset has annotations with the same id; see `boxmend check`"
         )
-    rows: Rows = np.array([row_of[one] for one in told], np.int64)[ids.indices.to_numpy()]
+    ledger_ids = ids.dictionary.to_pylist()
+    unknown = [ledger_id for ledger_id in ledger_ids if ledger_id not in row_of]
+    if unknown:
+        raise DataError(
+            f"{run.path / 'ledger'}: has annotation {unknown[0]!r}, which the dataset does not "
+            "have; the ledger belongs to another run"
+        )
+    rows: Rows = np.array([row_of[ledger_id] for ledger_id in ledger_ids], np.int64)[
+        ids.indices.to_numpy()
+    ]
     return rows
 
 
-def _ensure_known(run: Run, dataset: Dataset, labels: NDArray[np.int32]) -> None:
+def _ensure_known_labels(run: Run, dataset: Dataset, labels: NDArray[np.int32]) -> None:
     """Raise a DataError for labels that the dataset does not have."""
     if len(labels) and not 0 <= labels.min() <= labels.max() < len(dataset.label_names):
         raise DataError(
             f"{run.path / 'ledger'}: has labels beyond the {len(dataset.label_names)} of the "
-            "dataset; the ledger is of another run"
+            "dataset; the ledger belongs to another run"
         )

@@ -1,12 +1,12 @@
-"""What can be decided about an annotation; the ground on which ledger and refinement meet."""
+"""The decisions that a method can take about an annotation."""
 
 from enum import IntEnum
 
 
 class Judgement(IntEnum):
-    """What became of one annotation in one visit; the ledger has the name in small letters."""
+    """The decision about one annotation at one visit; the ledger has the name in lower case."""
 
     KEPT = 0
     RELABELLED = 1
     DISCARDED = 2
-    UNJUDGED = 3  # in warm-up, or by a method that judges nothing
+    UNJUDGED = 3  # during warm-up, or by a method that does not judge labels

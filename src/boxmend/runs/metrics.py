@@ -1,6 +1,6 @@
-"""The lines of a run's `metrics.jsonl`: one JSON object each, with the "step" it belongs to.
+"""The lines of a run's `metrics.jsonl`: one JSON object each, with its "step".
 
-Lines are appended in one call each, so that a kill tears the last one at most.
+Each line is appended by one call, so a killed process can tear the last one only.
 """
 
 import json
@@ -18,7 +18,7 @@ REMEDY = "remove that line"
 
 
 def append(path: Path, line: bytes) -> None:
-    """Add one line, which ends in a line feed, with its digest."""
+    """Append one line, which ends in a line feed, with its digest."""
     sealed = add_json_digest(line)
     with wrap_os_errors(path), path.open("ab", buffering=0) as file:
         written = file.write(sealed)
@@ -27,13 +27,13 @@ def append(path: Path, line: bytes) -> None:
 
 
 def read(path: Path) -> list[tuple[bytes, Record]]:
-    """Each whole line as it stands, and parsed; a DataError names a damaged one."""
-    lines = enumerate(_whole_lines(path), 1)
-    return [(line, _parsed(path, number, text)) for number, (line, text) in lines]
+    """Return each complete line as bytes and parsed; a DataError names a damaged one."""
+    lines = enumerate(_read_complete_lines(path), 1)
+    return [(line, _parse_line(path, number, text)) for number, (line, text) in lines]
 
 
 def sync(path: Path) -> int:
-    """Put the file on disk; returns its size in bytes, 0 where no line was written yet."""
+    """Sync the file to disk and return its size in bytes; 0 if there is no file yet."""
     if not os.path.exists(path):
         return 0
     with wrap_os_errors(path), path.open("rb+") as file:
@@ -44,10 +44,10 @@ def sync(path: Path) -> int:
 def rewind(path: Path, step: int | None, num_bytes: int | None = None) -> None:
     """Remove the lines that were written after a checkpoint; a resumed run writes them again.
 
-    The checkpoint was saved at `step` (None: there is no checkpoint, and all lines go), when the
-    file had `num_bytes` (None: a checkpoint of an older version, which does not say). The step
-    alone does not suffice: the lines of an epoch's end share their step with a checkpoint that may
-    have been saved before them.
+    The checkpoint was saved at `step` (None: no checkpoint, so all lines go), when the file had
+    `num_bytes` (None: a checkpoint of an earlier version, which does not record it). The step alone
+    is not enough: the lines at the end of an epoch have the step of the checkpoint, which may have
+    been saved before them.
     """
     if not os.path.exists(path):
         return
@@ -62,20 +62,20 @@ def rewind(path: Path, step: int | None, num_bytes: int | None = None) -> None:
 
 
 def drop_torn_line(path: Path) -> None:
-    """Remove a last line that does not end, which a kill left behind."""
-    whole = b"".join(line for line, _ in _whole_lines(path))
-    if os.path.exists(path) and path.stat().st_size > len(whole):
+    """Remove the incomplete last line that a killed process left."""
+    complete = b"".join(line for line, _ in _read_complete_lines(path))
+    if os.path.exists(path) and path.stat().st_size > len(complete):
         with open_atomic(path) as file:
-            file.write(whole)
+            file.write(complete)
 
 
 def is_step(value: Any) -> bool:
-    """Whether a value can be the "step" of a line: an integer, and no bool."""
+    """Return whether a value can be the "step" of a line: an integer, not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _whole_lines(path: Path) -> list[tuple[bytes, bytes]]:
-    """The lines that end, as they stand and without their digests; none where there is no file."""
+def _read_complete_lines(path: Path) -> list[tuple[bytes, bytes]]:
+    """Return the complete lines, each as it is and without its digest."""
     try:
         data = read_limited(path, "record_bytes")
     except FileNotFoundError:
@@ -86,11 +86,11 @@ def _whole_lines(path: Path) -> list[tuple[bytes, bytes]]:
     return list(zip(lines, verify_json_lines(path, data, REMEDY)[:-1], strict=True))
 
 
-def _parsed(path: Path, number: int, text: bytes) -> Record:
+def _parse_line(path: Path, number: int, text: bytes) -> Record:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: line {number} is no JSON ({error}); {REMEDY}") from error
+        raise DataError(f"{path}: line {number} is not JSON ({error}); {REMEDY}") from error
     if not isinstance(record, dict) or not is_step(record.get("step")):
-        raise DataError(f"{path}: line {number} is no object with an integer 'step'; {REMEDY}")
+        raise DataError(f"{path}: line {number} is not an object with an integer 'step'; {REMEDY}")
     return record

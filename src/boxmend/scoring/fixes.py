@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask
 from boxmend.scoring.calibration import Calibration, calibration
@@ -66,9 +66,7 @@ def assess_fixes(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> FixScores
     """
     objects = known_objects(truth)
     is_right = are_right(dataset, fixes, truth)
-    is_counted = is_right | ~_on_ignored(dataset, fixes)
-    if not objects.are_all_known:
-        is_counted &= fixes.kinds != Kind.MISSING
+    is_counted = are_counted(dataset, fixes, truth, is_right)
     by_kind = {}
     for kind in Kind:
         if kind != Kind.MISSING or objects.are_all_known:
@@ -76,6 +74,20 @@ def assess_fixes(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> FixScores
             by_kind[kind.words] = _counts(fixes.p_fix[members], is_right[members])
     by_kind[IN_ALL] = _counts(fixes.p_fix[is_counted], is_right[is_counted])
     return FixScores(by_kind)
+
+
+def are_counted(dataset: Dataset, fixes: Fixes, truth: KnownTruth, is_right: Mask) -> Mask:
+    """[f] Mark the fixes that count as right or wrong.
+
+    Wrong proposals on crowds and difficult objects do not count, and neither do fixes of neutral
+    annotations, nor missing objects if the truth does not have all of them.
+    """
+    is_counted = is_right | ~_on_ignored(dataset, fixes, truth)
+    if not known_objects(truth).are_all_known:
+        is_counted &= fixes.kinds != Kind.MISSING
+    is_of_annotation = fixes.rows != UNKNOWN
+    is_counted[is_of_annotation] &= truth.is_counted[fixes.rows[is_of_annotation]]
+    return is_counted
 
 
 def are_right(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
@@ -120,7 +132,7 @@ def are_errors(dataset: Dataset, truth: KnownTruth, kind: Kind, p_wrong: Floats)
     if kind == Kind.WRONG_LABEL:
         return truth.is_wrong(dataset.labels) & ~truth.is_spurious
     if kind == Kind.BAD_BOX:
-        return (overlaps(dataset.boxes, truth.boxes) < GOOD_IOU) & ~truth.is_spurious
+        return (compute_iou(dataset.boxes, truth.boxes) < GOOD_IOU) & ~truth.is_spurious
     if kind == Kind.SPURIOUS:
         return truth.is_spurious
     assert kind == Kind.DUPLICATE, f"{kind.words} is no error of an annotation"
@@ -139,7 +151,9 @@ def annotation_calibration(
 ) -> dict[str, Calibration]:
     """Hold the probabilities of all annotations against the truth, by kind; NaN are left out."""
     return {
-        kind.words: calibration(told, are_errors(dataset, truth, kind, told))
+        kind.words: calibration(
+            np.where(truth.is_counted, told, np.nan), are_errors(dataset, truth, kind, told)
+        )
         for kind, told in p_wrong.items()
     }
 
@@ -170,17 +184,17 @@ def _counts(p_fix: Floats, is_right: Mask) -> FixCounts:
     )
 
 
-def _on_ignored(dataset: Dataset, fixes: Fixes) -> Mask:
+def _on_ignored(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
     members = np.flatnonzero(fixes.kinds == Kind.MISSING)
     marks = np.zeros(len(fixes), np.bool_)
-    marks[members] = are_on_ignored(proposed_by(fixes.take(members)), dataset)
+    marks[members] = are_on_ignored(proposed_by(fixes.take(members)), dataset, truth)
     return marks
 
 
 def _are_better(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
     true_boxes = truth.boxes[fixes.rows]
-    before = overlaps(dataset.boxes[fixes.rows], true_boxes)
-    after = overlaps(fixes.new_boxes, true_boxes)
+    before = compute_iou(dataset.boxes[fixes.rows], true_boxes)
+    after = compute_iou(fixes.new_boxes, true_boxes)
     is_better: Mask = (after > before) & (after >= GOOD_IOU)
     return is_better
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps, pairs_of_images, shares_inside
+from boxmend.data.boxes import compute_iou, compute_shares_inside, iterate_image_pairs
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
-from boxmend.scoring.truth import TrueObjects
+from boxmend.scoring.truth import KnownTruth, TrueObjects
 
 FOUND_IOU = 0.5  # with a missing object, from which on it is found
 
@@ -48,18 +48,20 @@ def are_found(proposed: Proposed, objects: TrueObjects) -> Mask:
     return is_right
 
 
-def are_on_ignored(proposed: Proposed, dataset: Dataset) -> Mask:
+def are_on_ignored(proposed: Proposed, dataset: Dataset, truth: KnownTruth | None = None) -> Mask:
     """[c] Which lie on a crowd or a difficult object, and count neither as right nor as wrong.
 
     On a difficult object by an IoU of at least 0.5, and on a crowd with half of their own area.
     """
     is_known = dataset.is_ignored & (dataset.image_rows != UNKNOWN)
-    ignored = np.flatnonzero(is_known)
-    ours, theirs, iou = _pairs(
-        (proposed.image_rows, proposed.boxes), (dataset.image_rows[ignored], dataset.boxes[ignored])
-    )
-    inside = shares_inside(proposed.boxes[ours], dataset.boxes[ignored[theirs]])
-    is_on = np.where(dataset.is_crowd[ignored[theirs]], inside, iou) >= FOUND_IOU
+    parts = [(dataset.image_rows[is_known], dataset.boxes[is_known], dataset.is_crowd[is_known])]
+    if truth is not None and truth.ignored is not None:
+        others = truth.ignored
+        parts.append((others.image_rows, others.boxes, others.is_crowd))
+    image_rows, boxes, is_crowd = (np.concatenate(column) for column in zip(*parts, strict=True))
+    ours, theirs, iou = _pairs((proposed.image_rows, proposed.boxes), (image_rows, boxes))
+    inside = compute_shares_inside(proposed.boxes[ours], boxes[theirs])
+    is_on = np.where(is_crowd[theirs], inside, iou) >= FOUND_IOU
     marks = np.zeros(len(proposed), np.bool_)
     marks[ours[is_on]] = True
     return marks
@@ -69,8 +71,8 @@ def _pairs(ours: tuple[Rows, Floats], theirs: tuple[Rows, Floats]) -> tuple[Rows
     """Rows of boxes of either side that meet in one image, and their IoU."""
     none = np.zeros(0, np.int64)
     parts = [(none, none, np.zeros(0))]
-    for mine, other in pairs_of_images(ours[0], theirs[0]):
-        iou = overlaps(ours[1][mine], theirs[1][other])
+    for mine, other in iterate_image_pairs(ours[0], theirs[0]):
+        iou = compute_iou(ours[1][mine], theirs[1][other])
         do_meet = iou > 0
         parts.append((mine[do_meet], other[do_meet], iou[do_meet]))
     mine, other, iou = (np.concatenate(column) for column in zip(*parts, strict=True))

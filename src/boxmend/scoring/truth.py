@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.diff.images import pair_images
 from boxmend.data.files.text import escape_surrogates
@@ -43,6 +43,19 @@ class TrueObjects:
         return is_missing
 
 
+class UnpairedError(DataError):
+    """The annotations of a dataset and of its clean version do not pair up by their ids."""
+
+
+@dataclass(frozen=True, eq=False)
+class IgnoredObjects:
+    """Difficult and crowd objects that a corrected dataset adds; nothing on them counts."""
+
+    image_rows: Rows  # [k]
+    boxes: Floats  # [k, 4]
+    is_crowd: Mask  # [k]
+
+
 @dataclass(frozen=True, eq=False)
 class KnownTruth:
     """What the annotations of a dataset should be, in its order and by its label names."""
@@ -53,6 +66,15 @@ class KnownTruth:
     image_rows: Rows  # [m] of all true boxes, also of those without an annotation; no crowds
     image_boxes: Floats  # [m, 4]
     objects: TrueObjects | None = None  # the same with labels; None where those are not told
+    is_neutral: Mask | None = None  # [n] annotations that count neither as right nor as wrong
+    ignored: IgnoredObjects | None = None  # besides those of the dataset itself
+
+    @property
+    def is_counted(self) -> Mask:
+        """[n] Marks the annotations that count as right or wrong."""
+        if self.is_neutral is None:
+            return np.ones(len(self.labels), np.bool_)
+        return ~self.is_neutral
 
     def is_wrong(self, labels: Rows) -> Mask:
         """[n] Whether each of these labels, given row by row, differs from the true one."""
@@ -161,7 +183,7 @@ def _from_dataset(where: str, clean: Dataset, dataset: Dataset) -> KnownTruth:
     rows = _matched(where, clean.annotation_ids, dataset)
     is_spurious = rows == NONE
     if len(rows) and is_spurious.all():
-        raise DataError(
+        raise UnpairedError(
             f"{where}: has none of the dataset's annotation ids (the first is "
             f"{_id_at(dataset, 0)}); name the dataset it was made from, in its format, or "
             f"the {TRUTH_FILE} that `boxmend noise` wrote"
@@ -170,7 +192,7 @@ def _from_dataset(where: str, clean: Dataset, dataset: Dataset) -> KnownTruth:
     is_elsewhere = ~is_spurious & (images[rows] != dataset.image_rows)
     if is_elsewhere.any():
         foreign = _id_at(dataset, int(is_elsewhere.argmax()))
-        raise DataError(
+        raise UnpairedError(
             f"{where}: annotation {foreign} lies in another image than in the dataset; its ids "
             "are numbered anew, so it cannot tell the truth"
         )
@@ -192,6 +214,13 @@ def _from_dataset(where: str, clean: Dataset, dataset: Dataset) -> KnownTruth:
         image_boxes=objects.boxes,
         objects=objects,
     )
+
+
+def pair_with_clean(where: str, clean: Dataset, dataset: Dataset) -> tuple[Rows, Rows]:
+    """Return the dataset's image row and label of every clean annotation; UNKNOWN where none."""
+    images = np.append(_images(where, clean, dataset), UNKNOWN)[clean.image_rows]
+    labels = _translated(where, clean.label_names, dataset)[clean.labels]
+    return images, labels
 
 
 def _images(where: str, clean: Dataset, dataset: Dataset) -> Rows:
@@ -218,7 +247,7 @@ def _ensure_countable(where: str, clean: Dataset, dataset: Dataset, image_of: Ro
     here = np.bincount(dataset.image_rows[dataset.image_rows != UNKNOWN], minlength=num_images)
     if (there != here).any():
         row = int((there != here).argmax())
-        raise DataError(
+        raise UnpairedError(
             f"{where}: has {there[row]} annotations of {dataset.images.file_names[row]}, where the "
             f"dataset has {here[row]}; in this format they are known by their place in the image "
             f"alone, so which is which cannot be told. Give the {TRUTH_FILE} that `boxmend noise` "
@@ -264,10 +293,10 @@ def _translated(where: str, names: Sequence[str], dataset: Dataset) -> Rows:
 def _meeting(where: str, dataset: Dataset, truth: KnownTruth) -> KnownTruth:
     """Refuse a truth most of whose boxes lie elsewhere: ids that are numbers agree by chance."""
     objects = np.flatnonzero(~truth.is_spurious & ~dataset.is_ignored)
-    do_meet = overlaps(dataset.boxes[objects], truth.boxes[objects]) > 0
+    do_meet = compute_iou(dataset.boxes[objects], truth.boxes[objects]) > 0
     if len(objects) and do_meet.mean() < LEAST_MEETING:
         foreign = _id_at(dataset, int(objects[(~do_meet).argmax()]))
-        raise DataError(
+        raise UnpairedError(
             f"{where}: most of its boxes do not even meet those of the dataset, like that of "
             f"annotation {foreign}; it is the truth of another dataset"
         )

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import PAIRS_PER_CHUNK, overlaps
+from boxmend.data.boxes import PAIRS_PER_CHUNK, compute_iou
 from boxmend.data.detections import Detections
 from boxmend.data.types import AnyFloats, Rows
 
@@ -141,7 +141,7 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
         starts = np.cumsum(per_row) - per_row
         pairs = np.arange(per_row.sum())
         candidates = by_place[pairs + np.repeat(first[rows] - starts, per_row)]
-        overlap = overlaps(
+        overlap = compute_iou(
             detections.boxes[np.repeat(rows, per_row)].astype(np.float64),
             truth.boxes[candidates].astype(np.float64),
             equal_without_area=0.0,
@@ -154,7 +154,7 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
 
 
 def _chunks(rows: Rows, counts: Rows) -> Iterator[Rows]:
-    """Rows in their order, in pieces of about PAIRS_AT_ONCE counts together."""
+    """Rows in their order, in pieces of about PAIRS_PER_CHUNK counts together."""
     if len(rows):
         piece = (np.cumsum(counts[rows]) - 1) // PAIRS_PER_CHUNK
         yield from np.split(rows, np.flatnonzero(np.diff(piece)) + 1)

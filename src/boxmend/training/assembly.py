@@ -1,4 +1,4 @@
-"""The parts of a training, made from its settings."""
+"""Build the parts of a training from its settings."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from boxmend.detector import DETECTORS, Detector, DetectorNumbers, build
 from boxmend.errors import DataError, UsageError
 from boxmend.methods.table import METHODS, build_from
 from boxmend.runs.ledger import Ledger
-from boxmend.runs.settings import TrainSettings, parsed_image_size
+from boxmend.runs.settings import TrainSettings, parse_image_size
 from boxmend.training import checkpoint
 from boxmend.training.loader import ImageSize, Loader, LoaderOptions
 from boxmend.training.loop import Training, TrainingOutput
@@ -20,7 +20,7 @@ from boxmend.training.processes import Processes
 
 
 def make_detector(settings: TrainSettings, num_labels: int) -> Detector:
-    """Make the detector of resolved settings; unknown names are a UsageError that lists them."""
+    """Build the detector of resolved settings; raise a UsageError for an unknown name."""
     for what, name, known in (
         ("method", settings.method, METHODS),
         ("detector", settings.detector, DETECTORS),
@@ -33,8 +33,8 @@ def make_detector(settings: TrainSettings, num_labels: int) -> Detector:
     return build(settings.detector, num_labels, weights, numbers=numbers)
 
 
-def completed(settings: TrainSettings, numbers: DetectorNumbers) -> TrainSettings:
-    """Put the detector's own numbers where the settings left the choice to it."""
+def fill_detector_numbers(settings: TrainSettings, numbers: DetectorNumbers) -> TrainSettings:
+    """Return the settings with the detector's own numbers of proposals and RoIs."""
     return replace(
         settings,
         proposals=numbers.post_nms_training,
@@ -51,14 +51,14 @@ def make_loader(
     *,
     is_shared: bool = False,
 ) -> Loader:
-    """Make the loader of a dataset; `note` hears of images that cannot be read.
+    """Build the loader of a dataset; `note` is called for images that cannot be read.
 
-    Where `is_shared`, every process has its own and takes its part of each batch.
+    With `is_shared`, every process has its own loader and takes its part of each batch.
     """
     if not len(dataset.images):
         raise DataError("the dataset has no images")
-    short, long = parsed_image_size(settings.image_size)
-    usual = LoaderOptions()
+    short, long = parse_image_size(settings.image_size)
+    defaults = LoaderOptions()
     return Loader(
         dataset,
         image_size=ImageSize(long, short),
@@ -68,8 +68,8 @@ def make_loader(
         options=LoaderOptions(
             difficult=settings.difficult or "ignore",
             is_strict=settings.strict,
-            host_bytes=usual.host_bytes // processes.local_world_size,
-            workers=max(usual.workers // processes.local_world_size, 1),
+            host_bytes=defaults.host_bytes // processes.local_world_size,
+            workers=max(defaults.workers // processes.local_world_size, 1),
             part=processes.rank if is_shared else 0,
             parts=processes.world_size if is_shared else 1,
             report=note,
@@ -84,21 +84,21 @@ def make_training(
     processes: Processes,
     output: TrainingOutput,
 ) -> tuple[Training, dict[str, Any] | None]:
-    """Put everything in place; returns the training and the checkpoint it is to go on from.
+    """Build a training; return it with the checkpoint to continue from, if there is one.
 
-    Process 0 alone looks into the run's folder; the others have the checkpoint from it.
+    Only process 0 reads the folder of the run; it sends the checkpoint to the others.
     """
     device, run = processes.device, output.run
     detector.network.to(device)
     detector = replace(detector, sum_over_processes=processes.all_sum)
     method = build_from(settings, len(dataset), len(dataset.label_names), device, processes)
     method.prepare(detector)
-    where = device if processes.is_single_process else torch.device("cpu")
+    load_device = device if processes.is_single_process else torch.device("cpu")
     state = processes.on_rank_zero(
-        lambda: checkpoint.load(run, where, detector.network, method.state_dict())
+        lambda: checkpoint.load(run, load_device, detector.network, method.state_dict())
     )
-    ledgers: list[Ledger] = []
-    processes.on_rank_zero(lambda: ledgers.append(_ledger(run, state)))
+    ledgers: list[Ledger] = []  # stays empty in the other processes
+    processes.on_rank_zero(lambda: ledgers.append(_open_ledger(run, state)))
     training = Training(
         settings,
         detector,
@@ -107,34 +107,34 @@ def make_training(
         make_loader(settings, dataset, processes, output.note, is_shared=True),
         ledgers[0] if ledgers else None,
         processes,
-        working_precision(settings.precision, device),
+        resolve_precision(settings.precision, device),
         output,
     )
     return training, state
 
 
-def _ledger(run: Path, state: dict[str, Any] | None) -> Ledger:
+def _open_ledger(run: Path, state: dict[str, Any] | None) -> Ledger:
     return Ledger.resume(run, None if state is None else _with_arrays(state["ledger"]))
 
 
 def _numbers(settings: TrainSettings, numbers: DetectorNumbers) -> DetectorNumbers:
-    told = {
+    given = {
         "post_nms_training": settings.proposals,
         "pre_nms_training": settings.pre_nms,
         "roi_samples": settings.rois,
         "box_loss": settings.box_loss,
         "rpn_low_quality": settings.rpn_low_quality,
     }
-    changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return replace(numbers, **changes, **METHODS[settings.method].detector)
 
 
-def working_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """The kind of number that a setting means on a device."""
-    if wanted == "auto":
-        has = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.bfloat16 if has else torch.float32
-    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
+    """Return the type of numbers for the setting `precision` on a device."""
+    if precision == "auto":
+        is_supported = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if is_supported else torch.float32
+    return torch.bfloat16 if precision == "bfloat16" else torch.float32
 
 
 def _with_arrays(state: dict[str, Any]) -> Any:

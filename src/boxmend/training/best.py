@@ -1,7 +1,7 @@
-"""The weights of the pass that scored best, kept beside a run until it ends.
+"""The weights of the epoch with the best score, kept in the folder of a run until it ends.
 
-Their file carries the step in its name and the checkpoint says which one counts, so that a kill
-between the two leaves the old file and the old checkpoint together.
+The name of their file has the step, and the checkpoint says which step is the best. A kill between
+writing the two therefore leaves the old checkpoint with its file.
 """
 
 import math
@@ -16,7 +16,7 @@ CHOSEN_BY = "voc_ap50_area"
 
 
 class BestEpoch:
-    """What is known of the best pass so far."""
+    """The best epoch so far: its step, scores and weights."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class BestEpoch:
         score: Callable[[Detector, Callable[[], None]], Mapping[str, float]],
         metadata: Mapping[str, str] | None = None,
     ):
-        """Take what scores a detector, and what the file of its weights is to say besides."""
+        """Take the function that scores a detector, and the metadata of the file of weights."""
         self._run = run
         self._score = score
         self._metadata = metadata
@@ -32,31 +32,31 @@ class BestEpoch:
         self.scores: dict[str, float] = {}
 
     def consider(self, detector: Detector, step: int, check: Callable[[], None]) -> dict[str, Any]:
-        """Score the detector after a pass and keep it if none was better; returns log figures.
+        """Score the detector after an epoch and keep it if it is the best; return log figures.
 
-        `check` is called while it scores, and may raise to break it off.
+        `check` is called repeatedly during the scoring, and may raise to interrupt it.
         """
         scores = dict(self._score(detector, check))
-        if _rank(scores) >= _rank(self.scores):  # of two equal ones, the one that trained longer
+        if _rank(scores) >= _rank(self.scores):  # of equal epochs, the later one
             save(detector, self._file(step), self._metadata)
             self.step, self.scores = step, scores
         return {f"val_{name}": value for name, value in scores.items()} | {"best_step": self.step}
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to hold."""
+        """Return the state for a checkpoint."""
         return {"step": self.step, "scores": dict(self.scores)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from the result of `state`."""
         self.step, self.scores = state["step"], dict(state["scores"])
 
     def tidy(self) -> None:
-        """Remove the files that no checkpoint needs any more."""
+        """Remove the files of weights that no checkpoint needs."""
         kept = None if self.step is None else self._file(self.step)
         remove_candidates(self._run, kept)
 
     def put(self, path: Path) -> None:
-        """Write the best weights to a file; some pass must have been considered."""
+        """Write the best weights to a file; `consider` must have been called."""
         assert self.step is not None
         with open_atomic(path) as file:
             file.write(self._file(self.step).read_bytes())
@@ -66,13 +66,13 @@ class BestEpoch:
 
 
 def _rank(scores: Mapping[str, float]) -> float:
-    """The score to choose by; below all others where there is none."""
+    """Return the score that epochs are compared by; -inf if there is none."""
     value = scores.get(CHOSEN_BY, math.nan)
     return -math.inf if math.isnan(value) else value
 
 
 def remove_candidates(run: Path, kept: Path | None = None) -> None:
-    """Remove the weights of a run that were candidates for the best ones, but for `kept`."""
+    """Remove the weights of all candidates for the best epoch, except `kept`."""
     for path in run.glob("best-*.safetensors"):
         if path != kept:
             path.unlink()

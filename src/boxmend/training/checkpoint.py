@@ -1,7 +1,7 @@
-"""Checkpoints: all that a run needs to go on as if nothing had happened, in one file.
+"""Checkpoints: one file with all that a run needs to continue exactly where it stopped.
 
-Written beside and renamed, so that a kill leaves the old one or the new one; tensors and plain
-values only, so that loading runs no code.
+A new checkpoint replaces the old one atomically, so a kill leaves one of them. The file holds
+tensors and plain values only, so loading it runs no code.
 """
 
 import io
@@ -23,12 +23,16 @@ from boxmend.data.files.reading import open_file
 from boxmend.errors import DataError
 
 FILE = "checkpoint.pt"
-PARTS = ("step", "passes", "best", "network", "average", "optimizer", "method", "ledger")
-REMEDY = "put the right one back, or remove it to begin the run anew"
+FORMAT = 2
+"""Of the file. Format 1, which has no number, is read through RENAMED_KEYS."""
+RENAMED_KEYS = {"passes": "epochs_done"}
+"""Keys of a checkpoint by their names in format 1."""
+PARTS = ("step", "epochs_done", "best", "network", "average", "optimizer", "method", "ledger")
+REMEDY = "restore the right file, or remove it to start the run from the beginning"
 
 
 def save(run: Path, state: dict[str, Any]) -> None:
-    """Write a checkpoint in the place of the last one."""
+    """Write the checkpoint of a run; replaces the last one."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     with open_atomic(run / FILE) as file:
@@ -38,10 +42,10 @@ def save(run: Path, state: dict[str, Any]) -> None:
 def load(
     run: Path, device: torch.device, network: nn.Module, method: Collection[str]
 ) -> dict[str, Any] | None:
-    """The last checkpoint of a run, or None where there is none yet.
+    """Return the last checkpoint of a run; None if there is none yet.
 
-    A DataError tells of one that cannot be read, that is of another network than `network`, or
-    that lacks something of what the method remembers, whose names are `method`.
+    Raises a DataError if the file cannot be read, if its weights do not fit `network`, or if the
+    state of the method lacks one of the names in `method`.
     """
     path = run / FILE
     if not path.exists():
@@ -53,22 +57,30 @@ def load(
             warnings.simplefilter("ignore")  # about how the file was pickled
             state: Any = torch.load(path, map_location=device, weights_only=True)
     except (torch.OutOfMemoryError, MemoryError, DataError):
-        raise  # not the file's fault, or named already
-    except Exception as error:  # bytes that lie make it raise nearly anything
+        raise  # the file is sound, or the error names it already
+    except Exception as error:  # damaged bytes raise nearly anything
         raise DataError(f"{path}: not a readable checkpoint: {_reason(error)}; {REMEDY}") from error
-    trouble = _difference(state, network.state_dict(), method)
-    if trouble:
-        raise DataError(f"{path}: not a checkpoint of this run: {trouble}; {REMEDY}")
-    fitting: dict[str, Any] = state
-    return fitting
+    state = _upgrade(state)
+    problem = _find_problem(state, network.state_dict(), method)
+    if problem:
+        raise DataError(f"{path}: not a checkpoint of this run: {problem}; {REMEDY}")
+    checked: dict[str, Any] = state
+    return checked
+
+
+def _upgrade(state: Any) -> Any:
+    """Return a checkpoint of format 1 with the present keys; others unchanged."""
+    if not isinstance(state, dict) or "format" in state:
+        return state
+    return {RENAMED_KEYS.get(key, key): value for key, value in state.items()}
 
 
 def _ensure_stored(path: Path) -> None:
-    """Raise a DataError where loading a checkpoint would take more than the bytes of its file."""
+    """Raise a DataError if the parts of a checkpoint are larger than its file."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         ensure_within_limit("checkpoint_bytes", size, path)
-        if zipfile.is_zipfile(file):  # what else it may be is named when it is loaded
+        if zipfile.is_zipfile(file):  # loading reports anything else
             with zipfile.ZipFile(file) as archive:
                 parts = archive.infolist()
             unpacked = sum(part.file_size for part in parts)
@@ -80,18 +92,20 @@ def _ensure_stored(path: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Why a file could not be loaded, without torch's advice to trust it."""
+    """Return why a file could not be loaded, without torch's advice to trust it."""
     if isinstance(error, pickle.UnpicklingError):
         return "it holds more than tensors and plain values, or is damaged"
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-def _difference(
-    state: Any, wanted: Mapping[str, torch.Tensor], method: Collection[str]
+def _find_problem(
+    state: Any, expected: Mapping[str, torch.Tensor], method: Collection[str]
 ) -> str | None:
-    """What is missing in a checkpoint, or where its weights are those of another network."""
+    """Return what is missing in a checkpoint or differs from the expected weights, or None."""
     if not isinstance(state, dict):
         return f"it holds a {type(state).__name__}"
+    if state.get("format", FORMAT) != FORMAT:
+        return f"its format is {state['format']!r}, and this version of boxmend reads {FORMAT}"
     for part in PARTS:
         if part not in state:
             return f"it has no {part}"
@@ -100,22 +114,22 @@ def _difference(
             return f"its {part} is a {type(state[part]).__name__}"
     for name in method:
         if name not in state["method"]:
-            return f"its method has no {name}, as one that another version of boxmend wrote"
-    told = (_other_weights(part, state[part], wanted) for part in ("network", "average"))
-    return next(filter(None, told), None)
+            return f"its method has no {name}; another version of boxmend wrote it"
+    problems = (_weight_problem(part, state[part], expected) for part in ("network", "average"))
+    return next(filter(None, problems), None)
 
 
-def _other_weights(
-    part: str, weights: Mapping[str, Any], wanted: Mapping[str, torch.Tensor]
+def _weight_problem(
+    part: str, weights: Mapping[str, Any], expected: Mapping[str, torch.Tensor]
 ) -> str | None:
     shapes = {key: tuple(getattr(value, "shape", ())) for key, value in weights.items()}
-    for key, tensor in wanted.items():
-        found, shape = shapes.pop(key, None), tuple(tensor.shape)
-        if found != shape:
-            return f"{key} of its {part} is {found} instead of {shape}"
+    for key, tensor in expected.items():
+        shape, expected_shape = shapes.pop(key, None), tuple(tensor.shape)
+        if shape != expected_shape:
+            return f"{key} of its {part} is {shape} instead of {expected_shape}"
     return f"its {part} has the unknown {next(iter(shapes))}" if shapes else None
 
 
 def remove(run: Path) -> None:
-    """Remove the checkpoint of a run that is finished."""
+    """Remove the checkpoint of a finished run."""
     (run / FILE).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Detection scores: a run's own detections, or those of any detector, against a dataset.
+"""Score the detections of a run, or of any detector, on a dataset.
 
-`evaluate` gives an `Evaluation` with COCO's and VOC's figures, for all classes and for each. Only
-the detections of a run need torch.
+`evaluate` returns an `Evaluation` with the figures of COCO and VOC, over all classes and for each
+class. torch is needed only to detect with the model of a run.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from boxmend.scoring.voc import TrueBoxes, average_precision
 if TYPE_CHECKING:
     from boxmend.training.prediction import ModelPredictions
 
-SHOWN = 5  # classes that a note lists
-FAR_BEYOND = 1.1  # times the image's side: an end that no detector means
-MANY = 0.2  # share of boxes with such ends that is asked about
+MAX_LISTED_CLASSES = 5  # in a note
+MAX_END = 1.1  # times the side of the image; a box that ends beyond is suspicious
+MAX_SUSPICIOUS_SHARE = 0.2  # of boxes, above which a note asks about the format
 
 Data = Dataset | str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good detections are. Figures are fractions, None where nothing was to be found."""
+    """The scores of detections. Figures are fractions, or None without an annotation to detect."""
 
     figures: dict[str, float | None]
     """COCO's AP, AP50, .., AR_large, then voc_ap50_11point and voc_ap50_area."""
@@ -50,12 +50,12 @@ class Evaluation:
     num_detections: int
     num_annotations: int
     notes: list[str] = field(default_factory=list)
-    """What a reader of the figures should know."""
+    """What readers of the figures should know."""
     saved: Path | None = None
-    """The file in the run's folder that holds them, too."""
+    """The file in the folder of the run that holds the same figures."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give figures, counts and classes as JSON has them."""
+        """Return figures, counts and classes as JSON values."""
         return {
             **self.figures,
             "images": self.num_images,
@@ -75,42 +75,42 @@ def evaluate(
 ) -> Evaluation:
     """Score the detections of a run, or those in a file of COCO results, on annotated data.
 
-    Give either `run`, the folder of a finished run, or `predictions`. `data` is a dataset, or the
-    address of one (PATH or PATH:SPLIT), or several. Classes of a run are matched by name. Its
-    scores are also written to RUN/evaluation.json, which is replaced, and its detections to
+    Give either `run`, the folder of a finished run, or `predictions`. `data` is a dataset, or one
+    or more addresses (PATH or PATH:SPLIT). Classes of a run are matched by name. The scores of a
+    run are also written to RUN/evaluation.json, which is replaced, and its detections to
     `detections_out`, a new file, as COCO results.
     """
     if (run is None) == (predictions is None):
-        raise UsageError("give either a run or --predictions, the detections to be scored")
+        raise UsageError("give either a run or --predictions, the detections to score")
     if predictions is not None:
         if detections_out is not None:
             raise UsageError("--detections-out writes the detections of a run; give a run")
-        dataset, _ = _loaded(data)
+        dataset, _ = _load(data)
         detections = read_coco_results(predictions, dataset)
         return replace(score(detections, dataset), notes=_odd_boxes(detections, dataset))
     assert run is not None
-    dataset, addresses = _loaded(data)
-    found = detections_of_run(run, dataset, progress=progress, out=detections_out)
-    result = _scored_by_name(found, dataset)
-    return _saved(result, Path(run), dataset, addresses) if os.path.isdir(run) else result
+    dataset, addresses = _load(data)
+    predicted = detections_of_run(run, dataset, progress=progress, out=detections_out)
+    result = _score_by_name(predicted, dataset)
+    return _save(result, Path(run), dataset, addresses) if os.path.isdir(run) else result
 
 
 def score(
     detections: Detections, dataset: Dataset, *, label_names: Sequence[str] | None = None
 ) -> Evaluation:
-    """Score detections whose rows and labels are those of a dataset, by the rules of COCO and VOC.
+    """Score detections with the rows and labels of a dataset by the rules of COCO and VOC.
 
-    What is difficult or a crowd is neither asked for nor held against a detection. Of other
-    classes than `label_names`, where they are given, nothing is asked for either.
+    Difficult objects and crowds count neither as missed nor as false positives. With `label_names`
+    only annotations of these classes count.
     """
     names, n = dataset.label_names, len(dataset.label_names)
-    truth = dataset.take(_is_asked(dataset, names if label_names is None else label_names))
+    truth = dataset.take(_is_scored(dataset, names if label_names is None else label_names))
     voc = average_precision(
         detections,
         TrueBoxes(truth.image_rows, truth.labels, truth.boxes, truth.is_ignored),
         num_labels=n,
     )
-    coco = coco_scores(*_in_order_of_ids(detections, truth), num_labels=n)
+    coco = coco_scores(*_order_by_ids(detections, truth), num_labels=n)
     columns = {
         "AP": coco.ap,
         "AP50": coco.ap50,
@@ -139,13 +139,14 @@ def detections_of_run(
     progress: Progress = lambda done, total: None,
     out: str | Path | None = None,
 ) -> ModelPredictions:
-    """Have the model of a run look at the images of a dataset, as training does to score itself.
+    """Detect objects in the images of a dataset with the model of a run.
 
-    Labels are those of the model; `out`, which must not be there, gets them as COCO results.
+    Labels are those of the model. The detections are written to `out`, a new file, as COCO
+    results.
     """
     try:
-        from boxmend.training.prediction import ensure_new  # imports torch, which takes its time
-        from boxmend.training.prediction.annotated import detect_in
+        from boxmend.training.prediction import ensure_new  # imports torch, which takes long
+        from boxmend.training.prediction.annotated import detect_on_dataset
     except ModuleNotFoundError as error:
         raise UsageError(
             f"the detections of a run need {error.name}, which is not installed: "
@@ -153,98 +154,101 @@ def detections_of_run(
         ) from error
     if out is not None:
         ensure_new(Path(out))
-    found = detect_in(Path(run), dataset, progress)
+    predicted = detect_on_dataset(Path(run), dataset, progress)
     if out is not None:
-        found.save(out)
-    return found
+        predicted.save(out)
+    return predicted
 
 
 def _odd_boxes(detections: Detections, dataset: Dataset) -> list[str]:
-    """Ask about boxes that look as if they were given otherwise than as x, y, width, height."""
+    """Return a note about boxes that do not seem to be x, y, width and height in pixels."""
     ends = detections.boxes[:, 2:]
     sides = np.stack([dataset.images.widths, dataset.images.heights], axis=1)
     sides = sides[detections.image_rows]
-    is_beyond = ((ends > FAR_BEYOND * sides) & (sides > 0)).any(axis=1)
-    expected = "bbox is x, y, width and height in pixels"
-    if is_beyond.sum() > MANY * len(ends):
+    is_outside = ((ends > MAX_END * sides) & (sides > 0)).any(axis=1)
+    expected = "bbox must be x, y, width and height in pixels"
+    if is_outside.sum() > MAX_SUSPICIOUS_SHARE * len(ends):
         return [
-            f"{is_beyond.sum():,} of {len(ends):,} boxes end far outside their images: {expected}, "
-            "not two corners, and of the image as stored"
+            f"{is_outside.sum():,} of {len(ends):,} boxes end far outside their images: {expected} "
+            "of the stored image, not two corners"
         ]
     if len(ends) and ends.max() <= 1 and sides.max() > 1:
-        return [f"all boxes lie within the first pixel: {expected}, not in fractions of the image"]
+        return [f"all boxes are within the first pixel: {expected}, not fractions of the image"]
     return []
 
 
-def _loaded(data: Data) -> tuple[Dataset, list[str]]:
-    """The data to score on, and where they lie."""
+def _load(data: Data) -> tuple[Dataset, list[str]]:
+    """Return the data to score on, and their addresses."""
     if isinstance(data, Dataset):
         return data, [str(source.path) for source in data.sources]
     addresses = [data] if isinstance(data, str | Path) else list(data)
     if not addresses:
         raise UsageError("no data to score on; name them by --data")
-    return load(*addresses), [str(one) for one in addresses]
+    return load(*addresses), [str(address) for address in addresses]
 
 
-def _scored_by_name(found: ModelPredictions, dataset: Dataset) -> Evaluation:
-    """Score what a model found; classes that one side does not know are left out, and said."""
-    names = found.card.label_names
+def _score_by_name(predicted: ModelPredictions, dataset: Dataset) -> Evaluation:
+    """Score the detections of a model; classes that only one side has are left out and noted."""
+    names = predicted.card.label_names
     label_of = {name: label for label, name in enumerate(dataset.label_names)}
     new = np.array([label_of.get(name, UNKNOWN) for name in names], np.int64)
-    columns = found.found
+    columns = predicted.detections
     labels = new[columns.labels]
     kept = labels != UNKNOWN
     detections = Detections(
         columns.image_rows[kept], labels[kept], columns.scores[kept], columns.boxes[kept]
     )
     result = score(detections, dataset, label_names=names)
-    return replace(result, notes=_notes(found, dataset.label_names, int((~kept).sum())))
+    return replace(result, notes=_notes(predicted, dataset.label_names, int((~kept).sum())))
 
 
-def _notes(found: ModelPredictions, label_names: Sequence[str], num_lost: int) -> list[str]:
-    """What was left out of the scores of a run, and why."""
+def _notes(predicted: ModelPredictions, label_names: Sequence[str], num_dropped: int) -> list[str]:
+    """Return notes about what the scores of a run leave out."""
     notes = []
-    known = found.card.label_names
+    known = predicted.card.label_names
     if unknown := [name for name in label_names if name not in known]:
-        notes.append(f"the run does not know {_listed(unknown)}: left out of all figures")
-    if num_lost:
+        notes.append(f"the model has no class {_join_names(unknown)}: left out of all figures")
+    if num_dropped:
         foreign = [name for name in known if name not in label_names]
-        notes.append(f"{num_lost:,} detections of what the data do not have: {_listed(foreign)}")
-    if found.skipped:
         notes.append(
-            f"in {len(found.skipped):,} images nothing could be found, as they cannot be read; "
-            f"the first: {found.skipped[0]}"
+            f"{num_dropped:,} detections have classes that the data lack: {_join_names(foreign)}"
+        )
+    if predicted.skipped:
+        notes.append(
+            f"{len(predicted.skipped):,} images cannot be read and have no detections; the first: "
+            f"{predicted.skipped[0]}"
         )
     return notes
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" * (len(names) > SHOWN))
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_LISTED_CLASSES
+    return ", ".join(names[:MAX_LISTED_CLASSES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _is_asked(dataset: Dataset, label_names: Sequence[str]) -> NDArray[np.bool_]:
-    """Which annotations are there to be found: of these classes, in an image that is known."""
-    asked = set(label_names)
-    label_is_asked = np.array([*(name in asked for name in dataset.label_names), False])
-    is_asked: NDArray[np.bool_] = label_is_asked[dataset.labels] & (dataset.image_rows != UNKNOWN)
-    return is_asked
+def _is_scored(dataset: Dataset, label_names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return which annotations count: those of these classes in a known image."""
+    classes = set(label_names)
+    label_counts = np.array([*(name in classes for name in dataset.label_names), False])
+    is_scored: NDArray[np.bool_] = label_counts[dataset.labels] & (dataset.image_rows != UNKNOWN)
+    return is_scored
 
 
-def _in_order_of_ids(detections: Detections, truth: Dataset) -> tuple[Detections, CocoTruth]:
-    """Number images by their ids, since COCO takes detections of equal score in that order."""
+def _order_by_ids(detections: Detections, truth: Dataset) -> tuple[Detections, CocoTruth]:
+    """Number images by their ids, the order in which COCO takes detections of equal score."""
     ids = truth.images.ids
     rank = np.arange(len(ids))
     if ids.dtype != object:
         rank[np.argsort(ids, kind="stable")] = np.arange(len(ids))
     areas, sizes = measure_annotations(truth)
-    found = SizedDetections(
+    sized = SizedDetections(
         rank[detections.image_rows],
         detections.labels,
         detections.scores,
         detections.boxes,
         sizes=detection_sizes(detections),
     )
-    asked = CocoTruth(
+    coco_truth = CocoTruth(
         rank[truth.image_rows],
         truth.labels,
         truth.boxes,
@@ -253,29 +257,29 @@ def _in_order_of_ids(detections: Detections, truth: Dataset) -> tuple[Detections
         areas,
         sizes,
     )
-    return found, asked
+    return sized, coco_truth
 
 
-def _saved(result: Evaluation, run: Path, dataset: Dataset, addresses: Sequence[str]) -> Evaluation:
-    """Write what the report of a run reads, in the place of what was there.
+def _save(result: Evaluation, run: Path, dataset: Dataset, addresses: Sequence[str]) -> Evaluation:
+    """Write the evaluation into the folder of the run, for its report; replaces the last one.
 
-    A folder that cannot be written to is told as a note: the figures may have taken hours.
+    If that fails, the result gets a note, since the figures may have taken hours.
     """
-    told = {
+    content = {
         **result.to_json(),
         "notes": result.notes,
-        "addresses": [str(Path(one).absolute()) for one in addresses],
+        "addresses": [str(Path(address).absolute()) for address in addresses],
         "sha256": fingerprint(dataset),
     }
     try:
-        Run(run).write_json(EVALUATION_FILE, told)
+        Run(run).write_json(EVALUATION_FILE, content)
     except OutputError as error:
-        return replace(result, notes=[*result.notes, f"{error}; the figures are given here alone"])
+        return replace(result, notes=[*result.notes, f"{error}; the figures were not saved"])
     return replace(result, saved=run / EVALUATION_FILE)
 
 
 def _defined(value: float) -> float | None:
-    """The value, or None for NaN."""
+    """Return the value, or None for NaN."""
     return None if math.isnan(value) else value
 
 

@@ -1,4 +1,4 @@
-"""What a run was made of and on: versions, hardware, and a fingerprint of its annotations."""
+"""The facts of a run: versions, hardware, and a fingerprint of its annotations."""
 
 import hashlib
 import platform
@@ -14,11 +14,13 @@ from boxmend.data.dataset import Dataset
 from boxmend.data.fingerprint import describe_data, fingerprint
 from boxmend.training.processes import Processes
 
-__all__ = ["digest", "fingerprint", "gather"]
+__all__ = ["collect_facts", "fingerprint", "hash_state"]
 
 
-def gather(addresses: Sequence[str], dataset: Dataset, processes: Processes) -> dict[str, Any]:
-    """The facts to save with a run; those under "data" must be the same to resume it."""
+def collect_facts(
+    addresses: Sequence[str], dataset: Dataset, processes: Processes
+) -> dict[str, Any]:
+    """Return the facts to save with a run; a resumed run must have the same ones under "data"."""
     device = processes.device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor()
     return {
@@ -31,18 +33,18 @@ def gather(addresses: Sequence[str], dataset: Dataset, processes: Processes) -> 
         "processes": processes.world_size,
         "hardware": name or platform.machine(),
         "data": describe_data(dataset),
-        "addresses": [str(Path(one).absolute()) for one in addresses],  # PATH or PATH:SPLIT
+        "addresses": [str(Path(address).absolute()) for address in addresses],  # PATH or PATH:SPLIT
     }
 
 
-def digest(state: Mapping[str, Any]) -> str:
-    """A hash of tensors and plain numbers with their names."""
-    found = hashlib.sha256()
+def hash_state(state: Mapping[str, Any]) -> str:
+    """Return a hash of tensors and plain numbers with their names."""
+    digest = hashlib.sha256()
     for name, value in state.items():
         content = value.detach().cpu().contiguous() if isinstance(value, torch.Tensor) else None
-        found.update(name.encode() + b"\0")
+        digest.update(name.encode() + b"\0")
         if content is None:
-            found.update(repr(value).encode())
+            digest.update(repr(value).encode())
         else:
-            found.update(content.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+            digest.update(content.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

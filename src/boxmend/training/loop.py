@@ -1,7 +1,7 @@
-"""The training loop: the losses of a method, and one step of the optimiser.
+"""The training loop: one step of the optimiser on the losses of a method, again and again.
 
-It never asks which method runs. Every random number follows from the seed and the step, every
-rate from the step, so that a resumed run goes the way the uninterrupted one would have gone.
+The loop does not depend on the method. Random numbers follow from the seed and the step, learning
+rates from the step, so a resumed run computes the same steps as an uninterrupted one.
 """
 
 import hashlib
@@ -33,33 +33,33 @@ from boxmend.runs.ledger import Ledger
 from boxmend.runs.settings import TrainSettings
 from boxmend.training import checkpoint
 from boxmend.training.best import BestEpoch
-from boxmend.training.facts import digest
+from boxmend.training.facts import hash_state
 from boxmend.training.loader import Batch, Loader
 from boxmend.training.optimisation import (
-    average_of,
+    average_decay_at,
     build_optimizer,
-    clipped,
-    decay_at,
-    follow,
-    rate_at,
+    clip_gradients,
+    copy_for_average,
+    learning_rate_at,
+    update_average,
 )
-from boxmend.training.prescreen import describe
+from boxmend.training.prescreen import describe_annotations
 from boxmend.training.processes import Processes
 from boxmend.training.recording import Listener, Recorder
-from boxmend.training.replay import Keys, Replay
+from boxmend.training.replay import RandomNumbers, Replay
 from boxmend.training.stopping import stop_requests
-from boxmend.training.validation import finds_nothing
+from boxmend.training.validation import detects_nothing
 
-SIGHTED_BY, STEPS_TO_SEE = 0.25, 200
-"""Share of the passes, and steps, after which a detector finds something, if it ever will."""
+BLINDNESS_CHECK_SHARE, BLINDNESS_CHECK_STEPS = 0.25, 200
+"""After this share of all steps, and at least so many, a detector should detect something."""
 
 
 class Interrupted(BoxmendError):
-    """The run was told to stop; it has saved its state and can be resumed."""
+    """The run was asked to stop; it saved its state and can be resumed."""
 
 
-class Computed(NamedTuple):
-    """What a step leaves behind besides the gradients."""
+class StepResult(NamedTuple):
+    """The outcome and the figures of a step; its gradients are in the parameters."""
 
     outcome: Outcome
     sums: dict[str, Tensor]  # scalars that add up over processes: the loss and its parts
@@ -68,18 +68,18 @@ class Computed(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingOutput:
-    """Where a training writes to and reports to."""
+    """The folder of a run, and where its messages go."""
 
     run: Path
     note: Callable[[str], None] = lambda text: None
-    """Takes messages for the user."""
+    """Called with each message for the user."""
     best: BestEpoch | None = None
-    """Scores every epoch and keeps the best one, where that is wanted."""
+    """Scores every epoch and keeps the best one; None without `keep_best`."""
 
 
 @dataclass
 class Training:
-    """A run in progress: what changes from step to step."""
+    """The state of a run in progress."""
 
     settings: TrainSettings
     detector: Detector
@@ -87,13 +87,13 @@ class Training:
     dataset: Dataset
     loader: Loader
     ledger: Ledger | None
-    """None in all processes but the first, which writes."""
+    """None in all processes but process 0, which writes."""
     processes: Processes
     precision: torch.dtype
     output: TrainingOutput
     step: int = 0
-    passes: int = 0
-    """Passes that came to their end, with the estimates and scores that belong to it."""
+    epochs_done: int = 0
+    """Finished epochs, including their estimates and scores."""
 
     def __post_init__(self) -> None:
         network = self.detector.network
@@ -102,29 +102,28 @@ class Training:
         self.optimizer = build_optimizer(
             network.parameters(), self.settings.optimisation, self.settings.learning_rate
         )
-        self.trained = [one for group in self.optimizer.param_groups for one in group["params"]]
+        groups = self.optimizer.param_groups
+        self.parameters = [parameter for group in groups for parameter in group["params"]]
         self.teacher = self.detector
         if self.settings.optimisation.average_decay:
-            self.teacher = replace(self.detector, network=average_of(network))
+            self.teacher = replace(self.detector, network=copy_for_average(network))
         self.recorder = Recorder(self.dataset, self.ledger, self.processes)
-        self.keys = Keys(self.processes)
+        self.random_numbers = RandomNumbers(self.processes)
         self.replay: Replay | None = None
         if (
             self.settings.cuda_graph
             and self.device.type == "cuda"
             and self.processes.is_single_process
         ):
-            self.replay = Replay(self._compute, self.keys, self.output.note)
+            self.replay = Replay(self._compute, self.random_numbers, self.output.note)
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on from here; nothing may be pending in the recorder.
-
-        Of the process that has the ledger.
-        """
+        """Return all that a checkpoint needs; call it in process 0, with nothing pending."""
         assert self.ledger is not None
         return {
+            "format": checkpoint.FORMAT,
             "step": self.step,
-            "passes": self.passes,
+            "epochs_done": self.epochs_done,
             "best": None if self.output.best is None else self.output.best.state(),
             "network": self.detector.network.state_dict(),
             "average": self.teacher.network.state_dict(),
@@ -136,8 +135,8 @@ class Training:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave; the ledger has been resumed by the caller."""
-        self.step, self.passes = state["step"], state["passes"]
+        """Continue from the result of `state`; the caller has resumed the ledger already."""
+        self.step, self.epochs_done = state["step"], state["epochs_done"]
         if self.output.best is not None and state["best"] is not None:
             self.output.best.load_state(state["best"])
         self.detector.network.load_state_dict(state["network"])
@@ -146,7 +145,7 @@ class Training:
         self.method.load_state_dict(state["method"])
         self.recorder.window = dict(state.get("figures", {}))  # older versions saved none
 
-    def moment(self, step: int | None = None) -> TrainingProgress:
+    def progress(self, step: int | None = None) -> TrainingProgress:
         """Return the progress at a step; without one, at the next step to be taken."""
         step = self.step if step is None else step
         epoch = step // self.loader.num_batches
@@ -154,80 +153,81 @@ class Training:
         return TrainingProgress.at(epoch, step, self.num_steps, warm_up, num_epochs)
 
     def train_on(self, batch: Batch) -> None:
-        """One step: refine the annotations of a batch, and learn from them."""
-        moment = self.moment()
+        """Take one step: refine the annotations of a batch and learn from them."""
+        progress = self.progress()
         settings = self.settings.optimisation
-        rate = rate_at(*self.method.clock(moment), self.settings.learning_rate, settings)
+        rate = learning_rate_at(*self.method.clock(progress), self.settings.learning_rate, settings)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        seed = (self.settings.seed << 32) + moment.step
+        seed = (self.settings.seed << 32) + progress.step
         if self.replay is None:
-            self.keys.start(seed)
-            computed = self._compute(batch)
+            self.random_numbers.start(seed)
+            result = self._compute(batch)
         else:
-            computed = self.replay(batch, (moment.epoch, self.method.phase(moment)), seed)
+            result = self.replay(batch, (progress.epoch, self.method.phase(progress)), seed)
         self.optimizer.step()
         if self.teacher is not self.detector:
-            decay = decay_at(moment.step, settings.average_decay or 0.0)
-            follow(self.teacher.network, self.detector.network, decay)
-        self.recorder.add(batch, computed.outcome, moment, computed.sums, computed.means)
+            decay = average_decay_at(progress.step, settings.average_decay or 0.0)
+            update_average(self.teacher.network, self.detector.network, decay)
+        self.recorder.add(batch, result.outcome, progress, result.sums, result.means)
         self.step += 1
 
-    def _compute(self, batch: Batch) -> Computed:
-        """Refine a batch and leave the gradients of its losses; nothing waits for the device."""
+    def _compute(self, batch: Batch) -> StepResult:
+        """Refine a batch and compute the gradients of its losses; never wait for the device."""
         self.detector.network.train()
         enabled = self.precision != torch.float32
         with torch.autocast(self.device.type, self.precision, enabled=enabled):
-            outcome, losses = self.method.losses(self._work(batch))
+            outcome, losses = self.method.losses(self._step_context(batch))
         total = sum(losses.values(), torch.zeros((), device=self.device))
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
-        self.processes.sum_gradients(one.grad for one in self.trained if one.grad is not None)
-        norm = clipped(self.trained, self.settings.optimisation.max_norm or 0.0)
+        gradients = (parameter.grad for parameter in self.parameters)
+        self.processes.sum_gradients(grad for grad in gradients if grad is not None)
+        norm = clip_gradients(self.parameters, self.settings.optimisation.max_norm or 0.0)
         parts = {name: value.detach() for name, value in losses.items()}
         sums = {"loss": total.detach(), **parts}
-        return Computed(outcome, sums, {"norm": norm, **outcome.metrics})
+        return StepResult(outcome, sums, {"norm": norm, **outcome.metrics})
 
-    def _work(self, batch: Batch) -> StepContext:
+    def _step_context(self, batch: Batch) -> StepContext:
         return StepContext(
             detector=self.detector,
             images=batch.images,
             annotations=BatchAnnotations(
                 batch.boxes, batch.labels, batch.is_box, batch.is_ignored, batch.rows, batch.sizes
             ),
-            progress=self.moment(),
-            draw=self.keys.draw,
+            progress=self.progress(),
+            draw=self.random_numbers.draw,
             scorer_on=partial(self._scorer, batch),
         )
 
     def _scorer(self, batch: Batch, features: Features) -> BoxScorer:
-        """The second stage whose opinion of annotations counts, on the features it is to see."""
+        """Return the second stage that judges annotations, with the features it uses."""
         which = self.settings.judging_weights
-        judge = self.detector if which == "network" else self.teacher
-        if which == "average" and judge is not self.detector:
-            features = judge.features(batch.images, batch.sizes)
-        return lambda boxes: judge.score(features, boxes, batch.sizes)
+        judging = self.detector if which == "network" else self.teacher
+        if which == "average" and judging is not self.detector:
+            features = judging.features(batch.images, batch.sizes)
+        return lambda boxes: judging.score(features, boxes, batch.sizes)
 
 
 def train(training: Training, log: Listener) -> None:
-    """Run a training to its end, from wherever it stands."""
+    """Train from the current step to the end."""
     clock = _Clock(time.monotonic(), training.step)
-    with stop_requests() as stop, _stream_of(training):
+    with stop_requests() as stop, _recording_stream(training):
         log({"plan": {"first_step": training.step, "steps": training.num_steps}})
         if training.step == 0 and training.method.wants_prescreen:
             _prescreen(training, log, stop)
-        while training.passes < training.settings.epochs:
+        while training.epochs_done < training.settings.epochs:
             last = _finish_steps(training, log, clock, stop)
-            _end_pass(training, log, clock, stop)
-            _tell_of_blindness(training, last, log)
+            _end_epoch(training, log, clock, stop)
+            _warn_of_blindness(training, last, log)
             _save(training)
-            _leave_if(training.processes.any(stop.is_set()), training)
+            _interrupt_if(training.processes.any(stop.is_set()), training)
     if training.ledger is not None:
         training.ledger.flush()
 
 
-def _stream_of(training: Training) -> AbstractContextManager[Any]:
-    """A stream besides the default one, which cannot be recorded."""
+def _recording_stream(training: Training) -> AbstractContextManager[Any]:
+    """Return a stream for the steps: CUDA graphs cannot record the default stream."""
     if training.replay is None:
         return nullcontext()
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -236,10 +236,10 @@ def _stream_of(training: Training) -> AbstractContextManager[Any]:
 
 
 class _Clock(NamedTuple):
-    """When this process began, and with which step."""
+    """When this process started, and at which step."""
 
     started: float
-    first: int
+    first_step: int
 
 
 def _prescreen(training: Training, log: Listener, stop: threading.Event) -> None:
@@ -248,123 +248,124 @@ def _prescreen(training: Training, log: Listener, stop: threading.Event) -> None
     def note(text: str) -> None:
         log({"note": text})
 
-    def prescreened() -> dict[str, Any]:
-        note("a first look at the annotations, before training")
-        described = describe(
+    def judge() -> dict[str, Any]:
+        note("prescreening the annotations before training")
+        features = describe_annotations(
             *(training.detector, training.loader, training.dataset, training.settings.seed, note),
-            partial(_leave_if_asked, stop, training),
+            partial(_interrupt_if_asked, stop, training),
         )
-        return dict(training.method.prescreen(described))
+        return dict(training.method.prescreen(features))
 
-    figures = training.processes.on_rank_zero(prescreened)
+    figures = training.processes.on_rank_zero(judge)
     _share_estimates(training)
     if not figures:
-        note("the first look says little about these labels; they are judged in training alone")
-    elif "label_noise_low" in figures:  # the rate was not told
+        note("the prescreen cannot judge these labels; they are judged during training only")
+    elif "label_noise_low" in figures:  # the rate is unknown
         rate, low, high = (figures[f"label_noise{end}"] for end in ("", "_low", "_high"))
-        note(f"first look: {rate:.1%} of the labels seem wrong ({low:.1%} to {high:.1%})")
+        note(f"prescreen: {rate:.1%} of the labels seem wrong ({low:.1%} to {high:.1%})")
 
 
 def _finish_steps(
     training: Training, log: Listener, clock: _Clock, stop: threading.Event
 ) -> Batch | None:
-    """Train on what is left of the pass; returns the last batch of that."""
+    """Train on the rest of the epoch; return its last batch."""
     settings, saved = training.settings, training.step
-    done = training.step - training.passes * training.loader.num_batches
+    done = training.step - training.epochs_done * training.loader.num_batches
     if not done:
-        training.method.begin_epoch(training.passes, training.detector)
+        training.method.begin_epoch(training.epochs_done, training.detector)
     batch = None
-    for batch in training.loader.epoch(training.passes, done):
+    for batch in training.loader.epoch(training.epochs_done, done):
         training.train_on(batch)
         if training.step % settings.log_every == 0:
             log(_figures(training, clock))
-        is_over = training.processes.any(stop.is_set())
-        if training.step - saved >= settings.checkpoint_every or is_over:
+        must_stop = training.processes.any(stop.is_set())
+        if training.step - saved >= settings.checkpoint_every or must_stop:
             saved = _save(training)
-        _leave_if(is_over, training)
+        _interrupt_if(must_stop, training)
     return batch
 
 
-def _tell_of_blindness(training: Training, batch: Batch | None, log: Listener) -> None:
-    """Say so where a detector that should have learnt something finds nothing at all."""
-    due = max(SIGHTED_BY * training.num_steps, STEPS_TO_SEE)
+def _warn_of_blindness(training: Training, batch: Batch | None, log: Listener) -> None:
+    """Log a note if a detector that should have learnt something detects nothing."""
+    due = max(BLINDNESS_CHECK_SHARE * training.num_steps, BLINDNESS_CHECK_STEPS)
     if batch is None or training.step < due:
         return
     teacher, precision = training.teacher, training.precision
-    if training.processes.on_rank_zero(lambda: finds_nothing(teacher, batch, precision)):
+    if training.processes.on_rank_zero(lambda: detects_nothing(teacher, batch, precision)):
         note = (
-            f"after pass {training.passes} the detector finds nothing in the images that it "
-            "was trained on last; if that stays so it has collapsed, and a new run needs a lower "
-            f"--optimisation.lr than {training.settings.learning_rate:g}"
+            f"after epoch {training.epochs_done} the detector detects nothing in the images of "
+            "the last step; if this lasts, the training has collapsed: start a new run with a "
+            f"lower --optimisation.lr than {training.settings.learning_rate:g}"
         )
         log({"note": note})
 
 
-def _end_pass(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
-    """Estimate, score and log what belongs to the end of a pass."""
+def _end_epoch(training: Training, log: Listener, clock: _Clock, stop: threading.Event) -> None:
+    """Update the estimates, score the detector and log both at the end of an epoch."""
     if training.output.best is not None:
-        _save(training)  # scoring takes its time, and a request to stop breaks it off
-    epoch = training.passes
-    here = {"step": training.step, "epoch": epoch}
+        _save(training)  # scoring takes long, and a request to stop interrupts it
+    epoch = training.epochs_done
+    position = {"step": training.step, "epoch": epoch}
     log(_figures(training, clock) | {"epoch_ends": epoch})
-    log(_estimated(training, epoch) | here)
+    log(_update_estimates(training, epoch) | position)
     best = training.output.best
     if best is not None:
-        check = partial(_leave_if_asked, stop, training)
-        scored = training.processes.on_rank_zero(
+        check = partial(_interrupt_if_asked, stop, training)
+        scores = training.processes.on_rank_zero(
             lambda: best.consider(training.teacher, training.step, check)
         )
-        log(scored | here)
-    training.passes += 1
+        log(scores | position)
+    training.epochs_done += 1
 
 
-def _estimated(training: Training, epoch: int) -> dict[str, Any]:
-    """Estimate once for all processes, which take up the state that comes of it."""
+def _update_estimates(training: Training, epoch: int) -> dict[str, Any]:
+    """Update the estimates of the method in process 0 and copy them to the other processes."""
     method, processes = training.method, training.processes
-    is_warm_up = training.moment(training.step - 1).is_warm_up
+    is_warm_up = training.progress(training.step - 1).is_warm_up
     figures = processes.on_rank_zero(lambda: dict(method.end_epoch(epoch, is_warm_up=is_warm_up)))
     _share_estimates(training)
     return figures
 
 
 def _share_estimates(training: Training) -> None:
-    """Give the state of the method in process 0 to all others."""
+    """Copy the state of the method from process 0 to all others."""
     method, processes = training.method, training.processes
     if not processes.is_single_process:
-        method.load_state_dict(processes.on_rank_zero(lambda: _on_cpu(method.state_dict())))
+        method.load_state_dict(processes.on_rank_zero(lambda: _to_cpu(method.state_dict())))
         ensure_equal(training)
 
 
 def ensure_equal(training: Training) -> None:
-    """Raise where processes do not see the same images or have come to different weights."""
+    """Raise a UsageError where processes have different images, weights or method states."""
     images = hashlib.sha256(training.loader.image_rows.tobytes()).hexdigest()
     facts = {
         "readable images": images,
-        "weights": digest(training.detector.network.state_dict()),
-        "a memory": digest(training.method.state_dict()),
+        "weights": hash_state(training.detector.network.state_dict()),
+        "the state of the method": hash_state(training.method.state_dict()),
     }
     training.processes.ensure_equal(facts, "all machines need the same data, weights and GPUs")
 
 
-def _leave_if_asked(stop: threading.Event, training: Training) -> None:
-    _leave_if(stop.is_set(), training)
+def _interrupt_if_asked(stop: threading.Event, training: Training) -> None:
+    _interrupt_if(stop.is_set(), training)
 
 
-def _leave_if(is_over: bool, training: Training) -> None:
-    if is_over:
-        raise Interrupted(f"stopped at step {training.step}; go on with --resume")
+def _interrupt_if(must_stop: bool, training: Training) -> None:
+    if must_stop:
+        raise Interrupted(f"stopped at step {training.step}; continue with --resume")
 
 
 def _figures(training: Training, clock: _Clock) -> dict[str, Any]:
-    """The means of the figures since the last call, with where and how fast the training is."""
+    """Return the means of the figures since the last call, with step, epoch and speed."""
     figures = training.recorder.flush()
-    here = {"step": training.step, "epoch": (training.step - 1) // training.loader.num_batches}
-    done = training.step - clock.first
-    if not done:  # resumed at the end of a pass: there is no speed yet
-        return here | figures
+    epoch = (training.step - 1) // training.loader.num_batches
+    position = {"step": training.step, "epoch": epoch}
+    done = training.step - clock.first_step
+    if not done:  # resumed at the end of an epoch: the speed is not known yet
+        return position | figures
     seconds = max(time.monotonic() - clock.started, 1e-9) / done
     return {
-        **here,
+        **position,
         **figures,
         "images_per_second": training.settings.batch_size / seconds,
         "seconds_left": (training.num_steps - training.step) * seconds,
@@ -383,14 +384,14 @@ def _write(training: Training) -> None:
         training.output.best.tidy()
 
 
-def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:
+def _to_cpu(state: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value.cpu() if isinstance(value, Tensor) else value for key, value in state.items()
     }
 
 
 def _with_tensors(state: Any) -> dict[str, Any]:
-    """A ledger's state with its array as a tensor, which a checkpoint can hold."""
+    """Return the state of a ledger with tensors in place of arrays, which a checkpoint can hold."""
     return {
         key: torch.from_numpy(value.copy()) if hasattr(value, "dtype") else value
         for key, value in state.items()

@@ -1,4 +1,4 @@
-"""How the weights move: the optimiser, its rate at every step, and the average of the weights."""
+"""The optimiser, its learning rate at every step, and the moving average of the weights."""
 
 import copy
 import math
@@ -16,7 +16,7 @@ Network = TypeVar("Network", bound=nn.Module)
 def build_optimizer(
     parameters: Iterable[nn.Parameter], settings: Optimisation, lr: float
 ) -> torch.optim.Optimizer:
-    """The optimiser of the parameters that are trained."""
+    """Return the optimiser of the parameters that require gradients."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(trained, lr=lr, weight_decay=settings.weight_decay)
@@ -25,8 +25,8 @@ def build_optimizer(
     )
 
 
-def rate_at(step: int, num_steps: int, lr: float, settings: Optimisation) -> float:
-    """The learning rate of a step: it depends on the step alone, so a resumed run has the same."""
+def learning_rate_at(step: int, num_steps: int, lr: float, settings: Optimisation) -> float:
+    """Return the learning rate of a step; it depends on the step only, also in a resumed run."""
     warm = min(settings.warm_up_steps, num_steps // 10)
     if step < warm:
         return lr * (0.001 + 0.999 * step / warm)
@@ -35,26 +35,26 @@ def rate_at(step: int, num_steps: int, lr: float, settings: Optimisation) -> flo
     return lr * (0.1 if step >= settings.drop_at * num_steps else 1.0)
 
 
-def average_of(network: Network) -> Network:
-    """A copy of a network that follows it by `follow`."""
+def copy_for_average(network: Network) -> Network:
+    """Copy a network for its moving average, which `update_average` updates."""
     average = copy.deepcopy(network)
     return average.requires_grad_(False)
 
 
 @torch.no_grad()
-def follow(average: nn.Module, network: nn.Module, decay: float) -> None:
-    """Move the average towards the network: average = decay * average + (1 - decay) * network."""
+def update_average(average: nn.Module, network: nn.Module, decay: float) -> None:
+    """Update the moving average: average = decay * average + (1 - decay) * network."""
     targets = [value for value in average.state_dict().values() if value.is_floating_point()]
     sources = [value for value in network.state_dict().values() if value.is_floating_point()]
     torch._foreach_lerp_(targets, sources, 1 - decay)
 
 
-def decay_at(step: int, decay: float) -> float:
-    """A decay that starts low, so that the first, random weights are forgotten quickly."""
+def average_decay_at(step: int, decay: float) -> float:
+    """Return the decay at a step; it starts low, so the first random weights fade quickly."""
     return min(decay, (1 + step) / (10 + step))
 
 
-def clipped(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    """Scale gradients to at most `max_norm`; returns the norm they had."""
+def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale gradients to a norm of at most `max_norm`; return their norm before."""
     limit = max_norm or math.inf
     return nn.utils.clip_grad_norm_(parameters, limit, foreach=True)

@@ -1,5 +1,8 @@
-"""What a step leaves behind: ledger entries and figures, gathered on the device and brought over
-in portions, so that the loop seldom waits."""
+"""Record the steps of a training: ledger entries and figures.
+
+They are collected on the device and copied to the host for many steps together, so the loop seldom
+waits.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +24,11 @@ from boxmend.training.processes import Processes
 SCALARS = ("verdict", "loss", "threshold", "confidence", "num_candidates", "labels", "is_kept")
 BOXES = ("matched", "boxes")
 WIDTHS = {**dict.fromkeys(SCALARS, 1), **dict.fromkeys(BOXES, 4)}
-"""Numbers of each field of an Outcome that the ledger gets, in the order in which they travel."""
+"""How many numbers each field of an Outcome has in the ledger, in the order of packed values."""
 
 
-class Portion(NamedTuple):
-    """What the recent steps left behind in one process, on the host."""
+class HostRecords(NamedTuple):
+    """The records of recent steps in one process, on the host."""
 
     figures: NDArray[np.float32]  # [steps, figures]
     numbers: NDArray[np.int64]  # [steps] annotations to learn from
@@ -35,9 +38,9 @@ class Portion(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What one step left behind, on the device."""
+    """The record of one step, on the device."""
 
-    moment: TrainingProgress
+    progress: TrainingProgress
     image_rows: NDArray[np.int64]  # [B], on the host
     rows: Tensor  # [B, A]
     is_box: Tensor  # [B, A]
@@ -47,44 +50,45 @@ class _Step(NamedTuple):
 
 @dataclass
 class Recorder:
-    """Outcomes of recent steps, still on the device."""
+    """Collects the outcomes of steps on the device, and passes them on to ledger and log."""
 
     dataset: Dataset
     ledger: Ledger | None
-    """None in all processes but the first."""
+    """None in all processes but process 0."""
     processes: Processes
     pending: list[_Step] = field(default_factory=list)
     sums: set[str] = field(default_factory=set)
-    """Names of the figures that add up over the parts of a batch; the others are means."""
+    """Names of the figures that are sums over the parts of a batch; the others are means."""
     window: dict[str, list[float]] = field(default_factory=dict)
-    """Figures on the host, step by step, that no line of metrics.jsonl covers yet.
+    """Figures on the host by step, for the next line of metrics.jsonl.
 
-    A checkpoint keeps them, so that saving does not change which lines are written.
+    A checkpoint keeps them, so saving does not change which lines are written.
     """
 
     def add(
         self,
         batch: Batch,
         outcome: Outcome,
-        moment: TrainingProgress,
+        progress: TrainingProgress,
         sums: Mapping[str, Tensor],
         means: Mapping[str, Tensor],
     ) -> None:
-        """Record one step without waiting for it; everything is copied.
+        """Record a copy of one step, without waiting for the device.
 
-        Takes scalars of this process's part of the batch: `sums`, of which "loss" is one, add up
-        over the parts, `means` are averaged. A method may give more of them after warm-up.
+        `sums` and `means` are scalars of this process's part of the batch: `sums`, among them
+        "loss", add up over the parts, and `means` are averaged. Their names may change after
+        warm-up.
         """
         self.sums |= sums.keys()
         named = {**sums, **means}
         copied = torch.stack([value.float() for value in named.values()]).unbind()
         figures = dict(zip(named, copied, strict=True))
-        values = _packed(outcome, batch)
-        step = _Step(moment, batch.image_rows, batch.rows, batch.is_box, values, figures)
+        values = _pack(outcome, batch)
+        step = _Step(progress, batch.image_rows, batch.rows, batch.is_box, values, figures)
         self.pending.append(step)
 
     def flush(self) -> dict[str, float]:
-        """Collect what is pending; returns the means of the figures since the last call."""
+        """Collect pending steps; return the means of the figures since the last call."""
         self.collect()
         means = {
             name: float(np.mean(values)) if values else math.nan
@@ -94,17 +98,17 @@ class Recorder:
         return means
 
     def collect(self) -> None:
-        """Bring everything to the host: entries into the ledger, figures into `window`.
+        """Move pending steps to the host: entries into the ledger, figures into `window`.
 
-        All processes have to do so after the same step. A loss that is not finite stops the run
-        and names the images of its batch.
+        All processes must call this after the same step. Raises a DataError with the images of the
+        batch if a loss is not finite.
         """
         if not self.pending:
             return
         names = list(dict.fromkeys(name for step in self.pending for name in step.figures))
-        portions = self.processes.gather_objects(self._brought_over(names))
+        portions = self.processes.gather_objects(self._copy_to_host(names))
         is_sum = np.array([name in self.sums for name in names])
-        values = joined_figures(portions, is_sum)  # [steps, figures]
+        values = join_figures(portions, is_sum)  # [steps, figures]
         figures = dict(zip(names, values.T.astype(np.float64), strict=True))
         self._ensure_finite(figures["loss"], portions)
         if self.ledger is not None:
@@ -113,48 +117,48 @@ class Recorder:
             self.window.setdefault(name, []).extend(column[~np.isnan(column)].tolist())
         self.pending.clear()
 
-    def _brought_over(self, names: Sequence[str]) -> Portion:
-        """Copy what is pending to the host; a step without one of the figures has NaN there."""
-        nothing = next(iter(self.pending[0].figures.values())).new_full((), torch.nan)
+    def _copy_to_host(self, names: Sequence[str]) -> HostRecords:
+        """Copy pending steps to the host; a figure that a step lacks is NaN."""
+        missing = next(iter(self.pending[0].figures.values())).new_full((), torch.nan)
         figures = torch.stack(
-            [step.figures.get(name, nothing) for step in self.pending for name in names]
+            [step.figures.get(name, missing) for step in self.pending for name in names]
         ).view(len(self.pending), len(names))
         rows, values = [], []
         for step in self.pending:
             mask = step.is_box.cpu().numpy()
             rows.append(step.rows.cpu().numpy()[mask])
             values.append(step.values.cpu().numpy()[mask])
-        numbers = np.array([len(one) for one in rows])
+        numbers = np.array([len(rows_of_step) for rows_of_step in rows])
         images = [step.image_rows for step in self.pending]
-        return Portion(figures.cpu().numpy(), numbers, images, rows, values)
+        return HostRecords(figures.cpu().numpy(), numbers, images, rows, values)
 
-    def _append(self, ledger: Ledger, portions: Sequence[Portion]) -> None:
-        """Add the entries of the recent steps, in the order of the whole batches."""
+    def _append(self, ledger: Ledger, portions: Sequence[HostRecords]) -> None:
+        """Append the entries of pending steps, in the order of the whole batches."""
         for place, step in enumerate(self.pending):
             rows = np.concatenate([portion.rows[place] for portion in portions])
             values = np.concatenate([portion.values[place] for portion in portions])
-            ledger.append(self._entries(step.moment, rows, values))
+            ledger.append(self._entries(step.progress, rows, values))
 
-    def _ensure_finite(self, losses: NDArray[np.floating], portions: Sequence[Portion]) -> None:
+    def _ensure_finite(self, losses: NDArray[np.floating], portions: Sequence[HostRecords]) -> None:
         wrong = np.flatnonzero(~np.isfinite(losses))
         if len(wrong):
             step = int(wrong[0])
-            moment = self.pending[step].moment
+            progress = self.pending[step].progress
             rows = np.concatenate([portion.images[step] for portion in portions])
             names = ", ".join(self.dataset.images.file_names[row] for row in rows)
             raise DataError(
-                f"the loss is not finite at step {moment.step}, in the batch of {names}; lower "
-                "--optimisation.lr, or look at these images and their boxes"
+                f"the loss is not finite at step {progress.step}, in the batch of {names}; lower "
+                "--optimisation.lr, or check these images and their boxes"
             )
 
     def _entries(
-        self, moment: TrainingProgress, rows: NDArray[np.int64], values: NDArray[np.float32]
+        self, progress: TrainingProgress, rows: NDArray[np.int64], values: NDArray[np.float32]
     ) -> Entries:
-        column = _unpacked(values)
+        column = _unpack(values)
         n, data = len(rows), self.dataset
         return Entries(
-            epochs=np.full(n, moment.epoch),
-            steps=np.full(n, moment.step),
+            epochs=np.full(n, progress.epoch),
+            steps=np.full(n, progress.step),
             annotation_ids=data.annotation_ids[rows],
             image_ids=data.image_ids[rows],
             losses=column["loss"],
@@ -171,35 +175,37 @@ class Recorder:
         )
 
 
-def _packed(outcome: Outcome, batch: Batch) -> Tensor:
-    """Join what the ledger gets of an outcome, boxes in pixels of the images; [B, A, ..]."""
+def _pack(outcome: Outcome, batch: Batch) -> Tensor:
+    """Return the values of an outcome for the ledger [B, A, ..], with boxes in image pixels."""
     shape = batch.rows.shape
     fields = {name: getattr(outcome, name).float().expand(shape)[..., None] for name in SCALARS}
     fields |= {name: batch.frame.to_image(getattr(outcome, name)) for name in BOXES}
     return torch.cat([fields[name] for name in WIDTHS], dim=-1)
 
 
-def _unpacked(values: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-    """Part what `_packed` joined, [n, ..], by name of the field: scalars [n] and boxes [n, 4]."""
+def _unpack(values: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    """Split the values of `_pack` [n, ..] into fields by name: scalars [n] and boxes [n, 4]."""
     ends = np.cumsum(list(WIDTHS.values()))[:-1]
     fields = dict(zip(WIDTHS, np.split(values, ends, axis=1), strict=True))
     return {name: part[:, 0] if name in SCALARS else part for name, part in fields.items()}
 
 
-def joined_figures(portions: Sequence[Portion], is_sum: NDArray[np.bool_]) -> NDArray[np.floating]:
-    """Figures [steps, figures] of whole batches, from those of their parts.
+def join_figures(
+    portions: Sequence[HostRecords], is_sum: NDArray[np.bool_]
+) -> NDArray[np.floating]:
+    """Return the figures [steps, figures] of whole batches from those of their parts.
 
-    Those of `is_sum` [figures] add up; the others are means over the annotations of a part.
+    `is_sum` [figures] marks sums; the other figures are means over the annotations of a part.
     """
     if len(portions) == 1:
         return portions[0].figures
     figures = np.stack([portion.figures for portion in portions]).astype(np.float64)  # [P, S, F]
     numbers = np.stack([portion.numbers for portion in portions])[..., None]  # [P, S, 1]
-    weights = np.where(numbers.sum(0) > 0, numbers, 1)  # of nothing at all, a plain mean
+    weights = np.where(numbers.sum(0) > 0, numbers, 1)  # without annotations, a plain mean
     weighted = np.multiply(figures, weights, out=np.zeros_like(figures), where=weights > 0)
     means: NDArray[np.floating] = weighted.sum(0) / weights.sum(0)
     return np.where(is_sum, figures.sum(0), means)
 
 
 Listener = Callable[[dict[str, Any]], None]
-"""Called with every line of the log; how TensorBoard and others are attached."""
+"""A function that is called with every line of the log, for example by a tracker."""

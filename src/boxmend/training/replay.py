@@ -1,8 +1,8 @@
-"""A training step as one CUDA graph: recorded once, then replayed for every batch that follows.
+"""Record a training step as a CUDA graph and replay it for the following batches.
 
 A step launches thousands of small kernels, and on a fast GPU launching them takes longer than
-running them. Shapes never change and nothing waits for the device, so a recording of the launches
-serves for all steps of a pass; the next pass, whose estimates differ, is recorded anew.
+running them. Shapes never change and nothing waits for the device, so one recording of the launches
+serves all steps of an epoch. The next epoch has other estimates and is recorded again.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,8 +15,8 @@ from boxmend.training.loader import Batch
 from boxmend.training.processes import Processes
 
 
-class Keys:
-    """The random numbers of a step, which follow from its seed alone."""
+class RandomNumbers:
+    """The random numbers of a step, which depend on its seed only."""
 
     def __init__(self, processes: Processes):
         self._processes = processes
@@ -26,46 +26,48 @@ class Keys:
         self._place = 0
 
     def start(self, seed: int) -> None:
-        """Begin a step."""
+        """Start a step with its seed."""
         self._generator.manual_seed(seed)
         self._place = 0
         if self._fixed is None:
             self._shapes.clear()
             return
         for tensor in self._fixed:
-            tensor.copy_(self._drawn(tuple(tensor.shape)))
+            tensor.copy_(self._draw_local(tuple(tensor.shape)))
 
     def draw(self, shape: torch.Size) -> Tensor:
-        """Give numbers [B, ...], uniform in [0, 1), the next ones of this step."""
+        """Return the next numbers [B, ...] of this step, uniform in [0, 1)."""
         if self._fixed is not None:
             self._place += 1
             return self._fixed[self._place - 1]
         self._shapes.append(tuple(shape))
-        return self._drawn(tuple(shape))
+        return self._draw_local(tuple(shape))
 
     def fix(self) -> None:
-        """Draw the numbers of later steps into the same memory, in the shapes of the last one."""
-        self._fixed = [self._drawn(shape) for shape in self._shapes]
+        """Use the same memory for all later steps, with the shapes of the last step."""
+        self._fixed = [self._draw_local(shape) for shape in self._shapes]
 
     def release(self) -> None:
-        """Draw them into new memory again."""
+        """Use new memory for each step again."""
         self._fixed = None
 
-    def _drawn(self, shape: tuple[int, ...]) -> Tensor:
-        """Draw for the whole batch, of which this process has a part."""
+    def _draw_local(self, shape: tuple[int, ...]) -> Tensor:
+        """Draw numbers for the whole batch; return those of this process's part."""
         whole = (shape[0] * self._processes.world_size, *shape[1:])
         numbers = torch.rand(whole, generator=self._generator, device=self._processes.device)
         return self._processes.local_part(numbers)
 
 
 class Replay:
-    """A computation on batches, replayed from a recording as long as its phase lasts.
+    """A computation on batches that is recorded and replayed within a phase.
 
-    `compute` may read and change what lies in fixed places on the device; whatever else it does is
-    done when it is recorded and never again. What it returns is overwritten by the next call.
+    `compute` may read and change tensors in fixed memory of the device. Everything else that it
+    does happens during the recording only. The next call overwrites its result.
     """
 
-    def __init__(self, compute: Callable[[Batch], Any], keys: Keys, note: Callable[[str], None]):
+    def __init__(
+        self, compute: Callable[[Batch], Any], keys: RandomNumbers, note: Callable[[str], None]
+    ):
         self._compute = compute
         self._keys = keys
         self._note = note
@@ -76,9 +78,9 @@ class Replay:
         self._is_possible = True
 
     def __call__(self, batch: Batch, phase: Hashable, seed: int) -> Any:
-        """Compute on a batch; the first one of a phase as it is, the others by replaying.
+        """Compute on a batch: directly for the first one of a phase, else by replaying.
 
-        A batch of other shapes begins a phase, too: a recording serves for its own shapes alone.
+        A batch with other shapes starts a new phase, since a recording needs the same shapes.
         """
         phase = (phase, _shapes(batch))
         if phase != self._phase:
@@ -94,9 +96,9 @@ class Replay:
         return self._result
 
     def _record(self, batch: Batch) -> None:
-        torch.cuda.empty_cache()  # what steps without a recording needed, the recording will need
+        torch.cuda.empty_cache()  # frees the memory of unrecorded steps for the recording
         self._keys.fix()
-        self._batch = _cloned(batch)
+        self._batch = _clone(batch)
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(
@@ -109,7 +111,7 @@ class Replay:
             self._forget()
             self._is_possible = False
             reason = str(error).strip().split("\n")[0]
-            self._note(f"steps cannot be recorded as a CUDA graph, so they are slower ({reason})")
+            self._note(f"steps are slower: they cannot be recorded as a CUDA graph ({reason})")
             return
         self._graph = graph
 
@@ -118,9 +120,9 @@ class Replay:
         self._keys.release()
 
 
-def _cloned(batch: Batch) -> Batch:
-    """A batch in memory of its own; rows on the host are left as they are."""
-    frame = type(batch.frame)(*(one.clone() for one in batch.frame))
+def _clone(batch: Batch) -> Batch:
+    """Copy the tensors of a batch into new memory; rows on the host are not copied."""
+    frame = type(batch.frame)(*(tensor.clone() for tensor in batch.frame))
     tensors: dict[str, Any] = {
         name: value.clone() for name, value in batch._asdict().items() if isinstance(value, Tensor)
     }
@@ -128,10 +130,10 @@ def _cloned(batch: Batch) -> Batch:
 
 
 def _shapes(batch: Batch) -> tuple[torch.Size, ...]:
-    return tuple(one.shape for one in (*batch, *batch.frame) if isinstance(one, Tensor))
+    return tuple(value.shape for value in (*batch, *batch.frame) if isinstance(value, Tensor))
 
 
-def _copy(into: Batch, batch: Batch) -> None:
-    for target, source in zip((*into, *into.frame), (*batch, *batch.frame), strict=True):
+def _copy(to: Batch, batch: Batch) -> None:
+    for target, source in zip((*to, *to.frame), (*batch, *batch.frame), strict=True):
         if isinstance(target, Tensor) and isinstance(source, Tensor):
             target.copy_(source)

@@ -1,7 +1,7 @@
-"""Trackers: listeners that hand the lines of the log on to TensorBoard, wandb or mlflow.
+"""Trackers: listeners that pass the lines of the log on to TensorBoard, wandb or mlflow.
 
-Each is a function of the run's folder that imports its package at once, so that a missing one is
-told before anything begins, and opens its record with the first line, when the run is there.
+Each tracker is made for the folder of a run. It imports its package at once, so a missing package
+is an error before the training starts. It opens its record at the first line, when the run exists.
 """
 
 import importlib
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 def tensorboard(run: Path) -> Listener:
     """Write the figures as events into RUN/tensorboard."""
-    package = _imported("torch.utils.tensorboard", "tensorboard")
+    package = _import_package("torch.utils.tensorboard", "tensorboard")
     writers: list[Any] = []
 
     def listen(line: dict[str, Any]) -> None:
@@ -38,15 +38,15 @@ def tensorboard(run: Path) -> Listener:
 
 
 def wandb(run: Path) -> Listener:
-    """Log the figures to a run of the project "boxmend", which a resumed run goes on with."""
-    package = _imported("wandb", "wandb")
-    begun: list[Any] = []
+    """Log the figures to a run of the wandb project "boxmend"; a resumed run continues it."""
+    package = _import_package("wandb", "wandb")
+    opened: list[Any] = []
 
     def listen(line: dict[str, Any]) -> None:
         figures = _figures(line)
-        if figures and not begun:
+        if figures and not opened:
             known = _read(run / "wandb.id")
-            begun.append(
+            opened.append(
                 package.init(
                     project="boxmend",
                     name=run.name,
@@ -56,31 +56,31 @@ def wandb(run: Path) -> Listener:
                     resume="allow" if known else None,
                 )
             )
-            (run / "wandb.id").write_text(begun[0].id)
+            (run / "wandb.id").write_text(opened[0].id)
         if figures:
-            begun[0].log(figures, step=_step(line))
-        if "summary" in line and begun:
-            begun[0].finish()
+            opened[0].log(figures, step=_step(line))
+        if "summary" in line and opened:
+            opened[0].finish()
 
     return listen
 
 
 def mlflow(run: Path) -> Listener:
-    """Log the figures to a run of mlflow, which a resumed run goes on with."""
-    package = _imported("mlflow", "mlflow")
-    begun: list[Any] = []
+    """Log the figures to a run of mlflow; a resumed run continues it."""
+    package = _import_package("mlflow", "mlflow")
+    opened: list[Any] = []
 
     def listen(line: dict[str, Any]) -> None:
         figures = _figures(line)
-        if figures and not begun:
+        if figures and not opened:
             known = _read(run / "mlflow.id")
-            begun.append(package.start_run(run_id=known, run_name=None if known else run.name))
+            opened.append(package.start_run(run_id=known, run_name=None if known else run.name))
             if known is None:
-                (run / "mlflow.id").write_text(begun[0].info.run_id)
+                (run / "mlflow.id").write_text(opened[0].info.run_id)
                 package.log_params(_flat(_settings(run)))
         if figures:
             package.log_metrics(figures, step=_step(line))
-        if "summary" in line and begun:
+        if "summary" in line and opened:
             package.end_run()
 
     return listen
@@ -94,9 +94,9 @@ TRACKERS: dict[str, Callable[[Path], Listener]] = {
 
 
 def follow(names: Sequence[str], run: Path) -> Listener:
-    """Make one listener of several trackers; one that fails is left out from then on.
+    """Return one listener for several trackers.
 
-    A training is not worth less because a server is down, so that is a warning.
+    A tracker that raises is dropped with a warning, so a failing server does not end the training.
     """
     for name in names:
         if name not in TRACKERS:
@@ -109,23 +109,23 @@ def follow(names: Sequence[str], run: Path) -> Listener:
             try:
                 listener(line)
             except Exception as error:
-                _LOG.warning("%s hears no more of this run: %s", name, error)
+                _LOG.warning("%s failed and gets no more lines of this run: %s", name, error)
                 del listeners[name]
 
     return listen
 
 
-def _imported(module: str, package: str) -> Any:
+def _import_package(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise UsageError(
-            f"{package} is not installed, or not in full ({error}): pip install {package}"
+            f"{package} is not installed completely ({error}): pip install {package}"
         ) from error
 
 
 def _figures(line: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a line; of a summary, those of the final score."""
+    """Return the numbers of a line; for a summary, those of the final score."""
     if "summary" in line:
         score = line["summary"].get("val", {})
         return {f"final_{name}": float(value) for name, value in score.items()}
@@ -149,7 +149,7 @@ def _settings(run: Path) -> dict[str, Any]:
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted names."""
+    """Return nested settings by their dotted names."""
     leaves: dict[str, Any] = {}
     for name, value in tree.items():
         leaves |= (

@@ -1,7 +1,7 @@
-"""Training: the only room that joins loader, detector, methods and ledger.
+"""Train a detector and write the run: `train` joins loader, detector, method and ledger.
 
-`train` makes or resumes a run: settings, versions and metrics, a ledger of every annotation's
-fate, checkpoints while it lasts, and the final weights. `trackers` tell others how it goes.
+A run has settings, versions, metrics, a ledger of every annotation, checkpoints while it lasts, and
+the final weights. `trackers` pass its log on to other tools.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,19 +19,19 @@ from boxmend.data.formats import load
 from boxmend.detector import Detector, save
 from boxmend.errors import BoxmendError, OutputError, UsageError
 from boxmend.runs import folder as runs
-from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings import TrainSettings, resolve_settings
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 from boxmend.scoring.voc import VocScores
 from boxmend.training import checkpoint, facts
 from boxmend.training.assembly import (
-    completed,
+    fill_detector_numbers,
     make_detector,
     make_loader,
     make_training,
-    working_precision,
+    resolve_precision,
 )
 from boxmend.training.best import BestEpoch, remove_candidates
-from boxmend.training.card import card_of
+from boxmend.training.card import make_card
 from boxmend.training.loop import Interrupted, Training, TrainingOutput, ensure_equal
 from boxmend.training.loop import train as run_loop
 from boxmend.training.processes import CONTINUE, Processes, join_processes
@@ -39,7 +39,7 @@ from boxmend.training.recording import Listener
 from boxmend.training.validation import detect, ensure_scorable, score
 
 MODEL_FILE = "model.safetensors"
-MOST_CONFUSIONS = 20  # that a summary names
+MAX_CONFUSIONS = 20  # in a summary
 
 __all__ = ["MODEL_FILE", "Interrupted", "Listener", "train"]
 
@@ -53,15 +53,15 @@ def train(
     resume: bool = False,
     log: Listener | None = None,
 ) -> runs.Run:
-    """Train a detector on a dataset, or on addresses, and leave the run in the folder `out`.
+    """Train a detector on a dataset, or on addresses of datasets; write the run into `out`.
 
-    With `val` the final weights are scored on it; only with `keep_best` is anything chosen by that
-    score. `log` hears a dict at a time: {"plan": ...} as it begins, what metrics.jsonl gets (it has
-    a "step"), {"note": text}, and {"summary": ...} at the end. What it raises ends the training,
-    which can be resumed. Started by torchrun, all processes call this alike and train as one;
-    only process 0 writes and calls `log`.
+    The final weights are scored on `val`; with `keep_best` the epoch with the best score is kept.
+    `log` is called with dicts: first {"plan": ...}, then every line of metrics.jsonl (it has a
+    "step") and every {"note": text}, and {"summary": ...} at the end. An exception of `log` ends
+    the training, which can be resumed. Under torchrun all processes make the same call and train
+    together; only process 0 writes and calls `log`.
     """
-    settings = resolved(settings or TrainSettings())
+    settings = resolve_settings(settings or TrainSettings())
     with join_processes() as processes:
         _ensure_shareable(settings, processes)
         processes.on_rank_zero(lambda: _tidy_finished(runs.Run(Path(out))))
@@ -69,56 +69,56 @@ def train(
         dataset, addresses = _dataset(data)
         truth = _truth(val, dataset.label_names)
         if settings.keep_best and truth is None:
-            raise UsageError("keep_best chooses by a score: give the data to score on by --val")
+            raise UsageError("keep_best needs data to score on: name them by --val")
         detector = make_detector(settings, len(dataset.label_names))  # may fail: no folder yet
-        settings = completed(settings, detector.numbers)
-        told = facts.gather(addresses, dataset, processes)
+        settings = fill_detector_numbers(settings, detector.numbers)
+        run_facts = facts.collect_facts(addresses, dataset, processes)
         if settings.keep_best and truth is not None:
-            told["data"]["val_sha256"] = fingerprint(truth)  # scores of others don't compare
-        _ensure_same_run(settings, told, processes)
+            run_facts["data"]["val_sha256"] = fingerprint(truth)  # scores on other data differ
+        _ensure_same_run(settings, run_facts, processes)
         processes.on_rank_zero(lambda: _ensure_unchanged(dataset, truth))
-        with ExitStack() as held, _memory_explained(settings):
+        with ExitStack() as held, _explain_full_memory(settings):
             processes.on_rank_zero(lambda: held.enter_context(runs.sole_writer(out)))
             run = processes.on_rank_zero(
-                lambda: runs.create(out, asdict(settings), told, resume=resume)
+                lambda: runs.create(out, asdict(settings), run_facts, resume=resume)
             )
-            say = _teller(run, log) if processes.is_rank_zero else _silent
+            listener = _make_listener(run, log) if processes.is_rank_zero else _ignore
             validation = None
             if truth is not None:
-                validation = Validation(truth, dataset.label_names, settings, processes, say)
-            output = _output(run, settings, dataset, validation, say)
-            with _withdrawn_if_refused(run, processes):
+                validation = Validation(truth, dataset.label_names, settings, processes, listener)
+            output = _make_output(run, settings, dataset, validation, listener)
+            with _withdraw_on_error(run, processes):
                 training, state = make_training(settings, dataset, detector, processes, output)
-            with _unwritten_explained():
-                _run_to_the_end(training, state, validation, say)
+            with _explain_write_error():
+                _run_to_end(training, state, validation, listener)
         return run
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Scores detectors on the data given by --val."""
+    """Scores detectors on the data of --val."""
 
     truth: Dataset
     label_names: tuple[str, ...]
     """Classes of the detectors."""
     settings: TrainSettings
     processes: Processes
-    say: Listener
+    listener: Listener
 
     def scores(self, detector: Detector, check: Callable[[], None] = lambda: None) -> VocScores:
-        """Return VOC's AP50 of a detector; `check` is called as it goes on."""
+        """Return VOC's AP50 of a detector; `check` is called after each batch."""
         settings, network = self.settings, detector.network
-        loader = make_loader(settings, self.truth, self.processes, _noting(self.say))
+        loader = make_loader(settings, self.truth, self.processes, _note_by(self.listener))
         was_training = network.training
-        found = detect(
+        detections = detect(
             detector,
             loader,
             settings.batch_size,
-            precision=working_precision(settings.precision, self.processes.device),
+            precision=resolve_precision(settings.precision, self.processes.device),
             progress=lambda done, total: check(),
         )
         network.train(was_training)
-        return score(found, self.truth, self.label_names)
+        return score(detections, self.truth, self.label_names)
 
 
 def evaluate(
@@ -128,31 +128,31 @@ def evaluate(
     return _means(validation.scores(detector, check))
 
 
-def _output(
+def _make_output(
     run: runs.Run,
     settings: TrainSettings,
     dataset: Dataset,
     validation: Validation | None,
-    say: Listener,
+    listener: Listener,
 ) -> TrainingOutput:
     best = None
     if settings.keep_best and validation is not None:
         score_by = partial(evaluate, validation)
-        best = BestEpoch(run.path, score_by, card_of(settings, dataset).metadata())
-    return TrainingOutput(run.path, _noting(say), best)
+        best = BestEpoch(run.path, score_by, make_card(settings, dataset).metadata())
+    return TrainingOutput(run.path, _note_by(listener), best)
 
 
-def _noting(say: Listener) -> Callable[[str], None]:
-    return lambda text: say({"note": text})
+def _note_by(listener: Listener) -> Callable[[str], None]:
+    return lambda text: listener({"note": text})
 
 
-def _run_to_the_end(
+def _run_to_end(
     training: Training,
     state: dict[str, Any] | None,
     validation: Validation | None,
-    say: Listener,
+    listener: Listener,
 ) -> None:
-    """Train from the state of a checkpoint, or from the start, and finish the run."""
+    """Train from a checkpoint, or from the start, and finish the run."""
     run, processes = runs.Run(training.output.run), training.processes
     if state is not None:
         training.load_state(state)
@@ -161,9 +161,9 @@ def _run_to_the_end(
         run.rewind_metrics(saved.get("step"), saved.get("metrics_bytes"))
     if not processes.is_single_process:
         ensure_equal(training)
-    run_loop(training, say)
+    run_loop(training, listener)
     summary = processes.on_rank_zero(lambda: _finish(run, training, validation))
-    say({"summary": summary})
+    listener({"summary": summary})
 
 
 def _means(scores: VocScores) -> dict[str, float]:
@@ -174,7 +174,7 @@ def _means(scores: VocScores) -> dict[str, float]:
 
 
 def _finish(run: runs.Run, training: Training, validation: Validation | None) -> dict[str, Any]:
-    """Write the final weights and mark the run as finished; returns its summary."""
+    """Write the final weights and mark the run as finished; return its summary."""
     assert training.ledger is not None
     summary: dict[str, Any] = {"steps": training.step, "ledger_rows": training.ledger.num_rows}
     best = training.output.best
@@ -182,13 +182,13 @@ def _finish(run: runs.Run, training: Training, validation: Validation | None) ->
         best.put(run.path / MODEL_FILE)
         summary |= {"best_step": best.step, "val": best.scores}
     else:
-        save(training.teacher, run.path / MODEL_FILE, _told(training))
+        save(training.teacher, run.path / MODEL_FILE, _card_metadata(training))
         if validation is not None:
             scores = validation.scores(training.teacher)
             areas = zip(training.dataset.label_names, scores.ap_area.tolist(), strict=True)
             summary |= {"val": _means(scores), "val_by_label": dict(areas)}
     summary |= _more_models(run, training, validation)
-    noise = _noise(training)
+    noise = _report_noise(training)
     if noise:
         summary["noise"] = noise
     run.finish(summary)
@@ -197,7 +197,7 @@ def _finish(run: runs.Run, training: Training, validation: Validation | None) ->
 
 
 def _tidy_finished(run: runs.Run) -> None:
-    """Remove what only an unfinished run needs; a kill right after the end leaves it behind."""
+    """Remove the files that only an unfinished run needs; a kill at the end leaves them."""
     if run.is_finished:
         checkpoint.remove(run.path)
         remove_candidates(run.path)
@@ -207,59 +207,61 @@ def _tidy_finished(run: runs.Run) -> None:
 def _more_models(
     run: runs.Run, training: Training, validation: Validation | None
 ) -> dict[str, Any]:
-    """Write and score the models that a method has beside the one that predicts."""
-    found: dict[str, Any] = {}
+    """Write and score the further models of a method; return their scores."""
+    scores: dict[str, Any] = {}
     for name, detector in training.method.models(training.teacher).items():
-        save(detector, run.path / f"model-{name}.safetensors", _told(training))
+        save(detector, run.path / f"model-{name}.safetensors", _card_metadata(training))
         if validation is not None:
-            found[f"val_{name}"] = _means(validation.scores(detector))
-    return found
+            scores[f"val_{name}"] = _means(validation.scores(detector))
+    return scores
 
 
-def _noise(training: Training) -> dict[str, Any]:
-    """What the method found out about the annotations, with classes by name."""
-    found = dict(training.method.report())
+def _report_noise(training: Training) -> dict[str, Any]:
+    """Return the method's report about the annotations, with class names."""
+    report = dict(training.method.report())
     names = training.dataset.label_names
-    if "confusions" in found:
-        found["confusions"] = [
+    if "confusions" in report:
+        report["confusions"] = [
             {
                 "called": names[called],
                 "truly": names[truly],
                 "share": round(share, 4),
                 "annotations": round(number),
             }
-            for called, truly, share, number in found["confusions"][:MOST_CONFUSIONS]
+            for called, truly, share, number in report["confusions"][:MAX_CONFUSIONS]
         ]
-    return found
+    return report
 
 
-def _told(training: Training) -> dict[str, str]:
-    """What the model file says besides its weights."""
-    return card_of(training.settings, training.dataset).metadata()
+def _card_metadata(training: Training) -> dict[str, str]:
+    """Return the metadata of the model file."""
+    return make_card(training.settings, training.dataset).metadata()
 
 
 def _ensure_shareable(settings: TrainSettings, processes: Processes) -> None:
-    """Refuse what several processes cannot do as one would."""
+    """Raise a UsageError for settings with which several processes cannot train."""
     if settings.batch_size % processes.world_size:
         raise UsageError(
-            f"--batch-size {settings.batch_size} is that of all {processes.world_size} processes "
-            "together and must be a multiple of their number"
+            f"--batch-size {settings.batch_size} counts the images of all {processes.world_size} "
+            "processes and must be a multiple of their number"
         )
-    is_published = SECTIONS.get(settings.method) == PUBLISHED
-    one_by_one = is_published and settings.published.granularity == "object"
-    if one_by_one and not processes.is_single_process:
+    is_published = METHOD_SECTIONS.get(settings.method) == PUBLISHED
+    is_sequential = is_published and settings.published.granularity == "object"
+    if is_sequential and not processes.is_single_process:
         raise UsageError(
-            "--published.granularity object judges one annotation after the other, which several "
-            "processes cannot; choose batch, or train in one process"
+            "--published.granularity object judges annotations one after another, which several "
+            "processes cannot do; choose batch, or train in one process"
         )
 
 
-def _ensure_same_run(settings: TrainSettings, told: dict[str, Any], processes: Processes) -> None:
-    """Refuse processes that were told different things."""
-    numbers = asdict(replace(settings, weights=None))  # a file may lie elsewhere on each machine
-    different = {name: repr(value) for name, value in numbers.items()}
-    alike = {"data": repr(told["data"]), "device": processes.device.type, **different}
-    processes.ensure_equal(alike, "start all of them with the same command and the same data")
+def _ensure_same_run(
+    settings: TrainSettings, run_facts: dict[str, Any], processes: Processes
+) -> None:
+    """Raise a UsageError where processes have different settings, data or types of device."""
+    fields = asdict(replace(settings, weights=None))  # the path may differ between machines
+    texts = {name: repr(value) for name, value in fields.items()}
+    compared = {"data": repr(run_facts["data"]), "device": processes.device.type, **texts}
+    processes.ensure_equal(compared, "start all of them with the same command and the same data")
 
 
 def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
@@ -269,7 +271,7 @@ def _dataset(data: Dataset | Sequence[str]) -> tuple[Dataset, list[str]]:
 
 
 def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset | None:
-    """The data to score on, if any; what could never be scored is refused before hours pass."""
+    """Load the data to score on, if any; raise a DataError if no score is possible on them."""
     if not isinstance(val, Dataset) and not val:
         return None
     truth = _dataset(val)[0]
@@ -278,31 +280,31 @@ def _truth(val: Dataset | Sequence[str], label_names: Sequence[str]) -> Dataset 
 
 
 def _ensure_unchanged(dataset: Dataset, truth: Dataset | None) -> None:
-    """Refuse to begin a run on data that have changed since they were read."""
+    """Raise an error if the data have changed since they were read."""
     ensure_unchanged(dataset)
     if truth is not None:
         ensure_unchanged(truth)
 
 
 @contextmanager
-def _withdrawn_if_refused(run: runs.Run, processes: Processes) -> Iterator[None]:
-    """Leave no folder of a run that cannot begin, as where no image can be read."""
+def _withdraw_on_error(run: runs.Run, processes: Processes) -> Iterator[None]:
+    """Remove the folder of a run that cannot start, for example without readable images."""
     try:
         yield
     except BoxmendError:
         if processes.is_rank_zero:
-            runs.withdraw(run)
+            runs.remove_unstarted(run)
         raise
 
 
 @contextmanager
-def _memory_explained(settings: TrainSettings) -> Iterator[None]:
-    """Say what to lower where memory does not suffice, on the device or beside it."""
+def _explain_full_memory(settings: TrainSettings) -> Iterator[None]:
+    """Name the settings to lower where memory runs out, on the device or the host."""
     try:
         yield
     except RuntimeError as error:
         is_full = isinstance(error, torch.OutOfMemoryError)
-        if not is_full and "you tried to allocate" not in str(error):  # as PyTorch says on a CPU
+        if not is_full and "you tried to allocate" not in str(error):  # PyTorch's message on a CPU
             raise
         raise BoxmendError(
             f"out of memory with --batch-size {settings.batch_size} and --image-size "
@@ -312,26 +314,26 @@ def _memory_explained(settings: TrainSettings) -> Iterator[None]:
 
 
 @contextmanager
-def _unwritten_explained() -> Iterator[None]:
-    """Say how to continue a run one of whose files could not be written."""
+def _explain_write_error() -> Iterator[None]:
+    """Say how to continue after a file of the run could not be written."""
     try:
         yield
     except OutputError as error:
         raise OutputError(f"{error}. If the disk is full, make room. {CONTINUE}") from error
 
 
-def _silent(line: dict[str, Any]) -> None:
-    """Say nothing: process 0 does."""
+def _ignore(line: dict[str, Any]) -> None:
+    """Do nothing: only process 0 logs."""
 
 
-def _teller(run: runs.Run, log: Listener | None) -> Listener:
-    def tell(line: dict[str, Any]) -> None:
+def _make_listener(run: runs.Run, log: Listener | None) -> Listener:
+    def listen(line: dict[str, Any]) -> None:
         if "step" in line:
-            run.append_metrics({k: v for k, v in line.items() if k not in _CLOCKS})
+            run.append_metrics({k: v for k, v in line.items() if k not in _TRANSIENT})
         if log is not None:
             log(line)
 
-    return tell
+    return listen
 
 
-_CLOCKS = {"seconds_left"}  # of interest while it runs, and never again
+_TRANSIENT = {"seconds_left"}  # figures that metrics.jsonl does not get

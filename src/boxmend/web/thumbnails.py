@@ -1,8 +1,8 @@
-"""Small pictures of annotations, cut out of images that nobody vouches for, and kept.
+"""Small pictures of annotations, cut out of images and cached in a folder.
 
-A picture is named by a hash of its image's path, size and time, and of what is cut out of it: what
-is there already is not made again. Pixels are taken as stored, since boxes are in them, and the
-pictures carry no EXIF by which a browser would turn them.
+The name of a picture is a hash of the path, size and time of its image and of the window, so an
+existing picture is not made again. Pixels are used as stored, because boxes refer to them; the
+pictures carry no EXIF data, so browsers do not rotate them.
 """
 
 import io
@@ -33,22 +33,22 @@ from boxmend.data.images.reading import (
 from boxmend.data.progress import Progress
 from boxmend.data.types import Box
 
-CONTEXT = 1.6  # sides of what is cut out, in sides of what it has to show
-ASPECT = 4 / 3  # width to height of a picture, where the image is large enough
-LEAST_SHARE = 0.2  # of an image's long side: less around a tiny object would show nothing
-QUALITY = 75
-VERSION = b"1"  # of how pictures are made: another one makes them all anew
-NAME = re.compile(r"[0-9a-f]{32}\.jpg")  # of a picture; no other file is ever touched
+WINDOW_SCALE = 1.6  # sides of the window, relative to those of the box
+ASPECT = 4 / 3  # width to height of a picture, if the image is large enough
+MIN_WINDOW_SHARE = 0.2  # of the image's long side, so that a tiny object has some context
+JPEG_QUALITY = 75
+CACHE_VERSION = b"1"  # a change makes all pictures anew
+PICTURE_NAME = re.compile(r"[0-9a-f]{32}\.jpg")  # other files are never touched
 
 Size = tuple[int, int]  # width, height
 Window = tuple[int, int, int, int]  # x1, y1, x2, y2 in pixels of an image
-Cut = tuple[Window, int]  # what is cut out, and the long side of its picture
+Cut = tuple[Window, int]  # the window, and the long side of its picture
 
 
 class Request(NamedTuple):
-    """An image and the boxes of which pictures are wanted."""
+    """An image and the boxes to make pictures of."""
 
-    path: str  # empty where none is known
+    path: str  # empty if unknown
     boxes: list[Box]
 
 
@@ -58,7 +58,7 @@ class Thumbnails(NamedTuple):
     windows: list[Window]
     names: list[str]
     problem: str = ""
-    whole: str = ""  # name of a picture of all of the image, where one was wanted
+    whole: str = ""  # name of the picture of the whole image, if requested
     size: Size = (0, 0)  # of the image
 
 
@@ -71,44 +71,44 @@ def make_pictures(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Thumbnails]:
-    """Make what is not there yet in `folder`, with long sides of `side` pixels at most.
+    """Make the missing pictures in `folder`, with long sides of at most `side` pixels.
 
-    With `whole_side` there is also one picture of all of each image, of that long side. Yields in
-    the order of the requests. Many images are decoded in worker processes, one per core unless
-    `jobs` says otherwise. An image that cannot be read is told of in its result; an OutputError
-    says that a picture could not be written.
+    With `whole_side`, also make one picture of each whole image, with that long side. Yield results
+    in the order of the requests. Many images are decoded in worker processes, `jobs` or one per
+    core. The result of an unreadable image has a `problem`; a picture that cannot be written raises
+    an OutputError.
     """
     make = partial(pictures_of, folder=folder, side=side, whole_side=whole_side)
     workers = min(jobs or os.cpu_count() or 1, -(-len(requests) // IMAGES_PER_CHUNK), MAX_WORKERS)
     alone = workers < 2 or len(requests) < MIN_IMAGES_FOR_WORKERS
     made = map(make, requests) if alone else map_in_processes(make, requests, _path, workers)
-    for done, one in enumerate(made, start=1):
-        yield one
+    for done, thumbnails in enumerate(made, start=1):
+        yield thumbnails
         if progress is not None:
             progress(done, len(requests))
 
 
 def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) -> Thumbnails:
-    """Make the pictures of one image that are not there yet; it is decoded once, if at all."""
+    """Make the missing pictures of one image; decode it at most once."""
     if not request.path:
-        return Thumbnails([], [], "no folder is known that holds the image")
+        return Thumbnails([], [], "the folder of the image is unknown")
     size = read_header_size(request.path)
     if size is None or min(size) < 1 or size[0] * size[1] > get_limit("image_pixels"):
-        return Thumbnails([], [], _trouble(request.path))
+        return Thumbnails([], [], _problem(request.path))
     windows = [window(box, size) for box in request.boxes]
-    cuts = [(one, side) for one in windows]
+    cuts = [(window, side) for window in windows]
     cuts += [((0, 0, *size), whole_side)] if whole_side else []
     names = _names(request.path, cuts)
-    wanted = dict(zip(names, cuts, strict=True))
-    todo = {name: cut for name, cut in wanted.items() if not _is_complete(folder / name)}
-    if todo:
+    cut_of = dict(zip(names, cuts, strict=True))
+    missing = {name: cut for name, cut in cut_of.items() if not _is_complete(folder / name)}
+    if missing:
         try:
-            scale = max(scale_of(*cut) for cut in todo.values())
-            image = decoded(request.path, scale, lambda found: found == size)
-        except Exception as error:  # decoders raise nearly anything on bytes that lie
+            scale = max(scale_of(*cut) for cut in missing.values())
+            image = decode(request.path, scale, lambda stored_size: stored_size == size)
+        except Exception as error:  # decoders raise nearly anything for damaged files
             reason = getattr(error, "strerror", None) or error or type(error).__name__
             return Thumbnails([], [], str(reason))
-        for name, cut in todo.items():
+        for name, cut in missing.items():
             picture = jpeg_of(image, cut, size)
             with open_atomic(folder / name, sync_name=False) as file:
                 file.write(picture)
@@ -117,16 +117,17 @@ def pictures_of(request: Request, folder: Path, side: int, whole_side: int = 0) 
 
 
 def window(box: Box, size: Size) -> Window:
-    """What is cut out of an image to show a box: CONTEXT times as large, of ASPECT, inside of it.
+    """Return the window that shows a box: WINDOW_SCALE times as large, within the image.
 
-    All of the image for a box that is none.
+    Its aspect ratio is ASPECT if the image is large enough. A box that is not finite gets the whole
+    image.
     """
     width, height = size
     if not all(map(math.isfinite, box)):
         return 0, 0, width, height
-    least = max(size) * LEAST_SHARE
-    wide = max((box[2] - box[0]) * CONTEXT, least)
-    high = max((box[3] - box[1]) * CONTEXT, least)
+    least = max(size) * MIN_WINDOW_SHARE
+    wide = max((box[2] - box[0]) * WINDOW_SCALE, least)
+    high = max((box[3] - box[1]) * WINDOW_SCALE, least)
     wide, high = max(wide, high * ASPECT), max(high, wide / ASPECT)
     x1, x2 = _span((box[0] + box[2]) / 2, wide, width)
     y1, y2 = _span((box[1] + box[3]) / 2, high, height)
@@ -134,22 +135,23 @@ def window(box: Box, size: Size) -> Window:
 
 
 def remove_others(folder: Path, names: set[str]) -> int:
-    """Delete the pictures of former reports that are not among these; returns how many."""
-    others = [one for one in folder.iterdir() if NAME.fullmatch(one.name) and one.name not in names]
+    """Delete the pictures of earlier reports that are not in `names`; return how many."""
+    pictures = [path for path in folder.iterdir() if PICTURE_NAME.fullmatch(path.name)]
+    others = [path for path in pictures if path.name not in names]
     for path in others:
         path.unlink(missing_ok=True)
     return len(others)
 
 
-def _trouble(path: str) -> str:
-    """What is wrong with an image, without the paths of the machine that a page may travel from."""
+def _problem(path: str) -> str:
+    """Return why an image cannot be read, without paths of this machine: pages are passed on."""
     if os.path.islink(path) and not os.path.exists(path):
-        return "a link that leads nowhere"
+        return "a broken link"
     return inspect_image(path).detail or "cannot be read"
 
 
 def _span(center: float, length: float, limit: int) -> tuple[int, int]:
-    """Whole pixels around a place, moved inside of 0..limit."""
+    """Return a span of whole pixels around a center, moved into 0..limit."""
     if length >= limit:
         return 0, limit
     low = min(max(center - length / 2, 0), limit - length)
@@ -158,15 +160,15 @@ def _span(center: float, length: float, limit: int) -> tuple[int, int]:
 
 def _names(path: str, cuts: Sequence[Cut]) -> list[str]:
     status = os.stat(path)
-    known = (VERSION, os.path.abspath(path), status.st_size, status.st_mtime_ns, QUALITY)
+    key = (CACHE_VERSION, os.path.abspath(path), status.st_size, status.st_mtime_ns, JPEG_QUALITY)
     return [
-        f"{blake2b(repr((known, cut)).encode('utf-8', 'replace'), digest_size=16).hexdigest()}.jpg"
+        f"{blake2b(repr((key, cut)).encode('utf-8', 'replace'), digest_size=16).hexdigest()}.jpg"
         for cut in cuts
     ]
 
 
 def _is_complete(path: Path) -> bool:
-    """Whether a picture is there to its last two bytes, by which every JPEG ends."""
+    """Return whether a picture exists and ends with the end marker of a JPEG."""
     try:
         with open_file(path) as file:
             file.seek(-2, os.SEEK_END)
@@ -175,23 +177,23 @@ def _is_complete(path: Path) -> bool:
         return False
 
 
-def scale_of(one: Window, side: int) -> float:
-    """By how much a window shrinks to become a picture; pictures are never enlarged."""
-    return min(1.0, side / max(one[2] - one[0], one[3] - one[1]))
+def scale_of(window: Window, side: int) -> float:
+    """Return the scale from a window to its picture; pictures are never enlarged."""
+    return min(1.0, side / max(window[2] - window[0], window[3] - window[1]))
 
 
-def decoded(
+def decode(
     path: str, scale: float, is_expected: Callable[[Size], bool], *, is_turned: bool = False
 ) -> Image.Image:
-    """Decode an image, a JPEG not larger than `scale` needs it, in RGB; turned by EXIF if wanted.
+    """Decode an image to RGB, a JPEG only as large as `scale` needs; rotate it by EXIF if turned.
 
-    An OSError where its size as stored is not what was expected.
+    Raise an OSError if its stored size is not the expected one.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about odd but readable files
+        warnings.simplefilter("ignore")  # Pillow warns about unusual but readable files
         with open_image(read_image(path)) as image:
             if not is_expected(image.size):
-                raise OSError("it changed while it was read")
+                raise OSError("the file changed while it was read")
             image.draft("RGB", (math.ceil(image.width * scale), math.ceil(image.height * scale)))
             image.load()
             upright = ImageOps.exif_transpose(image) if is_turned else image
@@ -199,19 +201,19 @@ def decoded(
             return rgb if rgb.mode == "RGB" and rgb is not image else rgb.convert("RGB")
 
 
-def jpeg_of(image: Image.Image, what: Cut, size: Size, quality: int = QUALITY) -> bytes:
-    """Cut a window, given in pixels of the image of `size`, out of the decoded image."""
-    one, scale = what[0], scale_of(*what)
-    width, height = (max(round((one[k + 2] - one[k]) * scale), 1) for k in (0, 1))
+def jpeg_of(image: Image.Image, cut: Cut, size: Size, quality: int = JPEG_QUALITY) -> bytes:
+    """Cut a window out of the decoded image; the window is in pixels of the image of `size`."""
+    window, scale = cut[0], scale_of(*cut)
+    width, height = (max(round((window[k + 2] - window[k]) * scale), 1) for k in (0, 1))
     across, down = image.width / size[0], image.height / size[1]
-    box = (one[0] * across, one[1] * down, one[2] * across, one[3] * down)
+    box = (window[0] * across, window[1] * down, window[2] * across, window[3] * down)
     if scale == 1 and image.size == size:
-        cut = image.crop(one)
+        picture = image.crop(window)
     else:
-        cut = image.resize((width, height), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
-    cut.info = {}  # nothing that the file said of itself: comments, profiles, EXIF
+        picture = image.resize((width, height), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
+    picture.info = {}  # no comments, profiles or EXIF data of the file
     file = io.BytesIO()
-    cut.save(file, "JPEG", quality=quality)
+    picture.save(file, "JPEG", quality=quality)
     return file.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""Datasets made by hand, for the tests of checks; boxes are xyxy pixels."""
+"""Handmade datasets for the tests of checks; boxes are xyxy in pixels."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def dataset_of(
     format: str = "coco",
     label_names: tuple[str, ...] = LABELS,
 ) -> Dataset:
-    """A dataset of annotations 101, 102, ... in images 0.jpg, 1.jpg, ..."""
+    """Return a dataset of annotations 101, 102, ... in images 0.jpg, 1.jpg, ..."""
     n, m = len(boxes), len(sizes)
     columns = np.array(boxes, np.float64).reshape(n, 4)
     marks = np.zeros(n, np.int64) if labels is None else np.array(labels, np.int64)
@@ -60,6 +60,6 @@ def dataset_of(
     )
 
 
-def found(dataset: Dataset, *kinds: str, open_images: bool = False) -> list[Finding]:
+def find_findings(dataset: Dataset, *kinds: str, open_images: bool = False) -> list[Finding]:
     findings = check(dataset, open_images=open_images)
     return [finding for finding in findings if finding.kind in kinds]

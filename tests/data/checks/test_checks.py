@@ -1,4 +1,4 @@
-"""What the columns alone tell: boxes, duplicates, bare images, rare labels."""
+"""Checks of the columns: boxes, duplicates, images without annotations, rare labels."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,19 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.data.checks import check, compute_statistics, repair
-from boxmend.data.dataset import UNKNOWN, join
+from boxmend.data.dataset import UNKNOWN
 from boxmend.data.findings import Finding
-from tests.data.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
+from boxmend.data.joining import join
+from tests.data.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, find_findings
 
 
 def kinds(findings: Sequence[Finding]) -> list[str]:
     return [finding.kind for finding in findings]
 
 
-def test_an_annotation_that_could_not_be_read_is_not_told_again_for_its_box() -> None:
+def test_an_annotation_that_could_not_be_read_is_not_reported_again_for_its_box() -> None:
     dataset = dataset_of([(NAN,) * 4, (NAN,) * 4])
-    told = Finding("malformed", "a polygon", "data", annotation_id=101)
-    findings = check(replace(dataset, findings=(told,)), open_images=False)
+    reported = Finding("malformed", "a polygon", "data", annotation_id=101)
+    findings = check(replace(dataset, findings=(reported,)), open_images=False)
     assert [one.annotation_id for one in findings if one.kind == "box-not-finite"] == [102]
 
 
@@ -38,7 +39,7 @@ def test_an_empty_dataset_is_checked_counted_and_repaired() -> None:
 
 
 @pytest.mark.parametrize(
-    ("box", "kind", "told"),
+    ("box", "kind", "reported"),
     [
         (
             (30, 20, 10, 50),
@@ -63,79 +64,79 @@ def test_an_empty_dataset_is_checked_counted_and_repaired() -> None:
         ((-1e308, 20, 1e308, 50), "box-outside", "1e+308 px on the left"),
     ],
 )
-def test_a_faulty_box_is_told_once_with_its_numbers_and_its_place(
-    box: tuple[float, ...], kind: str, told: str
+def test_a_faulty_box_is_reported_once_with_its_numbers_and_its_place(
+    box: tuple[float, ...], kind: str, reported: str
 ) -> None:
-    (finding,) = found(dataset_of([INSIDE, box], [0, 1]), *BOX_ERRORS)
+    (finding,) = find_findings(dataset_of([INSIDE, box], [0, 1]), *BOX_ERRORS)
     assert finding.kind == kind
-    assert told in finding.message
+    assert reported in finding.message
     assert (finding.annotation_id, finding.image) == (102, "0.jpg")
     assert finding.file == str(Path("data/0.doc"))
 
 
 def test_a_twentieth_of_a_pixel_outside_is_tolerated_and_more_is_not() -> None:
-    assert found(dataset_of([(-0.05, -0.05, 100.05, 80.05)]), *BOX_ERRORS) == []
-    assert kinds(found(dataset_of([(-0.06, 0, 100, 80)]), *BOX_ERRORS)) == ["box-outside"]
+    assert find_findings(dataset_of([(-0.05, -0.05, 100.05, 80.05)]), *BOX_ERRORS) == []
+    assert kinds(find_findings(dataset_of([(-0.06, 0, 100, 80)]), *BOX_ERRORS)) == ["box-outside"]
 
 
 @pytest.mark.parametrize("size", [(0, 0), (0, 80), (100, 0)])
 def test_nothing_is_outside_an_image_of_unknown_size(size: tuple[int, int]) -> None:
-    assert found(dataset_of([(-5, 0, 500, 90)], sizes=[size]), *BOX_ERRORS) == []
+    assert find_findings(dataset_of([(-5, 0, 500, 90)], sizes=[size]), *BOX_ERRORS) == []
 
 
 def test_nothing_is_outside_an_image_that_does_not_exist() -> None:
     dataset = dataset_of([(-5, 0, 500, 90)], image_rows=[UNKNOWN])
-    assert found(dataset, *BOX_ERRORS) == []
-    (finding,) = found(dataset_of([(3, 0, 1, 9)], image_rows=[UNKNOWN]), *BOX_ERRORS)
+    assert find_findings(dataset, *BOX_ERRORS) == []
+    (finding,) = find_findings(dataset_of([(3, 0, 1, 9)], image_rows=[UNKNOWN]), *BOX_ERRORS)
     assert (finding.kind, finding.image) == ("box-flipped", None)
 
 
-def test_each_box_is_held_against_its_own_image() -> None:
+def test_each_box_is_compared_with_its_own_image() -> None:
     boxes = [(0, 0, 60, 60), (0, 0, 60, 60)]
     dataset = dataset_of(boxes, image_rows=[0, 1], sizes=[(60, 60), (50, 60)])
-    (finding,) = found(dataset, *BOX_ERRORS)
+    (finding,) = find_findings(dataset, *BOX_ERRORS)
     assert (finding.annotation_id, finding.image) == (102, "1.jpg")
     assert finding.file == str(Path("data/1.doc"))
 
 
-def test_voc_with_a_coordinate_of_zero_is_told_that_voc_counts_from_one() -> None:
+def test_voc_with_a_coordinate_of_zero_names_the_reason_that_voc_counts_from_one() -> None:
     box = (-1, 3, 20, 30)  # xmin 0
     assert (
         "VOC counts pixels from 1"
-        in found(dataset_of([box], format="voc"), "box-outside")[0].message
+        in find_findings(dataset_of([box], format="voc"), "box-outside")[0].message
     )
-    assert "VOC" not in found(dataset_of([box]), "box-outside")[0].message
+    assert "VOC" not in find_findings(dataset_of([box]), "box-outside")[0].message
     further = dataset_of([(-2, 3, 20, 30)], format="voc")
-    assert "VOC" not in found(further, "box-outside")[0].message
+    assert "VOC" not in find_findings(further, "box-outside")[0].message
 
 
 def test_crowd_boxes_are_checked_too() -> None:
     dataset = replace(dataset_of([(5, 5, 1, 9)]), is_crowd=np.array([True]))
-    assert kinds(found(dataset, *BOX_ERRORS)) == ["box-flipped"]
+    assert kinds(find_findings(dataset, *BOX_ERRORS)) == ["box-flipped"]
 
 
-def test_what_the_reader_told_comes_first_and_is_not_told_again() -> None:
-    told = Finding("box-not-finite", "bbox is 'x'", str(Path("data/0.doc")), None, 101)
-    dataset = replace(dataset_of([[NAN] * 4, [NAN] * 4]), findings=(told,))
-    findings = found(dataset, *BOX_ERRORS)
-    assert findings[0] is told
+def test_what_the_reader_reported_comes_first_and_is_not_reported_again() -> None:
+    reported = Finding("box-not-finite", "bbox is 'x'", str(Path("data/0.doc")), None, 101)
+    dataset = replace(dataset_of([[NAN] * 4, [NAN] * 4]), findings=(reported,))
+    findings = find_findings(dataset, *BOX_ERRORS)
+    assert findings[0] is reported
     assert [finding.annotation_id for finding in findings] == [101, 102]
 
 
-def test_shares_of_an_image_of_unknown_size_are_no_fault_of_the_box() -> None:
+def test_shares_of_an_image_of_unknown_size_are_not_a_fault_of_the_box() -> None:
     boxes, sizes = [[NAN] * 4] * 3, [(100, 80), (0, 0)]
     dataset = dataset_of(boxes, image_rows=[0, 1, UNKNOWN], sizes=sizes, format="yolo")
-    assert [one.annotation_id for one in found(dataset, *BOX_ERRORS)] == [101]
+    assert [one.annotation_id for one in find_findings(dataset, *BOX_ERRORS)] == [101]
     repaired, _ = repair(dataset)
     assert repaired.annotation_ids.tolist() == [102, 103]
     pixels = dataset_of(boxes, image_rows=[0, 1, UNKNOWN], sizes=sizes, format="voc")
-    assert len(found(pixels, *BOX_ERRORS)) == 3
+    assert len(find_findings(pixels, *BOX_ERRORS)) == 3
 
 
-def test_names_that_are_no_names_are_replaced_by_the_image_id() -> None:
+def test_names_that_are_not_names_are_replaced_by_the_image_id() -> None:
     dataset = dataset_of([(5, 5, 1, 9)])
     dataset.images.file_names[0] = ""
-    assert found(dataset, "box-flipped")[0].image == "0"
+    assert find_findings(dataset, "box-flipped")[0].image == "0"
 
 
 # Duplicate boxes, bare images, rare labels
@@ -143,26 +144,26 @@ def test_names_that_are_no_names_are_replaced_by_the_image_id() -> None:
 
 def test_the_same_box_twice_names_both_ids_and_whether_the_labels_agree() -> None:
     dataset = dataset_of([INSIDE, (1, 2, 3, 4), INSIDE, INSIDE], [0, 0, 0, 1])
-    same, other = found(dataset, "duplicate-box")
+    same, other = find_findings(dataset, "duplicate-box")
     assert (same.annotation_id, other.annotation_id) == (103, 104)
     assert "as annotation 101 and the same label, 'cat'" in same.message
     assert "as annotation 101 but another label: 'dog', not 'cat'" in other.message
     assert "(10, 20, 30, 50)" in same.message
 
 
-def test_the_same_box_in_another_image_or_of_a_crowd_is_no_duplicate() -> None:
+def test_the_same_box_in_another_image_or_of_a_crowd_is_not_a_duplicate() -> None:
     dataset = dataset_of([INSIDE, INSIDE], image_rows=[0, 1], sizes=[(100, 80), (100, 80)])
-    assert found(dataset, "duplicate-box") == []
+    assert find_findings(dataset, "duplicate-box") == []
     crowd = replace(dataset_of([INSIDE, INSIDE]), is_crowd=np.array([False, True]))
-    assert found(crowd, "duplicate-box") == []
+    assert find_findings(crowd, "duplicate-box") == []
     nowhere = dataset_of([INSIDE, INSIDE], image_rows=[UNKNOWN, UNKNOWN])
-    assert found(nowhere, "duplicate-box") == []
-    assert found(dataset_of([[NAN] * 4, [NAN] * 4]), "duplicate-box") == []
+    assert find_findings(nowhere, "duplicate-box") == []
+    assert find_findings(dataset_of([[NAN] * 4, [NAN] * 4]), "duplicate-box") == []
 
 
 def test_zero_and_minus_zero_are_the_same_coordinate() -> None:
     dataset = dataset_of([(0.0, 0.0, 5.0, 5.0), (-0.0, 0.0, 5.0, 5.0)])
-    assert len(found(dataset, "duplicate-box")) == 1
+    assert len(find_findings(dataset, "duplicate-box")) == 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -179,12 +180,12 @@ def test_duplicates_are_those_that_a_plain_search_finds(
     dataset = dataset_of(boxes, image_rows=images, sizes=[(100, 80)] * 3)
     keys = list(zip(images, boxes, strict=True))
     expected = [101 + k for k, key in enumerate(keys) if key in keys[:k]]
-    assert [one.annotation_id for one in found(dataset, "duplicate-box")] == expected
+    assert [one.annotation_id for one in find_findings(dataset, "duplicate-box")] == expected
 
 
-def test_every_image_without_annotations_is_told() -> None:
+def test_every_image_without_annotations_is_reported() -> None:
     dataset = dataset_of([INSIDE], image_rows=[1], sizes=[(100, 80)] * 3)
-    findings = found(dataset, "no-annotations")
+    findings = find_findings(dataset, "no-annotations")
     assert [finding.image for finding in findings] == ["0.jpg", "2.jpg"]
     assert findings[1].file == str(Path("data/2.doc"))
 
@@ -192,18 +193,18 @@ def test_every_image_without_annotations_is_told() -> None:
 TWENTY = [(k, 0, k + 1, 1) for k in range(20)]  # ten for each of two labels, on average
 
 
-def test_a_label_without_annotations_is_told_once_there_are_enough_of_others() -> None:
-    (finding,) = found(dataset_of(TWENTY), "class-imbalance")
+def test_a_label_without_annotations_is_reported_if_there_are_enough_of_others() -> None:
+    (finding,) = find_findings(dataset_of(TWENTY), "class-imbalance")
     assert finding.message == "label 'dog' has no annotations"
     assert finding.file == "data"
-    assert found(dataset_of(TWENTY[:19]), "class-imbalance") == []
+    assert find_findings(dataset_of(TWENTY[:19]), "class-imbalance") == []
 
 
 def test_a_label_is_rare_when_another_is_more_than_a_hundred_times_as_frequent() -> None:
     boxes = [(k, 0, k + 1, 1) for k in range(102)]
     at_the_limit = dataset_of(boxes[:101], [0] * 100 + [1], sizes=[(200, 80)])
-    assert found(at_the_limit, "class-imbalance") == []
-    (finding,) = found(dataset_of(boxes, [0] * 101 + [1]), "class-imbalance")
+    assert find_findings(at_the_limit, "class-imbalance") == []
+    (finding,) = find_findings(dataset_of(boxes, [0] * 101 + [1]), "class-imbalance")
     assert finding.message == "label 'dog' has 1 annotation, 'cat' has 101: 101 times as many"
 
 
@@ -211,13 +212,13 @@ def test_a_label_is_blamed_on_the_source_that_declares_it() -> None:
     one = dataset_of(TWENTY, label_names=("cat",))
     two = dataset_of([], label_names=("newt",))
     two.sources[0].path = Path("other")
-    (finding,) = found(join([one, two]), "class-imbalance")
+    (finding,) = find_findings(join([one, two]), "class-imbalance")
     assert finding.file == "other"
 
 
 def test_unknown_labels_are_not_counted() -> None:
     labels = [0] * 20 + [UNKNOWN] * 20
-    (finding,) = found(dataset_of(TWENTY * 2, labels), "class-imbalance")
+    (finding,) = find_findings(dataset_of(TWENTY * 2, labels), "class-imbalance")
     assert "'dog'" in finding.message
     labels = [0] * 19 + [UNKNOWN] * 21
-    assert found(dataset_of(TWENTY * 2, labels), "class-imbalance") == []
+    assert find_findings(dataset_of(TWENTY * 2, labels), "class-imbalance") == []

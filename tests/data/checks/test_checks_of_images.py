@@ -1,4 +1,4 @@
-"""What the image files tell; they are made here, by Pillow."""
+"""Checks of the image files, which Pillow makes here."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +8,10 @@ import pytest
 from PIL import Image, ImageOps
 
 from boxmend.data.checks import check
-from boxmend.data.dataset import Dataset, join
+from boxmend.data.dataset import Dataset
 from boxmend.data.findings import Finding
-from tests.data.checks.handmade import INSIDE, dataset_of, found
+from boxmend.data.joining import join
+from tests.data.checks.handmade import INSIDE, dataset_of, find_findings
 
 
 def with_files(dataset: Dataset, *paths: Path | str) -> Dataset:
@@ -23,7 +24,7 @@ def save(path: Path, size: tuple[int, int] = (100, 80), **options: Any) -> Path:
     return path
 
 
-def turned(orientation: int) -> Image.Exif:
+def make_exif(orientation: int) -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = orientation
     return exif
@@ -40,7 +41,7 @@ def test_whole_images_of_the_recorded_size_give_no_findings(tmp_path: Path) -> N
     assert image_kinds(dataset) == []
 
 
-def test_missing_unreadable_and_truncated_images_are_told(tmp_path: Path) -> None:
+def test_missing_unreadable_and_truncated_images_are_reported(tmp_path: Path) -> None:
     whole = save(tmp_path / "whole.jpg").read_bytes()
     (tmp_path / "cut.jpg").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.jpg").write_bytes(b"not an image")
@@ -48,17 +49,17 @@ def test_missing_unreadable_and_truncated_images_are_told(tmp_path: Path) -> Non
     dataset = with_files(dataset_of(sizes=[(100, 80)] * 3), *paths)
     expected = ["missing-image", "unreadable-image", "truncated-image"]
     assert image_kinds(dataset) == [(kind, f"{k}.jpg") for k, kind in enumerate(expected)]
-    (finding,) = found(dataset, "missing-image", open_images=True)
+    (finding,) = find_findings(dataset, "missing-image", open_images=True)
     assert finding.message == f"{paths[0]}: no such file"
     assert finding.file == str(Path("data/0.doc"))
 
 
 @pytest.mark.parametrize("file", [str(Path("data/0.doc")), "data", "nowhere/0.jpg"])
-def test_an_image_the_reader_told_missing_is_not_told_again(file: str) -> None:
+def test_an_image_the_reader_reported_missing_is_not_reported_again(file: str) -> None:
     dataset = with_files(dataset_of(), "nowhere/0.jpg")
-    told = Finding("missing-image", "not there", file, "0.jpg")
-    assert image_kinds(replace(dataset, findings=(told,))) == [("missing-image", "0.jpg")]
-    other = replace(told, file="another/place")
+    reported = Finding("missing-image", "not there", file, "0.jpg")
+    assert image_kinds(replace(dataset, findings=(reported,))) == [("missing-image", "0.jpg")]
+    other = replace(reported, file="another/place")
     assert len(image_kinds(replace(dataset, findings=(other,)))) == 2
 
 
@@ -67,12 +68,12 @@ def test_images_without_a_path_are_not_opened() -> None:
 
 
 def test_no_image_is_opened_unless_asked_for() -> None:
-    assert found(with_files(dataset_of(), "nowhere.jpg"), "missing-image") == []
+    assert find_findings(with_files(dataset_of(), "nowhere.jpg"), "missing-image") == []
 
 
-def test_a_size_that_differs_is_told_with_both_sizes(tmp_path: Path) -> None:
+def test_a_size_that_differs_is_reported_with_both_sizes(tmp_path: Path) -> None:
     dataset = with_files(dataset_of(), save(tmp_path / "0.png", (90, 80)))
-    (finding,) = found(dataset, "size-differs", open_images=True)
+    (finding,) = find_findings(dataset, "size-differs", open_images=True)
     assert finding.message.endswith("the recorded size is 100 x 80, the file has 90 x 80")
     unknown = with_files(dataset_of(sizes=[(0, 0)]), tmp_path / "0.png")
     assert image_kinds(unknown) == []
@@ -83,17 +84,17 @@ def test_swapped_width_and_height_are_blamed_on_exif_only_where_it_turns(tmp_pat
         *((turn, f"(EXIF orientation {turn})") for turn in range(5, 9)),
         *((turn, "width and height are swapped") for turn in range(1, 5)),
     ):
-        path = save(tmp_path / f"{orientation}.jpg", (80, 100), exif=turned(orientation))
-        (finding,) = found(with_files(dataset_of(), path), "size-differs", open_images=True)
+        path = save(tmp_path / f"{orientation}.jpg", (80, 100), exif=make_exif(orientation))
+        (finding,) = find_findings(with_files(dataset_of(), path), "size-differs", open_images=True)
         assert words in finding.message
 
 
-def test_exif_rotation_is_told_with_what_viewers_do(tmp_path: Path) -> None:
-    path = save(tmp_path / "0.jpg", exif=turned(8))
+def test_exif_rotation_is_reported_with_what_viewers_do(tmp_path: Path) -> None:
+    path = save(tmp_path / "0.jpg", exif=make_exif(8))
     dataset = with_files(dataset_of(), path)
-    (finding,) = found(dataset, "exif-rotation", open_images=True)
+    (finding,) = find_findings(dataset, "exif-rotation", open_images=True)
     assert "EXIF orientation 8; viewers turn it by 90 degrees counterclockwise" in finding.message
-    upright = with_files(dataset_of(), save(tmp_path / "1.jpg", exif=turned(1)))
+    upright = with_files(dataset_of(), save(tmp_path / "1.jpg", exif=make_exif(1)))
     assert image_kinds(upright) == []
 
 
@@ -121,8 +122,8 @@ def test_what_viewers_do_is_what_pillow_does(orientation: int, tmp_path: Path) -
         expected = expected.transpose(methods[words])
     image.getexif()[0x0112] = orientation
     assert ImageOps.exif_transpose(image).tobytes() == expected.tobytes()
-    path = save(tmp_path / "0.jpg", exif=turned(orientation))
-    (finding,) = found(with_files(dataset_of(), path), "exif-rotation", open_images=True)
+    path = save(tmp_path / "0.jpg", exif=make_exif(orientation))
+    (finding,) = find_findings(with_files(dataset_of(), path), "exif-rotation", open_images=True)
     assert all(words in finding.message for words in operations[orientation])
 
 
@@ -134,7 +135,7 @@ def test_the_same_content_twice_names_both_images_and_their_splits(tmp_path: Pat
     paths = [first, other, tmp_path / "second.png", tmp_path / "third.png"]
     dataset = with_files(dataset_of(sizes=[(100, 80)] * 4), *paths)
     dataset.images.splits[3] = "val"
-    second, third = found(dataset, "duplicate-image", open_images=True)
+    second, third = find_findings(dataset, "duplicate-image", open_images=True)
     assert (second.image, third.image) == ("2.jpg", "3.jpg")
     assert f"same content as 0.jpg ({first}), both in split 'train'" in second.message
     assert "across splits: this image is in 'val', the other in 'train'" in third.message
@@ -142,7 +143,7 @@ def test_the_same_content_twice_names_both_images_and_their_splits(tmp_path: Pat
 
 def test_one_file_listed_by_two_sources_is_a_duplicate_across_sources(tmp_path: Path) -> None:
     dataset = with_files(dataset_of(), save(tmp_path / "0.png"))
-    (finding,) = found(join([dataset, dataset]), "duplicate-image", open_images=True)
+    (finding,) = find_findings(join([dataset, dataset]), "duplicate-image", open_images=True)
     assert "from another source: " in finding.message
 
 

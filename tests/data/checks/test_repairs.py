@@ -1,4 +1,4 @@
-"""Statistics worked out by hand, and repairs after which no box error is left."""
+"""Statistics computed by hand, and repairs after which no box error is left."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from boxmend.data.checks import compute_statistics, repair
 from boxmend.data.dataset import UNKNOWN, as_ids
 from boxmend.data.findings import Finding
-from tests.data.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, found
+from tests.data.checks.handmade import BOX_ERRORS, INF, INSIDE, NAN, dataset_of, find_findings
 
 # Statistics
 
@@ -54,7 +54,7 @@ def test_statistics_are_the_hand_counted_numbers() -> None:
     }
 
 
-def test_statistics_of_nothing_have_no_medians() -> None:
+def test_statistics_of_an_empty_dataset_have_no_medians() -> None:
     numbers = compute_statistics(dataset_of())
     assert numbers["boxes"]["median_width"] is None
     assert numbers["annotations_per_image"] == {"mean": 0.0, "max": 0}
@@ -112,7 +112,7 @@ def test_a_box_without_area_is_dropped(box: tuple[float, ...], reason: str) -> N
     assert reason in done.message
 
 
-def test_what_is_right_or_cannot_be_decided_stays_as_it_is() -> None:
+def test_valid_and_undecidable_boxes_stay() -> None:
     boxes = [(-0.05, 0, 100.05, 80), (-7, 0, 900, 9), (-7, 0, 900, 9), INSIDE, INSIDE]
     dataset = dataset_of(
         boxes, [0, 0, 0, UNKNOWN, 1], [0, 1, UNKNOWN, 0, 0], sizes=[(100, 80), (0, 0)]
@@ -123,7 +123,7 @@ def test_what_is_right_or_cannot_be_decided_stays_as_it_is() -> None:
     assert repaired.labels.tolist() == dataset.labels.tolist()
 
 
-def test_an_annotation_that_could_not_be_made_out_is_kept() -> None:
+def test_an_annotation_that_could_not_be_read_is_kept() -> None:
     polygon = Finding("malformed", "a polygon", "data/0.doc", annotation_id=101)
     dataset = replace(dataset_of([(NAN,) * 4, (NAN,) * 4]), findings=(polygon,))
     mended, repairs = repair(dataset)
@@ -158,15 +158,15 @@ sizes = st.sampled_from([(100, 80), (1, 1), (0, 0), (0, 5)])
 
 @settings(max_examples=150, deadline=None)
 @given(boxes=boxes, sizes=st.tuples(sizes, sizes), data=st.data())
-def test_after_repair_no_box_error_is_left_and_the_input_is_as_it_was(
+def test_after_repair_no_box_error_is_left_and_the_input_is_as_before(
     boxes: list[tuple[float, ...]], sizes: tuple[tuple[int, int], ...], data: st.DataObject
 ) -> None:
     rows = data.draw(st.lists(st.integers(-1, 1), min_size=len(boxes), max_size=len(boxes)))
     dataset = dataset_of(boxes, image_rows=rows, sizes=sizes)
     before = dataset.boxes.tobytes()
-    faulty = {one.annotation_id for one in found(dataset, *BOX_ERRORS)}
+    faulty = {one.annotation_id for one in find_findings(dataset, *BOX_ERRORS)}
     repaired, repairs = repair(dataset)
-    assert found(repaired, *BOX_ERRORS) == []
+    assert find_findings(repaired, *BOX_ERRORS) == []
     assert {one.annotation_id for one in repairs} == faulty
     dropped = sum(one.action == "dropped" for one in repairs)
     assert len(repaired) == len(dataset) - dropped

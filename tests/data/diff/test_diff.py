@@ -1,4 +1,4 @@
-"""Two datasets side by side; datasets are made by hand, boxes are xyxy pixels."""
+"""Comparisons of two handmade datasets; boxes are xyxy in pixels."""
 
 import json
 import math
@@ -63,7 +63,7 @@ def dataset_of(
 
 
 def voc(annotations: Sequence[Annotation], names: Sequence[str] = ("0.jpg",)) -> Dataset:
-    """The same with ids by position, as formats without ids have them."""
+    """Return the same dataset with ids by position, as in formats without ids."""
     seen: dict[int, int] = {}
     renamed: list[Annotation] = []
     for _, image, label, box in annotations:
@@ -97,7 +97,7 @@ def test_empty_datasets_equal_each_other() -> None:
     assert compare(dataset_of(), dataset_of(format="voc")).is_identical
 
 
-def test_a_difference_says_what_changed_and_by_how_much() -> None:
+def test_a_difference_has_the_change_and_its_size() -> None:
     a = dataset_of([(1, 0, 0, BOX), (7, 0, 1, BOX)])
     b = dataset_of([(1, 0, 0, BOX), (7, 0, 2, MOVED)])
     comparison = compare(a, b)
@@ -107,7 +107,7 @@ def test_a_difference_says_what_changed_and_by_how_much() -> None:
     ]
 
 
-def test_ids_pair_whatever_the_order_and_the_boxes() -> None:
+def test_ids_pair_in_any_order_and_with_any_boxes() -> None:
     a = dataset_of([(1, 0, 0, BOX), (2, 0, 0, APART), (3, 0, 0, MOVED)])
     b = dataset_of([(3, 0, 0, MOVED), (1, 0, 0, APART), (2, 0, 0, BOX)])
     comparison = compare(a, b)
@@ -126,7 +126,7 @@ def test_ids_on_one_side_only_are_added_or_removed() -> None:
     ]
 
 
-def test_ids_that_were_numbered_anew_are_not_trusted() -> None:
+def test_ids_that_were_renumbered_are_not_trusted() -> None:
     names = ("0.jpg", "1.jpg")
     a = dataset_of([(1, 0, 0, BOX), (2, 1, 1, MOVED), (3, 1, 0, APART)], names)
     b = dataset_of([(3, 0, 0, BOX), (1, 1, 1, MOVED), (2, 1, 2, APART)], names)
@@ -136,7 +136,7 @@ def test_ids_that_were_numbered_anew_are_not_trusted() -> None:
     assert (difference.annotation_id, difference.new_annotation_id) == (3, 2)
 
 
-def test_an_id_that_is_there_twice_is_paired_within_its_image() -> None:
+def test_an_id_that_is_repeated_is_paired_within_its_image() -> None:
     a = dataset_of([(1, 0, 0, BOX), (5, 0, 0, MOVED), (5, 0, 1, APART)])
     b = dataset_of([(1, 0, 0, BOX), (5, 0, 1, APART), (5, 0, 0, MOVED)])
     assert compare(a, b).is_identical
@@ -151,14 +151,14 @@ def test_labels_are_compared_by_name_not_by_number() -> None:
     assert (difference.old_label, difference.new_label) == ("dog", "cat")
 
 
-def test_unknown_labels_and_images_are_compared_as_such() -> None:
+def test_unknown_labels_and_images_are_compared() -> None:
     entries: list[Annotation] = [(1, UNKNOWN, UNKNOWN, BOX), (2, 0, 1, BOX)]
     assert compare(dataset_of(entries), dataset_of(entries)).is_identical
     (difference,) = compare(dataset_of(entries), dataset_of([(2, 0, 1, BOX)])).differences
     assert (difference.image, difference.old_label) == (None, None)
 
 
-def test_flags_that_changed_are_told_and_count() -> None:
+def test_flags_that_changed_are_reported_and_count() -> None:
     a = dataset_of([(1, 0, 0, BOX), (2, 0, 0, APART)])
     b = replace(a, is_crowd=np.array([True, False]), is_difficult=np.array([True, False]))
     there, back = compare(a, b), compare(b, a)
@@ -184,7 +184,7 @@ def test_formats_that_differ_may_differ_by_a_hundredth_of_a_pixel(
     assert compare(a, b).box_changed == changed
 
 
-def test_boxes_that_are_no_numbers_equal_each_other_and_nothing_else() -> None:
+def test_boxes_that_are_not_finite_equal_only_each_other() -> None:
     a = dataset_of([(1, 0, 0, (NAN, 1, 2, 3)), (2, 0, 0, (math.inf, 0, 1, 1))])
     assert compare(a, a).is_identical
     b = dataset_of([(1, 0, 0, BOX), (2, 0, 0, (math.inf, 0, 1, 1))])
@@ -195,13 +195,13 @@ def test_boxes_that_are_no_numbers_equal_each_other_and_nothing_else() -> None:
 # Without ids
 
 
-def test_equal_annotations_pair_first_wherever_they_stand() -> None:
+def test_equal_annotations_pair_first_at_any_position() -> None:
     a = voc([(0, 0, 0, BOX), (0, 0, 1, MOVED), (0, 0, 2, APART)])
     b = voc([(0, 0, 2, APART), (0, 0, 0, BOX), (0, 0, 1, MOVED)])
     assert compare(a, b).is_identical
 
 
-def test_as_many_in_an_image_pair_by_position() -> None:
+def test_equally_many_in_an_image_pair_by_position() -> None:
     low = (10.0, 20.0, 30.0, 40.0)  # shares 200 with BOX, and 100 with MOVED
     a = voc([(0, 0, 0, BOX), (0, 0, 1, MOVED)])
     b = voc([(0, 0, 0, MOVED), (0, 0, 1, low)])  # overlap alone would pair MOVED with MOVED
@@ -211,7 +211,7 @@ def test_as_many_in_an_image_pair_by_position() -> None:
     assert [one.new_annotation_id for one in comparison.differences] == ["0:0", "0:1"]
 
 
-def test_otherwise_the_largest_overlap_pairs_and_the_rest_is_added_or_removed() -> None:
+def test_otherwise_the_largest_overlap_pairs_and_the_others_are_added_or_removed() -> None:
     near = (12.0, 10.0, 32.0, 30.0)  # shares 360 of 440 with BOX, 240 of 560 with MOVED
     a = voc([(0, 0, 0, APART), (0, 0, 0, MOVED), (0, 0, 0, BOX)])
     comparison = compare(a, voc([(0, 0, 0, near)]))
@@ -235,7 +235,7 @@ def test_boxes_without_overlap_are_never_paired() -> None:
     assert counts(comparison) == (0, 0, 0, 0, 1, 1)
 
 
-def test_boxes_that_overlap_alike_pair_by_label() -> None:
+def test_boxes_with_equal_overlap_pair_by_label() -> None:
     a = voc([(0, 0, 0, BOX), (0, 0, 1, BOX), (0, 0, 2, APART)])
     b = voc([(0, 0, 1, MOVED), (0, 0, 0, MOVED)])
     assert counts(compare(a, b)) == (0, 0, 2, 0, 0, 1)
@@ -272,7 +272,7 @@ def test_images_of_very_many_annotations_are_paired_too() -> None:
         (".jpg", "x/.jpg"),
     ],
 )
-def test_images_pair_by_name_without_ending_or_without_folder(name: str, other: str) -> None:
+def test_images_pair_by_name_without_extension_or_without_folder(name: str, other: str) -> None:
     a, b = dataset_of([(1, 0, 0, BOX)], [name]), voc([(0, 0, 0, BOX)], [other])
     assert compare(a, b).is_identical
 
@@ -285,7 +285,7 @@ def test_ambiguous_names_pair_only_when_they_are_equal() -> None:
     assert comparison.images_only_in_b == ("z/0.jpg",)
 
 
-def test_the_split_tells_images_of_the_same_name_apart() -> None:
+def test_the_split_distinguishes_images_of_the_same_name() -> None:
     entries: list[Annotation] = [(1, 0, 0, BOX), (2, 1, 1, APART)]
     a = dataset_of(entries, ["0.jpg", "0.jpg"], splits=["train", "val"])
     for names in (["0.jpg", "0.jpg"], ["val/0.jpg", "train/0.jpg"]):
@@ -317,8 +317,10 @@ def test_differences_come_image_by_image() -> None:
         ["1.jpg", "0.jpg", "2.jpg"],
     )
     differences = compare(a, b).differences
-    told = [(one.image, one.kinds, one.annotation_id, one.new_annotation_id) for one in differences]
-    assert told == [
+    summary = [
+        (one.image, one.kinds, one.annotation_id, one.new_annotation_id) for one in differences
+    ]
+    assert summary == [
         ("0.jpg", ("label",), 2, 2),
         ("0.jpg", ("added",), None, 8),
         ("1.jpg", ("label",), 1, 1),
@@ -327,7 +329,7 @@ def test_differences_come_image_by_image() -> None:
     ]
 
 
-def test_plain_data_is_json_even_of_boxes_that_are_no_numbers() -> None:
+def test_plain_data_is_json_even_of_boxes_that_are_not_finite() -> None:
     a = dataset_of([(1, 0, 0, (NAN, 1, 2, math.inf)), (2, 0, 0, BOX)])
     b = dataset_of([(1, 0, 0, BOX), (2, 0, 1, BOX)])
     data = json.loads(json.dumps(compare(a, b).to_json(), allow_nan=False))
@@ -357,16 +359,16 @@ entries = st.lists(entry, max_size=10)
 NAMES = ("0.jpg", "1.jpg", "2.jpg")
 
 
-def built(drawn: Sequence[Annotation], format: str) -> Dataset:
+def build_dataset(drawn: Sequence[Annotation], format: str) -> Dataset:
     return dataset_of(drawn, NAMES, format=format) if format == "coco" else voc(drawn, NAMES)
 
 
 @settings(max_examples=150, deadline=None)
 @given(one=entries, two=entries, formats=st.sampled_from([("coco", "coco"), ("coco", "voc")]))
-def test_every_annotation_is_accounted_for_and_the_way_back_mirrors(
+def test_every_annotation_is_counted_and_the_reverse_comparison_mirrors(
     one: Sequence[Annotation], two: Sequence[Annotation], formats: tuple[str, str]
 ) -> None:
-    a, b = built(one, formats[0]), built(two, formats[1])
+    a, b = build_dataset(one, formats[0]), build_dataset(two, formats[1])
     before = a.boxes.tobytes(), b.boxes.tobytes()
     there, back = compare(a, b), compare(b, a)
     paired = len(there.differences) - there.added - there.removed + there.same
@@ -380,19 +382,19 @@ def test_every_annotation_is_accounted_for_and_the_way_back_mirrors(
 
 @settings(max_examples=100, deadline=None)
 @given(drawn=entries, data=st.data(), format=st.sampled_from(["coco", "voc"]))
-def test_the_order_of_annotations_is_no_difference(
+def test_the_order_of_annotations_is_not_a_difference(
     drawn: Sequence[Annotation], data: st.DataObject, format: str
 ) -> None:
     shuffled = data.draw(st.permutations(drawn))
-    assert compare(built(drawn, format), built(shuffled, format)).is_identical
+    assert compare(build_dataset(drawn, format), build_dataset(shuffled, format)).is_identical
 
 
 @settings(max_examples=100, deadline=None)
 @given(drawn=st.lists(entry, min_size=1, max_size=10, unique_by=lambda one: one[0]), data=st.data())
-def test_with_ids_exactly_the_changed_annotations_are_told(
+def test_with_ids_exactly_the_changed_annotations_are_reported(
     drawn: Sequence[Annotation], data: st.DataObject
 ) -> None:
-    a = built(drawn, "coco")
+    a = build_dataset(drawn, "coco")
     changed = data.draw(st.sets(st.integers(0, len(drawn) - 1)))
     rows = sorted(changed)
     boxes, labels = a.boxes.copy(), a.labels.copy()

@@ -1,4 +1,4 @@
-"""A file is whole or absent."""
+"""A file is complete or absent."""
 
 import os
 from multiprocessing import get_context
@@ -42,7 +42,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_new_file_does_not_overwrite_one_that_appeared_meanwhile(tmp_path: Path) -> None:
+def test_a_new_file_does_not_overwrite_one_that_appeared_in_the_meantime(tmp_path: Path) -> None:
     path = tmp_path / "a"
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""Files that change between being read and being written about are noticed."""
+"""Files that change while boxmend works with them are noticed."""
 
 import os
 import time
@@ -21,7 +21,7 @@ HOUR = 3600
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that was last changed an hour ago, as far as boxmend can see."""
+    """Return a file whose last change seems an hour old to boxmend."""
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + HOUR * 10**9)
     file = tmp_path / "a.txt"

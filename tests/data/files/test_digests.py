@@ -1,4 +1,4 @@
-"""Digests in files: damage is noticed, and files without one are read with a note."""
+"""Digests in files: damage is noticed, and files without a digest give a warning."""
 
 import hashlib
 import io
@@ -85,7 +85,7 @@ def test_texts_of_earlier_versions_have_no_digest(text: bytes) -> None:
     assert split_json_digest(text) is None
 
 
-def test_a_document_without_a_digest_is_read_with_one_note(
+def test_a_document_without_a_digest_is_read_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "evaluation.json"
@@ -122,7 +122,7 @@ def test_a_last_line_with_a_damaged_line_feed_is_not_a_torn_one(tmp_path: Path) 
             verify_json_lines(path, damaged, "remove that line")
 
 
-def test_other_programs_read_a_sealed_table(tmp_path: Path) -> None:
+def test_other_programs_read_a_table_with_a_digest(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     path.write_bytes(encode_parquet(TABLE, compression="zstd"))
     assert pq.read_table(path).equals(TABLE)
@@ -141,7 +141,7 @@ def test_no_flipped_bit_around_the_footer_of_a_table_goes_unnoticed(tmp_path: Pa
             read_verified_parquet(path, "audit again")
 
 
-def test_a_table_of_an_earlier_version_is_read_with_a_note(
+def test_a_table_of_an_earlier_version_is_read_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "table.parquet"
@@ -154,7 +154,7 @@ def test_a_table_of_an_earlier_version_is_read_with_a_note(
     assert len(notes(caplog)) == 1
 
 
-def test_a_sealed_archive_is_one_for_other_programs(
+def test_other_programs_read_an_archive_with_a_digest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from zipfile import ZipFile
@@ -183,7 +183,7 @@ print(run.read_json("evaluation.json"))
 """
 
 
-def test_whoever_configures_no_logging_sees_the_note_on_stderr(tmp_path: Path) -> None:
+def test_the_warning_goes_to_stderr_without_logging_settings(tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").write_text('{"AP": 0.5}')
     done = subprocess.run(
         [sys.executable, "-c", NOTED, str(tmp_path)], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Single flipped bits: refused, or without any effect. `fuzz/flip_bits.py` tries many more."""
+"""Single flipped bits are refused or have no effect. `fuzz/flip_bits.py` tries many more."""
 
 import runpy
 from typing import Any
@@ -12,9 +12,9 @@ FUZZ: dict[str, Any] = runpy.run_path(str(ROOT / "fuzz" / "flip_bits.py"))
 
 @pytest.mark.parametrize("kind", FUZZ["KINDS"])
 def test_a_flipped_bit_is_refused_or_changes_nothing(kind: str) -> None:
-    found = FUZZ["flipped"](kind, flips=40, seed=0)
-    assert len(found) == 40
-    wrong = [one for one in found if one[1] not in ("refused", "same value")]
+    outcomes = FUZZ["flipped"](kind, flips=40, seed=0)
+    assert len(outcomes) == 40
+    wrong = [one for one in outcomes if one[1] not in ("refused", "same value")]
     assert not wrong
-    messages = [message for _, outcome, message in found if outcome == "refused"]
+    messages = [message for _, outcome, message in outcomes if outcome == "refused"]
     assert [one for one in messages if ";" not in one] == []  # each says what to do

@@ -1,4 +1,4 @@
-"""Limits: their table, the variables that replace them, and what the docs say of them."""
+"""Limits: their table, the variables that replace them, and their table in the docs."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests import ROOT
 DOCS = ROOT / "docs" / "reliability.md"
 
 
-def test_a_limit_is_its_default_or_what_the_environment_says(
+def test_a_limit_is_its_default_or_that_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert get_limit("image_pixels") == LIMITS["image_pixels"].default
@@ -29,7 +29,7 @@ def test_a_limit_is_its_default_or_what_the_environment_says(
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "1e9", "2 GB", "٣", "9" * 30])
-def test_nonsense_in_the_environment_is_wrong_usage(
+def test_an_invalid_amount_in_the_environment_is_wrong_usage(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_MODEL_LABELS", text)
@@ -59,7 +59,7 @@ def test_an_amount_above_a_limit_is_refused_with_the_way_to_raise_it(
         ensure_within_limit("patch_bytes", 1001, "patch.json", "a.txt")
 
 
-def test_the_docs_list_every_limit_as_it_is() -> None:
+def test_the_docs_list_every_limit() -> None:
     rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| `BOXMEND_MAX_")]
     assert rows == [
         f"| `{variable_name(name)}` | {one.default:,} {one.unit} | {one.purpose} |"

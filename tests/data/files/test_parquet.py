@@ -1,4 +1,4 @@
-"""Parquet files from others: refused by what their footers claim, and by how texts expand."""
+"""Parquet files from others: refused if their footers or texts claim too much memory."""
 
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
         metadata={"kind": "test"},
     )
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=3)
-    found = read_parquet(tmp_path / "t.parquet")
-    assert found.equals(table, check_metadata=True)
+    read_back = read_parquet(tmp_path / "t.parquet")
+    assert read_back.equals(table, check_metadata=True)
     assert read_parquet(tmp_path / "t.parquet", ["flag", "id"]).equals(table.select(["flag", "id"]))
 
 
@@ -52,7 +52,7 @@ def test_a_small_file_of_many_rows_is_refused(
     assert len(read_parquet(path)) == 200_000
 
 
-def test_a_file_that_is_as_large_as_its_columns_is_read_whatever_they_take(
+def test_a_file_that_is_as_large_as_its_columns_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_TABLE_BYTES", "1KiB")
@@ -74,14 +74,14 @@ def test_a_long_text_that_many_rows_share_is_refused(
     assert pa.total_allocated_bytes() - before < 2**20
 
 
-def test_a_column_that_is_there_twice_is_named(tmp_path: Path) -> None:
+def test_a_column_that_is_repeated_is_named(tmp_path: Path) -> None:
     table = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"t\.parquet: has the column 'x' twice"):
         read_parquet(tmp_path / "t.parquet")
 
 
-def test_damage_is_told_by_page_checksums(tmp_path: Path) -> None:
+def test_page_checksums_reveal_damage(tmp_path: Path) -> None:
     table = pa.table({"x": np.arange(1000.0)})
     path = tmp_path / "t.parquet"
     pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)

@@ -1,4 +1,4 @@
-"""Opening users' files: regular ones only, up to a limit, without waiting for anything."""
+"""Opening users' files: only regular files, up to a limit, without waiting."""
 
 import os
 import socket
@@ -73,7 +73,7 @@ def test_a_file_above_its_limit_is_not_read(
     assert read_limited(path, "annotation_bytes") == b"12345678"
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none: cannot be read \(No such file"):
         read_bytes(tmp_path / "none")
     with pytest.raises(DataError, match="cannot be read"):

@@ -1,4 +1,4 @@
-"""An output folder is complete or absent, whether it was new or empty."""
+"""An output folder is complete or unchanged, whether it is new or empty."""
 
 import ctypes
 import errno
@@ -116,7 +116,7 @@ def test_the_current_folder_and_mount_points_are_refused_with_a_remedy(
         pass
 
 
-def test_all_is_synced_before_the_rename_and_the_name_after_it(
+def test_files_are_synced_before_the_rename_and_the_name_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = list[str]()

@@ -1,4 +1,4 @@
-"""Temporary files and folders: a living process keeps its own, a dead one's are reused."""
+"""Temporary files and folders: locked by a living process, reused after a kill."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["temporary_file", "temporary_folder"])
-def test_a_living_process_keeps_its_own_and_a_dead_one_is_replaced(
+def test_a_living_process_keeps_its_path_and_that_of_a_dead_one_is_reused(
     tmp_path: Path, kind: str
 ) -> None:
     make = getattr(temporary, kind)
@@ -87,7 +87,7 @@ def test_a_leftover_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     assert temporary_path(tmp_path / "a").is_symlink()
 
 
-def test_a_file_in_the_place_of_a_temporary_folder_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_temporary_folder_is_skipped(tmp_path: Path) -> None:
     temporary_path(tmp_path / "a").write_text("")
     with temporary_folder(tmp_path / "a") as path:
         assert path == temporary_path(tmp_path / "a", 1)
@@ -111,7 +111,7 @@ def test_without_locks_names_are_random_and_leave_no_others(
     assert not list(tmp_path.iterdir())
 
 
-def test_names_are_hidden_beside_and_never_too_long(tmp_path: Path) -> None:
+def test_names_are_hidden_and_never_too_long(tmp_path: Path) -> None:
     assert temporary_path(Path("x/a"), 2) == Path("x/.a.boxmend-partial-2")
     long = tmp_path / ("ü" * 127)
     with temporary_file(long) as path:

@@ -1,4 +1,4 @@
-"""Folds on disk: pairs of datasets, the manifest, and predictions put beside them."""
+"""Folds on disk: pairs of datasets, the manifest, and predictions in their folders."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ K = 3
 
 @pytest.fixture(params=["coco", "voc", "yolo"])
 def data(request: pytest.FixtureRequest, toys: Path, tmp_path: Path) -> Path:
-    """The drawn dataset in each format."""
+    """Return the drawn dataset in each format."""
     if request.param == "coco":
         return toys
     out = tmp_path / "data"
@@ -28,7 +28,7 @@ def data(request: pytest.FixtureRequest, toys: Path, tmp_path: Path) -> Path:
     return out
 
 
-def found(dataset: Dataset, names: set[str]) -> list[dict[str, Any]]:
+def make_predictions(dataset: Dataset, names: set[str]) -> list[dict[str, Any]]:
     """Results that find every annotation of these images."""
     return [
         {
@@ -44,7 +44,7 @@ def found(dataset: Dataset, names: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def test_test_parts_are_all_images_once_and_train_parts_the_rest(
+def test_test_parts_have_each_image_once_and_train_parts_the_others(
     data: Path, tmp_path: Path
 ) -> None:
     dataset = boxmend.load(data)
@@ -108,7 +108,7 @@ def test_predictions_beside_the_folds_are_joined_and_know_their_fold(
     for fold in range(K):
         own = set(names[manifest.folds == fold].tolist())
         place = out / f"fold-{fold}" / "predictions.json"
-        place.write_text(json.dumps(found(dataset, own)))
+        place.write_text(json.dumps(make_predictions(dataset, own)))
     predictions = read_predictions([out], dataset)
     assert len(predictions) == len(dataset)
     assert predictions.folds.tolist() == manifest.folds[predictions.image_rows].tolist()
@@ -122,7 +122,7 @@ def test_predictions_on_training_images_are_counted(toys: Path, tmp_path: Path) 
     dataset = boxmend.load(toys)
     out = tmp_path / "folds"
     write_folds(dataset, out, FoldSettings(2), WriteOptions(images_as="none"))
-    every = found(dataset, set(dataset.images.file_names))
+    every = make_predictions(dataset, set(dataset.images.file_names))
     for fold in range(2):
         (out / f"fold-{fold}" / "predictions.json").write_text(json.dumps(every))
     predictions = read_predictions([out], dataset)
@@ -131,8 +131,8 @@ def test_predictions_on_training_images_are_counted(toys: Path, tmp_path: Path) 
     assert seen.sum() == len(dataset)  # each annotation was found twice, once by who had seen it
     assert (predictions.folds[seen] != manifest.folds[predictions.image_rows[seen]]).all()
     number = f"{len(dataset):,} of {2 * len(dataset):,} detections"
-    told = f"WARNING: {number} are in images that their detector was trained on"
-    assert any(note.startswith(told) for note in predictions.notes)
+    warning = f"WARNING: {number} are in images that their detector was trained on"
+    assert any(note.startswith(warning) for note in predictions.notes)
 
 
 def test_folds_without_predictions_are_named(toys: Path, tmp_path: Path) -> None:
@@ -166,12 +166,12 @@ def test_folds_without_predictions_are_named(toys: Path, tmp_path: Path) -> None
         '{"k": 2, "folds": {"elsewhere.png": 1}, "data_sha256": ""}',
     ],
 )
-def test_a_damaged_manifest_is_told(toys: Path, tmp_path: Path, content: str) -> None:
+def test_a_damaged_manifest_is_reported(toys: Path, tmp_path: Path, content: str) -> None:
     (tmp_path / "folds.json").write_text(content)
     with pytest.raises(DataError, match=r"folds\.json: "):
         read_manifest(tmp_path, boxmend.load(toys))
 
 
-def test_no_manifest_is_told(toys: Path, tmp_path: Path) -> None:
+def test_no_manifest_is_reported(toys: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file; `boxmend folds` writes one"):
         read_manifest(tmp_path, boxmend.load(toys))

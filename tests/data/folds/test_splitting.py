@@ -1,4 +1,4 @@
-"""Which image goes into which fold."""
+"""The assignment of images to folds."""
 
 from dataclasses import replace
 
@@ -121,7 +121,7 @@ def test_classes_are_spread_evenly_where_groups_are_not() -> None:
     assert np.bincount(folds[4:]).tolist() == [3, 3]  # though one fold has more images already
 
 
-def test_images_count_for_their_own_class_also_where_their_group_is_dealt_by_another() -> None:
+def test_images_count_for_their_own_class_also_whose_group_is_assigned_by_another() -> None:
     # The group a has two dogs and an owl, the rarest class, and is dealt out for that: to the first
     # fold. Its dogs count there, so the groups b and c, of a dog each, both go to the second one.
     names = ["a_1.jpg", "a_2.jpg", "a_3.jpg", "b_1.jpg", "c_1.jpg"]
@@ -146,7 +146,7 @@ def test_images_of_one_name_stay_together() -> None:
         ({"group_by": "("}, r"group-by '\(' is no regular expression"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(changes: dict[str, int | str], message: str) -> None:
+def test_invalid_settings_are_refused(changes: dict[str, int | str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         replace(FoldSettings(), **changes)  # type: ignore[arg-type]  # the test is what it refuses
 
@@ -159,7 +159,7 @@ def test_more_folds_than_images_or_groups_are_refused() -> None:
         assign_folds(dataset(names), FoldSettings(3, group_by="folder"))
 
 
-def test_names_like_frames_are_pointed_out() -> None:
+def test_names_like_frames_give_a_hint() -> None:
     frames = dataset([f"video{v}_{k:03d}.jpg" for v in range(6) for k in range(10)])
     (note,) = advise_grouping(frames, FoldSettings(5))
     assert "frames of 6 videos; if so, --group-by frames" in note

@@ -1,4 +1,4 @@
-"""COCO documents made anew, of datasets that were read from another format or from none."""
+"""New COCO documents, for datasets from another format or without a source."""
 
 import json
 from dataclasses import dataclass, replace
@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import boxmend
-from boxmend.data.dataset import Dataset, Images, Source, as_ids, join
+from boxmend.data.dataset import Dataset, Images, Source, as_ids
 from boxmend.data.formats import read
+from boxmend.data.joining import join
 from boxmend.errors import DataError, LossyError
 from tests.data.formats.coco_documents import box, document
 
 
 @dataclass(eq=False)
 class Folder(Source):
-    """A source of a format that knows poses, and comments that COCO has no place for."""
+    """A source of a format with poses, and with comments that COCO cannot hold."""
 
     def document(self, row: int) -> Path:
         return self.path / f"{row}.xml"
@@ -108,7 +109,7 @@ def test_new_documents_are_read_as_what_they_were_made_of(tmp_path: Path) -> Non
     assert again.label_names == dataset.label_names
 
 
-def test_dataset_that_was_drawn_has_integers_of_its_own(tmp_path: Path) -> None:
+def test_a_drawn_dataset_keeps_its_integers(tmp_path: Path) -> None:
     dataset = replace(build(folder=None), annotation_ids=np.array([40, 7]))
     saved = dataset.save(tmp_path / "out")
     assert (saved.format, saved.annotation_ids.tolist()) == ("coco", [40, 7])
@@ -133,18 +134,18 @@ def test_what_coco_cannot_hold_is_named_and_refused(tmp_path: Path) -> None:
 def test_box_that_cannot_be_written_is_refused_with_its_id(bad: Any, tmp_path: Path) -> None:
     dataset = build()
     dataset.boxes[1, 2] = bad
-    with pytest.raises(DataError, match=r"1.xml: annotation i1:0: its box .* mend it"):
+    with pytest.raises(DataError, match=r"1.xml: annotation i1:0: its box .* correct or remove"):
         dataset.save(tmp_path / "out", format="coco")
     assert not (tmp_path / "out").exists()
 
 
-def test_names_that_are_no_unicode_are_refused(tmp_path: Path) -> None:
+def test_names_that_are_not_unicode_are_refused(tmp_path: Path) -> None:
     dataset = build(names=("caf\udce9.png", "1.png"))
-    with pytest.raises(DataError, match="no valid Unicode"):
+    with pytest.raises(DataError, match="not valid Unicode"):
         dataset.save(tmp_path / "out", format="coco")
 
 
-def test_images_of_one_name_are_told_apart_within_their_split(tmp_path: Path) -> None:
+def test_images_of_one_name_are_distinguished_within_their_split(tmp_path: Path) -> None:
     paths = []
     for k in range(4):
         (tmp_path / f"{k}").mkdir()
@@ -157,13 +158,13 @@ def test_images_of_one_name_are_told_apart_within_their_split(tmp_path: Path) ->
     assert [Path(path).read_text() for path in again.images.paths] == ["0", "1", "2", "3"]
 
 
-def test_images_that_lie_nowhere_are_told_apart_as_well(tmp_path: Path) -> None:
+def test_images_without_a_path_are_distinguished_as_well(tmp_path: Path) -> None:
     build(("all", "all"), names=("x.png",) * 2, folder=None).save(tmp_path / "out")
     again = boxmend.load(tmp_path / "out")
     assert again.images.file_names == ["x.png", "image/x.png"]
 
 
-def test_coco_joined_with_another_format_is_made_anew_and_says_what_it_loses(
+def test_coco_joined_with_another_format_is_written_as_new_and_says_what_it_loses(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "instances_train.json"

@@ -1,4 +1,4 @@
-"""Documents that are no COCO, or meant to harm: one clear error, or findings."""
+"""Documents that are not COCO or are hostile: one clear error, or findings."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,9 @@ from tests.data.formats.coco_documents import box, document, read_bytes
 def test_truncated_documents_are_refused_at_every_byte() -> None:
     data = document(box(note='a"\\{'), info={"a": [1, float("nan")]})
     for end in range(len(data)):
-        with pytest.raises(DataError, match=r"instances_train.json: (not valid JSON|no COCO)"):
+        with pytest.raises(
+            DataError, match=r"instances_train.json: (is not valid JSON|is not a COCO)"
+        ):
             read_bytes(data[:end])
     assert len(read_bytes(data)) == 1
 
@@ -27,13 +29,13 @@ def test_truncated_documents_are_refused_at_every_byte() -> None:
     ("data", "message"),
     [
         (b"", "not valid JSON"),
-        (b"[]", "Results of a detector"),
-        (b'  [{"image_id": 1, "score": 0.5}]', "Results of a detector"),
+        (b"[]", "such as results of a detector"),
+        (b'  [{"image_id": 1, "score": 0.5}]', "such as results of a detector"),
         (b"{}", 'no list "images"'),
-        (b'{"images": {}}', "no COCO dataset"),
-        (b'{"images": [], "annotations": {}}', "no COCO dataset"),
+        (b'{"images": {}}', "not a COCO dataset"),
+        (b'{"images": [], "annotations": {}}', "not a COCO dataset"),
         (b'{"images": null}', 'no list "images"'),
-        (b"null", "no COCO dataset"),
+        (b"null", "not a COCO dataset"),
         (b'{"images": []} x', "not valid JSON"),
         (b'{"images": [],}', "not valid JSON"),
         (b'{"images": [NaNNaN]}', "not valid JSON"),
@@ -45,7 +47,7 @@ def test_truncated_documents_are_refused_at_every_byte() -> None:
         (b'{"images": [' + b'{"a":' * 100_000, "nested too deeply"),
     ],
 )
-def test_documents_that_are_no_coco_dataset_are_refused(data: bytes, message: str) -> None:
+def test_documents_that_are_not_a_coco_dataset_are_refused(data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         read_bytes(data)
     assert "instances_train.json" in str(caught.value)
@@ -107,9 +109,9 @@ def test_any_entries_become_columns_of_their_number(
     dataset = read_bytes(json.dumps(top).encode())
     assert (len(dataset), len(dataset.images)) == (len(annotations), len(images))
     assert len(dataset.label_names) == len(set(dataset.label_names)) == len(categories)
-    told = {one.annotation_id for one in dataset.findings if one.kind == "box-not-finite"}
+    reported = {one.annotation_id for one in dataset.findings if one.kind == "box-not-finite"}
     is_bad = ~np.isfinite(dataset.boxes).all(axis=1)
-    assert told == set(dataset.annotation_ids[is_bad].tolist())
+    assert reported == set(dataset.annotation_ids[is_bad].tolist())
     json.dumps([[one.kind, one.message, one.annotation_id] for one in dataset.findings])
 
 

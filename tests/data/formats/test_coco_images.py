@@ -1,4 +1,4 @@
-"""The images of COCO documents: names, sizes, and where the files are found."""
+"""The images of COCO documents: names, sizes, and paths."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.data.formats.coco_documents import IMAGE, box, document, read_bytes
         "\\\\h\\x",
     ],
 )
-def test_unsafe_file_name_is_told_and_never_joined_to_a_folder(name: Any) -> None:
+def test_unsafe_file_name_is_reported_and_never_joined_to_a_folder(name: Any) -> None:
     dataset = read_bytes(document(box(), images=[IMAGE | {"file_name": name}]))
     assert [(one.kind, one.image) for one in dataset.findings] == [("unsafe-name", "1")]
     assert dataset.images.paths == [""]
@@ -33,14 +33,14 @@ def test_unsafe_file_name_is_told_and_never_joined_to_a_folder(name: Any) -> Non
 
 
 @pytest.mark.parametrize("name", [5, None, ["a"], ...])
-def test_file_name_that_is_no_text_is_told(name: Any) -> None:
+def test_file_name_that_is_not_text_is_reported(name: Any) -> None:
     image = {key: value for key, value in (IMAGE | {"file_name": name}).items() if value is not ...}
     dataset = read_bytes(document(box(), images=[image]))
     assert [(one.kind, one.image) for one in dataset.findings] == [("malformed", "1")]
     assert dataset.image_ids.tolist() == [1]
 
 
-def test_file_name_that_is_no_unicode_is_told() -> None:
+def test_file_name_that_is_not_unicode_is_reported() -> None:
     dataset = read_bytes(document(box()).replace(b'"1.jpg"', b'"\xff.jpg"'))
     assert [one.kind for one in dataset.findings] == ["malformed"]
 
@@ -92,8 +92,8 @@ def test_images_are_found_in_the_usual_places(
     (tmp_path / image_at).write_bytes(b"")
     assert boxmend.load(tmp_path / json_at).images.paths == [str(tmp_path / image_at)]
     monkeypatch.chdir((tmp_path / json_at).parent)
-    found = boxmend.load(Path(json_at).name).images.paths[0]
-    assert Path(found).samefile(tmp_path / image_at)
+    image_path = boxmend.load(Path(json_at).name).images.paths[0]
+    assert Path(image_path).samefile(tmp_path / image_at)
 
 
 @pytest.mark.parametrize("place", ["pictures/1.jpg", "pictures/train/1.jpg"])
@@ -129,11 +129,11 @@ def test_folder_is_read_whole_or_by_split_in_the_usual_order(tmp_path: Path) -> 
         assert dataset.images.splits == ["train", "val", "minitrain", "zoo"]
         assert boxmend.load(f"{base}:val").annotation_ids.tolist() == [7]
         with pytest.raises(
-            UsageError, match=r"no split 'test'; there is train, val, minitrain, zoo"
+            UsageError, match=r"no split 'test'; the splits are train, val, minitrain, zoo"
         ):
             boxmend.load(f"{base}:test")
 
 
-def test_address_of_a_name_that_is_too_long_is_no_address() -> None:
+def test_address_of_a_name_that_is_too_long_is_not_an_address() -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         boxmend.load("x" * 300)

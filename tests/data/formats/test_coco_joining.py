@@ -1,4 +1,4 @@
-"""Several COCO files as one: consistent when it is read again, and nothing lost in silence."""
+"""Several COCO files joined into one, which is consistent and names everything it loses."""
 
 import json
 import tempfile
@@ -13,7 +13,7 @@ import boxmend
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import read
 from boxmend.errors import DataError, LossyError
-from tests.data.formats.coco_documents import documents, parsed, value
+from tests.data.formats.coco_documents import documents, parse_document, value
 
 
 def image(identity: int, name: str, **others: Any) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def write(path: Path, top: dict[str, Any]) -> Path:
     return path
 
 
-def told(dataset: Dataset) -> set[tuple[Any, ...]]:
-    """What a dataset says, free of ids: label, box, split-free name of the image, flags."""
+def list_annotations(dataset: Dataset) -> set[tuple[Any, ...]]:
+    """Return the annotations without ids: label, box, name of the image, flags."""
     return {
         (
             dataset.label_names[dataset.labels[row]],
@@ -70,7 +70,7 @@ def both(tmp_path: Path) -> Dataset:
     return boxmend.load(a, b)
 
 
-def test_joined_files_become_one_with_ids_kept_apart(both: Dataset, tmp_path: Path) -> None:
+def test_joined_files_become_one_with_ids_made_unique(both: Dataset, tmp_path: Path) -> None:
     saved = both.save(tmp_path / "out")
     assert list(saved.files) == ["instances_train+val.json"]
     top = json.loads((tmp_path / "out/instances_train+val.json").read_text())
@@ -91,16 +91,16 @@ def test_joined_files_become_one_with_ids_kept_apart(both: Dataset, tmp_path: Pa
     ]
 
 
-def test_joined_file_says_the_same_when_it_is_read_again(both: Dataset, tmp_path: Path) -> None:
+def test_joined_file_is_read_back_with_the_same_content(both: Dataset, tmp_path: Path) -> None:
     saved = both.save(tmp_path / "out")
     again = boxmend.load(tmp_path / "out")
-    assert told(again) == told(both)
+    assert list_annotations(again) == list_annotations(both)
     assert again.annotation_ids.tolist() == saved.annotation_ids.tolist() == [1, 2, 12, 13]
     assert again.images.ids.tolist() == both.images.ids.tolist()
     assert again.label_names == both.label_names == ("cat", "dog", "cow")
 
 
-def test_images_of_joined_files_are_linked_where_the_document_says(
+def test_images_of_joined_files_are_linked_by_the_names_in_the_document(
     both: Dataset, tmp_path: Path
 ) -> None:
     saved = both.save(tmp_path / "out")
@@ -110,7 +110,7 @@ def test_images_of_joined_files_are_linked_where_the_document_says(
     assert contents == [b"a1", b"b1", b"b3"]
 
 
-def test_first_file_keeps_its_bytes_where_others_are_put_behind(
+def test_first_file_keeps_its_bytes_where_others_are_appended(
     both: Dataset, tmp_path: Path
 ) -> None:
     both.save(tmp_path / "out")
@@ -130,7 +130,7 @@ def test_changes_are_written_in_joined_files_too(both: Dataset, tmp_path: Path) 
     )
     saved = more.save(tmp_path / "out", images_as="none")
     again = boxmend.load(tmp_path / "out")
-    assert told(again) == told(more)
+    assert list_annotations(again) == list_annotations(more)
     assert sorted(saved.annotation_ids.tolist()) == sorted(again.annotation_ids.tolist())
     top = json.loads((tmp_path / "out/instances_train+val.json").read_text())
     assert [one["name"] for one in top["categories"]] == ["cat", "dog", "cow"]
@@ -145,7 +145,7 @@ def test_annotations_are_put_into_a_first_file_that_has_none(tmp_path: Path) -> 
     more = both.add(np.array([0]), np.array([1]), np.array([[1.0, 2, 3, 4]]))
     more.save(tmp_path / "out", images_as="none")
     again = boxmend.load(tmp_path / "out/instances_all.json")
-    assert told(again) == told(more)
+    assert list_annotations(again) == list_annotations(more)
     assert len(again) == 3
 
 
@@ -176,7 +176,7 @@ def test_what_the_joined_file_cannot_hold_is_named_and_refused(tmp_path: Path) -
     assert top["licenses"] == A["licenses"]
 
 
-def test_members_of_a_category_that_the_first_file_has_otherwise_are_named(tmp_path: Path) -> None:
+def test_members_that_differ_from_those_of_the_first_file_are_named(tmp_path: Path) -> None:
     tops = [
         {"images": [], "categories": [{"id": 1, "name": "cat", "supercategory": kind}]}
         for kind in ("pet", "pet", "beast")
@@ -187,16 +187,18 @@ def test_members_of_a_category_that_the_first_file_has_otherwise_are_named(tmp_p
     assert caught.value.losses == ("'supercategory' of category 'cat' of 2.json",)
 
 
-def test_categories_that_share_a_name_stay_two(tmp_path: Path) -> None:
+def test_categories_with_the_same_name_stay_separate(tmp_path: Path) -> None:
     categories = [{"id": 4, "name": "cow"}, {"id": 7, "name": "cow"}]
     top = B | {"categories": categories, "annotations": [box(1, 2, 7, 1), box(2, 2, 4, 2)]}
     both = boxmend.load(write(tmp_path / "a.json", A), write(tmp_path / "b.json", top))
     assert both.label_names == ("cat", "dog", "cow", "cow (category 7)")
     both.save(tmp_path / "out", images_as="none")
-    assert told(boxmend.load(tmp_path / "out/instances_all.json")) == told(both)
+    assert list_annotations(boxmend.load(tmp_path / "out/instances_all.json")) == list_annotations(
+        both
+    )
 
 
-def test_references_to_nothing_do_not_come_to_mean_something(tmp_path: Path) -> None:
+def test_unknown_references_stay_unknown(tmp_path: Path) -> None:
     top = {"images": [image(9, "9.jpg")], "categories": [], "annotations": [box(9, 1, 1, 1)]}
     both = read(write(tmp_path / "a.json", A), write(tmp_path / "b.json", top))
     both.save(tmp_path / "out", images_as="none")
@@ -207,11 +209,11 @@ def test_references_to_nothing_do_not_come_to_mean_something(tmp_path: Path) -> 
     assert (entry["image_id"], entry["category_id"]) == (None, None)
 
 
-def test_entries_that_are_no_objects_cannot_be_joined(tmp_path: Path) -> None:
+def test_entries_that_are_not_objects_cannot_be_joined(tmp_path: Path) -> None:
     top = B | {"images": [5, *B["images"]]}
     both = read(write(tmp_path / "a.json", A), write(tmp_path / "b.json", top))
     both.images.ids[2] = 77
-    with pytest.raises(DataError, match=r"b.json: image 77 cannot be changed"):
+    with pytest.raises(DataError, match=r"b.json: image 77 is malformed and cannot be changed"):
         both.save(tmp_path / "out")
 
 
@@ -234,10 +236,10 @@ def test_one_image_in_two_files_is_linked_once_under_its_name(tmp_path: Path) ->
     again = boxmend.load(tmp_path / "out/instances_all.json")
     assert again.images.file_names == ["1.jpg", "2.jpg", "1.jpg", "2.jpg"]
     assert [path.name for path in (tmp_path / "out/images").iterdir()] == ["1.jpg"]
-    assert told(again) == told(both)
+    assert list_annotations(again) == list_annotations(both)
 
 
-def test_names_that_differ_only_in_spelling_are_told_apart(tmp_path: Path) -> None:
+def test_names_that_differ_only_in_spelling_are_distinguished(tmp_path: Path) -> None:
     for name in "ab":
         write(
             tmp_path / name / "x.json",
@@ -251,7 +253,7 @@ def test_names_that_differ_only_in_spelling_are_told_apart(tmp_path: Path) -> No
     assert [Path(path).read_bytes() for path in again.images.paths] == [b"a", b"b"]
 
 
-def test_name_that_another_image_has_already_is_not_given_again(tmp_path: Path) -> None:
+def test_name_of_another_image_is_not_used_again(tmp_path: Path) -> None:
     names = {"a": ["1.jpg"], "b": ["1.jpg", "x/1.jpg"]}
     for folder, ones in names.items():
         images = [image(k, name) for k, name in enumerate(ones)]
@@ -276,7 +278,7 @@ def test_folder_of_splits_joined_with_a_file_becomes_one_file(tmp_path: Path) ->
     saved = three.save(tmp_path / "out", images_as="none")
     assert list(saved.files) == ["instances_train+val+all.json"]
     again = boxmend.load(tmp_path / "out")
-    assert told(again) == told(three)
+    assert list_annotations(again) == list_annotations(three)
     assert again.annotation_ids.tolist() == three.annotation_ids.tolist()
 
 
@@ -297,10 +299,10 @@ def test_any_two_documents_are_joined_without_losing_an_entry(one: bytes, two: b
     assert again.image_ids.tolist() == both.image_ids.tolist()
     assert again.labels.tolist() == both.labels.tolist()
     assert again.boxes.tolist() == both.boxes.tolist()
-    before = [parsed(data) for data in (one, two)]
+    before = [parse_document(data) for data in (one, two)]
     entries = [entry for top in before for entry in value(top, "annotations") or []]
     ids = {"id", "image_id", "category_id"}
-    for entry, new in zip(entries, value(parsed(joined), "annotations") or [], strict=True):
+    for entry, new in zip(entries, value(parse_document(joined), "annotations") or [], strict=True):
         assert [pair for pair in new if pair[0] not in ids] == [
             pair for pair in entry if pair[0] not in ids
         ]

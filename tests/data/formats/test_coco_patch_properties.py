@@ -1,4 +1,4 @@
-"""Writing COCO back, whatever it looks like: changed values differ, and not a byte more."""
+"""Patched COCO files of any layout differ only in the changed values."""
 
 import contextlib
 from typing import Any
@@ -17,12 +17,12 @@ from tests.data.formats.coco_documents import (
     Pairs,
     documents,
     entry_texts,
-    last,
-    parsed,
-    put,
+    find_last,
+    parse_document,
     read_bytes,
+    save_to_bytes,
+    set_value,
     value,
-    written,
 )
 
 AXES = {"none": (0, 0), "first": (1, 0), "second": (0, 1), "both": (1, 1)}
@@ -32,7 +32,7 @@ CHANGED = {"none": "", "first": "pe", "second": "e", "both": "p"}  # position, e
 @settings(deadline=None)
 @given(documents())
 def test_unchanged_documents_are_written_byte_for_byte(data: bytes) -> None:
-    assert written(read_bytes(data)) == data
+    assert save_to_bytes(read_bytes(data)) == data
 
 
 def moved(pairs: Pairs, box: NDArray[np.float64], changed: set[int], choice: str) -> None:
@@ -42,18 +42,18 @@ def moved(pairs: Pairs, box: NDArray[np.float64], changed: set[int], choice: str
     new = list(value(pairs, "bbox"))
     for side in changed:
         new[side] = Near(sides[side])
-    put(pairs, "bbox", new)
+    set_value(pairs, "bbox", new)
     has_outline = bool(value(pairs, "segmentation"))
     if has_outline and choice == "drop":
-        put(pairs, "segmentation", [])
-    if last(pairs, "area") >= 0 and not (has_outline and choice == "flag"):
-        put(pairs, "area", Near(sides[2] * sides[3]))
+        set_value(pairs, "segmentation", [])
+    if find_last(pairs, "area") >= 0 and not (has_outline and choice == "flag"):
+        set_value(pairs, "area", Near(sides[2] * sides[3]))
     flags = Pairs(value(pairs, "boxmend") or [])
     stale = [one for one in value(flags, "stale") or [] if one != "segmentation"]
     is_flagged = has_outline and choice == "flag"
     if is_flagged or "segmentation" in (value(flags, "stale") or []):
-        put(flags, "stale", [*stale, "segmentation"] if is_flagged else stale)
-        put(pairs, "boxmend", flags)
+        set_value(flags, "stale", [*stale, "segmentation"] if is_flagged else stale)
+        set_value(pairs, "boxmend", flags)
 
 
 @st.composite
@@ -85,13 +85,13 @@ def apply(dataset: Dataset, row: int, change: dict[str, Any], pairs: Pairs, choi
         changed |= {axis + 2 for _ in "e" if "e" in CHANGED[name]}
     if is_flagged:
         dataset.is_crowd[row] = change["crowd"]
-        put(pairs, "iscrowd", Lit(int(change["crowd"])))
+        set_value(pairs, "iscrowd", Lit(int(change["crowd"])))
     if is_regraded:
         dataset.is_difficult[row] = change["difficult"]
-        put(pairs, "difficult", Lit(int(change["difficult"])))
+        set_value(pairs, "difficult", Lit(int(change["difficult"])))
     if is_relabelled:
         dataset.labels[row] = change["label"]
-        put(pairs, "category_id", Lit(change["label"] + 1))
+        set_value(pairs, "category_id", Lit(change["label"] + 1))
     if changed:
         moved(pairs, dataset.boxes[row], changed, choice)
     return bool(changed) or is_flagged or is_regraded or is_relabelled
@@ -99,17 +99,17 @@ def apply(dataset: Dataset, row: int, change: dict[str, Any], pairs: Pairs, choi
 
 @settings(deadline=None)
 @given(documents(), st.data(), st.sampled_from(["flag", "drop"]))
-def test_changed_documents_differ_in_the_changed_values_alone(
+def test_changed_documents_differ_only_in_the_changed_values(
     data: bytes, draws: st.DataObject, choice: str
 ) -> None:
-    dataset, expected = read_bytes(data), parsed(data)
+    dataset, expected = read_bytes(data), parse_document(data)
     todo = draws.draw(changes(len(dataset)))
     entries = value(expected, "annotations") or []
     touched = {
         row for row, change in enumerate(todo) if apply(dataset, row, change, entries[row], choice)
     }
-    changed = written(dataset, choice)
-    assert parsed(changed) == expected
+    changed = save_to_bytes(dataset, choice)
+    assert parse_document(changed) == expected
     if entries:
         old, around = entry_texts(data, "annotations")
         new, around_new = entry_texts(changed, "annotations")
@@ -119,10 +119,8 @@ def test_changed_documents_differ_in_the_changed_values_alone(
 
 @settings(deadline=None)
 @given(documents(), st.data())
-def test_taking_out_and_adding_leaves_the_other_entries_as_they_were(
-    data: bytes, draws: st.DataObject
-) -> None:
-    dataset, expected = read_bytes(data), parsed(data)
+def test_removing_and_adding_keeps_the_other_entries(data: bytes, draws: st.DataObject) -> None:
+    dataset, expected = read_bytes(data), parse_document(data)
     n, num_images = len(dataset), len(dataset.images)
     kept = np.array(draws.draw(st.lists(st.booleans(), min_size=n, max_size=n)), np.bool_)
     images = draws.draw(st.sets(st.integers(0, num_images - 1)))
@@ -144,10 +142,10 @@ def test_taking_out_and_adding_leaves_the_other_entries_as_they_were(
         new |= {"category_id": Lit(len(LABELS)), "bbox": [Lit("1"), Lit("2"), Lit("3.5"), Lit("4")]}
         left.append(Pairs((new | {"area": Lit("14"), "iscrowd": Lit("0")}).items()))
     if left != entries:
-        put(expected, "annotations", left)
-    put(expected, "images", [value(expected, "images")[row] for row in sorted(images)])
-    changed = written(more)
-    assert parsed(changed) == expected
+        set_value(expected, "annotations", left)
+    set_value(expected, "images", [value(expected, "images")[row] for row in sorted(images)])
+    changed = save_to_bytes(more)
+    assert parse_document(changed) == expected
     if entries:
         old, _ = entry_texts(data, "annotations")
         new_texts, _ = entry_texts(changed, "annotations")
@@ -166,8 +164,8 @@ def test_documents_with_one_byte_changed_end_in_a_boxmend_error_or_are_written_b
         dataset = read_bytes(spoiled)
     except BoxmendError:
         return
-    assert written(dataset) == spoiled
+    assert save_to_bytes(dataset) == spoiled
     dataset.boxes += [0, 0, 1, 1]
     dataset.is_crowd ^= True
     with contextlib.suppress(BoxmendError):
-        parsed(written(dataset).decode(errors="replace").encode())
+        parse_document(save_to_bytes(dataset).decode(errors="replace").encode())

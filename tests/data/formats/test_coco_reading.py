@@ -1,4 +1,4 @@
-"""Reading COCO: what is right becomes columns, what is wrong a finding or one clear error."""
+"""Reading COCO: valid values become columns, invalid ones a finding or one clear error."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_load_names_file_id_and_remedy(tmp_path: Path) -> None:
         boxmend.load(path)
     message = str(caught.value)
     assert f"{path}, annotation 5: its category_id is 4, which is not among" in message
-    assert "(1 more like it.)" in message
+    assert "There are 2 errors in all." in message
     assert "boxmend check" in message
 
 
@@ -111,7 +111,7 @@ def test_ids_of_findings_are_plain_and_can_be_written_as_json() -> None:
         ...,
     ],
 )
-def test_box_that_is_not_four_finite_numbers_is_told_and_the_rest_is_read(bbox: Any) -> None:
+def test_box_that_is_not_four_finite_numbers_is_reported_and_the_rest_is_read(bbox: Any) -> None:
     dataset = read_bytes(document(box(id=4), box(bbox=bbox, iscrowd=1), box(id=6)))
     assert findings(dataset) == [("box-not-finite", 5)]
     assert not np.isfinite(dataset.boxes[1]).all()
@@ -121,22 +121,22 @@ def test_box_that_is_not_four_finite_numbers_is_told_and_the_rest_is_read(bbox: 
     assert dataset.is_crowd.tolist() == [False, True, False]
 
 
-def test_numbers_out_of_range_are_told() -> None:
+def test_numbers_out_of_range_are_reported() -> None:
     data = document(box()).replace(b"[1, 2, 3, 4]", b"[1, 2, 1e999, 4]")
     assert findings(read_bytes(data)) == [("box-not-finite", 5)]
 
 
-def test_lax_numbers_are_shown_as_they_stand() -> None:
+def test_lax_numbers_are_shown_as_in_the_document() -> None:
     data = document(box(bbox=[float("nan"), 1, 2, 3], id=float("nan")))
     messages = [finding.message for finding in read_bytes(data).findings]
     assert messages == [
-        "annotations[0]: its id is nan; give it one of its own",
+        "annotations[0]: its id is nan; assign a unique id",
         "bbox is [nan, 1, 2, 3], not four finite numbers x, y, w, h",
     ]
 
 
 @pytest.mark.parametrize("identity", [1.5, True, None, ..., [], {}, float("nan")])
-def test_annotation_without_a_proper_id_is_told_by_its_place(identity: Any) -> None:
+def test_annotation_without_a_proper_id_is_reported_by_its_place(identity: Any) -> None:
     dataset = read_bytes(document(box(id=1), box(id=identity)))
     assert findings(dataset) == [("malformed", None)]
     assert "annotations[1]" in dataset.findings[0].message
@@ -162,14 +162,14 @@ def test_whole_numbers_written_as_floats_are_ids() -> None:
 
 
 @pytest.mark.parametrize("reference", ["3", 4, None, ..., True, 3.5, [], 2**70])
-def test_category_that_is_not_declared_is_told(reference: Any) -> None:
+def test_category_that_is_not_declared_is_reported(reference: Any) -> None:
     dataset = read_bytes(document(box(category_id=reference)))
     assert findings(dataset) == [("unknown-category", 5)]
     assert dataset.labels.tolist() == [UNKNOWN]
 
 
 @pytest.mark.parametrize("reference", ["1", 4, None, ..., True, 1.5, {}, -(2**70)])
-def test_image_that_is_not_declared_is_told(reference: Any) -> None:
+def test_image_that_is_not_declared_is_reported(reference: Any) -> None:
     dataset = read_bytes(document(box(image_id=reference)))
     assert findings(dataset) == [("unknown-image", 5)]
     assert dataset.image_rows.tolist() == [UNKNOWN]
@@ -207,7 +207,7 @@ def test_crowd_flag_may_be_a_number_a_truth_value_or_nothing(flag: Any, is_crowd
 
 
 @pytest.mark.parametrize("entry", [5, "x", None, [], [1, 2], True, {}])
-def test_annotation_that_is_no_object_or_empty_is_told(entry: Any) -> None:
+def test_annotation_that_is_not_an_object_or_empty_is_reported(entry: Any) -> None:
     dataset = read_bytes(document(box(), entry))
     kinds = {finding.kind for finding in dataset.findings}
     assert kinds == {"malformed", "box-not-finite", "unknown-category", "unknown-image"}
@@ -215,7 +215,7 @@ def test_annotation_that_is_no_object_or_empty_is_told(entry: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["annotations", "images", "categories"])
-def test_duplicate_ids_are_told_once_with_their_number(key: str) -> None:
+def test_duplicate_ids_are_reported_once_with_their_number(key: str) -> None:
     entries = {"annotations": [box()], "images": [IMAGE], "categories": [{"id": 3, "name": "cat"}]}
     entries[key] *= 3
     dataset = read_bytes(document(**entries))
@@ -224,12 +224,12 @@ def test_duplicate_ids_are_told_once_with_their_number(key: str) -> None:
     assert dataset.findings[0].annotation_id == (5 if key == "annotations" else None)
 
 
-def test_overflow_is_told_also_of_annotations_that_share_their_id() -> None:
+def test_overflow_is_reported_for_annotations_that_share_an_id() -> None:
     dataset = read_bytes(document(box(), box(bbox=[1e308, 0, 1e308, 1])))
     assert findings(dataset) == [("duplicate-id", 5), ("box-not-finite", 5)]
 
 
-def test_categories_that_share_a_name_are_told_apart() -> None:
+def test_categories_that_share_a_name_are_distinguished() -> None:
     names = ["cat", "cat", "cat (category 3)", "cat", "cat"]
     categories = [{"id": k, "name": name} for k, name in zip([1, 2, 9, 3, 3], names, strict=True)]
     dataset = read_bytes(document(box(category_id=2), categories=categories))
@@ -239,7 +239,7 @@ def test_categories_that_share_a_name_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("name", [None, ..., 5, ["cat"]])
-def test_category_without_a_name_is_told_and_named_after_its_id(name: Any) -> None:
+def test_category_without_a_name_is_reported_and_named_after_its_id(name: Any) -> None:
     category = {key: value for key, value in {"id": 3, "name": name}.items() if value is not ...}
     dataset = read_bytes(document(box(), categories=[category]))
     assert findings(dataset) == [("malformed", None)]
@@ -248,7 +248,7 @@ def test_category_without_a_name_is_told_and_named_after_its_id(name: Any) -> No
 
 @settings(deadline=None)
 @given(documents())
-def test_columns_say_what_pythons_json_says(data: bytes) -> None:
+def test_columns_equal_those_of_pythons_json(data: bytes) -> None:
     top = json.loads(data.decode("utf-8-sig"))
     entries = top.get("annotations", [])
     dataset = read_bytes(data)
@@ -260,7 +260,7 @@ def test_columns_say_what_pythons_json_says(data: bytes) -> None:
     assert dataset.boxes.tolist() == [list(map(float, one)) for one in boxes]
 
 
-def test_reading_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_reading_leaves_the_file_as_before(tmp_path: Path) -> None:
     path = tmp_path / "instances_train.json"
     path.write_bytes(document(box()))
     before = (path.read_bytes(), path.stat().st_mtime_ns)
@@ -270,8 +270,8 @@ def test_reading_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["}, {", "}{", "{", "}", "{}", '\\"}, {\\"', "}, {}, {"])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_braces_in_strings_do_not_deceive(text: str, indent: int | None, tmp_path: Path) -> None:
-    told: dict[str, Any] = {
+def test_braces_in_strings_do_not_mislead(text: str, indent: int | None, tmp_path: Path) -> None:
+    document_content: dict[str, Any] = {
         "images": [{"id": 1, "file_name": "a.jpg", "width": 9, "height": 9}],
         "annotations": [
             {"id": k, "image_id": 1, "category_id": 1, "bbox": [k, 1, 2, 3], "note": text}
@@ -280,11 +280,11 @@ def test_braces_in_strings_do_not_deceive(text: str, indent: int | None, tmp_pat
         "categories": [{"id": 1, "name": text}],
     }
     path = tmp_path / "a.json"
-    path.write_text(json.dumps(told, indent=indent))
+    path.write_text(json.dumps(document_content, indent=indent))
     dataset = boxmend.load(path)
     assert dataset.annotation_ids.tolist() == [4, 5, 6]
     assert dataset.boxes[:, 0].tolist() == [4, 5, 6]
     dataset.boxes[1, 2] = 8
     dataset.save(tmp_path / "out", images_as="none")
-    told["annotations"][1]["bbox"] = [5, 1, 3, 3]
-    assert json.loads((tmp_path / "out/a.json").read_text()) == told
+    document_content["annotations"][1]["bbox"] = [5, 1, 3, 3]
+    assert json.loads((tmp_path / "out/a.json").read_text()) == document_content

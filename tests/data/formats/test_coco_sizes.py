@@ -1,4 +1,4 @@
-"""What COCO documents say of sizes, areas and the numbers of classes."""
+"""Sizes, areas and category ids of COCO documents."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import boxmend
-from boxmend.data.formats.coco.document import CHUNK
+from boxmend.data.formats.coco.document import ENTRIES_PER_CHUNK
 from boxmend.data.formats.coco.sizes import (
     find_ambiguous_category_ids,
     get_category_ids,
@@ -21,15 +21,15 @@ def entries(*changes: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"id": k, **base, **change} for k, change in enumerate(changes)]
 
 
-def test_the_area_is_that_of_the_document_if_it_is_one(tmp_path: Path) -> None:
-    told: list[Any] = [7, 0, 2.5, None, -1, "9", 1e999, [3]]
-    annotations = entries({}, *({"area": one} for one in told))
+def test_the_area_of_the_document_counts_if_it_is_valid(tmp_path: Path) -> None:
+    area_values: list[Any] = [7, 0, 2.5, None, -1, "9", 1e999, [3]]
+    annotations = entries({}, *({"area": one} for one in area_values))
     areas, sizes = measure_annotations(boxmend.load(two_images(tmp_path, annotations=annotations)))
     assert areas.tolist() == [2.0, 7.0, 0.0, 2.5, 2.0, *[pytest.approx(2.0)] * 4]
     assert sizes[:5].tolist() == [[0.2, 10.0]] * 5  # to the last bit
 
 
-def test_what_was_changed_since_has_the_size_of_its_box(tmp_path: Path) -> None:
+def test_a_changed_box_has_its_own_size(tmp_path: Path) -> None:
     dataset = boxmend.load(two_images(tmp_path, annotations=entries({"area": 7}, {"area": 8})))
     dataset.boxes[1] = [0, 0, 3, 4]
     dataset = dataset.add(np.array([0]), np.array([0]), np.array([[0.0, 0, 5, 6]]))
@@ -38,7 +38,7 @@ def test_what_was_changed_since_has_the_size_of_its_box(tmp_path: Path) -> None:
     assert sizes.tolist() == [[0.2, 10.0], [3, 4], [5, 6]]
 
 
-def test_what_was_added_is_not_taken_for_the_last_of_the_document(tmp_path: Path) -> None:
+def test_a_new_annotation_is_not_the_last_of_the_document(tmp_path: Path) -> None:
     annotations = entries({"bbox": [1, 1, 3, 4], "area": 7})
     dataset = boxmend.load(two_images(tmp_path, annotations=annotations))
     dataset = dataset.add(np.array([0]), np.array([0]), dataset.boxes)
@@ -46,18 +46,18 @@ def test_what_was_added_is_not_taken_for_the_last_of_the_document(tmp_path: Path
 
 
 def test_many_entries_are_read_in_order(tmp_path: Path) -> None:
-    n = 2 * CHUNK + 1
+    n = 2 * ENTRIES_PER_CHUNK + 1
     odd = {"area": "none"}
-    changes = [{"area": k} if k != CHUNK + 1 else odd for k in range(n)]
+    changes = [{"area": k} if k != ENTRIES_PER_CHUNK + 1 else odd for k in range(n)]
     areas, _ = measure_annotations(
         boxmend.load(two_images(tmp_path, annotations=entries(*changes)))
     )
     expected = np.arange(n, dtype=np.float64)
-    expected[CHUNK + 1] = 2.0
+    expected[ENTRIES_PER_CHUNK + 1] = 2.0
     np.testing.assert_allclose(areas, expected)
 
 
-def test_numbers_that_two_documents_use_differently_are_contested(tmp_path: Path) -> None:
+def test_numbers_that_two_documents_use_differently_are_ambiguous(tmp_path: Path) -> None:
     one = two_images(tmp_path / "one")  # cat is 5, dog is 2
     other = two_images(
         tmp_path / "other",
@@ -70,7 +70,7 @@ def test_numbers_that_two_documents_use_differently_are_contested(tmp_path: Path
     assert find_ambiguous_category_ids(boxmend.load(one)) == set()
 
 
-def test_a_number_that_is_taken_is_not_used_for_another_class(tmp_path: Path) -> None:
+def test_a_number_in_use_is_not_used_for_another_class(tmp_path: Path) -> None:
     one = two_images(tmp_path / "one")  # cat is 5, dog is 2
     owls = [{"id": 5, "name": "owl"}, {"id": 9, "name": "fox"}]
     other = two_images(tmp_path / "other", annotations=[], categories=owls)

@@ -64,7 +64,7 @@ def test_many_numbers_are_written_like_single_ones(values: Any) -> None:
 
 
 @given(FLOATS)
-def test_text_says_the_number_to_a_millionth(value: Any) -> None:
+def test_text_equals_the_number_to_a_millionth(value: Any) -> None:
     text = format_number(value)
     assert abs(float(text) - value) <= 0.5000001e-6 + 1e-15 * abs(value)
     assert "e" not in text
@@ -72,12 +72,12 @@ def test_text_says_the_number_to_a_millionth(value: Any) -> None:
     assert not (text.endswith("0") and "." in text)
 
 
-def test_splicing_replaces_inserts_and_removes() -> None:
+def test_edits_replace_insert_and_remove() -> None:
     edits = [Edit(0, 1, b"A"), Edit(2, 2, b"--"), Edit(3, 5, b"")]
     assert b"".join(apply_edits(b"abcdef", edits)) == b"Ab--cf"
 
 
-def test_splicing_nothing_gives_the_same_bytes() -> None:
+def test_no_edits_give_the_same_bytes() -> None:
     assert b"".join(apply_edits(b"abc", [])) == b"abc"
 
 

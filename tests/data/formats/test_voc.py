@@ -1,4 +1,4 @@
-"""Reading VOC folders: numbers worked out by hand, lists, images, and hostile files."""
+"""Reading VOC folders: numbers computed by hand, lists, images, and hostile files."""
 
 import os
 import tempfile
@@ -22,8 +22,8 @@ from tests.data.formats.voc_folders import (
     kinds,
     objects,
     read,
+    save_to_memory,
     voc_folder,
-    written,
 )
 
 # Reading
@@ -34,7 +34,7 @@ def test_an_empty_folder_of_documents_is_an_empty_dataset(tmp_path: Path) -> Non
     dataset = read(tmp_path)
     assert len(dataset) == len(dataset.images) == 0
     assert dataset.boxes.shape == (0, 4)
-    assert written(dataset) == {}
+    assert save_to_memory(dataset) == {}
 
 
 def test_pixels_count_from_one_and_the_last_one_belongs_to_the_box(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_pixels_count_from_one_and_the_last_one_belongs_to_the_box(tmp_path: Pat
     assert dataset.findings == ()
 
 
-def test_attributes_are_told_where_they_say_something(tmp_path: Path) -> None:
+def test_attributes_are_read_if_they_are_set(tmp_path: Path) -> None:
     occluded = "<occluded>1</occluded><pose> </pose><truncated>0.3</truncated>" + DOG
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN, "2": objects(occluded)}))
     assert dataset.sources[0].attributes(np.array([2, 0, 1])) == [
@@ -85,7 +85,7 @@ def test_documents_in_sub_folders_are_read_in_the_order_of_their_names(tmp_path:
     assert dataset.document(3) == root / "Annotations" / "b.xml"
 
 
-def test_resource_forks_of_a_mac_are_no_documents(tmp_path: Path) -> None:
+def test_resource_forks_of_a_mac_are_not_documents(tmp_path: Path) -> None:
     fork = b"\x00\x05\x16\x07\x00\x02\x00\x00"
     dataset = read(voc_folder(tmp_path, {"1": objects(DOG), "._1": fork, "._2": objects(CAT)}))
     assert dataset.images.ids.tolist() == ["._2", "1"]
@@ -104,7 +104,7 @@ def test_a_split_is_read_in_the_order_of_its_list(tmp_path: Path) -> None:
     assert dataset.findings == ()
 
 
-def test_without_a_split_the_finest_list_tells_the_split(tmp_path: Path) -> None:
+def test_without_a_split_the_most_specific_list_counts(tmp_path: Path) -> None:
     files = {name: objects(DOG) for name in "12345"}
     lists = {"all_cats": "4\n1\n", "trainval": "1\n2\n3\n", "val": "2\n", "train": "1\n9\n"}
     dataset = read(voc_folder(tmp_path, files, lists))
@@ -112,7 +112,7 @@ def test_without_a_split_the_finest_list_tells_the_split(tmp_path: Path) -> None
     assert dataset.findings == ()
 
 
-def test_an_unknown_split_is_answered_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_split_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     root = voc_folder(tmp_path, {"1": objects(DOG)}, {"val": "1\n", "train": "1\n"})
     with pytest.raises(UsageError, match=r"'test'.*train, val"):
         read(root, "test")
@@ -120,7 +120,7 @@ def test_an_unknown_split_is_answered_with_those_there_are(tmp_path: Path) -> No
         read(root, "../../secret")
 
 
-def test_entries_that_name_nothing_are_findings_with_their_line(tmp_path: Path) -> None:
+def test_entries_without_a_document_are_findings_with_their_line(tmp_path: Path) -> None:
     lists = {"train": "1\nnone\n../1\n/etc/passwd\n1\n\xff\n".encode("latin-1")}
     dataset = read(voc_folder(tmp_path, {"1": objects(DOG)}, lists), "train")
     assert dataset.images.ids.tolist() == ["1"]
@@ -141,12 +141,12 @@ def test_unsafe_entries_are_found_without_a_split_too(tmp_path: Path) -> None:
 # Images
 
 
-def named(filename: str, size: str = "") -> str:
+def make_document(filename: str, size: str = "") -> str:
     return f"<annotation><filename>{filename}</filename>{size}</annotation>"
 
 
 @pytest.mark.parametrize(
-    ("filename", "there", "found"),
+    ("filename", "there", "expected"),
     [
         ("x.png", ["x.png", "a/1.jpg"], "x.png"),
         ("x.png", ["a/x.png", "x.png"], "a/x.png"),
@@ -158,19 +158,19 @@ def named(filename: str, size: str = "") -> str:
     ],
 )
 def test_the_image_is_the_one_named_else_the_one_of_the_same_name(
-    tmp_path: Path, filename: str, there: list[str], found: str
+    tmp_path: Path, filename: str, there: list[str], expected: str
 ) -> None:
-    root = voc_folder(tmp_path, {"a/1": named(filename)})
+    root = voc_folder(tmp_path, {"a/1": make_document(filename)})
     for name in there:
         path = root / "JPEGImages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     dataset = read(root)
-    assert dataset.images.file_names == [found]
+    assert dataset.images.file_names == [expected]
     folder = root / "JPEGImages" if there else root
-    assert dataset.images.paths == [os.path.join(folder, found)]
+    assert dataset.images.paths == [os.path.join(folder, expected)]
     assert dataset.findings == ()
-    assert voc.assign_image_paths(dataset) == [f"JPEGImages/{found}"]
+    assert voc.assign_image_paths(dataset) == [f"JPEGImages/{expected}"]
 
 
 @pytest.mark.parametrize("filename", ["../../x.jpg", "/etc/passwd", "C:\\x.jpg", "a/../../x.jpg"])
@@ -178,14 +178,14 @@ def test_a_filename_that_leads_out_is_reported_and_not_followed(
     tmp_path: Path, filename: str
 ) -> None:
     image(tmp_path / "x.jpg")
-    root = voc_folder(tmp_path / "voc", {"1": named(filename)})
+    root = voc_folder(tmp_path / "voc", {"1": make_document(filename)})
     dataset = read(root)
     assert dataset.images.file_names == ["1.jpg"]
     assert [(one.kind, one.image) for one in dataset.findings] == [("unsafe-name", "1")]
 
 
-def test_images_are_looked_for_in_the_folder_given_else_in_the_usual_ones(tmp_path: Path) -> None:
-    root = voc_folder(tmp_path / "voc", {"1": named("x.png")})
+def test_images_are_found_in_the_given_folder_or_the_usual_ones(tmp_path: Path) -> None:
+    root = voc_folder(tmp_path / "voc", {"1": make_document("x.png")})
     assert read(root).images.paths == [str(root / "x.png")]
     image(root / "images" / "x.png")
     assert read(root).images.paths == [str(root / "images" / "x.png")]
@@ -207,15 +207,15 @@ def test_images_are_looked_for_in_the_folder_given_else_in_the_usual_ones(tmp_pa
 def test_a_size_that_is_not_recorded_is_read_from_the_image(
     tmp_path: Path, size: str, width: int, height: int, findings: list[str]
 ) -> None:
-    root = voc_folder(tmp_path, {"1": named("1.png", size)})
+    root = voc_folder(tmp_path, {"1": make_document("1.png", size)})
     image(root / "JPEGImages" / "1.png")
     dataset = read(root)
     assert (dataset.images.widths.tolist(), dataset.images.heights.tolist()) == ([width], [height])
     assert kinds(dataset) == findings
 
 
-def test_a_size_that_nothing_tells_is_zero(tmp_path: Path) -> None:
-    dataset = read(voc_folder(tmp_path, {"1": named("1.png")}))
+def test_an_unknown_size_is_zero(tmp_path: Path) -> None:
+    dataset = read(voc_folder(tmp_path, {"1": make_document("1.png")}))
     assert (dataset.images.widths.tolist(), dataset.images.heights.tolist()) == ([0], [0])
 
 
@@ -225,7 +225,7 @@ def test_a_size_that_nothing_tells_is_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["12,5", "nan", "inf", "-Infinity", "1e999", "1_0", "0x1", "", "\u0661"]
 )
-def test_a_coordinate_that_is_no_finite_number_is_a_finding(tmp_path: Path, text: str) -> None:
+def test_a_coordinate_that_is_not_a_finite_number_is_a_finding(tmp_path: Path, text: str) -> None:
     bad = f"<name>dog</name>{corners(1, text, 3, 4)}"
     dataset = read(voc_folder(tmp_path, {"1": objects(DOG, bad, CAT)}))
     assert_array_equal(np.isnan(dataset.boxes), [[False] * 4, [True] * 4, [False] * 4])
@@ -254,7 +254,7 @@ def test_missing_names_and_boxes_are_findings_and_their_rows_stay(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", PLAIN[:300].encode(), b"<html></html>"])
-def test_a_broken_document_is_a_finding_and_goes_out_as_it_came(
+def test_a_broken_document_is_a_finding_and_is_written_unchanged(
     tmp_path: Path, content: bytes
 ) -> None:
     dataset = read(voc_folder(tmp_path, {"1": content, "2": objects(DOG)}, {"val": "1\n2\n"}))
@@ -262,13 +262,13 @@ def test_a_broken_document_is_a_finding_and_goes_out_as_it_came(
     assert dataset.annotation_ids.tolist() == ["2:0"]
     (finding,) = dataset.findings
     assert (finding.kind, finding.image) == ("malformed", "1")
-    assert written(dataset)["Annotations/1.xml"] == content
+    assert save_to_memory(dataset)["Annotations/1.xml"] == content
     more = dataset.add(np.array([0]), np.array([0]), np.array([[1.0, 2, 3, 4]]))
     with pytest.raises(DataError, match=r"1\.xml"):
-        written(more)
+        save_to_memory(more)
 
 
-def test_files_that_cannot_be_read_are_findings_and_stop_the_writing(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_findings_and_prevent_writing(tmp_path: Path) -> None:
     root = voc_folder(tmp_path, {"1": objects(DOG)})
     os.symlink("nowhere", root / "Annotations" / "2.xml")
     os.mkfifo(root / "Annotations" / "3.xml")
@@ -278,10 +278,10 @@ def test_files_that_cannot_be_read_are_findings_and_stop_the_writing(tmp_path: P
     assert kinds(dataset) == ["malformed"] * 3
     assert dataset.images.ids.tolist() == ["1", "2", "3", "4"]
     with pytest.raises(DataError, match=r"2\.xml"):
-        written(dataset)
+        save_to_memory(dataset)
 
 
-def test_a_file_name_that_other_systems_cannot_have_is_left_out(tmp_path: Path) -> None:
+def test_a_file_name_that_is_invalid_on_other_systems_is_skipped(tmp_path: Path) -> None:
     root = voc_folder(tmp_path, {"1": objects(DOG), "a\\b": objects(CAT)})
     (root / "Annotations" / os.fsdecode(b"\xff.xml")).write_text(objects(CAT))
     dataset = read(root)
@@ -307,7 +307,7 @@ def test_arbitrary_files_end_in_findings(documents: dict[str, bytes], train: byt
         for split in (None, "train"):
             dataset = read(root, split)
             assert len(dataset.images.splits) == len(dataset.images)
-            files = written(dataset)
+            files = save_to_memory(dataset)
             assert files["ImageSets/Main/train.txt"] == train
             if split is None:
                 assert files["Annotations/0.xml"] == objects(DOG).encode()

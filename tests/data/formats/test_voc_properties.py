@@ -1,4 +1,4 @@
-"""Whatever a VOC document looks like, only what changed differs after writing."""
+"""Patched VOC documents of any layout differ only in the changed values."""
 
 import tempfile
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from numpy.testing import assert_array_equal
 from boxmend.data.formats import voc
 from boxmend.data.formats.documents import format_number
 from boxmend.data.formats.voc.scanning import escape_xml
-from tests.data.formats.voc_folders import read, read_back, voc_folder, written
+from tests.data.formats.voc_folders import read, read_back, save_to_memory, voc_folder
 
 
 @dataclass
 class Leaf:
-    """A value of a document as a test lays it out: around it stays what changes must keep."""
+    """A value of a document with the text around it, which changes must keep."""
 
     before: str
     text: str
@@ -117,7 +117,7 @@ def test_k_changed_annotations_change_their_own_values_and_no_other_byte(
         assert dataset.findings == ()
         assert [dataset.label_names[label] for label in dataset.labels] == layout.names
         assert dataset.boxes.tolist() == layout.boxes
-        assert written(dataset)["Annotations/1.xml"] == layout.encoded()
+        assert save_to_memory(dataset)["Annotations/1.xml"] == layout.encoded()
 
         dataset.label_names = (*dataset.label_names, "new & \u4e2d")
         for row, leaves in enumerate(layout.objects):
@@ -129,7 +129,7 @@ def test_k_changed_annotations_change_their_own_values_and_no_other_byte(
                     dataset.boxes[row, side] += 0.5
                     new = dataset.boxes[row, side] + (side < 2)
                     leaves[1 + side].text = format_number(float(new))
-        assert written(dataset)["Annotations/1.xml"] == layout.encoded()
+        assert save_to_memory(dataset)["Annotations/1.xml"] == layout.encoded()
 
         again = read_back(dataset, Path(folder) / "new")
         assert_array_equal(again.boxes, dataset.boxes)
@@ -139,7 +139,7 @@ def test_k_changed_annotations_change_their_own_values_and_no_other_byte(
 
 @given(layouts(), st.data())
 @settings(max_examples=75, deadline=None)
-def test_what_is_taken_out_and_added_is_all_that_changes(
+def test_only_removed_and_added_annotations_change_the_document(
     layout: Layout, data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Writing VOC: the same bytes where nothing changed, small edits, and new documents."""
+"""Writing VOC: the same bytes without changes, small edits, and new documents."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,8 +9,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source
 from boxmend.data.formats import voc
+from boxmend.data.joining import join
 from boxmend.errors import BoxmendError, DataError
 from tests.data.formats.voc_folders import (
     CAT,
@@ -21,8 +22,8 @@ from tests.data.formats.voc_folders import (
     objects,
     read,
     read_back,
+    save_to_memory,
     voc_folder,
-    written,
 )
 
 # Patching
@@ -37,7 +38,7 @@ def test_nothing_changed_gives_the_same_bytes(tmp_path: Path) -> None:
     }
     lists = {"train": "000001\r\n\r\na/2", "val": "gone 1\n", "dog_train": "000001 -1\n"}
     root = voc_folder(tmp_path, documents, lists)
-    files = written(read(root))
+    files = save_to_memory(read(root))
     assert set(files) == {
         *(f"Annotations/{name}.xml" for name in documents),
         *(f"ImageSets/Main/{name}.txt" for name in lists),
@@ -45,10 +46,10 @@ def test_nothing_changed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert all((root / name).read_bytes() == content for name, content in files.items())
 
 
-def test_a_split_is_written_with_its_own_list_alone(tmp_path: Path) -> None:
+def test_a_split_is_written_with_only_its_own_list(tmp_path: Path) -> None:
     files = {"1": objects(DOG), "2": objects(CAT)}
     root = voc_folder(tmp_path, files, {"train": "2 x", "val": "1\n"})
-    assert written(read(root, "train")) == {
+    assert save_to_memory(read(root, "train")) == {
         "Annotations/2.xml": objects(CAT).encode(),
         "ImageSets/Main/train.txt": b"2 x",
     }
@@ -56,7 +57,7 @@ def test_a_split_is_written_with_its_own_list_alone(tmp_path: Path) -> None:
 
 def test_a_folder_without_lists_gets_one_of_all(tmp_path: Path) -> None:
     root = voc_folder(tmp_path, {"b": objects(DOG), "a": objects(CAT)})
-    assert written(read(root))["ImageSets/Main/all.txt"] == b"a\nb\n"
+    assert save_to_memory(read(root))["ImageSets/Main/all.txt"] == b"a\nb\n"
 
 
 def test_only_the_coordinates_that_changed_are_rewritten(tmp_path: Path) -> None:
@@ -65,32 +66,34 @@ def test_only_the_coordinates_that_changed_are_rewritten(tmp_path: Path) -> None
     dataset.boxes[1, 1] = 400.125
     dataset.boxes[1, 3] += 1e-8  # which rounding swallows, so that 498.00 stays
     expected = PLAIN.replace(" 8.5 ", " 10 ").replace("12.25", "401.125")
-    assert written(dataset)["Annotations/000001.xml"].decode() == expected
+    assert save_to_memory(dataset)["Annotations/000001.xml"].decode() == expected
 
 
-def test_a_new_label_changes_the_name_alone(tmp_path: Path) -> None:
+def test_a_new_label_changes_only_the_name(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN}))
     dataset.label_names = (*dataset.label_names, "cat & <dog>")
     dataset.labels[1] = 2
     expected = PLAIN.replace("person", "cat &amp; &lt;dog&gt;")
-    assert written(dataset)["Annotations/000001.xml"].decode() == expected
+    assert save_to_memory(dataset)["Annotations/000001.xml"].decode() == expected
 
 
 def test_a_renamed_label_changes_every_name(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN}))
     dataset.label_names = ("hound", "person")
-    assert written(dataset)["Annotations/000001.xml"].decode() == PLAIN.replace("dog", "hound")
+    assert save_to_memory(dataset)["Annotations/000001.xml"].decode() == PLAIN.replace(
+        "dog", "hound"
+    )
 
 
-def test_the_difficult_flag_is_patched_or_made(tmp_path: Path) -> None:
+def test_the_difficult_flag_is_patched_or_added(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN, "2": objects(DOG)}))
     dataset.is_difficult[:] = [True, True, True]
-    files = written(dataset)
+    files = save_to_memory(dataset)
     assert files["Annotations/000001.xml"].decode() == PLAIN.replace("difficult>0", "difficult>1")
     assert files["Annotations/2.xml"].decode() == objects(f"{DOG}<difficult>1</difficult>")
 
 
-def test_what_was_wrong_can_be_mended(tmp_path: Path) -> None:
+def test_wrong_values_can_be_corrected(tmp_path: Path) -> None:
     root = voc_folder(tmp_path / "old", {"1": objects(corners(1, "2,5", 3, 4), "<name>cat</name>")})
     dataset = read(root)
     dataset.boxes[:] = np.array([[0, 1.5, 3, 4], [1, 2, 3, 4]])
@@ -101,15 +104,15 @@ def test_what_was_wrong_can_be_mended(tmp_path: Path) -> None:
     assert again.findings == ()
 
 
-def test_what_is_wrong_and_not_mended_stays_as_it_is(tmp_path: Path) -> None:
+def test_uncorrected_values_stay(tmp_path: Path) -> None:
     source = objects(corners(1, "2,5", 3, 4), "<name>cat</name>", DOG)
     dataset = read(voc_folder(tmp_path, {"1": source}))
     dataset.boxes[2, 3] = 9
-    new = written(dataset)["Annotations/1.xml"].decode()
+    new = save_to_memory(dataset)["Annotations/1.xml"].decode()
     assert new == source.replace(DOG, DOG.replace("<ymax>4", "<ymax>9"))
 
 
-def test_annotations_taken_out_and_added_leave_the_rest_as_it_was(tmp_path: Path) -> None:
+def test_removing_and_adding_keeps_the_other_annotations(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"000001": PLAIN, "2": objects(CAT)}))
     dataset = dataset.take(np.array([1, 2]))
     dataset = dataset.add(np.array([0]), np.array([0]), np.array([[9.0, 19, 30.5, 40]]))
@@ -122,7 +125,7 @@ def test_annotations_taken_out_and_added_leave_the_rest_as_it_was(tmp_path: Path
         "\t\t\t<xmin>10</xmin>\n\t\t\t<ymin>20</ymin>\n\t\t\t<xmax>30.5</xmax>\n"
         "\t\t\t<ymax>40</ymax>\n\t\t</bndbox>\n\t</object>\n</annotation>\n"
     )
-    files = written(dataset)
+    files = save_to_memory(dataset)
     assert files["Annotations/000001.xml"].decode() == (
         first + second.removesuffix("</annotation>\n") + added
     )
@@ -130,20 +133,20 @@ def test_annotations_taken_out_and_added_leave_the_rest_as_it_was(tmp_path: Path
     assert voc.assign_annotation_ids(dataset).tolist() == ["000001:0", "2:0", "000001:1"]
 
 
-def test_images_taken_away_leave_files_and_lists(tmp_path: Path) -> None:
+def test_removed_images_leave_files_and_lists(tmp_path: Path) -> None:
     files = {name: objects(DOG) for name in ("1", "2", "a b")}
     lists: dict[str, str | bytes] = {
         "train": "1\r\na b\r\n\r\n2\r\nunknown\r\n",
         "val": b"\xef\xbb\xbf2 1\n1 -1",
     }
     dataset = read(voc_folder(tmp_path, files, lists)).take_images(np.array([0]))
-    assert written(dataset) == {
+    assert save_to_memory(dataset) == {
         "Annotations/1.xml": objects(DOG).encode(),
         "ImageSets/Main/train.txt": b"1\r\n\r\nunknown\r\n",
         "ImageSets/Main/val.txt": b"1 -1",
     }
     none = dataset.take_images(np.array([], np.int64))
-    assert set(written(none)) == {"ImageSets/Main/train.txt", "ImageSets/Main/val.txt"}
+    assert set(save_to_memory(none)) == {"ImageSets/Main/train.txt", "ImageSets/Main/val.txt"}
 
 
 def test_joined_folders_are_patched_one_by_one(tmp_path: Path) -> None:
@@ -156,7 +159,7 @@ def test_joined_folders_are_patched_one_by_one(tmp_path: Path) -> None:
     both.boxes[:, 2] += 10
     assert voc.list_losses(both) == []
     second = both.take_images(np.array([1]))
-    assert written(second) == {
+    assert save_to_memory(second) == {
         "Annotations/1.xml": objects(CAT).replace("<xmax>7", "<xmax>17").encode(),
         "ImageSets/Main/train.txt": b"1\n",
     }
@@ -177,7 +180,7 @@ def test_joined_folders_are_patched_one_by_one(tmp_path: Path) -> None:
         (0, [1.0, np.inf, 3, 4], "not finite"),
     ],
 )
-def test_what_a_document_cannot_say_is_refused(
+def test_what_a_document_cannot_hold_is_refused(
     tmp_path: Path, label: int, box: list[float], message: str
 ) -> None:
     dataset = read(voc_folder(tmp_path, {"1": objects(DOG)}))
@@ -185,18 +188,18 @@ def test_what_a_document_cannot_say_is_refused(
     dataset.labels[0] = label
     dataset.boxes[0] = box
     with pytest.raises(DataError, match=message):
-        written(dataset)
+        save_to_memory(dataset)
 
 
-def test_rows_of_a_source_that_stand_twice_or_elsewhere_are_refused(tmp_path: Path) -> None:
+def test_repeated_or_moved_source_rows_are_refused(tmp_path: Path) -> None:
     dataset = read(voc_folder(tmp_path, {"1": objects(DOG), "2": objects(CAT)}))
     with pytest.raises(ValueError, match="once"):
-        written(dataset.take(np.array([0, 0, 1])))
+        save_to_memory(dataset.take(np.array([0, 0, 1])))
     with pytest.raises(ValueError, match="its own image"):
-        written(replace(dataset, image_rows=np.array([1, 1])))
+        save_to_memory(replace(dataset, image_rows=np.array([1, 1])))
 
 
-def test_saving_leaves_the_input_as_it_was(tmp_path: Path) -> None:
+def test_saving_does_not_change_the_input(tmp_path: Path) -> None:
     root = voc_folder(tmp_path / "old", {"000001": PLAIN}, {"train": "000001\n"})
     image(root / "JPEGImages" / "000001.jpg", (353, 500))
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -215,7 +218,7 @@ def test_saving_leaves_the_input_as_it_was(tmp_path: Path) -> None:
 
 @dataclass(eq=False)
 class OtherSource(Source):
-    """A source of another format, which holds something that VOC does not."""
+    """A source of another format with values that VOC cannot hold."""
 
     def attributes(self, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
         return [
@@ -255,7 +258,7 @@ def other_dataset(file_names: list[str], splits: list[str]) -> Dataset:
 
 
 def test_other_formats_become_new_documents_and_lists() -> None:
-    files = written(other_dataset(["a.jpg", "sub/b&c.png"], ["val", "train"]))
+    files = save_to_memory(other_dataset(["a.jpg", "sub/b&c.png"], ["val", "train"]))
     assert set(files) == {
         *("Annotations/a.xml", "Annotations/sub/b&c.xml"),
         *("ImageSets/Main/val.txt", "ImageSets/Main/train.txt"),
@@ -291,8 +294,8 @@ def test_new_documents_read_back_as_they_were(tmp_path: Path) -> None:
     ]
 
 
-def test_images_that_differ_by_their_ending_get_documents_of_their_own() -> None:
-    files = written(other_dataset(["a.jpg", "a.png", "b.jpg", "a.jpg.gif"], ["all"] * 4))
+def test_images_that_differ_by_extension_get_separate_documents() -> None:
+    files = save_to_memory(other_dataset(["a.jpg", "a.png", "b.jpg", "a.jpg.gif"], ["all"] * 4))
     assert files["ImageSets/Main/all.txt"] == b"a.jpg\na.png\nb\na.jpg-2\n"
     assert len([name for name in files if name.startswith("Annotations/")]) == 4
 
@@ -302,8 +305,8 @@ def test_images_that_differ_by_their_ending_get_documents_of_their_own() -> None
     [
         ("a\x01.jpg", "all", "XML cannot hold"),
         ("a\n.jpg", "all", "list cannot hold"),
-        (".", "all", "'.': is no name of a file"),
-        ("./.", "all", "is no name of a file"),
+        (".", "all", "'.': is not a file name"),
+        ("./.", "all", "is not a file name"),
         ("a.jpg", "../all", "split"),
     ],
 )
@@ -311,17 +314,17 @@ def test_names_that_no_file_should_have_are_refused(
     file_name: str, split: str, message: str
 ) -> None:
     with pytest.raises(BoxmendError, match=message):
-        written(other_dataset([file_name, "b.jpg"], [split, split]))
+        save_to_memory(other_dataset([file_name, "b.jpg"], [split, split]))
 
 
 def test_an_annotation_without_image_is_refused() -> None:
     dataset = other_dataset(["a.jpg", "b.jpg"], ["all", "all"])
     dataset.image_rows[0] = UNKNOWN
     with pytest.raises(DataError, match="annotation 3"):
-        written(dataset)
+        save_to_memory(dataset)
 
 
-def test_what_voc_cannot_hold_is_said() -> None:
+def test_what_voc_cannot_hold_is_reported() -> None:
     dataset = other_dataset(["a.jpg", "b.jpg"], ["all", "all"])
     dataset.label_names = ("dog", " cat")
     assert voc.list_losses(dataset) == [

@@ -1,10 +1,10 @@
-"""The scanner of VOC documents: places of values, byte by byte, and what it refuses."""
+"""The scanner of VOC documents: byte positions of values, and refused documents."""
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.formats.voc.edits import ObjectChanges, edits
+from boxmend.data.formats.voc.edits import ObjectChanges, make_edits
 from boxmend.data.formats.voc.scanning import (
     ABSENT,
     BOX,
@@ -32,14 +32,14 @@ from boxmend.data.formats.voc.scanning import (
 BOX_TEXT = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>3</xmax><ymax>4</ymax></bndbox>"
 
 
-def patched(
+def patch_document(
     xml: VocXml,
     changed: dict[int, dict[int, str]] | None = None,
     removed: set[int] | None = None,
     added: list[dict[int, str]] | None = None,
 ) -> bytes:
     changes = ObjectChanges(changed or {}, removed or set(), list(added or []))
-    return b"".join(xml.patched(edits(xml, changes)))
+    return b"".join(xml.apply(make_edits(xml, changes)))
 
 
 def new_object(name: str = "dog") -> dict[int, str]:
@@ -67,7 +67,7 @@ def test_values_of_the_document_are_not_those_of_its_objects() -> None:
     assert (xml.head_content(WIDTH), xml.head_content(HEIGHT)) == (b"8", b"7")
 
 
-def test_what_is_absent_has_no_place_and_no_content() -> None:
+def test_an_absent_element_has_no_span_and_no_content() -> None:
     xml = parse_xml(b"<annotation><object/></annotation>")
     assert xml.span(0, NAME) == (ABSENT, ABSENT)
     assert xml.content(0, NAME) == b""
@@ -79,7 +79,7 @@ def test_a_self_closed_object_ends_with_its_tag() -> None:
     assert texts == [b"<object/>", b"<object><name/></object>", b"<object a='/>'/>"]
 
 
-def test_a_part_lends_neither_its_name_nor_its_box_to_the_object() -> None:
+def test_name_and_box_of_a_part_are_not_those_of_the_object() -> None:
     part = f"<part><name>head</name>{BOX_TEXT}</part>"
     own = BOX_TEXT.replace(">1<", ">9<")
     xml = parse_xml(
@@ -117,17 +117,17 @@ def test_attributes_with_angle_brackets_do_not_move_the_content() -> None:
     assert xml.head_span(ROOT)[0] == len("<annotation a='>'>")
 
 
-def test_places_are_right_beyond_the_first_megabyte() -> None:
+def test_positions_are_right_beyond_the_first_megabyte() -> None:
     padding = b"<!--" + b"x" * 1_500_000 + b"-->"
     xml = parse_xml(b"<annotation>%s<object><name>dog</name></object></annotation>" % padding)
     assert xml.content(0, NAME) == b"dog"
 
 
-def test_a_byte_order_mark_moves_all_places_by_three() -> None:
+def test_a_byte_order_mark_moves_all_positions_by_three() -> None:
     plain = parse_xml(b"<annotation><object><name>a</name></object></annotation>")
     marked = parse_xml(b"\xef\xbb\xbf<annotation><object><name>a</name></object></annotation>")
     assert marked.span(0, NAME)[0] == plain.span(0, NAME)[0] + 3
-    assert patched(marked)[:4] == b"\xef\xbb\xbf<"
+    assert patch_document(marked)[:4] == b"\xef\xbb\xbf<"
 
 
 # Values
@@ -149,14 +149,14 @@ def test_a_byte_order_mark_moves_all_places_by_three() -> None:
         (b"<i a='>'>x</i>", "x"),
     ],
 )
-def test_content_means_the_text_a_parser_gives(content: bytes, text: str) -> None:
+def test_decoded_content_is_the_text_of_a_parser(content: bytes, text: str) -> None:
     assert decode_text(content) == text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]).filter(is_writable)))
 @example("a\rb\r\nc")
 @settings(deadline=None)
-def test_escaped_text_means_itself(text: str) -> None:
+def test_escaped_text_is_decoded_to_itself(text: str) -> None:
     assert decode_text(escape_xml(text).encode()) == text.strip(" \t\r\n")
 
 
@@ -165,14 +165,14 @@ def test_escaped_text_means_itself(text: str) -> None:
 
 def test_only_the_text_between_comments_and_blanks_is_replaced() -> None:
     source = b"<annotation><object><name>\n <!-- cat? -->\tdog </name></object></annotation>"
-    assert patched(parse_xml(source), {0: {NAME: "cow"}}) == source.replace(b"dog", b"cow")
+    assert patch_document(parse_xml(source), {0: {NAME: "cow"}}) == source.replace(b"dog", b"cow")
 
 
 def test_text_in_pieces_becomes_one() -> None:
     xml = parse_xml(
         b"<annotation><object><name>a<!--x-->b<![CDATA[c]]></name></object></annotation>"
     )
-    new = patched(xml, {0: {NAME: "<&>"}})
+    new = patch_document(xml, {0: {NAME: "<&>"}})
     assert new == (b"<annotation><object><name>&lt;&amp;&gt;<!--x--></name></object></annotation>")
 
 
@@ -188,47 +188,51 @@ def test_text_in_pieces_becomes_one() -> None:
 )
 def test_an_empty_element_is_filled(old: str, new: str) -> None:
     xml = parse_xml(f"<annotation><object>{old}</object></annotation>".encode())
-    assert patched(xml, {0: {NAME: "cow"}}).decode() == (
+    assert patch_document(xml, {0: {NAME: "cow"}}).decode() == (
         f"<annotation><object>{new}</object></annotation>"
     )
 
 
-def test_missing_elements_are_made_in_the_style_of_the_file() -> None:
+def test_missing_elements_are_added_in_the_style_of_the_file() -> None:
     xml = parse_xml(
         b"<annotation>\r\n  <object>\r\n    <name>a</name>\r\n    <bndbox>\r\n"
         b"      <xmin>1</xmin>\r\n    </bndbox>\r\n  </object>\r\n</annotation>\r\n"
     )
-    assert patched(xml, {0: {DIFFICULT: "1", YMIN: "2", XMIN: "5"}}) == (
+    assert patch_document(xml, {0: {DIFFICULT: "1", YMIN: "2", XMIN: "5"}}) == (
         b"<annotation>\r\n  <object>\r\n    <name>a</name>\r\n    <bndbox>\r\n"
         b"      <xmin>5</xmin>\r\n      <ymin>2</ymin>\r\n    </bndbox>\r\n"
         b"    <difficult>1</difficult>\r\n  </object>\r\n</annotation>\r\n"
     )
 
 
-def test_a_missing_box_is_made_whole() -> None:
+def test_missing_coordinates_of_a_box_are_added() -> None:
     xml = parse_xml(b"<annotation><object/></annotation>")
-    new = patched(xml, {0: {NAME: "a", XMIN: "1", YMIN: "2", XMAX: "3", YMAX: "4"}})
+    new = patch_document(xml, {0: {NAME: "a", XMIN: "1", YMIN: "2", XMAX: "3", YMAX: "4"}})
     assert new.decode() == (f"<annotation><object><name>a</name>{BOX_TEXT}</object></annotation>")
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_removed_object_takes_its_lines_along(newline: str) -> None:
+def test_a_removed_object_takes_its_lines_with_it(newline: str) -> None:
     lines = ["<annotation>", "\t<object>", "\t</object>  ", "\t<object/>", "</annotation>", ""]
     xml = parse_xml(newline.join(lines).encode())
-    assert patched(xml, removed={0}).decode() == newline.join(lines[:1] + lines[3:])
-    assert patched(xml, removed={1}).decode() == newline.join(lines[:3] + lines[4:])
-    assert patched(xml, removed={0, 1}).decode() == newline.join(lines[:1] + lines[4:])
+    assert patch_document(xml, removed={0}).decode() == newline.join(lines[:1] + lines[3:])
+    assert patch_document(xml, removed={1}).decode() == newline.join(lines[:3] + lines[4:])
+    assert patch_document(xml, removed={0, 1}).decode() == newline.join(lines[:1] + lines[4:])
 
 
-def test_a_removed_object_leaves_what_shares_its_line() -> None:
+def test_a_removed_object_keeps_the_rest_of_its_line() -> None:
     xml = parse_xml(b"<annotation>\n <object/><!-- kept --> <object/>\n</annotation>")
-    assert patched(xml, removed={0}) == b"<annotation>\n <!-- kept --> <object/>\n</annotation>"
-    assert patched(xml, removed={1}) == b"<annotation>\n <object/><!-- kept --> \n</annotation>"
+    assert (
+        patch_document(xml, removed={0}) == b"<annotation>\n <!-- kept --> <object/>\n</annotation>"
+    )
+    assert (
+        patch_document(xml, removed={1}) == b"<annotation>\n <object/><!-- kept --> \n</annotation>"
+    )
 
 
 def test_an_added_object_comes_after_the_last_in_the_style_of_the_file() -> None:
     old = "<annotation>\n  <object>\n    <name>a</name>\n  </object>\n  <x/>\n</annotation>"
-    new = patched(parse_xml(old.encode()), added=[new_object()]).decode()
+    new = patch_document(parse_xml(old.encode()), added=[new_object()]).decode()
     assert new == (
         "<annotation>\n  <object>\n    <name>a</name>\n  </object>\n"
         "  <object>\n    <name>dog</name>\n    <difficult>0</difficult>\n    <bndbox>\n"
@@ -239,7 +243,7 @@ def test_an_added_object_comes_after_the_last_in_the_style_of_the_file() -> None
 
 def test_an_object_can_be_added_where_the_last_was_removed() -> None:
     xml = parse_xml(b"<annotation>\n\t<object>\n\t\t<name>a</name>\n\t</object> \n</annotation>")
-    new = patched(xml, removed={0}, added=[{NAME: "b"}])
+    new = patch_document(xml, removed={0}, added=[{NAME: "b"}])
     assert new == b"<annotation>\n\t<object>\n\t\t<name>b</name>\n\t</object>\n</annotation>"
 
 
@@ -256,7 +260,7 @@ def test_an_object_can_be_added_where_the_last_was_removed() -> None:
     ],
 )
 def test_an_object_can_be_added_to_a_file_without_any(old: str, new: str) -> None:
-    assert patched(parse_xml(old.encode()), added=[{NAME: "b"}]).decode() == new
+    assert patch_document(parse_xml(old.encode()), added=[{NAME: "b"}]).decode() == new
 
 
 # Encodings
@@ -285,19 +289,19 @@ def test_documents_keep_their_encoding(codec: str, declared: str) -> None:
     source = text.encode(codec)
     xml = parse_xml(source)
     assert decode_text(xml.content(0, NAME)) == word
-    assert patched(xml) == source
-    assert patched(xml, {0: {POSE: "Right"}}) == text.replace("Left", "Right").encode(codec)
+    assert patch_document(xml) == source
+    assert patch_document(xml, {0: {POSE: "Right"}}) == text.replace("Left", "Right").encode(codec)
 
 
 def test_characters_that_an_encoding_lacks_become_references() -> None:
     head = b"<?xml version='1.0' encoding='iso-8859-1'?>"
     xml = parse_xml(head + b"<annotation><object><name>\xe9</name></object></annotation>")
-    new = patched(xml, {0: {NAME: "\xe9\u4e2d"}})
+    new = patch_document(xml, {0: {NAME: "\xe9\u4e2d"}})
     assert new == head + b"<annotation><object><name>\xe9&#20013;</name></object></annotation>"
     assert decode_text(parse_xml(new).content(0, NAME)) == "\xe9\u4e2d"
 
 
-def test_utf16_without_a_mark_is_seen_by_its_first_character() -> None:
+def test_utf16_without_a_mark_is_detected_by_its_first_character() -> None:
     source = "<annotation><object><name>ä</name></object></annotation>".encode("utf-16-be")
     assert decode_text(parse_xml(source).content(0, NAME)) == "ä"
 
@@ -326,7 +330,7 @@ def test_bytes_that_could_not_be_written_back_are_refused() -> None:
 # Hostile documents
 
 
-def test_an_entity_bomb_is_refused_before_it_can_go_off() -> None:
+def test_an_entity_bomb_is_refused_before_expansion() -> None:
     bomb = "".join(f'<!ENTITY a{k} "{f"&a{k - 1};" * 10}">' for k in range(1, 30))
     text = f'<?xml version="1.0"?><!DOCTYPE b [<!ENTITY a0 "ha">{bomb}]><annotation>&a29;'
     with pytest.raises(MalformedXmlError, match="DOCTYPE"):
@@ -358,7 +362,7 @@ def test_deep_nesting_is_refused() -> None:
         b"\x89PNG\r\n",
     ],
 )
-def test_what_is_no_xml_is_refused_with_its_place(content: bytes) -> None:
+def test_what_is_not_xml_is_refused_with_its_position(content: bytes) -> None:
     with pytest.raises(MalformedXmlError, match=r"line \d+, column \d+"):
         parse_xml(content)
 
@@ -388,10 +392,10 @@ def test_any_bytes_are_a_document_or_refused(pieces: list[bytes]) -> None:
         xml = parse_xml(content)
     except MalformedXmlError:
         return
-    assert patched(xml) == content
+    assert patch_document(xml) == content
     everything = {k: {NAME: "n", DIFFICULT: "1", XMIN: "5", YMAX: "6"} for k in range(len(xml))}
-    again = parse_xml(patched(xml, everything, added=[new_object()]))
+    again = parse_xml(patch_document(xml, everything, added=[new_object()]))
     assert [decode_text(again.content(k, NAME)) for k in range(len(xml))] == ["n"] * len(xml)
     assert [decode_text(again.content(k, YMAX)) for k in range(len(xml))] == ["6"] * len(xml)
     assert decode_text(again.content(len(xml), NAME)) == "dog"
-    assert len(parse_xml(patched(xml, removed=set(everything)))) == 0
+    assert len(parse_xml(patch_document(xml, removed=set(everything)))) == 0

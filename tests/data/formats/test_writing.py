@@ -1,4 +1,4 @@
-"""Writing: whole or not at all, images beside, and the input as it was."""
+"""Writing: completely or not at all, with images, and without changes to the input."""
 
 import errno
 import hashlib
@@ -40,7 +40,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:
-    """All that lies in a folder: files with their bytes."""
+    """Return all files of a folder with their bytes."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
@@ -74,7 +74,7 @@ def test_images_are_linked_copied_or_left(dataset: Dataset, tmp_path: Path) -> N
         assert [Path(path).is_file() for path in again.images.paths] == [True, True, False]
 
 
-def test_links_hold_wherever_one_stands(
+def test_links_hold_in_any_working_folder(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -108,7 +108,7 @@ def test_image_listed_twice_is_placed_once(tmp_path: Path) -> None:
         assert all(Path(path).is_file() for path in boxmend.load(saved.out).images.paths)
 
 
-def test_input_stays_as_it_was(dataset: Dataset, tmp_path: Path) -> None:
+def test_the_input_does_not_change(dataset: Dataset, tmp_path: Path) -> None:
     before = everything(tmp_path / "in")
     boxes = dataset.boxes.copy()
     dataset.boxes += 3
@@ -119,7 +119,7 @@ def test_input_stays_as_it_was(dataset: Dataset, tmp_path: Path) -> None:
     assert dataset.sources[0].boxes.tolist() == boxes.tolist()
 
 
-def test_several_addresses_get_a_folder_each_that_lies_inside(
+def test_several_addresses_get_a_folder_each_inside_the_output(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -189,7 +189,7 @@ def test_folder_that_is_not_empty_is_refused_and_stays(dataset: Dataset, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling"])
-def test_output_that_is_no_folder_is_refused_and_stays(
+def test_output_that_is_not_a_folder_is_refused_and_stays(
     dataset: Dataset, tmp_path: Path, kind: str
 ) -> None:
     out = tmp_path / "out"
@@ -224,7 +224,7 @@ def test_folders_above_are_made_and_an_empty_folder_is_filled(
     assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == ["out"]
 
 
-def test_the_folder_one_stands_in_is_refused_with_a_remedy(
+def test_the_current_folder_is_refused_with_a_remedy(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -242,7 +242,7 @@ def test_the_folder_one_stands_in_is_refused_with_a_remedy(
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), MemoryError(), ValueError("x"), OSError(errno.EIO, "broken")]
 )
-def test_nothing_is_left_behind_whatever_happens(
+def test_no_failure_leaves_anything_behind(
     tmp_path: Path, error: BaseException, is_there: bool
 ) -> None:
     out = tmp_path / "deep/out"
@@ -284,7 +284,7 @@ def test_failure_of_the_last_step_leaves_nothing_behind(
     assert everything(tmp_path) == {"out": None}
 
 
-def test_folder_that_fills_up_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_folder_that_fills_up_in_the_meantime_is_not_overwritten(tmp_path: Path) -> None:
     def write() -> None:
         with stage_folder(tmp_path / "out") as folder:
             (folder / "a").write_text("a")
@@ -334,7 +334,7 @@ def test_documents_and_images_never_lie_outside(
     assert list(tmp_path.iterdir()) == [tmp_path / "in"]
 
 
-def test_disk_that_is_full_is_told_and_nothing_is_left_behind(
+def test_disk_that_is_full_is_reported_and_nothing_is_left_behind(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -347,7 +347,7 @@ def test_disk_that_is_full_is_told_and_nothing_is_left_behind(
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="no limit on file sizes here")
-def test_file_that_cannot_grow_is_told_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_a_file_at_its_size_limit_is_reported_and_nothing_is_left_behind(tmp_path: Path) -> None:
     entries = [box(id=k) for k in range(5000)]
     (tmp_path / "instances_train.json").write_bytes(document(*entries))
     script = """
@@ -374,7 +374,7 @@ def test_file_that_cannot_grow_is_told_and_nothing_is_left_behind(tmp_path: Path
 
 
 @pytest.mark.parametrize("linked", ["file", "folder"])
-def test_a_link_to_what_is_no_image_is_not_copied(tmp_path: Path, linked: str) -> None:
+def test_a_link_to_what_is_not_an_image_is_not_copied(tmp_path: Path, linked: str) -> None:
     private = tmp_path / "private"
     private.mkdir()
     (private / "1.jpg").write_bytes(b"-----BEGIN OPENSSH PRIVATE KEY-----")
@@ -388,7 +388,7 @@ def test_a_link_to_what_is_no_image_is_not_copied(tmp_path: Path, linked: str) -
     images = [{"id": 1, "file_name": "1.jpg", "width": 9, "height": 9}]
     (folder / "instances_train.json").write_bytes(document(box(), images=images))
     dataset = boxmend.load(folder)
-    words = rf"images/1\.jpg: leads by a link to {private}/1\.jpg, which is no image"
+    words = rf"images/1\.jpg: is a link to {private}/1\.jpg, which is not a readable image"
     with pytest.raises(DataError, match=words):
         dataset.save(tmp_path / "out", images_as="copy")
     assert not (tmp_path / "out").exists()

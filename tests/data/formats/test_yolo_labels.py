@@ -1,4 +1,4 @@
-"""Lines of label files: hand-computed pixels, and patches that touch only what they must."""
+"""Lines of label files: hand-computed pixels, and patches that change only the values."""
 
 import math
 
@@ -11,7 +11,7 @@ from boxmend.data.formats.yolo.labels import (
     Change,
     Labels,
     Rules,
-    line_of,
+    format_line,
     parse_labels,
     patch_labels,
 )
@@ -21,7 +21,9 @@ RULES = Rules(3)
 SIZE = (200, 100)
 
 
-def parsed(content: bytes, size: tuple[int, int] | None = SIZE, rules: Rules = RULES) -> Labels:
+def parse_lines(
+    content: bytes, size: tuple[int, int] | None = SIZE, rules: Rules = RULES
+) -> Labels:
     return parse_labels(content, size, rules)
 
 
@@ -30,11 +32,11 @@ def kinds(labels: Labels) -> list[tuple[str, int]]:
 
 
 def test_shares_become_pixels() -> None:
-    found = parsed(b"1 0.5 0.25 0.25 0.5\n0 0.75 0.5 0.5 1\n")
-    assert found.labels == [1, 0]
+    result = parse_lines(b"1 0.5 0.25 0.25 0.5\n0 0.75 0.5 0.5 1\n")
+    assert result.labels == [1, 0]
     # cx 100, w 50 -> 75..125; cy 25, h 50 -> 0..50; then cx 150, w 100 -> 100..200; cy 50, h 100
-    assert found.boxes == [75, 0, 125, 50, 100, 0, 200, 100]
-    assert found.problems == []
+    assert result.boxes == [75, 0, 125, 50, 100, 0, 200, 100]
+    assert result.problems == []
 
 
 @pytest.mark.parametrize(
@@ -49,19 +51,19 @@ def test_shares_become_pixels() -> None:
     ],
 )
 def test_spaces_blank_lines_and_notations_do_not_matter(content: bytes) -> None:
-    found = parsed(content)
-    assert found.labels == [2]
-    assert found.boxes == pytest.approx([90, 40, 110, 60])
-    assert found.problems == []
+    result = parse_lines(content)
+    assert result.labels == [2]
+    assert result.boxes == pytest.approx([90, 40, 110, 60])
+    assert result.problems == []
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b" \r\n\t", b"\xef\xbb\xbf"])
 def test_a_file_without_lines_has_no_annotations(content: bytes) -> None:
-    assert parsed(content).labels == []
+    assert parse_lines(content).labels == []
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "told"),
+    ("line", "kind", "expected"),
     [
         (b"0", "malformed", "1 values"),
         (b"0 .5 .5 .1", "malformed", "4 values"),
@@ -74,51 +76,51 @@ def test_a_file_without_lines_has_no_annotations(content: bytes) -> None:
         (b"0 nan .5 .1 .2", "box-not-finite", "nan"),
         (b"0 .5 inf .1 .2", "box-not-finite", "inf"),
         (b"0 .5 .5 1e999 .2", "box-not-finite", "1e999"),
-        (b"0 .5 .5 1e308 .2", "box-not-finite", "beyond all numbers"),
+        (b"0 .5 .5 1e308 .2", "box-not-finite", "too large"),
         (b"0 0 0 1 0 1 1", "malformed", "a polygon of 3 points; pass --polygons box"),
     ],
 )
-def test_a_line_without_a_box_keeps_its_place_and_is_told(
-    line: bytes, kind: str, told: str
+def test_a_line_without_a_box_keeps_its_place_and_is_reported(
+    line: bytes, kind: str, expected: str
 ) -> None:
-    found = parsed(b"\n1 .5 .5 .1 .2\n\n" + line + b"\n2 .5 .5 .1 .2\n")
-    assert found.labels == [1, 0, 2]
-    assert [math.isnan(value) for value in found.boxes] == [False] * 4 + [True] * 4 + [False] * 4
-    (problem,) = found.problems
+    result = parse_lines(b"\n1 .5 .5 .1 .2\n\n" + line + b"\n2 .5 .5 .1 .2\n")
+    assert result.labels == [1, 0, 2]
+    assert [math.isnan(value) for value in result.boxes] == [False] * 4 + [True] * 4 + [False] * 4
+    (problem,) = result.problems
     assert (problem.kind, problem.position) == (kind, 1)
     assert problem.message.startswith("line 4: ")
-    assert told in problem.message
+    assert expected in problem.message
 
 
 @pytest.mark.parametrize(
     "token", [b"3", b"-1", b"0.5", b"dog", b"nan", b"1e400", b"0_1", b"9" * 5000, b"\xff"]
 )
 def test_a_class_that_is_not_declared_keeps_its_box(token: bytes) -> None:
-    found = parsed(token + b" .5 .5 .1 .2")
-    assert found.labels == [UNKNOWN]
-    assert found.boxes == pytest.approx([90, 40, 110, 60])
-    assert kinds(found) == [("unknown-category", 0)]
-    assert len(found.problems[0].message) < 200
+    result = parse_lines(token + b" .5 .5 .1 .2")
+    assert result.labels == [UNKNOWN]
+    assert result.boxes == pytest.approx([90, 40, 110, 60])
+    assert kinds(result) == [("unknown-category", 0)]
+    assert len(result.problems[0].message) < 200
 
 
-def test_a_polygon_is_read_as_the_box_around_it_where_that_is_wanted() -> None:
+def test_a_polygon_is_read_as_the_box_around_it_if_asked() -> None:
     rules = Rules(3, takes_polygons=True)
-    found = parsed(b"1 .5 .1 .7 .4 .3 .2\n0 .1 .1 .2 .1 .2 .3 .1 .3\n", rules=rules)
-    assert found.boxes == pytest.approx([60, 10, 140, 40, 20, 10, 40, 30])
-    assert (found.problems, found.num_polygons) == ([], 2)
+    result = parse_lines(b"1 .5 .1 .7 .4 .3 .2\n0 .1 .1 .2 .1 .2 .3 .1 .3\n", rules=rules)
+    assert result.boxes == pytest.approx([60, 10, 140, 40, 20, 10, 40, 30])
+    assert (result.problems, result.num_polygons) == ([], 2)
 
 
-def test_keypoints_are_never_taken_for_polygons() -> None:
+def test_keypoints_are_not_read_as_polygons() -> None:
     rules = Rules(3, takes_polygons=True, has_keypoints=True)
-    found = parsed(b"1 .5 .5 .1 .2 .3 .3", rules=rules)
-    assert kinds(found) == [("malformed", 0)]
-    assert "keypoints" in found.problems[0].message
+    result = parse_lines(b"1 .5 .5 .1 .2 .3 .3", rules=rules)
+    assert kinds(result) == [("malformed", 0)]
+    assert "keypoints" in result.problems[0].message
 
 
 def test_without_a_size_boxes_are_unknown_but_not_wrong() -> None:
-    found = parsed(b"1 .5 .5 .1 .2\n0 nan 0 0 0", size=None)
-    assert all(map(math.isnan, found.boxes))
-    assert kinds(found) == [("box-not-finite", 1)]
+    result = parse_lines(b"1 .5 .5 .1 .2\n0 nan 0 0 0", size=None)
+    assert all(map(math.isnan, result.boxes))
+    assert kinds(result) == [("box-not-finite", 1)]
 
 
 # Patching
@@ -126,41 +128,41 @@ def test_without_a_size_boxes_are_unknown_but_not_wrong() -> None:
 CONTENT = b"0 0.5 0.25 0.25 0.5  \r\n\r\n1\t0.750000 0.5 0.5 1.0 "
 
 
-def patched(
+def patch_lines(
     content: bytes, label: int | None = None, box: Box | None = None, position: int = 0
 ) -> bytes:
     return patch_labels(content, SIZE, {position: Change(label, box)})
 
 
-def test_a_changed_label_replaces_its_token_alone() -> None:
-    assert patched(CONTENT, label=2) == b"2" + CONTENT[1:]
-    assert patched(CONTENT, label=10, position=1) == CONTENT.replace(b"1\t", b"10\t")
-    assert patched(b"\xef\xbb\xbf0 .5 .5 .1 .1", label=1) == b"\xef\xbb\xbf1 .5 .5 .1 .1"
-    assert patched(b"0.0 .5 .5 .1 .1", label=1) == b"1 .5 .5 .1 .1"
+def test_a_changed_label_replaces_only_its_token() -> None:
+    assert patch_lines(CONTENT, label=2) == b"2" + CONTENT[1:]
+    assert patch_lines(CONTENT, label=10, position=1) == CONTENT.replace(b"1\t", b"10\t")
+    assert patch_lines(b"\xef\xbb\xbf0 .5 .5 .1 .1", label=1) == b"\xef\xbb\xbf1 .5 .5 .1 .1"
+    assert patch_lines(b"0.0 .5 .5 .1 .1", label=1) == b"1 .5 .5 .1 .1"
 
 
 def test_a_changed_box_replaces_only_the_numbers_that_differ() -> None:
     # 75..125 becomes 75..135: cx 105/200, w 60/200; rows stay
-    assert patched(CONTENT, box=(75, 0, 135, 50)) == CONTENT.replace(
+    assert patch_lines(CONTENT, box=(75, 0, 135, 50)) == CONTENT.replace(
         b"0.5 0.25 0.25 0.5 ", b"0.525 0.25 0.3 0.5 "
     )
     # 100..200 and 0..100 moved up by 10: cy 0.4 alone
-    assert patched(CONTENT, box=(100, -10, 200, 90), position=1) == CONTENT.replace(
+    assert patch_lines(CONTENT, box=(100, -10, 200, 90), position=1) == CONTENT.replace(
         b"0.750000 0.5 0.5", b"0.750000 0.4 0.5"
     )
 
 
 def test_new_numbers_have_six_decimals_or_as_many_as_their_line() -> None:
     third = (200 / 3 - 10, 40, 200 / 3 + 10, 60)
-    assert patched(b"0 .5 .5 .1 .2", box=third) == b"0 0.333333 .5 .1 .2"
-    assert patched(b"0 .5 .5000000000 .1 .2", box=third) == b"0 0.3333333333 .5000000000 .1 .2"
+    assert patch_lines(b"0 .5 .5 .1 .2", box=third) == b"0 0.333333 .5 .1 .2"
+    assert patch_lines(b"0 .5 .5000000000 .1 .2", box=third) == b"0 0.3333333333 .5000000000 .1 .2"
 
 
 @pytest.mark.parametrize("size", [(60_000, 60_000), (60_000, 10)])
 def test_large_images_get_the_decimals_they_need(size: tuple[int, int]) -> None:
     box = (20_000.01, 0, 20_001.01, size[1])
     result = patch_labels(b"0 .5 .5 .1 1", size, {0: Change(None, box)})
-    assert parsed(result, size).boxes == pytest.approx(list(box), abs=0.01)
+    assert parse_lines(result, size).boxes == pytest.approx(list(box), abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -173,11 +175,11 @@ def test_large_images_get_the_decimals_they_need(size: tuple[int, int]) -> None:
         (b" 1\n", b" 1 0.5 0.5 0.1 0.2\n"),
     ],
 )
-def test_a_line_without_a_box_gets_a_plain_one(line: bytes, expected: bytes) -> None:
-    assert patched(line, box=(90, 40, 110, 60)) == expected
+def test_a_line_without_a_box_gets_one(line: bytes, expected: bytes) -> None:
+    assert patch_lines(line, box=(90, 40, 110, 60)) == expected
 
 
-def test_a_removed_line_goes_with_its_end() -> None:
+def test_a_removed_line_takes_its_line_end_with_it() -> None:
     assert patch_labels(CONTENT, SIZE, {0: None}) == CONTENT[CONTENT.index(b"\r\n") + 2 :]
     assert patch_labels(CONTENT, SIZE, {1: None}) == CONTENT[: CONTENT.index(b"1\t")]
     assert patch_labels(b"0 1 1 1 1", SIZE, {0: None}) == b""
@@ -200,17 +202,17 @@ def test_added_lines_come_last_in_the_newlines_of_the_file(content: bytes, expec
     assert result == expected.replace(b"NEW", b"1 0.5 0.5 0.1 0.2")
 
 
-def test_a_line_added_where_the_last_one_went_needs_no_newline_before_it() -> None:
+def test_a_line_added_after_the_last_one_was_removed_needs_no_newline_before_it() -> None:
     added = [(1, (90.0, 40.0, 110.0, 60.0))]
     result = patch_labels(b"0 1 1 1 1\n2 1 1 1 1", SIZE, {1: None}, added)
     assert result == b"0 1 1 1 1\n1 0.5 0.5 0.1 0.2"
 
 
-def test_new_lines_hold_a_thousandth_of_a_pixel() -> None:
+def test_new_lines_keep_a_thousandth_of_a_pixel() -> None:
     box = (1 / 3, 2 / 3, 100_000 / 7, 90_000.123)
-    found = parsed(line_of(2, box, (100_000, 100_000)), (100_000, 100_000))
-    assert found.labels == [2]
-    assert found.boxes == pytest.approx(box, abs=0.001)
+    result = parse_lines(format_line(2, box, (100_000, 100_000)), (100_000, 100_000))
+    assert result.labels == [2]
+    assert result.boxes == pytest.approx(box, abs=0.001)
 
 
 # Properties
@@ -240,13 +242,13 @@ def test_a_patch_changes_the_expected_tokens_and_no_other_byte(
     content: bytes, data: st.DataObject, width: int, height: int
 ) -> None:
     size = (width, height)
-    before = parsed(content, size)
+    before = parse_lines(content, size)
     n = len(before.labels)
     chosen = data.draw(st.sets(st.integers(0, n - 1)))
     xs, ys = st.floats(0, width), st.floats(0, height)
     boxes = {position: data.draw(st.tuples(xs, ys, xs, ys)) for position in chosen}
     result = patch_labels(content, size, {k: Change(2, boxes[k]) for k in chosen})
-    after = parsed(result, size)
+    after = parse_lines(result, size)
     for position in range(n):
         here = slice(4 * position, 4 * position + 4)
         if position in chosen:
@@ -267,7 +269,7 @@ def test_a_side_that_moves_leaves_the_numbers_of_the_other_axis(
     content: bytes, data: st.DataObject, width: int
 ) -> None:
     size = (width, 77)
-    before = parsed(content, size)
+    before = parse_lines(content, size)
     _, y1, x2, y2 = before.boxes[:4]
     box = (data.draw(st.floats(0, width)), y1, x2, y2)
     result = patch_labels(content, size, {0: Change(None, box)})
@@ -279,15 +281,15 @@ def test_a_side_that_moves_leaves_the_numbers_of_the_other_axis(
 
 @given(st.binary(max_size=60), st.booleans())
 def test_any_bytes_are_read_line_by_line_and_patched(content: bytes, takes_polygons: bool) -> None:
-    found = parsed(content, rules=Rules(3, takes_polygons))
-    assert len(found.boxes) == 4 * len(found.labels)
-    n = len(found.labels)
+    result = parse_lines(content, rules=Rules(3, takes_polygons))
+    assert len(result.boxes) == 4 * len(result.labels)
+    n = len(result.labels)
     assert patch_labels(content, SIZE, {}) == content
     box = (90.0, 40.0, 110.0, 60.0)
-    after = parsed(patch_labels(content, SIZE, dict.fromkeys(range(n), Change(1, box))))
+    after = parse_lines(patch_labels(content, SIZE, dict.fromkeys(range(n), Change(1, box))))
     assert after.labels == [1] * n
     assert after.boxes == pytest.approx(box * n, abs=0.01)
-    assert parsed(patch_labels(content, SIZE, dict.fromkeys(range(n)))).labels == []
+    assert parse_lines(patch_labels(content, SIZE, dict.fromkeys(range(n)))).labels == []
 
 
 def _token_lines(content: bytes) -> list[list[bytes]]:
@@ -295,7 +297,7 @@ def _token_lines(content: bytes) -> list[list[bytes]]:
 
 
 def _skeleton(content: bytes) -> bytes:
-    """The separators, with an x for each token."""
+    """Return the separators of a line, with an x for each token."""
     is_space = [byte in b" \t\r\n" for byte in content]
     kept = bytearray()
     for k, byte in enumerate(content):

@@ -1,4 +1,4 @@
-"""Where images and label files are looked for, and what the images are called."""
+"""The search for images and label files, and the names of images."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from PIL import Image
 
 from boxmend.data.dataset import Dataset
 from boxmend.data.formats import read
-from boxmend.data.formats.yolo.layout import distinct_name, label_path, plain_name
+from boxmend.data.formats.yolo.layout import distinct_name, get_label_path, plain_name
 from boxmend.errors import DataError, UsageError
 
 LINE = "0 0.5 0.5 0.5 0.5\n"
@@ -53,7 +53,7 @@ def kinds(dataset: Dataset) -> list[str]:
     ],
 )
 def test_the_last_images_folder_leads_to_the_labels(image: str, label: str) -> None:
-    assert label_path(image) == label
+    assert get_label_path(image) == label
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_last_images_folder_leads_to_the_labels(image: str, label: str) -> N
         ("images", "images"),
     ],
 )
-def test_names_lose_what_would_lead_to_other_labels(name: str, plain: str) -> None:
+def test_names_drop_folders_that_lead_to_other_labels(name: str, plain: str) -> None:
     assert plain_name(name, "train") == plain
     assert plain_name(plain, "train") == plain
 
@@ -101,7 +101,7 @@ def test_folders_of_images_with_their_labels_in_another(
     assert dataset.document(1) == tmp_path / "labels/train/x.txt"
 
 
-def test_roboflow_folders_are_found_though_their_paths_climb_too_far(tmp_path: Path) -> None:
+def test_roboflow_folders_are_found_though_their_paths_lead_too_far_up(tmp_path: Path) -> None:
     for folder in ("train", "valid"):
         put_image(tmp_path / f"set/{folder}/images/x.png")
         put_text(tmp_path / f"set/{folder}/labels/x.txt")
@@ -175,7 +175,7 @@ def test_labels_alone_are_a_dataset_of_missing_images(tmp_path: Path) -> None:
     assert kinds(dataset) == ["missing-image"]
 
 
-def test_a_list_file_names_images_in_every_way(tmp_path: Path) -> None:
+def test_a_list_file_may_name_images_in_every_way(tmp_path: Path) -> None:
     for name in "abcde":
         put_image(tmp_path / f"set/images/train/{name}.png")
         put_text(tmp_path / f"set/labels/train/{name}.txt")
@@ -209,7 +209,9 @@ def test_a_list_file_names_images_in_every_way(tmp_path: Path) -> None:
     assert missing.file == str(tmp_path / "set/lists/images/train/d.png")
 
 
-def test_list_entries_that_climb_or_are_no_images_are_told_and_not_opened(tmp_path: Path) -> None:
+def test_list_entries_that_leave_the_folder_or_are_not_images_are_reported_and_not_opened(
+    tmp_path: Path,
+) -> None:
     put_image(tmp_path / "secret.png")
     put_image(tmp_path / "set/images/a.png")
     put_text(tmp_path / "set/labels/a.txt")
@@ -228,7 +230,7 @@ def test_list_entries_that_climb_or_are_no_images_are_told_and_not_opened(tmp_pa
     assert {one.file for one in dataset.findings} == {str(tmp_path / "set/train.txt")}
 
 
-def test_a_listed_image_that_is_not_there_keeps_its_annotations(tmp_path: Path) -> None:
+def test_a_listed_image_that_does_not_exist_keeps_its_annotations(tmp_path: Path) -> None:
     put_text(tmp_path / "labels/a.txt")
     put_text(tmp_path / "train.txt", "images/a.png\n")
     put_yaml(tmp_path, "train: train.txt")
@@ -252,7 +254,9 @@ def test_images_of_one_name_in_several_folders_keep_more_of_their_paths(tmp_path
     assert dataset.findings == ()
 
 
-def test_images_that_share_a_label_file_are_told_and_the_first_has_it(tmp_path: Path) -> None:
+def test_images_that_share_a_label_file_are_reported_and_the_first_one_owns_it(
+    tmp_path: Path,
+) -> None:
     put_image(tmp_path / "images/x.png")
     put_image(tmp_path / "images/x.bmp")
     put_text(tmp_path / "labels/x.txt")
@@ -281,7 +285,7 @@ def test_folders_that_lead_in_circles_end(tmp_path: Path) -> None:
     assert ids(read(tmp_path)) == ["train/x"]
 
 
-def test_names_that_no_other_system_could_hold_are_told(tmp_path: Path) -> None:
+def test_names_that_are_invalid_on_other_systems_are_reported(tmp_path: Path) -> None:
     put_image(tmp_path / "images/x.png")
     put_text(tmp_path / "labels/x.txt")
     put_image(tmp_path / "images/a\\b.png")
@@ -294,7 +298,7 @@ def test_names_that_no_other_system_could_hold_are_told(tmp_path: Path) -> None:
     "".join(map(str, dataset.findings)).encode()  # can be printed
 
 
-def test_a_split_without_any_label_file_is_told_once(tmp_path: Path) -> None:
+def test_a_split_without_any_label_file_is_reported_once(tmp_path: Path) -> None:
     for name in ("x", "y"):
         put_image(tmp_path / f"images/train/{name}.png")
         put_image(tmp_path / f"images/val/{name}.png")
@@ -307,7 +311,7 @@ def test_a_split_without_any_label_file_is_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("nc: 1", "has none of train, val and test"),
         ("train: nowhere", "train: no such folder or list file: {tmp}/nowhere"),
@@ -317,19 +321,19 @@ def test_a_split_without_any_label_file_is_told_once(tmp_path: Path) -> None:
         ("train: latin.txt", "latin.txt: not UTF-8 at byte 2"),
     ],
 )
-def test_paths_that_lead_nowhere_are_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_paths_that_do_not_exist_are_refused(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "latin.txt").write_bytes(b"im\xe9.png")
     put_yaml(tmp_path, text)
     with pytest.raises(DataError) as caught:
         read(tmp_path)
-    assert told.format(tmp=tmp_path) in str(caught.value)
+    assert expected.format(tmp=tmp_path) in str(caught.value)
 
 
-def test_an_unknown_split_is_refused_with_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_split_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     put_image(tmp_path / "images/x.png")
     put_yaml(tmp_path, "train: images\nval: images\ntest: nowhere")
-    with pytest.raises(UsageError, match="no split 'dev'; there is train, val, test"):
+    with pytest.raises(UsageError, match="no split 'dev'; the splits are train, val, test"):
         read(f"{tmp_path}:dev")
     with pytest.raises(DataError, match="test: no such folder"):
         read(f"{tmp_path}:test")

@@ -1,4 +1,4 @@
-"""YOLO datasets composed anew from those of other formats."""
+"""New YOLO datasets from datasets of other formats."""
 
 import json
 from dataclasses import replace
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import boxmend
-from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source, join
+from boxmend.data.dataset import ADDED, UNKNOWN, Dataset, Images, Source
 from boxmend.data.formats import load, yolo
 from boxmend.data.formats.yolo.data_yaml import read_yaml
+from boxmend.data.joining import join
 from boxmend.errors import DataError
 
 
@@ -63,13 +64,13 @@ def foreign(names: list[str], splits: list[str], group: int = 0) -> Dataset:
     )
 
 
-def composed(dataset: Dataset) -> dict[str, bytes]:
+def save_to_memory(dataset: Dataset) -> dict[str, bytes]:
     return {one.path: b"".join(one.pieces) for one in yolo.build_documents(dataset, "flag")}
 
 
 def test_a_dataset_of_another_format_becomes_new_files() -> None:
     dataset = foreign(["a.jpg", "val/b.jpg", "images/c.jpg"], ["train2017", "val", "trainval"])
-    assert composed(dataset.take(np.array([0, 1]))) == {
+    assert save_to_memory(dataset.take(np.array([0, 1]))) == {
         "data.yaml": b'train: images/train\nval: images/val\n\nnames:\n  0: cat\n  1: "no"\n',
         "labels/train/a.txt": b"0 0.06 0.24 0.1 0.4\n",
         "labels/val/b.txt": b"1 0.07 0.24 0.1 0.4\n",
@@ -92,15 +93,15 @@ def test_a_dataset_of_another_format_becomes_new_files() -> None:
 )
 def test_train_and_val_always_lead_to_images(splits: list[str], yaml: bytes) -> None:
     dataset = foreign([f"{k}.jpg" for k in range(len(splits))], splits)
-    assert composed(dataset)["data.yaml"].startswith(yaml + b"\nnames:")
+    assert save_to_memory(dataset)["data.yaml"].startswith(yaml + b"\nnames:")
 
 
-def test_images_whose_label_files_would_be_one_are_kept_apart() -> None:
+def test_images_whose_label_files_would_be_one_are_made_unique() -> None:
     dataset = foreign(["a.jpg", "a.png", "images/a.jpg", "a.jpg"], ["train"] * 3 + ["val"])
     assert yolo.assign_image_paths(dataset) == [
         "images/train/a.jpg", "images/train/a-2.png", "images/train/a-3.jpg", "images/val/a.jpg",
     ]  # fmt: skip
-    assert len(composed(dataset)) == 5
+    assert len(save_to_memory(dataset)) == 5
     assert yolo.assign_annotation_ids(dataset).tolist() == [
         "train/a:0", "train/a-2:0", "train/a-3:0", "val/a:0",
     ]  # fmt: skip
@@ -112,7 +113,7 @@ def test_sources_of_several_addresses_do_not_share_names() -> None:
     assert yolo.assign_annotation_ids(dataset).tolist() == ["train/a:0", "all/train/a:0"]
 
 
-def test_what_yolo_cannot_hold_is_told() -> None:
+def test_what_yolo_cannot_hold_is_reported() -> None:
     dataset = foreign(["a.jpg", "b.jpg"], ["all"] * 2)
     dataset.is_difficult[:] = True
     other = replace(foreign(["c.jpg"], ["all"]), source_rows=np.array([ADDED]))
@@ -128,27 +129,29 @@ def test_what_yolo_cannot_hold_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "told"),
+    ("column", "value", "expected"),
     [
         ("labels", UNKNOWN, "annotation 11 (b.jpg): its label is not declared"),
         ("image_rows", UNKNOWN, "annotation 11 (no image): its image is not declared"),
         ("boxes", np.nan, "annotation 11 (b.jpg): its box is not finite"),
     ],
 )
-def test_annotations_that_no_line_can_say_are_refused(column: str, value: float, told: str) -> None:
+def test_annotations_that_no_line_can_hold_are_refused(
+    column: str, value: float, expected: str
+) -> None:
     dataset = foreign(["a.jpg", "b.jpg"], ["all"] * 2)
     getattr(dataset, column)[1] = value
     with pytest.raises(DataError) as caught:
-        composed(dataset)
-    assert told in str(caught.value)
+        save_to_memory(dataset)
+    assert expected in str(caught.value)
 
 
 def test_an_image_without_a_size_may_have_no_annotations() -> None:
     dataset = foreign(["a.jpg", "b.jpg"], ["all"] * 2)
     dataset.images.widths[1] = 0
-    assert composed(dataset.take(np.array([0])))["labels/train/b.txt"] == b""
+    assert save_to_memory(dataset.take(np.array([0])))["labels/train/b.txt"] == b""
     with pytest.raises(DataError, match=r"b\.jpg\): the size of its image is unknown"):
-        composed(dataset)
+        save_to_memory(dataset)
 
 
 def test_composed_files_are_read_back(tmp_path: Path) -> None:
@@ -157,7 +160,7 @@ def test_composed_files_are_read_back(tmp_path: Path) -> None:
     for place in yolo.assign_image_paths(dataset):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (100, 50)).save(tmp_path / place)
-    for path, data in composed(dataset).items():
+    for path, data in save_to_memory(dataset).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     again = load(tmp_path)

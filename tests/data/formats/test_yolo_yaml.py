@@ -1,4 +1,4 @@
-"""data.yaml: what it says, and that a patch changes the values it must and no other byte."""
+"""data.yaml: its values, and patches that change only these values."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxmend.data.formats.yolo import yaml_nodes
-from boxmend.data.formats.yolo.data_yaml import composed_yaml, parse_yaml, patched_yaml, read_yaml
+from boxmend.data.formats.yolo.data_yaml import compose_yaml, parse_yaml, patch_yaml, read_yaml
 from boxmend.errors import BoxmendError, DataError
 
 PATH = Path("data.yaml")
@@ -39,11 +39,11 @@ def names_of(data: bytes) -> tuple[str, ...]:
     return parse_yaml(PATH, data).names
 
 
-def patched(
+def patch_document(
     data: bytes, folders: dict[str, str] | None = None, added: tuple[str, ...] = ()
 ) -> bytes:
     document = parse_yaml(PATH, data)
-    return patched_yaml(document, folders or FOLDERS, (*document.names, *added))
+    return patch_yaml(document, folders or FOLDERS, (*document.names, *added))
 
 
 def test_paths_and_names_are_read_as_written() -> None:
@@ -99,7 +99,7 @@ def test_splits_may_be_lists_and_come_in_a_fixed_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b"", "expected keys"),
         (b"- a\n- b\n", "expected keys"),
@@ -108,17 +108,20 @@ def test_splits_may_be_lists_and_come_in_a_fixed_order() -> None:
         (b"a: b: c\n", "line 1: not valid YAML"),
         (b"names: \xff\n", "not UTF-8 at byte 7"),
         (b"names: [a]\n---\nnames: [b]\n", "a second document"),
-        (b"names: *nobody\n", "unknown 'nobody'"),
-        (b"names: &a [*a]\n", "unknown 'a'"),
-        (b"<<: {train: x}\nnames: [a]\n", "line 1: write merged keys"),
+        (b"names: *nobody\n", "unknown anchor 'nobody'"),
+        (b"names: &a [*a]\n", "unknown anchor 'a'"),
+        (b"<<: {train: x}\nnames: [a]\n", "line 1: merged keys (<<)"),
         (b"train: x\n", "neither names nor nc"),
         (b"train: x\nnc: many\n", "neither names nor nc"),
         (b"nc: 99999999999999999999\n", "neither names nor nc"),
         (b"nc: 3000000\n", "neither names nor nc"),
         (b"names: helmet\n", "line 1: names must be a list or a map"),
-        (b"names:\n  0: a\n  2: b\n", "line 2: names has no 1; number them from 0 to 1"),
+        (
+            b"names:\n  0: a\n  2: b\n",
+            "line 2: names has no number 1; number the names from 0 to 1",
+        ),
         (b"names: {0: a, 0: b}\n", "names has '0' twice"),
-        (b"names: {a: 0, b: 1}\n", "names has no 0"),
+        (b"names: {a: 0, b: 1}\n", "names has no number 0"),
         (b"names: [a, [b]]\n", "line 1: name 1 must be a text"),
         (b"names: {0: a, 1: }\n", "name 1 must be a text"),
         (b"train: {a: b}\nnames: [a]\n", "line 1: train must be a path"),
@@ -131,10 +134,10 @@ def test_splits_may_be_lists_and_come_in_a_fixed_order() -> None:
     ],
 )
 @pytest.mark.usefixtures("_either_parser")
-def test_what_cannot_be_understood_is_told_with_its_line(data: bytes, told: str) -> None:
+def test_invalid_values_are_reported_with_their_line(data: bytes, expected: str) -> None:
     with pytest.raises(DataError) as caught:
         parse_yaml(PATH, data)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert str(caught.value).startswith("data.yaml")
 
 
@@ -161,11 +164,11 @@ def test_an_alias_bomb_is_never_expanded() -> None:
 
 @pytest.mark.usefixtures("_either_parser")
 def test_only_the_paths_are_replaced_and_comments_stay() -> None:
-    assert patched(COMMENTED) == COMMENTED.replace(b"../datasets/helmets", b"null").replace(
+    assert patch_document(COMMENTED) == COMMENTED.replace(b"../datasets/helmets", b"null").replace(
         b"images/train2017", b"images/train"
     ).replace(b'"images/val2017"', b"images/val")
     mark = b"\xef\xbb\xbf"
-    assert patched(mark + COMMENTED) == mark + patched(COMMENTED)
+    assert patch_document(mark + COMMENTED) == mark + patch_document(COMMENTED)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +181,8 @@ def test_only_the_paths_are_replaced_and_comments_stay() -> None:
         b"train: &t images/train\nval: images/val\nx: *t\nnames: [a]\n",
     ],
 )
-def test_a_document_that_says_it_already_keeps_every_byte(data: bytes) -> None:
-    assert patched(data) == data
+def test_a_document_with_these_values_keeps_every_byte(data: bytes) -> None:
+    assert patch_document(data) == data
 
 
 @pytest.mark.parametrize(
@@ -205,14 +208,14 @@ def test_a_document_that_says_it_already_keeps_every_byte(data: bytes) -> None:
 )  # fmt: skip
 @pytest.mark.usefixtures("_either_parser")
 def test_paths_are_replaced_in_the_style_they_have(before: bytes, after: bytes) -> None:
-    assert patched(before + b"\nnames: [a]\n") == after + b"\nnames: [a]\n"
-    assert patched(b"# \xf0\x9f\x98\x80\nnames: [a]\n" + before) == (
+    assert patch_document(before + b"\nnames: [a]\n") == after + b"\nnames: [a]\n"
+    assert patch_document(b"# \xf0\x9f\x98\x80\nnames: [a]\n" + before) == (
         b"# \xf0\x9f\x98\x80\nnames: [a]\n" + after
     )
 
 
 def test_a_document_on_one_line_is_patched_too() -> None:
-    assert patched(b"{path: /x, train: a, test: c, val: b, names: [a]}") == (
+    assert patch_document(b"{path: /x, train: a, test: c, val: b, names: [a]}") == (
         b"{path: null, train: images/train, test: null, val: images/val, names: [a]}"
     )
 
@@ -238,14 +241,16 @@ def test_new_names_are_appended_in_the_style_of_the_others(before: bytes, after:
     after = after.replace(b"'", b'"')
     for start in (b"", b"train: images/train\nval: images/val\n"):
         for end in (b"", b"\n"):
-            assert patched(start + before + end, added=("new one", "no")) == start + after + end
-    windows = patched(before.replace(b"\n", b"\r\n") + b"\r\n", added=("new one", "no"))
+            assert (
+                patch_document(start + before + end, added=("new one", "no")) == start + after + end
+            )
+    windows = patch_document(before.replace(b"\n", b"\r\n") + b"\r\n", added=("new one", "no"))
     assert windows == after.replace(b"\n", b"\r\n") + b"\r\n"
 
 
 def test_a_document_too_unusual_to_patch_is_refused_with_a_remedy() -> None:
-    with pytest.raises(DataError, match="too unusually to be changed in place"):
-        patched(b"{train: a, val: b, nc: 1}", added=("c",))
+    with pytest.raises(DataError, match="an unusual form that cannot be changed in place"):
+        patch_document(b"{train: a, val: b, nc: 1}", added=("c",))
 
 
 AWKWARD = ["no", "a b", "1.0", "", " a", "a: b", "#x", "é", "😀", '"', "'", "a\nb", "-", "a,b", "~"]
@@ -260,8 +265,8 @@ AWKWARD = ["no", "a b", "1.0", "", " a", "a: b", "#x", "é", "😀", '"', "'", "
         max_size=6,
     )
 )
-def test_any_names_survive_being_written(names: list[str]) -> None:
-    composed = composed_yaml({"train": "images/train", "val": "images/train"}, names)
+def test_any_names_are_read_back(names: list[str]) -> None:
+    composed = compose_yaml({"train": "images/train", "val": "images/train"}, names)
     document = parse_yaml(PATH, composed)
     assert document.names == tuple(names)
     assert document.splits == {"train": ("images/train",), "val": ("images/train",)}
@@ -269,7 +274,7 @@ def test_any_names_survive_being_written(names: list[str]) -> None:
         plain = yaml.safe_load(composed)["names"]  # what other readers see
         assert plain == dict(enumerate(names))
     for before in (b"names: [x]\n", b"names:\n- x\n", b"names: {0: x}\n", b"names:\n  0: x"):
-        assert names_of(patched(before, added=tuple(names))) == ("x", *names)
+        assert names_of(patch_document(before, added=tuple(names))) == ("x", *names)
 
 
 SNIPPETS = [
@@ -286,7 +291,7 @@ def test_no_bytes_end_in_anything_but_a_boxmend_error(data: bytes) -> None:
     try:
         document = parse_yaml(PATH, data)
         names = (*document.names, "new")
-        result = patched_yaml(document, FOLDERS, names)
+        result = patch_yaml(document, FOLDERS, names)
     except BoxmendError as error:
         message, names, result = str(error), ("new",), b"names: [new]"
     assert message.startswith("data.yaml")

@@ -1,4 +1,4 @@
-"""VOC folders for tests: made from texts, read, and written into memory."""
+"""VOC folders for tests: created from texts, read, and written to memory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,12 +60,12 @@ def read(root: Path, split: str | None = None, images: Path | None = None) -> Da
     return voc.read(root, split, ReadOptions(images))
 
 
-def written(dataset: Dataset) -> dict[str, bytes]:
+def save_to_memory(dataset: Dataset) -> dict[str, bytes]:
     return {one.path: b"".join(one.pieces) for one in voc.build_documents(dataset, "flag")}
 
 
 def read_back(dataset: Dataset, root: Path) -> Dataset:
-    for name, content in written(dataset).items():
+    for name, content in save_to_memory(dataset).items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Decoding within the limits: pixels of one image, and of all that are decoded at once."""
+"""Decoding within the limits: pixels of one image, and of all images decoded at once."""
 
 import io
 import multiprocessing
@@ -20,7 +20,7 @@ from boxmend.data.images.decoding import (
 from boxmend.data.images.reading import inspect_image
 
 
-def encoded(image: Image.Image, format: str, **options: object) -> bytes:
+def encode_image(image: Image.Image, format: str, **options: object) -> bytes:
     file = io.BytesIO()
     image.save(file, format, **options)
     return file.getvalue()
@@ -33,15 +33,15 @@ def plain(mode: str = "RGB") -> Image.Image:
 @pytest.mark.parametrize(
     ("data", "weight"),
     [
-        (encoded(plain(), "PNG"), 1),
-        (encoded(plain(), "JPEG"), 1),
-        (encoded(plain("L"), "PNG"), 1),
-        (encoded(plain("I;16"), "PNG"), 1),
-        (encoded(plain("P"), "PNG"), 2),
-        (encoded(plain("RGBA"), "PNG"), 2),
-        (encoded(plain("CMYK"), "JPEG"), 2),
-        (encoded(plain(), "JPEG", progressive=True), 3),
-        (encoded(plain(), "WEBP"), 4),
+        (encode_image(plain(), "PNG"), 1),
+        (encode_image(plain(), "JPEG"), 1),
+        (encode_image(plain("L"), "PNG"), 1),
+        (encode_image(plain("I;16"), "PNG"), 1),
+        (encode_image(plain("P"), "PNG"), 2),
+        (encode_image(plain("RGBA"), "PNG"), 2),
+        (encode_image(plain("CMYK"), "JPEG"), 2),
+        (encode_image(plain(), "JPEG", progressive=True), 3),
+        (encode_image(plain(), "WEBP"), 4),
     ],
 )
 def test_an_image_above_the_limit_is_refused_and_costly_formats_count_more(
@@ -58,7 +58,7 @@ def test_an_image_above_the_limit_is_refused_and_costly_formats_count_more(
 
 def test_pixels_that_are_decoded_at_once_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOXMEND_MAX_PIXELS_IN_FLIGHT", "450")  # two images of 200 pixels
-    data = encoded(plain(), "PNG")
+    data = encode_image(plain(), "PNG")
     inside, most = 0, 0
     lock, barrier = threading.Lock(), threading.Barrier(2)
 
@@ -81,28 +81,28 @@ def test_pixels_that_are_decoded_at_once_are_limited(monkeypatch: pytest.MonkeyP
     assert (most, inside) == (2, 0)
 
 
-def test_an_image_above_the_pixels_in_flight_is_decoded_alone(
+def test_an_image_above_the_pixels_in_flight_is_decoded_by_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BOXMEND_MAX_PIXELS_IN_FLIGHT", "10")
     entered = threading.Event()
 
     def decode() -> None:
-        with open_image(encoded(plain(), "PNG")):
+        with open_image(encode_image(plain(), "PNG")):
             entered.set()
 
     thread = threading.Thread(target=decode)
-    with open_image(encoded(plain(), "PNG")):
+    with open_image(encode_image(plain(), "PNG")):
         thread.start()
         assert not entered.wait(0.2)
     thread.join(timeout=10)
     assert entered.is_set()
 
 
-def test_an_image_that_fails_gives_its_pixels_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_fails_frees_its_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOXMEND_MAX_PIXELS_IN_FLIGHT", "10")
     for _ in range(2):  # the second would wait for ever
-        with pytest.raises(ValueError, match="broken"), open_image(encoded(plain(), "PNG")):
+        with pytest.raises(ValueError, match="broken"), open_image(encode_image(plain(), "PNG")):
             raise ValueError("broken")
 
 
@@ -123,14 +123,14 @@ def test_worker_processes_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> N
 def _hold(budget: PixelBudget, pixels: int) -> None:
     decoding.use_budget(budget)
     assert budget._used.value == pixels
-    with open_image(encoded(Image.new("RGB", (10, 10)), "PNG")):
+    with open_image(encode_image(Image.new("RGB", (10, 10)), "PNG")):
         assert budget._used.value == 2 * pixels
 
 
-def test_switches_of_pillow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_pillow_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 7)
-    with open_image(encoded(plain(), "PNG")) as image:
+    with open_image(encode_image(plain(), "PNG")) as image:
         assert not ImageFile.LOAD_TRUNCATED_IMAGES
         image.load()
     assert (ImageFile.LOAD_TRUNCATED_IMAGES, Image.MAX_IMAGE_PIXELS) == (True, 7)

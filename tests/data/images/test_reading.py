@@ -1,4 +1,4 @@
-"""Image files, whole and broken; every one is made here, by Pillow or byte by byte."""
+"""Valid and broken image files, made here by Pillow or byte by byte."""
 
 import io
 import os
@@ -28,7 +28,7 @@ def picture(width: int = 48, height: int = 32) -> Image.Image:
     return Image.merge("RGB", [gradient, gradient.rotate(180), gradient])
 
 
-def encoded(format: str, **options: object) -> bytes:
+def encode_image(format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     picture().save(buffer, format, **options)
     return buffer.getvalue()
@@ -37,7 +37,7 @@ def encoded(format: str, **options: object) -> bytes:
 def with_orientation(orientation: object) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded("JPEG", exif=exif)
+    return encode_image("JPEG", exif=exif)
 
 
 def chunk(kind: bytes, body: bytes) -> bytes:
@@ -61,15 +61,15 @@ def file(tmp_path: Path) -> Write:
 
 
 WHOLE = {
-    "jpeg": encoded("JPEG"),
-    "progressive jpeg": encoded("JPEG", progressive=True),
-    "png": encoded("PNG"),
-    "webp": encoded("WEBP"),
-    "lossless webp": encoded("WEBP", lossless=True),
-    "bmp": encoded("BMP"),
-    "tiff": encoded("TIFF"),
-    "gif": encoded("GIF"),
-    "ppm": encoded("PPM"),
+    "jpeg": encode_image("JPEG"),
+    "progressive jpeg": encode_image("JPEG", progressive=True),
+    "png": encode_image("PNG"),
+    "webp": encode_image("WEBP"),
+    "lossless webp": encode_image("WEBP", lossless=True),
+    "bmp": encode_image("BMP"),
+    "tiff": encode_image("TIFF"),
+    "gif": encode_image("GIF"),
+    "ppm": encode_image("PPM"),
 }
 CUT_ANYWHERE = ("jpeg", "progressive jpeg", "png", "webp", "lossless webp")
 
@@ -82,7 +82,7 @@ def test_a_whole_image_has_size_and_digest_and_no_problem(name: str, file: Write
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_the_second_half_cut_off_is_told_as_truncated(name: str, file: Write) -> None:
+def test_the_second_half_cut_off_is_reported_as_truncated(name: str, file: Write) -> None:
     photo = inspect_image(file(WHOLE[name][: len(WHOLE[name]) // 2]))
     assert photo.problem == "truncated"
     assert photo.detail
@@ -103,13 +103,13 @@ def test_a_cut_at_any_byte_is_found(
 
 
 def photo_of_stump(data: bytes) -> str:
-    """So few bytes may not tell what they were the beginning of."""
+    """Inspect a file with only the first bytes of an image."""
     known = data.startswith((b"\xff\xd8", b"RIFF"))
     return "truncated" if known else "unreadable"
 
 
 @pytest.mark.parametrize("name", CUT_ANYWHERE)
-def test_even_the_last_byte_is_missed(name: str, file: Write) -> None:
+def test_a_missing_last_byte_is_noticed(name: str, file: Write) -> None:
     assert inspect_image(file(WHOLE[name][:-1])).problem == "truncated"
 
 
@@ -120,7 +120,7 @@ def test_bytes_after_the_end_do_no_harm(file: Write) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_no_bytes_make_it_raise(
+def test_no_bytes_raise_an_error(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     spoiled = bytearray(WHOLE[data.draw(st.sampled_from(sorted(WHOLE)))])
@@ -273,7 +273,7 @@ def test_a_file_that_may_not_be_read_is_unreadable(
 
 
 @pytest.mark.parametrize("path", ["a\0b.jpg", "x" * 5000, "\ud800.jpg"])
-def test_a_path_that_cannot_be_is_unreadable(path: str) -> None:
+def test_an_impossible_path_is_unreadable(path: str) -> None:
     assert inspect_image(path).problem == "unreadable"
 
 
@@ -293,8 +293,10 @@ def test_workers_find_the_same_as_this_process_in_the_same_order(tmp_path: Path)
 def test_few_images_start_no_process(file: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photos, "ProcessPoolExecutor", None)
     ticks: list[tuple[int, int]] = []
-    found = list(inspect_images([file(WHOLE["png"])], jobs=8, progress=lambda *t: ticks.append(t)))
-    assert [photo.size for photo in found] == [(48, 32)]
+    inspected = list(
+        inspect_images([file(WHOLE["png"])], jobs=8, progress=lambda *t: ticks.append(t))
+    )
+    assert [photo.size for photo in inspected] == [(48, 32)]
     assert ticks == [(1, 1)]
     assert list(inspect_images([])) == []
 
@@ -303,7 +305,7 @@ def die(_: str) -> None:
     os._exit(1)
 
 
-def test_a_worker_that_dies_is_told_with_the_image_it_died_at(
+def test_a_worker_that_dies_is_reported_with_the_image_it_died_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(photos, "inspect_image", die)

@@ -127,7 +127,7 @@ def test_boxes_too_large_for_floats_stay_as_they_are() -> None:
     assert result.tolist() == huge
 
 
-def test_no_box_at_all_is_no_problem() -> None:
+def test_no_boxes_give_no_boxes() -> None:
     result, made = disturb_with(np.empty((0, 4)), np.empty((0, 2)), [np.empty((0, 4))])
     assert result.shape == (0, 4)
     assert made == []
@@ -201,7 +201,7 @@ def test_image_sizes_are_infinite_where_unknown_or_where_nothing_is_clipped() ->
     assert dataset.images.heights.tolist() == [480, 0, 480]
 
 
-def test_the_boxes_given_are_left_alone() -> None:
+def test_the_input_boxes_are_not_modified() -> None:
     boxes = BOX.copy()
     boxes.setflags(write=False)
     result, _ = disturb_with(boxes, ENDLESS, [[[0.1, 0.2, 0.3, 0.4]]])

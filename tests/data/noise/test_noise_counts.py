@@ -52,7 +52,7 @@ def test_duplicates_repeat_kept_annotations_at_most_five_percent_off(
     assert (added.boxes != first).any(axis=1).all()
 
 
-def test_duplicates_end_at_the_border_only_where_clipping_is_asked_for() -> None:
+def test_duplicates_end_at_the_border_only_with_clipping() -> None:
     dataset = build([[0, 0, 1000, 800]] * 50, [0] * 50)
     is_kept, rows = np.ones(50, np.bool_), np.arange(50)
     inside = duplicate_annotations(dataset, rows, is_kept, rate=1.0, seed=0).boxes

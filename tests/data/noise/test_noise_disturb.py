@@ -218,6 +218,8 @@ def test_gross_boxes_are_far_off_among_boxes_with_other_noise() -> None:
     is_gross = (both.boxes != small.boxes).any(axis=1)
     assert is_gross.sum() == 40
     assert both.boxes[is_gross].tolist() == alone.boxes[is_gross].tolist()
+    usual = disturb(clean, NoiseSettings(boxes="uniform:0.4", seed=4)).dataset
+    assert not (both.boxes[is_gross] == usual.boxes[is_gross]).all(axis=1).any()  # other draws
     assert alone.boxes[~is_gross].tolist() == clean.boxes[~is_gross].tolist()
     assert iou(clean.boxes, both.boxes)[~is_gross].min() > 0.8
     assert iou(clean.boxes, both.boxes)[is_gross].mean() == pytest.approx(0.47, abs=0.06)
@@ -232,7 +234,7 @@ def test_gross_noise_may_be_of_another_kind_and_is_confined_to_the_subset() -> N
     assert overlap[overlap < 1].mean() == pytest.approx(0.664, abs=0.06)
 
 
-def test_missing_small_objects_lets_the_rest_of_the_noise_alone() -> None:
+def test_missing_small_objects_do_not_change_the_rest_of_the_noise() -> None:
     clean = many(300)
     random, small = (
         disturb(clean, NoiseSettings(boxes="uniform:0.2", missing=0.2, missing_order=order))

@@ -88,7 +88,7 @@ def test_the_smallest_keys_are_those_that_a_matrix_confuses() -> None:
     assert relabel_by_matrix(labels, keys, {0: {1: 0.25, 2: 0.5}}, 3).tolist() == [0, 2, 1, 2]
 
 
-def test_largest_remainders_get_the_seats_that_are_left() -> None:
+def test_largest_remainders_are_rounded_up() -> None:
     # 0.43, 0.33 and 0.24 of 10: 4 + 3 + 2, and the tenth goes to the remainder .4
     assert apportion([0.43, 0.33, 0.24], 10) == [4, 3, 3]
     assert apportion([0.5, 0.5], 3) == [2, 1]
@@ -98,7 +98,7 @@ def test_largest_remainders_get_the_seats_that_are_left() -> None:
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=12), st.integers(0, 10**6))
-def test_apportioned_counts_add_up_and_lie_next_to_the_exact_ones(
+def test_apportioned_counts_add_up_and_differ_from_the_exact_ones_by_less_than_one(
     weights: list[float], total: int
 ) -> None:
     shares = [weight / sum(weights) for weight in weights]
@@ -107,7 +107,7 @@ def test_apportioned_counts_add_up_and_lie_next_to_the_exact_ones(
     assert all(abs(c - s * total) < 1 + 1e-6 for c, s in zip(counts, shares, strict=True))
 
 
-def test_inputs_are_left_alone() -> None:
+def test_inputs_are_not_modified() -> None:
     labels, keys = np.array([0, 1, 2, 0]), np.array([0.1, 0.2, 0.3, 0.4])
     labels.setflags(write=False)
     keys.setflags(write=False)

@@ -131,7 +131,7 @@ def test_a_name_that_several_labels_share_is_refused_only_where_it_is_used(write
     ),
     st.sampled_from(["m.json", "m.csv"]),
 )
-def test_no_content_ends_in_anything_but_a_matrix_or_a_usage_error(
+def test_any_content_gives_a_matrix_or_a_usage_error(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
 ) -> None:
     path = tmp_path_factory.getbasetemp() / name

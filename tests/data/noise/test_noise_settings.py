@@ -53,7 +53,7 @@ def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None
         {"labels": "matrix:C:\\not\\there.csv", "boxes": "jitter:1"},  # looked at when used
     ],
 )
-def test_settings_within_their_bounds_are_taken(given: dict[str, Any]) -> None:
+def test_settings_within_their_bounds_are_accepted(given: dict[str, Any]) -> None:
     assert NoiseSettings(**given).labels == given.get("labels")
 
 

@@ -70,7 +70,7 @@ def test_the_file_has_the_columns_of_the_contract(table: Any) -> None:
     assert types["label_changed"] == types["box_changed"] == "bool"
 
 
-def test_nulls_stand_where_there_is_nothing_to_say(table: Any) -> None:
+def test_values_that_do_not_exist_are_null(table: Any) -> None:
     rows = table(disturb(many(100), NOISE)).to_pylist()
     assert {row["origin"] for row in rows} == {"kept", "missing", "spurious", "duplicate"}
     for row in rows:
@@ -102,7 +102,7 @@ def test_ids_that_are_not_all_integers_become_strings(table: Any) -> None:
     assert written["source_id"].to_pylist() == ["a:0", "a:1", "12", "b\\udcff:0"]
 
 
-def test_ids_as_a_reader_sees_them_take_the_place_of_those_in_memory() -> None:
+def test_the_ids_of_the_written_dataset_replace_those_in_memory() -> None:
     noisy = disturb(many(10), NoiseSettings(missing=0.3))
     ids = np.array([f"x:{k}" for k in range(7)], object)
     truth = noisy.truth.with_annotation_ids(ids)
@@ -197,7 +197,7 @@ def test_an_unaltered_table_is_read(tmp_path: Path) -> None:
         (altered("box_changed", pa.array([None], pa.bool_())), "row 0 has None as box_changed"),
     ],
 )
-def test_a_parquet_file_that_is_no_truth_is_refused_with_a_reason(
+def test_a_parquet_file_that_is_not_a_truth_file_is_refused_with_a_reason(
     tmp_path: Path, table: Any, message: str
 ) -> None:
     pq.write_table(table, tmp_path / "odd.parquet")
@@ -206,7 +206,7 @@ def test_a_parquet_file_that_is_no_truth_is_refused_with_a_reason(
     assert "odd.parquet" in str(caught.value)
 
 
-def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(b"PAR1 no such thing PAR1")
     with pytest.raises(DataError, match="cannot be read as a truth file"):
         read_truth(tmp_path / "t")
@@ -218,7 +218,7 @@ def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_damaged_truth_file_ends_in_a_data_error_or_in_a_truth(
+def test_a_damaged_truth_file_gives_a_data_error_or_a_truth(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("damaged") / "t"

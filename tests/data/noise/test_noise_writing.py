@@ -129,7 +129,7 @@ def test_the_record_names_settings_counts_and_hashes(tmp_path: Path, clean: Data
     assert written["boxmend"] == __version__
 
 
-def test_the_record_reads_well_and_says_nothing_of_the_machine(
+def test_the_record_is_readable_and_contains_nothing_about_the_machine(
     tmp_path: Path, clean: Dataset
 ) -> None:
     matrix = tmp_path / "confusion.json"
@@ -225,7 +225,7 @@ def test_a_dataset_file_called_like_the_record_is_refused_and_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["clean"]
 
 
-def test_a_failure_leaves_nothing_behind(
+def test_a_failure_leaves_no_files(
     tmp_path: Path, clean: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What a drawn shape covers, pixel by pixel."""
+"""The coverage of pixels by a drawn shape."""
 
 import numpy as np
 

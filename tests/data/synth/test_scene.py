@@ -1,4 +1,4 @@
-"""Drawn scenes: the same bytes everywhere, and boxes and labels that are true."""
+"""Drawn scenes: the same bytes on every machine, and true boxes and labels."""
 
 import hashlib
 from dataclasses import replace
@@ -121,7 +121,7 @@ def test_labels_are_about_equally_frequent() -> None:
     np.testing.assert_allclose(shares, 1 / 6, atol=0.04)
 
 
-def test_every_label_has_a_texture_of_its_own_seven_times_in_ten() -> None:
+def test_every_label_has_its_typical_texture_seven_times_in_ten() -> None:
     seen: dict[int, list[str]] = {label: [] for label in range(len(LABEL_NAMES))}
     for index in range(300):
         layout = lay_out(6, index)

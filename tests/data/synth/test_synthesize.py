@@ -1,4 +1,4 @@
-"""The embedded dataset on disk, in every format."""
+"""The built-in dataset on disk, in every format."""
 
 from pathlib import Path
 
@@ -37,14 +37,14 @@ def test_the_images_are_the_drawn_pixels(drawn: Path) -> None:
         assert np.array_equal(np.asarray(image), draw_scene(3, index).pixels)
 
 
-def test_a_fifth_is_for_validation_and_splits_are_apart(drawn: Path) -> None:
+def test_a_fifth_is_for_validation_and_splits_do_not_mix(drawn: Path) -> None:
     train, val = boxmend.load(f"{drawn}:train"), boxmend.load(f"{drawn}:val")
     assert (len(train.images), len(val.images)) == (20, 5)
     assert not set(train.images.file_names) & set(val.images.file_names)
     assert not set(train.annotation_ids) & set(val.annotation_ids)
 
 
-def test_check_finds_nothing(drawn: Path) -> None:
+def test_check_has_no_findings(drawn: Path) -> None:
     assert boxmend.check(boxmend.load(drawn), jobs=1) == []
 
 
@@ -61,14 +61,16 @@ def test_a_larger_dataset_begins_with_the_smaller_one(tmp_path: Path) -> None:
     assert np.array_equal(large.boxes[: len(small)], small.boxes)
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    synthesize(tmp_path / "a", images=3, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+def test_progress_is_reported(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    synthesize(tmp_path / "a", images=3, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("wrong", [{"images": 0}, {"seed": -1}, {"size": 8}, {"format": "csv"}])
-def test_wrong_wishes_are_refused_and_leave_nothing(tmp_path: Path, wrong: dict[str, int]) -> None:
+def test_invalid_arguments_are_refused_and_leave_nothing(
+    tmp_path: Path, wrong: dict[str, int]
+) -> None:
     with pytest.raises(UsageError):
         synthesize(tmp_path / "out", **wrong)  # type: ignore[arg-type]  # wrong on purpose
     assert list(tmp_path.iterdir()) == []

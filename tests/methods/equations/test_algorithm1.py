@@ -37,7 +37,7 @@ SWITCHES = {
 }
 
 
-def heads_of(seed: int) -> Heads:
+def second_stage_of(seed: int) -> Heads:
     """A smooth made-up detector: probabilities and regressions from the coordinates of a box."""
     source = random.Random(seed)
     frequencies = [[source.uniform(0.02, 0.2) for _ in range(4)] for _ in range(1 + NUM_LABELS)]
@@ -75,7 +75,7 @@ def drawn_image(source: random.Random, num_objects: int) -> Image:
         [source.random() for _ in proposals],
         HEIGHT,
         WIDTH,
-        heads_of(source.randrange(1000)),
+        second_stage_of(source.randrange(1000)),
     )
 
 
@@ -99,7 +99,7 @@ class ListScorer:
         )
 
 
-def padded(images: list[Image], more: int = 2) -> tuple[Annotations, PaddedProposals, Tensor]:
+def pad(images: list[Image], more: int = 2) -> tuple[Annotations, PaddedProposals, Tensor]:
     """The images as one batch, with padding that holds NaN, infinity and perfect matches."""
     num_boxes = max(len(image.boxes) for image in images) + more
     num_proposals = max(len(image.proposals) for image in images) + more
@@ -173,7 +173,7 @@ def test_the_fast_version_equals_the_literal_one(name: str, by_object: bool) -> 
         queue, literal_queue = empty_queue(10), [INF] * 10
         for _ in range(4):  # the queue goes from batch to batch
             images = [drawn_image(source, num) for num in (7, 0, source.randint(1, 5))]
-            annotations, proposals, sizes = padded(images)
+            annotations, proposals, sizes = pad(images)
             scorer = ListScorer(images)
             refined, queue = refine_as_published(
                 annotations, proposals, sizes, scorer, queue, constants
@@ -207,7 +207,7 @@ def refine(images: list[Image], constants: Constants, more: int = 0) -> RefinedB
 def refined_with_queue(
     images: list[Image], constants: Constants, more: int
 ) -> tuple[RefinedBatch, Tensor]:
-    annotations, proposals, sizes = padded(images, more)
+    annotations, proposals, sizes = pad(images, more)
     queue = torch.linspace(0, 3, 8)
     return refine_as_published(annotations, proposals, sizes, ListScorer(images), queue, constants)
 
@@ -236,7 +236,7 @@ def test_the_order_of_proposals_does_not_matter() -> None:
 
 def test_nothing_given_is_changed() -> None:
     images = batch_of(4, 2)
-    annotations, proposals, sizes = padded(images)
+    annotations, proposals, sizes = pad(images)
     queue = torch.linspace(0, 3, 8)
     given = (*annotations, *proposals, sizes, queue)
     before = [tensor.clone() for tensor in given]
@@ -247,7 +247,7 @@ def test_nothing_given_is_changed() -> None:
 
 @pytest.mark.parametrize("name", sorted(VARIANTS))
 def test_a_batch_without_any_object_or_proposal_passes(name: str) -> None:
-    images = [Image([], [], [], [], HEIGHT, WIDTH, heads_of(0))] * 2
+    images = [Image([], [], [], [], HEIGHT, WIDTH, second_stage_of(0))] * 2
     for more in (1, 3):
         refined, queue = refined_with_queue(images, Constants(steps=VARIANTS[name]), more)
         assert refined.verdict.tolist() == [[Judgement.DISCARDED] * more] * 2
@@ -257,7 +257,7 @@ def test_a_batch_without_any_object_or_proposal_passes(name: str) -> None:
 
 def test_one_proposal_may_serve_several_objects() -> None:
     twins: list[Box] = [[20.0, 20, 60, 60], [21.0, 20, 61, 60]]
-    image = Image(twins, [0, 1], [[20.0, 21, 60, 61]], [0.9], HEIGHT, WIDTH, heads_of(1))
+    image = Image(twins, [0, 1], [[20.0, 21, 60, 61]], [0.9], HEIGHT, WIDTH, second_stage_of(1))
     refined = refine([image], Constants(steps=VARIANTS["cm"], alpha=0.5))
     assert refined.matched[0].tolist() == [[20, 20.5, 60, 60.5], [20.5, 20.5, 60.5, 60.5]]
 
@@ -272,7 +272,7 @@ def test_the_scorer_is_called_once_and_for_b_alone_without_averaging() -> None:
             assert torch.isfinite(boxes).all()  # nothing of the padding reaches the detector
             return super().__call__(boxes)
 
-    annotations, proposals, sizes = padded(images)
+    annotations, proposals, sizes = pad(images)
     for name in ("mend-paper", "lr"):
         constants = Constants(steps=VARIANTS[name])
         refine_as_published(
@@ -289,7 +289,7 @@ def test_no_shape_and_no_step_depends_on_the_values(name: str) -> None:
         shape = boxes.shape[:2]
         return boxes.new_empty(*shape, 1 + NUM_LABELS), boxes.new_empty(*shape, NUM_LABELS, 4)
 
-    annotations, proposals, sizes = padded(batch_of(4, 2))
+    annotations, proposals, sizes = pad(batch_of(4, 2))
     refined, queue = refine_as_published(
         Annotations(*(tensor.to("meta") for tensor in annotations)),
         PaddedProposals(*(tensor.to("meta") for tensor in proposals)),

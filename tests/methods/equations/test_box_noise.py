@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
 from boxmend.detector.boxes import elementwise_iou
 from boxmend.methods.equations import (
     BoxNoise,
@@ -21,11 +22,8 @@ from boxmend.methods.equations import (
     raw_box_share,
 )
 from boxmend.methods.equations.box_noise import (
-    BINS,
-    NARROW,
-    STRAY_DENSITY,
-    TRULY_AT_BORDER,
-    WIDE,
+    BOX_NOISE,
+    NUM_BINS,
     border_share,
 )
 
@@ -71,7 +69,7 @@ def test_residuals_are_counted_by_size_without_sign() -> None:
     residuals = torch.tensor([0.004, -0.006, 0.013, -0.999, 1.0, 7.0, NAN, 0.5])
     is_counted = torch.tensor([True] * 7 + [False])
     counts = count_residuals(residuals, is_counted)
-    assert counts.shape == (BINS,)
+    assert counts.shape == (NUM_BINS,)
     assert {place: int(counts[place]) for place in counts.nonzero()[:, 0].tolist()} == {
         0: 2,
         1: 1,
@@ -138,7 +136,7 @@ def test_mismatched_pairs_do_not_pass_for_noise() -> None:
 
 def test_of_few_boxes_nothing_is_concluded() -> None:
     assert raw_box_share(estimated(*pairs(0.4, 0.05, count=50))) == 1
-    assert raw_box_share(fit_box_noise(torch.zeros(BINS))) == 1
+    assert raw_box_share(fit_box_noise(torch.zeros(NUM_BINS))) == 1
 
 
 @pytest.mark.parametrize(
@@ -207,13 +205,18 @@ def moved_by(apart: float, noise: float, error: float) -> float:
 
 def mean_by_summing(apart: float, noise: float, error: float) -> float:
     """The mean of u in -N .. N under the density of d at `apart` - u, by the midpoint rule."""
-    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
+    narrow = error / math.sqrt(
+        BOX_NOISE.narrow_share + (1 - BOX_NOISE.narrow_share) * SHARED.wide_factor**2
+    )
     steps = 4000
     total = weighted = 0.0
     for step in range(steps):
         u = noise * (2 * (step + 0.5) / steps - 1)
-        density = STRAY_DENSITY
-        for share, scale in ((NARROW, narrow), (1 - NARROW, WIDE * narrow)):
+        density = BOX_NOISE.stray_density
+        for share, scale in (
+            (BOX_NOISE.narrow_share, narrow),
+            (1 - BOX_NOISE.narrow_share, SHARED.wide_factor * narrow),
+        ):
             place = (apart - u) / scale
             density += share * math.exp(-(place**2) / 2) / scale / math.sqrt(2 * math.pi)
         total, weighted = total + density, weighted + u * density
@@ -222,9 +225,7 @@ def mean_by_summing(apart: float, noise: float, error: float) -> float:
 
 @pytest.mark.parametrize("apart", [0.0, 0.05, -0.2, 0.35, -0.6, 1.1, 2.5])
 @pytest.mark.parametrize(("noise", "error"), [(0.4, 0.13), (0.2, 0.1), (0.2, 0.3), (0.05, 0.06)])
-def test_edges_are_where_the_noise_lets_them_be_expected(
-    apart: float, noise: float, error: float
-) -> None:
+def test_edges_move_to_their_expected_positions(apart: float, noise: float, error: float) -> None:
     expected = mean_by_summing(apart, noise, error)
     assert moved_by(apart, noise, error) == pytest.approx(expected, abs=1e-5)
 
@@ -258,9 +259,11 @@ def test_shares_are_of_the_voted_side(
 def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, error: float) -> None:
     generator = torch.Generator().manual_seed(3)
     off = noise * (2 * torch.rand(20_000, 4, generator=generator) - 1)
-    narrow = error / math.sqrt(NARROW + (1 - NARROW) * WIDE**2)
-    is_wide = torch.rand(20_000, 4, generator=generator) > NARROW
-    scale = torch.where(is_wide, WIDE * narrow, narrow)
+    narrow = error / math.sqrt(
+        BOX_NOISE.narrow_share + (1 - BOX_NOISE.narrow_share) * SHARED.wide_factor**2
+    )
+    is_wide = torch.rand(20_000, 4, generator=generator) > BOX_NOISE.narrow_share
+    scale = torch.where(is_wide, SHARED.wide_factor * narrow, narrow)
     truth = torch.tensor([400.0, 400, 500, 500])
     annotated = truth + 100 * off
     voted = truth + 100 * scale * torch.randn(20_000, 4, generator=generator)
@@ -272,7 +275,7 @@ def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, err
     assert wrong(expected_boxes(annotated, voted, noise, error)) < 0.96 * min(blends)
 
 
-def test_edges_annotated_at_the_border_go_half_of_their_way() -> None:
+def test_edges_annotated_at_the_border_move_half_of_the_way() -> None:
     # the image is 100 high and 200 wide; a pixel from the border is still at it
     sizes = torch.tensor([[100, 200], [200, 100]])
     annotated = torch.tensor([[[1.0, 10, 40, 99], [160, 0, 200, 50]]] * 2)
@@ -302,7 +305,7 @@ def test_edges_at_the_border_and_near_it_are_counted_by_their_distance() -> None
 def test_the_share_that_ends_at_the_border_equals_the_hand_computed_one(
     at_border: int, within: int, share: float
 ) -> None:
-    counts = torch.zeros(1 + BINS)
+    counts = torch.zeros(1 + NUM_BINS)
     counts[0] = at_border
     counts[1 + 39] = within  # the last bin within .4
     counts[1 + 40] = 70  # and the first beyond
@@ -345,7 +348,9 @@ def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None
     def wrong(boxes: Tensor) -> float:
         return float((boxes[..., 0] - true).square().mean())
 
-    held = hold_at_border(mended, annotated, torch.tensor([[300, 300]]), TRULY_AT_BORDER)
+    held = hold_at_border(
+        mended, annotated, torch.tensor([[300, 300]]), BOX_NOISE.border_hold_share
+    )
     assert wrong(held) < 0.8 * min(wrong(mended), wrong(annotated), wrong(voted))
 
 
@@ -360,7 +365,7 @@ def test_edges_on_the_border_are_put_outside_by_a_share_of_the_side() -> None:
     torch.testing.assert_close(box_targets, expected)
 
 
-def test_cut_edges_are_in_the_mean_where_they_were() -> None:
+def test_extended_edges_are_unbiased() -> None:
     """The true box ends at the border; a quarter of the noise is what cutting costs."""
     true, noise, side = torch.tensor([0.0, 40, 100, 80]), 0.4, 100
     moves = noise * side * (2 * torch.rand(1, 20_000, generator=torch.Generator()) - 1)

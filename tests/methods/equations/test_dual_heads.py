@@ -18,19 +18,19 @@ def test_the_region_loss_is_disagreement_and_background() -> None:
 
 
 def test_slopes_are_taken_per_side_of_the_box() -> None:
-    slopes = dual_heads.relative_slopes(BOX, torch.tensor([0.1, 0.2, -0.3, 0.4]))
+    slopes = dual_heads.slopes_in_sides(BOX, torch.tensor([0.1, 0.2, -0.3, 0.4]))
     torch.testing.assert_close(slopes, torch.tensor([2.0, 8, -6, 16]))
 
 
 def test_a_slope_that_is_no_number_is_none() -> None:
-    slopes = dual_heads.relative_slopes(BOX, torch.tensor([torch.nan, torch.inf, -torch.inf, 1]))
+    slopes = dual_heads.slopes_in_sides(BOX, torch.tensor([torch.nan, torch.inf, -torch.inf, 1]))
     assert slopes.tolist() == [0, 0, 0, 40]
 
 
 def test_sides_move_by_shares_of_the_box_and_no_further_than_allowed() -> None:
     # 10 + .05 * 20 = 11; 20 - .1 * 40 = 16; 30 + .1 * 20 = 32; 60 + .02 * 40 = 60.8
     shifts = torch.tensor([0.05, -0.5, 0.2, 0.02])
-    moved = dual_heads.moved(BOX, shifts, most=0.1)
+    moved = dual_heads.move_sides(BOX, shifts, max_shift=0.1)
     torch.testing.assert_close(moved, torch.tensor([11.0, 16, 32, 60.8]))
 
 
@@ -75,6 +75,6 @@ def test_a_soft_label_is_a_distribution(seed: int, temperature: float, num_label
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), st.floats(0, 0.45))
 def test_no_step_turns_a_box_over(shifts: list[float], most: float) -> None:
-    moved = dual_heads.moved(BOX, torch.tensor(shifts), most)
+    moved = dual_heads.move_sides(BOX, torch.tensor(shifts), most)
     assert (moved[2:] > moved[:2]).all()
     assert ((moved - BOX).abs() <= most * torch.tensor([20.0, 40, 20, 40]) + 1e-4).all()

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from boxmend.data.box_noise_model import BOX_NOISE_MODEL as SHARED
 from boxmend.methods.equations import (
     Belief,
     NoiseModel,
@@ -19,7 +21,8 @@ from boxmend.methods.equations import (
     rate_interval,
     symmetric_transition,
 )
-from boxmend.methods.equations.box_noise import BINS, NOISES, SCALES
+from boxmend.methods.equations.box_noise import BOX_NOISE, NUM_BINS
+from boxmend.methods.equations.label_noise import LABEL_NOISE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -51,7 +54,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) ->
         model = NoiseModel(step["rate"], 1.0, matrix, step["is_full"])
         return fit._replace(model=model, value=fit.value + step["gain"])
 
-    monkeypatch.setattr("boxmend.methods.equations.prescreen._refitted", refitted)
+    monkeypatch.setattr("boxmend.methods.equations.prescreen._refit", refitted)
     found = prescreen_labels(*clusters(), NUM_LABELS)
     assert list(script) == []  # all were asked for
     return found
@@ -153,7 +156,10 @@ def test_the_rate_of_a_full_matrix_counts_classes_by_their_number() -> None:
 def test_of_too_many_annotations_every_second_one_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("boxmend.methods.equations.label_noise.MOST_ROWS", 10)
+    monkeypatch.setattr(
+        "boxmend.methods.equations.label_noise.LABEL_NOISE",
+        replace(LABEL_NOISE, max_annotations=10),
+    )
     truth = torch.arange(15) % 3
     labels = torch.where(torch.arange(15) % 2 == 1, (truth + 1) % 3, truth)  # odd ones are wrong
     rate, _ = fit_rate_and_temperature(torch.eye(3)[truth], labels, strength=0)
@@ -164,7 +170,7 @@ def test_of_too_many_annotations_every_second_one_is_looked_at(
 
 def counts_of(noise: float, number: int) -> Tensor:
     """Counts of edges whose residuals are spread evenly up to the noise."""
-    counts = torch.zeros(BINS)
+    counts = torch.zeros(NUM_BINS)
     counts[: round(100 * noise)] = number / round(100 * noise)
     return counts
 
@@ -186,14 +192,18 @@ def test_nothing_is_concluded_from_fewer_than_400_edges() -> None:
 
 def test_the_four_edges_of_a_box_count_as_one_observation(monkeypatch: pytest.MonkeyPatch) -> None:
     of_boxes = fit_box_noise(counts_of(0.2, 4000))
-    monkeypatch.setattr("boxmend.methods.equations.box_noise._EDGES_PER_BOX", 1)
+    monkeypatch.setattr(
+        "boxmend.methods.equations.box_noise.SHARED", replace(SHARED, edges_per_box=1)
+    )
     of_edges = fit_box_noise(counts_of(0.2, 1000))
     assert tuple(of_boxes) == pytest.approx(tuple(of_edges))
 
 
 def scripted_fit(monkeypatch: pytest.MonkeyPatch, chances: dict[float, float]) -> None:
     """Let the likelihood of every N be this one, up to a factor, for one scale of d."""
-    logs = torch.full((len(NOISES), len(SCALES)), -torch.inf, dtype=torch.float64)
+    logs = torch.full(
+        (len(SHARED.noises_sides), len(BOX_NOISE.scales_sides)), -torch.inf, dtype=torch.float64
+    )
     for noise, chance in chances.items():
         logs[round(noise / 0.02), 0] = math.log(chance)
     monkeypatch.setattr(

@@ -10,10 +10,10 @@ from boxmend.methods.equations import (
     combine_evidence,
     foreground_probabilities,
     posterior,
-    posterior_verdicts,
+    posterior_judgements,
     raise_to_floor,
-    remember,
     symmetric_transition,
+    update_memory,
 )
 
 NAN = math.nan
@@ -29,11 +29,11 @@ def test_where_nothing_is_left_all_classes_are_alike(row: list[float]) -> None:
     assert foreground_probabilities(torch.tensor([row])).tolist() == [[0.25] * 4]
 
 
-def test_memory_takes_the_first_visit_whole_and_later_ones_by_half() -> None:
+def test_memory_starts_with_the_first_visit_and_gives_later_ones_half_the_weight() -> None:
     old = torch.tensor([[NAN, NAN], [0.8, 0.2], [0.8, 0.2], [0.8, 0.2]])
     new = torch.tensor([[0.4, 0.6], [0.4, 0.6], [0.4, 0.6], [NAN, NAN]])
     is_new = torch.tensor([True, True, True, False])
-    mean, visits = remember(old, torch.tensor([0, 1, 7, 2]), new, is_new)
+    mean, visits = update_memory(old, torch.tensor([0, 1, 7, 2]), new, is_new)
     # 1/(0+1) = 1;  1/(1+1) = 0.5;  max(1/8, 0.5) = 0.5;  not seen
     expected = torch.tensor([[0.4, 0.6], [0.6, 0.4], [0.6, 0.4], [0.8, 0.2]])
     torch.testing.assert_close(mean, expected)
@@ -44,7 +44,7 @@ def test_without_a_least_weight_memory_is_the_plain_mean() -> None:
     seen = torch.tensor([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
     mean, visits = torch.full((1, 2), NAN), torch.zeros(1).long()
     for row in seen:
-        mean, visits = remember(mean, visits, row[None], torch.tensor([True]), least=0)
+        mean, visits = update_memory(mean, visits, row[None], torch.tensor([True]), min_weight=0)
     torch.testing.assert_close(mean, seen.mean(0, keepdim=True))
 
 
@@ -100,12 +100,12 @@ def test_labels_of_padding_may_be_anything() -> None:
     ],
 )
 def test_verdicts_follow_from_the_posterior(q: list[float], label: int, verdict: Judgement) -> None:
-    found = posterior_verdicts(torch.tensor([q]), torch.tensor([label]), torch.tensor([True]))
+    found = posterior_judgements(torch.tensor([q]), torch.tensor([label]), torch.tensor([True]))
     assert found.tolist() == [verdict]
 
 
 def test_padding_gets_no_other_verdict_than_discarded() -> None:
-    found = posterior_verdicts(
+    found = posterior_judgements(
         torch.tensor([[1.0, 0], [NAN, NAN]]), torch.tensor([0, 99]), torch.zeros(2).bool()
     )
     assert found.tolist() == [Judgement.DISCARDED] * 2
@@ -116,7 +116,7 @@ def test_no_shape_of_the_posterior_depends_on_the_values() -> None:
     labels = torch.empty(2, 3, device="meta").long()
     q = posterior(p, labels, symmetric_transition(0.4, 4, "meta"))
     assert q.shape == (2, 3, 4)
-    assert posterior_verdicts(q, labels, labels.bool()).shape == (2, 3)
+    assert posterior_judgements(q, labels, labels.bool()).shape == (2, 3)
 
 
 def test_a_floor_raises_the_given_label_and_shrinks_the_others_alike() -> None:

@@ -1,6 +1,7 @@
 """A first look at drawn features with known classes, and its parts by hand-computed numbers."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from boxmend.methods.equations import (
     posterior,
     prescreen_labels,
 )
-from boxmend.methods.equations.prescreen import MOST_ROWS, anchored_transition, corrected_loss
+from boxmend.methods.equations.prescreen import PRESCREEN, anchored_transition, corrected_loss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -171,7 +172,9 @@ def test_a_full_matrix_is_not_considered_where_it_is_not_wanted() -> None:
 
 def test_a_full_matrix_that_mixes_up_classes_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     features, _, labels = drawn(1000, 0.4, pairs=True, spread=0.7)
-    monkeypatch.setattr("boxmend.methods.equations.prescreen.LEAST_RIGHT", 0.7)  # there are .6
+    monkeypatch.setattr(
+        "boxmend.methods.equations.prescreen.PRESCREEN", replace(PRESCREEN, min_correct_share=0.7)
+    )  # it is 0.6
     assert not prescreen_labels(features, labels, folds(1000), NUM_LABELS).model.is_full
 
 
@@ -212,7 +215,7 @@ def test_features_that_tell_nothing_leave_all_as_believed(seed: int) -> None:
 
 
 def test_of_very_many_rows_some_teach_and_all_are_looked_at() -> None:
-    count = 2 * MOST_ROWS
+    count = 2 * PRESCREEN.max_train_annotations
     features, truth, labels = drawn(count, spread=0.7)
     odd = torch.arange(count) % 2 == 1
     moved = torch.where(odd, (labels + 1) % NUM_LABELS, labels)  # every other row is passed over

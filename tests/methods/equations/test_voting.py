@@ -61,7 +61,7 @@ def test_two_boxes_without_area_do_not_overlap() -> None:
     assert elementwise_iou(point, point).item() == 0
 
 
-def test_weights_join_score_and_closeness() -> None:
+def test_weights_multiply_score_and_closeness() -> None:
     weights = vote_weights(torch.tensor([[RAW]]), rows(*VOTERS), torch.tensor([[SCORES]]))
     torch.testing.assert_close(weights, torch.tensor([[WEIGHTS]]))
 
@@ -81,9 +81,9 @@ def test_exactly_alike_enough_is_not_above() -> None:
     voters = rows([0.0, 0, 10, 10], [0.0, 0, 10, 6])  # IoU 0.6
     is_voter = torch.ones(1, 1, 2).bool()
     boxes, weights = torch.tensor([[RAW]]), torch.tensor([[[2.0, 1]]])
-    inside = voted_boxes(boxes, voters, weights, is_voter, 0, alike=0.59)
+    inside = voted_boxes(boxes, voters, weights, is_voter, 0, cluster_min_iou=0.59)
     torch.testing.assert_close(inside, torch.tensor([[[0, 0, 10, 26 / 3]]]))
-    outside = voted_boxes(boxes, voters, weights, is_voter, 0, alike=0.61)
+    outside = voted_boxes(boxes, voters, weights, is_voter, 0, cluster_min_iou=0.61)
     assert outside.tolist() == [[RAW]]
 
 
@@ -146,7 +146,7 @@ def test_a_voter_that_overlaps_the_leader_just_as_asked_is_not_in_its_cluster() 
     raw = torch.tensor([[[0.0, 0, 4, 4]]])
     voters = torch.tensor([[[[0.0, 0, 2, 1], [0, 0, 1, 1]]]])
     weights, is_voter = torch.tensor([[[0.75, 0.25]]]), torch.ones(1, 1, 2).bool()
-    alone = voted_boxes(raw, voters, weights, is_voter, 0.0, alike=0.5)
+    alone = voted_boxes(raw, voters, weights, is_voter, 0.0, cluster_min_iou=0.5)
     assert alone.tolist() == [[[0, 0, 2, 1]]]
-    both = voted_boxes(raw, voters, weights, is_voter, 0.0, alike=0.49)
+    both = voted_boxes(raw, voters, weights, is_voter, 0.0, cluster_min_iou=0.49)
     assert both.tolist() == [[[0, 0, 1.75, 1]]]

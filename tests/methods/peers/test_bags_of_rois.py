@@ -36,7 +36,7 @@ SAMPLE = rois([0, 0, 2, 0], [True, True, True, False], [1, 1, 0, 0])
 
 
 def test_a_bag_holds_the_positive_rois_of_its_annotation() -> None:
-    found = bags.members(SAMPLE, 3)
+    found = bags.membership(SAMPLE, 3)
     assert found.tolist() == [
         [[True, True, False, False], [False] * 4, [False, False, True, False]]
     ]
@@ -49,10 +49,10 @@ def test_only_places_that_can_be_positive_are_looked_at(
     number: int, share: float, places: int
 ) -> None:
     numbers = DetectorNumbers(roi_samples=number, roi_positive_share=share)
-    cut = bags.positives_of(SAMPLE, numbers)
+    cut = bags.select_positives(SAMPLE, numbers)
     assert all(part.shape[1] == places for part in cut)
     output = RoiOutput(torch.zeros(1, 4, 3), torch.zeros(1, 4, 3, 4))
-    assert [part.shape[1] for part in bags.first_of(output, cut)] == [places] * 2
+    assert [part.shape[1] for part in bags.select_first(output, cut)] == [places] * 2
 
 
 def deltas(values: list[list[float]], labels: list[int]) -> RoiOutput:
@@ -67,7 +67,7 @@ def test_boxes_are_decoded_for_the_class_of_their_annotation_and_cut_at_the_imag
         [[1, 0, 0, 0], [-12, 0, 0, 0], [20, 0, 0, 5 * math.log(2)], [NAN] * 4], [1, 1, 0, 0]
     )
     sizes = torch.tensor([[70.0, 80.0]])  # height, width
-    found = bags.decoded(output, SAMPLE.boxes, SAMPLE, sizes, NUMBERS)
+    found = bags.decode_boxes(output, SAMPLE.boxes, SAMPLE, sizes, NUMBERS)
     # 1 / 10 of 20 px to the right; 24 px to the left, so -12 .. 8; 40 px to the right, where of
     # 90 .. 110 the last pixel is left, and twice as high: 40 .. 80; no object
     expected = [[12.0, 10, 32, 30], [0.0, 10, 8, 30], [79.0, 40, 80, 70], [0.0, 0, 1, 1]]
@@ -79,7 +79,7 @@ def test_no_gradient_flows_through_decoded_boxes() -> None:
     output = deltas([[1.0, 0, 0, 0]] * 4, [1, 1, 0, 0])
     output.deltas.requires_grad_()
     sizes = torch.full((1, 2), 100.0)
-    assert not bags.decoded(output, SAMPLE.boxes, SAMPLE, sizes, NUMBERS).requires_grad
+    assert not bags.decode_boxes(output, SAMPLE.boxes, SAMPLE, sizes, NUMBERS).requires_grad
 
 
 def test_scores_are_those_of_the_label_among_all_columns() -> None:
@@ -91,7 +91,7 @@ def test_scores_are_those_of_the_label_among_all_columns() -> None:
 
 def test_the_best_of_a_bag_is_its_highest_score_and_alone_has_a_gradient() -> None:
     scores = torch.tensor([[[0.3, 0.6, 0.9, 0.99]]], requires_grad=True)
-    best = bags.best_of(scores, bags.members(SAMPLE, 3))
+    best = bags.best_of(scores, bags.membership(SAMPLE, 3))
     assert best.scores[0, [0, 2]].tolist() == pytest.approx([0.6, 0.9])
     assert best.places[0, [0, 2]].tolist() == [1, 2]
     weights = torch.tensor([[2.0, 0, 5]])
@@ -121,7 +121,7 @@ def test_a_box_is_believed_by_a_power_of_its_score(
 def test_a_blend_leaves_alone_what_has_no_bag() -> None:
     annotations = torch.tensor([[[10.0, 10, 30, 30], [1.0, 2, 3, 4]]])
     chosen = torch.tensor([[[14.0, 12, 30, 40], [NAN] * 4]])
-    found = bags.blended(
+    found = bags.blend_boxes(
         annotations, chosen, torch.tensor([[0.25, NAN]]), torch.tensor([[True, False]])
     )
     assert found.tolist() == [[[11, 10.5, 30, 32.5], [1, 2, 3, 4]]]
@@ -129,7 +129,7 @@ def test_a_blend_leaves_alone_what_has_no_bag() -> None:
 
 def test_positive_rois_regress_to_the_new_box_of_their_annotation() -> None:
     boxes = torch.tensor([[[14.0, 10, 34, 30], [NAN] * 4, [50.0, 45, 70, 85]]])
-    found = bags.regressing_to(boxes, SAMPLE, NUMBERS)
+    found = bags.with_box_targets(boxes, SAMPLE, NUMBERS)
     # 10 * 4 / 20; 10 * 2 / 20; the centre 5 px lower: 10 * 5 / 20, and twice as high: 5 log 2
     expected = [[2.0, 0, 0, 0], [1.0, 0, 0, 0], [0.0, 2.5, 0, 5 * math.log(2)], [0.0] * 4]
     torch.testing.assert_close(found.deltas, torch.tensor([expected]))
@@ -139,8 +139,8 @@ def test_positive_rois_regress_to_the_new_box_of_their_annotation() -> None:
 
 def test_a_batch_without_rows_for_annotations_has_nothing_to_regress_to() -> None:
     nothing = rois([0] * 4, [False] * 4, [0] * 4)
-    assert not bags.regressing_to(torch.zeros(1, 0, 4), nothing, NUMBERS).deltas.any()
-    assert bags.members(nothing, 0).shape == (1, 0, 4)
+    assert not bags.with_box_targets(torch.zeros(1, 0, 4), nothing, NUMBERS).deltas.any()
+    assert bags.membership(nothing, 0).shape == (1, 0, 4)
 
 
 def test_bags_weigh_by_class_and_classes_alike() -> None:
@@ -225,7 +225,7 @@ def found_for(boxes: Tensor) -> bags.BagResult:
 
 def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> None:
     annotations = one_image(BOXES[:3], [1, 0, 1])
-    outcome = bags.outcome_of(annotations, found_for(annotations.boxes), is_changing=True)
+    outcome = bags.bag_outcome(annotations, found_for(annotations.boxes), is_changing=True)
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]  # labels are believed
     assert outcome.matched[0, :2].tolist() == (annotations.boxes[0, :2] + 4).tolist()
     assert outcome.boxes[0, :2].tolist() == (annotations.boxes[0, :2] + 2).tolist()
@@ -247,7 +247,7 @@ def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> No
 
 def test_before_boxes_change_all_are_those_given() -> None:
     annotations = one_image(BOXES[:3], [1, 0, 1])
-    outcome = bags.outcome_of(annotations, found_for(annotations.boxes), is_changing=False)
+    outcome = bags.bag_outcome(annotations, found_for(annotations.boxes), is_changing=False)
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
     assert torch.equal(outcome.matched, annotations.boxes)
     assert torch.equal(outcome.boxes, annotations.boxes)
@@ -260,7 +260,7 @@ def test_an_ignored_annotation_passes_through() -> None:
     annotations = annotations._replace(
         is_box=annotations.is_box & ~is_ignored, is_ignored=is_ignored
     )
-    outcome = bags.outcome_of(annotations, found_for(annotations.boxes), is_changing=True)
+    outcome = bags.bag_outcome(annotations, found_for(annotations.boxes), is_changing=True)
     assert torch.equal(outcome.boxes[0, 1], annotations.boxes[0, 1])
     assert torch.equal(outcome.matched[0, 1], annotations.boxes[0, 1])
     assert outcome.verdict[0, 1] == int(Judgement.UNJUDGED)

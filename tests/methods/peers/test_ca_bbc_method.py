@@ -15,7 +15,7 @@ from boxmend.methods.steps import run_first_stage
 from boxmend.methods.table import BatchAnnotations, Method, Outcome, Rates, TrainingProgress
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings, MendSettings
-from tests.methods.method_batches import LATER, WARM_UP, one_image, padded, random_batch
+from tests.methods.method_batches import LATER, WARM_UP, one_image, pad, random_batch
 from tests.methods.peers.ca_bbc_scenes import (
     LOSSES,
     QUICK,
@@ -36,7 +36,7 @@ def ramp_image(*boxes: list[float]) -> BatchAnnotations:
 
 
 def stepped(method: CaBbc, annotations: BatchAnnotations) -> Tensor:
-    return method._stepped(ramp_detector(), ramp_features(), annotations)
+    return method._step_boxes(ramp_detector(), ramp_features(), annotations)
 
 
 def mended(
@@ -107,7 +107,7 @@ def test_a_box_that_steps_out_of_the_image_is_cut_off() -> None:
 def test_where_heads_leave_no_slope_at_all_no_box_moves() -> None:
     features = ramp_features()._replace(maps={"0": torch.full((1, 1, 8, 10), 5.0)})
     method, annotations = made(CaBbcSettings(queue_length=1)), ramp_image(RAMP_BOX)
-    assert method._stepped(ramp_detector(), features, annotations).tolist() == [[RAMP_BOX]]
+    assert method._step_boxes(ramp_detector(), features, annotations).tolist() == [[RAMP_BOX]]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_padding_is_inert() -> None:
     one, other = made(), made()
     outcome, wider = (
         mended(one, detector, annotations),
-        mended(other, detector, padded(annotations, by=3)),
+        mended(other, detector, pad(annotations, by=3)),
     )
     count = annotations.boxes.shape[1]
     for name in ("boxes", "matched", "labels", "verdict", "confidence", "loss", "is_kept"):

@@ -10,7 +10,7 @@ from torch import Tensor
 from boxmend.detector import Detector, RoiOutput, RoiSample, Targets
 from boxmend.errors import UsageError
 from boxmend.methods import equations
-from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_of_heads, soft_box_loss
+from boxmend.methods.peers.ca_bbc import CaBbc, box_gradient, losses_by_head, soft_box_loss
 from boxmend.methods.protocol import SingleProcess
 from boxmend.methods.steps import FirstStage, detach_features, run_first_stage
 from boxmend.methods.table import (
@@ -106,7 +106,7 @@ def second_stage(
     with torch.no_grad():
         seen = run_first_stage(context)
         clean = FirstStage(detach_features(seen.features), seen.raw, seen.proposals)
-        return losses_of_heads(context, clean, targets)
+        return losses_by_head(context, clean, targets)
 
 
 def test_a_soft_label_that_is_certain_teaches_what_the_label_does() -> None:
@@ -248,7 +248,7 @@ def test_the_queue_stays_where_a_recorded_step_finds_it() -> None:
 
 
 def test_a_state_of_another_length_is_refused() -> None:
-    with pytest.raises(UsageError, match="a queue of 128 slopes, the settings one of 4"):
+    with pytest.raises(UsageError, match=r"a queue of 128 slopes, but ca_bbc\.queue_length is 4"):
         made().load_state_dict(made(CaBbcSettings()).state_dict())
 
 
@@ -281,7 +281,7 @@ def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_settings_of_another_kind_are_refused() -> None:
-    with pytest.raises(UsageError, match="ca-bbc takes CaBbcSettings, got PublishedSettings"):
+    with pytest.raises(UsageError, match="ca-bbc takes CaBbcSettings, not PublishedSettings"):
         build("ca-bbc", MethodInputs(1, 1, settings=PublishedSettings()))
 
 

@@ -14,13 +14,13 @@ from boxmend.errors import UsageError
 from boxmend.methods.peers.co_teaching import (
     ObjectLosses,
     forget_rate,
-    forgotten,
+    forget_share,
     is_dropped,
     masked_median,
     object_losses,
     owners,
     relative_losses,
-    without_dropped,
+    remove_dropped,
 )
 from boxmend.methods.table import Rates
 from boxmend.runs.settings import CoTeachingSettings
@@ -51,7 +51,7 @@ def test_tau_is_as_told_or_the_label_noise_or_a_fifth(
 
 def test_the_share_rises_over_a_third_of_the_passes_and_stays() -> None:
     # T_k = 12 / 3 = 4, so 0.4 * t / 4 until pass 4
-    shares = [forgotten(epoch, 12, 0.4, CoTeachingSettings()) for epoch in range(12)]
+    shares = [forget_share(epoch, 12, 0.4, CoTeachingSettings()) for epoch in range(12)]
     assert shares == pytest.approx([0, 0.1, 0.2, 0.3] + [0.4] * 8)
 
 
@@ -69,7 +69,7 @@ def test_the_share_rises_over_a_third_of_the_passes_and_stays() -> None:
 def test_exponent_and_ramp_shape_the_rise(
     epoch: int, changes: dict[str, float], share: float
 ) -> None:
-    assert forgotten(epoch, 12, 0.4, CoTeachingSettings(**changes)) == pytest.approx(share)  # type: ignore[arg-type]
+    assert forget_share(epoch, 12, 0.4, CoTeachingSettings(**changes)) == pytest.approx(share)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_what_neither_network_measured_has_an_infinite_loss(limit: float, is_out
 
 
 def test_rois_of_what_is_dropped_are_neither_for_nor_against() -> None:
-    left = without_dropped(SAMPLE, owners(SAMPLE, 3), torch.tensor([[True, False, False]]))
+    left = remove_dropped(SAMPLE, owners(SAMPLE, 3), torch.tensor([[True, False, False]]))
     assert left.is_sampled.tolist() == [[False, True, False, True]]  # background stays
     assert left.is_positive.tolist() == [[False, True, False, False]]
     assert torch.equal(left.boxes, SAMPLE.boxes)
@@ -230,6 +230,6 @@ def test_rois_of_what_is_dropped_are_neither_for_nor_against() -> None:
 def test_where_nothing_is_dropped_the_sample_stays() -> None:
     for number in (0, 3):
         none = torch.zeros(1, number, dtype=torch.bool)
-        left = without_dropped(SAMPLE, owners(SAMPLE, number), none)
+        left = remove_dropped(SAMPLE, owners(SAMPLE, number), none)
         assert torch.equal(left.is_sampled, SAMPLE.is_sampled)
         assert torch.equal(left.is_positive, SAMPLE.is_positive)

@@ -23,7 +23,7 @@ from boxmend.methods.table import (
 from boxmend.methods.table import build as build_method
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CoTeachingSettings
-from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, padded, random_batch
+from tests.methods.method_batches import NUM_LABELS, WAITS, Watch, pad, random_batch
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -239,7 +239,7 @@ def test_padding_is_inert() -> None:
     annotations = batch()
     one, other = taught(2, 2), taught(2, 2)
     outcome, losses = one.losses(step(annotations))
-    wider, same = other.losses(step(padded(annotations, by=3)))
+    wider, same = other.losses(step(pad(annotations, by=3)))
     assert_same_losses(losses, same)
     for key, value in one.state_dict().items():
         torch.testing.assert_close(value, other.state_dict()[key])
@@ -393,7 +393,9 @@ def test_a_recorded_step_finds_the_queues_where_they_were() -> None:
 
 def test_queues_of_another_length_are_refused() -> None:
     method = CoTeaching(CoTeachingSettings(queue_length=7))
-    with pytest.raises(UsageError, match="queues of 128 losses, the settings of 7"):
+    with pytest.raises(
+        UsageError, match=r"queues of 128 losses, but co_teaching\.queue_length is 7"
+    ):
         method.load_state_dict(taught().state_dict())
 
 
@@ -412,5 +414,5 @@ def test_network_b_is_kept_and_scored_too() -> None:
 
 
 def test_settings_of_another_method_are_refused() -> None:
-    with pytest.raises(UsageError, match="co-teaching takes CoTeachingSettings, got MendSettings"):
+    with pytest.raises(UsageError, match="co-teaching takes CoTeachingSettings, not MendSettings"):
         build_method("co-teaching", MethodInputs(1, 1, settings=MendSettings()))

@@ -10,9 +10,9 @@ from boxmend.errors import UsageError
 from boxmend.methods.peers.disco import (
     Disco,
     Gaussians,
-    gaussians_of,
+    fit_gaussians,
     outputs_with_spread,
-    sampled_boxes,
+    sample_boxes,
     spread_targets,
 )
 from boxmend.methods.table import MethodInputs, build
@@ -26,7 +26,7 @@ def test_a_bag_is_a_gaussian_weighted_by_scores() -> None:
     is_member = torch.tensor([[[True, True, False]]])
     # T = .1, scores .1 ln 3 apart: the second weighs three times the first.
     scores = torch.tensor([[[0.2, 0.2 + 0.1 * math.log(3), 0.9]]])
-    found = gaussians_of(boxes, scores, is_member, 0.1)
+    found = fit_gaussians(boxes, scores, is_member, 0.1)
     # x1: 10 / 4 + 14 * 3 / 4 = 13, variance 9 / 4 + 3 / 4 = 3; y2: 20 / 4 + 28 * 3 / 4 = 26, and
     # variance 36 / 4 + 4 * 3 / 4 = 12
     torch.testing.assert_close(found.mean, torch.tensor([[[13.0, 0, 40, 26]]]))
@@ -37,17 +37,17 @@ def test_a_bag_is_a_gaussian_weighted_by_scores() -> None:
 def test_a_high_temperature_weighs_all_alike_and_a_low_one_takes_the_best() -> None:
     boxes = torch.tensor([[[[10.0, 0, 40, 20], [14, 0, 40, 28]]]])
     scores, is_member = torch.tensor([[[0.4, 0.6]]]), torch.ones(1, 1, 2, dtype=torch.bool)
-    even = gaussians_of(boxes, scores, is_member, 1e6)
+    even = fit_gaussians(boxes, scores, is_member, 1e6)
     torch.testing.assert_close(even.mean, torch.tensor([[[12.0, 0, 40, 24]]]))
     torch.testing.assert_close(even.std, torch.tensor([[[2.0, 0, 0, 4]]]))
-    best = gaussians_of(boxes, scores, is_member, 1e-6)
+    best = fit_gaussians(boxes, scores, is_member, 1e-6)
     assert torch.equal(best.mean, boxes[:, :, 1])
     assert not best.std.any()
 
 
 def test_an_empty_bag_has_no_distribution_and_no_nan() -> None:
     none = torch.zeros(1, 2, 3, dtype=torch.bool)
-    found = gaussians_of(torch.full((1, 2, 3, 4), 7.0), torch.rand(1, 2, 3), none, 0.1)
+    found = fit_gaussians(torch.full((1, 2, 3, 4), 7.0), torch.rand(1, 2, 3), none, 0.1)
     assert not found.mean.any()
     assert not found.std.any()
 
@@ -55,7 +55,7 @@ def test_an_empty_bag_has_no_distribution_and_no_nan() -> None:
 def test_deviations_are_exact_far_from_the_origin() -> None:
     boxes = torch.tensor([[[[1000.0, 1000, 1300, 1300], [1000.25, 1000, 1300, 1300]]]])
     is_member = torch.ones(1, 1, 2, dtype=torch.bool)
-    found = gaussians_of(boxes, torch.zeros(1, 1, 2), is_member, 0.1)
+    found = fit_gaussians(boxes, torch.zeros(1, 1, 2), is_member, 0.1)
     assert found.std[0, 0].tolist() == pytest.approx([0.125, 0, 0, 0])
 
 
@@ -63,10 +63,10 @@ def test_boxes_are_drawn_by_deviations_from_the_mean_and_cut_at_the_image() -> N
     bag = Gaussians(torch.tensor([[[10.0, 10, 30, 90]]]), torch.tensor([[[2.0, 0, 30, 20]]]))
     # one deviation up, one down: 12 and 8; 30 +- 30, where 0 is left of 8; 110 is outside
     uniform = torch.tensor([[[[0.841345] * 4, [0.158655] * 4]]])
-    found = sampled_boxes(bag, uniform, torch.tensor([[True]]), torch.tensor([[100.0, 100.0]]))
+    found = sample_boxes(bag, uniform, torch.tensor([[True]]), torch.tensor([[100.0, 100.0]]))
     expected = torch.tensor([[[[12.0, 10, 60, 100], [8.0, 10, 9, 70]]]])
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
-    none = sampled_boxes(bag, uniform, torch.tensor([[False]]), torch.tensor([[100.0, 100.0]]))
+    none = sample_boxes(bag, uniform, torch.tensor([[False]]), torch.tensor([[100.0, 100.0]]))
     assert none.tolist() == [[[[0, 0, 1, 1]] * 2]]
 
 
@@ -101,7 +101,7 @@ def test_it_remembers_nothing() -> None:
 
 
 def test_settings_of_another_method_are_refused() -> None:
-    with pytest.raises(UsageError, match="disco takes DiscoSettings, got MendSettings"):
+    with pytest.raises(UsageError, match="disco takes DiscoSettings, not MendSettings"):
         build("disco", MethodInputs(1, 1, settings=MendSettings()))
 
 

@@ -18,7 +18,7 @@ from boxmend.methods.steps import draw_rois, rpn_losses, run_first_stage
 from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress, build
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import DiscoSettings
-from tests.methods.method_batches import padded, random_batch
+from tests.methods.method_batches import pad, random_batch
 from tests.methods.peers.bag_scenes import (
     MIDDLE,
     START,
@@ -300,7 +300,7 @@ def test_padding_is_inert(annotations: BatchAnnotations, progress: TrainingProgr
     detector, count = tiny("disco"), annotations.boxes.shape[1]
     settings = replace(KEEN, correction_from=0.25)
     outcome, losses = Disco(settings).losses(work_on(detector, annotations, progress))
-    wider, same = Disco(settings).losses(work_on(detector, padded(annotations, by=3), progress))
+    wider, same = Disco(settings).losses(work_on(detector, pad(annotations, by=3), progress))
     for name in LOSSES:
         torch.testing.assert_close(losses[name], same[name], rtol=1e-4, atol=1e-6)
     for name in ("boxes", "matched", "confidence", "loss", "verdict", "num_candidates", "labels"):

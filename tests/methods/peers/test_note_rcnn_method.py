@@ -16,7 +16,7 @@ from boxmend.methods.peers.note_rcnn import (
     distillation_loss,
     is_near,
     lowest_of_each_label,
-    plain_passes,
+    num_plain_epochs,
     seed_share,
 )
 from boxmend.methods.table import MethodInputs, Rates, TrainingProgress, build
@@ -43,7 +43,7 @@ INF = math.inf
 def test_a_share_of_the_passes_is_plain_and_at_least_one(
     share: float, num_epochs: int, passes: int
 ) -> None:
-    assert plain_passes(share, num_epochs) == passes
+    assert num_plain_epochs(share, num_epochs) == passes
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_it_is_built_by_its_name_with_its_own_settings() -> None:
     assert isinstance(made, NoteRcnn)
     assert made.settings.temperature == 3
     assert made.share == pytest.approx(0.3)
-    with pytest.raises(UsageError, match="note-rcnn takes NoteRcnnSettings, got MendSettings"):
+    with pytest.raises(UsageError, match="note-rcnn takes NoteRcnnSettings, not MendSettings"):
         build("note-rcnn", MethodInputs(4, 2, settings=MendSettings()))
 
 

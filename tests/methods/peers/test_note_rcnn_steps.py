@@ -17,7 +17,7 @@ from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgre
 from boxmend.methods.table import build as build_method
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import NoteRcnnSettings
-from tests.methods.method_batches import WAITS, Watch, padded, random_batch
+from tests.methods.method_batches import WAITS, Watch, pad, random_batch
 from tests.methods.peers.note_rcnn_scenes import (
     APART,
     LOSSES,
@@ -336,7 +336,7 @@ def test_a_classifier_that_is_the_frozen_model_has_nothing_to_be_taught(
 def test_padding_is_inert(progress: TrainingProgress, annotations: BatchAnnotations) -> None:
     detector, one, other = detector_of_three(), with_seeds(0, 5), with_seeds(0, 5)
     context = work_on(detector, annotations, progress)
-    wide = work_on(detector, padded(annotations, by=3), progress)
+    wide = work_on(detector, pad(annotations, by=3), progress)
     keys = {shape: torch.rand(shape) for shape in [(3, 150 + 5), (3, 150 + 8)]}
     keys[3, 158][:, :155] = keys[3, 155]
 

@@ -17,7 +17,7 @@ from boxmend.methods.steps import draw_rois, run_first_stage
 from boxmend.methods.table import BatchAnnotations, MethodInputs, TrainingProgress, build
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.settings import MendSettings, OaMilSettings
-from tests.methods.method_batches import NAN, one_image, padded, random_batch
+from tests.methods.method_batches import NAN, one_image, pad, random_batch
 from tests.methods.peers.bag_scenes import (
     LATE,
     MIDDLE,
@@ -298,7 +298,7 @@ def test_the_new_target_changes_the_regression_and_not_the_classification(
 def test_padding_is_inert(annotations: BatchAnnotations, progress: TrainingProgress) -> None:
     detector, count = tiny("oa-mil"), annotations.boxes.shape[1]
     outcome, losses = OaMil().losses(work_on(detector, annotations, progress))
-    wider, same = OaMil().losses(work_on(detector, padded(annotations, by=3), progress))
+    wider, same = OaMil().losses(work_on(detector, pad(annotations, by=3), progress))
     for name in LOSSES:
         torch.testing.assert_close(losses[name], same[name])
     for name in ("boxes", "matched", "confidence", "loss", "verdict", "num_candidates", "labels"):
@@ -367,7 +367,7 @@ def test_it_remembers_nothing() -> None:
 
 
 def test_settings_of_another_method_are_refused() -> None:
-    with pytest.raises(UsageError, match="oa-mil takes OaMilSettings, got MendSettings"):
+    with pytest.raises(UsageError, match="oa-mil takes OaMilSettings, not MendSettings"):
         build("oa-mil", MethodInputs(1, 1, settings=MendSettings()))
 
 

@@ -19,7 +19,7 @@ from boxmend.methods.table import (
     build_from,
 )
 from boxmend.runs.judgement import Judgement
-from boxmend.runs.settings import MendSettings, PublishedSettings, TrainSettings, resolved
+from boxmend.runs.settings import MendSettings, PublishedSettings, TrainSettings, resolve_settings
 from tests.methods.refiner.refiner_scenes import (
     NUM_ANNOTATIONS,
     NUM_LABELS,
@@ -79,7 +79,7 @@ def test_a_refiner_does_what_the_method_does_in_our_loop(name: str, detector: st
     made = lively_detector(detector)
     images, features, proposals = seen(made)
     settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(raw_box_share=0.4))
-    method = build_from(resolved(settings), NUM_ANNOTATIONS, NUM_LABELS, "cpu")
+    method = build_from(resolve_settings(settings), NUM_ANNOTATIONS, NUM_LABELS, "cpu")
     assert isinstance(method, Mend | PaperMethod)
     refiner = refiner_of(
         made.network, method=name, warm_up=0.5, mend=MendSettings(raw_box_share=0.4)
@@ -270,7 +270,7 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
     logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
     found = refiner.class_targets(refined, logits, labels, matched)
     method = build_from(
-        resolved(TrainSettings(label_noise=0.4)), NUM_ANNOTATIONS, NUM_LABELS, "cpu"
+        resolve_settings(TrainSettings(label_noise=0.4)), NUM_ANNOTATIONS, NUM_LABELS, "cpu"
     )
     assert isinstance(method, Mend)
     padding = torch.full((1, 4), 77.0)
@@ -282,9 +282,9 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
         labels=torch.tensor([[1, 0, 0], [0, 1, 0]]),
         deltas=torch.zeros(2, 3, 4),
     )
-    padded = torch.stack([logits[:3], torch.cat([logits[3:], padding])])
+    padded_logits = torch.stack([logits[:3], torch.cat([logits[3:], padding])])
     warm_up = TrainingProgress.at(0, 0, 1, warm_up=1.0)
-    expected = method.class_targets(padded, rois, refined.outcome.roi, warm_up)
+    expected = method.class_targets(padded_logits, rois, refined.outcome.roi, warm_up)
     assert expected is not None
     torch.testing.assert_close(found, torch.cat([expected[0], expected[1, :2]]))
     assert 0 < found[0, 1] < found[0, 2] < 1  # soft, though the labels are hard
@@ -292,7 +292,7 @@ def test_class_targets_of_warm_up_are_those_of_the_method() -> None:
 
 @pytest.mark.parametrize("name", PEERS)
 def test_methods_with_losses_of_their_own_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name} computes losses of its own.*boxmend train"):
+    with pytest.raises(UsageError, match=f"{name}, which computes its own losses.*boxmend train"):
         refiner_of(ModelByHand(), method=name)
 
 

@@ -34,12 +34,17 @@ def refiner_of(model: nn.Module | None = None, **changes: Any) -> Refiner:
 @pytest.mark.parametrize(
     ("image", "key", "value", "message"),
     [
-        (0, "labels", [0, 3, 2], r"targets\[0\]: .* row 4 has label 0; expected 1 to 3, for 0 is"),
+        (
+            0,
+            "labels",
+            [0, 3, 2],
+            r"targets\[0\]: .* row 4 has label 0; expected 1 to 3, because 0",
+        ),
         (0, "labels", [1, 4, 2], r"targets\[0\]: .* row 0 has label 4; expected 1 to 3"),
-        (1, "rows", [9], r"targets\[1\]: row 9; expected .* whole dataset, 0 to 8"),
+        (1, "rows", [9], r"targets\[1\]: row 9; expected .* in the dataset, 0 to 8"),
         (1, "rows", [-1], r"targets\[1\]: row -1; expected"),
-        (1, "boxes", [[5.0, 5, 5, 60]], r"targets\[1\]: .* row 2 has the box .* no extent"),
-        (1, "boxes", [[5.0, 60, 45, 5]], r"no extent; leave it out"),
+        (1, "boxes", [[5.0, 5, 5, 60]], r"targets\[1\]: .* row 2 has the box .* no area"),
+        (1, "boxes", [[5.0, 60, 45, 5]], r"no area; leave it out"),
         (1, "boxes", [[5.0, 5, float("inf"), 60]], r"targets\[1\]: .* row 2 has the box"),
         (1, "boxes", [[5.0, 5, float("nan"), 60]], r"targets\[1\]: .* row 2 has the box"),
         (1, "boxes", [5.0, 5, 45, 60], r"targets\[1\]: boxes \[4\], labels \[1\], rows \[1\]"),
@@ -59,7 +64,7 @@ def test_a_wrong_target_is_named(image: int, key: str, value: list[Any], message
 def test_a_target_that_lacks_something_is_named(key: str) -> None:
     asked = targets()
     del asked[1][key]
-    with pytest.raises(UsageError, match=rf"targets\[1\] has no '{key}'; each needs boxes"):
+    with pytest.raises(UsageError, match=rf"targets\[1\] has no '{key}'; each target needs boxes"):
         refiner_of()(blank(), MAPS, no_proposals(), asked)
 
 
@@ -94,7 +99,7 @@ def test_a_model_without_a_second_stage_is_refused() -> None:
 
 def test_a_model_of_other_classes_is_refused() -> None:
     refiner = refiner_of(ModelByHand(predictor=ByWidth(num_labels=5)))
-    with pytest.raises(UsageError, match="scores 6 classes with background, but num_labels is 3"):
+    with pytest.raises(UsageError, match="6 classes including background, but num_labels is 3"):
         refiner(blank(), MAPS, no_proposals(), targets())
 
 
@@ -117,12 +122,15 @@ def state_without(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        (state_without("method"), "no state of a Refiner: it has no 'method'"),
-        (state_without("step"), "no state of a Refiner: it has no 'step'"),
-        (refiner_of(num_annotations=5).state_dict(), r"memory of the state has shape \[6, 3\]"),
+        (state_without("method"), "the state has no 'method'"),
+        (state_without("step"), "the state has no 'step'"),
+        (
+            refiner_of(num_annotations=5).state_dict(),
+            r"the saved state has shape \[6, 3\]",
+        ),
         (
             refiner_of(settings=TrainSettings(method="mend-paper")).state_dict(),
-            "the state is of another method: it has no '",
+            "the state belongs to another method, because it has no '",
         ),
     ],
 )

@@ -237,14 +237,14 @@ def test_a_zip_file_that_unpacks_to_too_much_is_refused(
     head, image, end = "<annotations><version>1.1</version>", "<image/>", "</annotations>"
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("annotations.xml", head + image * 100_000 + end)
-    monkeypatch.setenv("BOXMEND_MAX_HANDOVER_BYTES", "100KiB")
-    words = r"bomb\.zip: annotations\.xml in it: 800,0.. bytes .*BOXMEND_MAX_HANDOVER_BYTES"
+    monkeypatch.setenv("BOXMEND_MAX_EXPORT_BYTES", "100KiB")
+    words = r"bomb\.zip: annotations\.xml in it: 800,0.. bytes .*BOXMEND_MAX_EXPORT_BYTES"
     refused(run, tmp_path / "bomb.zip", words, out)
-    monkeypatch.delenv("BOXMEND_MAX_HANDOVER_BYTES")
-    monkeypatch.setenv("BOXMEND_MAX_HANDOVER_ELEMENTS", "50000")
-    words = r"bomb\.zip: 50,001 elements .*BOXMEND_MAX_HANDOVER_ELEMENTS"
+    monkeypatch.delenv("BOXMEND_MAX_EXPORT_BYTES")
+    monkeypatch.setenv("BOXMEND_MAX_EXPORT_ELEMENTS", "50000")
+    words = r"bomb\.zip: 50,001 elements .*BOXMEND_MAX_EXPORT_ELEMENTS"
     refused(run, tmp_path / "bomb.zip", words, out)
-    monkeypatch.delenv("BOXMEND_MAX_HANDOVER_ELEMENTS")
+    monkeypatch.delenv("BOXMEND_MAX_EXPORT_ELEMENTS")
     refused(run, tmp_path / "bomb.zip", "has no image that was handed over", out)
 
 

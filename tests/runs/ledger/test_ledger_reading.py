@@ -112,7 +112,9 @@ def test_some_columns_are_read_in_the_order_asked_for(tmp_path: Path) -> None:
         {"verdict": "unjudged", "epoch": 0},
         {"verdict": "relabelled", "epoch": 1},
     ]
-    with pytest.raises(UsageError, match="no column 'lost' in a ledger; there are epoch, step"):
+    with pytest.raises(
+        UsageError, match="a ledger has no column 'lost'; its columns are epoch, step"
+    ):
         read(run, ["epoch", "lost"])
 
 
@@ -179,10 +181,10 @@ def test_a_missing_part_is_named(tmp_path: Path) -> None:
 
 
 def test_no_ledger_at_all_is_a_data_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"ledger: no ledger there \(No such file"):
+    with pytest.raises(DataError, match=r"ledger: cannot be read as a ledger \(No such file"):
         read(tmp_path)
     (tmp_path / "ledger").write_text("no folder")
-    with pytest.raises(DataError, match=r"no ledger there \(Not a directory"):
+    with pytest.raises(DataError, match=r"cannot be read as a ledger \(Not a directory"):
         read(tmp_path)
 
 
@@ -190,7 +192,7 @@ def test_no_ledger_at_all_is_a_data_error(tmp_path: Path) -> None:
 def test_a_foreign_file_is_named(tmp_path: Path, name: str) -> None:
     run = written(tmp_path, visits(25))
     (run / "ledger" / name).write_text("mine")
-    with pytest.raises(DataError, match=f"{name}: is no part of a ledger"):
+    with pytest.raises(DataError, match=f"{name}: is not a part of a ledger"):
         read(run)
 
 
@@ -221,13 +223,13 @@ def test_a_part_that_was_renamed_or_comes_from_elsewhere_is_named(tmp_path: Path
     parts[2].replace(parts[1])
     parts[3].replace(parts[2])
     parts[4].replace(parts[3])
-    with pytest.raises(DataError, match=r"part-000001\.parquet: was written as another part"):
+    with pytest.raises(DataError, match=r"part-000001\.parquet: was renamed from another part"):
         read(run)
     theirs = written(tmp_path / "c", visits(45), rows_per_part=9)
     for source in (other, theirs):
         target = written(tmp_path / f"into-{source.name}", visits(45))
         shutil.copy(source / "ledger" / "part-000001.parquet", target / "ledger")
-        with pytest.raises(DataError, match=r"part-000001\.parquet: is of another ledger"):
+        with pytest.raises(DataError, match=r"part-000001\.parquet: belongs to another ledger"):
             read(target)
 
 
@@ -235,7 +237,7 @@ def test_a_short_part_before_others_is_named(tmp_path: Path) -> None:
     run = written(tmp_path / "a", visits(45))
     short = written(tmp_path / "b", visits(13))
     shutil.copy(short / "ledger" / "part-000001.parquet", run / "ledger")
-    with pytest.raises(DataError, match=r"part-000001\.parquet: has 3 rows where 10 belong"):
+    with pytest.raises(DataError, match=r"part-000001\.parquet: has 3 rows instead of 10"):
         read(run)
 
 
@@ -249,19 +251,19 @@ def rewritten(run: Path, change: Any) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.replace_schema_metadata(None), "no part of a ledger of version 1"),
+        (lambda t: t.replace_schema_metadata(None), "not a part of a ledger of format 1"),
         (
             lambda t: t.replace_schema_metadata({**t.schema.metadata, b"boxmend.ledger": b"2"}),
-            "no part of a ledger of version 1",
+            "not a part of a ledger of format 1",
         ),
         (
             lambda t: t.replace_schema_metadata(
                 {**t.schema.metadata, b"boxmend.ledger.rows_per_part": b"-4"}
             ),
-            "no sensible number of rows",
+            "an invalid number of rows",
         ),
-        (lambda t: t.slice(0, 0), "no sensible number of rows"),
-        (lambda t: t.drop_columns(["loss"]), "columns are not those of a ledger"),
+        (lambda t: t.slice(0, 0), "an invalid number of rows"),
+        (lambda t: t.drop_columns(["loss"]), "does not have the columns of a ledger"),
         (
             lambda t: t.set_column(0, "epoch", pa.array([0.5] * len(t))),
             "column epoch is double, expected int32",

@@ -147,7 +147,7 @@ def test_resuming_without_a_state_begins_anew(tmp_path: Path) -> None:
 
 def test_a_ledger_is_never_begun_over_another(tmp_path: Path) -> None:
     before = uninterrupted(tmp_path, visits(25))
-    with pytest.raises(OutputError, match="there is a ledger already"):
+    with pytest.raises(OutputError, match="holds a ledger already"):
         Ledger.create(tmp_path)
     assert bytes_of(tmp_path) == before
 
@@ -156,7 +156,7 @@ def test_resuming_never_removes_what_is_no_part(tmp_path: Path) -> None:
     uninterrupted(tmp_path, visits(25))
     (tmp_path / "ledger" / "notes.txt").write_text("mine")
     before = bytes_of(tmp_path)
-    with pytest.raises(DataError, match=r"notes\.txt: is no part"):
+    with pytest.raises(DataError, match=r"notes\.txt: is not a part"):
         Ledger.resume(tmp_path, None)
     assert bytes_of(tmp_path) == before
 
@@ -185,7 +185,7 @@ def test_resuming_names_a_part_that_the_checkpoint_counts_on(tmp_path: Path, num
 def test_resuming_refuses_a_ledger_of_other_parts(tmp_path: Path) -> None:
     uninterrupted(tmp_path, visits(45), rows_per_part=9)
     state = state_of(tmp_path / "other", 25)
-    with pytest.raises(DataError, match="counts on it"):
+    with pytest.raises(DataError, match="the checkpoint needs it"):
         Ledger.resume(tmp_path, state)
 
 
@@ -204,8 +204,8 @@ def test_a_damaged_state_is_refused_and_costs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epochs": np.array([2, 1, 2])}, "epochs must not fall"),
-        ({"epochs": np.array([0, 0, 0])}, "epochs must not fall"),  # the ledger is at 1
+        ({"epochs": np.array([2, 1, 2])}, "epochs must be ascending"),
+        ({"epochs": np.array([0, 0, 0])}, "epochs must be ascending"),  # the ledger is at 1
         ({"steps": np.array([1, 2])}, r"steps must have shape \(3,\), got \(2,\)"),
         ({"final_boxes": np.zeros((3, 3), np.float32)}, r"final_boxes must have shape \(3, 4\)"),
         ({"is_kept": np.array(True)}, "is_kept must have shape"),
@@ -238,7 +238,7 @@ def test_the_epoch_a_resumed_ledger_is_at_is_known(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path, rows_per_part=10)
     ledger.append(visits(10, epoch=3))
     resumed = Ledger.resume(tmp_path, ledger.state())
-    with pytest.raises(ValueError, match="epochs must not fall"):
+    with pytest.raises(ValueError, match="epochs must be ascending"):
         resumed.append(visits(1, epoch=2))
     with pytest.raises(ValueError, match="annotation_id was int64, now it is object"):
         resumed.append(visits(1, epoch=3, texts=True))
@@ -269,7 +269,7 @@ def test_wider_numbers_are_narrowed(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_an_output_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(OutputError, match="could not be made"):
+    with pytest.raises(OutputError, match="could not be created"):
         Ledger.create(tmp_path / "file")
     with pytest.raises(ValueError, match="rows_per_part"):
         Ledger.create(tmp_path, rows_per_part=0)

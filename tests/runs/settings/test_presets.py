@@ -6,14 +6,14 @@ import pytest
 
 from boxmend.detector import DETECTORS
 from boxmend.methods.table import METHODS
-from boxmend.runs.settings import Optimisation, PublishedSettings, TrainSettings, resolved
-from boxmend.runs.settings.presets import LITERAL_METHODS, OWN_NUMBERS
+from boxmend.runs.settings import Optimisation, PublishedSettings, TrainSettings, resolve_settings
+from boxmend.runs.settings.presets import FIXED_COUNT_DETECTORS, PAPER_METHODS
 
 LITERAL = ["br", "cinj", "cm", "lr", "mend-paper", "pseudo"]
 
 
 def test_the_paper_is_read_literally() -> None:
-    settings = resolved(TrainSettings(method="mend", preset="paper", batch_size=8))
+    settings = resolve_settings(TrainSettings(method="mend", preset="paper", batch_size=8))
     assert settings.method == "mend-paper"
     assert (settings.difficult, settings.box_loss, settings.rpn_low_quality) == (
         *("background", "l1"),
@@ -30,14 +30,14 @@ def test_the_paper_is_read_literally() -> None:
 
 @pytest.mark.parametrize("method", LITERAL)
 def test_rows_of_the_tables_are_read_so_whatever_the_preset(method: str) -> None:
-    paper = resolved(TrainSettings(method="mend", preset="paper"))
+    paper = resolve_settings(TrainSettings(method="mend", preset="paper"))
     for preset in ("default", "paper"):
-        settings = resolved(TrainSettings(method=method, preset=preset))
+        settings = resolve_settings(TrainSettings(method=method, preset=preset))
         assert settings == replace(paper, method=method)
 
 
 def test_mend_keeps_an_average_and_ignores_difficult_objects() -> None:
-    settings = resolved(TrainSettings())
+    settings = resolve_settings(TrainSettings())
     assert (settings.method, settings.preset) == ("mend", "default")
     assert (settings.difficult, settings.box_loss, settings.rpn_low_quality) == (
         *("ignore", "smooth_l1"),
@@ -49,11 +49,11 @@ def test_mend_keeps_an_average_and_ignores_difficult_objects() -> None:
 
 
 def test_the_baseline_is_the_detector_without_an_average() -> None:
-    settings = resolved(TrainSettings(method="baseline"))
-    mend = resolved(TrainSettings())
+    settings = resolve_settings(TrainSettings(method="baseline"))
+    mend = resolve_settings(TrainSettings())
     vanilla = replace(mend.optimisation, average_decay=0.0)
     assert settings == replace(mend, method="baseline", optimisation=vanilla)
-    paper = resolved(TrainSettings(method="baseline", preset="paper"))
+    paper = resolve_settings(TrainSettings(method="baseline", preset="paper"))
     assert (paper.method, paper.difficult, paper.proposals) == ("baseline", "background", 1000)
 
 
@@ -68,7 +68,7 @@ def test_what_is_set_goes_before_the_preset() -> None:
         difficult="ignore",
         optimisation=Optimisation(lr=0.5, schedule="cosine", max_norm=1.0, average_decay=0.9),
     )
-    assert resolved(told) == replace(told, preset="paper")
+    assert resolve_settings(told) == replace(told, preset="paper")
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_what_is_set_goes_before_the_preset() -> None:
 def test_few_proposals_are_chosen_from_fewer_anchors(
     proposals: int | None, pre_nms: int | None
 ) -> None:
-    assert resolved(TrainSettings(proposals=proposals)).pre_nms == pre_nms
-    assert resolved(TrainSettings(proposals=proposals, method="br")).pre_nms == 2000
+    assert resolve_settings(TrainSettings(proposals=proposals)).pre_nms == pre_nms
+    assert resolve_settings(TrainSettings(proposals=proposals, method="br")).pre_nms == 2000
 
 
 def test_the_tiny_detector_keeps_its_own_numbers() -> None:
-    settings = resolved(TrainSettings(method="br", detector="tiny", proposals=100))
+    settings = resolve_settings(TrainSettings(method="br", detector="tiny", proposals=100))
     assert (settings.proposals, settings.pre_nms, settings.rois) == (100, None, None)
     assert settings.box_loss == "l1"
 
@@ -90,12 +90,12 @@ def test_the_tiny_detector_keeps_its_own_numbers() -> None:
 @pytest.mark.parametrize("method", sorted(METHODS))
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_resolved_settings_stay_as_they_are(method: str, preset: str) -> None:
-    once = resolved(TrainSettings(method=method, preset=preset, weights=None))  # type: ignore[arg-type]
-    assert resolved(once) == once
+    once = resolve_settings(TrainSettings(method=method, preset=preset, weights=None))  # type: ignore[arg-type]
+    assert resolve_settings(once) == once
     assert once.weights == "none"
 
 
 def test_names_in_the_settings_are_those_of_methods_and_detectors() -> None:
     peers = {"ca-bbc", "co-teaching", "disco", "note-rcnn", "oa-mil"}
-    assert set(METHODS) - {"baseline", "mend", *peers} == LITERAL_METHODS
-    assert set(DETECTORS) >= OWN_NUMBERS
+    assert set(METHODS) - {"baseline", "mend", *peers} == PAPER_METHODS
+    assert set(DETECTORS) >= FIXED_COUNT_DETECTORS

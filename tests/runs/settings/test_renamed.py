@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from boxmend.runs import folder as runs
-from boxmend.runs.settings import MendSettings, Optimisation, TrainSettings, resolved
-from boxmend.runs.settings.files import settings_of_run
+from boxmend.runs.settings import MendSettings, Optimisation, TrainSettings, resolve_settings
+from boxmend.runs.settings.files import convert_run_settings
 from boxmend.runs.settings.renamed import RENAMED_SETTINGS, rename_dotted, rename_settings
 
 
@@ -45,7 +45,7 @@ def test_every_present_name_is_a_setting_and_no_earlier_one_is(old: str, present
 
 
 def test_present_names_stay_as_they_are() -> None:
-    settings = asdict(resolved(TrainSettings()))
+    settings = asdict(resolve_settings(TrainSettings()))
     assert rename_settings(settings) == settings
 
 
@@ -61,5 +61,5 @@ def test_the_settings_of_an_earlier_run_are_read_by_their_present_names(tmp_path
     assert (earlier["graph"], earlier["mend"]["keep"]) == (False, 0.3)
     path.write_text(json.dumps(earlier))
     assert run.settings() == asdict(settings)
-    assert settings_of_run(path, json.loads(path.read_text())) == settings
+    assert convert_run_settings(path, json.loads(path.read_text())) == settings
     runs.create(run.path, asdict(settings), {"data": {}}, resume=True)  # they are the same

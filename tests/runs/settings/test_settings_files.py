@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from boxmend.errors import UsageError
-from boxmend.runs.settings import MendSettings, Optimisation, TrainSettings, resolved
+from boxmend.runs.settings import MendSettings, Optimisation, TrainSettings, resolve_settings
 from boxmend.runs.settings.files import read_settings, read_values
 
 TOML = """
@@ -42,7 +42,7 @@ def test_toml_sets_what_it_names(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_a_run_come_back(tmp_path: Path) -> None:
-    settings = resolved(TrainSettings(method="mend-paper", weights=None, box_noise=0.4))
+    settings = resolve_settings(TrainSettings(method="mend-paper", weights=None, box_noise=0.4))
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(asdict(settings)))
     assert read_settings(path) == settings
@@ -79,7 +79,7 @@ def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
         ("[mend.boxes.deep]\nx = 1", r"mend\.boxes: "),
         ("mend = 3", "mend: Expected `object`, got `int`"),
         ("seed = 2020-01-01", "seed: Expected `int`"),
-        ("epochs =", "is no TOML"),
+        ("epochs =", "is not TOML"),
         ("label_noise = nan", "label_noise is nan"),
     ],
 )
@@ -93,10 +93,10 @@ def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, text: str, message: 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[1]", "holds no table"),
-        (b"epochs = 3", r"is no JSON \(or name it \.toml\)"),
+        (b"[1]", "is not a table"),
+        (b"epochs = 3", r"is not JSON \(or name it \.toml\)"),
         (b"\xff", "cannot be read as settings"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"[" * 100_000, "is not JSON"),
     ],
 )
 def test_what_is_no_file_of_settings_is_refused(

@@ -13,7 +13,7 @@ from boxmend.runs.settings import (
     Optimisation,
     PublishedSettings,
     TrainSettings,
-    parsed_image_size,
+    parse_image_size,
 )
 
 NAN, INF = math.nan, math.inf
@@ -120,7 +120,7 @@ def test_the_rate_follows_from_the_batch() -> None:
 
 @pytest.mark.parametrize(("text", "sides"), [("600/1000", (600, 1000)), ("320", (None, 320))])
 def test_image_sizes_are_read(text: str, sides: tuple[int | None, int]) -> None:
-    assert parsed_image_size(text) == sides
+    assert parse_image_size(text) == sides
 
 
 def test_settings_need_no_torch() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxmend.data.boxes import best_overlaps, overlaps
+from boxmend.data.boxes import compute_iou, find_best_iou
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Box
 from boxmend.scoring.corrections import assess
@@ -120,10 +120,10 @@ def test_best_overlaps_are_those_of_looking_at_all_pairs(
             np.array([box for _, box in placed], np.float64).reshape(-1, 4),
         )
 
-    best = best_overlaps(*parted(boxes), *parted(true))
+    best = find_best_iou(*parted(boxes), *parted(true))
     for k, (image, box) in enumerate(boxes):
         expected = [
-            float(overlaps(np.array(box, np.float64), np.array(other, np.float64)))
+            float(compute_iou(np.array(box, np.float64), np.array(other, np.float64)))
             for place, other in true
             if place == image
         ]
@@ -135,7 +135,7 @@ def test_many_pairs_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> No
     low = rng.uniform(0, 50, (2, 40, 2))
     boxes, true = np.concatenate([low, low + rng.uniform(1, 40, (2, 40, 2))], axis=2)
     images, true_images = rng.integers(0, 4, (2, 40))
-    whole = best_overlaps(images, boxes, true_images, true)
-    monkeypatch.setattr("boxmend.data.boxes.PAIRS_AT_ONCE", 7)
-    assert best_overlaps(images, boxes, true_images, true).tolist() == whole.tolist()
+    whole = find_best_iou(images, boxes, true_images, true)
+    monkeypatch.setattr("boxmend.data.boxes.PAIRS_PER_CHUNK", 7)
+    assert find_best_iou(images, boxes, true_images, true).tolist() == whole.tolist()
     assert whole.max() > 0

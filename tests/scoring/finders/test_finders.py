@@ -31,14 +31,14 @@ def known(values: np.ndarray | None) -> np.ndarray:
 
 
 class TestMistakenness:
-    def test_a_detection_of_the_same_label_speaks_for_it(self) -> None:
+    def test_a_detection_of_the_same_label_lowers_the_suspicion(self) -> None:
         found = detected((0, VAN, 0.75, tall(8)))
         result = mistakenness.suspicion(annotated([BOX], [VAN]), found)
         assert known(result.labels).tolist() == [(-0.75 + 1) / 2]
         # IoU .8: i = (1 - .8) / .5 = .4
         assert known(result.boxes)[0] == pytest.approx((0.75 * (2 * 0.4 - 1) + 1) / 2)
 
-    def test_a_detection_of_another_label_speaks_against_it(self) -> None:
+    def test_a_detection_of_another_label_raises_the_suspicion(self) -> None:
         found = detected((0, BUS, 0.75, BOX))
         result = mistakenness.suspicion(annotated([BOX], [VAN]), found)
         assert known(result.labels).tolist() == [(0.75 + 1) / 2]
@@ -56,18 +56,16 @@ class TestMistakenness:
         assert known(result.labels).tolist() == [0.5]
         assert known(result.boxes).tolist() == [1]
 
-    @pytest.mark.parametrize("at_once", [1, 2**20])  # the second sees what the first took
-    def test_the_most_confident_detection_chooses_first_and_takes_what_is_free(
-        self, at_once: int, monkeypatch: pytest.MonkeyPatch
+    def test_the_most_confident_detection_chooses_first_and_the_next_takes_what_is_free(
+        self,
     ) -> None:
-        # Both detections overlap annotation 0 most; the surer one has it, the other is left with 1.
-        monkeypatch.setattr(mistakenness, "PAIRS_AT_ONCE", at_once)
+        # Both detections overlap annotation 0 most; the surer one gets it, the other gets 1.
         dataset = annotated([BOX, tall(8)], [VAN, VAN])
         found = detected((0, VAN, 0.25, BOX), (0, BUS, 0.75, BOX))
         result = mistakenness.suspicion(dataset, found)
         assert known(result.labels).tolist() == [(0.75 + 1) / 2, (-0.25 + 1) / 2]
 
-    def test_detections_of_other_images_mean_nothing(self) -> None:
+    def test_detections_of_other_images_do_not_count(self) -> None:
         dataset = annotated([BOX, BOX], [VAN, VAN], images=[0, 2])
         found = detected((2, BUS, 0.5, BOX), (1, BUS, 1.0, BOX))
         result = mistakenness.suspicion(dataset, found)
@@ -156,7 +154,9 @@ class TestObjectLab:
         result = objectlab.suspicion(annotated([BOX, FAR], [VAN, BUS], images=[0, 1]), detected())
         assert known(result.labels).tolist() == known(result.boxes).tolist() == [0, 0]
 
-    def test_without_cleanlab_it_says_how_to_get_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_cleanlab_the_message_says_how_to_install_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(sys.modules, "cleanlab.object_detection", None)
         with pytest.raises(UsageError, match=r"pip install 'boxmend\[compare\]'"):
             objectlab.suspicion(annotated([BOX], [VAN]), detected())
@@ -192,14 +192,14 @@ class TestBoxmend:
         assert known(result.boxes) == pytest.approx([0, 0.4, 0.2, 0])
         assert known(result.is_box_flagged).tolist() == [False, True, False, False]
 
-    def test_a_run_that_judged_and_moved_nothing_suspects_nothing(self) -> None:
+    def test_a_run_without_judgements_and_moves_has_no_suspicion(self) -> None:
         dataset = annotated([BOX], [VAN])
         result = boxmend_finder.suspicion(opened(dataset, [seen(0, UNJUDGED)]), np.arange(1))
         assert result.labels is result.boxes is None
 
 
 def small_comparison(found: Detections) -> dict[tuple[str, str], dict[str, object]]:
-    """Four annotations that were visited, one of nothing, and one that was not visited."""
+    """Return four visited annotations, one that is spurious, and one without a visit."""
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX] * 4 + [FAR] * 2, [VAN] * 6, images=[0, 1, 2, 3, 4, 5])
     visits = [
@@ -219,7 +219,7 @@ def small_comparison(found: Detections) -> dict[tuple[str, str], dict[str, objec
     return {(one["finder"], one["kind"]): one for one in table["scores"]}
 
 
-def test_all_finders_are_held_against_the_same_annotations() -> None:
+def test_all_finders_are_scored_on_the_same_annotations() -> None:
     rows = small_comparison(detected((1, BUS, 0.75, BOX), (2, VAN, 0.5, BOX), (4, BUS, 0.9, FAR)))
     assert list(rows) == [(name, kind) for name in (OURS, *OTHERS) for kind in KINDS]
     ours = rows[OURS, "wrong label"]
@@ -290,7 +290,7 @@ def test_the_order_of_annotations_and_detections_does_not_matter(finder: str) ->
         assert before.boxes.std() > 0
 
 
-def test_nothing_to_judge_is_no_trouble() -> None:
+def test_no_visited_annotation_gives_empty_scores() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([], [])
     result = compare(opened(dataset, []), truth_of(dataset, [], []), detected())

@@ -12,7 +12,7 @@ from boxmend.data.detections import Detections
 from boxmend.data.types import Box
 from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours
 from boxmend.scoring.finders.kinds import OTHERS, KindScores, compare_kinds
-from boxmend.scoring.finders.suspicion import Offered, Suspects, by_image
+from boxmend.scoring.finders.suspicion import MissingRanking, Suspects, group_by_image
 from boxmend.scoring.ranking import average_precision
 from tests.fabricated_runs import NOWHERE
 from tests.scoring.assessed import BUS, TRUCK, VAN, annotated, detected, fix, fixes_of, truth_of
@@ -27,12 +27,12 @@ def tall(height: float) -> Box:
     return (0, 0, 10, height)
 
 
-def offered(suspects: Suspects) -> Offered:
+def offered(suspects: Suspects) -> MissingRanking:
     assert suspects.missing is not None
     return suspects.missing
 
 
-def test_what_is_never_found_counts_in_average_precision() -> None:
+def test_errors_that_are_never_found_lower_the_average_precision() -> None:
     scores, is_sought = np.array([0.9, 0.8, 0.7]), np.array([True, False, True])
     assert average_precision(scores, is_sought) == pytest.approx((1 + 2 / 3) / 2)
     assert average_precision(scores, is_sought, 4) == pytest.approx((1 + 2 / 3) / 4)
@@ -40,12 +40,15 @@ def test_what_is_never_found_counts_in_average_precision() -> None:
     assert average_precision(scores, np.zeros(3, np.bool_), 0) is None
 
 
-def test_images_without_annotations_are_given_if_asked_for() -> None:
+def test_images_without_annotations_are_included_on_request() -> None:
     dataset = annotated([BOX, FAR], [VAN, VAN], images=[2, 2])
     found = detected((2, VAN, 0.5, BOX), (1, VAN, 0.5, BOX), (1, BUS, 0.5, FAR))
-    given = [[one.tolist() for one in pair] for pair in by_image(dataset, found)]
+    given = [[one.tolist() for one in pair] for pair in group_by_image(dataset, found)]
     assert given == [[[0, 1], [0]]]
-    given = [[one.tolist() for one in pair] for pair in by_image(dataset, found, also_bare=True)]
+    given = [
+        [one.tolist() for one in pair]
+        for pair in group_by_image(dataset, found, include_empty=True)
+    ]
     assert given == [[[], [1, 2]], [[0, 1], [0]]]
 
 
@@ -86,7 +89,7 @@ class TestHotcocoByKind:
         assert by_score == {0.5: True, 0.25: False}
         assert set(missing.proposed.boxes[:, 0].tolist()) == {20, 80}
 
-    def test_nothing_is_no_trouble(self) -> None:
+    def test_no_detections_give_no_missing_objects(self) -> None:
         assert len(offered(hotcoco.by_kind(annotated([BOX], [VAN]), detected())).proposed) == 0
 
 
@@ -125,6 +128,37 @@ class TestObjectLabByKind:
         )
         assert flags == {0: True, 2: False}  # only sure ones
 
+    def test_the_scores_are_those_that_cleanlab_computes_from_the_boxes(self) -> None:
+        rank = pytest.importorskip("cleanlab.object_detection.rank")
+        dataset, found = crowded_scenes(np.random.default_rng(5))
+        scores = objectlab._compute_scores(dataset, found)
+        labels, predictions, order, offered_rows = [], [], [], []
+        table = np.column_stack([found.boxes, found.scores]).astype(np.float64)
+        for image in range(len(dataset.images)):
+            rows = np.flatnonzero(dataset.image_rows == image)
+            theirs = np.flatnonzero(found.image_rows == image)
+            order.append(rows)
+            offered_rows.append(theirs[np.argsort(found.labels[theirs], kind="stable")])
+            labels.append({"bboxes": dataset.boxes[rows], "labels": dataset.labels[rows]})
+            predictions.append([table[theirs[found.labels[theirs] == label]] for label in range(3)])
+        given = {"labels": labels, "predictions": predictions}
+        swap = np.concatenate(rank.compute_swap_box_scores(**given))
+        badloc = np.concatenate(rank.compute_badloc_box_scores(**given))
+        overlooked = np.concatenate(
+            rank.compute_overlooked_box_scores(**given, high_probability_threshold=0.0)
+        )
+        rows = np.concatenate(order)
+        assert scores.swap[rows] == pytest.approx(swap, abs=1e-12)
+        assert scores.badloc[rows] == pytest.approx(badloc, abs=1e-12)
+        by_row = dict(zip(np.concatenate(offered_rows).tolist(), overlooked, strict=True))
+        expected = {row: score for row, score in by_row.items() if not np.isnan(score)}
+        assert dict(zip(scores.rows.tolist(), scores.overlooked, strict=True)) == pytest.approx(
+            expected, abs=1e-12
+        )
+        assert len(expected) > 5
+        assert len(set(swap.tolist())) > 5
+        assert len(set(badloc.tolist())) > 5
+
     @pytest.mark.filterwarnings("ignore")  # of cleanlab's own pools of processes
     def test_flags_are_those_that_cleanlab_pools_into_images(self) -> None:
         pytest.importorskip("cleanlab")
@@ -149,7 +183,7 @@ class TestObjectLabByKind:
         assert ours.tolist() == flagged.tolist()
         assert by_boxes.sum() < ours.sum() < len(ours)
 
-    def test_neither_annotations_nor_detections_are_no_trouble(self) -> None:
+    def test_no_annotations_and_no_detections_give_nothing(self) -> None:
         pytest.importorskip("cleanlab")
         result = objectlab.by_kind(annotated([], []), detected())
         assert len(result.annotations[Kind.WRONG_LABEL].scores) == 0
@@ -162,6 +196,26 @@ def replaced_images(dataset: Dataset, number: int) -> Dataset:
     """The same annotations in so many images."""
     images = annotated([BOX], [VAN], images=[number - 1]).images
     return replace(dataset, images=images)
+
+
+def crowded_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
+    """Images of 100 pixels with a few annotations, many of them detected, and false detections."""
+    boxes, labels, images, found = [], [], [], []
+    for image in range(12):
+        for _ in range(int(rng.integers(0, 5))):
+            low = rng.uniform(0, 60, 2)
+            box = np.concatenate([low, low + rng.uniform(10, 40, 2)])
+            boxes.append(tuple(box))
+            labels.append(int(rng.integers(0, 3)))
+            images.append(image)
+            for _ in range(2):
+                label = labels[-1] if rng.random() < 0.6 else int(rng.integers(0, 3))
+                near = tuple(box + rng.uniform(-4, 4, 4))
+                found.append((image, label, float(rng.uniform(0.9, 0.999)), near))
+        corner = rng.uniform(0, 90, 2)
+        away = tuple(np.concatenate([corner, corner + 8]))
+        found.append((image, int(rng.integers(0, 3)), float(rng.uniform(0.3, 0.999)), away))
+    return replaced_images(annotated(boxes, labels, images=images), 12), detected(*found)
 
 
 def sure_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
@@ -181,7 +235,7 @@ def sure_scenes(rng: np.random.Generator) -> tuple[Dataset, Detections]:
     return annotated(boxes, labels, images=images), detected(*found)
 
 
-def test_boxmend_suspects_by_probabilities_and_flags_from_a_half_on() -> None:
+def test_boxmend_ranks_by_probability_and_flags_from_one_half_on() -> None:
     dataset = annotated([BOX] * 3, [VAN] * 3)
     p_wrong = {Kind.WRONG_LABEL: np.array([0.5, np.nan, 0.4])}
     missing = fixes_of(
@@ -230,7 +284,7 @@ def small_world() -> tuple[dict[tuple[str, str], KindScores], dict[str, int | No
     return {(one.kind, one.finder): one for one in table.scores}, table.errors
 
 
-def test_every_finder_is_held_against_the_kinds_that_it_knows() -> None:
+def test_every_finder_is_scored_for_the_kinds_that_it_knows() -> None:
     rows, errors = small_world()
     assert errors == {
         "wrong label": 1,
@@ -252,7 +306,7 @@ def test_every_finder_is_held_against_the_kinds_that_it_knows() -> None:
 def test_precision_and_recall_are_by_the_default_of_each() -> None:
     rows, _ = small_world()
     ours = rows["wrong label", OURS]
-    # Flagged are the wrong one and, in vain, the one of nothing.
+    # It flags the wrong annotation and, as a false positive, the spurious one.
     assert (ours.average_precision, ours.flagged) == (1, 2)
     assert (ours.precision, ours.recall) == (1 / 2, 1)
     theirs = rows["wrong label", "hotcoco label_errors"]
@@ -266,12 +320,12 @@ def test_precision_and_recall_are_by_the_default_of_each() -> None:
     assert duplicate.average_precision is duplicate.recall is None
 
 
-def test_missing_objects_are_held_against_all_that_are_missing() -> None:
+def test_missing_objects_are_scored_by_all_that_are_missing() -> None:
     rows, _ = small_world()
     ours = rows["missing", OURS]
     assert (ours.average_precision, ours.flagged) == (1 / 2, 2)  # the right one comes second
     assert (ours.precision, ours.recall) == (1 / 2, 1)
-    # What lies on the crowd is not held against anybody.
+    # Proposals on the crowd do not count.
     fiftyone = rows["missing", "FiftyOne mistakenness"]
     assert (fiftyone.average_precision, fiftyone.flagged, fiftyone.precision) == (1, 1, 1)
     other = rows["missing", "hotcoco label_errors"]
@@ -289,14 +343,14 @@ def test_an_object_that_nobody_proposes_lowers_the_average_precision() -> None:
     assert (scores[OURS].precision, scores[OURS].recall) == (1, 1 / 2)
 
 
-def test_annotations_without_a_score_are_put_where_that_serves_the_finder() -> None:
+def test_annotations_without_a_score_are_ranked_where_the_finder_gains_most() -> None:
     rows, _ = small_world()
     # mistakenness_loc: rows 0 and 2 are found exactly, and so is not 1, whose box is bad. Only
     # the spurious one has none. The bad one is first if that comes last.
     assert rows["bad box", "FiftyOne mistakenness"].average_precision == 1
 
 
-def test_missing_objects_are_left_out_where_the_truth_does_not_tell() -> None:
+def test_missing_objects_are_left_out_if_the_truth_does_not_have_them() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [VAN], [BOX], are_all_known=False)

@@ -90,14 +90,14 @@ def test_boxes_given_by_corners_or_in_fractions_are_asked_about(tmp_path: Path) 
         predictions=as_json(tmp_path / "a.json", by_corners * 2 + DETECTIONS), data=data
     )
     assert told.notes == [
-        "2 of 5 boxes end far outside their images: bbox is x, y, width and height in pixels, not "
-        "two corners, and of the image as stored"
+        "2 of 5 boxes end far outside their images: bbox must be x, y, width and height in "
+        "pixels of the stored image, not two corners"
     ]
     some = as_json(tmp_path / "b.json", by_corners + DETECTIONS * 2)
     assert evaluate(predictions=some, data=data).notes == []  # 1 of 7: less than a fifth
     fractions = [one | {"bbox": [0.5, 0.25, 0.5, 0.5]} for one in DETECTIONS]
     (note,) = evaluate(predictions=as_json(tmp_path / "c.json", fractions), data=data).notes
-    assert "all boxes lie within the first pixel" in note
+    assert "all boxes are within the first pixel" in note
     unknown = [{"id": 9, "file_name": "nine.jpg"}, {"id": 4, "file_name": "four.jpg"}]
     data = two_images(tmp_path, images=unknown)  # how large they are, nobody knows
     for name in ("a.json", "c.json"):

@@ -18,7 +18,7 @@ from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs import folder as runs
 from boxmend.runs.folder import Run
 from boxmend.runs.settings import Optimisation, TrainSettings
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 from boxmend.training.evaluation import detections_of_run, evaluate
 from boxmend.training.prediction import annotated
 from tests.training.evaluation.scored_files import KEYS, two_images
@@ -84,7 +84,7 @@ def test_its_detections_are_written_as_results_that_score_alike(
     again = evaluate(predictions=out, data=data)
     assert again.num_detections == told.num_detections
     assert {key: again.figures[key] for key in KEYS} == pytest.approx(told.figures, abs=0.01)
-    with pytest.raises(OutputError, match="is there already"):
+    with pytest.raises(OutputError, match="exists already"):
         evaluate(place / "run", data=data, detections_out=out)
     assert json.loads(out.read_bytes()) == results
 
@@ -103,9 +103,9 @@ def test_classes_are_matched_by_name_and_unknown_ones_said(place: Path) -> None:
     assert told.by_label["comet"]["AP"] is None
     assert told.by_label["comet"]["annotations"] == plain.by_label["star"]["annotations"]
     assert told.by_label["comet"]["detections"] == 0
-    assert told.notes[0] == "the run does not know halo, comet: left out of all figures"
+    assert told.notes[0] == "the model has no class halo, comet: left out of all figures"
     lost = sum(plain.by_label[name]["detections"] or 0 for name in ("star", "ring"))
-    assert any(note.startswith(f"{lost:,} detections of what") for note in told.notes)
+    assert any(note.startswith(f"{lost:,} detections have classes") for note in told.notes)
     known = [plain.by_label[name]["AP"] or 0 for name in ("arrow", "gear", "moon", "plus")]
     assert told.figures["AP"] == pytest.approx(np.mean(known))
 
@@ -115,9 +115,9 @@ def test_images_that_cannot_be_read_are_said_and_find_nothing(place: Path) -> No
     dataset.images.paths[2] = str(place / "gone.png")
     told = evaluate(place / "run", data=dataset)
     assert len(told.notes) == 1
-    assert told.notes[0].startswith("in 1 images nothing could be found, as they cannot be read")
+    assert told.notes[0].startswith("1 images cannot be read")
     assert "gone.png" in told.notes[0]
-    found = detections_of_run(place / "run", dataset).found
+    found = detections_of_run(place / "run", dataset).detections
     assert 2 not in found.image_rows
     assert set(found.image_rows.tolist()) <= {0, 1, 3}
 
@@ -132,7 +132,7 @@ def test_a_model_file_alone_is_scored_and_nothing_written(place: Path) -> None:
 
 def a_run_with(settings: dict[str, Any], folder: Path) -> Path:
     run = runs.create(folder, settings, {})
-    card = Card("tiny", ("arrow", "gear"), (1, 2), "96")
+    card = ModelCard("tiny", ("arrow", "gear"), (1, 2), "96")
     save(build("tiny", 2), folder / "model.safetensors", card.metadata())
     run.finish()
     return folder
@@ -173,7 +173,7 @@ def test_settings_that_no_run_can_have_are_refused(
     tmp_path: Path, place: Path, wrong: dict[str, Any], key: str
 ) -> None:
     run = a_run_with(wrong, tmp_path / "run")
-    with pytest.raises(DataError, match=rf"settings\.json: {key}.*; put the value back"):
+    with pytest.raises(DataError, match=rf"settings\.json: {key}.*; restore the value"):
         evaluate(run, data=f"{place / 'toys'}:val")
 
 
@@ -198,7 +198,7 @@ def test_figures_that_cannot_be_saved_are_given_all_the_same(place: Path, tmp_pa
     assert told.figures["AP"] is not None
     assert told.saved is None
     assert "evaluation.json: could not be written" in told.notes[0]
-    assert "given here alone" in told.notes[0]
+    assert "figures were not saved" in told.notes[0]
     assert sorted(one.name for one in run.iterdir()) == sorted(
         {*(one.name for one in (place / "run").iterdir()), "evaluation.json"}
     )

@@ -39,6 +39,6 @@ def test_the_file_of_the_page_and_its_python_can_be_used(
     lines = [line for line in code.splitlines() if "runs/voc" not in line]
     names: dict[str, object] = {"boxmend": boxmend}
     exec("\n".join(lines), names)
-    told = names["told"]
-    assert isinstance(told, Evaluation)
-    assert told.by_label["cat"]["AP50"] == pytest.approx(1.0)
+    scores = names["scores"]
+    assert isinstance(scores, Evaluation)
+    assert scores.by_label["cat"]["AP50"] == pytest.approx(1.0)

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from boxmend.errors import DataError
-from boxmend.training.loader.decode import Pixels, decode, resized
+from boxmend.training.loader.decode import Pixels, decode, resize
 
 RGB = np.array(
     [[[255, 0, 0], [0, 255, 0], [0, 0, 255]], [[9, 99, 199], [255, 255, 255], [0, 0, 0]]], np.uint8
@@ -155,8 +155,8 @@ def test_a_callers_leniency_is_kept_out_and_given_back(
 def test_resizing_averages_what_it_shrinks_and_leaves_alone_what_fits() -> None:
     stripes = np.zeros((8, 64, 3), np.uint8)
     stripes[:, ::2] = 200
-    small = resized(stripes, 8, 8)
+    small = resize(stripes, 8, 8)
     assert small.shape == (8, 8, 3)
     assert abs(small[:, 1:-1].astype(int) - 100).max() <= 1  # without antialiasing 0 or 200
-    assert resized(stripes, 64, 8) is stripes
-    assert resized(stripes, 128, 16).shape == (16, 128, 3)
+    assert resize(stripes, 64, 8) is stripes
+    assert resize(stripes, 128, 16).shape == (16, 128, 3)

@@ -32,7 +32,6 @@ def test_an_unreadable_image_is_skipped_by_name(host_bytes: int, tmp_path: Path)
     assert [Path(one.split(":")[0]).name for one in load.skipped] == ["2.png", "3.png", "1.png"]
     assert set(load.skipped) <= set(told)
     assert load.image_rows.tolist() == [0, 4]
-    assert load.max_annotations == 1
     batch = only(load.in_order(4))
     assert batch.image_rows.tolist() == [0, 4]
     assert batch.rows.tolist() == [[2], [0]]

@@ -8,12 +8,12 @@ from PIL import Image
 
 from boxmend.detector import Detector, build, save
 from boxmend.runs import folder as runs
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 
 NAMES = ("disc", "square", "star")
 NUMBERS = (7, 90, 3)
 SIDE = 96
-CARD = Card("tiny", NAMES, NUMBERS, str(SIDE))
+CARD = ModelCard("tiny", NAMES, NUMBERS, str(SIDE))
 
 
 def lively_detector() -> Detector:
@@ -26,7 +26,7 @@ def lively_detector() -> Detector:
     return made
 
 
-def finished_run(folder: Path, card: Card | None = CARD) -> Path:
+def finished_run(folder: Path, card: ModelCard | None = CARD) -> Path:
     """A run's folder; without a card, as one whose model file tells no more than its detector."""
     facts = {"data": {"label_names": list(NAMES)}}
     run = runs.create(folder, {"image_size": str(SIDE), "detector": "tiny"}, facts)

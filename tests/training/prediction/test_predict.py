@@ -12,7 +12,7 @@ from PIL import Image
 import boxmend
 from boxmend.detector import PaddedDetections
 from boxmend.errors import DataError, OutputError, UsageError
-from boxmend.training.loader import resized
+from boxmend.training.loader import resize
 from boxmend.training.prediction import predict
 from tests.training.prediction.prediction_runs import (
     NAMES,
@@ -60,7 +60,7 @@ def test_results_are_what_the_detector_finds(finished: Path, tmp_path: Path) -> 
 def test_boxes_are_in_pixels_of_the_image_whatever_its_size(finished: Path, tmp_path: Path) -> None:
     path = drawn(tmp_path / "large.png", 4 * SIDE, 4 * 50)
     results = list(predict(finished, [path]).results())
-    expected = seen(resized(pixels(4 * SIDE, 4 * 50), SIDE, 50))
+    expected = seen(resize(pixels(4 * SIDE, 4 * 50), SIDE, 50))
     found = expected.boxes[0, expected.is_detection[0]]
     assert len(results) == len(found) > 3
     np.testing.assert_allclose(boxes_of(results), 4 * found, atol=5e-3)
@@ -147,7 +147,9 @@ def test_where_nothing_can_be_read_the_first_reason_is_told(finished: Path, tmp_
     (tmp_path / "a.jpg").write_text("no image")
     whole = drawn(tmp_path / "sub" / "whole.png").read_bytes()
     (tmp_path / "sub" / "whole.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"none of the 2 images can be read.*a\.jpg: no image form"):
+    with pytest.raises(
+        DataError, match=r"none of the 2 images can be read.*a\.jpg: its image form"
+    ):
         predict(finished, [tmp_path])
 
 
@@ -165,17 +167,17 @@ def test_a_file_that_is_there_is_never_overwritten(finished: Path, tmp_path: Pat
     mine = tmp_path / "mine.json"
     mine.write_text("precious")
     (tmp_path / ".mine.json.boxmend-partial").write_text("of a command that was killed")
-    with pytest.raises(OutputError, match=r"mine.json: is there already, and nothing is overwr"):
+    with pytest.raises(OutputError, match=r"mine.json: exists already and is not overwr"):
         found.save(mine)
     assert not list(tmp_path.glob(".*"))
     assert mine.read_text() == "precious"
-    with pytest.raises(OutputError, match="is there already"):
+    with pytest.raises(OutputError, match="exists already"):
         found.save(tmp_path)
-    with pytest.raises(OutputError, match="its folder is not there"):
+    with pytest.raises(OutputError, match="its folder does not exist"):
         found.save(tmp_path / "nowhere" / "out.json")
     link = tmp_path / "link.json"
     link.symlink_to(tmp_path / "elsewhere.json")  # where nothing is yet
-    with pytest.raises(OutputError, match=r"link\.json: is there already"):
+    with pytest.raises(OutputError, match=r"link\.json: exists already"):
         found.save(link)
     link.unlink()
     found.save(tmp_path / "new.json")

@@ -10,7 +10,7 @@ import pytest
 
 import boxmend
 from boxmend.errors import DataError, UsageError
-from boxmend.training.prediction.images import gather
+from boxmend.training.prediction.images import gather_images
 from tests.training.prediction.prediction_runs import drawn
 
 
@@ -25,7 +25,7 @@ def test_a_folder_is_searched_with_all_folders_in_it_in_order(tmp_path: Path) ->
     for name in ("b.JPG", "a.png", "sub/deep/c.png", "sub/b.webp", ".hidden/d.png", "._a.png"):
         drawn(tmp_path / name)
     (tmp_path / "notes.txt").write_text("no image")
-    found = gather([tmp_path])
+    found = gather_images([tmp_path])
     assert found.file_names == ["a.png", "b.JPG", "sub/b.webp", "sub/deep/c.png"]
     assert found.ids.tolist() == [1, 2, 3, 4]
     assert found.paths[3] == str(tmp_path / "sub/deep/c.png")
@@ -34,13 +34,13 @@ def test_a_folder_is_searched_with_all_folders_in_it_in_order(tmp_path: Path) ->
 def test_a_file_that_is_named_is_taken_whatever_its_ending(tmp_path: Path) -> None:
     path = tmp_path / "picture.bin"
     path.write_bytes(drawn(tmp_path / "a.png").read_bytes())
-    assert gather([path]).file_names == ["picture.bin"]
+    assert gather_images([path]).file_names == ["picture.bin"]
 
 
 def test_names_that_are_there_twice_become_paths(tmp_path: Path) -> None:
     for name in ("x/1.png", "y/1.png", "y/2.png"):
         drawn(tmp_path / name)
-    found = gather([tmp_path / "x", tmp_path / "y"])
+    found = gather_images([tmp_path / "x", tmp_path / "y"])
     assert found.file_names == [f"{tmp_path}/x/1.png", f"{tmp_path}/y/1.png", "2.png"]
     assert found.ids.tolist() == [1, 2, 3]
 
@@ -49,7 +49,7 @@ def test_images_of_a_dataset_keep_ids_and_names(tmp_path: Path) -> None:
     drawn(tmp_path / "a.png")
     data = coco(tmp_path, [{"id": 9, "file_name": "a.png"}, {"id": 4, "file_name": "gone.png"}])
     for address in (data, tmp_path, f"{tmp_path}:val"):
-        found = gather([address])
+        found = gather_images([address])
         assert found.ids.tolist() == [9, 4]
         assert found.file_names == ["a.png", "gone.png"]
 
@@ -57,7 +57,7 @@ def test_images_of_a_dataset_keep_ids_and_names(tmp_path: Path) -> None:
 def test_a_dataset_without_annotations_is_enough(tmp_path: Path) -> None:
     path = tmp_path / "image_info_test.json"
     path.write_text(json.dumps({"images": [{"id": 9, "file_name": "a.png"}]}))
-    assert gather([path]).ids.tolist() == [9]
+    assert gather_images([path]).ids.tolist() == [9]
 
 
 def test_wrong_annotations_of_a_dataset_do_not_matter(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def test_wrong_annotations_of_a_dataset_do_not_matter(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError):
         boxmend.load(data)
-    assert gather([data]).ids.tolist() == [9]
+    assert gather_images([data]).ids.tolist() == [9]
 
 
 def test_ids_of_several_inputs_are_kept_apart(tmp_path: Path) -> None:
     data = coco(tmp_path / "data", [{"id": 2, "file_name": "z.png"}])
     for name in ("x/1.png", "x/2.png", "y/3.png"):
         drawn(tmp_path / name)
-    found = gather([tmp_path / "x", data, tmp_path / "y"])
+    found = gather_images([tmp_path / "x", data, tmp_path / "y"])
     assert found.file_names == ["1.png", "2.png", "z.png", "3.png"]
     assert found.ids.tolist()[:2] == [1, 2]
     assert len(set(found.ids.tolist())) == 4
@@ -83,17 +83,17 @@ def test_ids_of_several_inputs_are_kept_apart(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no image")
-    with pytest.raises(DataError, match=r"holds no images \(\.jpg, \.jpeg, \.png"):
-        gather([tmp_path])
+    with pytest.raises(DataError, match=r"contains no images \(\.jpg, \.jpeg, \.png"):
+        gather_images([tmp_path])
 
 
 def test_wrong_arguments_are_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no images given; name image files, folders of them"):
-        gather([])
+    with pytest.raises(UsageError, match="no images given; name image files, folders of images"):
+        gather_images([])
     with pytest.raises(UsageError, match=r"nowhere.png: no such file or folder"):
-        gather([tmp_path / "nowhere.png"])
+        gather_images([tmp_path / "nowhere.png"])
     with pytest.raises(DataError, match="no dataset found"):
-        gather([f"{tmp_path}:val"])
+        gather_images([f"{tmp_path}:val"])
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its names are Unicode")

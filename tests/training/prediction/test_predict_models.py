@@ -16,7 +16,7 @@ from boxmend.detector import backbones, save
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.runs import folder as runs
 from boxmend.runs.settings import Optimisation, TrainSettings
-from boxmend.training.card import Card, card_of, read_card
+from boxmend.training.card import ModelCard, make_card, read_card
 from boxmend.training.prediction import model
 from boxmend.training.prediction.model import open_model
 from boxmend.training.train import train
@@ -43,14 +43,14 @@ def test_an_unfinished_run_has_no_model(tmp_path: Path) -> None:
 
 def test_an_audit_has_no_model(tmp_path: Path) -> None:
     runs.create(tmp_path / "audit", {}, {"kind": "audit"}).finish()
-    with pytest.raises(DataError, match=r"audit: is an audit, which has no model"):
+    with pytest.raises(DataError, match=r"audit: an audit has no model"):
         open_model(tmp_path / "audit")
 
 
 def test_what_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nowhere: no such run, and no such model file"):
         open_model(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"holds no run \(there is no run.json\)"):
+    with pytest.raises(DataError, match=r"is not the folder of a run: there is no run\.json"):
         open_model(tmp_path)
     run = runs.create(tmp_path / "bare", {}, {})
     run.finish()
@@ -63,29 +63,31 @@ def test_a_file_that_is_no_model_is_told(tmp_path: Path) -> None:
     text.write_text("no model")
     with pytest.raises(DataError, match=r"text.safetensors: not a readable safetensors file"):
         open_model(text)
-    with pytest.raises(DataError, match=r"tiny.safetensors: does not tell its .*no model of a run"):
+    with pytest.raises(
+        DataError, match=r"tiny.safetensors: its metadata have no .*not the model of a run"
+    ):
         open_model(backbones.SHIPPED_TINY)
     plain = tmp_path / "plain.safetensors"
     save(lively_detector(), plain)
-    with pytest.raises(DataError, match="does not tell its label_names"):
+    with pytest.raises(DataError, match="its metadata have no label_names"):
         open_model(plain)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"label_names": "[1, 2"}, "what it tells of itself is damaged"),
-        ({"label_names": "{}"}, "what it tells of its labels is damaged"),
-        ({"label_names": "[]", "category_ids": "[]"}, "what it tells of its labels is damaged"),
-        ({"label_names": "[1, 2, 3]"}, "what it tells of its labels is damaged"),
-        ({"label_names": '"abc"'}, "what it tells of its labels is damaged"),
-        ({"label_names": "null"}, "what it tells of its labels is damaged"),
+        ({"label_names": "[1, 2"}, "its metadata are damaged"),
+        ({"label_names": "{}"}, "its metadata about labels are damaged"),
+        ({"label_names": "[]", "category_ids": "[]"}, "its metadata about labels are damaged"),
+        ({"label_names": "[1, 2, 3]"}, "its metadata about labels are damaged"),
+        ({"label_names": '"abc"'}, "its metadata about labels are damaged"),
+        ({"label_names": "null"}, "its metadata about labels are damaged"),
         ({"category_ids": "[1, 2]"}, "3 labels with 2 category ids"),
-        ({"category_ids": "[1, 2, 3.5]"}, "what it tells of its labels is damaged"),
-        ({"category_ids": "[1, 2, true]"}, "what it tells of its labels is damaged"),
+        ({"category_ids": "[1, 2, 3.5]"}, "its metadata about labels are damaged"),
+        ({"category_ids": "[1, 2, true]"}, "its metadata about labels are damaged"),
         ({"image_size": "huge"}, "image_size is 'huge'"),
         ({"detector": "vgg"}, "of a detector 'vgg'"),
-        ({"label_names": "[" * 100_000}, "what it tells of itself is damaged"),
+        ({"label_names": "[" * 100_000}, "its metadata are damaged"),
     ],
 )
 def test_a_damaged_card_is_told_with_the_file(changes: dict[str, str], message: str) -> None:
@@ -131,7 +133,7 @@ def test_category_ids_are_those_of_the_source(tmp_path: Path) -> None:
     dataset = boxmend.load(coco(tmp_path, {"cat": 17, "dog": 5}))
     assert get_category_ids(dataset) == (17, 5)
     settings = TrainSettings(detector="tiny", image_size="128")
-    assert card_of(settings, dataset) == Card("tiny", ("cat", "dog"), (17, 5), "128")
+    assert make_card(settings, dataset) == ModelCard("tiny", ("cat", "dog"), (17, 5), "128")
 
 
 def test_category_ids_of_several_sources_are_never_twice_the_same(tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_a_training_writes_its_card(tmp_path: Path, keep_best: bool) -> None:
     )
     run = train([data], tmp_path / "run", settings, val=[data] if keep_best else ())
     told = metadata(run.path / "model.safetensors")
-    assert read_card(told, "it") == Card("tiny", ("cat", "dog"), (17, 5), "96")
+    assert read_card(told, "it") == ModelCard("tiny", ("cat", "dog"), (17, 5), "96")
     found = boxmend.predict(run.path, [data], score_threshold=0.0)
     assert {one["category_id"] for one in found.results()} <= {17, 5}
     assert len(found) > 0

@@ -14,21 +14,21 @@ ANY_TEXT = st.text(st.characters(), max_size=200)  # lone surrogates included
 
 @given(ANY_TEXT)
 def test_any_text_gives_well_formed_xml_on_one_line(text: str) -> None:
-    shown = words.escaped(text)
+    shown = words.escape_text(text)
     read = ElementTree.fromstring(f'<a b="{shown}">{shown}</a>'.encode())
     assert read.text == (read.get("b") or None)
     assert "\n" not in shown
-    assert len(words.cleaned(text)) <= words.LONGEST + 1
+    assert len(words.clean_text(text)) <= words.MAX_CHARACTERS + 1
 
 
 @given(ANY_TEXT, st.floats(20, 200))
 def test_a_shortened_text_is_no_wider_than_its_room(text: str, room: float) -> None:
-    assert words.breadth(words.shortened(text, room, 14), 14) <= room
+    assert words.breadth(words.shorten_text(text, room, 14), 14) <= room
 
 
 def test_short_words_stay_and_long_ones_end_in_an_ellipsis() -> None:
-    assert words.shortened("dog", 100, 14) == "dog"
-    assert words.shortened("x" * 10_000, 100, 10) == "x" * 15 + "…"  # 16 times 6 are 96
+    assert words.shorten_text("dog", 100, 14) == "dog"
+    assert words.shorten_text("x" * 10_000, 100, 10) == "x" * 15 + "…"  # 16 times 6 are 96
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_short_words_stay_and_long_ones_end_in_an_ellipsis() -> None:
 def test_what_cannot_be_shown_is_replaced_and_what_turns_text_around_is_gone(
     text: str, expected: str
 ) -> None:
-    assert words.cleaned(text) == expected
+    assert words.clean_text(text) == expected
 
 
 def test_only_text_from_right_to_left_is_isolated() -> None:
-    assert words.isolated("dog") == "dog"
-    assert words.isolated("\u05d0\u05d1") == "\u2068\u05d0\u05d1\u2069"
+    assert words.isolate_text("dog") == "dog"
+    assert words.isolate_text("\u05d0\u05d1") == "\u2068\u05d0\u05d1\u2069"
 
 
 def test_wide_characters_take_more_room_and_accents_none() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from boxmend.data.types import Box
 from boxmend.web.report.gathering import ReportSettings
-from boxmend.web.report.making import write_report
+from boxmend.web.report.writing import write_report
 from tests.fabricated_runs import DISCARDED, KEPT, RELABELLED
 from tests.fabricated_runs import Visit as LedgerVisit
 from tests.web.report.drawn_runs import drawn_run

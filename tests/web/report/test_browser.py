@@ -72,7 +72,7 @@ def test_filters_sorting_and_search_choose_cards(visit: Visit) -> None:
     page.fill("#query", "lAKE")
     assert {name.split(" · ")[0] for name in visit.files()} == {"Lake.png"}
     page.fill("#query", "nowhere")
-    assert visit.count() == "None of 120 annotations; loosen a filter"
+    assert visit.count() == "None of 120 annotations; change a filter"
     assert visit.files() == []
     page.click("#reset")
     page.select_option("#sort", "confidence")
@@ -130,7 +130,7 @@ def test_the_open_view_shows_where_in_the_image_the_picture_lies(visit: Visit) -
     whole = visit.page.locator("#detail-whole")
     image = whole.locator("img")
     assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 100
-    assert image.get_attribute("alt") == "All of 59.png; the place of the picture is marked"
+    assert image.get_attribute("alt") == "The whole image 59.png; a box marks the picture"
     # Row 119: the box ends at 41.9 x 50; 40 high times 1.6 is 64, and 4/3 of that are 86 wide.
     mark = whole.locator("rect.over")
     assert [float(mark.get_attribute(side) or "nan") for side in ("x", "y", "width", "height")] == [

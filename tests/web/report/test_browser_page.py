@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from boxmend.web.report.gathering import ReportSettings
-from boxmend.web.report.making import write_report
+from boxmend.web.report.writing import write_report
 from tests.web.report.browsed_pages import HOSTILE, Visit, browsed_page, browsed_run, watched
 from tests.web.report.drawn_records import seen
 from tests.web.report.drawn_runs import drawn_run

@@ -189,7 +189,7 @@ def test_changes_are_counted_by_what_the_truth_says_of_them() -> None:
     ]
     widths = [numbers(one, "width")[0] for one in found(figure.svg, "rect", "series-1")]
     assert widths[0] == widths[1] > 100
-    assert "Of 2 moved boxes 50 % came closer to the truth" in figure.caption
+    assert "Of 2 moved boxes, 50 % are closer to the truth" in figure.caption
 
 
 def test_bars_of_changes_are_as_long_as_their_counts() -> None:

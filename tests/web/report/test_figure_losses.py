@@ -161,7 +161,7 @@ def test_where_each_annotation_has_its_threshold_the_line_goes_by_the_contested(
     visits += [seen(0, 19, RELABELLED, 1, loss=1.8, threshold=1.7)]
     figure = drawn(made_record(visits, dataset=dataset))
     assert figure.rows[0][6] == pytest.approx((1.5 + 1.7) / 2)
-    assert "Each label has a threshold of its own" in figure.caption
+    assert "Each label has its own threshold" in figure.caption
     assert "Each label" not in drawn(telling_record()).caption
 
 

@@ -47,7 +47,7 @@ def test_the_estimated_noise_stands_where_its_epoch_ended_with_its_band() -> Non
         (3.0, 0.25, 0.125, 0.5),
     ]
     assert figure is not None
-    assert "25 % are estimated to be wrong" in figure.caption
+    assert "an estimated 25 % are wrong" in figure.caption
 
 
 def test_lines_are_drawn_at_their_epochs_and_warm_up_is_shaded_before_them() -> None:

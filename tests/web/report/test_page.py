@@ -19,14 +19,14 @@ from boxmend.data.noise.truth import Truth, write_truth
 from boxmend.data.types import Box
 from boxmend.errors import DataError, OutputError, UsageError
 from boxmend.runs.folder import open_run
-from boxmend.web.report import making
+from boxmend.web.report import writing
 from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.gallery import columns
-from boxmend.web.report.gathering import ReportSettings, gathered, scores_of
-from boxmend.web.report.making import write_report
+from boxmend.web.report.gathering import ReportSettings, gather, scores_of
 from boxmend.web.report.page import SCRIPTS
 from boxmend.web.report.summary import short_address
-from boxmend.web.text import LONGEST, script_json, shown
+from boxmend.web.report.writing import write_report
+from boxmend.web.text import MAX_CHARACTERS, display_text, script_json
 from tests.fabricated_runs import BOXES, DISCARDED, NAMES, RELABELLED
 from tests.web.report.drawn_records import seen, telling_visits
 from tests.web.report.drawn_runs import drawn_run
@@ -111,9 +111,9 @@ def test_pictures_are_in_the_page_while_they_are_few(
     embedded = [*parts.data["pictures"], *parts.data["whole"]]
     assert sorted(base64.b64decode(one) for one in embedded) == files
     size = sum(map(len, files))
-    monkeypatch.setattr(making, "MOST_EMBEDDED", size * 4 // 3)
+    monkeypatch.setattr(writing, "MAX_EMBEDDED_CHARACTERS", size * 4 // 3)
     assert write_report(run).is_embedded
-    monkeypatch.setattr(making, "MOST_EMBEDDED", size * 4 // 3 - 1)
+    monkeypatch.setattr(writing, "MAX_EMBEDDED_CHARACTERS", size * 4 // 3 - 1)
     assert not write_report(run).is_embedded
     assert write_report(run, settings=ReportSettings(embed=True)).is_embedded
 
@@ -131,7 +131,7 @@ def test_an_evaluation_goes_before_the_validation_of_the_training(run: Path) -> 
         (run / "evaluation.json").write_text(hostile)
         assert scores_of(open_run(run)).by_label in ({}, {"van": 0.5})
         assert scores_of(open_run(run)).ap50 in (None, 0.5)
-    for broken, why in (("{", "cannot be read"), ("[]", "holds no JSON object")):
+    for broken, why in (("{", "cannot be read"), ("[]", "is not a JSON object")):
         (run / "evaluation.json").write_text(broken)
         with pytest.raises(DataError, match=rf"evaluation\.json: {why}"):
             scores_of(open_run(run))
@@ -168,10 +168,10 @@ def test_names_beyond_all_measure_become_a_page_all_the_same(tmp_path: Path) -> 
 
 
 def test_names_that_no_document_may_hold_are_made_fit() -> None:
-    assert shown("a\x00b\ud800c\u2028d\u202ee\nf") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf"
-    assert shown("x" * 10_000) == "x" * (LONGEST - 1) + "\u2026"
-    assert shown("x" * LONGEST) == "x" * LONGEST
-    assert shown("\u05d0\u0627 \u6c49 \U0001f600") == "\u05d0\u0627 \u6c49 \U0001f600"
+    assert display_text("a\x00b\ud800c\u2028d\u202ee\nf") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf"
+    assert display_text("x" * 10_000) == "x" * (MAX_CHARACTERS - 1) + "\u2026"
+    assert display_text("x" * MAX_CHARACTERS) == "x" * MAX_CHARACTERS
+    assert display_text("\u05d0\u0627 \u6c49 \U0001f600") == "\u05d0\u0627 \u6c49 \U0001f600"
 
 
 @given(st.text(alphabet=st.characters(), max_size=30))
@@ -179,7 +179,7 @@ def test_json_in_a_script_comes_back_and_breaks_out_of_nothing(text: str) -> Non
     written = script_json({"name": text, "</script>": [text]})
     assert not set("<>&\u2028\u2029") & set(written)
     assert json.loads(written) == {"name": text, "</script>": [text]}
-    shown(text).encode("utf-8")
+    display_text(text).encode("utf-8")
 
 
 def test_json_holds_no_number_that_is_none() -> None:
@@ -202,13 +202,13 @@ def test_pictures_of_the_former_page_go_only_when_the_new_one_is_there(
     write_report(run)
     folder = run / "report-images"
     former = {one.name for one in folder.glob("*.jpg")}
-    monkeypatch.setattr(making, "WHOLE_SIDE", 40)
+    monkeypatch.setattr(writing, "WHOLE_SIDE", 40)
 
     def interrupted(*_: object) -> bytes:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(making, "rendered", interrupted)
+        patched.setattr(writing, "render", interrupted)
         with pytest.raises(KeyboardInterrupt):
             write_report(run)
     assert former <= {one.name for one in folder.glob("*.jpg")}
@@ -225,14 +225,14 @@ def test_pictures_that_another_report_took_away_are_told_of(
             one.unlink()
         return table
 
-    monkeypatch.setattr(making, "columns", taken_away)
-    with pytest.raises(OutputError, match="another report of this run is being made"):
+    monkeypatch.setattr(writing, "columns", taken_away)
+    with pytest.raises(OutputError, match="another process writes a report of this run"):
         write_report(run)
 
 
 def test_a_page_that_no_report_made_is_protected(run: Path) -> None:
     (run / "report.html").write_text("<html>my own notes</html>")
-    with pytest.raises(OutputError, match="was not made by `boxmend report`"):
+    with pytest.raises(OutputError, match="`boxmend report` did not write it"):
         write_report(run)
     assert (run / "report.html").read_text() == "<html>my own notes</html>"
     assert not (run / "figures").exists()
@@ -242,7 +242,7 @@ def test_a_page_that_no_report_made_is_protected(run: Path) -> None:
 def test_a_folder_that_no_report_made_is_protected(run: Path, name: str) -> None:
     (run / name).mkdir()
     (run / name / "losses.svg").write_text("mine")
-    with pytest.raises(OutputError, match=f"{name}: holds 'losses.svg'"):
+    with pytest.raises(OutputError, match=f"{name}: the folder holds 'losses.svg'"):
         write_report(run)
     assert (run / name / "losses.svg").read_text() == "mine"
     assert not (run / "report.html").exists()
@@ -276,7 +276,7 @@ def test_figures_that_do_not_apply_any_more_are_removed(run: Path) -> None:
 
 
 def test_a_report_is_a_page(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"name it like report\.html"):
+    with pytest.raises(UsageError, match=r"choose a name like report\.html"):
         write_report(run, tmp_path / "report.pdf")
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(OutputError, match="cannot be read"):
@@ -310,10 +310,10 @@ def test_further_runs_on_the_same_data_share_them_and_their_truth(
     other = drawn_run(tmp_path / "other", telling_visits(4))
     shutil.rmtree(tmp_path / "other" / "data")  # alike, by their fingerprint: not needed
     settings = ReportSettings(truth=str(tmp_path / "data"), beside=[other, run])
-    record = gathered(run, settings)
+    record = gather(run, settings)
     assert [one.opened.history.num_epochs for one in record.beside] == [4, 3]
     assert all(one.truth is not None for one in record.beside)
-    assert gathered(run, ReportSettings(beside=[other])).beside[0].truth is None
+    assert gather(run, ReportSettings(beside=[other])).beside[0].truth is None
 
 
 def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
@@ -322,7 +322,7 @@ def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
     moved: list[Box] = [(x1 + 1, y1, x2, y2) for x1, y1, x2, y2 in BOXES]
     other = drawn_run(tmp_path / "other", telling_visits(), boxes=moved)
     settings = ReportSettings(truth=str(tmp_path / "data"), beside=[other])
-    assert gathered(run, settings).beside[0].truth is None
+    assert gather(run, settings).beside[0].truth is None
     told = Truth(
         label_names=NAMES,
         annotation_ids=np.arange(10, 14),
@@ -334,10 +334,10 @@ def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
         origins=np.zeros(4, np.int8),
     )
     write_truth(told, tmp_path / "other" / "data" / "truth.parquet")
-    truth = gathered(run, settings).beside[0].truth
+    truth = gather(run, settings).beside[0].truth
     assert truth is not None
     assert truth.labels.tolist() == [0, 1, 2, 1]
-    assert gathered(run, ReportSettings(beside=[other])).beside[0].truth is None
+    assert gather(run, ReportSettings(beside=[other])).beside[0].truth is None
 
 
 def test_the_library_offers_it(run: Path) -> None:

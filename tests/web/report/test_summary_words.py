@@ -1,4 +1,4 @@
-"""The summary on the page: what it says, and that it says it rightly."""
+"""The sentences and key figures of the summary on the page."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from boxmend.data.types import Box
 from boxmend.runs.folder import open_run
 from boxmend.web.report.gathering import ReportSettings
-from boxmend.web.report.making import write_report
 from boxmend.web.report.summary import Pattern, patterns_of
+from boxmend.web.report.writing import write_report
 from tests.fabricated_runs import BOXES, DISCARDED, KEPT, RELABELLED, UNJUDGED
 from tests.web.report.drawn_records import made_dataset, made_record, seen, telling_visits
 from tests.web.report.drawn_runs import drawn_run
@@ -23,10 +23,10 @@ def run(tmp_path: Path) -> Path:
     return drawn_run(tmp_path, telling_visits(), summary={"noise": NOISE})
 
 
-def test_the_summary_says_what_was_found_and_done(run: Path) -> None:
+def test_the_summary_says_what_was_found_and_changed(run: Path) -> None:
     text = " ".join(" ".join(parts_of(write_report(run).path).texts[""]).split())
-    assert "trained on 2 images with 4 annotations" in text
-    assert "It estimates that 25 % of the labels are wrong, likely between 12 % and" in text
+    assert "trained a detector on 2 images with 4 annotations" in text
+    assert "It estimates that 25 % of the labels are wrong (12 % to" in text
     assert "changed 1 label, moved 2 boxes, and was unsure of 1 annotation" in text
     assert "40.0 % " in text  # box noise
     assert "torch 9.9" in text
@@ -34,7 +34,7 @@ def test_the_summary_says_what_was_found_and_done(run: Path) -> None:
     assert "truth" not in text.split("Gallery")[0]
 
 
-def test_scores_and_truth_are_said_where_they_are_known(run: Path, tmp_path: Path) -> None:
+def test_known_scores_and_truth_are_in_the_summary(run: Path, tmp_path: Path) -> None:
     (run / "finished").write_text(
         json.dumps(
             open_run(run).summary()
@@ -46,34 +46,34 @@ def test_scores_and_truth_are_said_where_they_are_known(run: Path, tmp_path: Pat
     settings = ReportSettings(truth=str(tmp_path / "data"), baseline=baseline)
     text = " ".join(" ".join(parts_of(write_report(run, settings=settings).path).texts[""]).split())
     assert "The detector reaches an AP50 of 75.0, the baseline 50.0." in text
-    assert "+25.0 points by this run" in text
+    assert "this run has +25.0 points" in text
     # The data are given for the truth: no label was wrong, and 1 of 4 is wrong now.
-    assert "wrong labels went from 0.0 % to 25.0 %" in text
-    assert "0 of 1; 1 did harm" in text
+    assert "0.0 % of the labels were wrong before and 25.0 % are wrong now" in text
+    assert "0 of 1; 1 were right before" in text
 
 
-def test_nothing_changed_is_said(tmp_path: Path) -> None:
+def test_a_run_without_changes_says_so(tmp_path: Path) -> None:
     run = drawn_run(tmp_path, [seen(0, 0, confidence=0.9)])
     made = write_report(run)
     text = " ".join(parts_of(made.path).texts[""])
     assert made.num_shown == 0
     assert "It changed nothing." in text
-    assert "there is nothing to show" in text
+    assert "The run changed nothing." in text
 
 
-def test_a_method_that_judges_nothing_is_not_said_to_have_judged(tmp_path: Path) -> None:
+def test_a_method_that_judges_nothing_is_not_described_as_judging(tmp_path: Path) -> None:
     run = drawn_run(tmp_path, [seen(0, row, UNJUDGED) for row in range(4)])
     text = said(write_report(run).path)
-    assert "with 4 annotations. Its method doubted no label and moved no box." in text
+    assert "with 4 annotations. It changed no label and no box." in text
     assert "judged each" not in text
 
 
-def test_one_is_told_in_the_singular(tmp_path: Path) -> None:
+def test_a_single_change_is_in_the_singular(tmp_path: Path) -> None:
     visits = [seen(0, 0, RELABELLED, 1, loss=2.0, threshold=1.0, confidence=0.9)]
     run = drawn_run(tmp_path, visits, boxes=[(10, 10, 30, 50)])
     text = said(write_report(run).path)
-    assert "on 1 image with 1 annotation, and judged it while it learnt." in text
-    assert "It changed 1 label: it is in the gallery below, with the reason." in text
+    assert "on 1 image with 1 annotation and judged it during training." in text
+    assert "It changed 1 label; the gallery below shows it with its reason." in text
     for wrong in ("1 annotations", "1 labels", "1 images", "0 boxes", "(1 times)"):
         assert wrong not in text, wrong
 
@@ -87,7 +87,7 @@ def test_one_is_told_in_the_singular(tmp_path: Path) -> None:
         ((3, 2, 1), "changed 3 labels, moved 2 boxes, and was unsure of 1 annotation"),
     ],
 )
-def test_only_what_was_done_is_listed(
+def test_only_changes_that_happened_are_listed(
     tmp_path: Path, numbers: tuple[int, int, int], words: str
 ) -> None:
     relabelled, moved, unsure = numbers
@@ -99,7 +99,8 @@ def test_only_what_was_done_is_listed(
     boxes: list[Box] = [(10.0, 10.0, 30.0, 50.0)] * 7
     run = drawn_run(tmp_path, visits, boxes=boxes)
     text = said(write_report(run).path)
-    assert f"It {words}: each is in the gallery" in text or f"It {words}: it is in" in text
+    shown = "it with its reason" if sum(numbers) == 1 else "each with its reason"
+    assert f"It {words}; the gallery below shows {shown}." in text
 
 
 def test_more_changed_labels_than_kept_ones_are_pointed_out(tmp_path: Path) -> None:

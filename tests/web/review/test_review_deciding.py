@@ -29,9 +29,9 @@ def test_keys_decide_and_the_file_has_it_at_once(visit: Visit) -> None:
     assert visit.text("#answers") == "1 accepted, 0 changed, 1 rejected"
     assert visit.text("#last") == f"Skipped: bad box {HOSTILE}"
     visit.press("k")
-    visit.becomes("#standing", "skipped")
+    visit.becomes("#verdict", "skipped")
     visit.press("ArrowLeft")
-    visit.becomes("#standing", "rejected")
+    visit.becomes("#verdict", "rejected")
     visit.press("j", "ArrowRight")
     visit.becomes("#place", "4 of 8")
 
@@ -69,13 +69,13 @@ def test_another_class_is_found_by_typing(visit: Visit) -> None:
     assert (line["verdict"], line["label"]) == ("accept", HOSTILE)
     visit.becomes("#place", "2 of 8")
     visit.press("k")
-    visit.becomes("#standing", f"accepted as {HOSTILE}")
+    visit.becomes("#verdict", f"accepted as {HOSTILE}")
     visit.press("c", "ArrowDown", "ArrowDown", "Enter")  # bus, which was proposed
     assert "label" not in visit.written(2)[1]
     visit.becomes("#place", "2 of 8")
     visit.press("c")
     visit.page.keyboard.type("nothing like it")
-    assert visit.text("#class-list") == "No class has this in its name"
+    assert visit.text("#class-list") == "No class name contains this text"
     visit.press("Enter", "Escape")
     assert not visit.page.locator("#classes").is_visible()
     visit.written(2)

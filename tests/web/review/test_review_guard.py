@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from boxmend.auditing.fixes.verdicts import VERDICTS_FILE
-from boxmend.web.review.guarding import Receive, Scope, Send, guarded
+from boxmend.web.review.guarding import Receive, Scope, Send, guard
 from tests.web.review.reviewed_runs import plain_run
 from tests.web.review.served_pages import Served, served
 
@@ -77,7 +77,7 @@ def test_exactly_one_host_name_is_accepted(hosts: list[bytes], expected: int) ->
 
     headers = [(b"host", host) for host in hosts]
     scope = {"type": "http", "path": "/secret/fixes", "headers": headers}
-    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    asyncio.run(_awaited(guard(app, "secret", 80)(scope, receive, send)))
     assert statuses == [expected]
 
 
@@ -94,7 +94,7 @@ def test_a_web_socket_is_closed_and_reaches_nothing() -> None:
         return {}
 
     scope = {"type": "websocket", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
-    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    asyncio.run(_awaited(guard(app, "secret", 80)(scope, receive, send)))
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
@@ -112,7 +112,7 @@ def test_headers_of_the_app_are_kept() -> None:
         return {}
 
     scope = {"type": "http", "path": "/secret/fixes", "headers": [(b"host", OWN)]}
-    asyncio.run(_awaited(guarded(app, "secret", 80)(scope, receive, send)))
+    asyncio.run(_awaited(guard(app, "secret", 80)(scope, receive, send)))
     assert [value for name, value in sent if name.lower() == b"cache-control"] == [b"max-age=60"]
     assert (b"x-frame-options", b"DENY") in sent
 

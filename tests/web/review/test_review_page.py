@@ -91,7 +91,7 @@ def test_everything_has_a_name_for_those_who_listen(visit: Visit) -> None:
     visit.press("q")
     visit.becomes("#place", "1 of 8")
     visit.press("a")
-    visit.becomes("#said", "Accepted: van to bus")
+    visit.becomes("#announcement", "Accepted: van to bus")
 
 
 def test_keys_are_listed_on_demand_and_the_focus_is_seen(visit: Visit) -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 from boxmend.errors import UsageError
 from boxmend.web.review import cuts
 from boxmend.web.review.cuts import Cutter, NoPictureError
-from boxmend.web.review.serving import Server, listening, open_session
+from boxmend.web.review.serving import Server, open_session, open_socket
 from boxmend.web.thumbnails import jpeg_of
 from tests.web.review.reviewed_runs import BOX, FIXES, MOVED, NAMES, SIZE, plain_run
 from tests.web.review.served_pages import Served, served
@@ -179,7 +179,7 @@ def test_a_part_that_is_not_in_the_image_has_no_picture(
 ) -> None:
     cutter = Cutter(open_session(plain_run(tmp_path)).dataset.images)
     assert cutter.place(0).size == SIZE == (200, 150)
-    with pytest.raises(NoPictureError, match="that part is not in the image"):
+    with pytest.raises(NoPictureError, match="the requested part is not inside the image"):
         cutter.cut(0, window, 100)
 
 
@@ -199,7 +199,7 @@ def test_pictures_are_remembered_up_to_a_size(
     cutter.cut(0, first, 100)
     cutter.cut(0, first, 100)
     assert len(sizes) == 1
-    monkeypatch.setattr(cuts, "MOST_BYTES", sizes[0])
+    monkeypatch.setattr(cuts, "MAX_CACHED_BYTES", sizes[0])
     cutter.cut(0, second, 100)  # has no room beside the first
     cutter.cut(0, first, 100)
     assert len(sizes) == 3
@@ -261,10 +261,10 @@ def test_a_zoom_is_cut_from_the_full_image_after_a_small_one(tmp_path: Path) -> 
 
 
 def test_a_port_in_use_is_named_with_a_way_out(page: Served, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"port {page.server.port} is in use; name another"):
-        listening(page.server.port)
+    with pytest.raises(UsageError, match=f"port {page.server.port} is in use; choose another"):
+        open_socket(page.server.port)
     with pytest.raises(UsageError, match="from 0"):
-        listening(65536)
+        open_socket(65536)
     with pytest.raises(UsageError, match="from 0"):
         Server(open_session(page.run), -1)
 

@@ -72,8 +72,8 @@ def test_who_brings_the_time_along_and_without_neither_is_written(run: Path) -> 
         (Answer(0, "accept", label=3), "there is no class 3"),
         (Answer(0, "accept", label=-1), "there is no class -1"),
         (Answer(0, "accept", box=(5, 5, 5, 9)), "no area"),
-        (Answer(0, "accept", box=(5, 5, 202, 9)), "not in the image"),
-        (Answer(0, "accept", box=(5, 5, 9, 1e300)), "not in the image"),
+        (Answer(0, "accept", box=(5, 5, 202, 9)), "is outside the image"),
+        (Answer(0, "accept", box=(5, 5, 9, 1e300)), "is outside the image"),
         (Answer(0, "accept", box=(5, 5, 5.004, 9)), "no area"),  # once it is rounded
         (Answer(0, "accept", box=(-0.9, 5, 0, 9)), "no area"),  # once it is cut
         (Answer(0, "accept", box=(5, 150, 9, 151)), "no area"),

@@ -37,13 +37,13 @@ def test_filters_and_sorting_choose_the_queue(visit: Visit) -> None:
     page.keyboard.type("QUO'")
     visit.becomes("#place", "1 of 1")
     page.fill("#query", "nowhere")
-    visit.becomes("#empty", "No fix is like this; loosen a filter.")
+    visit.becomes("#empty", "No fix matches the filters; change one.")
     page.click("#reset")
     visit.press("a")
     visit.written(1)
     page.select_option("#state", "accepted")
     visit.becomes("#place", "1 of 1")
-    visit.becomes("#standing", "accepted")
+    visit.becomes("#verdict", "accepted")
 
 
 def test_the_view_is_in_the_address_and_a_reload_keeps_all(visit: Visit) -> None:
@@ -67,7 +67,7 @@ def test_two_windows_see_what_the_other_decides(
     other.becomes("#place", "1 of 8")
     visit.press("r")
     visit.written(1)
-    other.becomes("#standing", "rejected")
+    other.becomes("#verdict", "rejected")
     other.becomes("#decided", "1 of 8 decided")
     other.press("j", "a")
     visit.becomes("#decided", "2 of 8 decided")
@@ -77,9 +77,9 @@ def test_two_windows_see_what_the_other_decides(
     other.becomes("#place", "1 of 8")
     other.press("a")
     other.written(3)
-    visit.becomes("#standing", "accepted")
+    visit.becomes("#verdict", "accepted")
     visit.press("u")  # it said reject; that is not what stands
-    visit.becomes("#last", "Another window has decided otherwise meanwhile")
+    visit.becomes("#last", "Another window has changed the verdict")
     visit.written(3)
     assert other.complaints == []
 
@@ -105,7 +105,7 @@ def test_a_sample_asks_again_about_what_was_decided_otherwise(visit: Visit) -> N
     visit.written(3)
     visit.press("m")
     visit.becomes("#place", "0 of 3 judged")
-    visit.becomes("#standing", "accepted")
+    visit.becomes("#verdict", "accepted")
     visit.press("a")
     visit.becomes("#place", "1 of 3 judged")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 
@@ -68,7 +68,7 @@ def find_best_annotations(
     labels, best = np.full(len(boxes), UNKNOWN, np.int64), np.zeros(len(boxes))
     for k in np.flatnonzero(counts).tolist():
         own = slice(first[k], first[k] + counts[k])
-        iou = overlaps(boxes[k], known.boxes[own])
+        iou = compute_iou(boxes[k], known.boxes[own])
         top = int(np.argmax(iou))
         best[k], labels[k] = iou[top], known.labels[own][top]
     return labels, best

@@ -1,4 +1,4 @@
-"""Who finds more label errors on the same predictions, and whether an audit keeps its word."""
+"""Compare an audit with other finders on the same predictions, and check its probabilities."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from boxmend.scoring.truth import KnownTruth
 
 
 class AuditLike(Protocol):
-    """What this needs of an audit."""
+    """The parts of an audit that the comparison uses."""
 
     @property
     def fixes(self) -> Fixes:
-        """Those that it proposes."""
+        """The proposed fixes."""
 
     @property
     def p_wrong(self) -> Mapping[Kind, Floats]:
-        """[n] of every kind but missing; NaN where an annotation is not judged."""
+        """[n] For every kind but missing; NaN if an annotation is not judged."""
 
     @property
     def missing(self) -> Fixes:
-        """All objects that may be missing, also improbable ones."""
+        """All objects that may be missing, improbable ones included."""
 
 
 @dataclass(frozen=True)
 class AtPrecision:
-    """What is chosen for a wanted precision, and what became of it."""
+    """The fixes chosen for a requested precision, scored by the truth."""
 
     wanted: float
     left: int
@@ -52,36 +52,36 @@ class AtPrecision:
     scores: FixScores
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data."""
+        """Return plain data."""
         return {"wanted": self.wanted, "left": self.left, "by_kind": self.scores.to_json()}
 
 
 @dataclass(frozen=True)
 class AuditFigures:
-    """An audit held against the truth, beside other finders."""
+    """The scores of an audit and of other finders, by the truth."""
 
     images: int
     detections: int
     comparison: KindComparison
     calibration: dict[str, Calibration]
-    """Of the probability that an annotation is wrong, over all of them, by kind in words."""
+    """Of the probability that an annotation is wrong, over all annotations, by kind in words."""
     called_wrong: dict[str, float | None]
-    """The share of annotations with a probability of 0.5 or more, by kind and in all."""
+    """The share of annotations with a probability of at least 0.5, by kind and in all."""
     missing: FixScores | None
-    """All objects that may be missing; None where the truth does not tell of them."""
+    """All objects that may be missing; None if the truth does not have all missing objects."""
     fixes: FixScores
     """All fixes that the audit proposes."""
     at_precision: AtPrecision
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data: numbers, texts, None, lists and dictionaries."""
+        """Return plain data: numbers, texts, None, lists and dictionaries."""
         missing = self.missing
         return {
             "images": self.images,
             "detections": self.detections,
             "finders": self.comparison.to_json(),
             "calibration_bins": NUM_BINS,
-            "calibration": {kind: one.to_json() for kind, one in self.calibration.items()},
+            "calibration": {kind: bins.to_json() for kind, bins in self.calibration.items()},
             "called_wrong": self.called_wrong,
             "missing": None if missing is None else missing.by_kind[Kind.MISSING.words].to_json(),
             "fixes": self.fixes.to_json(),
@@ -89,30 +89,44 @@ class AuditFigures:
         }
 
 
-def figures(
+def measure_audit(
     dataset: Dataset,
     predictions: Predictions,
     truth: KnownTruth,
-    found: AuditLike,
+    audit: AuditLike,
     precision: float,
 ) -> AuditFigures:
-    """Hold an audit of these predictions against the truth, beside the other finders."""
-    chosen = choose(found.fixes, {}, precision)
-    taken = found.fixes.take(chosen.rows)
-    is_told = known_objects(truth).are_all_known
-    seen = Detections(
-        predictions.image_rows, predictions.labels, predictions.scores, predictions.boxes
-    )
+    """Score an audit of these predictions, and the other finders, by the truth."""
+    chosen = choose(audit.fixes, {}, precision)
+    taken = audit.fixes.take(chosen.rows)
+    knows_missing = known_objects(truth).are_all_known
     return AuditFigures(
         images=len(dataset.images),
         detections=len(predictions),
-        comparison=compare_kinds(dataset, truth, seen, found.p_wrong, found.missing),
-        calibration=annotation_calibration(dataset, truth, found.p_wrong),
-        called_wrong=called_wrong(found.p_wrong),
-        missing=assess_fixes(dataset, found.missing, truth) if is_told else None,
-        fixes=assess_fixes(dataset, found.fixes, truth),
+        comparison=compare_kinds(
+            dataset, truth, as_detections(predictions), audit.p_wrong, audit.missing
+        ),
+        calibration=annotation_calibration(dataset, truth, audit.p_wrong),
+        called_wrong=called_wrong(audit.p_wrong),
+        missing=assess_fixes(dataset, audit.missing, truth) if knows_missing else None,
+        fixes=assess_fixes(dataset, audit.fixes, truth),
         at_precision=AtPrecision(precision, chosen.num_left, assess_fixes(dataset, taken, truth)),
     )
 
 
-__all__ = ["IN_ALL", "OURS", "AtPrecision", "AuditFigures", "AuditLike", "figures"]
+def as_detections(predictions: Predictions) -> Detections:
+    """Return predictions as plain detections."""
+    return Detections(
+        predictions.image_rows, predictions.labels, predictions.scores, predictions.boxes
+    )
+
+
+__all__ = [
+    "IN_ALL",
+    "OURS",
+    "AtPrecision",
+    "AuditFigures",
+    "AuditLike",
+    "as_detections",
+    "measure_audit",
+]

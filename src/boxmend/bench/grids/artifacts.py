@@ -1,4 +1,4 @@
-"""Artifacts of a cell that are worth bringing elsewhere: OUT/SCALE/cells/CELL/keep/
+"""Artifacts of a cell that are worth bringing elsewhere: OUT/SCALE/cells/CELL/artifacts/
 
 losses.svg, losses.csv    losses of right and wrong labels in the last epoch, and where they part
 iou.svg, changes.svg, ... figures of the report that hold no photograph, with their numbers
@@ -24,9 +24,9 @@ from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.figure_files import write_figures
 from boxmend.web.report.figures import FIGURES
 from boxmend.web.report.record import Figure, RunRecord
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
-ARTIFACTS_FOLDER = "keep"
+ARTIFACTS_FOLDER = "artifacts"
 PICTURE_FILE = "before-after.jpg"
 DRAWN = ("losses", "iou", "changes", "threshold", "verdicts")
 MOST_BYTES = 300_000  # of the folder
@@ -69,7 +69,7 @@ def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> by
 
     White is the true box, red an annotation with a wrong label, green one with the right one.
     """
-    rows = telling_images(opened, truth)
+    rows = choose_images(opened, truth)
     if not rows or not len(changes):
         return None
     given = opened.dataset
@@ -91,7 +91,7 @@ def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> by
     return None
 
 
-def telling_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
+def choose_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
     """Choose the first images with few annotations, one of them with a wrong label if there are.
 
     What became of them does not count.
@@ -136,7 +136,7 @@ def _panel(
         if not truth.is_spurious[row]:
             outlines.append(_outline(truth.boxes[row].tolist(), WHITE))
         color = GREEN if label == int(truth.labels[row]) else RED
-        name = shown(dataset.label_names[label], LONGEST)
+        name = display_text(dataset.label_names[label], LONGEST)
         outlines.append(_outline(boxes[row].tolist(), color, name))
     path = dataset.images.paths[image]
     if not path:

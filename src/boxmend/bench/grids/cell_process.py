@@ -31,7 +31,7 @@ from boxmend.bench.grids.jobs import (
     write_json,
 )
 from boxmend.bench.grids.noisy_data import clean_data, mended_data, noisy_data, truth_of
-from boxmend.bench.grids.outcomes import failed_result, finished_result, record
+from boxmend.bench.grids.outcomes import failed_result, finished_result, record_result
 from boxmend.data.files.locks import HeldError, hold_lock
 from boxmend.errors import BoxmendError
 from boxmend.runs.folder import Run
@@ -85,9 +85,9 @@ def _run(folder: Path, train: Train | None) -> CellStatus:
         if _is_interruption(error):
             return CellStatus.STOPPED
         traceback.print_exc()
-        record(folder, failed_result(folder, job, tries, started, _reason(error)))
+        record_result(folder, failed_result(folder, job, tries, started, _reason(error)))
         return CellStatus.FAILED
-    record(folder, finished_result(folder, job, clock.stop(), started, scored))
+    record_result(folder, finished_result(folder, job, clock.stop(), started, scored))
     if not job.keep_weights:
         for path in (folder / RUN_FOLDER).glob("*.safetensors"):
             path.unlink(missing_ok=True)
@@ -99,7 +99,7 @@ def _trained_and_scored(
 ) -> dict[str, Any]:
     """Train, unless that is done, and score the detections and the mending."""
     from boxmend.runs.opening import open_run_with_history
-    from boxmend.runs.settings.files import converted
+    from boxmend.runs.settings.files import convert_settings
     from boxmend.scoring.corrections import assess, known_truth
     from boxmend.training.evaluation import evaluate
 
@@ -107,7 +107,7 @@ def _trained_and_scored(
     data = noisy_data(root, job) if job.needs is None else mended_data(root, job)
     val = clean_data(job.val, job.val_sha256, "data to score on")
     if not run.is_finished:
-        settings = converted(folder, job.settings)
+        settings = convert_settings(folder, job.settings)
         (train or _usual_train())(data, run.path, settings, resume=True, log=clock.hear)
     _say(f"{job.cell}: scoring")
     evaluation = evaluate(run.path, data=val, progress=lambda done, total: clock.tick())

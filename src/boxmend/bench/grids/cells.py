@@ -19,8 +19,8 @@ from boxmend.bench.grids.table_spec import (
     TWO_STAGE,
     TableLayout,
     Variant,
-    amount,
     cell_specs,
+    noise_rate,
 )
 from boxmend.data.noise import NoiseSettings
 from boxmend.errors import UsageError
@@ -103,13 +103,13 @@ def noise_settings(
 ) -> NoiseSettings:
     """Give what `boxmend noise` is told of a cell's noise."""
     missing, spurious = (
-        amount(presence) if presence and presence.startswith(f"{kind}:") else 0.0
+        noise_rate(presence) if presence and presence.startswith(f"{kind}:") else 0.0
         for kind in ("missing", "spurious")
     )
     return NoiseSettings(labels, boxes, missing, spurious, seed=seed)
 
 
-def cells_of(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
+def table_cells(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
     """List the cells of a table, each once, the reference first and then row by row.
 
     A cell stands after the one that it needs, which is added where the table does not have it.
@@ -125,7 +125,7 @@ def cells_of(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
     return list(found)
 
 
-def chosen(
+def choose_cells(
     cells: Sequence[Cell], *, only: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> list[Cell]:
     """Give the cells whose name matches one of the patterns and whose method is listed.
@@ -142,13 +142,13 @@ def chosen(
             names = ", ".join(cell.name for cell in cells[:SHOWN])
             more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
             raise UsageError(f"--only {pattern}: no cell is called so; there are {names}{more}")
-    kept = [cell for cell in cells if is_chosen(cell, only=only, methods=methods)]
+    kept = [cell for cell in cells if is_requested(cell, only=only, methods=methods)]
     if not kept:
         raise UsageError("--only and --methods leave no cell: they exclude each other")
     return _with_needs(kept)
 
 
-def is_chosen(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str] = ()) -> bool:
+def is_requested(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str] = ()) -> bool:
     """Tell whether a cell is asked for, and not only needed by another."""
     is_named = not only or any(fnmatchcase(cell.name, pattern) for pattern in only)
     return is_named and (not methods or cell.method in methods)
@@ -157,7 +157,7 @@ def is_chosen(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str] = 
 def variant_word(variant: Variant) -> str:
     """Call a variant by a short name: N64, alpha0.3, told, x2; an empty one by none."""
     if dict(variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}:
-        return "told"
+        return "known"
     return "+".join(_setting_word(name, value) for name, value in sorted(variant.items()))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from boxmend.bench.grids.table_spec import Column
-from boxmend.bench.grids.tables import Square, Table
+from boxmend.bench.grids.tables import Table, TableEntry
 from boxmend.web.charts import axes, drawing, legend, marks, standalone
 from boxmend.web.charts.rows import ROW, row_middle, row_names
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
@@ -102,7 +102,7 @@ def _shown(table: Table) -> tuple[list[Column], list[str], list[list[Point]]]:
     return columns, [name for name, _ in found], [line for _, line in found]
 
 
-def _point(table: Table, square: Square) -> Point:
+def _point(table: Table, square: TableEntry) -> Point:
     if table.layout.compare == "none":
         if square.ours is None:
             return Point(paper=square.paper)

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boxmend.bench.grids.comparability import differences, filter_results, refuse_differences
+from boxmend.bench.grids.comparability import filter_results, find_differences, refuse_differences
 from boxmend.bench.grids.previous_results import result_files
-from boxmend.bench.grids.results import Result, counting, read_all
-from boxmend.bench.grids.scales import SCALES, fitted
+from boxmend.bench.grids.results import Result, effective_results, read_all
+from boxmend.bench.grids.scales import SCALES, fit_layout
 from boxmend.bench.grids.table_spec import TableLayout
-from boxmend.bench.grids.tables import Table, concerned, table
+from boxmend.bench.grids.tables import Table, make_table, select_results
 from boxmend.errors import BoxmendError, DataError, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 FOLDER = Path("bench")
 """Where grids are run by default; a scale has a folder in it."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class TableRequest:
     """Which results to take, and how to show them."""
 
     paths: tuple[Path, ...] = ()
@@ -31,7 +31,7 @@ class Choice:
     """Show results side by side that differ in more than what is compared."""
 
 
-def collected(layout: TableLayout, choice: Choice) -> tuple[Table, list[str]]:
+def collect_table(layout: TableLayout, choice: TableRequest) -> tuple[Table, list[str]]:
     """Make a table of the results of one scale; also gives warnings about the files.
 
     A DataError says that there are none, and the command that makes them, or that they differ in
@@ -40,18 +40,18 @@ def collected(layout: TableLayout, choice: Choice) -> tuple[Table, list[str]]:
     read = read_all(_files(layout, choice))
     scale = choice.scale or _only_scale(layout, read.results)
     if scale in SCALES:
-        layout = fitted(SCALES[scale], layout)
+        layout = fit_layout(SCALES[scale], layout)
     of_scale = [one for one in read.results if one.scale == scale]
-    used = concerned(layout, counting(filter_results(of_scale, choice.conditions)))
+    used = select_results(layout, effective_results(filter_results(of_scale, choice.conditions)))
     if not used:
         raise _none(layout, scale, read.results)
-    found = differences(used)
+    found = find_differences(used)
     if not choice.is_mixed:
         refuse_differences(found)
-    return table(layout, used, choice.metric, tuple(found)), read.warnings
+    return make_table(layout, used, choice.metric, tuple(found)), read.warnings
 
 
-def _files(layout: TableLayout, choice: Choice) -> list[Path]:
+def _files(layout: TableLayout, choice: TableRequest) -> list[Path]:
     """The files to read, each once, in the order given."""
     usual = FOLDER / choice.scale if choice.scale else FOLDER
     found = result_files(choice.paths or ([usual] if usual.is_dir() else []))
@@ -64,7 +64,7 @@ def _files(layout: TableLayout, choice: Choice) -> list[Path]:
 def _only_scale(layout: TableLayout, results: Sequence[Result]) -> str:
     """The scale of all results, or the only one with some for the table."""
     every = sorted({one.scale for one in results})
-    fitting = sorted({one.scale for one in concerned(layout, results)})
+    fitting = sorted({one.scale for one in select_results(layout, results)})
     if len(fitting) > 1:
         raise UsageError(
             f"there are results of several scales: give --scale {' or '.join(fitting)}"
@@ -79,7 +79,7 @@ def _none(layout: TableLayout, scale: str, results: Sequence[Result]) -> Boxmend
     having = sorted({one.scale for one in results})
     if scale not in having and scale not in SCALES:
         known = ", ".join(dict.fromkeys((*having, *SCALES)))
-        return UsageError(f"there is no scale {shown(scale)!r}; there are {known}")
+        return UsageError(f"there is no scale {display_text(scale)!r}; there are {known}")
     there = f"there are some of scale {', '.join(having)}"
     if scale in having:
         there = f"the {sum(one.scale == scale for one in results):,} there are belong to others"

@@ -20,8 +20,8 @@ from msgspec import to_builtins
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.table_spec import TWO_STAGE
 from boxmend.errors import DataError, UsageError
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
-from boxmend.web.text import shown
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
+from boxmend.web.text import display_text
 
 SHARED = (
     *("detector", "weights", "image_size", "epochs", "batch_size", "precision"),
@@ -32,7 +32,7 @@ FREE = frozenset({"method", "preset", "seed", "label_noise", "box_noise"})
 """Settings that a table is about."""
 IDLE = frozenset({"checkpoint_every", "log_every", "strict"})
 """Settings that change no figure."""
-GOES_BY: dict[str, str | None] = {**SECTIONS, TWO_STAGE: "mend", "baseline": None}
+GOES_BY: dict[str, str | None] = {**METHOD_SECTIONS, TWO_STAGE: "mend", "baseline": None}
 """The section of the settings that a method goes by; of a method unknown here, `published`."""
 NAMED = 3  # cells that a message names
 LISTED = 12  # values that a message lists
@@ -60,7 +60,7 @@ class ResultDifference:
         return f"{self.where}{self.among}: {'; '.join(parts)}"
 
 
-def differences(results: Iterable[Result]) -> list[ResultDifference]:
+def find_differences(results: Iterable[Result]) -> list[ResultDifference]:
     """Find what forbids to show results side by side; failed ones show no figure, so never do."""
     finished = [one for one in results if one.error is None]
     places = [(one, _leaves(to_builtins(one))) for one in finished]
@@ -100,7 +100,7 @@ def filter_results(results: Sequence[Result], conditions: Sequence[str]) -> list
         told = [one.get(place, ABSENT) for one in leaves]
         if results and value not in told:
             raise UsageError(
-                f"--where {shown(condition)}: no result has it; {_there(leaves, place)}"
+                f"--where {display_text(condition)}: no result has it; {_there(leaves, place)}"
             )
         results = [
             one
@@ -191,7 +191,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, dict):
             found |= _leaves(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = shown(str(value))
+            found[f"{prefix}{name}"] = display_text(str(value))
     return found
 
 

@@ -1,11 +1,11 @@
-"""What a cell is told, saved in its folder, and what became of it so far.
+"""The job of a cell, saved in the folder of the cell, and the state of the cell.
 
-OUT/SCALE/cells/CELL/cell.json    the job: settings resolved, hashes and addresses of the data
-OUT/SCALE/cells/CELL/run/         the training's run
-OUT/SCALE/cells/CELL/log.txt      what it said, try after try
-OUT/SCALE/cells/CELL/tries.json   how often it was begun, and how long it took in all
-OUT/SCALE/cells/CELL/keep/        figures and a picture, small enough to be brought elsewhere
-OUT/SCALE/cells/CELL/result.json  its line of OUT/SCALE/results.jsonl, when it is over
+OUT/SCALE/cells/CELL/cell.json    the job: resolved settings, hashes and addresses of the data
+OUT/SCALE/cells/CELL/run/         the run of the training
+OUT/SCALE/cells/CELL/log.txt      the output of all tries
+OUT/SCALE/cells/CELL/tries.json   the number of tries, and their seconds
+OUT/SCALE/cells/CELL/artifacts/   figures and a picture, small enough to copy elsewhere
+OUT/SCALE/cells/CELL/result.json  its line of OUT/SCALE/results.jsonl, once it is over
 OUT/SCALE/cells/CELL/.lock        held by the process that runs it
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -27,32 +27,34 @@ from boxmend.data.files.reading import read_record
 from boxmend.errors import DataError, UsageError
 from boxmend.runs.settings import TrainSettings
 from boxmend.runs.settings.renamed import rename_dotted, rename_settings
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED
 
 JOB_FILE, RESULT_FILE, TRIES_FILE, LOG_FILE = "cell.json", "result.json", "tries.json", "log.txt"
 LOCK_FILE = ".lock"
 RUN_FOLDER = "run"
-SHARED_SECTIONS = {"optimisation"}  # of the settings: for all methods
+SHARED_SECTIONS = {"optimisation"}  # sections of the settings that apply to all methods
+RENAMED_KEYS = {"told": "known_rates"}
+"""Keys of cell.json by their names in format 1."""
 
 T = TypeVar("T")
 
 
 class State(Enum):
-    """How far a cell is."""
+    """The state of a cell."""
 
     OPEN = "open"
-    """Not begun."""
+    """Not started."""
     RUNNING = "running"
-    """A process has it, here or elsewhere."""
+    """A process runs it, here or elsewhere."""
     STOPPED = "stopped"
-    """Begun and interrupted or killed; it goes on from its checkpoint."""
+    """Interrupted or killed; it continues from its checkpoint."""
     DONE = "done"
     FAILED = "failed"
-    """Ended by an error, which is recorded."""
+    """Ended by an error, which its result holds."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """One cell, with all that its process needs to know."""
+    """All that the process of a cell needs."""
 
     cell: str
     scale: str
@@ -65,34 +67,36 @@ class Job(Struct, frozen=True, kw_only=True):
     seed: int
     settings: dict[str, Any]
     """Resolved, nested as `settings.json` of a run has them."""
-    told: str
-    """Which noise rates the method is told."""
+    known_rates: str
+    """The noise rates that the method knows, in words."""
     train: list[str]
     """Addresses of the clean data."""
     val: list[str]
     train_sha256: str
     val_sha256: str
     weights_sha256: str | None = None
-    """Of the file of weights, where there is one."""
+    """Of the file of weights, if there is one."""
     presence: str | None = None
     """missing:RATE or spurious:RATE."""
     needs: str | None = None
-    """The cell whose mended annotations this one is trained on."""
+    """The cell on whose mended annotations this one is trained."""
     keep_weights: bool = False
     keep_figures: bool = False
-    """Whether figures and a picture are left in `keep/`."""
+    """Whether the cell writes figures and a picture into `artifacts/`."""
+    format: Literal[2] = 2
+    """Of the file. Format 1 is read through RENAMED_KEYS; other formats are refused."""
 
 
 class Tries(Struct, frozen=True):
-    """How often a cell was begun."""
+    """How often a cell was started."""
 
     number: int = 0
     seconds: float = 0.0
-    """Of all tries, to within a few seconds where one was killed."""
+    """Of all tries; a few seconds too low after a kill."""
 
 
-def rates_told(method: str, settings: TrainSettings) -> str:
-    """Say in words which noise rates a method is told."""
+def describe_rates(method: str, settings: TrainSettings) -> str:
+    """Return in words which noise rates a method knows."""
     rates = (settings.label_noise, settings.box_noise)
     if all(rate == "auto" for rate in rates):
         return "none"
@@ -101,38 +105,45 @@ def rates_told(method: str, settings: TrainSettings) -> str:
 
 
 def save_job(folder: Path, job: Job) -> None:
-    """Write cell.json, or bring it up to date; a UsageError tells of one of another job.
+    """Write or update cell.json; raise a UsageError if the cell was started with another job.
 
-    A cell that was not begun takes any job. One that was begun keeps its settings, and addresses
-    of the same data may be new.
+    A cell that was not started takes any job. A started cell keeps its settings; the addresses of
+    the same data may change.
     """
     if (folder / JOB_FILE).exists():
         before = read_job(folder)
         if before == job:
             return
-        if is_begun(folder):
+        if is_started(folder):
             _refuse_other(folder, before, job)
-            # What it was begun with goes on, also of settings that do not matter to its method.
+            # It keeps all settings of its start, even those that its method does not use.
             job = msgspec.structs.replace(job, settings=before.settings)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / JOB_FILE, job)
 
 
 def read_job(folder: Path) -> Job:
-    """Read cell.json; a DataError tells of one that is none."""
-    job = read_json(folder / JOB_FILE, Job)
+    """Read cell.json, also in format 1; raise a DataError if it is not a job."""
+    path = folder / JOB_FILE
+    keys = read_json(path, dict[str, Any])
+    if "format" not in keys:
+        keys = {RENAMED_KEYS.get(name, name): value for name, value in keys.items()}
+    try:
+        job = msgspec.convert(keys, Job)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{path}: cannot be read ({error}); {_remedy(path)}") from error
     return msgspec.structs.replace(
         job, settings=rename_settings(job.settings), variant=rename_dotted(job.variant)
     )
 
 
-def is_begun(folder: Path) -> bool:
-    """Tell whether a cell left anything behind."""
+def is_started(folder: Path) -> bool:
+    """Return whether a cell has a run or a result."""
     return (folder / RUN_FOLDER).exists() or (folder / RESULT_FILE).exists()
 
 
 def state_of(folder: Path) -> State:
-    """Tell how far a cell is, by its folder."""
+    """Return the state of the cell in a folder."""
     if is_held(folder / LOCK_FILE):
         return State.RUNNING
     result = read_result(folder)
@@ -142,30 +153,30 @@ def state_of(folder: Path) -> State:
 
 
 def read_result(folder: Path) -> Result | None:
-    """Read the result of a cell that is over."""
+    """Read the result of a cell; None if the cell is not over."""
     path = folder / RESULT_FILE
     return _read_document(path, decode_result) if path.exists() else None
 
 
 def read_tries(folder: Path) -> Tries:
-    """Read how often a cell was begun."""
+    """Read how often a cell was started."""
     path = folder / TRIES_FILE
     return read_json(path, Tries) if path.exists() else Tries()
 
 
 def write_json(path: Path, value: Struct) -> None:
-    """Write a document in the place of the last one."""
+    """Write a value as JSON with a digest; replaces the file."""
     with open_atomic(path) as file:
         file.write(add_json_digest(msgspec.json.format(msgspec.json.encode(value), indent=2)))
 
 
 def read_json(path: Path, kind: type[T]) -> T:
-    """Read a document of a kind; a DataError names the file."""
+    """Read a value of a type from JSON; raise a DataError with the path if that fails."""
     return _read_document(path, lambda content: msgspec.json.decode(content, type=kind))
 
 
 def _read_document(path: Path, decode: Callable[[bytes], T]) -> T:
-    remedy = f"remove {path.parent}, and the cell is run afresh"
+    remedy = _remedy(path)
     try:
         return decode(verify_json(path, read_record(path), remedy))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -173,12 +184,16 @@ def _read_document(path: Path, decode: Callable[[bytes], T]) -> T:
         raise DataError(f"{path}: cannot be read ({reason}); {remedy}") from error
 
 
-def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
-    """Leave out the sections of settings that are those of other methods.
+def _remedy(path: Path) -> str:
+    return f"remove {path.parent} to run the cell again"
 
-    Weights, which may lie elsewhere on each machine, go by the name of their file.
+
+def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """Return the settings without the sections of other methods.
+
+    Weights are reduced to the name of their file, since their folder differs between machines.
     """
-    section = SECTIONS.get(method, PUBLISHED)
+    section = METHOD_SECTIONS.get(method, PUBLISHED)
     kept = {
         name: value
         for name, value in settings.items()
@@ -189,40 +204,40 @@ def own_settings(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
     return kept
 
 
-def differences(before: Job, now: Job) -> list[str]:
-    """List what differs between two jobs of one name, of what a result depends on."""
+def job_differences(before: Job, now: Job) -> list[str]:
+    """List the differences between two jobs of a cell on which its result depends."""
     facts = ("labels", "boxes", "presence", "noise_seed", "method", "seed", "needs")
     data = ("train_sha256", "val_sha256", "weights_sha256")
-    found = [
+    differences = [
         f"{name}: {getattr(before, name)!r}, now {getattr(now, name)!r}"
         for name in (*facts, *data)
         if getattr(before, name) != getattr(now, name)
     ]
     method = str(now.settings.get("method"))
-    usual = flat(asdict(TrainSettings()))
-    was, here = (flat(own_settings(one.settings, method)) for one in (before, now))
-    for name in {**was, **here}:
-        values = [one.get(name, usual.get(name)) for one in (was, here)]
+    defaults = flatten(asdict(TrainSettings()))
+    old, new = (flatten(own_settings(job.settings, method)) for job in (before, now))
+    for name in {**old, **new}:
+        values = [settings.get(name, defaults.get(name)) for settings in (old, new)]
         if values[0] != values[1]:
-            found.append(f"{name}: {values[0]!r}, now {values[1]!r}")
-    return found
+            differences.append(f"{name}: {values[0]!r}, now {values[1]!r}")
+    return differences
 
 
 def _refuse_other(folder: Path, before: Job, now: Job) -> None:
-    listing = "".join(f"\n  {line}" for line in differences(before, now))
+    listing = "".join(f"\n  {line}" for line in job_differences(before, now))
     if listing:
         raise UsageError(
-            f"{folder}: this cell was run with other settings or data, and what differs is never "
-            f"mixed:{listing}\nName another folder by --out, or give what it was run with."
+            f"{folder}: this cell was run with other settings or data:{listing}\n"
+            "Name another folder by --out, or use the settings and data of that run."
         )
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Give nested values by their dotted names."""
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by their dotted names."""
     leaves: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            leaves |= flat(value, f"{prefix}{name}.")
+            leaves |= flatten(value, f"{prefix}{name}.")
         else:
             leaves[f"{prefix}{name}"] = value
     return leaves

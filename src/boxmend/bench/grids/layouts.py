@@ -15,7 +15,7 @@ from boxmend.bench.grids.table_spec import (
 from boxmend.errors import UsageError
 
 
-def layout(name: str) -> TableLayout:
+def get_layout(name: str) -> TableLayout:
     """Give the layout of a table; a UsageError lists those that exist."""
     if name not in LAYOUTS:
         raise UsageError(f"there is no table {name!r}; there are {', '.join(LAYOUTS)}")
@@ -133,7 +133,7 @@ _ALL = (
     ),
     TableLayout(
         "no-harm",
-        "What methods do to clean data",
+        "Effect of the methods on clean data",
         (NOISE_FREE,),
         (
             *_rows("baseline", "co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco"),
@@ -143,25 +143,25 @@ _ALL = (
     ),
     TableLayout(
         "auto",
-        "Noise rates estimated against rates told",
+        "Estimated and given noise rates",
         (_rates(40, 40), _rates(40, 0), _rates(0, 40), _rates(20, 20), NOISE_FREE),
         (
             CLEAN,
             *_rows("baseline", "mend"),
-            Row("mend, rates told", "mend", {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}),
-            Row("mend: label noise found", "mend", figure="estimates.label_noise"),
-            Row("mend: box noise found", "mend", figure="estimates.box_noise"),
+            Row("mend, rates given", "mend", {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}),
+            Row("mend: estimated label noise", "mend", figure="estimates.label_noise"),
+            Row("mend: estimated box noise", "mend", figure="estimates.box_noise"),
         ),
         records="table1",
     ),
     TableLayout(
         "two-stage",
-        "Trained afresh on mended annotations",
+        "Trained from scratch on mended annotations",
         (_rates(40, 40),),
         (
             CLEAN,
             Row("baseline", "baseline"),
-            Row("baseline, twice the passes", "baseline", {"epochs": TWICE_EPOCHS}),
+            Row("baseline, twice the epochs", "baseline", {"epochs": TWICE_EPOCHS}),
             *_rows("mend", TWO_STAGE),
         ),
         records="table1",
@@ -232,18 +232,18 @@ _ALL = (
     ),
     TableLayout(
         "sensitivity-rate",
-        "A label-noise rate told wrongly",
+        "A wrong label-noise rate",
         LABELS,
         (
             *(CLEAN, Row("baseline", "baseline")),
-            *_varied("mend-paper", "label_noise", "told", (0.2, 0.4, 0.6)),
-            *_varied("mend", "label_noise", "told", (0.2, 0.4, 0.6)),
+            *_varied("mend-paper", "label_noise", "given", (0.2, 0.4, 0.6)),
+            *_varied("mend", "label_noise", "given", (0.2, 0.4, 0.6)),
             Row("mend", "mend"),
         ),
     ),
     TableLayout(
         "box-noise",
-        "Box noise as OA-MIL makes it",
+        "Box noise of OA-MIL",
         tuple(_rates(0, box, "jitter") for box in (10, 20, 30, 40)),
         (
             *(CLEAN, *_rows("baseline", "co-teaching", "ca-bbc", "oa-mil", "disco")),
@@ -258,7 +258,7 @@ _ALL = (
         tuple(_presence(kind, share) for kind in ("missing", "spurious") for share in (20, 40)),
         (
             *(CLEAN, *_rows("baseline", "mend-paper", "mend")),
-            Row("mend, missing left out", "mend", {"mend.missing_min_score": 0.3}),
+            Row("mend, missing objects ignored", "mend", {"mend.missing_min_score": 0.3}),
         ),
     ),
     TableLayout(
@@ -270,7 +270,7 @@ _ALL = (
     ),
     TableLayout(
         "refined-labels",
-        "How well labels were judged, and how wrong they are afterwards",
+        "Judgement of the labels, and label noise afterwards",
         tuple(column for column in PAPER_ORDER if column.labels),
         (*_labels_of("mend-paper"), *_labels_of("mend")),
         compare="none",

@@ -1,4 +1,4 @@
-"""What a cell leaves for the tables: its line of results, whether it was finished or failed."""
+"""The result of a cell, finished or failed, as a line for the tables."""
 
 import hashlib
 import os
@@ -39,8 +39,11 @@ VOC_FIGURES = ("voc_ap50_area", "voc_ap50_11point")
 ESTIMATED = ("label_noise", "box_noise")
 
 
-def record(folder: Path, result: Result) -> None:
-    """Add a result to the grid's file, and then to the cell's folder, which marks it as over."""
+def record_result(folder: Path, result: Result) -> None:
+    """Append a result to the file of the grid, then write it into the folder of the cell.
+
+    The file in the folder marks the cell as over.
+    """
     append(folder.parent.parent / RESULTS_FILE, result)
     write_json(folder / RESULT_FILE, result)
 
@@ -48,20 +51,20 @@ def record(folder: Path, result: Result) -> None:
 def finished_result(
     folder: Path, job: Job, tries: Tries, started: str, scored: Mapping[str, Any]
 ) -> Result:
-    """Put together the result of a cell that came to its end."""
+    """Build the result of a finished cell."""
     run = Run(folder / RUN_FOLDER)
     evaluation: Evaluation = scored["evaluation"]
     return _result(
         *(folder, job, tries, started),
-        settings=named_weights(own_settings(run.settings(), _trained(job)), job),
+        settings=hash_weights(own_settings(run.settings(), _trained_method(job)), job),
         images_per_second=_speed(run),
         scores={
             **{name: evaluation.figures.get(name) for name in VOC_FIGURES},
-            **{ours: evaluation.figures.get(name) for name, ours in COCO_FIGURES.items()},
+            **{name: evaluation.figures.get(coco) for coco, name in COCO_FIGURES.items()},
         },
         scores_by_label={
-            name: {"voc_ap50_area": one["voc_ap50_area"], "coco_ap": one["AP"]}
-            for name, one in evaluation.by_label.items()
+            name: {"voc_ap50_area": scores["voc_ap50_area"], "coco_ap": scores["AP"]}
+            for name, scores in evaluation.by_label.items()
         },
         mending=scored["mending"],
         estimates=_estimates(run.summary()),
@@ -69,12 +72,12 @@ def finished_result(
 
 
 def failed_result(folder: Path, job: Job, tries: Tries, started: str, error: str) -> Result:
-    """Put together the result of a cell that failed."""
-    settings = named_weights(own_settings(job.settings, _trained(job)), job)
+    """Build the result of a failed cell."""
+    settings = hash_weights(own_settings(job.settings, _trained_method(job)), job)
     return _result(folder, job, tries, started, settings=settings, scores={}, error=error)
 
 
-def _result(folder: Path, job: Job, tries: Tries, started: str, **found: Any) -> Result:
+def _result(folder: Path, job: Job, tries: Tries, started: str, **fields: Any) -> Result:
     facts = _facts(folder)
     return Result(
         cell=job.cell,
@@ -95,37 +98,37 @@ def _result(folder: Path, job: Job, tries: Tries, started: str, **found: Any) ->
         started=started,
         seconds=round(tries.seconds, 1),
         attempt=max(tries.number, 1),
-        **found,
+        **fields,
     )
 
 
 def _noisy_hash(folder: Path, job: Job, facts: Mapping[str, Any]) -> str:
-    """The hash of the noisy data, by which cells of one noise are known to share them.
+    """Return the hash of the noisy data, which is equal for all cells of one noise.
 
-    That of clean data stands where the cell came to nothing before there were any. A cell of two
-    stages has that of the first, whatever it was mended to.
+    If the cell failed before there were noisy data, it is the hash of the clean data. A cell of two
+    stages has the hash of its first stage.
     """
     if job.needs is not None:
-        before = read_result(folder.parent / job.needs)
-        return job.train_sha256 if before is None else before.data.noisy_sha256
-    found: str = facts.get("data", {}).get("sha256", job.train_sha256)
-    return found
+        first = read_result(folder.parent / job.needs)
+        return job.train_sha256 if first is None else first.data.noisy_sha256
+    digest: str = facts.get("data", {}).get("sha256", job.train_sha256)
+    return digest
 
 
-def _trained(job: Job) -> str:
-    """The method of the training, which is not that of a cell of two stages."""
+def _trained_method(job: Job) -> str:
+    """Return the method of the training; a cell of two stages has another name for its method."""
     return str(job.settings["method"])
 
 
-def named_weights(settings: dict[str, Any], job: Job) -> dict[str, Any]:
-    """The settings with weights known by what they are, not by where they lie."""
+def hash_weights(settings: dict[str, Any], job: Job) -> dict[str, Any]:
+    """Return the settings with the hash of the weights beside the name of their file."""
     if job.weights_sha256 is None:
         return settings
     return settings | {"weights": f"{settings['weights']} sha256:{job.weights_sha256[:16]}"}
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """What the run was made on; nothing where it was not begun."""
+    """Return the facts of the run; {} if it was not started."""
     try:
         return Run(folder / RUN_FOLDER).facts()
     except BoxmendError:
@@ -133,7 +136,7 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def source_hash(package: Path = Path(boxmend.__file__).parent) -> str:
-    """Give twelve digits that change with any line of a package, and with nothing else of it."""
+    """Return twelve digits of a hash of the source lines of a package."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         lines = path.read_bytes().replace(b"\r\n", b"\n")
@@ -142,33 +145,33 @@ def source_hash(package: Path = Path(boxmend.__file__).parent) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"boxmend": __version__, "python": platform.python_version()}
+    versions = {"boxmend": __version__, "python": platform.python_version()}
     for package in ("torch", "torchvision", "numpy"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _speed(run: Run) -> float | None:
-    """Images a second by the last line that tells."""
-    told = [line["images_per_second"] for line in run.metrics() if line.get("images_per_second")]
-    return float(told[-1]) if told else None
+    """Return the last images per second in the metrics; None if there are none."""
+    speeds = [line["images_per_second"] for line in run.metrics() if line.get("images_per_second")]
+    return float(speeds[-1]) if speeds else None
 
 
 def _estimates(summary: Mapping[str, Any]) -> dict[str, float | None] | None:
     noise = summary.get("noise") or {}
     names = [f"{name}{end}" for name in ESTIMATED for end in ("", "_low", "_high")]
-    found = {name: noise[name] for name in names if name in noise}
-    return found or None
+    estimates = {name: noise[name] for name in names if name in noise}
+    return estimates or None
 
 
-def last_lines(path: Path, number: int = 5, most: int = 4096) -> str:
-    """Give the last lines of a log; nothing where there is none."""
+def last_lines(path: Path, number: int = 5, max_bytes: int = 4096) -> str:
+    """Return the last lines of a log that are not blank; "" without a log."""
     try:
         with open_file(path) as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
+            file.seek(max(os.fstat(file.fileno()).st_size - max_bytes, 0))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""

@@ -1,4 +1,4 @@
-"""From the names of tables to cells with their folders and jobs, ready to be run."""
+"""Plan a grid: from the names of tables to cells with their folders and jobs."""
 
 import hashlib
 import os
@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from boxmend.bench.grids.cells import Cell, cells_of, chosen, is_chosen
-from boxmend.bench.grids.jobs import Job, State, rates_told, save_job, state_of
-from boxmend.bench.grids.layouts import LAYOUTS, layout
+from boxmend.bench.grids.cells import Cell, choose_cells, is_requested, table_cells
+from boxmend.bench.grids.jobs import Job, State, describe_rates, save_job, state_of
+from boxmend.bench.grids.layouts import LAYOUTS, get_layout
 from boxmend.bench.grids.previous_results import (
     PreviousResult,
     match_previous,
@@ -19,31 +19,39 @@ from boxmend.bench.grids.previous_results import (
     refuse_differing,
 )
 from boxmend.bench.grids.priorities import by_priority, priority, with_priority
-from boxmend.bench.grids.scales import Scale, Sources, fitted, scale, settings_of, sources
+from boxmend.bench.grids.scales import (
+    Scale,
+    Sources,
+    cell_settings,
+    find_sources,
+    fit_layout,
+    get_scale,
+)
 from boxmend.data.dataset import Dataset
 from boxmend.data.files.reading import open_file
 from boxmend.data.fingerprint import fingerprint
 from boxmend.data.formats import load
 from boxmend.errors import DataError, UsageError
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
 
 @dataclass(frozen=True)
 class GridRequest:
-    """Which part of which grids is to be run, on what, and where its results go."""
+    """Which cells to run, on which data, and where their results go."""
 
     names: tuple[str, ...]
-    """Of tables, whose cells are run together."""
+    """Of tables, whose cells run together."""
     scale: str
     out: Path = Path("bench")
     seeds: tuple[int, ...] = (0,)
     only: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    worth: tuple[str, ...] = ()
+    priorities: tuple[int, ...] = ()
+    """Of cells, as `priorities.priority` gives them; empty: all."""
     done: tuple[Path, ...] = ()
-    """Files of results from elsewhere, whose cells are not run again."""
+    """Files of previous results, whose cells do not run again."""
     ignore_differing: bool = False
-    """Run cells anew whose lines there are of other settings or data."""
+    """Run cells again whose previous results have other settings or data."""
     data: tuple[str, ...] = ()
     val: tuple[str, ...] = ()
     weights: Path | None = None
@@ -51,109 +59,113 @@ class GridRequest:
     """Settings by dotted names, for all cells."""
     keep_weights: bool = False
     keep_figures: bool | None = None
-    """Whether cells leave figures and a picture; by default those of seed 0."""
+    """Whether cells write figures and a picture; by default those of seed 0."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells to run, in their order, under one folder."""
+    """The cells to run, in order, and the folder of their results."""
 
     root: Path
     """OUT/SCALE."""
     cells: tuple[Cell, ...]
-    earlier: Mapping[str, PreviousResult] = field(default_factory=dict)
-    """By the names of cells that are not run here: the lines that stand for them."""
-    again: Mapping[str, str] = field(default_factory=dict)
-    """Cells that have a line and are trained all the same, and the one that needs their run."""
+    previous: Mapping[str, PreviousResult] = field(default_factory=dict)
+    """Previous results of cells that do not run, by cell name."""
+    retrained: Mapping[str, str] = field(default_factory=dict)
+    """Cells that have a previous result but train again, and the cell that needs their run."""
     warnings: tuple[str, ...] = ()
-    """About the files of results from elsewhere."""
+    """About the files of previous results."""
 
     def folder(self, cell: Cell) -> Path:
-        """The folder of a cell."""
+        """Return the folder of a cell."""
         return self.root / "cells" / cell.name
 
 
-def planned(wishes: GridRequest) -> Plan:
-    """Choose the cells, those worth most first; looks at no data and writes nothing."""
-    which = scale(wishes.scale)
-    if not wishes.names:
+def make_plan(request: GridRequest) -> Plan:
+    """Choose the cells and sort them by priority; reads no data and writes nothing."""
+    which = get_scale(request.scale)
+    if not request.names:
         raise UsageError(f"name a table to run: {', '.join(LAYOUTS)}")
-    if not wishes.seeds or min(wishes.seeds) < 0:
+    if not request.seeds or min(request.seeds) < 0:
         raise UsageError("--seeds needs numbers from 0 on, like 0,1,2")
-    found: dict[Cell, None] = {}
-    for name in wishes.names:
-        cells = cells_of(fitted(which, layout(name)), wishes.seeds)
-        if not cells:
-            raise UsageError(f"{name} has nothing to run at --scale {wishes.scale}")
-        found |= dict.fromkeys(cells)
-    kept = chosen(list(found), only=wishes.only, methods=wishes.methods)
-    kept = with_priority(by_priority(kept), wishes.worth)
-    for cell in kept:  # wrong settings are told before anything is made
-        settings_of(cell, which, wishes.weights, wishes.changes)
-    return Plan(wishes.out / which.name, tuple(kept))
+    cells: dict[Cell, None] = {}
+    for name in request.names:
+        added = table_cells(fit_layout(which, get_layout(name)), request.seeds)
+        if not added:
+            raise UsageError(f"{name} has nothing to run at --scale {request.scale}")
+        cells |= dict.fromkeys(added)
+    kept = choose_cells(list(cells), only=request.only, methods=request.methods)
+    kept = with_priority(by_priority(kept), request.priorities)
+    for cell in kept:  # report wrong settings before anything is written
+        cell_settings(cell, which, request.weights, request.changes)
+    return Plan(request.out / which.name, tuple(kept))
 
 
-def prepare(plan: Plan, wishes: GridRequest) -> Plan:
-    """Look at the data, and save the job of every cell that is left to run in its folder.
+def prepare(plan: Plan, request: GridRequest) -> Plan:
+    """Read the data and save the job of every cell that is left to run in its folder.
 
-    Gives the plan without the cells that have a line in `wishes.done`. A UsageError tells of a cell
-    that was run with other settings or data, and what differs; a DataError, of data that no cell
-    could be trained or scored on.
+    Returns the plan without the cells that have a result in `request.done`. Raises a UsageError
+    where a cell was run with other settings or data, and a DataError for data on which no cell
+    could be trained or scored.
     """
-    which = scale(wishes.scale)
-    _ensure_folder(wishes.out)
-    given = sources(which, plan.root, wishes.data, wishes.val)
-    jobs = _jobs(plan, wishes, given, _hashes(given))
-    plan = _without_earlier(plan, wishes, jobs)
+    which = get_scale(request.scale)
+    _ensure_folder(request.out)
+    sources = find_sources(which, plan.root, request.data, request.val)
+    jobs = _jobs(plan, request, sources, _hashes(sources))
+    plan = _without_previous(plan, request, jobs)
     for cell in plan.cells:
         save_job(plan.folder(cell), jobs[cell])
     return plan
 
 
-def looked_up(plan: Plan, wishes: GridRequest) -> Plan:
-    """Give what `prepare` would, as far as it can be told without writing anything.
+def preview(plan: Plan, request: GridRequest) -> Plan:
+    """Return the plan that `prepare` would return, as far as possible without writing.
 
-    Data are compared where they are named; drawn ones are always the same.
+    Data are compared if the request names them; drawn data are always the same.
     """
-    if not wishes.done:
+    if not request.done:
         return plan
-    given = Sources(wishes.data, wishes.val)
-    hashes = _hashes(given) if wishes.data and wishes.val else ("", "")
-    return _without_earlier(plan, wishes, _jobs(plan, wishes, given, hashes))
+    sources = Sources(request.data, request.val)
+    hashes = _hashes(sources) if request.data and request.val else ("", "")
+    return _without_previous(plan, request, _jobs(plan, request, sources, hashes))
 
 
-def by_name(plan: Plan, wishes: GridRequest) -> Plan:
-    """Give the plan with lines found by the names of cells alone, for who looks without data."""
-    lines, warnings = read_previous(wishes.done, wishes.scale)
+def match_by_name(plan: Plan, request: GridRequest) -> Plan:
+    """Return the plan with the previous results that have the names of its cells.
+
+    Settings and data are not compared.
+    """
+    lines, warnings = read_previous(request.done, request.scale)
     names = {cell.name for cell in plan.cells}
-    earlier = {name: here[-1] for name, here in lines.items() if name in names}
-    return replace(plan, earlier=earlier, warnings=tuple(warnings))
+    previous = {name: results[-1] for name, results in lines.items() if name in names}
+    return replace(plan, previous=previous, warnings=tuple(warnings))
 
 
-def _without_earlier(plan: Plan, wishes: GridRequest, jobs: Mapping[Cell, Job]) -> Plan:
-    """Leave out cells that have a line elsewhere, unless a cell that is left needs their run."""
-    lines, warnings = read_previous(wishes.done, wishes.scale)
-    found = match_previous(jobs, lines)
-    is_here = {cell: state_of(plan.folder(cell)) is State.DONE for cell in plan.cells}
+def _without_previous(plan: Plan, request: GridRequest, jobs: Mapping[Cell, Job]) -> Plan:
+    """Leave out cells with a previous result, unless a remaining cell needs their run."""
+    lines, warnings = read_previous(request.done, request.scale)
+    previous = match_previous(jobs, lines)
+    is_done_here = {cell: state_of(plan.folder(cell)) is State.DONE for cell in plan.cells}
     for cell in plan.cells:
-        if is_here[cell]:  # what was done here counts, and is checked when its job is saved
-            found.taken.pop(cell.name, None)
-            found.differing.pop(cell.name, None)
-    if not wishes.ignore_differing:
-        refuse_differing(found)
+        if is_done_here[cell]:  # its own result counts; `save_job` compares it
+            previous.matching.pop(cell.name, None)
+            previous.differing.pop(cell.name, None)
+    if not request.ignore_differing:
+        refuse_differing(previous)
     left = [
         cell
         for cell in plan.cells
-        if cell.name not in found.taken
-        and is_chosen(cell, only=wishes.only, methods=wishes.methods)
-        and (not wishes.worth or priority(cell) in wishes.worth)
+        if cell.name not in previous.matching
+        and is_requested(cell, only=request.only, methods=request.methods)
+        and (not request.priorities or priority(cell) in request.priorities)
     ]
-    needing = {cell.needs: cell.name for cell in left if cell.needs is not None}
+    needed = {cell.needs: cell.name for cell in left if cell.needs is not None}
+    matching = previous.matching
     return replace(
         plan,
-        cells=tuple(cell for cell in plan.cells if cell in left or cell in needing),
-        earlier={name: one for name, one in found.taken.items() if name not in _names(needing)},
-        again={cell.name: by for cell, by in needing.items() if cell.name in found.taken},
+        cells=tuple(cell for cell in plan.cells if cell in left or cell in needed),
+        previous={name: line for name, line in matching.items() if name not in _names(needed)},
+        retrained={cell.name: by for cell, by in needed.items() if cell.name in matching},
         warnings=tuple(warnings),
     )
 
@@ -163,12 +175,12 @@ def _names(cells: Iterable[Cell]) -> set[str]:
 
 
 def _jobs(
-    plan: Plan, wishes: GridRequest, given: Sources, hashes: tuple[str, str]
+    plan: Plan, request: GridRequest, sources: Sources, hashes: tuple[str, str]
 ) -> dict[Cell, Job]:
-    which, weights = scale(wishes.scale), _hash_of_file(wishes.weights)
+    which, weights = get_scale(request.scale), _hash_of_file(request.weights)
     return {
         cell: msgspec.structs.replace(
-            _job(cell, which, wishes, given),
+            _job(cell, which, request, sources),
             train_sha256=hashes[0],
             val_sha256=hashes[1],
             weights_sha256=weights,
@@ -177,8 +189,8 @@ def _jobs(
     }
 
 
-def _job(cell: Cell, which: Scale, wishes: GridRequest, given: Sources) -> Job:
-    settings = settings_of(cell, which, wishes.weights, wishes.changes)
+def _job(cell: Cell, which: Scale, request: GridRequest, sources: Sources) -> Job:
+    settings = cell_settings(cell, which, request.weights, request.changes)
     return Job(
         cell=cell.name,
         scale=which.name,
@@ -191,49 +203,52 @@ def _job(cell: Cell, which: Scale, wishes: GridRequest, given: Sources) -> Job:
         variant=dict(cell.variant),
         seed=cell.seed,
         settings=asdict(settings),
-        told=rates_told(settings.method, settings),
-        train=_absolute(given.train),
-        val=_absolute(given.val),
+        known_rates=describe_rates(settings.method, settings),
+        train=_absolute(sources.train),
+        val=_absolute(sources.val),
         train_sha256="",
         val_sha256="",
         needs=None if cell.needs is None else cell.needs.name,
-        keep_weights=wishes.keep_weights,
-        keep_figures=(cell.seed == 0 if wishes.keep_figures is None else wishes.keep_figures),
+        keep_weights=request.keep_weights,
+        keep_figures=(cell.seed == 0 if request.keep_figures is None else request.keep_figures),
     )
 
 
 def _absolute(addresses: Sequence[str]) -> list[str]:
-    return [str(Path(one).absolute()) for one in addresses]  # PATH or PATH:SPLIT
+    return [str(Path(address).absolute()) for address in addresses]  # PATH or PATH:SPLIT
 
 
 def _ensure_folder(out: Path) -> None:
-    """Refuse a place where no folder can be made, before anything is."""
-    there = next(one for one in (out.absolute(), *out.absolute().parents) if one.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        reason = "may not be written to" if there.is_dir() else "is no folder"
-        raise UsageError(f"--out {out}: {there} {reason}; name another folder")
+    """Raise a UsageError where the folder cannot be made, before any work."""
+    whole = out.absolute()
+    existing = next(path for path in (whole, *whole.parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        reason = "is not writable" if existing.is_dir() else "is not a folder"
+        raise UsageError(f"--out {out}: {existing} {reason}; name another folder")
 
 
-def _hashes(given: Sources) -> tuple[str, str]:
-    """Hash the data; what would let every cell fail, perhaps after its training, is told now."""
-    train, val = _loaded(given.train, "--data"), _loaded(given.val, "--val")
+def _hashes(sources: Sources) -> tuple[str, str]:
+    """Hash the data; raises a DataError now for data on which every cell would fail later."""
+    train, val = _load(sources.train, "--data"), _load(sources.val, "--val")
     if not set(train.label_names) & set(val.label_names):
-        names = [", ".join(shown(name) for name in one.label_names[:5]) for one in (train, val)]
+        names = [
+            ", ".join(display_text(name) for name in data.label_names[:5]) for data in (train, val)
+        ]
         raise DataError(
-            f"--val {' '.join(given.val)}: has no class of the training data, so nothing could be "
-            f"scored (--data has {names[0]}; --val has {names[1]}); classes go by their names"
+            f"--val {' '.join(sources.val)}: has no class of the training data, so nothing could "
+            f"be scored (--data has {names[0]}; --val has {names[1]}); classes are matched by name"
         )
     return fingerprint(train), fingerprint(val)
 
 
-def _loaded(addresses: Sequence[str], option: str) -> Dataset:
-    dataset, told = load(*addresses), f"{option} {' '.join(addresses)}"
+def _load(addresses: Sequence[str], option: str) -> Dataset:
+    dataset, address = load(*addresses), f"{option} {' '.join(addresses)}"
     if not len(dataset):
-        raise DataError(f"{told}: there are no annotations")
+        raise DataError(f"{address}: there are no annotations")
     paths = dataset.images.paths
     if not any(os.path.exists(path) for path in (*paths[:1], *paths[-1:])):
-        missing = f", like {paths[0]}" if paths and paths[0] else ""
-        raise DataError(f"{told}: its images are not there{missing}; bring them there")
+        example = f", like {paths[0]}" if paths and paths[0] else ""
+        raise DataError(f"{address}: its images are missing{example}; copy them there")
     return dataset
 
 

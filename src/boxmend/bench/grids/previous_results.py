@@ -1,14 +1,13 @@
-"""Results from elsewhere: cells that have a line in another file are not run again.
+"""Previous results: cells that have a result in another file do not run again.
 
-A line counts as a cell if it is of the same scale and name, came to its end, and agrees in all
-that a result depends on: noise, method, variant, seed, hashes of the data and of the weights, and
-every setting that its method goes by. Where data and weights lay, versions and hardware do not
-count here; `boxmend bench table` tells of those. Of several lines of a cell the last that counts
-does.
+A line matches a cell if it has the same scale and name, finished, and agrees in everything that a
+result depends on: noise, method, variant, seed, the hashes of data and weights, and every setting
+that the method uses. Paths of data and weights, versions and hardware are not compared here;
+`boxmend bench table` reports them. Of several matching lines the last one counts.
 
-The second stage is trained on what the first one's run mended, and a line holds no run: where only
-the first stage has a line, it is trained again. A second stage counts if a line of the first one
-that counts was begun before it.
+A second stage is trained on the annotations that the run of the first stage mended, and a line
+holds no run: if only the first stage has a line, it is trained again. The line of a second stage
+matches only if a matching line of the first stage was started before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,41 +20,42 @@ from msgspec import to_builtins
 
 from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.comparability import IDLE, section_of
-from boxmend.bench.grids.jobs import Job, flat, own_settings
-from boxmend.bench.grids.outcomes import named_weights
+from boxmend.bench.grids.jobs import Job, flatten, own_settings
+from boxmend.bench.grids.outcomes import hash_weights
 from boxmend.bench.grids.results import RESULTS_FILE, Result, read
 from boxmend.errors import UsageError
-from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.web.text import shown
+from boxmend.runs.settings import TrainSettings, resolve_settings
+from boxmend.web.text import display_text
 
-HASH = "sha256:"  # before that of weights
-LEFT_TO_DETECTOR = ("proposals", "pre_nms", "rois")
-"""Settings that a run writes down as its detector has them, where nothing else is said."""
-LISTED_CELLS, LISTED_DIFFERENCES = 8, 5  # in a message
+HASH_PREFIX = "sha256:"  # of the hash of weights
+DETECTOR_DEFAULTS = ("proposals", "pre_nms", "rois")
+"""Settings whose default a run takes from its detector."""
+MAX_LISTED_CELLS, MAX_LISTED_DIFFERENCES = 8, 5  # in a message
 
 
 @dataclass(frozen=True)
 class PreviousResult:
-    """A finished result, and where it stands."""
+    """A finished result, and its file and line."""
 
     path: Path
     number: int
+    """Of the line, from 1."""
     result: Result
 
     @property
     def place(self) -> str:
-        """FILE:LINE, as editors take it."""
+        """FILE:LINE, as editors open it."""
         return f"{self.path}:{self.number}"
 
 
 @dataclass(frozen=True)
 class PreviousCells:
-    """What lines say about cells, by their names."""
+    """Previous results by cell name."""
 
-    taken: dict[str, PreviousResult] = field(default_factory=dict)
-    """The lines that count."""
+    matching: dict[str, PreviousResult] = field(default_factory=dict)
+    """The result of each cell that does not run again."""
     differing: dict[str, tuple[PreviousResult, list[str]]] = field(default_factory=dict)
-    """Cells whose lines are all of other settings or data: the last one, and what differs."""
+    """Cells whose results all have other settings or data: the last one, and the differences."""
 
 
 def read_previous(
@@ -63,72 +63,76 @@ def read_previous(
 ) -> tuple[dict[str, list[PreviousResult]], list[str]]:
     """Read the finished results of a scale by cell, in the order of the lines; also warnings.
 
-    A folder stands for the files of results in it. A DataError names a file or line that is none.
+    A folder stands for the files of results in it. Raises a DataError for an unreadable file or
+    line.
     """
     lines: dict[str, list[PreviousResult]] = {}
     warnings: list[str] = []
     for path in result_files(paths):
-        found = read(path)
-        warnings += found.warnings
-        for number, one in zip(found.numbers, found.results, strict=True):
-            if one.scale == scale and one.error is None:
-                lines.setdefault(one.cell, []).append(PreviousResult(path, number, one))
+        content = read(path)
+        warnings += content.warnings
+        for number, result in zip(content.numbers, content.results, strict=True):
+            if result.scale == scale and result.error is None:
+                lines.setdefault(result.cell, []).append(PreviousResult(path, number, result))
     return lines, warnings
 
 
 def result_files(paths: Iterable[Path]) -> list[Path]:
-    """Give files of results as they are named, and those that lie in folders, each once."""
-    found: dict[Path, None] = {}
+    """Return the given files, and the files of results in the given folders, each once."""
+    files: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
-            inside = dict.fromkeys(path.glob(RESULTS_FILE))
-            inside |= dict.fromkeys(sorted(path.glob(f"*/{RESULTS_FILE}")))
-            found |= inside
+            files |= dict.fromkeys(path.glob(RESULTS_FILE))
+            files |= dict.fromkeys(sorted(path.glob(f"*/{RESULTS_FILE}")))
         else:
-            found[path] = None  # what is not there is told when it is read
-    return list(found)
+            files[path] = None  # the reader reports a missing file
+    return list(files)
 
 
 def match_previous(
     jobs: Mapping[Cell, Job], lines: Mapping[str, Sequence[PreviousResult]]
 ) -> PreviousCells:
-    """Find the line that counts for each cell; hashes that a job lacks are not compared."""
-    found, fitting = PreviousCells(), dict[str, list[PreviousResult]]()
-    for cell, job in jobs.items():  # what a cell needs stands before it
-        here = lines.get(cell.name, ())
-        if not here:
+    """Find the matching line of each cell; hashes that a job lacks are not compared."""
+    cells, matching = PreviousCells(), dict[str, list[PreviousResult]]()
+    for cell, job in jobs.items():  # a cell comes after the one it needs
+        candidates = lines.get(cell.name, ())
+        if not candidates:
             continue
-        first = None if cell.needs is None else fitting.get(cell.needs.name)
-        told = [(one, [*differences(one.result, job), *_stale(job, one, first)]) for one in here]
-        fitting[cell.name] = [one for one, differing in told if not differing]
-        if fitting[cell.name]:
-            found.taken[cell.name] = fitting[cell.name][-1]
+        first = None if cell.needs is None else matching.get(cell.needs.name)
+        compared = [
+            (line, [*result_differences(line.result, job), *_stale_reasons(job, line, first)])
+            for line in candidates
+        ]
+        matching[cell.name] = [line for line, differing in compared if not differing]
+        if matching[cell.name]:
+            cells.matching[cell.name] = matching[cell.name][-1]
         else:
-            found.differing[cell.name] = told[-1]
-    return found
+            cells.differing[cell.name] = compared[-1]
+    return cells
 
 
-def refuse_differing(found: PreviousCells) -> None:
-    """Raise a UsageError that says which lines are of other settings or data, if any are."""
-    if not found.differing:
+def refuse_differing(cells: PreviousCells) -> None:
+    """Raise a UsageError that lists the results with other settings or data, if there are any."""
+    if not cells.differing:
         return
     listing = ""
-    for cell, (line, differing) in list(found.differing.items())[:LISTED_CELLS]:
-        more = len(differing) - LISTED_DIFFERENCES
+    for cell, (line, differing) in list(cells.differing.items())[:MAX_LISTED_CELLS]:
+        more = len(differing) - MAX_LISTED_DIFFERENCES
         listing += f"\n  {cell} ({line.place})"
-        listing += "".join(f"\n    {shown(one, 160)}" for one in differing[:LISTED_DIFFERENCES])
+        listing += "".join(
+            f"\n    {display_text(text, 160)}" for text in differing[:MAX_LISTED_DIFFERENCES]
+        )
         listing += f"\n    and {more} more" if more > 0 else ""
-    more = len(found.differing) - LISTED_CELLS
+    more = len(cells.differing) - MAX_LISTED_CELLS
     listing += f"\n  and {more} more cells" if more > 0 else ""
     raise UsageError(
-        "--done has results of these cells, but of other settings or data, and what differs is "
-        f"never mixed:{listing}\nGive what they were run with, or --ignore-differing to run them "
-        "anew."
+        f"--done has results of these cells with other settings or data:{listing}\n"
+        "Use the settings and data of these results, or --ignore-differing to run the cells again."
     )
 
 
-def differences(line: Result, job: Job) -> list[str]:
-    """List what differs between a line and a job, of what a result depends on."""
+def result_differences(line: Result, job: Job) -> list[str]:
+    """List the differences between a result and a job on which a result depends."""
     pairs = [
         ("noise.labels", line.noise.labels, job.labels),
         ("noise.boxes", line.noise.boxes, job.boxes),
@@ -142,51 +146,53 @@ def differences(line: Result, job: Job) -> list[str]:
         pairs.append(("data.train_sha256", line.data.train_sha256, job.train_sha256))
         pairs.append(("data.val_sha256", line.data.val_sha256, job.val_sha256))
     pairs += _settings_pairs(line, job)
-    return [f"{name}: {was!r}, now {now!r}" for name, was, now in pairs if was != now]
+    return [f"{name}: {before!r}, now {now!r}" for name, before, now in pairs if before != now]
 
 
 def _settings_pairs(line: Result, job: Job) -> list[tuple[str, Any, Any]]:
-    """Settings that the method goes by, as they were and as they are now.
+    """Return the settings that the method uses: name, value in the line, value in the job.
 
-    One that was not written down in its day was what it is by default.
+    A setting that the line lacks had its default.
     """
     method = str(job.settings["method"])
-    usual = flat(to_builtins(asdict(resolved(TrainSettings()))))
-    was = flat(line.settings)
-    now = flat(to_builtins(named_weights(own_settings(job.settings, method), job)))
+    defaults = flatten(to_builtins(asdict(resolve_settings(TrainSettings()))))
+    old = flatten(line.settings)
+    new = flatten(to_builtins(hash_weights(own_settings(job.settings, method), job)))
     pairs = []
-    for name in {**now, **was}:
+    for name in {**new, **old}:
         section, dot, _ = name.partition(".")
-        is_own = section in ("optimisation", section_of(method)) if dot else name not in IDLE
-        is_open = name in LEFT_TO_DETECTOR and now.get(name) is None
-        if is_own and not is_open:
-            values = [one.get(name, usual.get(name)) for one in (was, now)]
+        is_used = section in ("optimisation", section_of(method)) if dot else name not in IDLE
+        is_open = name in DETECTOR_DEFAULTS and new.get(name) is None
+        if is_used and not is_open:
+            values = [settings.get(name, defaults.get(name)) for settings in (old, new)]
             if name == "weights":
-                values = [_hash_of(one) for one in values]
+                values = [_weights_hash(value) for value in values]
             pairs.append((f"settings.{name}", values[0], values[1]))
     return pairs
 
 
-def _hash_of(weights: Any) -> Any:
-    """The hash of weights where it is told, whatever their file is called."""
+def _weights_hash(weights: Any) -> Any:
+    """Return the hash in the value of `weights`, without the file name; other values unchanged."""
     text = str(weights)
-    return text[text.index(HASH) :] if HASH in text else weights
+    return text[text.index(HASH_PREFIX) :] if HASH_PREFIX in text else weights
 
 
-def _stale(job: Job, line: PreviousResult, first: Sequence[PreviousResult] | None) -> list[str]:
-    """Why a second stage is not one of the first stage that is asked for, if so.
+def _stale_reasons(
+    job: Job, line: PreviousResult, first: Sequence[PreviousResult] | None
+) -> list[str]:
+    """Return why the line of a second stage does not belong to the first stage; [] if it does.
 
-    `first` are the lines of the first stage that count; None where it has no lines at all.
+    `first` holds the matching lines of the first stage; None if it has no lines at all.
     """
-    if first is None or any(_begun(one) <= _begun(line) for one in first):
+    if first is None or any(_start_time(one) <= _start_time(line) for one in first):
         return []
-    reason = "was run anew since" if first else "has lines of other settings or data alone"
+    reason = "was run again since" if first else "has only lines with other settings or data"
     return [f"needs {job.needs}, which {reason}"]
 
 
-def _begun(line: PreviousResult) -> datetime:
+def _start_time(line: PreviousResult) -> datetime:
     try:
-        told = datetime.fromisoformat(line.result.started)
+        time = datetime.fromisoformat(line.result.started)
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
-    return told if told.tzinfo is not None else told.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

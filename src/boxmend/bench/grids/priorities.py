@@ -1,36 +1,36 @@
-"""Priorities of cells: what they are worth to the comparison on photographs.
+"""Priorities of cells in the comparison on photographs.
 
-    must    the table `core`: 40/40 with every method first, then its other settings, then further
-            seeds of the clean reference, `baseline` and `mend`
-    should  in this order: the second stage, the parts at 40 %, rates told, 60 % labels, pair and
-            gaussian noise, and the methods that `core` leaves out of its other settings
-    could   all else: first OA-MIL's box noise, then missing and spurious annotations; also `br`
-            without box noise and `lr` without label noise, which do nothing
+    1    the table `core`: first 40/40 with every method, then its other settings, then further
+         seeds of the clean reference, `baseline` and `mend`
+    2    in this order: the second stage, the ablations at 40 %, known noise rates, 60 % label
+         noise, pair and gaussian noise, and the methods that `core` omits in its other settings
+    3    all other cells: first OA-MIL's box noise, then missing and spurious annotations. `br`
+         without box noise and `lr` without label noise belong here too, since they do nothing
 
-What others are compared with goes before them, and a long training before a short one, so that
-none is begun last; a cell counts as long as all that waits for it.
+Within a priority, references run before the methods that are compared with them, and long
+trainings before short ones. The length of a cell includes the cells that wait for it.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from boxmend.bench.grids.cells import Cell, cells_of
+from boxmend.bench.grids.cells import Cell, table_cells
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.table_spec import TWICE_EPOCHS
 from boxmend.errors import UsageError
 
-PRIORITIES = ("must", "should", "could")
-COMPARED = ("baseline", "mend")
-"""Methods of which further seeds are a must, and which go before others."""
-CLEAN = "baseline"
+PRIORITIES = (1, 2, 3)
+REFERENCE_METHODS = ("baseline", "mend")
+"""Methods whose further seeds have priority 1; they run before other methods."""
+CLEAN_METHOD = "baseline"
 """The method of the clean reference."""
 FIRST_NOISE = "label40-box40"
-LAST_MUST = 2  # steps: 40/40, the other settings, further seeds
-PARTS = ("ablation-boxes", "ablation-labels")
-PARTS_AT = ("label0-box40", "label40-box0")
-HEAVY_LABELS = "label60-box0"
-COSTS = {
+LAST_STEP_OF_FIRST = 2  # steps of priority 1: 40/40, the other settings, further seeds
+ABLATIONS = ("ablation-boxes", "ablation-labels")
+ABLATION_NOISES = ("label0-box40", "label40-box0")
+HEAVY_LABEL_NOISE = "label60-box0"
+RELATIVE_COSTS = {
     "co-teaching": 1.97,
     "note-rcnn": 1.32,
     "ca-bbc": 1.39,
@@ -39,73 +39,80 @@ COSTS = {
     "baseline": 1.0,
     "two-stage": 1.0,
 }
-"""Time of a step against that of `baseline`, as measured at `voc320`."""
-USUAL_COST = 1.09  # of mend, the published method and its parts
+"""Time of a step relative to `baseline`, measured at `voc320`."""
+OTHER_RELATIVE_COST = 1.09  # of mend, the published method and its ablations
 
 
-def priority(cell: Cell) -> str:
-    """Return the priority of a cell: must, should or could."""
+def priority(cell: Cell) -> int:
+    """Return the priority of a cell: 1, 2 or 3."""
     step = _step(cell)
-    return "must" if step <= LAST_MUST else "should" if step < _could() else "could"
+    if step <= LAST_STEP_OF_FIRST:
+        return 1
+    return 2 if step < _first_step_of_third() else 3
 
 
 def by_priority(cells: Sequence[Cell]) -> list[Cell]:
-    """Sort cells by priority; a cell still stands after the one it needs."""
+    """Sort cells by priority; a cell comes after the one it needs."""
     lengths = {cell: _cost(cell) for cell in cells}
     for cell in cells:
         if cell.needs is not None:
             lengths[cell.needs] = max(lengths.get(cell.needs, 0.0), _cost(cell.needs) + _cost(cell))
     ordered = sorted(
-        cells, key=lambda one: (_step(one), one.seed, one.method not in COMPARED, -lengths[one])
+        cells,
+        key=lambda cell: (
+            *(_step(cell), cell.seed, cell.method not in REFERENCE_METHODS),
+            -lengths[cell],
+        ),
     )
     return _after_needs(ordered)
 
 
-def with_priority(cells: Sequence[Cell], priorities: Iterable[str]) -> list[Cell]:
-    """Keep the cells of these priorities, all of them where none is given.
+def with_priority(cells: Sequence[Cell], priorities: Iterable[int]) -> list[Cell]:
+    """Return the cells with these priorities, and the cells that they need; all if none is given.
 
-    What they need comes along. A UsageError tells of a word that is none of the three, or that no
-    cell has that priority.
+    Raises a UsageError for an unknown priority, and where no cell has one of them.
     """
     wanted = tuple(priorities)
-    for one in wanted:
-        if one not in PRIORITIES:
-            raise UsageError(
-                f"--worth {one!r}: expected {', '.join(PRIORITIES)}, or several of them"
-            )
+    for number in wanted:
+        if number not in PRIORITIES:
+            raise UsageError(f"--priority {number}: expected 1, 2 or 3, or several of them")
     kept = [cell for cell in cells if not wanted or priority(cell) in wanted]
     if not kept:
-        raise UsageError(f"--worth {','.join(wanted)} leaves no cell")
+        raise UsageError(f"--priority {','.join(map(str, wanted))} leaves no cell")
     needed = {cell.needs for cell in kept}
     return [cell for cell in cells if cell in kept or cell in needed]
 
 
 def _step(cell: Cell) -> int:
-    """When its turn is: up to LAST_MUST a must, from `_could()` on could, between them should."""
+    """Return the position of a cell in the order of all groups.
+
+    Up to LAST_STEP_OF_FIRST it has priority 1, from `_first_step_of_third()` on priority 3.
+    """
     first = replace(cell, seed=0)
     if first in _core():
         if cell.seed > 0:
-            return LAST_MUST if cell.method in COMPARED else _last()
-        is_first = cell.noise_name == FIRST_NOISE or (cell.is_clean and cell.method == CLEAN)
-        return 0 if is_first else 1
+            return LAST_STEP_OF_FIRST if cell.method in REFERENCE_METHODS else _last_step()
+        is_reference = cell.is_clean and cell.method == CLEAN_METHOD
+        return 0 if cell.noise_name == FIRST_NOISE or is_reference else 1
     if cell.seed == 0 and not _does_nothing(cell):
-        for number, group in enumerate((*_should(), *_first_could()), LAST_MUST + 1):
+        groups = (*_second_groups(), *_third_groups())
+        for number, group in enumerate(groups, LAST_STEP_OF_FIRST + 1):
             if first in group:
                 return number
-    return _last()
+    return _last_step()
 
 
 def _does_nothing(cell: Cell) -> bool:
-    """Whether it is `baseline` by another name: half of the published method, of the other half."""
+    """Return whether a cell equals `baseline`: box repair without box noise, or the like."""
     return (cell.method == "br" and not cell.boxes) or (cell.method == "lr" and not cell.labels)
 
 
-def _could() -> int:
-    return LAST_MUST + 1 + len(_should())
+def _first_step_of_third() -> int:
+    return LAST_STEP_OF_FIRST + 1 + len(_second_groups())
 
 
-def _last() -> int:
-    return _could() + len(_first_could())
+def _last_step() -> int:
+    return _first_step_of_third() + len(_third_groups())
 
 
 @cache
@@ -114,16 +121,16 @@ def _core() -> frozenset[Cell]:
 
 
 @cache
-def _should() -> tuple[frozenset[Cell], ...]:
-    """Groups of cells, the first of them first."""
-    parts = frozenset[Cell]().union(*(_of_seed_0(name) for name in PARTS))
+def _second_groups() -> tuple[frozenset[Cell], ...]:
+    """Return the groups of priority 2 in their order."""
+    ablations = frozenset[Cell]().union(*(_of_seed_0(name) for name in ABLATIONS))
     noises = {(cell.labels, cell.boxes) for cell in _core() if not cell.is_clean}
     methods = {cell.method for cell in _core()}
     return (
         _of_seed_0("two-stage"),
-        frozenset(cell for cell in parts if cell.noise_name in PARTS_AT),
+        frozenset(cell for cell in ablations if cell.noise_name in ABLATION_NOISES),
         _of_seed_0("auto"),
-        frozenset(cell for cell in _of_seed_0("table1") if cell.noise_name == HEAVY_LABELS),
+        frozenset(cell for cell in _of_seed_0("table1") if cell.noise_name == HEAVY_LABEL_NOISE),
         _of_seed_0("pair"),
         _of_seed_0("gaussian"),
         frozenset(Cell(*noise, method) for noise in noises for method in methods),
@@ -131,24 +138,24 @@ def _should() -> tuple[frozenset[Cell], ...]:
 
 
 @cache
-def _first_could() -> tuple[frozenset[Cell], ...]:
-    """Groups of cells that go before all others that could be run."""
+def _third_groups() -> tuple[frozenset[Cell], ...]:
+    """Return the groups that run before all other cells of priority 3."""
     return _of_seed_0("box-noise"), _of_seed_0("presence")
 
 
 def _of_seed_0(name: str) -> frozenset[Cell]:
-    return frozenset(cells_of(LAYOUTS[name], (0,)))
+    return frozenset(table_cells(LAYOUTS[name], (0,)))
 
 
 def _cost(cell: Cell) -> float:
-    passes = 2.0 if dict(cell.variant).get("epochs") == TWICE_EPOCHS else 1.0
-    return passes * COSTS.get(cell.method, USUAL_COST)
+    factor = 2.0 if dict(cell.variant).get("epochs") == TWICE_EPOCHS else 1.0
+    return factor * RELATIVE_COSTS.get(cell.method, OTHER_RELATIVE_COST)
 
 
 def _after_needs(cells: Sequence[Cell]) -> list[Cell]:
-    found: dict[Cell, None] = {}
+    ordered: dict[Cell, None] = {}
     for cell in cells:
         if cell.needs is not None and cell.needs in cells:
-            found.setdefault(cell.needs)
-        found.setdefault(cell)
-    return list(found)
+            ordered.setdefault(cell.needs)
+        ordered.setdefault(cell)
+    return list(ordered)

@@ -31,7 +31,7 @@ class PublishedTable(Struct, frozen=True, forbid_unknown_fields=True):
         return None if isinstance(value, str) else round(value / 100, 6)
 
 
-def published(name: str) -> PublishedTable | None:
+def get_published(name: str) -> PublishedTable | None:
     """Give the published table of a name; None where there is none."""
     return all_published().get(name)
 

@@ -12,7 +12,7 @@ from typing import Any
 from boxmend import __version__
 from boxmend.bench.grids.statistics import Gain
 from boxmend.bench.grids.table_spec import Column, Row
-from boxmend.bench.grids.tables import Square, Table
+from boxmend.bench.grids.tables import Table, TableEntry
 from boxmend.bench.grids.wording import (
     GAINS,
     Words,
@@ -156,7 +156,7 @@ def has_gains(table: Table) -> bool:
 
 
 def _words(
-    table: Table, words: Callable[[Square], Words], gains: bool = False
+    table: Table, words: Callable[[TableEntry], Words], gains: bool = False
 ) -> tuple[list[Column], list[tuple[str, Row, list[Words]]]]:
     """The columns that have anything to show, and title and squares of the rows.
 
@@ -174,7 +174,7 @@ def _words(
     return [columns[n] for n in kept], rows
 
 
-def _markdown_table(table: Table, words: Callable[[Square], Words], gains: bool = False) -> str:
+def _markdown_table(table: Table, words: Callable[[TableEntry], Words], gains: bool = False) -> str:
     columns, rows = _words(table, words, gains)
     lines = [["", *(_escaped(one.title) for one in columns)]]
     for title, _, squares in rows:
@@ -203,7 +203,7 @@ def _markdown_square(words: Words) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _flat(table: Table, row: Row, column: Column, square: Square) -> dict[str, Any]:
+def _flat(table: Table, row: Row, column: Column, square: TableEntry) -> dict[str, Any]:
     ours, gain = square.ours, square.gain or Gain(None, None, (), ())
     is_noisy = not row.is_clean
     return {
@@ -230,7 +230,7 @@ def _flat(table: Table, row: Row, column: Column, square: Square) -> dict[str, A
     }
 
 
-def _plain_square(table: Table, row: Row, column: Column, square: Square) -> dict[str, Any]:
+def _plain_square(table: Table, row: Row, column: Column, square: TableEntry) -> dict[str, Any]:
     told = _flat(table, row, column, square)
     for name in ("table", "scale", "row", "column", "labels", "boxes", "compared"):
         del told[name]

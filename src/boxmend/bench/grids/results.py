@@ -174,7 +174,7 @@ def read_all(paths: Sequence[Path]) -> Read:
     )
 
 
-def counting(results: Iterable[Result]) -> list[Result]:
+def effective_results(results: Iterable[Result]) -> list[Result]:
     """Of each cell of a scale the result that counts, in the order in which cells first appear.
 
     It is the last one without an error, or the last one where all have an error.

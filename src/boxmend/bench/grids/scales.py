@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from boxmend.bench.grids.cells import Cell, resolved_variant
-from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, TWO_STAGE, TableLayout, amount
+from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, TWO_STAGE, TableLayout, noise_rate
 from boxmend.data.files.locks import wait_for_lock
 from boxmend.data.synth import synthesize
 from boxmend.errors import UsageError
-from boxmend.runs.settings import TrainSettings, resolved
-from boxmend.runs.settings.files import converted
+from boxmend.runs.settings import TrainSettings, resolve_settings
+from boxmend.runs.settings.files import convert_settings
 
 SMOKE_IMAGES = 300  # four fifths of them to train on
 SMOKE_SIZE = 96  # pixels: what the tiny detector is made for
@@ -90,14 +90,14 @@ class Sources:
     val: tuple[str, ...]
 
 
-def scale(name: str) -> Scale:
+def get_scale(name: str) -> Scale:
     """Give a scale by its name; a UsageError lists those that exist."""
     if name not in SCALES:
         raise UsageError(f"there is no scale {name!r}; there are {', '.join(SCALES)}")
     return SCALES[name]
 
 
-def sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[str]) -> Sources:
+def find_sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[str]) -> Sources:
     """Give the addresses of a grid's data; those of an embedded scale are drawn if need be.
 
     A UsageError says which option is missing, or which one has no place here.
@@ -122,7 +122,7 @@ def sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[str]) 
     return Sources(tuple(train), tuple(val))
 
 
-def fitted(which: Scale, layout: TableLayout) -> TableLayout:
+def fit_layout(which: Scale, layout: TableLayout) -> TableLayout:
     """Give the layout as this scale runs it: an embedded one with one column besides clean data.
 
     It is that of 40/40, or the last one where the table has no such column.
@@ -136,7 +136,7 @@ def fitted(which: Scale, layout: TableLayout) -> TableLayout:
     return replace(layout, columns=(*clean, *(named or run[-1:])))
 
 
-def settings_of(
+def cell_settings(
     cell: Cell, which: Scale, weights: Path | None, changes: Mapping[str, Any]
 ) -> TrainSettings:
     """Resolve the settings of a cell: those of the scale, then `changes`, then the cell's own.
@@ -151,14 +151,14 @@ def settings_of(
     if weights is not None:
         document["weights"] = str(weights.absolute())
     _set(document, changes)
-    converted("--set", document, strict=False)  # before the cell adds its own
-    rates = {"label_noise": amount(cell.labels), "box_noise": amount(cell.boxes)}
+    convert_settings("--set", document, strict=False)  # before the cell adds its own
+    rates = {"label_noise": noise_rate(cell.labels), "box_noise": noise_rate(cell.boxes)}
     if method in GIVEN_TRUE_RATES:
         document |= rates
     epochs = int(document.get("epochs", TrainSettings().epochs))
     _set(document, resolved_variant(dict(cell.variant), rates, epochs))
     document |= {"method": method, "seed": cell.seed}
-    return resolved(converted(cell.name, document, strict=False))
+    return resolve_settings(convert_settings(cell.name, document, strict=False))
 
 
 def _nested(into: dict[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:

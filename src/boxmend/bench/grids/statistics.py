@@ -37,7 +37,7 @@ class Gain:
     """Seeds that some of the sides have and others do not."""
 
 
-def summary(values: Values) -> SeedSummary | None:
+def summarize_seeds(values: Values) -> SeedSummary | None:
     """Sum up a figure; None where there is no value."""
     if not values:
         return None
@@ -46,7 +46,7 @@ def summary(values: Values) -> SeedSummary | None:
     return SeedSummary(_mean(numbers), _deviation(numbers), seeds)
 
 
-def won_back(method: Values, baseline: Values, clean: Values) -> Gain:
+def recovered_share(method: Values, baseline: Values, clean: Values) -> Gain:
     """Give (method - baseline) / (clean - baseline) by the means over common seeds.
 
     Not defined where noise cost less than a point, let alone where it helped. The error is that of
@@ -65,7 +65,7 @@ def won_back(method: Values, baseline: Values, clean: Values) -> Gain:
     return Gain(ratio, None if error is None else error / loss, seeds, left_out)
 
 
-def difference(method: Values, baseline: Values) -> Gain:
+def mean_difference(method: Values, baseline: Values) -> Gain:
     """Give method - baseline as a mean over common seeds."""
     seeds, left_out = _common(method, baseline)
     if not seeds:

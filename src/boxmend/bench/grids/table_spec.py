@@ -124,7 +124,7 @@ def cell_spec(row: Row, column: Column) -> CellSpec:
     return CellSpec(row, column, labels, boxes, row.method, variant, presence)
 
 
-def amount(noise: str | None) -> float:
+def noise_rate(noise: str | None) -> float:
     """Give the rate in KIND:RATE; 0 where there is no noise."""
     return float(noise.partition(":")[2]) if noise else 0.0
 
@@ -135,12 +135,12 @@ def _implied(method: str, labels: str | None, boxes: str | None) -> Variant:
         return {}
     paper = PublishedSettings()
     implied: dict[str, bool | int | float | str] = {
-        "label_noise": amount(labels),
-        "box_noise": amount(boxes),
+        "label_noise": noise_rate(labels),
+        "box_noise": noise_rate(boxes),
         "published.queue_length": paper.queue_length,
         "published.fit_threshold": paper.fit_threshold,
         "published.confidence": paper.confidence,
     }
     if boxes:
-        implied["published.alpha"] = min(max(amount(boxes), 0.2), 0.4)  # as published
+        implied["published.alpha"] = min(max(noise_rate(boxes), 0.2), 0.4)  # as published
     return implied

@@ -5,9 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from boxmend.bench.grids.comparability import ResultDifference
-from boxmend.bench.grids.published_tables import PublishedTable, published
+from boxmend.bench.grids.published_tables import PublishedTable, get_published
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.statistics import Gain, SeedSummary, difference, summary, won_back
+from boxmend.bench.grids.statistics import (
+    Gain,
+    SeedSummary,
+    mean_difference,
+    recovered_share,
+    summarize_seeds,
+)
 from boxmend.bench.grids.table_spec import CellSpec, Column, Row, TableLayout, cell_spec
 from boxmend.errors import DataError, UsageError
 
@@ -20,7 +26,7 @@ Key = tuple[str, tuple[str | None, ...], str]
 
 
 @dataclass(frozen=True)
-class Square:
+class TableEntry:
     """One square; nothing in it is known where nothing was run or published."""
 
     ours: SeedSummary | None = None
@@ -44,14 +50,14 @@ class Table:
     layout: TableLayout
     scale: str
     metric: str
-    squares: tuple[tuple[Square, ...], ...]
+    squares: tuple[tuple[TableEntry, ...], ...]
     published: PublishedTable | None
     results: tuple[Result, ...]
     """Those that the table rests on."""
     differences: tuple[ResultDifference, ...] = ()
     """What the results differ in, where they were mixed all the same."""
 
-    def lines(self) -> Iterable[tuple[Row, tuple[Square, ...]]]:
+    def lines(self) -> Iterable[tuple[Row, tuple[TableEntry, ...]]]:
         """Go through the rows with their squares."""
         return zip(self.layout.rows, self.squares, strict=True)
 
@@ -60,7 +66,7 @@ class Table:
         return row.figure or column.metric or self.metric
 
 
-def concerned(layout: TableLayout, results: Iterable[Result]) -> list[Result]:
+def select_results(layout: TableLayout, results: Iterable[Result]) -> list[Result]:
     """Keep the results that some square of a layout asks for."""
     keys = {
         _key_of_spec(spec)
@@ -72,7 +78,7 @@ def concerned(layout: TableLayout, results: Iterable[Result]) -> list[Result]:
     return [one for one in results if _key_of(one) in keys]
 
 
-def table(
+def make_table(
     layout: TableLayout,
     results: Sequence[Result],
     metric: str | None = None,
@@ -83,11 +89,11 @@ def table(
     They are to be of one scale; `differences` are what `comparability` found in them. A
     UsageError lists the metrics that exist where none of the results has the one asked for.
     """
-    used = concerned(layout, results)
+    used = select_results(layout, results)
     shown = metric or layout.metric
     if metric is not None:
         _ensure_metric(metric, layout, used)
-    records = published(layout.records or layout.name)
+    records = get_published(layout.records or layout.name)
     found: dict[Key, list[Result]] = {}
     for one in used:
         here = found.setdefault(_key_of(one), [])
@@ -104,7 +110,7 @@ def table(
     return Table(layout, scale, shown, made, records, tuple(used), differences)
 
 
-def figure(result: Result, place: str) -> float | None:
+def get_figure(result: Result, place: str) -> float | None:
     """Give a score by its name, or any share by its dotted place; None where there is none."""
     if "." not in place:
         return result.scores.get(place)
@@ -129,18 +135,18 @@ def _square(
     found: dict[Key, list[Result]],
     metric: str,
     records: PublishedTable | None,
-) -> Square:
+) -> TableEntry:
     place = row.figure or column.metric or metric
     is_alike = records is not None and is_comparable(place, column.metric or records.metric)
     paper = records.fraction(row.name, column.name) if records and is_alike else None
     if not layout.is_run(row, column):
-        return Square(paper=paper)
+        return TableEntry(paper=paper)
     spec = cell_spec(row, column)
     here = found.get(_key_of_spec(spec), [])
     done = [one for one in here if one.error is None]
-    values = {one.seed: value for one in done if (value := figure(one, place)) is not None}
-    return Square(
-        ours=summary(values),
+    values = {one.seed: value for one in done if (value := get_figure(one, place)) is not None}
+    return TableEntry(
+        ours=summarize_seeds(values),
         values=values,
         cells=tuple(one.cell for one in done if one.seed in values),
         failed=tuple(one.cell for one in here if one.error is not None),
@@ -149,7 +155,7 @@ def _square(
     )
 
 
-def _mark_best(layout: TableLayout, squares: list[list[Square]]) -> None:
+def _mark_best(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
     """Mark the best of each column as it is rounded; alone, a row is the best of nothing."""
     rows = [number for number, row in enumerate(layout.rows) if is_rival(row)]
     for column in range(len(layout.columns)):
@@ -168,7 +174,7 @@ def is_rival(row: Row) -> bool:
     return not row.is_clean and row.figure is None and row.method is not None
 
 
-def _compare(layout: TableLayout, squares: list[list[Square]]) -> None:
+def _compare(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
     """Add what each rival wins back, or its difference to baseline, to its squares."""
     names = {row.name: number for number, row in enumerate(layout.rows)}
     if layout.compare == "none" or BASELINE not in names:
@@ -179,11 +185,11 @@ def _compare(layout: TableLayout, squares: list[list[Square]]) -> None:
         for place in range(len(layout.columns)):
             own, base = squares[number][place], squares[names[BASELINE]][place]
             if layout.compare == "difference":
-                gain = difference(own.values, base.values)
+                gain = mean_difference(own.values, base.values)
                 squares[number][place] = replace(own, gain=gain if own.ours and base.ours else None)
                 continue
             clean = squares[names["clean"]][place]
-            gain = won_back(own.values, base.values, clean.values)
+            gain = recovered_share(own.values, base.values, clean.values)
             papers = (own.paper, base.paper, clean.paper)
             squares[number][place] = replace(
                 own,
@@ -197,7 +203,7 @@ def _published_gain(
 ) -> float | None:
     if method is None or baseline is None or clean is None:
         return None
-    return won_back({0: method}, {0: baseline}, {0: clean}).value
+    return recovered_share({0: method}, {0: baseline}, {0: clean}).value
 
 
 def _ensure_metric(metric: str, layout: TableLayout, results: Sequence[Result]) -> None:

@@ -1,7 +1,7 @@
-"""How long a grid will take, by cells that are done and by the passes of those that run.
+"""Estimate how long a grid will take, from finished cells and the epochs of running cells.
 
-Methods take their time differently, so a cell that has done passes is judged by its own pace. One
-that has not, or waits, takes as long for a pass as the others do on average.
+Methods differ in speed. A running cell with finished epochs therefore goes by its own speed; any
+other cell takes the mean time per epoch.
 """
 
 import heapq
@@ -11,42 +11,48 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a cell in progress is."""
+    """How fast a running cell is."""
 
     epochs: int
     seconds: float
     """So far, over all tries."""
-    passes: int = 0
-    """That are done."""
-    at: float = 0.0
-    """What `seconds` was when the last of these passes was first known to be done."""
+    epochs_done: int = 0
+    seconds_at_epoch: float = 0.0
+    """The value of `seconds` when the last finished epoch was first seen."""
 
     @property
-    def a_pass(self) -> float | None:
-        """Seconds that a pass takes; None before the first one is done."""
-        return self.at / self.passes if self.passes > 0 and self.at > 0 else None
+    def seconds_per_epoch(self) -> float | None:
+        """Return the seconds per epoch; None before the first epoch is done."""
+        if self.epochs_done <= 0 or self.seconds_at_epoch <= 0:
+            return None
+        return self.seconds_at_epoch / self.epochs_done
 
-    def rest(self, usual: float) -> float:
-        """Seconds to its end, where a pass of others takes `usual`; what is left to do counts."""
-        own = self.a_pass or usual
-        return max(own * self.epochs - self.seconds, own * (self.epochs - self.passes - 1), 0.0)
+    def seconds_left(self, mean: float) -> float:
+        """Return the seconds to the end, at `mean` seconds per epoch if its own are unknown.
+
+        At least the epochs after the current one are left, however long this one takes.
+        """
+        own = self.seconds_per_epoch or mean
+        following = self.epochs - self.epochs_done - 1
+        return max(own * self.epochs - self.seconds, own * following, 0.0)
 
 
 def seconds_left(
     done: Sequence[float], running: Sequence[Pace], waiting: Sequence[int], slots: int
 ) -> float | None:
-    """Give the seconds until all cells are over; None while nothing tells.
+    """Return the seconds until all cells are over; None while no speed is known.
 
-    `done` are seconds of a pass of cells that are done, `waiting` the passes of those not begun,
-    which take the first of the slots that is free.
+    `done` has the seconds per epoch of finished cells, `waiting` the epochs of cells that have not
+    started. Each of these takes the slot that becomes free first.
     """
-    told = [*done, *(pace.a_pass for pace in running if pace.a_pass is not None)]
-    if not told:
+    own = (pace.seconds_per_epoch for pace in running)
+    known = [*done, *(seconds for seconds in own if seconds is not None)]
+    if not known:
         return None
-    usual = sum(told) / len(told)
-    ends = [pace.rest(usual) for pace in running]
+    mean = sum(known) / len(known)
+    ends = [pace.seconds_left(mean) for pace in running]
     ends += [0.0] * max(slots - len(ends), 0)
     heapq.heapify(ends)
     for epochs in waiting:
-        heapq.heapreplace(ends, ends[0] + usual * epochs)
+        heapq.heapreplace(ends, ends[0] + mean * epochs)
     return max(ends) or None

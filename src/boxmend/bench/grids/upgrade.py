@@ -10,6 +10,8 @@ FORMAT: Final = 2
 RENAMED_KEYS: dict[str, str] = {}
 """The present name of each renamed key of a line by its earlier dotted name, like
 "mending.labels.judgment": "judgement". Names of settings are in `runs.settings.renamed`."""
+RENAMED_VARIANT = ("~told-", "~known-")
+"""The earlier and the present word for known noise rates in the name of a cell."""
 
 
 def upgrade_line(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,6 +19,8 @@ def upgrade_line(line: Mapping[str, Any]) -> dict[str, Any]:
     if line.get("format", 1) != 1:
         return dict(line)
     upgraded = {**_rename_keys(line), "format": FORMAT}
+    if isinstance(upgraded.get("cell"), str):
+        upgraded["cell"] = upgraded["cell"].replace(*RENAMED_VARIANT)
     for part, rename in (("settings", rename_settings), ("variant", rename_dotted)):
         if isinstance(upgraded.get(part), dict):
             upgraded[part] = rename(upgraded[part])

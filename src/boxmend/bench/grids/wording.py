@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from boxmend.bench.grids.results import Result
 from boxmend.bench.grids.scales import SCALES
 from boxmend.bench.grids.table_spec import GIVEN_TRUE_RATES, Row, cell_specs
-from boxmend.bench.grids.tables import MENDING, Square, Table, is_comparable, is_rival
-from boxmend.web.text import shown
+from boxmend.bench.grids.tables import MENDING, Table, TableEntry, is_comparable, is_rival
+from boxmend.web.text import display_text
 
 METRICS = {
     "voc_ap50_area": "AP50 by the area under the curve",
@@ -43,19 +43,19 @@ class Words:
         return " ".join(part for part in (self.figure, self.spread, self.seeds, self.paper) if part)
 
 
-def figure_words(square: Square) -> Words:
+def figure_words(square: TableEntry) -> Words:
     """Tell a figure: mean, deviation, number of seeds, and what was published."""
     paper = "" if square.paper is None else f"[{_as_published(square.paper)}]"
     if square.ours is None:
         return Words("failed" if square.failed else "", paper=paper)
     ours = square.ours
-    spread = "" if ours.deviation is None else f"± {percent(ours.deviation)}"
+    spread = "" if ours.deviation is None else f"± {format_percent(ours.deviation)}"
     failed = f", {len(square.failed)} failed" if square.failed else ""
     seeds = f"({len(ours.seeds)}{failed})"
-    return Words(percent(ours.mean), spread, seeds, paper, square.is_best)
+    return Words(format_percent(ours.mean), spread, seeds, paper, square.is_best)
 
 
-def gain_words(square: Square, compare: str) -> Words:
+def gain_words(square: TableEntry, compare: str) -> Words:
     """Tell what a square wins back, or its difference to baseline."""
     as_text = _signed if compare == "difference" else _whole
     paper = "" if square.paper_gain is None else f"[{_whole(square.paper_gain)}]"
@@ -68,7 +68,7 @@ def gain_words(square: Square, compare: str) -> Words:
     return Words(as_text(square.gain.value), spread, f"({len(square.gain.seeds)})", paper)
 
 
-def percent(fraction: float) -> str:
+def format_percent(fraction: float) -> str:
     """Give a fraction in percent with one decimal."""
     return f"{100 * fraction:.1f}"
 
@@ -173,7 +173,7 @@ def notes(table: Table) -> list[str]:
 
 def _failures(table: Table) -> Iterator[str]:
     failed = [
-        f"{one.cell} ({shown(one.error.strip().partition(chr(10))[0], 80)})"
+        f"{one.cell} ({display_text(one.error.strip().partition(chr(10))[0], 80)})"
         for one in table.results
         if one.error is not None
     ]
@@ -227,24 +227,24 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NAMED])}{more}"
 
 
-def _all_cells(squares: Sequence[Square]) -> Iterator[str]:
+def _all_cells(squares: Sequence[TableEntry]) -> Iterator[str]:
     for square in squares:
         yield from square.cells
 
 
 def _versions(one: Result) -> str:
-    return ", ".join(shown(f"{name} {told}") for name, told in sorted(one.versions.items()))
+    return ", ".join(display_text(f"{name} {told}") for name, told in sorted(one.versions.items()))
 
 
 def _training(one: Result) -> str:
     told = one.settings
     passes, batch = told.get("epochs"), told.get("batch_size")
     detector, size = told.get("detector"), told.get("image_size")
-    return shown(f"{detector}, images at {size}, {passes} passes, batches of {batch}")
+    return display_text(f"{detector}, images at {size}, {passes} passes, batches of {batch}")
 
 
 def _several(texts: set[str]) -> str:
-    return " | ".join(shown(one) for one in sorted(texts)) or "unknown"
+    return " | ".join(display_text(one) for one in sorted(texts)) or "unknown"
 
 
 def _as_published(fraction: float) -> str:

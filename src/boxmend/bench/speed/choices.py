@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from boxmend.errors import UsageError
-from boxmend.runs.settings import Optimisation, TrainSettings, parsed_image_size, resolved
-from boxmend.runs.settings.presets import FEW_PROPOSALS
+from boxmend.runs.settings import Optimisation, TrainSettings, parse_image_size, resolve_settings
+from boxmend.runs.settings.presets import MAX_FEW_PROPOSALS
 
 PLAIN = ("plain", "plain-on-device")
 OURS: dict[str, dict[str, Any]] = {
@@ -17,17 +17,17 @@ OURS: dict[str, dict[str, Any]] = {
     "baseline-eager": {"method": "baseline", "cuda_graph": False},
     "mend-eager": {"method": "mend", "cuda_graph": False},
 }
-TOLD = {"label_noise": 0.4, "box_noise": 0.4}  # as their papers assume; nothing is estimated
+KNOWN_RATES = {"label_noise": 0.4, "box_noise": 0.4}  # as their papers assume; nothing is estimated
 PEERS: dict[str, dict[str, Any]] = {
-    name: {"method": name, **TOLD}
+    name: {"method": name, **KNOWN_RATES}
     for name in ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
 }
-USUAL = (*PLAIN, *OURS)
-ROWS = (*USUAL, *PEERS)
+DEFAULT_ROWS = (*PLAIN, *OURS)
+ROWS = (*DEFAULT_ROWS, *PEERS)
 BLOCKS = 5  # that the steps of a row are cut into
 MOST_WORKERS = 16
 RATE = 1e-5  # speed does not depend on it, and random weights must not diverge
-PASSES = 12  # of which the last is measured, long past warm-up
+EPOCHS = 12  # of which the last is measured, long past warm-up
 
 
 class Counts(NamedTuple):
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
     @property
     def pre_nms(self) -> int:
         """Anchors of each level that enter suppression."""
-        return 1000 if self.proposals <= FEW_PROPOSALS else 2000
+        return 1000 if self.proposals <= MAX_FEW_PROPOSALS else 2000
 
     def __str__(self) -> str:
         return f"{self.rois}/{self.proposals}"
@@ -59,7 +59,7 @@ class SpeedChoices:
     """Image sizes: long side, or short/long."""
     counts: str = "128/300,512/2000"
     """RoIs/proposals of an image; stages, growth and jobs have the first ones."""
-    rows: str = ",".join(USUAL)
+    rows: str = ",".join(DEFAULT_ROWS)
     """Rows of the tables; fewer need less memory, since all of a table are held at once. Besides
     these there are co-teaching, note-rcnn, ca-bbc, oa-mil and disco."""
     steps: int = 60
@@ -91,7 +91,7 @@ class SpeedChoices:
         if self.weights is not None and not Path(self.weights).is_file():
             raise UsageError(f"--weights {self.weights}: there is no such file")
         for size in self.all_sizes:
-            parsed_image_size(size)
+            parse_image_size(size)
         unknown = [name for name in self.all_rows if name not in ROWS]
         if unknown:
             raise UsageError(f"--rows has no {unknown[0]!r}; known: {', '.join(ROWS)}")
@@ -135,13 +135,15 @@ class SpeedChoices:
             weights="none" if self.weights is None else str(Path(self.weights).absolute()),
             image_size=size,
             batch_size=self.batch_size,
-            epochs=PASSES,
+            epochs=EPOCHS,
             rois=counts.rois,
             proposals=counts.proposals,
             pre_nms=counts.pre_nms,
             optimisation=Optimisation(lr=RATE),
         )
-        return resolved(replace(told, **(OURS | PEERS)["baseline" if row in PLAIN else row]))
+        return resolve_settings(
+            replace(told, **(OURS | PEERS)["baseline" if row in PLAIN else row])
+        )
 
 
 def _listed(name: str, text: str) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from boxmend.bench.speed.choices import BLOCKS
-from boxmend.bench.speed.tables import told
+from boxmend.bench.speed.tables import row_values
 from boxmend.bench.speed.timed_training import TrainingFactory, TrainingSteps
-from boxmend.bench.speed.timing import TimedTraining, seconds_of, timed_by_turns
+from boxmend.bench.speed.timing import TimedTraining, time_in_turns, time_seconds
 from boxmend.data.dataset import Dataset, as_ids
 from boxmend.data.images.reading import read_header_size
 from boxmend.methods.table import BatchAnnotations, Mend
@@ -22,7 +22,7 @@ QUEUES = (256, 1024, 4096)
 CALLS = 20  # of the memory at a time
 
 
-def growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[str, Any]]]:
+def measure_growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[str, Any]]]:
     """Cost of steps by objects of an image and by length of the queue; boxes are random.
 
     `mend` has a queue where that judges, so it is measured with `mend.judgement` queue.
@@ -64,7 +64,7 @@ def _measured(
     factory: TrainingFactory, makers: dict[tuple[str, int], Callable[[], TimedTraining]], what: str
 ) -> list[dict[str, Any]]:
     names = {f"{row}, {number} {what}": (row, number) for row, number in makers}
-    found = timed_by_turns(
+    found = time_in_turns(
         {name: makers[key] for name, key in names.items()},
         factory.device,
         BLOCKS,
@@ -72,7 +72,8 @@ def _measured(
         factory.note,
     )
     rows = [
-        {"row": row, "number": number, **told(found[name])} for name, (row, number) in names.items()
+        {"row": row, "number": number, **row_values(found[name])}
+        for name, (row, number) in names.items()
     ]
     first = {one["row"]: one["milliseconds"] for one in reversed(rows)}
     for one in rows:
@@ -112,7 +113,7 @@ def with_objects(dataset: Dataset, number: int) -> Dataset:
     )
 
 
-def remembering(factory: TrainingFactory, size: str) -> float:
+def time_memory(factory: TrainingFactory, size: str) -> float:
     """Milliseconds that memory across visits takes in a step of `mend`, by itself.
 
     A run cannot do without it, so its part of a step is timed alone: on a GPU as a recording, as
@@ -130,11 +131,11 @@ def remembering(factory: TrainingFactory, size: str) -> float:
 
     def remember() -> None:
         for _ in range(CALLS):
-            method.estimator.remember(given, probabilities)
+            method.estimator.store(given, probabilities)
 
     remember()
     again = _recorded(remember) if factory.device.type == "cuda" else remember
-    took = [seconds_of(factory.device, again) for _ in range(BLOCKS)]
+    took = [time_seconds(factory.device, again) for _ in range(BLOCKS)]
     return float(1e3 * np.median(took) / CALLS)
 
 

@@ -12,18 +12,18 @@ import numpy as np
 import torch
 
 from boxmend.bench.speed.choices import SpeedChoices
-from boxmend.bench.speed.growth import growth, remembering
+from boxmend.bench.speed.growth import measure_growth, time_memory
 from boxmend.bench.speed.side_by_side import ROWS as SIDE_BY_SIDE
-from boxmend.bench.speed.side_by_side import is_served, side_by_side
+from boxmend.bench.speed.side_by_side import is_mps_running, side_by_side
 from boxmend.bench.speed.stages import stage_shares
-from boxmend.bench.speed.tables import table
+from boxmend.bench.speed.tables import measure_table
 from boxmend.bench.speed.timed_training import TrainingFactory
-from boxmend.bench.speed.timing import Note, own_stream, reason_of
+from boxmend.bench.speed.timing import Note, first_reason, own_stream
 from boxmend.data.dataset import Dataset
 from boxmend.data.images.reading import read_header_size
 from boxmend.errors import DataError
-from boxmend.runs.settings import parsed_image_size
-from boxmend.training.facts import gather
+from boxmend.runs.settings import parse_image_size
+from boxmend.training.facts import collect_facts
 from boxmend.training.processes import Processes
 
 STAGED = ("baseline", "mend-paper", "mend")
@@ -31,7 +31,7 @@ STAGED = ("baseline", "mend-paper", "mend")
 Made = TypeVar("Made")
 
 
-def speed(
+def measure_speed(
     dataset: Dataset,
     choices: SpeedChoices,
     addresses: Sequence[str] = (),
@@ -48,7 +48,7 @@ def speed(
         factory = TrainingFactory(data, choices, device, Path(folder), note)
         factory.check()
         tables = [
-            table(factory, size, counts)
+            measure_table(factory, size, counts)
             for size in choices.all_sizes
             for counts in choices.all_counts
         ]
@@ -76,7 +76,7 @@ def _first_images(dataset: Dataset, number: int) -> Dataset:
 
 def _facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]:
     """Versions and hardware, as a run keeps them."""
-    facts = gather(addresses, factory.dataset, Processes(factory.device))
+    facts = collect_facts(addresses, factory.dataset, Processes(factory.device))
     is_cuda = factory.device.type == "cuda"
     return facts | {
         "cores": os.cpu_count(),
@@ -96,14 +96,14 @@ def _notes(factory: TrainingFactory) -> list[str]:
         notes.append("weights are random, since --weights names no file; steps are as long")
     notes += [_scaling(factory, size) for size in choices.all_sizes]
     if choices.jobs and device.type == "cuda":
-        served = "runs" if is_served() else "does not run"
+        served = "runs" if is_mps_running() else "does not run"
         notes.append(f"NVIDIA's multi-process service (MPS) {served}")
     return notes
 
 
 def _scaling(factory: TrainingFactory, size: str) -> str:
     """Say how images are scaled, and above all whether they are made larger than they are."""
-    short, long = parsed_image_size(size)
+    short, long = parse_image_size(size)
     sizes = [read_header_size(path) for path in factory.dataset.images.paths]
     scales = [
         min(long / max(one), (short or long) / min(one)) if short else long / max(one)
@@ -134,12 +134,12 @@ def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, 
     Takes the row of `mend` at that size, where there is one, of which memory is a share.
     """
     size = factory.choices.all_sizes[0]
-    memory, error = _tried(partial(remembering, factory, size))
+    memory, error = _tried(partial(time_memory, factory, size))
     step = None if mend is None else mend["milliseconds"]
     share = memory / step if memory is not None and step else None
     return {
         "image_size": size,
-        **growth(factory, size),
+        **measure_growth(factory, size),
         "memory": {"milliseconds": memory, "share": share, "error": error},
     }
 
@@ -149,4 +149,4 @@ def _tried(make: Callable[[], Made]) -> tuple[Made | None, str | None]:
     try:
         return make(), None
     except Exception as error:  # one figure must not cost the others
-        return None, reason_of(error)
+        return None, first_reason(error)

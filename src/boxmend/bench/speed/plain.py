@@ -21,8 +21,8 @@ from boxmend.bench.speed.choices import RATE, Counts
 from boxmend.bench.speed.timed_training import TrainingFactory
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.detector import Detector
-from boxmend.runs.settings import parsed_image_size
-from boxmend.training.assembly import working_precision
+from boxmend.runs.settings import parse_image_size
+from boxmend.training.assembly import resolve_precision
 
 Example = tuple[Tensor, dict[str, Tensor]]
 Examples = tuple[Sequence[Tensor], Sequence[dict[str, Tensor]]]
@@ -134,7 +134,7 @@ def plain_steps(
 ) -> PlainSteps:
     """Make the plain recipe; `on_device` leaves decoding and copying out of the steps."""
     settings = factory.choices.settings("plain", size, counts)
-    network = as_documented(factory.detector(settings), settings.image_size).to(factory.device)
+    network = prepare_network(factory.detector(settings), settings.image_size).to(factory.device)
     images = AnnotatedImages(factory.dataset)
     batch_size = min(settings.batch_size, len(images))
     workers = 0 if on_device else factory.choices.num_workers
@@ -142,24 +142,24 @@ def plain_steps(
         batches = _kept(images, batch_size, factory.device)
     else:
         sampler = RandomSampler(images, replacement=True, num_samples=ENDLESS)
-        batches = iter(decoded(images, sampler, batch_size, factory.device, workers))
-    precision = working_precision(settings.precision, factory.device)
+        batches = iter(make_data_loader(images, sampler, batch_size, factory.device, workers))
+    precision = resolve_precision(settings.precision, factory.device)
     made = PlainSteps(PlainTrainer(network, factory.device, precision), batches, batch_size)
     made.num_ahead = PREFETCHED * workers
     return made
 
 
-def as_documented(detector: Detector, image_size: str) -> nn.Module:
+def prepare_network(detector: Detector, image_size: str) -> nn.Module:
     """torchvision's module of a detector, which scales images by itself, ready to be trained."""
     network: Any = detector.network
-    short, long = parsed_image_size(image_size)
+    short, long = parse_image_size(image_size)
     network.transform.min_size = (short or long,)
     network.transform.max_size = long
     trained: nn.Module = network.train()
     return trained
 
 
-def decoded(
+def make_data_loader(
     images: AnnotatedImages,
     sampler: Sampler[int],
     batch_size: int,

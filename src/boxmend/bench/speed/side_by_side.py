@@ -15,7 +15,7 @@ import torch
 
 from boxmend.bench.speed.choices import SpeedChoices
 from boxmend.bench.speed.timed_training import TrainingFactory
-from boxmend.bench.speed.timing import WARM_UP, own_stream, reason_of
+from boxmend.bench.speed.timing import WARM_UP, first_reason, own_stream
 from boxmend.data.dataset import Dataset
 from boxmend.errors import BoxmendError
 
@@ -60,7 +60,7 @@ def side_by_side(factory: TrainingFactory, row: str, size: str) -> dict[str, Any
     }
 
 
-def is_served() -> bool:
+def is_mps_running() -> bool:
     """Whether NVIDIA's multi-process service seems to run, so that kernels of jobs overlap."""
     return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_PIPES)).exists()
 
@@ -122,4 +122,4 @@ def train_for(job: TimedJob, seconds: float, line: Connection) -> None:
             took = time.perf_counter() - started
             line.send({"images": done * steps.batch_size, "seconds": took})
     except Exception as error:  # the others are to hear of it, whatever it is
-        line.send({"error": reason_of(error)})
+        line.send({"error": first_reason(error)})

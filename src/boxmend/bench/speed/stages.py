@@ -65,12 +65,12 @@ def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, flo
     else:
         spans = _timed(steps)
         work = [*spans, *_gaps(spans)]
-    found = attributed(spans, work)
+    found = sum_by_stage(spans, work)
     total = sum(found.values())
     return {name: found.get(name, 0.0) / total for name in STAGES}
 
 
-def attributed(spans: Sequence[Span], work: Sequence[Span]) -> dict[str, float]:
+def sum_by_stage(spans: Sequence[Span], work: Sequence[Span]) -> dict[str, float]:
     """Sum the durations of work by the stage within whose span it starts.
 
     Spans do not overlap and are sorted. What starts between two spans belongs to their stage where

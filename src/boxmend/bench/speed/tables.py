@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from boxmend.bench.speed.choices import BLOCKS, PEERS, PLAIN, Counts
 from boxmend.bench.speed.plain import plain_steps
 from boxmend.bench.speed.timed_training import TrainingFactory
-from boxmend.bench.speed.timing import Timed, TimedTraining, timed_by_turns
+from boxmend.bench.speed.timing import Timed, TimedTraining, time_in_turns
 
 
 class Ratio(NamedTuple):
@@ -34,15 +34,15 @@ COMPARISONS = (
 )
 
 
-def table(factory: TrainingFactory, size: str, counts: Counts) -> dict[str, Any]:
+def measure_table(factory: TrainingFactory, size: str, counts: Counts) -> dict[str, Any]:
     """Measure the chosen rows side by side."""
     names = factory.choices.all_rows
     # The plain recipe last: its threads must not disturb while steps of others are recorded.
     order = sorted(names, key=lambda name: name in PLAIN)
     makers = {name: _maker(factory, name, size, counts) for name in order}
     note = _prefixed(factory.note, f"{size}, {counts}: ")
-    found = timed_by_turns(makers, factory.device, BLOCKS, factory.choices.block, note)
-    rows = {name: told(found[name]) for name in names}
+    found = time_in_turns(makers, factory.device, BLOCKS, factory.choices.block, note)
+    rows = {name: row_values(found[name]) for name in names}
     return {
         "image_size": size,
         "rois": counts.rois,
@@ -53,7 +53,7 @@ def table(factory: TrainingFactory, size: str, counts: Counts) -> dict[str, Any]
     }
 
 
-def told(row: Timed) -> dict[str, Any]:
+def row_values(row: Timed) -> dict[str, Any]:
     """A row as plain values; what was not measured is None."""
     return {
         "milliseconds": row.milliseconds,

@@ -55,7 +55,7 @@ class Timed:
         return None if not took else 1e3 * self.batch_size / took
 
 
-def seconds_of(device: torch.device, work: Callable[[], None]) -> float:
+def time_seconds(device: torch.device, work: Callable[[], None]) -> float:
     """How long something takes: by events of the current stream on a GPU, else by the clock."""
     if device.type != "cuda":
         started = time.perf_counter()
@@ -83,7 +83,7 @@ def own_stream(device: torch.device) -> Iterator[None]:
         yield
 
 
-def timed_by_turns(
+def time_in_turns(
     makers: Mapping[str, Callable[[], TimedTraining]],
     device: torch.device,
     blocks: int,
@@ -125,7 +125,7 @@ def _prepared(
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     except Exception as error:  # one row must not cost the others
-        row.error = reason_of(error)
+        row.error = first_reason(error)
         return None
     row.batch_size, row.prepared = made.batch_size, time.perf_counter() - started
     if before is not None:
@@ -138,9 +138,9 @@ def _add_block(steps: TimedTraining, row: Timed, device: torch.device, number: i
     """Time one block; returns whether it came to its end."""
     try:
         steps.settle()
-        row.blocks.append(1e3 * seconds_of(device, lambda: steps.run(number)) / number)
+        row.blocks.append(1e3 * time_seconds(device, lambda: steps.run(number)) / number)
     except Exception as error:  # one row must not cost the others
-        row.error = reason_of(error)
+        row.error = first_reason(error)
         return False
     return True
 
@@ -160,7 +160,7 @@ def _release(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def reason_of(error: Exception) -> str:
+def first_reason(error: Exception) -> str:
     """Give the first line of what went wrong; the whole of it may be pages."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

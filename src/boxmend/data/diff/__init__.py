@@ -1,6 +1,6 @@
-"""Two datasets side by side: which annotations differ, in what, and by how much.
+"""Compare two datasets: which annotations differ, how, and by how much.
 
-Images are paired by name. Annotations are paired by id where ids mean something on both sides,
+Images are paired by name. Annotations are paired by id if ids have a meaning in both datasets,
 else within their image: equal ones first, then by position, then by overlap.
 """
 
@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import is_close, overlaps
+from boxmend.data.boxes import compute_iou, is_close
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.data.diff.images import pair_images, place_annotations
+from boxmend.data.diff.images import number_image_pairs, pair_images
 from boxmend.data.diff.pairing import Side, pair_annotations
 from boxmend.data.types import Box, Rows
 
-SAME_FORMAT_TOLERANCE = 1e-6  # px; the last digits of adding and subtracting sides
-CONVERTED_TOLERANCE = 0.01  # px; what a conversion between formats may move a side by
+SAME_FORMAT_TOLERANCE_PIXELS = 1e-6  # rounding of sums and differences
+CONVERTED_TOLERANCE_PIXELS = 0.01  # a conversion between formats may move a side by this much
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One annotation that differs; what it is in the first dataset is old, in the second new.
+    """An annotation that differs between a first ("old") and a second ("new") dataset.
 
-    `kinds` are "removed" or "added", or one or more of "label", "box" and "flags". The old half
-    is None where the annotation was added, the new half where it was removed.
+    `kinds` holds "removed" or "added", or one or more of "label", "box" and "flags". The old values
+    are None for an added annotation, the new values for a removed one.
     """
 
     kinds: tuple[str, ...]
@@ -40,12 +40,12 @@ class Difference:
     new_box: Box | None
     iou: float | None = None
     flags: tuple[str, ...] = ()
-    """What the new annotation is now: "crowd", "not crowd", "difficult", "not difficult"."""
+    """Changed flags of the new annotation: "crowd", "not crowd", "difficult", "not difficult"."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The outcome of `compare`; an annotation whose label and box changed counts in both."""
+    """The result of `compare`; an annotation with a changed label and box counts in both."""
 
     same: int
     label_changed: int
@@ -59,38 +59,40 @@ class Comparison:
 
     @property
     def is_identical(self) -> bool:
-        """Whether both hold the same images and annotations."""
+        """Return whether both datasets have the same images and annotations."""
         return not (self.differences or self.images_only_in_a or self.images_only_in_b)
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data: numbers, texts and lists; None for numbers JSON does not know."""
+        """Return numbers, texts and lists for JSON; None for numbers that are not finite."""
         counts = ("same", "label_changed", "box_changed", "flags_changed", "added", "removed")
         return {
             **{name: getattr(self, name) for name in counts},
             "images_only_in_a": list(self.images_only_in_a),
             "images_only_in_b": list(self.images_only_in_b),
-            "differences": [_plain(difference) for difference in self.differences],
+            "differences": [_to_plain(difference) for difference in self.differences],
         }
 
 
 def compare(a: Dataset, b: Dataset) -> Comparison:
-    """Pair the images and annotations of two datasets and list what differs, image by image.
+    """Pair the images and annotations of two datasets and list the differences by image.
 
-    A box has changed when a side moved by more than a millionth of a pixel, or by more than a
-    hundredth where the datasets are of different formats. Neither dataset is changed.
+    A box has changed if a side moved by more than a millionth of a pixel, or a hundredth if the
+    datasets have different formats. `compare` changes neither dataset.
     """
     images = pair_images(a.images, b.images)
-    sides = _sides(a, b, images)
-    tolerance = SAME_FORMAT_TOLERANCE if _formats(a) == _formats(b) else CONVERTED_TOLERANCE
+    sides = _make_sides(a, b, images)
+    tolerance = CONVERTED_TOLERANCE_PIXELS
+    if _formats(a) == _formats(b):
+        tolerance = SAME_FORMAT_TOLERANCE_PIXELS
     old, new = pair_annotations(*sides, tolerance)
-    changes = _Changes.between(a, b, sides, (old, new), tolerance)
-    removed, added = _others(len(a), old), _others(len(b), new)
+    changes = _Changes.find(a, b, sides, (old, new), tolerance)
+    removed, added = _other_rows(len(a), old), _other_rows(len(b), new)
     differences = [
-        *changes.differences(a, b),
-        *_one_sided(a, removed, "removed"),
-        *_one_sided(b, added, "added"),
+        *changes.list_differences(a, b),
+        *_list_one_sided(a, removed, "removed"),
+        *_list_one_sided(b, added, "added"),
     ]
-    order = _image_order(a, b, images, (changes.old, removed, added))
+    order = _sort_by_image(a, b, images, (changes.old, removed, added))
     return Comparison(
         same=len(old) - len(changes.old),
         label_changed=int(changes.label.sum()),
@@ -98,15 +100,15 @@ def compare(a: Dataset, b: Dataset) -> Comparison:
         flags_changed=int((changes.crowd | changes.difficult).sum()),
         added=len(added),
         removed=len(removed),
-        images_only_in_a=_names(a, _others(len(a.images), images[0])),
-        images_only_in_b=_names(b, _others(len(b.images), images[1])),
+        images_only_in_a=_names(a, _other_rows(len(a.images), images[0])),
+        images_only_in_b=_names(b, _other_rows(len(b.images), images[1])),
         differences=[differences[k] for k in order.tolist()],
     )
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """The pairs that differ, with masks that say in what."""
+    """The pairs that differ, with a mask for each kind of difference."""
 
     old: Rows
     new: Rows
@@ -116,7 +118,7 @@ class _Changes:
     difficult: NDArray[np.bool_]
 
     @classmethod
-    def between(
+    def find(
         cls,
         a: Dataset,
         b: Dataset,
@@ -129,13 +131,13 @@ class _Changes:
         box = ~is_close(a.boxes[old], b.boxes[new], tolerance)
         crowd = a.is_crowd[old] != b.is_crowd[new]
         difficult = a.is_difficult[old] != b.is_difficult[new]
-        at = np.flatnonzero(label | box | crowd | difficult)
-        return cls(old[at], new[at], label[at], box[at], crowd[at], difficult[at])
+        rows = np.flatnonzero(label | box | crowd | difficult)
+        return cls(old[rows], new[rows], label[rows], box[rows], crowd[rows], difficult[rows])
 
-    def differences(self, a: Dataset, b: Dataset) -> list[Difference]:
-        iou = overlaps(a.boxes[self.old], b.boxes[self.new])
-        is_known = np.isfinite(a.boxes[self.old]) & np.isfinite(b.boxes[self.new])
-        iou[~np.logical_and.reduce(is_known, axis=1)] = np.nan
+    def list_differences(self, a: Dataset, b: Dataset) -> list[Difference]:
+        iou = compute_iou(a.boxes[self.old], b.boxes[self.new])
+        is_finite = np.isfinite(a.boxes[self.old]) & np.isfinite(b.boxes[self.new])
+        iou[~np.logical_and.reduce(is_finite, axis=1)] = np.nan
         rows = zip(
             self._kinds(),
             _image_names(a, self.old),
@@ -153,10 +155,10 @@ class _Changes:
 
     def _kinds(self) -> list[tuple[str, ...]]:
         flags = self.crowd | self.difficult
-        code = (self.label * 1 + self.box * 2 + flags * 4).tolist()
+        codes = (self.label * 1 + self.box * 2 + flags * 4).tolist()
         names = ("label", "box", "flags")
         kinds = [tuple(name for k, name in enumerate(names) if c >> k & 1) for c in range(8)]
-        return [kinds[c] for c in code]
+        return [kinds[c] for c in codes]
 
     def _flags(self, b: Dataset) -> list[tuple[str, ...]]:
         flags: list[tuple[str, ...]] = [()] * len(self.new)
@@ -168,8 +170,8 @@ class _Changes:
         return flags
 
 
-def _one_sided(dataset: Dataset, rows: Rows, kind: str) -> list[Difference]:
-    """Differences of annotations that only one of the datasets has."""
+def _list_one_sided(dataset: Dataset, rows: Rows, kind: str) -> list[Difference]:
+    """Return the differences of annotations that only one dataset has."""
     columns = zip(
         _image_names(dataset, rows),
         dataset.annotation_ids[rows].tolist(),
@@ -179,47 +181,53 @@ def _one_sided(dataset: Dataset, rows: Rows, kind: str) -> list[Difference]:
     )
     if kind == "removed":
         return [
-            Difference((kind,), at, i, None, name, None, box, None) for at, i, name, box in columns
+            Difference((kind,), image, identity, None, label, None, box, None)
+            for image, identity, label, box in columns
         ]
-    return [Difference((kind,), at, None, i, None, name, None, box) for at, i, name, box in columns]
+    return [
+        Difference((kind,), image, None, identity, None, label, None, box)
+        for image, identity, label, box in columns
+    ]
 
 
-def _sides(a: Dataset, b: Dataset, images: tuple[Rows, Rows]) -> tuple[Side, Side]:
-    """Both datasets as the pairing sees them: with labels and image numbers in common."""
+def _make_sides(a: Dataset, b: Dataset, images: tuple[Rows, Rows]) -> tuple[Side, Side]:
+    """Return both datasets for pairing, with common numbers for labels and images."""
     names = dict.fromkeys([*a.label_names, *b.label_names])
     number = {name: k for k, name in enumerate(names)}
     has_ids = all(
-        _formats(one) == {"coco"} and one.annotation_ids.dtype != object for one in (a, b)
+        _formats(dataset) == {"coco"} and dataset.annotation_ids.dtype != object
+        for dataset in (a, b)
     )
     sides = []
-    for one, rows in zip((a, b), images, strict=True):
-        common = np.array([number[name] for name in one.label_names] + [UNKNOWN], np.int64)
-        ids = one.annotation_ids if has_ids else None
-        places = place_annotations(one, rows)
-        sides.append(Side(places, common[one.labels], one.boxes, ids))  # UNKNOWN picks the last
+    for dataset, rows in zip((a, b), images, strict=True):
+        numbers = np.array([number[name] for name in dataset.label_names] + [UNKNOWN], np.int64)
+        ids = dataset.annotation_ids if has_ids else None
+        pairs = number_image_pairs(dataset, rows)
+        labels = numbers[dataset.labels]  # UNKNOWN picks the last
+        sides.append(Side(pairs, labels, dataset.boxes, ids))
     return sides[0], sides[1]
 
 
-def _image_order(
+def _sort_by_image(
     a: Dataset, b: Dataset, images: tuple[Rows, Rows], rows: tuple[Rows, Rows, Rows]
 ) -> Rows:
-    """Order changed, removed and added annotations by image as `a` lists them, `b`'s own last."""
+    """Sort changed, removed and added annotations by image: in the order of `a`, then of `b`."""
     changed, removed, added = rows
     rank = np.append(len(a.images) + np.arange(len(b.images)), len(a.images) + len(b.images))
     rank[images[1]] = images[0]
     old = np.concatenate([changed, removed])
-    of_old = np.where(a.image_rows[old] == UNKNOWN, rank[-1], a.image_rows[old])
+    old_ranks = np.where(a.image_rows[old] == UNKNOWN, rank[-1], a.image_rows[old])
     is_added = np.repeat([False, True], [len(old), len(added)])
-    by_image = np.concatenate([of_old, rank[b.image_rows[added]]])
-    return np.lexsort((np.concatenate([old, added]), is_added, by_image))
+    ranks = np.concatenate([old_ranks, rank[b.image_rows[added]]])
+    return np.lexsort((np.concatenate([old, added]), is_added, ranks))
 
 
 def _formats(dataset: Dataset) -> set[str]:
     return {source.format for source in dataset.sources}
 
 
-def _others(n: int, rows: Rows) -> Rows:
-    """The rows of n that are not among `rows`."""
+def _other_rows(n: int, rows: Rows) -> Rows:
+    """Return the rows below `n` that are not in `rows`."""
     is_other = np.ones(n, np.bool_)
     is_other[rows] = False
     return np.flatnonzero(is_other)
@@ -240,7 +248,7 @@ def _label_names(dataset: Dataset, rows: Rows) -> Sequence[str | None]:
     return [names[label] for label in dataset.labels[rows].tolist()]
 
 
-def _plain(difference: Difference) -> dict[str, Any]:
+def _to_plain(difference: Difference) -> dict[str, Any]:
     plain = {name: getattr(difference, name) for name in Difference.__slots__}
     for name in ("kinds", "flags"):
         plain[name] = list(plain[name])

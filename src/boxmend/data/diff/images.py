@@ -1,4 +1,4 @@
-"""Pairing the images of two datasets by their names."""
+"""Pair the images of two datasets by their names."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -10,15 +10,15 @@ from boxmend.data.types import Rows
 
 Key = Callable[[str, str], Hashable]  # of a split and a file name
 
-NOWHERE = -1  # place of an annotation whose image the other dataset does not have
+NO_PAIR = -1  # for an annotation whose image the other dataset lacks
 
 
 def pair_images(a: Images, b: Images) -> tuple[Rows, Rows]:
-    """Rows of the images that both have, in the order of `a`.
+    """Return the rows of the images that both have, in the order of `a`.
 
-    The same name pairs, within the same split before any other; names that are there several
-    times pair in order. Failing that, names without their ending or without their folder pair,
-    if there is but one such name on either side.
+    Images with the same name are paired, first within the same split; repeated names are paired in
+    order. The remaining images are paired by names without extension, then without folder, if
+    that name is unique in both datasets.
     """
     partner = np.full(len(a), UNKNOWN, np.int64)
     for key, is_exact in _KEYS:
@@ -26,25 +26,25 @@ def pair_images(a: Images, b: Images) -> tuple[Rows, Rows]:
         free_b = np.setdiff1d(np.arange(len(b)), partner)
         if len(free_a) == 0 or len(free_b) == 0:
             break
-        for row_a, row_b in _matches(_keys(a, key), _keys(b, key), is_exact, (free_a, free_b)):
+        for row_a, row_b in _match_keys(_keys(a, key), _keys(b, key), is_exact, (free_a, free_b)):
             partner[row_a] = row_b
     rows = np.flatnonzero(partner != UNKNOWN)
     return rows, partner[rows]
 
 
-def place_annotations(dataset: Dataset, paired: Rows) -> Rows:
-    """The number of the image pair that each annotation lies in, or NOWHERE.
+def number_image_pairs(dataset: Dataset, paired: Rows) -> Rows:
+    """Return the number of each annotation's image pair, or NO_PAIR.
 
-    Annotations of unknown images share one last place: so they find their like.
+    Annotations of unknown images share one further number, so that they are compared, too.
     """
-    places = np.full(len(dataset.images) + 1, NOWHERE, np.int64)
-    places[paired] = np.arange(len(paired))
-    places[-1] = len(paired)
-    return places[dataset.image_rows]  # UNKNOWN picks the last
+    numbers = np.full(len(dataset.images) + 1, NO_PAIR, np.int64)
+    numbers[paired] = np.arange(len(paired))
+    numbers[-1] = len(paired)
+    return numbers[dataset.image_rows]  # UNKNOWN picks the last
 
 
 def _stem(name: str) -> str:
-    """A file name without its ending; a name that is nothing but an ending stays."""
+    """Return a file name without its extension; a name like ".jpg" stays."""
     folder, slash, base = name.rpartition("/")
     return folder + slash + (base.rpartition(".")[0] or base)
 
@@ -62,17 +62,17 @@ def _keys(images: Images, key: Key) -> list[Hashable]:
     return [key(split, name) for split, name in zip(images.splits, images.file_names, strict=True)]
 
 
-def _matches(
+def _match_keys(
     keys_a: list[Hashable], keys_b: list[Hashable], is_exact: bool, free: tuple[Rows, Rows]
 ) -> list[tuple[int, int]]:
-    """Pair free rows of equal key; unless the key is exact it must be unique in all rows."""
-    often = Counter(keys_a) | Counter(keys_b)  # the greater of both counts
-    waiting: dict[Hashable, list[int]] = {}
+    """Pair free rows with equal keys; a key that is not exact must be unique in both datasets."""
+    counts = Counter(keys_a) | Counter(keys_b)  # the larger of both counts
+    unpaired: dict[Hashable, list[int]] = {}
     for row in reversed(free[1].tolist()):
-        waiting.setdefault(keys_b[row], []).append(row)
+        unpaired.setdefault(keys_b[row], []).append(row)
     matches = []
     for row in free[0].tolist():
         key = keys_a[row]
-        if key in waiting and waiting[key] and (is_exact or often[key] == 1):
-            matches.append((row, waiting[key].pop()))
+        if key in unpaired and unpaired[key] and (is_exact or counts[key] == 1):
+            matches.append((row, unpaired[key].pop()))
     return matches

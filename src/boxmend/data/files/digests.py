@@ -139,9 +139,9 @@ def encode_parquet(table: pa.Table, **options: Any) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, write_page_checksum=True, **options)
     data = buffer.getbuffer()
-    at = _find_footer(data)
-    value = _compute_digest(data[:at], data[at:])
-    return b"".join((data[:at], _BINARY_NAME, value, data[at:]))
+    footer_at = _find_footer(data)
+    value = _compute_digest(data[:footer_at], data[footer_at:])
+    return b"".join((data[:footer_at], _BINARY_NAME, value, data[footer_at:]))
 
 
 def read_verified_parquet(path: Path, remedy: str) -> bytes:

@@ -58,7 +58,7 @@ LIMITS = {
     "table_bytes": Limit(
         2**29,
         "bytes",
-        "memory for the columns of Parquet files whose size does not justify it (see below)",
+        "memory for the columns of Parquet files that are small for it (see below)",
     ),
     "expansion": Limit(
         100, "times", "memory for the columns of Parquet files, as a multiple of their size"
@@ -70,10 +70,8 @@ LIMITS = {
         20_000_000, "values", "values in a JSON file that boxmend or a labelling tool wrote"
     ),
     "patch_bytes": Limit(2**29, "bytes", "a file that `patch.json` holds compressed"),
-    "handover_bytes": Limit(
-        2**30, "bytes", "size of a labelling tool's export, packed or unpacked"
-    ),
-    "handover_elements": Limit(3_000_000, "elements", "XML elements in an export of CVAT"),
+    "export_bytes": Limit(2**30, "bytes", "size of a labelling tool's export, packed or unpacked"),
+    "export_elements": Limit(3_000_000, "elements", "XML elements in an export of CVAT"),
     "settings_bytes": Limit(
         2**24, "bytes", "size of a file of settings, a `data.yaml`, or a label matrix"
     ),

@@ -1,4 +1,4 @@
-"""What the three readers share: options, safe names, and the sizes of images."""
+"""Functions of all three readers: options, safe names, and image sizes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,35 +15,35 @@ POLYGON_CHOICES = ("refuse", "box")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read, as far as it is the user's choice."""
+    """The user's options for reading."""
 
     images: Path | None = None
-    """Folder of the images, where it is not one of the usual places around the documents."""
+    """Folder of the images, if it is not at a usual place near the documents."""
     polygons: str = "refuse"
-    """What to do with polygons in YOLO label files: refuse them, or take the box around each."""
+    """For polygons in YOLO label files: "refuse" them, or take the "box" around each."""
 
     def __post_init__(self) -> None:
         if self.polygons not in POLYGON_CHOICES:
             raise UsageError(f"polygons must be one of {', '.join(POLYGON_CHOICES)}")
         if self.images is not None and not self.images.is_dir():
-            raise UsageError(f"{self.images}: no such folder of images")
+            raise UsageError(f"{self.images}: there is no such folder of images")
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether joining `name` to a folder stays inside that folder, on any system."""
+    """Return whether joining `name` to a folder stays inside that folder on any system."""
     if not name or "\0" in name or "\\" in name or name[0] == "/" or name[1:2] == ":":
         return False
     return name[-1] != "/" and (".." not in name or ".." not in name.split("/"))
 
 
 def read_file(path: str | Path, limit_name: str = "annotation_bytes") -> ReadFile:
-    """Read a regular file, and what shows later whether it changed; a DataError names it."""
+    """Read a regular file with its state; raise a DataError that names it if that fails."""
     try:
         return change_detection.read_file(path, limit_name)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise DataError(f"{path}: cannot be read ({describe_os_error(error)})") from error
 
 
-def image_size(path: Path) -> tuple[int, int] | None:
-    """Width and height by the image's header, or None; see `reading.read_header_size`."""
+def read_image_size(path: Path) -> tuple[int, int] | None:
+    """Return width and height from the image's header, or None; see `read_header_size`."""
     return read_header_size(str(path))

@@ -1,4 +1,4 @@
-"""Writing datasets: documents and images of a dataset into a folder, whole or not at all."""
+"""Write the documents and images of a dataset to a folder, completely or not at all."""
 
 import hashlib
 import os
@@ -26,12 +26,12 @@ SINGLE_DATASET_FORMATS = {"coco"}
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How to write, as far as it is the user's choice; see `Dataset.save`."""
+    """The user's options for writing; see `Dataset.save`."""
 
     images_as: str = "link"
     allow_lossy: bool = False
     segmentation: str = "flag"
-    sync: bool = True  # before the output appears, so that a power cut leaves it whole or absent
+    sync: bool = True  # before the output appears, so that it survives a power cut
 
     def __post_init__(self) -> None:
         for name, choices in (("images_as", IMAGES_AS), ("segmentation", SEGMENTATION)):
@@ -41,18 +41,18 @@ class WriteOptions:
 
 @dataclass(frozen=True)
 class SaveResult:
-    """What was written."""
+    """The result of writing a dataset."""
 
     out: Path
     format: str
     files: dict[str, str]  # annotation file, relative to `out` -> SHA-256 of its bytes
-    annotation_ids: Ids  # row by row of the dataset, as a reader of `out` will see them
-    losses: tuple[str, ...]  # what the format could not hold
-    images_missing: int  # images that were not there to be linked or copied
+    annotation_ids: Ids  # row by row of the dataset, as a reader of `out` gets them
+    losses: tuple[str, ...]  # parts that the format cannot hold
+    images_missing: int  # image files that could not be linked or copied because they are missing
 
 
 def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions) -> SaveResult:
-    """Write a dataset into `out`, whole or not at all."""
+    """Write a dataset to `out`, completely or not at all."""
     with stage_folder(out, sync=options.sync) as folder:
         saved = write_into(folder, dataset, format, options, out=out)
         ensure_unchanged(dataset)
@@ -62,7 +62,7 @@ def write(dataset: Dataset, out: Path, format: str | None, options: WriteOptions
 def write_into(
     folder: Path, dataset: Dataset, format: str | None, options: WriteOptions, *, out: Path
 ) -> SaveResult:
-    """Write into a folder that exists; `out` is where it will be found at last."""
+    """Write to an existing folder, which the caller later renames to `out`."""
     name = format or native_format(dataset)
     if name not in FORMATS:
         raise UsageError(f"unknown format {name!r}; known are {', '.join(FORMATS)}")
@@ -74,7 +74,7 @@ def write_into(
     files: dict[str, str] = {}
     missing = 0
     ids = writer.assign_annotation_ids(dataset)
-    for prefix, part in _parts(dataset, name):
+    for prefix, part in _split_by_address(dataset, name):
         base = folder / prefix
         for document in writer.build_documents(part, options.segmentation):
             digest = _write_document(base, document)
@@ -84,37 +84,37 @@ def write_into(
 
 
 def native_format(dataset: Dataset) -> str:
-    """The format a dataset was read in; COCO where there are several, or none."""
+    """Return the format of a dataset's source; COCO if there are several or none."""
     formats = {source.format for source in dataset.sources}
     return formats.pop() if len(formats) == 1 else "coco"
 
 
-def _parts(dataset: Dataset, format: str) -> list[tuple[str, Dataset]]:
-    """The dataset whole, or by address where the format cannot join them: (folder, part)."""
+def _split_by_address(dataset: Dataset, format: str) -> list[tuple[str, Dataset]]:
+    """Return pairs of folder and dataset: one, or one per address if the format needs that."""
     groups = np.array([source.group for source in dataset.sources] or [0])
     if format in SINGLE_DATASET_FORMATS or len(set(groups.tolist())) < 2:
         return [("", dataset)]
-    of_image = groups[dataset.images.sources]
+    image_groups = groups[dataset.images.sources]
     parts, names = [], set[str]()
     for group in sorted(set(groups.tolist())):
         first = next(source for source in dataset.sources if source.group == group)
-        rows = np.flatnonzero(of_image == group)
-        parts.append((_unused_name(first, names), dataset.take_images(rows)))
+        rows = np.flatnonzero(image_groups == group)
+        parts.append((_choose_folder_name(first, names), dataset.take_images(rows)))
     return parts
 
 
-def _unused_name(source: Source, names: set[str]) -> str:
-    first = source.name.strip(".") or source.format  # never "..", whatever the address was
-    name, count = first, 1
+def _choose_folder_name(source: Source, names: set[str]) -> str:
+    base = source.name.strip(".") or source.format  # never ".."
+    name, count = base, 1
     while name in names:
         count += 1
-        name = f"{first}-{count}"
+        name = f"{base}-{count}"
     names.add(name)
     return name
 
 
 def _write_document(base: Path, document: Document) -> str:
-    path = _inside(base, document.path)
+    path = _join_inside(base, document.path)
     path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with pause_garbage_collector(), path.open("xb") as file:
@@ -124,40 +124,40 @@ def _write_document(base: Path, document: Document) -> str:
     return digest.hexdigest()
 
 
-def place_images(base: Path, dataset: Dataset, places: list[str], images_as: str) -> int:
-    """Link or copy the images to their places; returns how many were not there."""
+def place_images(base: Path, dataset: Dataset, paths: list[str], images_as: str) -> int:
+    """Link or copy the images to their paths; return the number of missing images."""
     if images_as == "none":
         return 0
     missing = 0
-    made = set[Path]()
+    created = set[Path]()
     placed: dict[Path, str] = {}
-    for source, place in zip(dataset.images.paths, places, strict=True):
+    for source, relative in zip(dataset.images.paths, paths, strict=True):
         if not source or not os.path.isfile(source):
             missing += 1
             continue
         path = os.path.abspath(source)
-        target = _inside(base, place)
+        target = _join_inside(base, relative)
         if placed.get(target) == path:
             continue  # the same image listed twice
         placed[target] = path
-        if target.parent not in made:
+        if target.parent not in created:
             target.parent.mkdir(parents=True, exist_ok=True)
-            made.add(target.parent)
-        if images_as == "copy" or not _link(path, target):
+            created.add(target.parent)
+        if images_as == "copy" or not _try_link(path, target):
             ensure_copyable(path)
             shutil.copyfile(path, target)
     return missing
 
 
-def _inside(base: Path, name: str) -> Path:
-    """The path of a file to write; names have been checked, but nothing may ever lie outside."""
+def _join_inside(base: Path, name: str) -> Path:
+    """Return the path of a file to write; raise an OutputError if it lies outside of `base`."""
     if not is_safe_name(name):
-        raise OutputError(f"{name}: would lie outside of the output folder")
+        raise OutputError(f"{name}: leads outside of the output folder, so nothing was written")
     return base / name
 
 
-def _link(source: str, target: Path) -> bool:
-    """Whether a symbolic link could be made; some systems allow none."""
+def _try_link(source: str, target: Path) -> bool:
+    """Make a symbolic link; return False if the system allows none."""
     try:
         os.symlink(source, target)
     except (OSError, NotImplementedError) as error:

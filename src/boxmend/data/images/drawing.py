@@ -12,6 +12,7 @@ Color = tuple[int, int, int]
 WHITE: Color = (255, 255, 255)
 RED: Color = (235, 60, 60)
 GREEN: Color = (70, 200, 110)
+GAP_PIXELS = 6  # between panels and around them
 _BACKGROUND: Color = (24, 26, 30)
 
 
@@ -32,16 +33,15 @@ class Panel:
     outlines: Sequence[Outline]
 
 
-def draw_sheet(
-    panels: Sequence[Panel], *, columns: int = 4, side: int = 288, gap: int = 6
-) -> Image.Image:
+def draw_sheet(panels: Sequence[Panel], *, columns: int, side: int = 288) -> Image.Image:
     """Draw panels in rows of `columns`; scale the long side of each image to `side` pixels."""
     rows = -(-len(panels) // columns)
-    size = (columns * (side + gap) + gap, rows * (side + gap) + gap)
+    step = side + GAP_PIXELS
+    size = (columns * step + GAP_PIXELS, rows * step + GAP_PIXELS)
     picture = Image.new("RGB", size, _BACKGROUND)
     for number, panel in enumerate(panels):
         row, column = divmod(number, columns)
-        corner = (gap + column * (side + gap), gap + row * (side + gap))
+        corner = (GAP_PIXELS + column * step, GAP_PIXELS + row * step)
         picture.paste(_draw_panel(panel, side), corner)
     return picture
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import areas as box_areas
+from boxmend.data.boxes import compute_areas
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.noise.boxes import BOX_NOISES, disturb_boxes, image_sizes
@@ -77,7 +77,7 @@ def disturb(
         boxes=_move_boxes(dataset, eligible, inside, settings),
     )
     is_kept = np.ones(len(dataset), np.bool_)
-    areas = box_areas(dataset.boxes[eligible]) if settings.missing_order == "small" else None
+    areas = compute_areas(dataset.boxes[eligible]) if settings.missing_order == "small" else None
     is_kept[choose_missing(eligible, settings.missing, seed, areas)] = False
     num_invented = count_of_rate(settings.spurious, len(eligible))
     invented = invent_annotations(

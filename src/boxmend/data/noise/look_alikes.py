@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps, pairs_of_images
+from boxmend.data.boxes import compute_iou, iterate_image_pairs
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.noise.labels import apportion
@@ -56,9 +56,11 @@ def weigh_confusions(dataset: Dataset, eligible: Rows, detections: Detections) -
     rows = np.flatnonzero(~_shows_own_class(dataset, detections))
     evidence = np.zeros((len(eligible), num_labels))
     boxes = detections.boxes.astype(np.float64)
-    for ours, theirs in pairs_of_images(dataset.image_rows[eligible], detections.image_rows[rows]):
+    for ours, theirs in iterate_image_pairs(
+        dataset.image_rows[eligible], detections.image_rows[rows]
+    ):
         found = rows[theirs]
-        iou = overlaps(dataset.boxes[eligible[ours]], boxes[found])
+        iou = compute_iou(dataset.boxes[eligible[ours]], boxes[found])
         is_near = (iou >= MIN_CONFUSION_IOU) & (detections.scores[found] >= MIN_CONFUSION_SCORE)
         places = ours[is_near], detections.labels[found[is_near]]
         np.maximum.at(evidence, places, detections.scores[found[is_near]].astype(np.float64))
@@ -75,10 +77,10 @@ def _shows_own_class(dataset: Dataset, detections: Detections) -> Mask:
     """[d] Mark detections that overlap an annotation of their own class, ignored ones included."""
     marks = np.zeros(len(detections.labels), np.bool_)
     boxes = detections.boxes.astype(np.float64)
-    for found, rows in pairs_of_images(detections.image_rows, dataset.image_rows):
+    for found, rows in iterate_image_pairs(detections.image_rows, dataset.image_rows):
         is_same = detections.labels[found] == dataset.labels[rows]
         found, rows = found[is_same], rows[is_same]
-        marks[found[overlaps(boxes[found], dataset.boxes[rows]) >= MIN_CONFUSION_IOU]] = True
+        marks[found[compute_iou(boxes[found], dataset.boxes[rows]) >= MIN_CONFUSION_IOU]] = True
     return marks
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from boxmend.data.boxes import best_overlaps, overlaps, pairs_of_images
+from boxmend.data.boxes import compute_iou, find_best_iou, iterate_image_pairs
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.noise.boxes import (
@@ -137,12 +137,12 @@ def clutter_rows(dataset: Dataset, detections: Detections) -> Rows:
     rows = np.flatnonzero(is_medium & is_sound(detections.boxes.astype(np.float64)))
     boxes, images = detections.boxes[rows].astype(np.float64), detections.image_rows[rows]
     known = np.flatnonzero(dataset.image_rows != UNKNOWN)
-    iou = best_overlaps(images, boxes, dataset.image_rows[known], dataset.boxes[known])
+    iou = find_best_iou(images, boxes, dataset.image_rows[known], dataset.boxes[known])
     order = np.argsort(-detections.scores[rows], kind="stable")
     order = order[iou[order] <= MAX_CLUTTER_IOU]
     is_twin = np.zeros(len(order), np.bool_)
-    for first, second in pairs_of_images(images[order], images[order]):
-        iou_of_pair = overlaps(boxes[order[first]], boxes[order[second]])
+    for first, second in iterate_image_pairs(images[order], images[order]):
+        iou_of_pair = compute_iou(boxes[order[first]], boxes[order[second]])
         is_twin[second[(iou_of_pair >= MIN_TWIN_IOU) & (first < second)]] = True
     return np.sort(rows[order[~is_twin]])
 

@@ -1,4 +1,4 @@
-"""The embedded dataset: drawn toys on varied grounds, the same for the same seed everywhere."""
+"""The built-in dataset: drawn toys on varied backgrounds, identical for a seed on any machine."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from boxmend.data.formats.writing import SaveResult, WriteOptions, write_into
 from boxmend.data.synth.scene import LABEL_NAMES, DrawnScene, draw_scene
 from boxmend.errors import UsageError
 
-VAL_SHARE = 0.2  # of the images; the rest is for training
+VAL_SHARE = 0.2  # of the images; the others are for training
 
 __all__ = ["LABEL_NAMES", "VAL_SHARE", "DrawnScene", "draw_scene", "synthesize"]
 
@@ -27,10 +27,10 @@ def synthesize(
     format: str = "coco",
     progress: Callable[[int, int], None] | None = None,
 ) -> SaveResult:
-    """Draw `images` images with their annotations into `out`, split into train and val.
+    """Draw `images` images with annotations and write them to `out`, split into train and val.
 
-    `progress` is called with the number drawn and the number to draw. Image `i` depends on the
-    seed and the size alone, so a larger dataset begins with the images of a smaller one.
+    `progress` is called with the number of finished images and of all images. Image `i` depends
+    only on the seed and the size, so a larger dataset begins with the images of a smaller one.
     """
     if images < 1 or seed < 0 or not 32 <= size <= 4096:
         raise UsageError("images must be at least 1, seed at least 0, size between 32 and 4096")
@@ -38,22 +38,22 @@ def synthesize(
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
     with stage_folder(Path(out)) as folder:
         scenes = []
-        spaces = FORMATS[format].assign_image_paths(_without_annotations(images, size))
-        for index, place in enumerate(spaces):
+        image_paths = FORMATS[format].assign_image_paths(_make_empty_dataset(images, size))
+        for index, image_path in enumerate(image_paths):
             scene = draw_scene(seed, index, size=size)
             scenes.append((scene.boxes, scene.labels))
-            path = folder / place
+            path = folder / image_path
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(scene.pixels).save(path, compress_level=6)
             if progress is not None:
                 progress(index + 1, images)
-        dataset = _annotated(_without_annotations(images, size), scenes)
+        dataset = _add_annotations(_make_empty_dataset(images, size), scenes)
         options = WriteOptions(images_as="none")
         return write_into(folder, dataset, format, options, out=Path(out))
 
 
-def _without_annotations(count: int, size: int) -> Dataset:
-    """The images that will be drawn; every fifth is for validation."""
+def _make_empty_dataset(count: int, size: int) -> Dataset:
+    """Return the images to draw, without annotations; every fifth is for validation."""
     period = round(1 / VAL_SHARE)
     splits = ["val" if row % period == period - 1 else "train" for row in range(count)]
     images = Images(
@@ -80,7 +80,7 @@ def _without_annotations(count: int, size: int) -> Dataset:
     )
 
 
-def _annotated(dataset: Dataset, scenes: list[tuple[np.ndarray, np.ndarray]]) -> Dataset:
+def _add_annotations(dataset: Dataset, scenes: list[tuple[np.ndarray, np.ndarray]]) -> Dataset:
     counts = [len(labels) for _, labels in scenes]
     return dataset.add(
         np.repeat(np.arange(len(scenes)), counts),

@@ -1,7 +1,7 @@
-"""Drawn scenes: toys on a table, with the box and label of each; nothing to download.
+"""Drawn scenes of toys on a table, with the box and label of each toy.
 
-A scene is laid out first, in fractions of the image's side, and painted after. The layout does not
-know the size in pixels, so one scene looks alike at every size.
+A scene is first laid out in fractions of the image's side, then painted. The layout does not depend
+on the size in pixels, so a scene looks alike at every size.
 """
 
 import math
@@ -34,23 +34,23 @@ from boxmend.data.synth.textures import (
 LABEL_NAMES: tuple[str, ...] = ("arrow", "gear", "moon", "plus", "ring", "star")
 
 _LAYOUT_STREAM, _GRAIN_STREAM = 0x70795, 0x6EA14
-_OWN_TEXTURE = ("stripes", "speckle", "dots", "checker", "solid", "rings")  # by label
-_OWN_HUE = (0.02, 0.61, 0.14, 0.35, 0.49, 0.89)  # by label, in turns
-_OWN_TEXTURE_RATE, _OWN_HUE_RATE = 0.7, 0.5
-_SMALLEST, _LARGEST = 0.21, 0.52  # diameters; 20 and 50 pixels of 96
-_MARGIN = 0.012  # of free ground between an object and the image's edge
-_MOST_COVERED = 0.38  # of a box by other boxes; of the silhouettes inside, less than 40 %
-_PLACING_TRIES = 60
-_LEAST_CONTRAST = 0.34  # between an object's color and the ground's, see _contrast
+_TYPICAL_TEXTURES = ("stripes", "speckle", "dots", "checker", "solid", "rings")  # by label
+_TYPICAL_HUES = (0.02, 0.61, 0.14, 0.35, 0.49, 0.89)  # by label, in turns
+_TYPICAL_TEXTURE_RATE, _TYPICAL_HUE_RATE = 0.7, 0.5
+_MIN_DIAMETER, _MAX_DIAMETER = 0.21, 0.52  # of the side; 20 and 50 of 96 pixels
+_MARGIN = 0.012  # of the side, between an object and the image's edge
+_MAX_COVERED_SHARE = 0.38  # of a box by other boxes; of the silhouettes inside, below 40%
+_MAX_PLACEMENTS = 60  # tries per object
+_MIN_CONTRAST = 0.34  # between an object's color and the background's, see _contrast
 _BLACK, _WHITE = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
 class DrawnScene:
-    """One painted image and the truth about it.
+    """A painted image and its true annotations.
 
     `boxes` are xyxy, zero-based, half-open and in pixels, rounded to hundredths; each is tight
-    around its object's whole silhouette, also where a later object covers it. `labels` index
+    around the whole silhouette of its object, even where a later object covers it. `labels` index
     LABEL_NAMES.
     """
 
@@ -61,7 +61,7 @@ class DrawnScene:
 
 @dataclass(frozen=True)
 class Piece:
-    """One thing on the ground, object or clutter."""
+    """A drawn thing: an object or clutter."""
 
     placed: PlacedShape
     surface: Surface
@@ -69,12 +69,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class SceneLayout:
-    """Everything about a scene that does not depend on its size in pixels."""
+    """All properties of a scene that do not depend on its size in pixels."""
 
     ground: Ground
     under: tuple[Piece, ...]  # clutter below the objects
     objects: tuple[Piece, ...]
-    over: tuple[Piece, ...]  # clutter above them
+    over: tuple[Piece, ...]  # clutter above the objects
     labels: tuple[int, ...]
     light: tuple[float, float]  # unit vector towards the lamp
     contrast: float
@@ -85,18 +85,18 @@ class SceneLayout:
 def draw_scene(seed: int, index: int, *, size: int = 96) -> DrawnScene:
     """Draw scene `index` of `seed`, `size` pixels square; neither number may be negative.
 
-    The result depends on the three arguments only, and boxes and labels on `size` by scale only.
+    The result depends only on the three arguments; `size` only scales boxes and keeps labels.
     """
     layout = lay_out(seed, index)
     return DrawnScene(
-        pixels=_develop(paint(layout, size), layout, _Draws(seed, index, _GRAIN_STREAM)),
+        pixels=_render_bytes(paint(layout, size), layout, _Draws(seed, index, _GRAIN_STREAM)),
         boxes=np.round(np.array([piece.placed.box for piece in layout.objects]) * size, 2),
         labels=np.array(layout.labels, dtype=np.int64),
     )
 
 
 def lay_out(seed: int, index: int) -> SceneLayout:
-    """Decide what scene `index` of `seed` shows and where."""
+    """Choose the content of scene `index` of `seed` and its places."""
     draws = _Draws(seed, index, _LAYOUT_STREAM)
     ground = _draw_ground(draws)
     labels, objects = _draw_objects(draws, ground)
@@ -117,7 +117,7 @@ def lay_out(seed: int, index: int) -> SceneLayout:
 
 
 def paint(layout: SceneLayout, size: int) -> Field:
-    """Paint ground and pieces, bottom to top: tones around 0..1, [3, size, size]."""
+    """Paint background and pieces from bottom to top: [3, size, size], tones around 0..1."""
     canvas = paint_ground(layout.ground, size)
     for piece in (*layout.under, *layout.objects, *layout.over):
         _paint_piece(canvas, piece, layout.light)
@@ -125,10 +125,10 @@ def paint(layout: SceneLayout, size: int) -> Field:
 
 
 class _Draws:
-    """Uniform numbers taken straight from the bit generator.
+    """Uniform random numbers made from the raw output of the bit generator.
 
-    NumPy keeps the raw stream of a bit generator across releases; the methods of `Generator` carry
-    no such promise.
+    NumPy guarantees the raw stream of a bit generator across releases, but not the methods of
+    `Generator`.
     """
 
     def __init__(self, seed: int, index: int, stream: int) -> None:
@@ -182,10 +182,10 @@ def _draw_ground(draws: _Draws) -> Ground:
 
 
 def _draw_objects(draws: _Draws, ground: Ground) -> tuple[tuple[int, ...], tuple[Piece, ...]]:
-    diameters = [draws.between(_SMALLEST, _LARGEST) for _ in range(2 + draws.below(3))]
+    diameters = [draws.between(_MIN_DIAMETER, _MAX_DIAMETER) for _ in range(2 + draws.below(3))]
     labels: list[int] = []
     pieces: list[Piece] = []
-    for diameter in sorted(diameters, reverse=True):  # large ones first: the small find room
+    for diameter in sorted(diameters, reverse=True):  # small objects find room later
         label = draws.below(len(LABEL_NAMES))
         placed = _place(draws, label, diameter, [piece.placed.box for piece in pieces])
         labels.append(label)
@@ -196,33 +196,33 @@ def _draw_objects(draws: _Draws, ground: Ground) -> tuple[tuple[int, ...], tuple
 def _place(
     draws: _Draws, label: int, diameter: float, boxes: list[NDArray[np.float64]]
 ) -> PlacedShape:
-    """Put an object where it hides little of those before it, smaller if it must be."""
+    """Place an object where it covers little of earlier ones; shrink it if necessary."""
     shape, build = SHAPES[LABEL_NAMES[label]], draws.between(-1, 1)
     unit_map = linear_map(radius=0.5, turn=draws.unit(), aspect=draws.between(0.87, 1.15))
     unit_reach = compute_extent(shape, build, unit_map)
-    found: list[tuple[float, float, NDArray[np.float64]]] = []
-    for attempt in range(_PLACING_TRIES):
-        fitted = max(_SMALLEST, diameter * (1 - attempt / _PLACING_TRIES))
+    candidates: list[tuple[float, float, NDArray[np.float64]]] = []
+    for attempt in range(_MAX_PLACEMENTS):
+        fitted = max(_MIN_DIAMETER, diameter * (1 - attempt / _MAX_PLACEMENTS))
         sides = (unit_reach[2:] - unit_reach[:2]) * fitted
         corner = _MARGIN + (1 - 2 * _MARGIN - sides) * np.array([draws.unit(), draws.unit()])
         box = np.concatenate([corner, corner + sides])
-        found.append((_most_covered([*boxes, box]), fitted, box))
-        if found[-1][0] <= _MOST_COVERED:
+        candidates.append((_find_max_covered_share([*boxes, box]), fitted, box))
+        if candidates[-1][0] <= _MAX_COVERED_SHARE:
             break
-    _, fitted, box = min(found, key=lambda candidate: candidate[0])
+    _, fitted, box = min(candidates, key=lambda candidate: candidate[0])
     center = float(box[0] - unit_reach[0] * fitted), float(box[1] - unit_reach[1] * fitted)
     return PlacedShape(shape.distance, build, center, unit_map * fitted, box)
 
 
-def _most_covered(boxes: list[NDArray[np.float64]]) -> float:
-    """Give the largest share of any box that others overlap, shares of several added up."""
+def _find_max_covered_share(boxes: list[NDArray[np.float64]]) -> float:
+    """Return the largest share of any box that other boxes cover, summed over these."""
     shares: list[float] = []
-    for one in boxes:
-        left, top, right, bottom = one.tolist()
+    for box in boxes:
+        left, top, right, bottom = box.tolist()
         shared = 0.0
         for other in boxes:
             x1, y1, x2, y2 = other.tolist()
-            if other is not one:
+            if other is not box:
                 width, height = min(right, x2) - max(left, x1), min(bottom, y2) - max(top, y1)
                 shared += max(width, 0.0) * max(height, 0.0)
         shares.append(shared / ((right - left) * (bottom - top)))
@@ -231,23 +231,23 @@ def _most_covered(boxes: list[NDArray[np.float64]]) -> float:
 
 def _draw_surface(draws: _Draws, label: int, ground: Ground) -> Surface:
     texture = tuple(TEXTURES)[draws.below(len(TEXTURES))]
-    if draws.unit() < _OWN_TEXTURE_RATE:
-        texture = _OWN_TEXTURE[label]
+    if draws.unit() < _TYPICAL_TEXTURE_RATE:
+        texture = _TYPICAL_TEXTURES[label]
     hue = draws.unit()
-    if draws.unit() < _OWN_HUE_RATE:
-        hue = _OWN_HUE[label] + 0.06 * (hue - 0.5)
+    if draws.unit() < _TYPICAL_HUE_RATE:
+        hue = _TYPICAL_HUES[label] + 0.06 * (hue - 0.5)
     saturation, value = draws.between(0.6, 0.95), draws.between(0.6, 1.0)
     tones = [color_from_hsv(hue, saturation, v) for v in (value, 0.98, 0.42)]
     behind = mix_colors(*ground.colors, 0.5)
-    standing_out = [tone for tone in tones if _contrast(tone, behind) >= _LEAST_CONTRAST]
-    base = standing_out[0] if standing_out else max(tones, key=lambda t: _contrast(t, behind))
+    visible = [tone for tone in tones if _contrast(tone, behind) >= _MIN_CONTRAST]
+    base = visible[0] if visible else max(tones, key=lambda t: _contrast(t, behind))
     towards = _WHITE if draws.unit() < 0.6 else _BLACK
     second = mix_colors(base, towards, draws.between(0.45, 0.75))
     return Surface(texture, draws.knobs(), (base, second))
 
 
 def _contrast(first: Color, second: Color) -> float:
-    """Tell how far apart two colors are: lightness counts fully, the rest by a third."""
+    """Return the difference of two colors: that of lightness plus a third of the largest."""
     red, green, blue = (a - b for a, b in zip(first, second, strict=True))
     lightness = 0.3 * red + 0.6 * green + 0.1 * blue
     return abs(lightness) + max(abs(red), abs(green), abs(blue)) / 3
@@ -259,7 +259,7 @@ def _draw_clutter(draws: _Draws) -> Piece:
     radius = draws.between(0.10, 0.26) if thin else draws.between(0.018, 0.065)
     transform = linear_map(radius=radius, turn=draws.unit(), aspect=draws.between(0.8, 1.25))
     center = draws.unit(), draws.unit()
-    reach = 1.25 * radius * 1.12  # a bound, not tight: farthest corner, largest stretch
+    reach = 1.25 * radius * 1.12  # an upper bound: farthest corner times largest stretch
     box = np.array([center[0] - reach, center[1] - reach, center[0] + reach, center[1] + reach])
     color = color_from_hsv(draws.unit(), draws.between(0.1, 0.9), draws.between(0.2, 1.0))
     surface = Surface("solid", draws.knobs(), (color, mix_colors(color, _WHITE, 0.5)))
@@ -270,13 +270,13 @@ def _draw_clutter(draws: _Draws) -> Piece:
 
 
 def _paint_piece(canvas: Field, piece: Piece, light: tuple[float, float]) -> None:
-    """Lay a piece onto the canvas [3, H, W] in place: its shadow, then the lit body."""
+    """Paint a piece onto the canvas [3, H, W] in place: its shadow, then its lit body."""
     size, placed, surface = canvas.shape[-1], piece.placed, piece.surface
     window = placed.window(size, reach=2 + size // 32)
     x, y = placed.local(size, window)
     unit = placed.pixels_per_unit(size)
     distance = placed.distance(x, y, placed.build) * unit  # in pixels, [h, w]
-    facing = _slope(distance, light)  # 1 where the outline looks at the lamp, [h, w]
+    facing = _slope(distance, light)  # 1 where the outline faces the lamp, [h, w]
     view = canvas[:, *window]
 
     drop = 0.02 * size
@@ -294,7 +294,7 @@ def _paint_piece(canvas: Field, piece: Piece, light: tuple[float, float]) -> Non
 
 
 def _slope(distance: Field, towards: tuple[float, float]) -> Field:
-    """Differentiate a field [h, w] along a unit vector; zero on the border."""
+    """Return the derivative of a field [h, w] along a unit vector; zero on the border."""
     slope = np.zeros_like(distance)
     across = distance[1:-1, 2:] - distance[1:-1, :-2]
     down = distance[2:, 1:-1] - distance[:-2, 1:-1]
@@ -302,8 +302,8 @@ def _slope(distance: Field, towards: tuple[float, float]) -> Field:
     return slope
 
 
-def _develop(canvas: Field, layout: SceneLayout, draws: _Draws) -> NDArray[np.uint8]:
-    """Turn tones [3, H, W] into bytes [H, W, 3]: exposure, darker corners, grain."""
+def _render_bytes(canvas: Field, layout: SceneLayout, draws: _Draws) -> NDArray[np.uint8]:
+    """Turn tones [3, H, W] into bytes [H, W, 3] with exposure, darker corners and grain."""
     size = canvas.shape[-1]
     steps = ((np.arange(size) + 0.5) / size - 0.5).astype(np.float32)
     corner = steps[:, None] * steps[:, None] + steps[None, :] * steps[None, :]

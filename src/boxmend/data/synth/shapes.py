@@ -1,8 +1,8 @@
-"""Silhouettes: the six shapes that carry a label and the small ones that do not.
+"""Silhouettes: the six labelled shapes and the small shapes of clutter.
 
-Every shape is a signed distance in its own frame, negative inside, and lies in a circle of about
-radius 1 around the origin. The fields use additions, products, quotients, square roots and
-comparisons only, which IEEE 754 rounds alike on every machine.
+Every shape is a signed distance in its own frame, negative inside, within a circle of radius about
+1 around the origin. The fields use only sums, products, quotients, square roots and comparisons,
+which IEEE 754 rounds alike on every machine.
 """
 
 import math
@@ -20,11 +20,11 @@ _TAU = 2 * math.pi
 
 @dataclass(frozen=True)
 class Shape:
-    """One silhouette with a single degree of freedom, `build` in -1..1 (slim to stout).
+    """A silhouette with one degree of freedom, `build` in -1..1 (slim to stout).
 
-    `distance(x, y, build)` is the signed distance of each point. `hull(build)` gives points [k, 2]
-    and a radius: circles of that radius around these points have the silhouette's convex hull,
-    so they tell its extent in any direction.
+    `distance(x, y, build)` is the signed distance of each point. `hull(build)` returns points
+    [k, 2] and a radius: circles of that radius around these points have the silhouette's convex
+    hull, and so its extent in any direction.
     """
 
     distance: Callable[[Field, Field, float], Field]
@@ -33,40 +33,40 @@ class Shape:
 
 @dataclass(frozen=True)
 class PlacedShape:
-    """A shape put into an image; lengths are fractions of the image's side."""
+    """A shape at a place in an image; lengths are fractions of the image's side."""
 
     distance: Callable[[Field, Field, float], Field]
     build: float
     center: tuple[float, float]
     transform: NDArray[np.float64]  # [2, 2], from the shape's frame to the image's
-    box: NDArray[np.float64]  # [4], xyxy, all of the silhouette
+    box: NDArray[np.float64]  # [4], xyxy, around the whole silhouette
 
     def window(self, size: int, reach: int) -> tuple[slice, slice]:
-        """Name the rows and columns of the box, widened by `reach` pixels, inside the image."""
+        """Return the slices of rows and columns of the box, widened by `reach` pixels."""
         left, top = (max(0, math.floor(low * size) - reach) for low in self.box[:2])
         right, bottom = (min(size, math.ceil(high * size) + reach) for high in self.box[2:])
         return slice(top, bottom), slice(left, right)
 
     def local(self, size: int, window: tuple[slice, slice]) -> tuple[Field, Field]:
-        """Give the pixel centers of a window in the shape's own frame: x, y [h, w]."""
+        """Return the pixel centers of a window in the shape's frame: x, y [h, w]."""
         rows, columns = window
         x = (np.arange(columns.start, columns.stop) + 0.5 - self.center[0] * size) / size
         y = (np.arange(rows.start, rows.stop)[:, None] + 0.5 - self.center[1] * size) / size
         (a, b), (c, d) = self.transform.tolist()
-        volume = a * d - b * c
-        own_x, own_y = (d * x - b * y) / volume, (a * y - c * x) / volume
+        determinant = a * d - b * c
+        own_x, own_y = (d * x - b * y) / determinant, (a * y - c * x) / determinant
         return own_x.astype(np.float32), own_y.astype(np.float32)
 
     def pixels_per_unit(self, size: int) -> float:
-        """Tell how many pixels the shape's unit of length spans, averaged over directions."""
+        """Return the number of pixels per unit of the shape's length, averaged over directions."""
         (a, b), (c, d) = self.transform.tolist()
         return math.sqrt(a * d - b * c) * size
 
 
 def linear_map(*, radius: float, turn: float, aspect: float) -> NDArray[np.float64]:
-    """Build the [2, 2] map that stretches by `aspect` along x, turns and scales by `radius`.
+    """Return the [2, 2] map that stretches by `aspect` along x, rotates, and scales by `radius`.
 
-    The stretch keeps the area; `turn` is in turns, not radians.
+    The stretch keeps the area; `turn` is in full turns, not radians.
     """
     cosine, sine = math.cos(turn * _TAU), math.sin(turn * _TAU)
     along, across = radius * math.sqrt(aspect), radius / math.sqrt(aspect)
@@ -76,10 +76,10 @@ def linear_map(*, radius: float, turn: float, aspect: float) -> NDArray[np.float
 def compute_extent(
     shape: Shape, build: float, transform: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Bound the transformed silhouette: xyxy [4] relative to where its origin lands."""
+    """Return the bounds xyxy [4] of the transformed silhouette, relative to its origin."""
     points, radius = shape.hull(build)
     x, y = (
-        points[:, 0] * row[0] + points[:, 1] * row[1]  # no matmul: its rounding is the BLAS's own
+        points[:, 0] * row[0] + points[:, 1] * row[1]  # no matmul: its rounding depends on the BLAS
         for row in transform
     )
     pad_x, pad_y = (radius * math.sqrt(row[0] * row[0] + row[1] * row[1]) for row in transform)
@@ -102,7 +102,7 @@ def _box(x: Field, y: Field, half_width: float, half_height: float) -> Field:
 
 
 def _triangle(x: Field, y: Field, half_base: float, height: float) -> Field:
-    """Isosceles triangle: tip at (height, 0), base on the line x = 0."""
+    """Return the distance to an isosceles triangle: tip at (height, 0), base on the line x = 0."""
     y = np.abs(y)
     from_tip, norm = height - x, height * height + half_base * half_base
     share = np.clip((from_tip * height + y * half_base) / norm, 0, 1)
@@ -122,7 +122,7 @@ _MOON_OUTER = 0.95
 _PLUS_REACH = 0.88
 _STAR_REACH = 0.93
 _COS_36, _SIN_36 = 0.8090169943749475, 0.5877852522924731
-_COS_22, _SIN_22 = 0.9238795325112867, 0.3826834323650898  # of 22.5 degrees, half a tooth's pitch
+_COS_22, _SIN_22 = 0.9238795325112867, 0.3826834323650898  # of 22.5 degrees, half a tooth
 
 
 def _arrow_sizes(build: float) -> tuple[float, float]:
@@ -168,7 +168,7 @@ def _gear_hull(build: float) -> tuple[NDArray[np.float64], float]:
 
 
 def _moon_cut(build: float) -> tuple[float, float, float, float]:
-    """Center and radius of the disc cut away, and the upper horn (where the circles meet)."""
+    """Return center and radius of the disc that is cut away, and the upper horn's x and y."""
     center, radius = 0.58 + 0.08 * build, 0.80
     horn = (_MOON_OUTER**2 - radius**2 + center**2) / (2 * center)
     return center, radius, horn, math.sqrt(_MOON_OUTER**2 - horn**2)
@@ -243,7 +243,7 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-# Clutter: nothing a label speaks of.
+# Clutter: shapes without a label.
 
 
 def _disc(x: Field, y: Field, build: float) -> Field:

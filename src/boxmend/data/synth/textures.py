@@ -1,7 +1,7 @@
-"""Surfaces: what covers an object, and what lies behind all of them.
+"""Textures of the objects and of the background.
 
-A texture is a field in 0..1 that mixes two colours. All of them are built from exactly rounded
-operations, so that they come out alike on every machine; waves are triangles and parabolas.
+A texture is a field in 0..1 that mixes two colors. It uses only exactly rounded operations, so it
+is identical on every machine; waves are triangles and parabolas.
 """
 
 import math
@@ -16,12 +16,12 @@ Color = tuple[float, float, float]
 """Red, green and blue in 0..1."""
 
 Knobs = tuple[float, float, float, float]
-"""Four numbers in 0..1 that a texture reads its scale, slant and phase from."""
+"""Four numbers in 0..1 that set the scale, slant and phase of a texture."""
 
 
 @dataclass(frozen=True)
 class Surface:
-    """What an object is covered with: a texture's name, its settings and the colors it mixes."""
+    """The surface of an object: the name of a texture, its settings, and the colors it mixes."""
 
     texture: str
     knobs: Knobs
@@ -30,7 +30,7 @@ class Surface:
 
 @dataclass(frozen=True)
 class Ground:
-    """What everything lies on: a pattern over a gradient, with soft glows of colored light."""
+    """The background: a pattern over a gradient, with soft glows of colored light."""
 
     pattern: str
     knobs: Knobs
@@ -50,13 +50,13 @@ def color_from_hsv(hue: float, saturation: float, value: float) -> Color:
 
 
 def mix_colors(first: Color, second: Color, share: float) -> Color:
-    """Go from the first color to the second by `share`."""
+    """Mix two colors; `share` is that of the second."""
     red, green, blue = (a + (b - a) * share for a, b in zip(first, second, strict=True))
     return red, green, blue
 
 
 def mix_fields(colors: tuple[Color, Color], share: Field) -> Field:
-    """Go from the first color to the second by a field [h, w]. Returns [3, h, w]."""
+    """Mix two colors by a field [h, w] of the second one's share; return [3, h, w]."""
     first, second = np.array(colors, dtype=np.float32)[..., None, None]  # [3, 1, 1] each
     blend: Field = share * (second - first)
     blend += first
@@ -64,7 +64,7 @@ def mix_fields(colors: tuple[Color, Color], share: Field) -> Field:
 
 
 def paint_ground(ground: Ground, size: int) -> Field:
-    """Paint the empty table, [3, size, size], tones around 0..1."""
+    """Paint the background [3, size, size], with tones around 0..1."""
     steps = ((np.arange(size) + 0.5) / size).astype(np.float32)
     across, down = steps[None, :], steps[:, None]
     cosine, sine = math.cos(ground.turn * 2 * math.pi), math.sin(ground.turn * 2 * math.pi)
@@ -80,19 +80,19 @@ def paint_ground(ground: Ground, size: int) -> Field:
 
 
 def take_fraction(value: Field) -> Field:
-    """Keep what stands behind the point: 0 <= result < 1, for negative values too."""
+    """Return the fractional part, 0 <= part < 1, for negative values too."""
     part: Field = value - np.floor(value)
     return part
 
 
 def triangle_wave(phase: Field) -> Field:
-    """Rise from 0 to 1 and fall back once a unit of phase, 0 at whole numbers."""
+    """Return a wave that rises from 0 to 1 and falls back once per unit of phase."""
     wave: Field = 1 - np.abs(2 * take_fraction(phase) - 1)
     return wave
 
 
 def scatter_by_cell(column: Field, row: Field, salt: float) -> Field:
-    """Give every whole-numbered cell (column, row) a fixed number in 0..1 that looks random."""
+    """Return a pseudo-random number in 0..1 for every cell (column, row) of whole numbers."""
     code = column.astype(np.int32).astype(np.uint32) * np.uint32(0x9E3779B1)
     code = code ^ (row.astype(np.int32).astype(np.uint32) * np.uint32(0x85EBCA77))
     code = (code + np.uint32(int(salt * 0xFFFF))) * np.uint32(0xC2B2AE3D)
@@ -101,12 +101,13 @@ def scatter_by_cell(column: Field, row: Field, salt: float) -> Field:
 
 
 def soft_step(distance: Field, pixel: float) -> Field:
-    """Turn a distance into a mask: 0 below, 1 above zero, blending over one pixel."""
+    """Turn a distance into a mask: 0 below zero, 1 above, with a ramp of one pixel."""
     mask: Field = np.clip(distance / pixel + 0.5, 0, 1)
     return mask
 
 
-# On objects: x, y in the object's frame, where its radius is 1; `pixel` is a pixel's width there.
+# Textures of objects: x, y in the object's frame, where its radius is 1; `pixel` is the width of a
+# pixel in that frame.
 
 
 def _solid(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:
@@ -164,7 +165,7 @@ TEXTURES: dict[str, Callable[[Field, Field, float, Knobs], Field]] = {
 }
 
 
-# On the ground: x, y run over 0..1 across the image, turned a little; 0.5 is the neutral tone.
+# Patterns of the background: x, y run over 0..1 across the image, slightly rotated; 0.5 is neutral.
 
 
 def _plain(x: Field, y: Field, pixel: float, knobs: Knobs) -> Field:

@@ -1,12 +1,12 @@
-"""Refinement: the equations that judge labels and mend boxes, on padded batches of tensors.
+"""The equations that judge labels and repair boxes, on padded batches of tensors.
 
-Tensors in, tensors out: nothing here knows of detectors, datasets or settings. `algorithm1`
-composes the published method of `matching` (Eq. 15 to 19), `judgment` (Eq. 11 and the queue of
-losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `losses`, `voting` and
-`box_noise` go beyond it: soft verdicts with memory under an estimated noise model, and boxes whose
-edges lie where raw box and vote let them be expected under the estimated box noise. Classes are
-0 .. C - 1, probabilities have background first, shapes are fixed, masks are true for real rows,
-and no function changes its arguments.
+These functions take and return tensors; they know no detectors, datasets or settings. `algorithm1`
+composes the published method from `matching` (Eq. 15 to 19), `judgment` (Eq. 11 and the queue of
+losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `losses`, `prescreen`, `voting`
+and `box_noise` go beyond the paper: posteriors under an estimated label-noise model, and edges at
+their posterior mean under an estimated box noise. Classes are 0 .. C - 1, probabilities have
+background first, shapes are fixed, masks are true for real rows, and no function changes its
+arguments.
 """
 
 from boxmend.methods.equations.algorithm1 import (
@@ -20,7 +20,6 @@ from boxmend.methods.equations.algorithm1 import (
     refine_as_published,
 )
 from boxmend.methods.equations.box_noise import (
-    TYPICAL_ERROR,
     BoxNoise,
     border_hold_share,
     count_at_border,
@@ -45,9 +44,9 @@ from boxmend.methods.equations.evidence import (
     combine_evidence,
     foreground_probabilities,
     posterior,
-    posterior_verdicts,
+    posterior_judgements,
     raise_to_floor,
-    remember,
+    update_memory,
 )
 from boxmend.methods.equations.judgment import (
     acceptance_from_rate,
@@ -89,7 +88,6 @@ from boxmend.methods.equations.voting import expected_scores, vote_weights, vote
 from boxmend.runs.judgement import Judgement
 
 __all__ = [
-    "TYPICAL_ERROR",
     "VARIANTS",
     "Annotations",
     "Belief",
@@ -136,7 +134,7 @@ __all__ = [
     "log_likelihood",
     "matched_boxes",
     "posterior",
-    "posterior_verdicts",
+    "posterior_judgements",
     "prescreen_labels",
     "pseudo_labels",
     "pull_sums",
@@ -145,7 +143,6 @@ __all__ = [
     "rate_interval",
     "raw_box_share",
     "refine_as_published",
-    "remember",
     "soft_cross_entropy",
     "soft_targets",
     "symmetric_transition",
@@ -153,6 +150,7 @@ __all__ = [
     "top_candidates",
     "top_proposals",
     "training_roles",
+    "update_memory",
     "vote_weights",
     "voted_boxes",
 ]

@@ -1,8 +1,8 @@
-"""Algorithm 1: one batch of annotations refined as published, composed of its equations.
+"""Algorithm 1: the published refinement of one batch, composed of its equations.
 
-The order is: match, score once, judge, relabel, average, push. Every batch starts again from the
-annotations as given; what lasts from batch to batch is the queue. Letters: B images,
-A annotations, P proposals, K candidates, C foreground classes.
+The order is: match (Eq. 15 to 19), score (Eq. 6 to 10), judge (Eq. 11), relabel (Eq. 12 and 13),
+average (Eq. 14), push. Every batch starts from the original annotations; only the queue Q persists.
+Shapes: B images, A annotations, P proposals, K candidates, C foreground classes.
 """
 
 from dataclasses import dataclass, field
@@ -32,18 +32,18 @@ from boxmend.runs.judgement import Judgement
 
 
 class PreForward(Protocol):
-    """The pre-forward (Eq. 3 to 10): what a detector's heads make of given boxes."""
+    """The pre-forward (Eq. 3 to 10): the heads H_c and H_r on arbitrary boxes."""
 
     def __call__(self, boxes: Tensor, /) -> tuple[Tensor, Tensor]:
         """Score and regress boxes [B, N, 4] on the features of the current batch.
 
-        Returns probabilities [B, N, 1 + C], background first, and the regression of every box
+        Returns probabilities s [B, N, 1 + C], background first, and the regression of every box
         for every foreground class [B, N, C, 4].
         """
 
 
 class Annotations(NamedTuple):
-    """Annotations as given, padded."""
+    """The original annotations {Y, B}, padded."""
 
     boxes: Tensor  # [B, A, 4]
     labels: Tensor  # [B, A], 0 .. C - 1
@@ -51,7 +51,7 @@ class Annotations(NamedTuple):
 
 
 class PaddedProposals(NamedTuple):
-    """What the RPN offers, padded, in any order."""
+    """The proposals P of the RPN (Eq. 2), padded, in any order."""
 
     boxes: Tensor  # [B, P, 4]
     objectness: Tensor  # [B, P]
@@ -60,16 +60,16 @@ class PaddedProposals(NamedTuple):
 
 @dataclass(frozen=True)
 class EnabledSteps:
-    """Which parts of the method are on; the variants of the paper's tables are combinations."""
+    """Which steps of the method are on; each variant in the paper's tables is a combination."""
 
     match: bool = True
-    """Centre matching (Eq. 15 to 19); off: b* = b."""
+    """Centre matching (Eq. 15 to 19); if off, b* = b."""
     average: bool = True
-    """Box averaging (Eq. 14); off: the final box is b*."""
+    """Box averaging (Eq. 14); if off, the final box is b*."""
     judge: bool = True
-    """Noise judgment; off: all labels pass, or none does where `relabel` is on."""
+    """Noise judgment; if off, all labels are clean, or all are noisy if `relabel` is on."""
     relabel: bool = True
-    """Pseudo-labels for what did not pass (Eq. 12 and 13); off: it is discarded."""
+    """Pseudo-labels for noisy labels (Eq. 12 and 13); if off, these are discarded."""
 
 
 VARIANTS = {
@@ -85,21 +85,21 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Constants:
-    """The published numbers; `alpha` and `acceptance` follow from the noise rates."""
+    """The published constants; `alpha` and `acceptance` follow from the noise rates."""
 
-    gamma: float = 0.1
-    fit_threshold: float = 0.9
-    num_proposals: int = 100
-    num_candidates: int = 10
-    alpha: float = 0.4
-    acceptance: float = 0.6
-    confidence: float = 0.5
+    gamma: float = 0.1  # weight of C in Eq. 15
+    fit_threshold: float = 0.9  # of Eq. 18
+    num_proposals: int = 100  # in P_h
+    num_candidates: int = 10  # in B_candidate
+    alpha: float = 0.4  # of Eq. 19
+    acceptance: float = 0.6  # r, which sets T
+    confidence: float = 0.5  # T_refine of Eq. 13
     fallback: Literal["raw", "self"] = "raw"
-    """The box where no proposal fits: b alone, or its mean with its own regression."""
+    """The final box if no proposal fits: b, or the mean of b and its own regression."""
     unreliable: Literal["discard", "keep"] = "discard"
-    """What becomes of a noisy label whose pseudo-label is not confident."""
+    """Treatment of a noisy label whose pseudo-label is not confident."""
     granularity: Literal["batch", "object"] = "batch"
-    """One threshold for the batch, or the literal order of judging and pushing each object."""
+    """One T for the batch, or the literal order: judge and push object by object."""
     steps: EnabledSteps = field(default_factory=EnabledSteps)
 
     def __post_init__(self) -> None:
@@ -123,20 +123,20 @@ class Constants:
 
 
 class RefinedBatch(NamedTuple):
-    """Holds what a method made of a batch of annotations; meaningless where there is none.
+    """The refined annotations {Y*, B*} of a batch; padding holds arbitrary values.
 
-    Algorithm 1 and all other methods return this; `methods.outcomes.merged` turns it into what is
-    trained on and written to the ledger.
+    Algorithm 1 and all other methods return this. `methods.outcomes.merge_outcome` turns it into
+    training targets and ledger entries.
     """
 
-    boxes: Tensor  # [B, A, 4] final ones: b_m*; b* for what was discarded
-    labels: Tensor  # [B, A] final ones; as given for what was discarded
+    boxes: Tensor  # [B, A, 4] final boxes b_m*; b* for discarded annotations
+    labels: Tensor  # [B, A] final labels; the original y for discarded annotations
     verdict: Tensor  # [B, A] a Judgement; DISCARDED for padding
-    loss: Tensor  # [B, A] L(b*, y) for the label as given
-    threshold: Tensor  # T, a scalar; [B, A] where every object has its own
+    loss: Tensor  # [B, A] L(b*, y) of the original label (Eq. 11)
+    threshold: Tensor  # T, a scalar; [B, A] if every object has its own
     confidence: Tensor  # [B, A] s(y* | b*)
-    num_candidates: Tensor  # [B, A] after the cut to K
-    matched: Tensor  # [B, A, 4] b*
+    num_candidates: Tensor  # [B, A] members of B_candidate, at most K
+    matched: Tensor  # [B, A, 4] b* (Eq. 19)
 
 
 @torch.no_grad()
@@ -148,12 +148,11 @@ def refine_as_published(
     queue: Tensor,
     constants: Constants,
 ) -> tuple[RefinedBatch, Tensor]:
-    """Refine one batch: {Y, B} -> {Y*, B*} (Algorithm 1, without the training step).
+    """Refine one batch, {Y, B} -> {Y*, B*} (Algorithm 1 without the training step).
 
-    Takes image_sizes [B, 2] as (height, width) and queue [N]; returns the queue for the next batch
-    besides. A label is RELABELLED only if it
-    changes: a pseudo-label equal to the given one keeps it. Padding ends as inert boxes with
-    label 0.
+    Takes image_sizes [B, 2] as (height, width) and the queue Q [N]. Returns the refined batch and
+    the queue for the next batch. A label is RELABELLED only if it changes; a pseudo-label equal to
+    the original label is KEPT. Padding becomes inert boxes with label 0.
     """
     steps, is_box = constants.steps, annotations.is_box
     boxes = inert_boxes(annotations.boxes, is_box)
@@ -174,13 +173,13 @@ def refine_as_published(
     verdict, final = _verdicts(is_noisy, is_trusted, labels, pseudo, constants)
     verdict = torch.where(is_box, verdict, int(Judgement.DISCARDED))
 
-    mended = matched
+    repaired = matched
     if steps.average:
         averaged = _averaged(matched, scored, final, is_candidate, constants.fallback)
         averaged = clipped_boxes(averaged, is_box, image_sizes)
-        mended = torch.where((verdict == Judgement.DISCARDED)[..., None], matched, averaged)
+        repaired = torch.where((verdict == Judgement.DISCARDED)[..., None], matched, averaged)
     refined = RefinedBatch(
-        boxes=mended,
+        boxes=repaired,
         labels=final,
         verdict=verdict,
         loss=losses,
@@ -193,7 +192,7 @@ def refine_as_published(
 
 
 class _Scored(NamedTuple):
-    """The pre-forward of b* and, where wanted, of its candidates."""
+    """The output of the pre-forward for b* and its candidates."""
 
     probabilities: Tensor  # s(b*), [B, A, 1 + C]
     regressed: Tensor  # of b*, [B, A, C, 4]
@@ -202,53 +201,54 @@ class _Scored(NamedTuple):
 
 
 class _Candidates(NamedTuple):
-    """B_candidate of every annotation, as places among the proposals of its image."""
+    """B_candidate of every annotation, as indices into the proposals of its image."""
 
     proposals: Tensor  # P_h, [B, P, 4]
-    places: Tensor  # [B, A, K]
+    places: Tensor  # [B, A, K] indices into P_h
     is_candidate: Tensor  # [B, A, K]
 
 
 def _candidates(
     boxes: Tensor, is_box: Tensor, proposals: PaddedProposals, constants: Constants
 ) -> _Candidates:
+    """Select P_h and B_candidate (Eq. 15 to 18)."""
     if not (constants.steps.match or constants.steps.average):
-        nowhere = torch.zeros_like(is_box[..., None])
-        return _Candidates(boxes[:, :0], nowhere.long(), nowhere)
+        none = torch.zeros_like(is_box[..., None])
+        return _Candidates(boxes[:, :0], none.long(), none)
     top, objectness, is_top = top_proposals(*proposals, constants.num_proposals)  # P_h
     fitness = center_fitness(boxes, top, constants.gamma)  # [B, A, P]
     is_fitting = candidate_mask(fitness, is_box, is_top, constants.fit_threshold)
     return _Candidates(top, *top_candidates(is_fitting, objectness, constants.num_candidates))
 
 
-def _pre_forward(scorer: PreForward, matched: Tensor, found: _Candidates | None) -> _Scored:
+def _pre_forward(scorer: PreForward, matched: Tensor, candidates: _Candidates | None) -> _Scored:
     """Score b* and its candidates in one call (Eq. 6 to 10).
 
-    Annotations share candidates, so that every proposal is scored once, and not every candidate.
+    Annotations share candidates, so each proposal in P_h is scored once, not each candidate.
     """
     count = matched.shape[1]
-    regions = matched if found is None else torch.cat([matched, found.proposals], dim=1)
-    probabilities, regressed = (one.float() for one in scorer(regions))
+    regions = matched if candidates is None else torch.cat([matched, candidates.proposals], dim=1)
+    probabilities, regressed = (output.float() for output in scorer(regions))
     own = probabilities[:, :count], regressed[:, :count]
-    if found is None:
+    if candidates is None:
         return _Scored(*own, own[0][:, :, None], own[1][:, :, None])
-    places = found.places.flatten(1)  # [B, A * K]
-    shape = found.places.shape
-    of_candidates = probabilities[:, count:].take_along_dim(places[..., None], dim=1)
-    moved = regressed[:, count:].take_along_dim(places[..., None, None], dim=1)
+    places = candidates.places.flatten(1)  # [B, A * K]
+    shape = candidates.places.shape
+    candidate_probabilities = probabilities[:, count:].take_along_dim(places[..., None], dim=1)
+    candidate_regressed = regressed[:, count:].take_along_dim(places[..., None, None], dim=1)
     return _Scored(
         *own,
-        of_candidates.view(*shape, of_candidates.shape[-1]),
-        moved.view(*shape, *moved.shape[-2:]),
+        candidate_probabilities.view(*shape, candidate_probabilities.shape[-1]),
+        candidate_regressed.view(*shape, *candidate_regressed.shape[-2:]),
     )
 
 
 def _limit(
     losses: Tensor, is_box: Tensor, queue: Tensor, constants: Constants
 ) -> tuple[Tensor, Tensor]:
-    """T for the batch, and the queue after it."""
+    """Return T for the batch, and the queue after it."""
     if not constants.steps.judge:
-        limit = -torch.inf if constants.steps.relabel else torch.inf  # none passes, or all
+        limit = -torch.inf if constants.steps.relabel else torch.inf  # all noisy, or all clean
         return losses.new_full((), limit), queue
     if constants.granularity == "object":
         return judgment.judge_one_by_one(queue, losses, is_box, constants.acceptance)
@@ -259,19 +259,19 @@ def _limit(
 def _verdicts(
     is_noisy: Tensor, is_trusted: Tensor, labels: Tensor, pseudo: Tensor, constants: Constants
 ) -> tuple[Tensor, Tensor]:
-    """Verdicts and final labels, all [B, A]."""
+    """Return judgements and final labels, both [B, A]."""
     is_replaced = is_noisy & is_trusted
     final = torch.where(is_replaced, pseudo, labels)
     keeps = constants.steps.relabel and constants.unreliable == "keep"
-    lost = int(Judgement.KEPT if keeps else Judgement.DISCARDED)
-    verdict = torch.where(is_noisy & ~is_trusted, lost, int(Judgement.KEPT))
+    unreliable = int(Judgement.KEPT if keeps else Judgement.DISCARDED)
+    verdict = torch.where(is_noisy & ~is_trusted, unreliable, int(Judgement.KEPT))
     return torch.where(final != labels, int(Judgement.RELABELLED), verdict), final
 
 
 def _averaged(
     matched: Tensor, scored: _Scored, labels: Tensor, is_candidate: Tensor, fallback: str
 ) -> Tensor:
-    """b_m* for the final labels, before clipping; [B, A, 4]."""
+    """Return b_m* for the final labels, before clipping; [B, A, 4] (Eq. 14)."""
     per_candidate = labels[..., None].expand(is_candidate.shape)  # [B, A, K]
     scores = scored.candidate_probabilities.gather(-1, per_candidate[..., None] + 1)[..., 0]
     regressed = boxes_of_class(scored.candidate_regressed, per_candidate)  # [B, A, K, 4]

@@ -1,4 +1,4 @@
-"""What two heads say of a box: where to move it, and a soft label (Li et al. 2020).
+"""Box steps and soft labels from two heads, as in CA-BBC (Li et al. 2020).
 
 p_1 and p_2 are the heads' distributions over background and C classes, background first.
 """
@@ -12,7 +12,7 @@ from boxmend.detector.boxes import sides_of_edges
 def region_loss(first: Tensor, second: Tensor, objectness: float) -> Tensor:
     """Compute L = |p_1 - p_2|^2 + lambda (p_1(background) + p_2(background)).
 
-    Low where the heads agree and see an object. Takes probabilities [..., 1 + C]; `objectness` is
+    L is low where the heads agree on an object. Takes probabilities [..., 1 + C]; `objectness` is
     lambda. Returns [...].
     """
     discrepancy = (first - second).square().sum(-1)
@@ -20,20 +20,20 @@ def region_loss(first: Tensor, second: Tensor, objectness: float) -> Tensor:
     return discrepancy + objectness * background
 
 
-def relative_slopes(boxes: Tensor, gradient: Tensor) -> Tensor:
-    """Turn dL/db into dL/du, where u are coordinates in sides of the box: times width or height.
+def slopes_in_sides(boxes: Tensor, gradient: Tensor) -> Tensor:
+    """Convert dL/db to dL/du, where u are coordinates in sides of the box.
 
-    Takes boxes and their gradient [..., 4]. Returns [..., 4]; what is not finite is 0.
+    Takes boxes and their gradient [..., 4]. Returns [..., 4], with 0 for what is not finite.
     """
     return (gradient * sides_of_edges(boxes)).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def moved(boxes: Tensor, shifts: Tensor, most: float) -> Tensor:
-    """Move every side by a share of the box's width or height, at most by `most`.
+def move_sides(boxes: Tensor, shifts: Tensor, max_shift: float) -> Tensor:
+    """Move every side by a share of the box's width or height, limited to `max_shift`.
 
     Takes boxes [..., 4] and shifts [..., 4] in shares. Returns [..., 4].
     """
-    return boxes + shifts.clamp(-most, most) * sides_of_edges(boxes)
+    return boxes + shifts.clamp(-max_shift, max_shift) * sides_of_edges(boxes)
 
 
 def sharpened_labels(labels: Tensor, first: Tensor, second: Tensor, temperature: float) -> Tensor:
@@ -42,15 +42,15 @@ def sharpened_labels(labels: Tensor, first: Tensor, second: Tensor, temperature:
     Takes labels [...] within 0 .. C - 1 and probabilities [..., 1 + C]. Returns [..., 1 + C].
     """
     columns = torch.arange(first.shape[-1], device=labels.device)
-    given = labels[..., None] + 1 == columns  # y, [..., 1 + C]
-    mean = (given + first + second) / 3
-    # By logarithms: with a small T the powers of small shares would all be zero.
+    one_hot = labels[..., None] + 1 == columns  # y, [..., 1 + C]
+    mean = (one_hot + first + second) / 3
+    # With logarithms, because a small T would underflow the powers of small shares to zero.
     return (mean.clamp(min=torch.finfo(mean.dtype).tiny).log() / temperature).softmax(-1)
 
 
-def soft_regression_loss(each: Tensor, soft: Tensor) -> Tensor:
-    """Weigh the regression losses [..., 1 + C] of all classes by a soft label [..., 1 + C].
+def soft_regression_loss(losses: Tensor, soft: Tensor) -> Tensor:
+    """Weight the regression losses [..., 1 + C] of all classes by a soft label [..., 1 + C].
 
-    Background has no regression and drops out. Returns [...].
+    Background has no regression and does not count. Returns [...].
     """
-    return (each[..., 1:] * soft[..., 1:]).sum(-1)
+    return (losses[..., 1:] * soft[..., 1:]).sum(-1)

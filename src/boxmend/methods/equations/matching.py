@@ -1,7 +1,7 @@
-"""Center matching: which proposals may stand in for an annotated box (Eq. 15 to 19).
+"""Center matching: the proposals that fit an annotated box, and the matched box b* (Eq. 15 to 19).
 
-Letters: B images, A annotations, P proposals, K candidates. Boxes are xyxy in pixels, all in one
-frame; an extent is W + H.
+Shapes: B images, A annotations, P proposals, K candidates. Boxes are xyxy in pixels of one frame.
+The extent of a box is W + H.
 """
 
 import torch
@@ -13,9 +13,9 @@ from boxmend.methods.equations.ranking import best
 
 
 def alpha_from_rate(box_noise: float) -> float:
-    """Choose alpha of Eq. 19 for a rate of box noise: the rate itself, kept within 0.2 .. 0.4.
+    """Return alpha of Eq. 19: the rate of box noise, limited to 0.2 .. 0.4.
 
-    The paper used 0.2 at 20 % and 0.4 at 40 %.
+    The paper uses 0.2 at 20 % and 0.4 at 40 %.
     """
     return min(max(box_noise, 0.2), 0.4)
 
@@ -23,14 +23,14 @@ def alpha_from_rate(box_noise: float) -> float:
 def top_proposals(
     proposals: Tensor, objectness: Tensor, is_proposal: Tensor, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Keep P_h, the `count` proposals of highest objectness of each image, best first.
+    """Select P_h, the `count` proposals of highest objectness in each image, best first (Eq. 18).
 
-    Takes proposals [B, P, 4], objectness [B, P] and is_proposal [B, P]. Returns the three again
-    as [B, count, 4], [B, count], [B, count], with inert padding where an image has fewer.
+    Takes proposals [B, P, 4], objectness [B, P] and is_proposal [B, P]. Returns the same three as
+    [B, count, 4], [B, count] and [B, count], with inert padding where an image has fewer.
     """
     places, is_top = best(objectness, is_proposal, count)  # [B, count]
     short = max(0, count - proposals.shape[1])
-    boxes = functional.pad(proposals, (0, 0, 0, short))  # never empty, so that 0 is a place
+    boxes = functional.pad(proposals, (0, 0, 0, short))  # never empty, so that index 0 is valid
     scores = functional.pad(objectness, (0, short))
     top = boxes.gather(1, places[..., None].expand(-1, -1, 4))
     top_scores = torch.where(is_top, scores.gather(1, places), 0)
@@ -38,10 +38,10 @@ def top_proposals(
 
 
 def center_fitness(boxes: Tensor, proposals: Tensor, gamma: float = 0.1) -> Tensor:
-    """Score every proposal against every annotated box: fit = 1 - (D + gamma * C) (Eq. 15).
+    """Compute fit(b, p) = 1 - (D + gamma * C) for every annotated box and proposal (Eq. 15).
 
     Takes boxes [B, A, 4] and proposals [B, P, 4]. Returns [B, A, P]. Padding may give NaN or
-    infinity; mask the result, do not read it.
+    infinity and must be masked.
     """
     distance = center_distance(boxes, proposals)  # D
     mismatch = extent_mismatch(boxes, proposals)  # C
@@ -50,19 +50,19 @@ def center_fitness(boxes: Tensor, proposals: Tensor, gamma: float = 0.1) -> Tens
 
 
 def center_distance(boxes: Tensor, proposals: Tensor) -> Tensor:
-    """Measure the distance of centers in extents of the proposal (Eq. 16).
+    """Compute the distance of the centers in extents of the proposal (Eq. 16).
 
     D = sqrt((x_b - x_p)^2 + (y_b - y_p)^2) / (W_p + H_p). Takes [B, A, 4] and [B, P, 4].
     Returns [B, A, P].
     """
-    # Plain differences: the matrix product in cdist is off by ~0.2 px at image-sized coordinates.
+    # Not cdist: its matrix product has errors of about 0.2 pixels at coordinates of this size.
     offset = _centers(boxes)[:, :, None] - _centers(proposals)[:, None]  # [B, A, P, 2]
     distance: Tensor = torch.linalg.vector_norm(offset, dim=-1) / _extents(proposals)[:, None]
     return distance
 
 
 def extent_mismatch(boxes: Tensor, proposals: Tensor) -> Tensor:
-    """Compare extents: C = |(W_b + H_b) / (W_p + H_p) - 1| (Eq. 17).
+    """Compute the difference of the extents, C = |(W_b + H_b) / (W_p + H_p) - 1| (Eq. 17).
 
     Takes [B, A, 4] and [B, P, 4]. Returns [B, A, P].
     """
@@ -73,43 +73,41 @@ def extent_mismatch(boxes: Tensor, proposals: Tensor) -> Tensor:
 def candidate_mask(
     fitness: Tensor, is_box: Tensor, is_proposal: Tensor, threshold: float
 ) -> Tensor:
-    """Mark the proposals that fit better than `threshold`: B_candidate, uncut (Eq. 18).
+    """Mark B_candidate, the proposals with fit(b, p) > threshold, of any number (Eq. 18).
 
     Takes fitness [B, A, P], is_box [B, A] and is_proposal [B, P]. Returns [B, A, P].
     """
     is_real = is_box[:, :, None] & is_proposal[:, None]
-    return is_real & (fitness > threshold)  # a NaN from padding compares false
+    return is_real & (fitness > threshold)  # false for NaN from padding
 
 
 def top_candidates(
     is_candidate: Tensor, objectness: Tensor, count: int = 10
 ) -> tuple[Tensor, Tensor]:
-    """Cut each B_candidate to the `count` of highest objectness, best first (after Eq. 18).
+    """Keep the `count` members of each B_candidate with the highest objectness (after Eq. 18).
 
-    Takes is_candidate [B, A, P] and objectness [B, P]. Returns the places among the P proposals
-    [B, A, K] and the mask [B, A, K] of those that exist. The first one is p*.
+    Takes is_candidate [B, A, P] and objectness [B, P]. Returns indices [B, A, K] into the P
+    proposals, best first, and the mask [B, A, K] of those that exist. The first one is p*.
     """
     return best(objectness[:, None].expand_as(is_candidate), is_candidate, count)
 
 
 def candidate_boxes(proposals: Tensor, places: Tensor, is_candidate: Tensor) -> Tensor:
-    """Look the candidates up.
+    """Return the boxes of the candidates, [B, A, K, 4], inert where there is none.
 
-    Takes proposals [B, P, 4], places [B, A, K] and is_candidate [B, A, K]. Returns [B, A, K, 4],
-    inert where there is no candidate.
+    Takes proposals [B, P, 4], their indices `places` [B, A, K] and is_candidate [B, A, K].
     """
-    images, annotations, count = places.shape
-    flat = places.reshape(images, annotations * count, 1).expand(-1, -1, 4)
-    boxes = proposals.gather(1, flat).reshape(images, annotations, count, 4)
+    num_images, num_annotations, count = places.shape
+    flat = places.reshape(num_images, num_annotations * count, 1).expand(-1, -1, 4)
+    boxes = proposals.gather(1, flat).reshape(num_images, num_annotations, count, 4)
     return inert_boxes(boxes, is_candidate)
 
 
 def matched_boxes(boxes: Tensor, candidates: Tensor, is_candidate: Tensor, alpha: float) -> Tensor:
-    """Pull each box towards p*: b* = alpha * p* + (1 - alpha) * b (Eq. 19).
+    """Blend each box with p*: b* = alpha * p* + (1 - alpha) * b (Eq. 19).
 
-    p* is the candidate of highest objectness, the first one; a box without candidates stays as
-    it is. Takes boxes [B, A, 4], candidates [B, A, K, 4] and is_candidate [B, A, K]. Returns
-    [B, A, 4].
+    p* is the first candidate, that of highest objectness; a box without candidates is unchanged.
+    Takes boxes [B, A, 4], candidates [B, A, K, 4] and is_candidate [B, A, K]. Returns [B, A, 4].
     """
     blend = alpha * candidates[:, :, 0] + (1 - alpha) * boxes
     return torch.where(is_candidate[:, :, :1], blend, boxes)

@@ -1,6 +1,6 @@
-"""Voting: a new box from many regressed proposals, in which the raw box keeps its share.
+"""Voting: a box from many regressed proposals, blended with the annotated box b.
 
-Beyond the paper, in the place of Eq. 14. Letters: B images, A annotations, V voters, C classes.
+Beyond the paper, instead of Eq. 14. Shapes: B images, A annotations, V voters, C classes.
 """
 
 import torch
@@ -10,7 +10,7 @@ from boxmend.detector.boxes import elementwise_iou
 
 
 def expected_scores(posteriors: Tensor, probabilities: Tensor) -> Tensor:
-    """Score regions for annotations whose class is not certain: sum_c q(c) s(c).
+    """Compute the expected score of regions, sum_c q(c) s(c), where the class is uncertain.
 
     Takes q [B, A, C] and the probabilities of regions [B, P, 1 + C], background first. Returns
     [B, A, P].
@@ -18,14 +18,14 @@ def expected_scores(posteriors: Tensor, probabilities: Tensor) -> Tensor:
     return posteriors @ probabilities[..., 1:].to(posteriors.dtype).transpose(-1, -2)
 
 
-def vote_weights(boxes: Tensor, voters: Tensor, scores: Tensor, near: float = 0.3) -> Tensor:
-    """Weigh voters by score and by closeness to the raw box b: score * IoU(v, b)^0.5.
+def vote_weights(boxes: Tensor, voters: Tensor, scores: Tensor, min_iou: float = 0.3) -> Tensor:
+    """Compute the weights w(v) = score * IoU(v, b)^0.5 of voters v.
 
-    Voters whose IoU with b is not above `near` have no weight. Takes boxes [B, A, 4], voters
+    A voter whose IoU with b is not above `min_iou` has weight 0. Takes boxes b [B, A, 4], voters
     [B, A, V, 4] and scores [B, A, V]. Returns [B, A, V].
     """
-    closeness = elementwise_iou(voters, boxes[:, :, None])
-    return torch.where(closeness > near, scores * closeness.sqrt(), 0)
+    overlap = elementwise_iou(voters, boxes[:, :, None])
+    return torch.where(overlap > min_iou, scores * overlap.sqrt(), 0)
 
 
 def voted_boxes(
@@ -34,21 +34,21 @@ def voted_boxes(
     weights: Tensor,
     is_voter: Tensor,
     keep: float | Tensor,
-    alike: float = 0.6,
+    cluster_min_iou: float = 0.6,
 ) -> Tensor:
-    """Blend each raw box with the vote: keep * b + (1 - keep) * weighted mean of the cluster.
+    """Blend each box b with the vote: keep * b + (1 - keep) * weighted mean of the cluster.
 
-    The cluster is the voter of highest weight and all whose IoU with it is above `alike`. Where
-    no voter has weight, the raw box stays as it is.
+    The cluster contains the voter of highest weight and the voters whose IoU with it is above
+    `cluster_min_iou`. Where no voter has weight, b is unchanged.
 
-    Takes boxes [B, A, 4], voters [B, A, V, 4], weights [B, A, V] (see `vote_weights`), is_voter
+    Takes boxes b [B, A, 4], voters [B, A, V, 4], weights [B, A, V] (see `vote_weights`), is_voter
     [B, A, V] and keep, a number or a tensor that broadcasts to [B, A]. Returns [B, A, 4].
     """
     weights = torch.where(is_voter, weights, 0)
-    voters = torch.where(is_voter[..., None], voters, 0)  # 0 times a NaN would be NaN
+    voters = torch.where(is_voter[..., None], voters, 0)  # 0 * NaN would be NaN
     leader = weights.argmax(-1, keepdim=True)[..., None].expand(*boxes.shape[:2], 1, 4)
-    is_alike = elementwise_iou(voters, voters.gather(2, leader)) > alike
-    weights = torch.where(is_alike, weights, 0)[..., None]  # [B, A, V, 1]
+    is_member = elementwise_iou(voters, voters.gather(2, leader)) > cluster_min_iou
+    weights = torch.where(is_member, weights, 0)[..., None]  # [B, A, V, 1]
     total = weights.sum(2)  # [B, A, 1]
     mean = (weights * voters).sum(2) / torch.where(total > 0, total, 1)
     share = torch.zeros_like(boxes[..., 0]) + keep  # [B, A]

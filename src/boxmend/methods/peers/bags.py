@@ -42,19 +42,19 @@ def has_begun(share: float, progress: TrainingProgress) -> bool:
     return progress.step >= share * progress.num_steps
 
 
-def positives_of(rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
+def select_positives(rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
     """Cut RoIs [B, S] to the places [B, M] that can be positive; sampling puts these first."""
     most = max(int(numbers.roi_samples * numbers.roi_positive_share), 1)
     return RoiSample(*(part[:, :most] for part in rois))
 
 
-def first_of(output: RoiOutput, rois: RoiSample) -> RoiOutput:
+def select_first(output: RoiOutput, rois: RoiSample) -> RoiOutput:
     """Cut outputs [B, S, ...] to the first RoIs [B, M]."""
     most = rois.boxes.shape[1]
     return RoiOutput(*(part[:, :most] for part in output))
 
 
-def members(rois: RoiSample, num_annotations: int) -> Tensor:
+def membership(rois: RoiSample, num_annotations: int) -> Tensor:
     """Mark which RoI is in the bag of which annotation, [B, A, M]."""
     annotations = torch.arange(num_annotations, device=rois.matched.device)
     is_of = rois.matched[:, None] == annotations[:, None]  # [B, A, M]
@@ -62,7 +62,7 @@ def members(rois: RoiSample, num_annotations: int) -> Tensor:
 
 
 @torch.no_grad()
-def decoded(
+def decode_boxes(
     output: RoiOutput, references: Tensor, rois: RoiSample, sizes: Tensor, numbers: DetectorNumbers
 ) -> Tensor:
     """Decode for the annotation's class, cut at the image, with no side below a pixel: [B, M, 4].
@@ -97,7 +97,7 @@ def blend_share(scores: Tensor, exponent: float, most: float) -> Tensor:
     return scores.pow(exponent).clamp(max=most)
 
 
-def blended(annotations: Tensor, chosen: Tensor, share: Tensor, has_bag: Tensor) -> Tensor:
+def blend_boxes(annotations: Tensor, chosen: Tensor, share: Tensor, has_bag: Tensor) -> Tensor:
     """Blend phi * chosen + (1 - phi) * given; where there is no bag, the given box stays.
 
     Takes boxes [B, A, 4], share and has_bag [B, A].
@@ -106,15 +106,15 @@ def blended(annotations: Tensor, chosen: Tensor, share: Tensor, has_bag: Tensor)
     return torch.where(has_bag[..., None], mixed, annotations)
 
 
-def of_annotations(values: Tensor, rois: RoiSample) -> Tensor:
+def rows_of_annotations(values: Tensor, rois: RoiSample) -> Tensor:
     """Give every RoI [B, S] its annotation's row of values [B, A, 4]."""
     never_empty = functional.pad(values, (0, 0, 0, 1))
     return never_empty.take_along_dim(rois.matched[..., None], dim=1)
 
 
-def regressing_to(boxes: Tensor, rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
+def with_box_targets(boxes: Tensor, rois: RoiSample, numbers: DetectorNumbers) -> RoiSample:
     """Let positive RoIs regress to new boxes [B, A, 4] of their annotations; all else stays."""
-    wanted = encode(of_annotations(boxes, rois), rois.boxes, numbers.delta_weights)
+    wanted = encode(rows_of_annotations(boxes, rois), rois.boxes, numbers.delta_weights)
     return rois._replace(deltas=torch.where(rois.is_positive[..., None], wanted, 0))
 
 
@@ -149,7 +149,7 @@ def normal_numbers(uniform: Tensor) -> Tensor:
     return math.sqrt(2) * torch.erfinv(2 * inside - 1)
 
 
-def outcome_of(annotations: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
+def bag_outcome(annotations: BatchAnnotations, found: BagResult, *, is_changing: bool) -> Outcome:
     """Tell the ledger; takes annotations without padding. Labels are believed, so never judged.
 
     Before boxes are changed, all are those given. An annotation without a bag keeps its box, and

@@ -28,7 +28,7 @@ from boxmend.detector.losses import SMOOTH_L1_BETA, count
 from boxmend.errors import UsageError
 from boxmend.methods import equations
 from boxmend.methods.equations import RefinedBatch, Roles, dual_heads
-from boxmend.methods.noise_estimator import NEXT_TO_NONE, EstimatingMethod, NoiseEstimator
+from boxmend.methods.noise_estimator import ESTIMATOR, EstimatingMethod, NoiseEstimator
 from boxmend.methods.outcomes import merge_outcome, neutralise_padding, unchanged_outcome
 from boxmend.methods.protocol import (
     SINGLE_PROCESS,
@@ -92,7 +92,7 @@ class CaBbc(EstimatingMethod):
         with torch.no_grad():
             outcome = self._outcome(context, seen)
         losses = rpn_losses(context, seen.raw, outcome.rpn)
-        return outcome, {**losses, **losses_of_heads(context, seen, outcome.roi)}
+        return outcome, {**losses, **losses_by_head(context, seen, outcome.roi)}
 
     def phase(self, progress: TrainingProgress) -> Hashable:
         """Tell warm-up from what follows."""
@@ -106,16 +106,20 @@ class CaBbc(EstimatingMethod):
         """Take up slopes of the same number."""
         if state["slopes"].shape != self.slopes.shape:
             was, now = len(state["slopes"]), len(self.slopes)
-            raise UsageError(f"the state has a queue of {was} slopes, the settings one of {now}")
+            raise UsageError(
+                f"the saved state has a queue of {was} slopes, but ca_bbc.queue_length is {now}; "
+                "use the settings of the saved state"
+            )
         self.slopes.copy_(state["slopes"])
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set the box noise by its estimate, once there is one; next to none counts as none.
 
         Kept on the host: a step cannot wait to read it off the device.
         """
         if estimator.is_estimated("box"):
-            self.box_noise = 0.0 if estimator.box.noise < NEXT_TO_NONE else estimator.box.noise
+            is_negligible = estimator.box.noise < ESTIMATOR.negligible_rate
+            self.box_noise = 0.0 if is_negligible else estimator.box.noise
 
     def _outcome(self, context: StepContext, seen: FirstStage) -> Outcome:
         annotations, features = (
@@ -132,7 +136,7 @@ class CaBbc(EstimatingMethod):
         outcome = merge_outcome(
             annotations, refined, _all_of(annotations), soft if self.mends_labels else None
         )
-        outcome.metrics["box_step"] = mean_step(annotations, refined.matched)
+        outcome.metrics["box_step"] = mean_box_step(annotations, refined.matched)
         return outcome
 
     def _refined(
@@ -143,7 +147,9 @@ class CaBbc(EstimatingMethod):
         Nothing is judged, but what has another label is RELABELLED.
         """
         matched = (
-            self._stepped(detector, features, annotations) if self.box_noise else annotations.boxes
+            self._step_boxes(detector, features, annotations)
+            if self.box_noise
+            else annotations.boxes
         )
         outputs = detector.head_outputs(features, matched)
         first, second = (
@@ -151,7 +157,7 @@ class CaBbc(EstimatingMethod):
             for output in outputs
         )
         chances = (first.probabilities, second.probabilities)
-        soft = self._sharpened(annotations.labels, *chances)
+        soft = self._sharpen_labels(annotations.labels, *chances)
         boxes, labels = matched, self._labels(annotations, soft)
         if self.box_noise:
             regressed = equations.boxes_of_class((first.boxes + second.boxes) / 2, labels)
@@ -176,19 +182,19 @@ class CaBbc(EstimatingMethod):
         )
         return refined, soft
 
-    def _stepped(
+    def _step_boxes(
         self, detector: Detector, features: Features, annotations: BatchAnnotations
     ) -> Tensor:
         """Take the step from b to b*, [B, A, 4]."""
         settings = self.settings
         gradient = box_gradient(detector, features, annotations, settings.objectness_weight)
-        slopes = dual_heads.relative_slopes(annotations.boxes, gradient)
+        slopes = dual_heads.slopes_in_sides(annotations.boxes, gradient)
         if settings.step_unit == "pixels":
             # Undoes the unit of the slopes.
             unit = sides_of_edges(annotations.boxes).square().clamp(min=TINY)
         else:
             unit = self._typical(slopes, annotations.is_box)
-        stepped = dual_heads.moved(
+        stepped = dual_heads.move_sides(
             annotations.boxes, -self.alpha * slopes / unit, settings.max_shift
         )
         return clipped_boxes(stepped, annotations.is_box, annotations.sizes)
@@ -199,7 +205,7 @@ class CaBbc(EstimatingMethod):
         self.slopes.copy_(equations.push(self.slopes, *pushed))
         return equations.threshold(self.slopes, TYPICAL).clamp(min=TINY)
 
-    def _sharpened(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    def _sharpen_labels(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """y* [B, A, 1 + C]; background has no part in it unless asked for."""
         if not self.settings.include_background:
             first, second = (
@@ -237,7 +243,7 @@ def box_gradient(
         return torch.autograd.grad(total, leaf)[0]
 
 
-def losses_of_heads(context: StepContext, seen: FirstStage, targets: Targets) -> Losses:
+def losses_by_head(context: StepContext, seen: FirstStage, targets: Targets) -> Losses:
     """Compute the second stage's losses, the sum over both heads, each on RoIs drawn for it."""
     detector = context.detector
     rois = [draw_rois(context, seen.proposals, targets) for _ in range(HEADS)]
@@ -258,7 +264,7 @@ def losses_of_heads(context: StepContext, seen: FirstStage, targets: Targets) ->
     return {"roi_classes": torch.stack(classes).sum(), "roi_boxes": torch.stack(regressions).sum()}
 
 
-def mean_step(annotations: BatchAnnotations, matched: Tensor) -> Tensor:
+def mean_box_step(annotations: BatchAnnotations, matched: Tensor) -> Tensor:
     """Tell how far boxes were moved: the largest share of a side, on average; a scalar.
 
     A side below a pixel counts as one: boxes without extent have no shares.

@@ -43,7 +43,7 @@ USUAL_FORGET = 0.2  # where label noise cannot tell: boxes alone are noisy, or n
 LEAST_MEDIAN = 1e-6  # losses are divided by it; below, a median says nothing
 
 
-def wants_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
+def needs_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
     """Say whether tau is to follow an estimate: where neither it nor the label noise is told."""
     return settings.forget_rate is None and rates.label is None
 
@@ -57,7 +57,7 @@ def forget_rate(told: float | None, rates: Rates) -> float:
     return 0.0 if rates == Rates(0, 0) else USUAL_FORGET
 
 
-def forgotten(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
+def forget_share(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
     """Tell the share 1 - R(t) to leave out in a pass, counted from 0: tau min(t / T_k, 1)^c.
 
     T_k is the share `ramp_share` of all passes; as in the source nothing is left out in the first.
@@ -133,7 +133,7 @@ def is_dropped(
     return equations.judge(torch.where(is_measured, losses, unmeasured), limit, is_box)
 
 
-def without_dropped(rois: RoiSample, is_own: Tensor, is_out: Tensor) -> RoiSample:
+def remove_dropped(rois: RoiSample, is_own: Tensor, is_out: Tensor) -> RoiSample:
     """Leave the RoIs of dropped annotations [B, A] out of the sample: neither for nor against."""
     is_left = ~(is_own & is_out[..., None]).any(1)  # [B, S]
     return rois._replace(
@@ -193,7 +193,7 @@ class CoTeaching(EstimatingMethod):
         views = [
             _view(context, one, everything) for one in (context.detector, context.detector.twin)
         ]
-        share = forgotten(
+        share = forget_share(
             context.progress.epoch, context.progress.num_epochs, self.tau, self.settings
         )
         with torch.no_grad():
@@ -204,7 +204,7 @@ class CoTeaching(EstimatingMethod):
             outcome = _outcome(annotations, opinions, is_judging=share > 0)
         losses: Losses = {}
         for suffix, view, peer in zip(SUFFIXES, views, reversed(opinions), strict=True):
-            rois = without_dropped(view.rois, view.is_own, peer.is_dropped)
+            rois = remove_dropped(view.rois, view.is_own, peer.is_dropped)
             found = view.detector.roi_losses(view.output, rois, everything)
             second = {"roi_classes": found.classification, "roi_boxes": found.boxes}
             losses |= {f"{name}{suffix}": one for name, one in (view.rpn | second).items()}
@@ -229,10 +229,13 @@ class CoTeaching(EstimatingMethod):
             told = state[f"queue_{name}"]
             if told.shape != queue.shape:
                 was, now = len(told), len(queue)
-                raise UsageError(f"the state has queues of {was} losses, the settings of {now}")
+                raise UsageError(
+                    f"the saved state has queues of {was} losses, but co_teaching.queue_length is "
+                    f"{now}; use the settings of the saved state"
+                )
             queue.copy_(told)
 
-    def _follow(self, estimator: NoiseEstimator) -> None:
+    def _apply_estimates(self, estimator: NoiseEstimator) -> None:
         """Set tau by the rates as told, else as estimated."""
         self.tau = forget_rate(self.settings.forget_rate, estimator.known_rates())
 

@@ -84,25 +84,25 @@ class Disco(Method):
         losses = rpn_losses(context, seen.raw, as_given.rpn)
         targets = as_given.roi
         if is_correcting:
-            targets = targets._replace(boxes=self._corrected(context, annotations, seen))
+            targets = targets._replace(boxes=self._correct_boxes(context, annotations, seen))
         rois = draw_rois(context, seen.proposals, targets)
         output, spread = outputs_with_spread(detector, seen.features, rois.boxes)
-        positives = bags.positives_of(rois, detector.numbers)
-        second = self._calibrated(
+        positives = bags.select_positives(rois, detector.numbers)
+        second = self._calibrate(
             context,
             annotations._replace(boxes=targets.boxes),
             seen.features,
             positives,
-            bags.first_of(output, positives),
+            bags.select_first(output, positives),
         )
         if is_correcting:
-            rois = bags.regressing_to(second.found.boxes, rois, detector.numbers)
+            rois = bags.with_box_targets(second.found.boxes, rois, detector.numbers)
         ordinary = detector.roi_losses(output, rois, targets)
         weights = bags.even_weights(second.found.num_members > 0, self.exchange.all_sum)
         spread_loss = torch.zeros_like(ordinary.boxes)
         if is_correcting:
             spread_loss = _spread_loss(detector, spread, rois, second)
-        outcome = bags.outcome_of(annotations, second.found, is_changing=is_correcting)
+        outcome = bags.bag_outcome(annotations, second.found, is_changing=is_correcting)
         return outcome._replace(rpn=as_given.rpn, roi=targets), {
             **losses,
             "roi_classes": ordinary.classification,
@@ -112,17 +112,17 @@ class Disco(Method):
         }
 
     @torch.no_grad()
-    def _corrected(
+    def _correct_boxes(
         self, context: StepContext, annotations: BatchAnnotations, seen: FirstStage
     ) -> Tensor:
         """Correct the given boxes [B, A, 4] by the RoIs that are assigned to them."""
         detector = context.detector
         rois = draw_rois(context, seen.proposals, unchanged_outcome(annotations).roi)
-        positives = bags.positives_of(rois, detector.numbers)  # the others have no say here
+        positives = bags.select_positives(rois, detector.numbers)  # the others have no say here
         output = detector.roi_outputs(seen.features, positives.boxes)
-        return self._calibrated(context, annotations, seen.features, positives, output).found.boxes
+        return self._calibrate(context, annotations, seen.features, positives, output).found.boxes
 
-    def _calibrated(
+    def _calibrate(
         self,
         context: StepContext,
         annotations: BatchAnnotations,
@@ -132,15 +132,15 @@ class Disco(Method):
     ) -> Calibrated:
         """Model the bags of positive RoIs [B, M], given the outputs of the head for them."""
         detector, settings, sizes = context.detector, self.settings, annotations.sizes
-        is_member = bags.members(rois, annotations.boxes.shape[1])  # [B, A, M]
+        is_member = bags.membership(rois, annotations.boxes.shape[1])  # [B, A, M]
         has_bag, shape = is_member.any(-1), is_member.shape
-        boxes = bags.decoded(output, rois.boxes, rois, sizes, detector.numbers)  # [B, M, 4]
+        boxes = bags.decode_boxes(output, rois.boxes, rois, sizes, detector.numbers)  # [B, M, 4]
         scored = bags.log_scores(detector.roi_outputs(features, boxes).logits, rois.labels)
         boxes, scored = boxes[:, None].expand(*shape, 4), scored[:, None].expand(shape)
 
-        rough = gaussians_of(boxes, scored.detach().exp(), is_member, settings.temperature)
+        rough = fit_gaussians(boxes, scored.detach().exp(), is_member, settings.temperature)
         uniform = context.draw(torch.Size((*has_bag.shape, settings.samples, 4)))
-        samples = sampled_boxes(rough, uniform, has_bag, sizes)  # [B, A, K, 4]
+        samples = sample_boxes(rough, uniform, has_bag, sizes)  # [B, A, K, 4]
         is_sample = has_bag[..., None].expand(samples.shape[:3])
         labels = annotations.labels[..., None].expand(samples.shape[:3])
         logits = detector.roi_outputs(features, samples.flatten(1, 2)).logits
@@ -150,11 +150,11 @@ class Disco(Method):
         is_member = torch.cat([is_member, is_sample], dim=2)  # [B, A, M + K]
         best = bags.best_of(scored, is_member).scores
         with torch.no_grad():
-            fine = gaussians_of(boxes, scored.exp(), is_member, settings.temperature)
+            fine = fit_gaussians(boxes, scored.exp(), is_member, settings.temperature)
             mean = clipped_boxes(fine.mean, has_bag, sizes)
             score = bags.log_scores(detector.roi_outputs(features, mean).logits, annotations.labels)
             share = bags.blend_share(score.exp(), settings.exponent, settings.mean_box_max_weight)
-            corrected = bags.blended(annotations.boxes, mean, share, has_bag)
+            corrected = bags.blend_boxes(annotations.boxes, mean, share, has_bag)
         num_members = is_member[..., : shape[2]].sum(-1)
         return Calibrated(bags.BagResult(mean, score, corrected, num_members), fine.std, best)
 
@@ -174,7 +174,9 @@ def outputs_with_spread(
 
 
 @torch.no_grad()
-def gaussians_of(boxes: Tensor, scores: Tensor, is_member: Tensor, temperature: float) -> Gaussians:
+def fit_gaussians(
+    boxes: Tensor, scores: Tensor, is_member: Tensor, temperature: float
+) -> Gaussians:
     """Take mean and deviation of each bag's boxes, weighted by softmax(score / T) in the bag.
 
     Takes boxes [B, A, N, 4], scores and is_member [B, A, N].
@@ -187,7 +189,7 @@ def gaussians_of(boxes: Tensor, scores: Tensor, is_member: Tensor, temperature: 
 
 
 @torch.no_grad()
-def sampled_boxes(bags_of: Gaussians, uniform: Tensor, has_bag: Tensor, sizes: Tensor) -> Tensor:
+def sample_boxes(bags_of: Gaussians, uniform: Tensor, has_bag: Tensor, sizes: Tensor) -> Tensor:
     """Draw K boxes from each Gaussian by numbers [B, A, K, 4] uniform in [0, 1), inside images."""
     steps = bags.normal_numbers(uniform.float())
     drawn = bags_of.mean[:, :, None] + bags_of.std[:, :, None] * steps
@@ -212,7 +214,7 @@ def _spread_loss(
     number = count(rois.is_sampled, detector.sum_over_processes)
     return box_loss(
         spread,
-        bags.of_annotations(wanted, rois),
+        bags.rows_of_annotations(wanted, rois),
         rois.is_positive,
         rois.is_sampled,
         detector.numbers.box_loss,

@@ -107,7 +107,7 @@ class NoteRcnn(Method):
 
     def clock(self, progress: TrainingProgress) -> tuple[int, int]:
         """Let the learning rate go through its whole course in each stage."""
-        passes = plain_passes(self.settings.plain_share, progress.num_epochs)
+        passes = num_plain_epochs(self.settings.plain_share, progress.num_epochs)
         plain = progress.num_steps // progress.num_epochs * passes
         if self._is_plain(progress):
             return progress.step, plain
@@ -117,23 +117,23 @@ class NoteRcnn(Method):
         """Compute the losses of the stage that the training is in."""
         self._num_epochs = context.progress.num_epochs
         annotations, seen = neutralise_padding(context.annotations), run_first_stage(context)
-        outcome = self._looked_at(context, annotations, seen)
+        outcome = self._measure_losses(context, annotations, seen)
         losses = rpn_losses(context, seen.raw, outcome.rpn)
         rois = draw_rois(context, seen.proposals, outcome.roi)
         if self._is_plain(context.progress):
             return outcome, {**losses, **_plain_losses(context, seen, rois)}
-        return outcome, {**losses, **self._apart(context, annotations, seen, rois)}
+        return outcome, {**losses, **self._ensemble_losses(context, annotations, seen, rois)}
 
     def begin_epoch(self, epoch: int, detector: Detector) -> None:
         """Freeze what the plain stage made, in the twin, before the first pass that follows."""
-        if epoch and epoch == plain_passes(self.settings.plain_share, self._num_epochs):
+        if epoch and epoch == num_plain_epochs(self.settings.plain_share, self._num_epochs):
             frozen = detector.twin.network.state_dict()
             for key, tensor in tensors_without_twin(detector).items():
                 frozen[key].copy_(tensor)
 
     def end_epoch(self, epoch: int, *, is_warm_up: bool) -> Mapping[str, Any]:
         """Choose the seeds when the plain stage is over."""
-        if epoch + 1 != plain_passes(self.settings.plain_share, self._num_epochs):
+        if epoch + 1 != num_plain_epochs(self.settings.plain_share, self._num_epochs):
             return {}
         state = self._state
         chosen = lowest_of_each_label(state["losses"], state["labels"], self.share, self.num_labels)
@@ -157,10 +157,10 @@ class NoteRcnn(Method):
         self._num_epochs = int(state["num_epochs"])
 
     def _is_plain(self, progress: TrainingProgress) -> bool:
-        return progress.epoch < plain_passes(self.settings.plain_share, progress.num_epochs)
+        return progress.epoch < num_plain_epochs(self.settings.plain_share, progress.num_epochs)
 
     @torch.no_grad()
-    def _looked_at(
+    def _measure_losses(
         self, context: StepContext, annotations: BatchAnnotations, seen: FirstStage
     ) -> Outcome:
         """Measure the loss at each annotated box, and remember it in the plain stage.
@@ -201,7 +201,7 @@ class NoteRcnn(Method):
         is_known = annotations.is_box & (annotations.rows >= 0)
         return torch.where(is_known, annotations.rows.long(), len(self._state["losses"]) - 1)
 
-    def _apart(
+    def _ensemble_losses(
         self, context: StepContext, annotations: BatchAnnotations, seen: FirstStage, rois: RoiSample
     ) -> Losses:
         """Teach each classifier what is its own, and the regression the seeds.
@@ -211,8 +211,8 @@ class NoteRcnn(Method):
         times the rate, at which a detector can collapse.
         """
         detector, settings = context.detector, self.settings
-        taught = _frozen_opinion(context, rois)  # [B, S, 1 + C]
-        is_seed, is_from_seed = _taught_by_seeds(rois, self._seeds(annotations))
+        taught = _frozen_logits(context, rois)  # [B, S, 1 + C]
+        is_seed, is_from_seed = _seed_rois(rois, self._seeds(annotations))
         is_sure = taught.softmax(-1)[..., 0] > settings.mask_max_background
         is_far = ~is_near(rois.boxes, annotations, settings.mask_min_iou)
         is_mixed = rois.is_sampled & (rois.is_positive | is_from_seed | (is_sure & is_far))
@@ -240,7 +240,7 @@ def seed_share(settings: NoteRcnnSettings, rates: Rates) -> float:
     return MOST_SEEDS if rates.label is None else min(MOST_SEEDS, 1 - rates.label)
 
 
-def plain_passes(share: float, num_epochs: int) -> int:
+def num_plain_epochs(share: float, num_epochs: int) -> int:
     """Tell how many of the passes are plain: at least one, without which there is no loss."""
     return max(round(share * num_epochs), min(num_epochs, 1))
 
@@ -307,17 +307,19 @@ def _plain_losses(context: StepContext, seen: FirstStage, rois: RoiSample) -> Lo
 
 
 @torch.no_grad()
-def _frozen_opinion(context: StepContext, rois: RoiSample) -> Tensor:
+def _frozen_logits(context: StepContext, rois: RoiSample) -> Tensor:
     """Logits [B, S, 1 + C] of the plain stage's model, from features of its own."""
     twin = context.detector.twin
     features = twin.features(context.images, context.annotations.sizes)
     return twin.roi_outputs(features, rois.boxes).logits
 
 
-def _taught_by_seeds(rois: RoiSample, seeds: Seeds) -> tuple[Tensor, Tensor]:
+def _seed_rois(rois: RoiSample, seeds: Seeds) -> tuple[Tensor, Tensor]:
     """RoIs [B, S] of seeds, and these with the negatives of images that have nothing but seeds."""
-    padded = functional.pad(seeds.is_seed, (0, 1))  # a row to match where there are none at all
-    is_of_seed = rois.is_positive & padded.gather(1, rois.matched)
+    padded_seeds = functional.pad(
+        seeds.is_seed, (0, 1)
+    )  # a row to match where there are none at all
+    is_of_seed = rois.is_positive & padded_seeds.gather(1, rois.matched)
     is_background = rois.is_sampled & ~rois.is_positive & seeds.is_whole[:, None]
     return is_of_seed, is_of_seed | is_background
 

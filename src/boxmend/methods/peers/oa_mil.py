@@ -66,15 +66,17 @@ class OaMil(Method):
         losses = rpn_losses(context, seen.raw, as_given.rpn)
         rois = draw_rois(context, seen.proposals, as_given.roi)
         output = detector.roi_outputs(seen.features, rois.boxes)
-        positives = bags.positives_of(rois, numbers)
-        is_member = bags.members(positives, annotations.boxes.shape[1])
-        rounds = self._rounds(context, seen.features, positives, bags.first_of(output, positives))
+        positives = bags.select_positives(rois, numbers)
+        is_member = bags.membership(positives, annotations.boxes.shape[1])
+        rounds = self._rounds(
+            context, seen.features, positives, bags.select_first(output, positives)
+        )
         found = self._selected(annotations, rounds[0], is_member)
         is_selecting = self._is_selecting(context.progress)
         if is_selecting:
-            rois = bags.regressing_to(found.boxes, rois, numbers)
+            rois = bags.with_box_targets(found.boxes, rois, numbers)
         ordinary = detector.roi_losses(output, rois, as_given.roi)
-        outcome = bags.outcome_of(annotations, found, is_changing=is_selecting)
+        outcome = bags.bag_outcome(annotations, found, is_changing=is_selecting)
         return outcome._replace(rpn=as_given.rpn, roi=as_given.roi), {
             **losses,
             "roi_classes": ordinary.classification,
@@ -93,7 +95,7 @@ class OaMil(Method):
         detector, settings, rounds = context.detector, self.settings, list[Round]()
         references = rois.boxes
         for _ in range(1 + settings.extension_rounds * self._is_extending(context.progress)):
-            boxes = bags.decoded(
+            boxes = bags.decode_boxes(
                 output, references, rois, context.annotations.sizes, detector.numbers
             )
             output = detector.roi_outputs(features, boxes)
@@ -110,7 +112,7 @@ class OaMil(Method):
         chosen = first.boxes.take_along_dim(best.places[..., None], dim=1)  # [B, A, 4]
         share = bags.blend_share(best.scores.exp(), self.settings.gamma, self.settings.theta)
         num_members = is_member.sum(-1)
-        boxes = bags.blended(annotations.boxes, chosen, share, num_members > 0)
+        boxes = bags.blend_boxes(annotations.boxes, chosen, share, num_members > 0)
         return bags.BagResult(chosen, best.scores, boxes, num_members)
 
     def _bag_loss(

@@ -1,7 +1,7 @@
-"""The refinement for a training loop of your own, around a Faster R-CNN like torchvision's.
+"""The refinement for a custom training loop around a Faster R-CNN like torchvision's.
 
-`Refiner` stands between proposals and losses. It speaks torchvision's language (lists of tensors,
-dicts of targets, labels from 1) and does by the same methods what `boxmend.train` does.
+`Refiner` refines the annotations between proposals and losses, with the methods of `boxmend.train`.
+It uses torchvision's conventions: lists of tensors, dicts of targets, labels from 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from torch.nn import functional
 from torchvision.models.detection.image_list import ImageList
 
 from boxmend.errors import UsageError
-from boxmend.methods.refiner.checks import check_lists, check_sizes, check_values, heads_of
+from boxmend.methods.refiner.checks import check_lists, check_sizes, check_values, second_stage_of
 from boxmend.methods.refiner.lists import (
     Record,
     TargetDict,
@@ -22,30 +22,30 @@ from boxmend.methods.refiner.lists import (
     as_proposals,
     as_record,
     as_rois,
-    padded,
-    taken,
+    pad,
+    take_rows,
 )
-from boxmend.methods.refiner.scoring import Maps, own_scorer
+from boxmend.methods.refiner.scoring import Maps, make_scorer
 from boxmend.methods.table import Mend, Outcome, PaperMethod, TrainingProgress, build_from
-from boxmend.runs.settings import TrainSettings, resolved
+from boxmend.runs.settings import TrainSettings, resolve_settings
 
 __all__ = ["Record", "RefinedTargets", "Refiner"]
 
 
 class RefinedTargets(NamedTuple):
-    """What to train a batch on."""
+    """The training targets of a batch."""
 
     rpn: list[TargetDict]  # for the losses of the first stage
-    roi: list[TargetDict]  # for those of the second; "soft" [n, 1 + C] where labels are soft
+    roi: list[TargetDict]  # for the second stage; with "soft" [n, 1 + C] if labels are soft
     record: Record
-    outcome: Outcome  # the same as the method gave it, padded, labels from 0
-    places: list[Tensor]  # where the annotations of `roi` stood in the targets
+    outcome: Outcome  # of the method: padded, labels from 0
+    places: list[Tensor]  # indices of the annotations of `roi` in the original targets
 
 
 class Refiner:
-    """A method of refinement with all that it remembers.
+    """A refinement method with its state.
 
-    `step` counts its calls and `epoch` those of `end_epoch`, both from 0.
+    `step` counts the calls, `epoch` counts the calls of `end_epoch`; both start at 0.
     """
 
     def __init__(
@@ -57,23 +57,23 @@ class Refiner:
         num_steps: int,
         settings: TrainSettings | None = None,
     ):
-        """Take a model with torchvision's `roi_heads`, on its device, and the size of the dataset.
+        """Make a refiner for a model with torchvision's `roi_heads`, which is on its device.
 
-        Classes are counted without background. Of the settings count method, preset, label_noise,
+        `num_labels` excludes background. These settings apply: method, preset, label_noise,
         box_noise, warm_up (a share of `num_steps`), mend and published.
         """
         check_sizes(num_annotations=num_annotations, num_labels=num_labels, num_steps=num_steps)
-        self._heads = heads_of(model)
+        self._heads = second_stage_of(model)
         self._num_annotations, self._num_labels = num_annotations, num_labels
         self._num_steps = num_steps
-        settings = resolved(settings or TrainSettings())
+        settings = resolve_settings(settings or TrainSettings())
         self._warm_up = settings.warm_up
         device = next(self._heads.parameters()).device
         made = build_from(settings, num_annotations, num_labels, device)
         if not isinstance(made, Mend | PaperMethod):
             raise UsageError(
-                f"{settings.method} computes losses of its own, which a Refiner cannot; it serves "
-                "mend, mend-paper and its parts. Use boxmend train"
+                f"a Refiner does not support {settings.method}, which computes its own losses; "
+                "choose mend, mend-paper or one of its ablations, or use boxmend train"
             )
         if isinstance(made, Mend) and settings.mend.missing_min_score is not None:
             raise UsageError(
@@ -92,18 +92,18 @@ class Refiner:
         proposals: tuple[Sequence[Tensor], Sequence[Tensor]],
         targets: Sequence[TargetDict],
     ) -> RefinedTargets:
-        """Refine the annotations of a batch; call it once a step, before the losses.
+        """Refine the annotations of a batch; call this once a step, before the losses.
 
-        Takes images and targets as `model.transform` gives them, the features of the backbone, and
-        proposals with objectness as `model.rpn.filter_proposals` gives them. Each target has
-        boxes [n, 4], labels [n] from 1 and rows [n]: which annotations of the whole dataset these
-        are, from 0. Those with `iscrowd` are not touched, and left out of what is trained on.
+        Takes images and targets from `model.transform`, the features of the backbone, and proposals
+        with objectness from `model.rpn.filter_proposals`. Each target has boxes [n, 4], labels [n]
+        from 1 and rows [n], the indices of its annotations in the whole dataset, from 0.
+        Annotations with `iscrowd` are not refined and not part of the training targets.
         """
         sizes = images.image_sizes
         check_lists(len(sizes), proposals, targets)
         check_values(targets, self._num_annotations, self._num_labels)
         annotations = as_given(targets, sizes)
-        scorer = own_scorer(self._heads, images, features, self._num_labels)
+        scorer = make_scorer(self._heads, images, features, self._num_labels)
         outcome = self._method.refine(
             annotations, as_proposals(*proposals), scorer, self._progress(self.step)
         )
@@ -129,50 +129,54 @@ class Refiner:
         labels: Sequence[Tensor],
         matched: Sequence[Tensor],
     ) -> Tensor:
-        """Give the class targets [n, 1 + C] of sampled RoIs, to be compared by cross-entropy.
+        """Return the class targets [n, 1 + C] of sampled RoIs, for a cross-entropy loss.
 
-        Takes the second stage's logits [n, 1 + C], and labels and matched as
-        `roi_heads.select_training_samples` gives them for `refined.roi`. They are soft where the
-        method has soft labels, and in its warm-up; else they say what the labels say.
+        Takes the second stage's logits [n, 1 + C], and labels and matched from
+        `roi_heads.select_training_samples` for `refined.roi`. The targets are soft in warm-up and
+        if the method has soft labels; otherwise they are one-hot labels.
         """
-        counts = [len(one) for one in labels]
-        rows = [taken(*pair) for pair in zip(refined.places, matched, strict=True)]
-        by_image = padded(torch.split(logits.detach().float(), counts))  # [B, S, 1 + C]
-        rois, progress = (
-            as_rois(labels, rows),
-            self._progress(self.step - 1),
-        )  # that of the last call
-        wanted = self._method.class_targets(by_image, rois, refined.outcome.roi, progress)
-        if wanted is not None:
-            return torch.cat([some[:count] for some, count in zip(wanted, counts, strict=True)])
+        counts = [len(labels_of_image) for labels_of_image in labels]
+        rows = [take_rows(*pair) for pair in zip(refined.places, matched, strict=True)]
+        by_image = pad(torch.split(logits.detach().float(), counts))  # [B, S, 1 + C]
+        rois = as_rois(labels, rows)
+        progress = self._progress(self.step - 1)  # of the last call
+        targets = self._method.class_targets(by_image, rois, refined.outcome.roi, progress)
+        if targets is not None:
+            return torch.cat([row[:count] for row, count in zip(targets, counts, strict=True)])
         columns = torch.cat(list(labels))
         hard = functional.one_hot(columns, 1 + self._num_labels).float()
         if refined.outcome.roi.soft is None:
             return hard
-        soft = [taken(one["soft"], at) for one, at in zip(refined.roi, matched, strict=True)]
+        pairs = zip(refined.roi, matched, strict=True)
+        soft = [take_rows(target["soft"], index) for target, index in pairs]
         return torch.where(columns[:, None] > 0, torch.cat(soft), hard)
 
     def _progress(self, step: int) -> TrainingProgress:
         return TrainingProgress.at(self.epoch, step, self._num_steps, self._warm_up)
 
     def end_epoch(self) -> Mapping[str, Any]:
-        """Estimate the noise anew; call it after each pass. Returns figures for the log."""
+        """Update the noise estimates; call this after each epoch. Returns figures for the log."""
         is_warm_up = self._progress(self.step - 1).is_warm_up
         figures = self._method.end_epoch(self.epoch, is_warm_up=is_warm_up)
         self.epoch += 1
         return figures
 
     def state_dict(self) -> dict[str, Any]:
-        """Give all that a checkpoint needs: tensors and plain numbers."""
+        """Return the state for a checkpoint: tensors and plain numbers."""
         return {"step": self.step, "epoch": self.epoch, "method": self._method.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state_dict` gave for the same dataset and method."""
+        """Load what `state_dict` returned for the same dataset and method."""
         missing = [name for name in ("step", "epoch", "method") if name not in state]
         if missing:
-            raise UsageError(f"no state of a Refiner: it has no {missing[0]!r}")
+            raise UsageError(
+                f"the state has no {missing[0]!r}; pass what Refiner.state_dict returned"
+            )
         try:
             self._method.load_state_dict(state["method"])
         except KeyError as error:
-            raise UsageError(f"the state is of another method: it has no {error}") from error
+            raise UsageError(
+                f"the state belongs to another method, because it has no {error}; make the Refiner "
+                "with the settings of the saved state"
+            ) from error
         self.step, self.epoch = int(state["step"]), int(state["epoch"])

@@ -1,4 +1,4 @@
-"""The opinion of a user's own model: its second stage on given boxes, as at test time."""
+"""A scorer for the user's own model: its second stage on arbitrary boxes, as in testing."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ from boxmend.errors import UsageError
 from boxmend.methods.table import BoxScorer
 
 Maps = Tensor | Mapping[str, Tensor]
-"""Features as a backbone gives them: one map, or several by name."""
+"""The output of a backbone: one feature map, or several by name."""
 
 
-def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -> BoxScorer:
+def make_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -> BoxScorer:
     """Make a scorer of torchvision's RoIHeads over the features of a batch."""
     maps = {"0": features} if isinstance(features, Tensor) else dict(features)
     height, width = images.tensors.shape[-2:]
@@ -25,7 +25,7 @@ def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -
 
     def score(boxes: Tensor, /) -> SecondStageOutput:
         lists = list(clamp_to_canvas(boxes.float(), (height, width)))  # B of [K, 4]
-        with _at_rest(heads.box_head, heads.box_predictor):
+        with _evaluation_mode(heads.box_head, heads.box_predictor):
             pooled = heads.box_roi_pool(maps, lists, images.image_sizes)
             logits, deltas = heads.box_predictor(heads.box_head(pooled))
         _check_width(logits.shape[-1], num_labels)
@@ -40,14 +40,14 @@ def own_scorer(heads: Any, images: ImageList, features: Maps, num_labels: int) -
 def _check_width(width: int, num_labels: int) -> None:
     if width != 1 + num_labels:
         raise UsageError(
-            f"the model scores {width} classes with background, but num_labels is {num_labels}, "
-            f"which makes {1 + num_labels}"
+            f"the model scores {width} classes including background, but num_labels is "
+            f"{num_labels}, which needs {1 + num_labels}; pass the model's number of classes"
         )
 
 
 @contextmanager
-def _at_rest(*parts: nn.Module) -> Iterator[None]:
-    """Keep dropout and normalisations of modules still, whatever mode each of them is in."""
+def _evaluation_mode(*parts: nn.Module) -> Iterator[None]:
+    """Put modules into evaluation mode, and restore the mode of each afterwards."""
     modules = [module for part in parts for module in part.modules()]
     modes = [module.training for module in modules]
     try:

@@ -5,7 +5,7 @@ from typing import Any
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.files.json_text import encode_json_by_line
 from boxmend.data.files.text import escape_surrogates
-from boxmend.data.formats.coco.composing import NOTE_KEY, assign_annotation_ids, plain_id
+from boxmend.data.formats.coco.composing import NOTE_KEY, assign_annotation_ids, to_plain_id
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS
 from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task, record
@@ -96,5 +96,5 @@ def _annotation(item: Item, bundle: Bundle) -> dict[str, Any]:
 
 
 def _plain(identity: Any) -> int | str:
-    plain = plain_id(identity)
+    plain = to_plain_id(identity)
     return escape_surrogates(plain) if isinstance(plain, str) else plain

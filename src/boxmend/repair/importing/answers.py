@@ -19,7 +19,7 @@ from boxmend.data.boxes import clip_boxes
 from boxmend.data.types import Box
 from boxmend.repair.importing.tasks import Handed, Region, Seen
 
-SAME_SIDE = 0.5  # pixels; people who move a side move it by more
+SAME_SIDE_PIXELS = 0.5  # pixels; people who move a side move it by more
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
@@ -159,7 +159,7 @@ def _count_other(index: AnswerIndex, seen: Seen, handed: Handed, region: Region 
 
 def _is_same(box: Box, other: Box, size: tuple[float, float]) -> bool:
     """Whether two boxes are the same to people; tools cut them at the border of the image."""
-    return bool(np.abs(_cut(box, size) - _cut(other, size)).max() <= SAME_SIDE)
+    return bool(np.abs(_cut(box, size) - _cut(other, size)).max() <= SAME_SIDE_PIXELS)
 
 
 def _is_inside(box: Box, size: tuple[float, float]) -> bool:

@@ -47,7 +47,7 @@ def unzipped(path: Path, data: bytes) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = archive.getinfo(DOCUMENT).file_size
-            ensure_within_limit("handover_bytes", size, path, f"{DOCUMENT} in it")
+            ensure_within_limit("export_bytes", size, path, f"{DOCUMENT} in it")
             with archive.open(DOCUMENT) as file:  # which reads no more than that size
                 while piece := file.read(PIECE_BYTES):
                     yield piece
@@ -107,7 +107,7 @@ class _Document:
         self.stack: list[str] = []
         self.text = ""
         self.num_elements = 0
-        self.most_elements = get_limit("handover_elements")
+        self.most_elements = get_limit("export_elements")
         self.box: dict[str, str] = {}
         self.key = ""
         self.attribute: str | None = None
@@ -120,7 +120,7 @@ class _Document:
         self.stack.append(tag)
         self.num_elements += 1
         if self.num_elements > self.most_elements:
-            ensure_within_limit("handover_elements", self.num_elements, self.path)
+            ensure_within_limit("export_elements", self.num_elements, self.path)
         if len(self.stack) > MAX_DEPTH:
             self.refuse(f"it nests elements more than {MAX_DEPTH} deep")
         self.text = ""

@@ -93,7 +93,7 @@ def read_limited(path: Path) -> bytes:
         raise UsageError(f"{path}: no such file")
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name the file that the tool exported")
-    return read_bytes(path, "handover_bytes")
+    return read_bytes(path, "export_bytes")
 
 
 def decoded(path: Path, data: bytes, kind: Any, what: str, remedy: str) -> Any:

@@ -1,10 +1,10 @@
-"""What happened to each annotation at each visit: one Parquet dataset per run, RUN/ledger/.
+"""The ledger records every visit of every annotation, as one Parquet dataset per run, RUN/ledger/.
 
-Rows stand in the order in which they were made, and nothing in them depends on the clock: two
-equal runs have equal ledgers, byte for byte.
+Rows are in the order of the visits. They contain no times, so two equal runs have equal ledgers,
+byte for byte.
 
-For 860,000 annotations and 12 epochs it weighs 545 MB (53 bytes a row, in 158 parts) and costs some
-20 s of the whole training, with 4 MB at most in a checkpoint; docs/ledger.md has the figures.
+For 860,000 annotations and 12 epochs a ledger has 545 MB (53 bytes per row, in 158 parts). Writing
+it takes about 20 s of the whole training, and at most 4 MB in a checkpoint; see docs/ledger.md.
 """
 
 from boxmend.runs.judgement import Judgement

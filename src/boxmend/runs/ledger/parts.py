@@ -20,15 +20,15 @@ FORMAT_VERSION = b"1"
 NUMBER_KEY = b"boxmend.ledger.part"
 ROWS_KEY = b"boxmend.ledger.rows_per_part"
 
-REMEDY = "put a copy of the file back, or train again"
+REMEDY = "restore a copy of the file, or train again"
 
 _NAME = re.compile(r"part-(\d{6,})\.parquet")
-_SMOOTH = ("loss", "confidence", *BOX_COLUMNS)  # hardly a value occurs twice
+_CONTINUOUS = ("loss", "confidence", *BOX_COLUMNS)  # columns with few repeated values
 
 
 @dataclass(frozen=True)
 class LedgerPart:
-    """One file, as its footer tells."""
+    """One file of a ledger, as described by its footer."""
 
     path: Path
     number: int
@@ -39,18 +39,18 @@ class LedgerPart:
     file_bytes: int
 
 
-def folder_of(run_dir: Path) -> Path:
-    """Where a run keeps its ledger."""
+def ledger_folder(run_dir: Path) -> Path:
+    """Return the folder of a run's ledger."""
     return run_dir / "ledger"
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """The file of part `number`, counted from zero."""
+    """Return the path of part `number`, counted from 0."""
     return folder / f"part-{number:06d}.parquet"
 
 
-def metadata_of(number: int, rows_per_part: int) -> dict[bytes, bytes]:
-    """What the footer of a part says beyond its columns."""
+def part_metadata(number: int, rows_per_part: int) -> dict[bytes, bytes]:
+    """Return the metadata in the footer of a part."""
     return {
         FORMAT_KEY: FORMAT_VERSION,
         NUMBER_KEY: str(number).encode(),
@@ -59,28 +59,29 @@ def metadata_of(number: int, rows_per_part: int) -> dict[bytes, bytes]:
 
 
 def write_part(table: pa.Table, file: BinaryIO) -> None:
-    """Write a table as one row group; the same table, in one piece, gives the same bytes.
+    """Write a table as one row group; the same table in one chunk gives the same bytes.
 
-    Coordinates go byte by byte (all first bytes, all second ones), which compresses better. Pages
-    have checksums and the file has a digest: damage on the disk is an error and not another box.
+    Coordinates are stored as byte streams (all first bytes, then all second ones), which compress
+    better. Pages have checksums and the file has a digest, so damage on the disk is detected.
     """
-    texts = [name for name in ID_COLUMNS if pa.types.is_string(table.schema.field(name).type)]
+    string_ids = [name for name in ID_COLUMNS if pa.types.is_string(table.schema.field(name).type)]
     content = encode_parquet(
         table,
         row_group_size=max(len(table), 1),
         compression="zstd",
-        use_dictionary=[name for name in COLUMNS if name not in (*_SMOOTH, *ID_COLUMNS)] + texts,
-        use_byte_stream_split=list(_SMOOTH),
+        use_dictionary=[name for name in COLUMNS if name not in (*_CONTINUOUS, *ID_COLUMNS)]
+        + string_ids,
+        use_byte_stream_split=list(_CONTINUOUS),
         write_statistics=["epoch"],
     )
     file.write(content)
 
 
 def part_numbers(folder: Path) -> list[int]:
-    """The numbers of the parts in a folder, ascending.
+    """Return the numbers of the parts in a folder, in ascending order.
 
-    Hidden files are passed over, as one may be left of a killed run; any other that is no part
-    is a DataError. So is a folder that cannot be listed.
+    Ignores hidden files, which a killed run can leave. Raises a DataError for any other file that
+    is not a part, and if the folder cannot be listed.
     """
     numbers = []
     try:
@@ -89,65 +90,78 @@ def part_numbers(folder: Path) -> list[int]:
             if match and path == part_path(folder, int(match[1])):
                 numbers.append(int(match[1]))
             elif not path.name.startswith("."):
-                raise DataError(f"{path}: is no part of a ledger; move it out of the folder")
+                raise DataError(f"{path}: is not a part of a ledger; move it out of the folder")
     except OSError as error:
-        raise DataError(f"{folder}: no ledger there ({error.strerror or error})") from error
+        raise DataError(
+            f"{folder}: cannot be read as a ledger ({error.strerror or error})"
+        ) from error
     return sorted(numbers)
 
 
-def checked_parts(folder: Path, numbers: list[int]) -> list[LedgerPart]:
-    """The footers of these parts; a DataError where they do not add up to one whole ledger."""
+def read_footers(folder: Path, numbers: list[int]) -> list[LedgerPart]:
+    """Read the footers of these parts; raise a DataError if they do not form one ledger."""
     for expected, number in enumerate(numbers):
         if number != expected:
-            raise DataError(f"{part_path(folder, expected)}: is missing, but later parts are there")
+            raise DataError(
+                f"{part_path(folder, expected)}: is missing, but later parts exist; {REMEDY}"
+            )
     parts = [read_footer(folder, number) for number in numbers]
     for part in parts:
         if not part.schema.equals(parts[0].schema) or part.rows_per_part != parts[0].rows_per_part:
-            raise DataError(f"{part.path}: is of another ledger than {parts[0].path.name}")
+            raise DataError(
+                f"{part.path}: belongs to another ledger than {parts[0].path.name}; {REMEDY}"
+            )
         if part.num_rows != part.rows_per_part and part is not parts[-1]:
             raise DataError(
-                f"{part.path}: has {part.num_rows:,} rows where {part.rows_per_part:,} belong"
+                f"{part.path}: has {part.num_rows:,} rows instead of {part.rows_per_part:,}; "
+                f"{REMEDY}"
             )
-    sizes = (sum(one.memory_bytes for one in parts), sum(one.file_bytes for one in parts))
+    sizes = (sum(part.memory_bytes for part in parts), sum(part.file_bytes for part in parts))
     ensure_plausible_memory(folder, *sizes)
     return parts
 
 
 def read_footer(folder: Path, number: int) -> LedgerPart:
-    """What a part says about itself; a DataError where it is not what it should be."""
+    """Read the footer of a part; raise a DataError if it is not valid."""
     path = part_path(folder, number)
     try:
         with open_file(path) as file:
             parquet = pq.ParquetFile(file)
-            claimed, size = estimate_memory_bytes(parquet), os.fstat(file.fileno()).st_size
+            memory_bytes, file_bytes = (
+                estimate_memory_bytes(parquet),
+                os.fstat(file.fileno()).st_size,
+            )
             schema, num_rows = parquet.schema_arrow, int(parquet.metadata.num_rows)
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
-        raise unreadable(path, error) from error
+        raise make_read_error(path, error) from error
     metadata = schema.metadata or {}
     if metadata.get(FORMAT_KEY) != FORMAT_VERSION:
         version = FORMAT_VERSION.decode()
-        raise DataError(f"{path}: no part of a ledger of version {version}; {REMEDY}")
+        raise DataError(f"{path}: is not a part of a ledger of format {version}; {REMEDY}")
     if metadata.get(NUMBER_KEY) != str(number).encode():
-        raise DataError(f"{path}: was written as another part and renamed, or damaged; {REMEDY}")
+        raise DataError(f"{path}: was renamed from another part, or is damaged; {REMEDY}")
     rows = metadata.get(ROWS_KEY, b"")
     if not rows.isdigit() or not 0 < num_rows <= int(rows):
-        raise DataError(f"{path}: its footer gives no sensible number of rows; {REMEDY}")
+        raise DataError(f"{path}: has an invalid number of rows in its footer; {REMEDY}")
     _check_schema(path, schema)
-    return LedgerPart(path, number, num_rows, int(rows), schema.remove_metadata(), claimed, size)
+    return LedgerPart(
+        path, number, num_rows, int(rows), schema.remove_metadata(), memory_bytes, file_bytes
+    )
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:
     if tuple(schema.names) != COLUMNS:
-        raise DataError(f"{path}: its columns are not those of a ledger; {REMEDY}")
+        raise DataError(f"{path}: does not have the columns of a ledger; {REMEDY}")
     for field in empty_table().schema:
-        found = schema.field(field.name).type
+        type_in_file = schema.field(field.name).type
         is_id = field.name in ID_COLUMNS
-        if found != field.type and not (is_id and pa.types.is_string(found)):
-            expected = f"expected {field.type}; {REMEDY}"
-            raise DataError(f"{path}: column {field.name} is {found}, {expected}")
+        if type_in_file != field.type and not (is_id and pa.types.is_string(type_in_file)):
+            raise DataError(
+                f"{path}: column {field.name} is {type_in_file}, expected {field.type}; {REMEDY}"
+            )
 
 
-def unreadable(path: Path, error: Exception) -> DataError:
-    """The error to raise where a part cannot be read."""
+def make_read_error(path: Path, error: Exception) -> DataError:
+    """Return the error to raise if a part cannot be read."""
     reason = getattr(error, "strerror", None) or error
     return DataError(f"{path}: cannot be read as a part of a ledger ({reason}); {REMEDY}")

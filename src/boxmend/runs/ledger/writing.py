@@ -1,8 +1,7 @@
-"""Writing a ledger: rows are collected and go to disk in parts of a fixed length.
+"""Write a ledger: rows are collected in memory and written in parts of a fixed length.
 
-Where a part ends depends on nothing but the number of rows before it, so that a run that was
-killed and resumed leaves the same files, byte for byte, as one that was not. Rows of a part that
-is not full travel in the state that a checkpoint keeps.
+Parts depend on the number of rows only, so a run that was killed and resumed has the same files,
+byte for byte, as an uninterrupted one. A checkpoint keeps the rows of the incomplete part.
 """
 
 from __future__ import annotations
@@ -21,18 +20,19 @@ from boxmend.runs.ledger.entries import (
     ID_COLUMNS,
     Columns,
     Entries,
-    columns_of,
+    allocate_columns,
     empty_table,
+    entries_to_columns,
     from_table,
     to_table,
-    vacant_columns,
 )
 from boxmend.runs.ledger.parts import (
-    checked_parts,
-    folder_of,
-    metadata_of,
+    REMEDY,
+    ledger_folder,
+    part_metadata,
     part_numbers,
     part_path,
+    read_footers,
     write_part,
 )
 
@@ -40,7 +40,7 @@ ROWS_PER_PART = 2**16  # 7 MB in memory, 3.4 MB as a file, at most 4 MB in a che
 
 
 class LedgerState(TypedDict):
-    """All that a checkpoint must keep of a ledger, in numbers and one array of bytes."""
+    """The state of a ledger in a checkpoint: numbers and one array of bytes."""
 
     num_rows: int
     rows_per_part: int
@@ -49,9 +49,9 @@ class LedgerState(TypedDict):
 
 
 class Ledger:
-    """The ledger of a run that is going on; `create` or `resume` one.
+    """The ledger of a running training; `create` or `resume` returns one.
 
-    In memory are the rows of one part at most, whatever the length of the run.
+    Keeps the rows of at most one part in memory.
     """
 
     def __init__(self, folder: Path, rows_per_part: int) -> None:
@@ -59,14 +59,14 @@ class Ledger:
         self._rows_per_part = rows_per_part
         self._num_rows = 0
         self._last_epoch = 0
-        self._buffer: Columns | None = None  # made when the types of the ids are known
+        self._buffer: Columns | None = None  # allocated when the types of the ids are known
 
     @classmethod
     def create(cls, run_dir: str | Path, *, rows_per_part: int = ROWS_PER_PART) -> Ledger:
-        """Begin an empty ledger in RUN_DIR/ledger; an OutputError if there is one already."""
-        ledger = cls(_made_folder(Path(run_dir)), _checked_rows_per_part(rows_per_part))
+        """Create an empty ledger in RUN_DIR/ledger; raise an OutputError if there is one."""
+        ledger = cls(_make_folder(Path(run_dir)), _check_rows_per_part(rows_per_part))
         if part_numbers(ledger._folder):
-            raise OutputError(f"{ledger._folder}: there is a ledger already; it is not overwritten")
+            raise OutputError(f"{ledger._folder}: holds a ledger already; name a new folder")
         return ledger
 
     @classmethod
@@ -77,36 +77,36 @@ class Ledger:
         *,
         rows_per_part: int = ROWS_PER_PART,
     ) -> Ledger:
-        """Go on from where `state` was taken; what was written later is removed.
+        """Continue from `state` and remove the entries that were written after it.
 
-        Without a state, that is everything: nothing had been saved, and the run begins anew. A
-        DataError tells of parts that the state counts on and that are missing or damaged.
+        Without a state, all entries are removed and the run starts again. Raises a DataError if
+        parts from before the state are missing or damaged.
         """
         rows_per_part = state["rows_per_part"] if state is not None else rows_per_part
-        ledger = cls(_made_folder(Path(run_dir)), _checked_rows_per_part(rows_per_part))
+        ledger = cls(_make_folder(Path(run_dir)), _check_rows_per_part(rows_per_part))
         pending = None
         if state is not None:
             ledger._num_rows, ledger._last_epoch = state["num_rows"], state["last_epoch"]
-            pending = _pending_rows(state)
+            pending = _decode_pending(state)
         ledger._truncate()
         if pending is not None and ledger._num_rows:
-            ledger._buffer = vacant_columns(rows_per_part, pending)
+            ledger._buffer = allocate_columns(rows_per_part, pending)
             ledger._fill(pending, at=0)
         return ledger
 
     @property
     def num_rows(self) -> int:
-        """How many entries were appended in all, from the beginning of the run."""
+        """Return the number of entries since the start of the run."""
         return self._num_rows
 
     def append(self, entries: Entries) -> None:
-        """Add entries; a ValueError, and nothing added, where they do not fit what was before."""
-        columns = columns_of(entries)
+        """Append entries; raise a ValueError and append none if they do not fit earlier ones."""
+        columns = entries_to_columns(entries)
         if not len(entries):
             return
         self._check_epochs(columns["epoch"])
         if self._buffer is None:
-            self._buffer = vacant_columns(self._rows_per_part, columns)
+            self._buffer = allocate_columns(self._rows_per_part, columns)
         self._check_ids(columns, self._buffer)
         begin = 0
         while begin < len(entries):
@@ -120,15 +120,15 @@ class Ledger:
         self._last_epoch = int(columns["epoch"][-1])
 
     def flush(self) -> None:
-        """Put all entries on disk, the last ones as a short part that a longer one may replace.
+        """Write all entries to disk, the last ones as a short part that a longer one may replace.
 
-        Call it when the run ends; at any other time it does no harm, and makes `read` see all.
+        Call it at the end of the run, or before `read` should return all entries.
         """
         if pending := self._num_rows % self._rows_per_part:
             self._write(self._num_rows // self._rows_per_part, pending)
 
     def state(self) -> LedgerState:
-        """What `resume` needs; it shares nothing with the ledger and stays as it is."""
+        """Return a copy of the state that `resume` needs."""
         pending = self._table(self._num_rows % self._rows_per_part, {})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(
@@ -143,7 +143,7 @@ class Ledger:
         }
 
     def _table(self, num_rows: int, metadata: dict[bytes, bytes]) -> pa.Table:
-        """The first rows of the buffer."""
+        """Return the first rows of the buffer as a table."""
         if self._buffer is None:
             return empty_table()
         columns = {name: values[:num_rows] for name, values in self._buffer.items()}
@@ -155,29 +155,33 @@ class Ledger:
             self._buffer[name][at : at + len(values)] = values
 
     def _write(self, number: int, num_rows: int) -> None:
-        table = self._table(num_rows, metadata_of(number, self._rows_per_part))
+        table = self._table(num_rows, part_metadata(number, self._rows_per_part))
         with open_atomic(part_path(self._folder, number)) as file:
             write_part(table, file)
 
     def _truncate(self) -> None:
-        """Remove what was written after the rows that count, from the end backwards."""
+        """Remove the parts after the rows that count, from the last one backwards."""
         num_full = self._num_rows // self._rows_per_part
         numbers = part_numbers(self._folder)
-        checked = checked_parts(self._folder, [one for one in numbers if one < num_full])
-        if len(checked) < num_full or any(p.num_rows != self._rows_per_part for p in checked):
-            missing = part_path(self._folder, len(checked))
-            raise DataError(f"{missing}: is missing or short; the checkpoint counts on it")
+        parts = read_footers(self._folder, [number for number in numbers if number < num_full])
+        if len(parts) < num_full or any(part.num_rows != self._rows_per_part for part in parts):
+            missing = part_path(self._folder, len(parts))
+            raise DataError(
+                f"{missing}: is missing or short, but the checkpoint needs it; {REMEDY}"
+            )
         try:
             for number in reversed(numbers[num_full:]):
                 part_path(self._folder, number).unlink()
             remove_leftovers(self._folder)
         except OSError as error:
             reason = error.strerror or error
-            raise OutputError(f"{self._folder}: could not be cut back ({reason})") from error
+            raise OutputError(
+                f"{self._folder}: its last parts could not be removed ({reason})"
+            ) from error
 
     def _check_epochs(self, epochs: NDArray[np.int32]) -> None:
         if epochs[0] < self._last_epoch or (np.diff(epochs) < 0).any():
-            raise ValueError("epochs must not fall: entries are appended as they happen")
+            raise ValueError("epochs must be ascending")
 
     def _check_ids(self, columns: Columns, buffer: Columns) -> None:
         for name in ID_COLUMNS:
@@ -187,23 +191,23 @@ class Ledger:
                 )
 
 
-def _made_folder(run_dir: Path) -> Path:
-    folder = folder_of(run_dir)
+def _make_folder(run_dir: Path) -> Path:
+    folder = ledger_folder(run_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or error
-        raise OutputError(f"{folder}: could not be made ({reason})") from error
+        raise OutputError(f"{folder}: could not be created ({reason})") from error
     return folder
 
 
-def _checked_rows_per_part(rows_per_part: int) -> int:
+def _check_rows_per_part(rows_per_part: int) -> int:
     if rows_per_part < 1:
         raise ValueError("rows_per_part must be at least 1")
     return rows_per_part
 
 
-def _pending_rows(state: LedgerState) -> Columns:
+def _decode_pending(state: LedgerState) -> Columns:
     try:
         with pa.ipc.open_stream(pa.py_buffer(state["pending"].tobytes())) as stream:
             columns = from_table(stream.read_all())

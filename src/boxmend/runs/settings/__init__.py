@@ -1,7 +1,7 @@
-"""What a training can be told, with range and reason beside each default.
+"""Settings of a training, each with its default, range and reason.
 
-Frozen dataclasses, one for each room that has something to set, nested in `TrainSettings`. Nothing
-here needs torch. `resolved` fills in what a preset decides, and what it gives is saved in a run.
+Frozen dataclasses, one for the optimizer and one for each method, nested in `TrainSettings`.
+`resolve_settings` applies a preset; a run saves its result. This package does not need torch.
 """
 
 from boxmend.runs.settings.mend import MendSettings
@@ -12,9 +12,9 @@ from boxmend.runs.settings.peers import (
     NoteRcnnSettings,
     OaMilSettings,
 )
-from boxmend.runs.settings.presets import resolved
+from boxmend.runs.settings.presets import resolve_settings
 from boxmend.runs.settings.published import PublishedSettings
-from boxmend.runs.settings.training import Optimisation, TrainSettings, parsed_image_size
+from boxmend.runs.settings.training import Optimisation, TrainSettings, parse_image_size
 
 __all__ = [
     "CaBbcSettings",
@@ -26,6 +26,6 @@ __all__ = [
     "Optimisation",
     "PublishedSettings",
     "TrainSettings",
-    "parsed_image_size",
-    "resolved",
+    "parse_image_size",
+    "resolve_settings",
 ]

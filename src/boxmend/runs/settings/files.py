@@ -1,4 +1,4 @@
-"""Settings from a file: TOML or JSON, with tables for what is nested; a run's own, too."""
+"""Read settings from TOML and JSON files, and from the folder of a run."""
 
 import json
 import tomllib
@@ -16,22 +16,22 @@ from boxmend.runs.settings.renamed import RENAMED_SETTINGS, rename_settings
 from boxmend.runs.settings.training import TrainSettings
 
 Values = dict[tuple[str, ...], Any]
-"""Values by their keys from the top: ("mend", "raw_box_share") is mend.raw_box_share."""
+"""Values by their path of keys: ("mend", "raw_box_share") is mend.raw_box_share."""
 
 
 def read_settings(path: Path) -> TrainSettings:
-    """Read a file of settings; what it does not name has its default."""
-    return converted(path, _document(path))
+    """Read a settings file; settings that it does not name have their defaults."""
+    return convert_settings(path, _read_document(path))
 
 
 def read_values(path: Path) -> Values:
-    """Read what a file sets, and nothing else; a UsageError names the file and the wrong key."""
-    document = _document(path)
-    settings = converted(path, document)
-    return {keys: _at(settings, keys) for keys in _leaves(document)}
+    """Read only the values that a file sets; a UsageError names the file and the wrong key."""
+    document = _read_document(path)
+    settings = convert_settings(path, document)
+    return {keys: _value_at(settings, keys) for keys in _key_paths(document)}
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
     try:
         text = read_limited(path, "settings_bytes").decode("utf-8")
     except (OSError, ValueError) as error:
@@ -42,16 +42,18 @@ def _document(path: Path) -> dict[str, Any]:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:  # both decoders raise kinds of ValueError
         kind = "TOML" if path.suffix == ".toml" else "JSON (or name it .toml)"
-        raise UsageError(f"{path}: is no {kind}: {error}") from error
+        raise UsageError(f"{path}: is not {kind}: {error}") from error
     if not isinstance(document, dict):
-        raise UsageError(f"{path}: holds no table of settings")
+        raise UsageError(f"{path}: is not a table of settings")
     return document
 
 
-def converted(path: Path | str, document: dict[str, Any], *, strict: bool = True) -> TrainSettings:
-    """Make settings of a document; a UsageError names its `path` and the wrong key.
+def convert_settings(
+    path: Path | str, document: dict[str, Any], *, strict: bool = True
+) -> TrainSettings:
+    """Convert a document to settings; a UsageError names its `path` and the wrong key.
 
-    If not `strict`, texts may stand for numbers, true, false and null.
+    If not `strict`, strings are accepted for numbers, true, false and null.
     """
     _refuse_unknown(path, document, TrainSettings)
     try:
@@ -64,11 +66,11 @@ def converted(path: Path | str, document: dict[str, Any], *, strict: bool = True
         raise UsageError(f"{path}: {error}") from error
 
 
-def settings_of_run(path: Path, document: Mapping[str, Any]) -> TrainSettings:
-    """Make settings of a run's settings.json, which people may edit.
+def convert_run_settings(path: Path, document: Mapping[str, Any]) -> TrainSettings:
+    """Convert the settings.json of a run, which people may edit.
 
-    A DataError names the file and a key whose value is none that the setting can have. Keys that
-    there are no longer, as runs of earlier versions have them, are passed over.
+    A DataError names the file and the key of an invalid value. Renamed settings of earlier versions
+    are read by their present names, and removed ones are ignored.
     """
     try:
         return msgspec.convert(rename_settings(document), TrainSettings)
@@ -76,14 +78,14 @@ def settings_of_run(path: Path, document: Mapping[str, Any]) -> TrainSettings:
         reason, _, place = str(error).partition(" - at `$.")
         key = f"{place.rstrip('`')}: " if place else ""
         raise DataError(
-            f"{path}: {key}{reason}; put the value back that the run was trained with"
+            f"{path}: {key}{reason}; restore the value that the run was trained with"
         ) from error
 
 
 def _refuse_unknown(
     path: Path | str, table: Mapping[str, Any], kind: type, prefix: str = ""
 ) -> None:
-    """Refuse keys that no field has, which msgspec would pass over."""
+    """Refuse unknown keys, which msgspec would ignore."""
     known = get_type_hints(kind)
     for key, value in table.items():
         if key not in known:
@@ -94,22 +96,22 @@ def _refuse_unknown(
 
 
 def _hint(key: str, known: Iterable[str], prefix: str) -> str:
-    """Name the setting that an unknown key may stand for."""
+    """Return the setting that an unknown key may mean, as the end of a message."""
     if present := RENAMED_SETTINGS.get(f"{prefix}{key}"):
         return f" any more; its name is {present} now"
-    near = get_close_matches(key, known, n=1)
-    return f"; did you mean {prefix}{near[0]}?" if near else ""
+    matches = get_close_matches(key, known, n=1)
+    return f"; did you mean {prefix}{matches[0]}?" if matches else ""
 
 
-def _leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    places: list[tuple[str, ...]] = []
+def _key_paths(table: Mapping[str, Any], parents: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    paths: list[tuple[str, ...]] = []
     for key, value in table.items():
-        here = (*above, key)
-        places += _leaves(value, here) if isinstance(value, dict) else [here]
-    return places
+        path = (*parents, key)
+        paths += _key_paths(value, path) if isinstance(value, dict) else [path]
+    return paths
 
 
-def _at(settings: Any, keys: tuple[str, ...]) -> Any:
+def _value_at(settings: Any, keys: tuple[str, ...]) -> Any:
     for key in keys:
         settings = getattr(settings, key)
     return settings

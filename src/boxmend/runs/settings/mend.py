@@ -1,4 +1,4 @@
-"""The numbers of the changed method, each with its reason."""
+"""Settings of the method `mend`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,67 +9,71 @@ from boxmend.runs.settings.ranges import check_amount, check_choice, check_count
 
 @dataclass(frozen=True)
 class MendSettings:
-    """What `mend` does, one switch or number for each part."""
+    """Switches and numbers of `mend`, one for each part of the method."""
 
     prescreen_weight: float = 0.5
-    """Weight of a first look before training in the evidence, 0 to 1; 0 is none. A classifier of
-    the backbone's features tells each label's odds by the labels of the other images."""
+    """Weight of the prescreen in the evidence, 0 to 1; 0 turns it off. Before training, it predicts
+    each label by a classifier of the backbone's features that is trained on other images."""
     initial_label_noise: float = 0.3
-    """Label noise believed before the first estimate; a trial started there for 20 to 60 %."""
+    """Label noise assumed before the first estimate; 0.3 worked for true rates of 20 to 60 %."""
     full_matrix: bool = True
-    """Estimate who is mistaken for whom where the evidence pays for it, as pair noise needs."""
+    """Estimate a full matrix of label noise if it fits clearly better, as for pair noise; off:
+    symmetric noise only."""
     foreground_only: bool = True
-    """Look at the foreground classes alone; off: a badly placed box passes for a wrong label."""
+    """Judge labels by the foreground classes alone; off: a bad box counts as a wrong label."""
     judgement: Literal["posterior", "queue"] = "posterior"
-    """Weigh the classes under the noise model, or judge by the published queue of losses."""
+    """posterior: Bayes' rule under the noise model; queue: the published queue of losses."""
     temperature: float | None = None
-    """tau, the exponent of the evidence, above 0; by default fitted once a pass."""
+    """tau, the exponent of the evidence, above 0; by default fitted once an epoch."""
     queue_length: int = 128
-    """Losses in the queue, where that judges, from 1 on, as published."""
+    """Number of losses in the queue, from 1 on, as published; used if `judgement` is queue."""
     memory_min_weight: float = 0.5
-    """Least weight of a new visit in the memory; 1 is no memory, 0 the mean of all visits."""
+    """Minimum weight of a new visit in the memory, 0 to 1; 1 keeps no memory, 0 averages all
+    visits."""
     soft_labels: bool = True
-    """Train on posteriors; off: on the verdicts, and unsure annotations as `discarded` says."""
+    """Train on posteriors; off: on hard judgements, with unsure annotations as `discarded` says."""
     discarded: Literal["background", "ignore", "rpn_only"] = "ignore"
-    """Unsure annotations without soft labels: an object is there, so it is no background."""
+    """How unsure annotations are trained on without soft labels. By default ignore: an object is
+    there, so its place is not background."""
     correct_warm_up_loss: bool = True
-    """Correct the loss of warm-up for the label noise; off: plain labels, learnt by heart."""
+    """Correct the loss of warm-up for label noise; off: the detector memorises wrong labels."""
     gamma: float = 0.1
-    """Weight of the extents in Eq. 15, from 0 on, as published."""
+    """Weight of the box sizes in Eq. 15, from 0 on, as published."""
     fit_threshold: float = 0.9
-    """Of Eq. 18, as published; b* is where the evidence is taken."""
+    """Threshold of Eq. 18, as published; decides which proposals can become b*."""
     num_proposals: int = 100
-    """Proposals of highest objectness that match and vote, from 1 on, as published."""
+    """Number of proposals with the highest objectness that match and vote, from 1 on, as
+    published."""
     num_candidates: int = 10
-    """Most candidates of an annotation, from 1 on, as published; the first one is p*."""
+    """Maximum number of candidates of an annotation, from 1 on, as published; the first is p*."""
     alpha: float | None = None
-    """Weight of p* in b*, 0 to 1; by default the box noise within 0.2 to 0.4 as published, 0
-    without repair."""
+    """Weight of p* in b*, 0 to 1; by default the box noise, limited to 0.2 to 0.4 as published, and
+    0 if boxes are not repaired."""
     boxes: Literal["edges", "vote", "average"] = "edges"
-    """Final boxes: each edge where vote and raw box let it be expected under the box noise; the
-    two blended by `raw_box_share`; or Eq. 14."""
+    """How the final box is computed. edges: each edge at its expected position given the vote, the
+    raw box and the box noise; vote: a blend of both by `raw_box_share`; average: Eq. 14."""
     raw_box_share: float | None = None
-    """Share of the raw box, 0 to 1; told, it blends raw box and vote instead of `edges`. By default
-    from the box noise, 1 before the first estimate: boxes stay as they are."""
+    """Share of the raw box in the final one, 0 to 1; if set, raw box and vote are blended also with
+    `edges`. By default it follows the box noise; before the first estimate it is 1: boxes stay."""
     raw_box_min_share: float = 0.4
-    """Least share by the estimate: targets of the model's own output confirm themselves."""
+    """Minimum of the estimated share: a model that trains on its own boxes confirms itself."""
     disable_above: float = 0.8
-    """Estimated share above which boxes are left alone: nothing to gain on clean ones."""
+    """Estimated share above which boxes are not repaired: clean boxes cannot improve."""
     extend_past_border: bool = True
-    """Let regression end outside of the image where its border cut off noisy edges; off: boxes at
+    """Let regression targets extend past the image border, which clips noisy edges; off: boxes at
     the border are learnt too small."""
     box_beta: float = 2.0
-    """Difference up to which the second stage's box loss is quadratic where boxes are mended: the
-    mean of noisy edges is nearer to the truth than their median."""
+    """Difference up to which the second stage's box loss is quadratic if boxes are repaired: the
+    mean of noisy edges is closer to the truth than their median."""
     vote_min_iou: float = 0.3
-    """IoU with the raw box above which a proposal's regression votes: others mean other objects."""
+    """IoU with the raw box above which a regressed proposal votes; below, it is another object."""
     cluster_min_iou: float = 0.6
-    """IoU with the leading voter above which the votes are averaged: one object, one cluster."""
+    """IoU with the strongest vote above which votes are averaged: one cluster per object."""
     missing_min_score: float | None = None
-    """Score from which a proposal beside all annotations is held to be an object whose annotation
-    is missing, and left out of the background; by default none is. 0.3 where many are missing."""
+    """Score from which a proposal away from all annotations counts as a missing object and is left
+    out of the background; by default off. Use 0.3 if many annotations are missing."""
     residual_min_score: float = 0.1
-    """Least score of some voter for the box noise to be measured: below, nothing was seen."""
+    """Minimum score of the best vote for an annotation to count in the estimate of box noise."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -93,10 +97,11 @@ class MendSettings:
         check_choice("mend.discarded", self.discarded, ("background", "ignore", "rpn_only"))
         check_choice("mend.boxes", self.boxes, ("edges", "vote", "average"))
         check_choice("mend.judgement", self.judgement, ("posterior", "queue"))
-        for name, like in (("gamma", "0.1"), ("fit_threshold", "0.9"), ("box_beta", "2.0")):
-            check_amount(f"mend.{name}", getattr(self, name), like)
+        for name, example in (("gamma", "0.1"), ("fit_threshold", "0.9"), ("box_beta", "2.0")):
+            check_amount(f"mend.{name}", getattr(self, name), example)
         if self.temperature is not None and not 0 < self.temperature < float("inf"):
-            told = repr(self.temperature)
-            raise UsageError(f"mend.temperature is {told}; expected a number above 0, like 1.5")
+            raise UsageError(
+                f"mend.temperature is {self.temperature!r}; expected a number above 0, like 1.5"
+            )
         for name in ("num_proposals", "num_candidates", "queue_length"):
             check_count(f"mend.{name}", getattr(self, name))

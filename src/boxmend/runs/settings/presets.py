@@ -1,24 +1,28 @@
-"""What a training does where its settings leave the choice to the preset and the method."""
+"""Presets: defaults that depend on the method and the detector."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from boxmend.runs.settings.training import PUBLISHED, SECTIONS, Optimisation, TrainSettings
+from boxmend.runs.settings.training import METHOD_SECTIONS, PUBLISHED, Optimisation, TrainSettings
 
-LITERAL_METHODS = frozenset(
-    method for method, section in SECTIONS.items() if section == PUBLISHED and method != "baseline"
+PAPER_METHODS = frozenset(
+    method
+    for method, section in METHOD_SECTIONS.items()
+    if section == PUBLISHED and method != "baseline"
 )
-"""Rows of the paper's tables: they are the literal reading whatever the preset says."""
-OWN_NUMBERS = frozenset({"tiny"})
-"""Detectors whose numbers of proposals and RoIs belong to them, whatever the preset says."""
-FEW_PROPOSALS = 500
+"""Methods of the paper's tables, which always use the preset `paper`."""
+FIXED_COUNT_DETECTORS = frozenset({"tiny"})
+"""Detectors that keep their own numbers of proposals and RoIs with every preset."""
+MAX_FEW_PROPOSALS = 500
+"""Up to this number of proposals, fewer anchors enter suppression."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Preset:
-    """One reading of everything that the user did not set; None: the detector's own number."""
+    """Values for everything that the user did not set; None keeps the detector's own number."""
 
     proposals: int | None
     pre_nms: int | None
@@ -57,14 +61,15 @@ PRESETS = {
 }
 
 
-def resolved(settings: TrainSettings) -> TrainSettings:
-    """Fill in what is left to the preset and the method; resolved settings stay as they are.
+def resolve_settings(settings: TrainSettings) -> TrainSettings:
+    """Return the settings with every value that the preset and the method decide.
 
-    What is set stays. Where a count is still None, it is the detector's own number.
+    Explicit values stay. A count that is still None is the detector's own number. Resolved settings
+    are returned unchanged.
     """
-    is_paper = settings.preset == "paper" or settings.method in LITERAL_METHODS
+    is_paper = settings.preset == "paper" or settings.method in PAPER_METHODS
     name: Literal["default", "paper"] = "paper" if is_paper else "default"
-    preset = _fitted(PRESETS[name], settings)
+    preset = _adapt_preset(PRESETS[name], settings)
     return replace(
         settings,
         preset=name,
@@ -80,27 +85,27 @@ def resolved(settings: TrainSettings) -> TrainSettings:
     )
 
 
-def _fitted(preset: Preset, settings: TrainSettings) -> Preset:
-    """The preset for a detector, a method and a number of proposals."""
+def _adapt_preset(preset: Preset, settings: TrainSettings) -> Preset:
+    """Return the preset for the detector, the method and the number of proposals."""
     if settings.method != "mend":
-        preset = replace(preset, average_decay=0.0)  # the recipes of others have none
-    if settings.detector in OWN_NUMBERS:
+        preset = replace(preset, average_decay=0.0)  # other methods are published without one
+    if settings.detector in FIXED_COUNT_DETECTORS:
         return replace(preset, proposals=None, pre_nms=None, rois=None)
-    if preset.pre_nms is None and (settings.proposals or FEW_PROPOSALS + 1) <= FEW_PROPOSALS:
+    if preset.pre_nms is None and (settings.proposals or math.inf) <= MAX_FEW_PROPOSALS:
         return replace(preset, pre_nms=1000)
     return preset
 
 
 def _optimisation(settings: TrainSettings, preset: Preset) -> Optimisation:
-    told = settings.optimisation
+    given = settings.optimisation
     return replace(
-        told,
+        given,
         lr=settings.learning_rate,
-        schedule=_first(told.schedule, preset.schedule),
-        max_norm=_first(told.max_norm, preset.max_norm),
-        average_decay=_first(told.average_decay, preset.average_decay),
+        schedule=_first(given.schedule, preset.schedule),
+        max_norm=_first(given.max_norm, preset.max_norm),
+        average_decay=_first(given.average_decay, preset.average_decay),
     )
 
 
-def _first(told: T | None, otherwise: T) -> T:
-    return otherwise if told is None else told
+def _first(value: T | None, default: T) -> T:
+    return default if value is None else value

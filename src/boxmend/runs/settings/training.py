@@ -1,4 +1,4 @@
-"""All that a training can be told besides its data."""
+"""Settings of a training."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,9 +15,9 @@ from boxmend.runs.settings.peers import (
 from boxmend.runs.settings.published import PublishedSettings
 from boxmend.runs.settings.ranges import check_amount, check_choice, check_count, check_share
 
-RATE_OF_AN_IMAGE = 0.00125  # mmdetection's linear rule: 0.02 for a batch of 16
+LEARNING_RATE_PER_IMAGE = 0.00125  # mmdetection's linear rule: 0.02 for a batch of 16
 PUBLISHED = "published"
-SECTIONS: dict[str, str] = {
+METHOD_SECTIONS: dict[str, str] = {
     "baseline": PUBLISHED,
     "br": PUBLISHED,
     "ca-bbc": "ca_bbc",
@@ -32,116 +32,116 @@ SECTIONS: dict[str, str] = {
     "oa-mil": "oa_mil",
     "pseudo": PUBLISHED,
 }
-"""The field of TrainSettings that holds the settings of a method, by the method's name."""
+"""The field of TrainSettings that holds the settings of each method."""
 
 
 @dataclass(frozen=True)
 class Optimisation:
-    """How the weights move."""
+    """Optimizer, learning rate and averaging of the weights."""
 
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    """sgd, or adamw for small detectors that start from little."""
+    """sgd, or adamw for small detectors without pretrained weights."""
     lr: float | None = None
     """Learning rate; by default 0.00125 times the batch size, mmdetection's linear rule."""
     momentum: float = 0.9
-    """Of sgd, 0 to 1; the paper's."""
+    """Momentum of sgd, 0 to 1, as in the paper."""
     weight_decay: float = 1e-4
-    """From 0 on; the paper's."""
+    """Weight decay, from 0 on, as in the paper."""
     schedule: Literal["step", "cosine"] | None = None
-    """step: a tenth from `drop_at` on; cosine: down to zero over all steps. By default step."""
+    """step: a tenth of the rate from `drop_at` on; cosine: down to zero. By default step."""
     drop_at: float = 0.75
-    """Share of the training after which the rate drops: 9 of 12 passes."""
+    """Share of the training after which the rate drops: 9 of 12 epochs."""
     warm_up_steps: int = 200
-    """Steps over which the rate rises from a thousandth; a cold start at full rate diverges."""
+    """Number of steps over which the rate rises from 0.001 of it; a start at full rate diverges."""
     max_norm: float | None = None
-    """Gradients are scaled to at most this norm; 0 leaves them alone. By default 35, which guards
-    and seldom acts; preset paper: 0."""
+    """Maximum norm of the gradients, which are scaled down to it; 0 never scales. By default 35,
+    which is seldom reached; preset paper: 0."""
     average_decay: float | None = None
-    """Decay of the exponential average of the weights, which predicts; 0 keeps none. By default
-    0.998: in a trial without it 52.1 instead of 54.1 AP50 at 40/40. Other methods and preset
-    paper: 0."""
+    """Decay of the exponential average of the weights, which is the final model; 0 turns it off.
+    By default 0.998 for mend: a trial at 40/40 without it gave 52.1 instead of 54.1 AP50. Other
+    methods and preset paper: 0."""
 
     def __post_init__(self) -> None:
         check_choice("optimisation.optimizer", self.optimizer, ("sgd", "adamw"))
         check_choice("optimisation.schedule", self.schedule, ("step", "cosine"))
         for name in ("momentum", "drop_at", "average_decay"):
             check_share(f"optimisation.{name}", getattr(self, name))
-        for name, like in (("lr", "0.02"), ("weight_decay", "0.0001"), ("max_norm", "35")):
-            check_amount(f"optimisation.{name}", getattr(self, name), like)
-        check_count("optimisation.warm_up_steps", self.warm_up_steps, least=0)
+        for name, example in (("lr", "0.02"), ("weight_decay", "0.0001"), ("max_norm", "35")):
+            check_amount(f"optimisation.{name}", getattr(self, name), example)
+        check_count("optimisation.warm_up_steps", self.warm_up_steps, minimum=0)
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """All that defines a run, besides its data. `resolved` fills in what the preset decides."""
+    """Everything that defines a run besides its data; `resolve_settings` applies the preset."""
 
     method: str = "mend"
-    """What turns annotations into targets: baseline (nothing does), mend, the published
-    mend-paper and its parts br, lr, cm, cinj and pseudo, or a peer: co-teaching, note-rcnn,
-    ca-bbc, oa-mil, disco."""
+    """How annotations become training targets: mend, baseline (unchanged), the published mend-paper
+    and its parts br, lr, cm, cinj and pseudo, or a peer: co-teaching, note-rcnn, ca-bbc, oa-mil,
+    disco."""
     preset: Literal["default", "paper"] = "default"
-    """paper: the literal reading of the paper, on mmdetection's numbers, which makes mend
-    mend-paper; mend-paper and its parts are always read so. What is set here goes before it."""
+    """paper: a literal reading of the paper with mmdetection's numbers; it turns mend into
+    mend-paper. mend-paper and its parts always use it. Explicit settings override a preset."""
     label_noise: float | Literal["auto"] = "auto"
-    """Share of wrong labels, 0 to 1, where it is known; 0 leaves labels alone. auto: estimated
-    once a pass, with an interval."""
+    """Share of wrong labels, 0 to 1, if known; 0 leaves labels as they are. auto: estimated once an
+    epoch, with an interval."""
     box_noise: float | Literal["auto"] = "auto"
-    """How far sides are off, in shares of the box, 0 to 1, where it is known; 0 leaves boxes
-    alone. auto: estimated once a pass, with an interval."""
+    """Error of the sides as a share of the box, 0 to 1, if known; 0 leaves boxes as they are. auto:
+    estimated once an epoch, with an interval."""
     warm_up: float = 0.25
-    """Share of the training before refinement begins: 3 of 12 passes, as in the paper on VOC."""
+    """Share of the training before refinement begins: 3 of 12 epochs, as in the paper on VOC."""
     judging_weights: Literal["network", "heads", "average"] = "network"
-    """Whose opinion of annotations counts: that of the weights in training, of averaged heads on
-    their features, or of the average throughout, which costs half a step more."""
+    """Weights that judge annotations: network (those in training), heads (averaged heads on the
+    features of the network), or average (averaged weights, at the cost of half a step)."""
 
     detector: str = "resnet50"
-    """resnet50 as in the paper, resnet18, mobilenet_v2 or mobilenet_v3, all with a feature
+    """resnet50 (as in the paper), resnet18, mobilenet_v2 or mobilenet_v3, all with a feature
     pyramid, or tiny for small images on a CPU."""
     weights: str | None = "default"
-    """default: ImageNet classification; a safetensors file; or none. Never COCO detections, which
-    have seen clean boxes."""
+    """default (ImageNet classification), a safetensors file, or none. Never use weights trained on
+    COCO detection: they have seen clean boxes."""
     image_size: str = "600/1000"
-    """Short/long side that images are scaled to, as mmdetection does for VOC, or the long side
+    """Short/long side to which images are scaled, as mmdetection does for VOC, or the long side
     alone (320)."""
     proposals: int | None = None
-    """Proposals of an image while training; by default the detector's own number, 2000; preset
-    paper: 1000."""
+    """Number of proposals per training image; by default that of the detector, 2000; preset paper:
+    1000."""
     pre_nms: int | None = None
-    """Anchors of each level that enter suppression; by default the detector's own number, 2000,
-    but 1000 for at most 500 proposals, since 2000 cost four times as much; preset paper: 2000."""
+    """Number of anchors per level before suppression; by default that of the detector, 2000, but
+    1000 for up to 500 proposals, since 2000 cost four times as much; preset paper: 2000."""
     rois: int | None = None
-    """Sampled RoIs of an image; by default the detector's own number, 512."""
+    """Number of RoIs sampled per image; by default that of the detector, 512."""
     box_loss: Literal["smooth_l1", "l1"] | None = None
-    """Of both stages; by default smooth_l1 as in torchvision; preset paper: l1 as in
+    """Box loss of both stages; by default smooth_l1 as in torchvision; preset paper: l1 as in
     mmdetection."""
     rpn_low_quality: float | None = None
-    """IoU from which an annotation's best anchors are positive in any case; by default 0 as in
+    """IoU from which an annotation's best anchors are always positive; by default 0 as in
     torchvision; preset paper: 0.3 as in mmdetection."""
     difficult: Literal["ignore", "background"] | None = None
-    """Difficult objects: learn nothing around them, or take them for background. By default
-    ignore; preset paper: background, which is what mmdetection makes of them."""
+    """How difficult objects are trained on: ignored, or as background. By default ignore; preset
+    paper: background, as in mmdetection."""
 
     epochs: int = 12
-    """Passes over the data, from 1 on; 12 as in the paper on VOC."""
+    """Number of epochs, from 1 on; 12 as in the paper on VOC."""
     batch_size: int = 16
-    """Images of a step, from 1 on; where there are several processes, of all together."""
+    """Number of images per step over all processes, from 1 on."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 where the device has it, else float32."""
+    """auto: bfloat16 if the device supports it, else float32."""
     cuda_graph: bool = True
-    """Record a step as a CUDA graph once a pass and replay it, on a GPU and in one process: about
-    twice as fast. Off: every kernel is launched by itself, which errors can be told from."""
+    """Record a step as a CUDA graph once an epoch and replay it, on a GPU with one process: about
+    twice as fast. Off: kernels are launched one by one, which gives clearer errors."""
     seed: int = 0
-    """Of everything random; 0 or more."""
+    """Seed of everything random, 0 or more."""
 
     keep_best: bool = False
-    """Keep the weights of the pass that scored best on --val (AP50 by area) instead of the last.
-    Off: the validation data may be noisy themselves."""
+    """Keep the weights of the epoch with the best score on --val (AP50 by area) instead of the last
+    ones. Off by default: the validation data may be noisy, too."""
     checkpoint_every: int = 500
-    """Steps between checkpoints: the most work that a kill can cost."""
+    """Number of steps between checkpoints: the maximum that is lost in a crash."""
     log_every: int = 50
-    """Steps between lines of the log; only then does the loop wait for the device."""
+    """Number of steps between log lines; the loop waits for the device only then."""
     strict: bool = False
-    """Stop at an unreadable image instead of leaving it out."""
+    """Stop at an unreadable image instead of skipping it."""
 
     optimisation: Optimisation = field(default_factory=Optimisation)
     mend: MendSettings = field(default_factory=MendSettings)
@@ -168,20 +168,20 @@ class TrainSettings:
         for name in ("label_noise", "box_noise"):
             if getattr(self, name) != "auto":
                 check_share(name, getattr(self, name))
-        if not 0 <= self.seed < 2**31:  # shifted by 32 bits it must remain a signed integer
+        if not 0 <= self.seed < 2**31:  # shifted by 32 bits it must fit a signed integer
             raise UsageError(f"seed is {self.seed!r}; expected a number from 0 to {2**31 - 1}")
-        parsed_image_size(self.image_size)
+        parse_image_size(self.image_size)
 
     @property
     def learning_rate(self) -> float:
-        """The rate itself, or the rule's."""
+        """Return the learning rate that is set, or that of the linear rule."""
         if self.optimisation.lr is not None:
             return self.optimisation.lr
-        return RATE_OF_AN_IMAGE * self.batch_size
+        return LEARNING_RATE_PER_IMAGE * self.batch_size
 
 
-def parsed_image_size(text: str) -> tuple[int | None, int]:
-    """Short and long side of "600/1000", or (None, 320) of "320"."""
+def parse_image_size(text: str) -> tuple[int | None, int]:
+    """Return (600, 1000) for "600/1000", and (None, 320) for "320"."""
     parts = text.split("/")
     if len(parts) > 2 or not all(part.isdecimal() and 32 <= int(part) <= 8192 for part in parts):
         raise UsageError(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.data.boxes import best_overlaps, overlaps
+from boxmend.data.boxes import compute_iou, find_best_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.types import Floats, Rows
 from boxmend.runs.opening import OpenRun
@@ -58,8 +58,8 @@ def box_scores(opened: OpenRun, truth: KnownTruth, visits: Rows) -> BoxScores:
 
 
 def _fit(dataset: Dataset, truth: KnownTruth, rows: Rows, boxes: Floats) -> BoxFit:
-    own = overlaps(boxes, truth.boxes[rows])
-    best = best_overlaps(dataset.image_rows[rows], boxes, truth.image_rows, truth.image_boxes)
+    own = compute_iou(boxes, truth.boxes[rows])
+    best = find_best_iou(dataset.image_rows[rows], boxes, truth.image_rows, truth.image_boxes)
     num = len(rows)
     return BoxFit(
         corloc=share((best > CORLOC_IOU).sum(), num),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from boxmend.auditing.fixes.table import GOOD_IOU
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Mask
 from boxmend.repair.changes import Changes
 from boxmend.runs.opening import OpenRun
@@ -164,8 +164,8 @@ def _box_moves(
 ) -> tuple[BoxMoves, _Errors]:
     """The moves of boxes, and which boxes are bad."""
     after = np.where(is_moved[:, None], opened.settlement.boxes, opened.dataset.boxes)
-    iou_before = overlaps(opened.dataset.boxes, truth.boxes)
-    iou_after = overlaps(after, truth.boxes)
+    iou_before = compute_iou(opened.dataset.boxes, truth.boxes)
+    iou_after = compute_iou(after, truth.boxes)
     was_bad = (iou_before < GOOD_IOU) & is_object
     is_bad = (iou_after < GOOD_IOU) & is_object
     is_changed, is_missed = is_moved & is_object, was_bad & ~is_moved

@@ -1,4 +1,4 @@
-"""Who finds more: boxmend and other finders of label errors on the same annotations."""
+"""Compare boxmend with other finders of annotation errors, on the annotations of a run."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from boxmend.auditing.fixes.table import GOOD_IOU
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats, Mask, Rows
@@ -27,24 +27,23 @@ KINDS = ("wrong label", "bad box")
 
 @dataclass(frozen=True)
 class FinderScores:
-    """How well one finder finds one kind of error; None where it has no scores, or no default."""
+    """How well one finder finds one kind of error; None if it has no scores or no threshold."""
 
     finder: str
     kind: str  # one of KINDS
     auroc: float | None
     average_precision: float | None
     flagged: int | None
-    """By its own default, as are those below."""
+    """By the finder's default threshold, like precision and recall."""
     precision: float | None
     recall: float | None
 
 
 @dataclass(frozen=True)
 class FinderComparison:
-    """All finders on the same annotations: those visited by the run whose truth is known.
+    """The scores of all finders on the annotations that the run visited and whose truth is known.
 
-    Only boxmend corrects anything, so label noise and mean IoU after are its own; with any other
-    finder they stay as they were before.
+    Label noise and mean IoU "after" are those of boxmend, the only finder that corrects anything.
     """
 
     annotations: int
@@ -57,20 +56,20 @@ class FinderComparison:
     mean_iou_after: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data: numbers, texts, None, lists and dictionaries."""
-        return {**asdict(self), "scores": [asdict(one) for one in self.scores]}
+        """Return plain data: numbers, texts, None, lists and dictionaries."""
+        return {**asdict(self), "scores": [asdict(scores) for scores in self.scores]}
 
 
 def ensure_installed() -> None:
-    """Raise a UsageError where `compare` lacks a package; ask before making detections."""
+    """Raise a UsageError if a package for `compare` is missing; call it before long work."""
     objectlab.ensure_installed()
 
 
 def compare(opened: OpenRun, truth: KnownTruth, detections: Detections) -> FinderComparison:
-    """Let all finders judge the annotations of a run, and hold them against the truth.
+    """Let all finders judge the annotations of a run, and score them by the truth.
 
-    `detections` are of a detector on the run's dataset, by its image rows and labels. All finders
-    see all annotations but crowds and difficult objects; scored are those that the run visited.
+    `detections` belong to the run's dataset, by its image rows and labels. All finders get all
+    annotations except crowds and difficult objects; those that the run visited are scored.
     """
     dataset = opened.dataset
     is_known = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
@@ -84,51 +83,52 @@ def compare(opened: OpenRun, truth: KnownTruth, detections: Detections) -> Finde
 
     chosen = rows[judged]
     is_wrong = truth.is_wrong(dataset.labels)[chosen]
-    iou = overlaps(dataset.boxes[chosen], truth.boxes[chosen])
+    iou = compute_iou(dataset.boxes[chosen], truth.boxes[chosen])
     labels, boxes = opened.settlement.labels[chosen], opened.settlement.boxes[chosen]
     return FinderComparison(
         annotations=len(chosen),
         wrong_labels=int(is_wrong.sum()),
         bad_boxes=int((iou < GOOD_IOU).sum()),
         scores=tuple(
-            one
+            scores
             for name, suspicion in suspicions.items()
-            for one in _scores(name, suspicion, judged, (is_wrong, iou < GOOD_IOU))
+            for scores in _score_finder(name, suspicion, judged, (is_wrong, iou < GOOD_IOU))
         ),
         label_noise_before=share(is_wrong.sum(), len(chosen)),
         label_noise_after=share((labels != truth.labels[chosen]).sum(), len(chosen)),
         mean_iou_before=share(iou.sum(), len(chosen)),
-        mean_iou_after=share(overlaps(boxes, truth.boxes[chosen]).sum(), len(chosen)),
+        mean_iou_after=share(compute_iou(boxes, truth.boxes[chosen]).sum(), len(chosen)),
     )
 
 
-def _scores(
-    name: str, suspicion: Suspicion, judged: Rows, sought: tuple[Mask, Mask]
+def _score_finder(
+    name: str, suspicion: Suspicion, judged: Rows, is_error_of: tuple[Mask, Mask]
 ) -> list[FinderScores]:
+    """Return the scores of one finder for labels and for boxes."""
     columns = (
         (suspicion.labels, suspicion.is_label_flagged),
         (suspicion.boxes, suspicion.is_box_flagged),
     )
     return [
-        _score(name, kind, _at(scores, judged), _at(flags, judged), is_sought)
-        for kind, (scores, flags), is_sought in zip(KINDS, columns, sought, strict=True)
+        _score_column(name, kind, _take(scores, judged), _take(flags, judged), is_error)
+        for kind, (scores, flags), is_error in zip(KINDS, columns, is_error_of, strict=True)
     ]
 
 
-def _at(column: Any, rows: Rows) -> Any:
+def _take(column: Any, rows: Rows) -> Any:
     return None if column is None else column[rows]
 
 
-def _score(
-    name: str, kind: str, scores: Floats | None, flags: Mask | None, is_sought: Mask
+def _score_column(
+    name: str, kind: str, scores: Floats | None, flags: Mask | None, is_error: Mask
 ) -> FinderScores:
-    is_hit = None if flags is None else flags & is_sought
+    is_hit = None if flags is None else flags & is_error
     return FinderScores(
         finder=name,
         kind=kind,
-        auroc=None if scores is None else area_under_roc(scores, is_sought),
-        average_precision=None if scores is None else average_precision(scores, is_sought),
+        auroc=None if scores is None else area_under_roc(scores, is_error),
+        average_precision=None if scores is None else average_precision(scores, is_error),
         flagged=None if flags is None else int(flags.sum()),
         precision=None if is_hit is None or flags is None else share(is_hit.sum(), flags.sum()),
-        recall=None if is_hit is None else share(is_hit.sum(), is_sought.sum()),
+        recall=None if is_hit is None else share(is_hit.sum(), is_error.sum()),
     )

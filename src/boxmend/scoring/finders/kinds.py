@@ -1,39 +1,53 @@
-"""Who finds more, by kind of error: an audit and other finders on the same predictions.
+"""Compare an audit with other finders, for each kind of error, on the same predictions.
 
-All see the same annotations: all but crowds, difficult objects and those of unknown image or
-label. An annotation of nothing is spurious, and has neither a wrong label nor a bad box.
+All finders get the same annotations: all except crowds, difficult objects and those of unknown
+image or label. A spurious annotation has neither a wrong label nor a bad box.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.detections import Detections
-from boxmend.data.types import Floats, Mask
-from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours
-from boxmend.scoring.finders.suspicion import Offered, Ranked, Suspects
+from boxmend.data.types import Floats, Mask, Rows
+from boxmend.scoring.finders import OURS, hotcoco, mistakenness, objectlab, ours, short_rules
+from boxmend.scoring.finders.overlapping import OverlapTable, find_overlaps
+from boxmend.scoring.finders.suspicion import MissingRanking, Ranking, Suspects
 from boxmend.scoring.fixes import are_errors, known_objects
 from boxmend.scoring.missing import are_found, are_on_ignored
 from boxmend.scoring.ranking import average_precision, share
 from boxmend.scoring.truth import KnownTruth
 
-OTHERS = {
+
+class KindFinder(Protocol):
+    """A finder other than boxmend."""
+
+    def __call__(
+        self, objects: Dataset, detections: Detections, table: OverlapTable | None = None
+    ) -> Suspects:
+        """Return what the finder suspects; `table` has the overlaps if they are known."""
+
+
+OTHERS: dict[str, KindFinder] = {
     "cleanlab ObjectLab": objectlab.by_kind,
     "FiftyOne mistakenness": mistakenness.by_kind,
     "hotcoco label_errors": hotcoco.by_kind,
 }
-PLACES = (-np.inf, 0.5, np.inf)  # where annotations without a score may be put in a ranking
+SHORT_RULES = "short rules"
+OTHERS_AND_RULES: dict[str, KindFinder] = {**OTHERS, SHORT_RULES: short_rules.by_kind}
+PLACES_WITHOUT_SCORE = (-np.inf, 0.5, np.inf)  # in a ranking; the best for the finder counts
 
 
 @dataclass(frozen=True)
 class KindScores:
-    """How well one finder finds one kind of error; None where it has no default, or none to find.
+    """How well one finder finds one kind of error.
 
-    Annotations that a finder gives no score are ranked where that serves it best: before all
+    A value is None if the finder has no default threshold or there is nothing to find. Annotations
+    without a score are ranked where the average precision of the finder is highest: before all
     others, after them, or at 0.5.
     """
 
@@ -41,114 +55,158 @@ class KindScores:
     kind: str  # in words
     average_precision: float | None
     flagged: int | None
-    """By its own default, as are those below."""
+    """By the finder's default threshold, like precision and recall."""
     precision: float | None
     recall: float | None
 
 
 @dataclass(frozen=True)
 class KindComparison:
-    """All finders by kind."""
+    """The scores of all finders, by kind."""
 
     annotations: int
     errors: dict[str, int | None]
-    """How many there are of each kind, in words; None where the truth does not tell."""
+    """The number of errors of each kind, in words; None if the truth does not have it."""
     scores: tuple[KindScores, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data: numbers, texts, None, lists and dictionaries."""
-        return {**asdict(self), "scores": [asdict(one) for one in self.scores]}
+        """Return plain data: numbers, texts, None, lists and dictionaries."""
+        return {**asdict(self), "scores": [asdict(scores) for scores in self.scores]}
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedScene:
+    """What every finder gets: the annotations in question, the detections, and their overlaps."""
+
+    rows: Rows  # [n] of the dataset
+    objects: Dataset
+    detections: Detections
+    table: OverlapTable
+
+
+def select_objects(dataset: Dataset, detections: Detections) -> ComparedScene:
+    """Return the annotations that all finders get, with their overlaps."""
+    is_known = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
+    rows = np.flatnonzero(is_known & ~dataset.is_ignored)
+    objects = dataset.take(rows)
+    return ComparedScene(rows, objects, detections, find_overlaps(objects, detections))
 
 
 def compare_kinds(
     dataset: Dataset,
     truth: KnownTruth,
-    detections: Detections,
+    scene: ComparedScene | Detections,
     p_wrong: Mapping[Kind, Floats],
     missing: Fixes,
+    finders: Mapping[str, KindFinder] = OTHERS,
 ) -> KindComparison:
-    """Let all finders judge a dataset by the same detections, and hold them against the truth.
+    """Let all finders judge a dataset by the same detections, and score them by the truth.
 
-    `p_wrong` and `missing` are what an audit made of them. Missing objects are left out where the
-    truth does not tell of all of them.
+    `p_wrong` and `missing` come from an audit. Missing objects are left out if the truth does not
+    have all of them.
     """
-    is_known = (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
-    rows = np.flatnonzero(is_known & ~dataset.is_ignored)
-    objects = dataset.take(rows)
-    suspects = {OURS: ours.by_kind(p_wrong, missing, rows)}
-    suspects |= {name: by_kind(objects, detections) for name, by_kind in OTHERS.items()}
-    nothing = np.full(len(dataset), np.nan)
-    is_error: dict[Kind, Mask] = {
-        kind: are_errors(dataset, truth, kind, p_wrong.get(kind, nothing))[rows]
-        for kind in Kind
-        if kind != Kind.MISSING
-    }
+    if isinstance(scene, Detections):
+        scene = select_objects(dataset, scene)
+    suspects = {OURS: ours.by_kind(p_wrong, missing, scene.rows)}
+    for name, by_kind in finders.items():
+        suspects[name] = by_kind(scene.objects, scene.detections, scene.table)
+    is_counted = truth.is_counted[scene.rows]
+    suspects = {name: _take_counted(each, is_counted) for name, each in suspects.items()}
+    is_error = mark_errors(dataset, truth, p_wrong, scene.rows[is_counted])
     true_objects = known_objects(truth)
     num_missing = int(true_objects.is_missing.sum()) if true_objects.are_all_known else None
     errors = {kind.words: int(marks.sum()) for kind, marks in is_error.items()}
     scores = [
-        one
+        row
         for kind in Kind
-        for name, told in suspects.items()
-        if (one := _of_kind(name, kind, told, is_error, (dataset, truth))) is not None
+        for name, suspected in suspects.items()
+        if (row := _score_kind(name, kind, suspected, is_error, (dataset, truth))) is not None
     ]
-    return KindComparison(len(rows), {**errors, Kind.MISSING.words: num_missing}, tuple(scores))
+    errors_and_missing = {**errors, Kind.MISSING.words: num_missing}
+    return KindComparison(int(is_counted.sum()), errors_and_missing, tuple(scores))
 
 
-def _of_kind(
+def _take_counted(suspects: Suspects, is_counted: Mask) -> Suspects:
+    """Return the suspects without neutral annotations."""
+    rankings = {
+        kind: Ranking(
+            ranking.scores[is_counted],
+            None if ranking.is_flagged is None else ranking.is_flagged[is_counted],
+        )
+        for kind, ranking in suspects.annotations.items()
+    }
+    return Suspects(rankings, suspects.missing)
+
+
+def mark_errors(
+    dataset: Dataset, truth: KnownTruth, p_wrong: Mapping[Kind, Floats], rows: Rows
+) -> dict[Kind, Mask]:
+    """Mark, for each kind of error but missing objects, which of these annotations have it."""
+    nothing = np.full(len(dataset), np.nan)
+    return {
+        kind: are_errors(dataset, truth, kind, p_wrong.get(kind, nothing))[rows]
+        for kind in Kind
+        if kind != Kind.MISSING
+    }
+
+
+def _score_kind(
     name: str,
     kind: Kind,
-    told: Suspects,
+    suspects: Suspects,
     is_error: Mapping[Kind, Mask],
     known: tuple[Dataset, KnownTruth],
 ) -> KindScores | None:
-    """The scores of one finder, or None where it does not know the kind, or the truth does not."""
+    """Return the scores of one finder, or None if it or the truth does not have the kind."""
     if kind != Kind.MISSING:
-        ranked = told.annotations.get(kind)
-        return None if ranked is None else _of_annotations(name, kind, ranked, is_error[kind])
+        ranking = suspects.annotations.get(kind)
+        return None if ranking is None else _score_ranking(name, kind, ranking, is_error[kind])
     dataset, truth = known
-    if told.missing is None or not known_objects(truth).are_all_known:
+    if suspects.missing is None or not known_objects(truth).are_all_known:
         return None
-    return _of_missing(name, told.missing, dataset, truth)
+    return _score_missing(name, suspects.missing, dataset, truth)
 
 
-def _of_annotations(name: str, kind: Kind, ranked: Ranked, is_error: Mask) -> KindScores:
-    places = PLACES if np.isnan(ranked.scores).any() else PLACES[:1]
+def _score_ranking(name: str, kind: Kind, ranking: Ranking, is_error: Mask) -> KindScores:
+    has_no_score = np.isnan(ranking.scores)
+    places = PLACES_WITHOUT_SCORE if has_no_score.any() else PLACES_WITHOUT_SCORE[:1]
     precisions = [
-        average_precision(np.where(np.isnan(ranked.scores), place, ranked.scores), is_error)
+        average_precision(np.where(has_no_score, place, ranking.scores), is_error)
         for place in places
     ]
-    best = max((one for one in precisions if one is not None), default=None)
-    return _scores(name, kind, best, (ranked.is_flagged, is_error), int(is_error.sum()))
+    best = max((precision for precision in precisions if precision is not None), default=None)
+    return _make_scores(name, kind, best, (ranking.is_flagged, is_error), int(is_error.sum()))
 
 
-def _of_missing(name: str, offered: Offered, dataset: Dataset, truth: KnownTruth) -> KindScores:
+def _score_missing(
+    name: str, ranking: MissingRanking, dataset: Dataset, truth: KnownTruth
+) -> KindScores:
     objects = known_objects(truth)
     num_missing = int(objects.is_missing.sum())
-    is_right = are_found(offered.proposed, objects)
-    is_counted = is_right | ~are_on_ignored(offered.proposed, dataset)
-    is_right, scores = is_right[is_counted], offered.proposed.scores[is_counted]
+    is_right = are_found(ranking.proposed, objects)
+    is_counted = is_right | ~are_on_ignored(ranking.proposed, dataset, truth)
+    is_right, scores = is_right[is_counted], ranking.proposed.scores[is_counted]
     precision = average_precision(scores, is_right, num_missing)
-    marks = (offered.is_flagged[is_counted], is_right)
-    return _scores(name, Kind.MISSING, precision, marks, num_missing)
+    marks = (ranking.is_flagged[is_counted], is_right)
+    return _make_scores(name, Kind.MISSING, precision, marks, num_missing)
 
 
-def _scores(
+def _make_scores(
     name: str,
     kind: Kind,
     precision: float | None,
     marks: tuple[Mask | None, Mask],
-    num_sought: int,
+    num_errors: int,
 ) -> KindScores:
-    flags, is_sought = marks
+    flags, is_error = marks
     if flags is None:
         return KindScores(name, kind.words, precision, None, None, None)
-    num_right = int((flags & is_sought).sum())
+    num_right = int((flags & is_error).sum())
     return KindScores(
         finder=name,
         kind=kind.words,
         average_precision=precision,
         flagged=int(flags.sum()),
         precision=share(num_right, flags.sum()),
-        recall=share(num_right, num_sought),
+        recall=share(num_right, num_errors),
     )

@@ -1,150 +1,181 @@
-"""ObjectLab, by cleanlab: swap scores for labels, badloc for boxes, overlooked for missing objects.
+"""ObjectLab of cleanlab: swap scores for labels, badloc for boxes, overlooked for missing objects.
 
-An optional extra. cleanlab compares every annotation with every detection of its image in Python:
-thousands of images with a hundred detections each take minutes.
+cleanlab is an optional extra. It compares boxes pair by pair in Python, which takes half a minute
+for 5,000 images. This module therefore computes the similarities that cleanlab's scores start from
+with NumPy, and hands them to cleanlab; the scores themselves are cleanlab's.
 """
 
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boxmend.auditing.fixes.table import Kind
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import Dataset
 from boxmend.data.detections import Detections
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import UsageError
+from boxmend.scoring.finders.overlapping import OverlapTable
 from boxmend.scoring.finders.suspicion import (
-    Offered,
-    Ranked,
+    MissingRanking,
+    Ranking,
     Suspects,
     Suspicion,
-    by_image,
-    proposed_at,
+    group_by_image,
+    propose_detections,
 )
 from boxmend.scoring.voc import TrueBoxes, average_precision
 
-IOUS = np.linspace(0.5, 0.95, 10)
-AP_SCALE = 0.25  # cleanlab's default limits on a score: a share of the class's AP
-LIMIT_FACTOR = 0.8  # and of that again, for every kind
-SURE = 0.95  # score of a detection from which on it may be called overlooked
+AP_IOUS = np.linspace(0.5, 0.95, 10)
+AP_SCALE = 0.25  # cleanlab's default limit on a score, as a share of the class's AP
+LIMIT_FACTOR = 0.8  # cleanlab's default factor on that limit, the same for every kind
+MIN_OVERLOOKED_SCORE = 0.95  # cleanlab's default for a detection that may be overlooked
+
+
+class ObjectLabScores(NamedTuple):
+    """cleanlab's scores; low means suspicious."""
+
+    swap: Floats  # [n]
+    badloc: Floats  # [n]
+    rows: Rows  # [c] of the detections that have an overlooked score
+    overlooked: Floats  # [c]
 
 
 def ensure_installed() -> None:
-    """Raise a UsageError where cleanlab is not installed."""
-    _cleanlab_rank()
+    """Raise a UsageError if cleanlab is not installed."""
+    _import_rank()
 
 
 def suspicion(objects: Dataset, detections: Detections) -> Suspicion:
-    """Suspect by 1 - cleanlab's scores of every box; a UsageError where it is not installed.
+    """Return 1 - cleanlab's scores of every box; raise a UsageError if it is not installed.
 
-    cleanlab itself flags images only. The flags here are its limits for single boxes, from which
-    those of images follow: a score of at most 0.8 * 0.25 * the class's mean AP.
+    cleanlab flags images only. The flags here use its limits for single boxes, from which the
+    flags of images follow: a score of at most 0.8 * 0.25 * the class's mean AP.
     """
-    rank = _cleanlab_rank()
-    pairs = list(by_image(objects, detections))
-    if not pairs:
-        return Suspicion(labels=np.zeros(0), boxes=np.zeros(0))
-    told = _told(objects, detections, pairs)
-    swap, badloc = _scores(rank, told, np.concatenate([ours for ours, _ in pairs]))
-    limits = _limits(objects, detections)[objects.labels]
+    scores = _compute_scores(objects, detections)
+    limits = _limit_scores(objects, detections)[objects.labels]
     return Suspicion(
-        labels=1 - swap,
-        boxes=1 - badloc,
-        is_label_flagged=swap <= limits,
-        is_box_flagged=badloc <= limits,
+        labels=1 - scores.swap,
+        boxes=1 - scores.badloc,
+        is_label_flagged=scores.swap <= limits,
+        is_box_flagged=scores.badloc <= limits,
     )
 
 
-def by_kind(objects: Dataset, detections: Detections) -> Suspects:
-    """Suspect by 1 - cleanlab's scores, and offer detections by 1 - their overlooked score.
+def by_kind(
+    objects: Dataset, detections: Detections, table: OverlapTable | None = None
+) -> Suspects:
+    """Return 1 - cleanlab's scores of annotations and, for missing objects, of detections.
 
-    That has only what meets no annotation. To rank them, cleanlab's limit of 0.95 on the scores of
-    detections is lifted here, which serves it; flags are with it, by the limits for single boxes.
+    Only detections that overlap no annotation have an overlooked score. cleanlab's limit of 0.95 on
+    the scores of detections is lifted for the ranking, which helps it; flags keep the limit.
     """
-    rank = _cleanlab_rank()
-    pairs = list(by_image(objects, detections, also_bare=True))
-    if not pairs:
-        pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    told = _told(objects, detections, pairs)
-    swap, badloc = _scores(rank, told, np.concatenate([ours for ours, _ in pairs]))
-    limits = _limits(objects, detections)
-    found = rank.compute_overlooked_box_scores(**told, high_probability_threshold=0.0)
-    rows, overlooked = _overlooked(detections, [theirs for _, theirs in pairs], found)
-    is_sure = detections.scores[rows] >= SURE
+    del table  # the similarities need dense overlaps by image
+    scores = _compute_scores(objects, detections)
+    limits = _limit_scores(objects, detections)
+    is_sure = detections.scores[scores.rows] >= MIN_OVERLOOKED_SCORE
+    is_low = scores.overlooked <= limits[detections.labels[scores.rows]]
     return Suspects(
         annotations={
-            Kind.WRONG_LABEL: Ranked(1 - swap, swap <= limits[objects.labels]),
-            Kind.BAD_BOX: Ranked(1 - badloc, badloc <= limits[objects.labels]),
+            Kind.WRONG_LABEL: Ranking(1 - scores.swap, scores.swap <= limits[objects.labels]),
+            Kind.BAD_BOX: Ranking(1 - scores.badloc, scores.badloc <= limits[objects.labels]),
         },
-        missing=Offered(
-            proposed_at(detections, rows, 1 - overlooked),
-            is_sure & (overlooked <= limits[detections.labels[rows]]),
+        missing=MissingRanking(
+            propose_detections(detections, scores.rows, 1 - scores.overlooked), is_sure & is_low
         ),
     )
 
 
-def _told(
-    objects: Dataset, detections: Detections, pairs: list[tuple[Rows, Rows]]
-) -> dict[str, Any]:
-    """What cleanlab is to see: by image its annotations, and its detections by class."""
+def _compute_scores(objects: Dataset, detections: Detections) -> ObjectLabScores:
+    """Return cleanlab's scores of all annotations, and of detections without any overlap."""
+    rank = _import_rank()
+    swap, badloc = np.ones(len(objects)), np.ones(len(objects))
+    rows, overlooked = [np.zeros(0, np.int64)], [np.zeros(0)]
+    images = list(_describe_images(objects, detections))
+    similarities = [image[2]["similarity_matrix"] for image in images]
+    least = min((float(each[each > 0].min(initial=1.0)) for each in similarities), default=1.0)
+    for ours, theirs, inputs in images:
+        inputs["min_possible_similarity"] = least
+        # cleanlab computes overlaps again where it uses none or where all of them are 0. Without
+        # boxes on one side that costs nothing.
+        without_boxes = {**inputs, "pred_bboxes": np.zeros((0, 4))}
+        swap[ours] = rank.compute_swap_box_scores(auxiliary_inputs=[without_boxes])[0]
+        badloc[ours] = rank.compute_badloc_box_scores(auxiliary_inputs=[inputs])[0]
+        alone = np.flatnonzero(~(inputs["iou_matrix"] > 0).any(axis=0))
+        rows.append(theirs[alone])
+        overlooked.append(
+            rank.compute_overlooked_box_scores(
+                auxiliary_inputs=[_keep_detections(inputs, alone)], high_probability_threshold=0.0
+            )[0]
+        )
+    return ObjectLabScores(swap, badloc, np.concatenate(rows), np.concatenate(overlooked))
+
+
+def _describe_images(
+    objects: Dataset, detections: Detections
+) -> Iterator[tuple[Rows, Rows, dict[str, Any]]]:
+    """Yield, for each image, its annotations, its detections by class, and cleanlab's inputs."""
+    from cleanlab.internal.constants import ALPHA, EUC_FACTOR
+
+    found_boxes = detections.boxes.astype(np.float64)
+    for ours, unordered in group_by_image(objects, detections, include_empty=True):
+        theirs = unordered[np.argsort(detections.labels[unordered], kind="stable")]
+        boxes, found = objects.boxes[ours], found_boxes[theirs]
+        iou = compute_iou(boxes[:, None], found, equal_without_area=0.0)
+        centres = [(each[:, :2] + each[:, 2:]) / 2 for each in (boxes, found)]
+        distances = np.linalg.norm(centres[0][:, None] - centres[1], axis=2)
+        yield (
+            ours,
+            theirs,
+            {
+                "lab_labels": objects.labels[ours],
+                "lab_bboxes": boxes,
+                "pred_labels": detections.labels[theirs],
+                "pred_label_probs": detections.scores[theirs].astype(np.float64),
+                "pred_bboxes": found,
+                "iou_matrix": iou,
+                "similarity_matrix": iou * ALPHA + (1 - ALPHA) * np.exp(-distances * EUC_FACTOR),
+            },
+        )
+
+
+def _keep_detections(inputs: dict[str, Any], places: Rows) -> dict[str, Any]:
+    """Return the inputs of an image with some of its detections, all without any overlap."""
+    columns = {name: inputs[name][places] for name in ("pred_labels", "pred_label_probs")}
+    similarity = inputs["similarity_matrix"][:, places]
     return {
-        "labels": [_annotations(objects, ours) for ours, _ in pairs],
-        "predictions": [_by_label(objects, detections, theirs) for _, theirs in pairs],
+        **inputs,
+        **columns,
+        "pred_bboxes": inputs["pred_bboxes"][places],
+        "lab_bboxes": np.zeros((0, 4)),
+        "iou_matrix": None,
+        "similarity_matrix": similarity,
     }
 
 
-def _scores(rank: ModuleType, told: dict[str, Any], order: Rows) -> tuple[Floats, Floats]:
-    """cleanlab's swap and badloc scores of all annotations; `order` are the rows as told."""
-    swap, badloc = np.empty(len(order)), np.empty(len(order))
-    swap[order] = np.concatenate(rank.compute_swap_box_scores(**told))
-    badloc[order] = np.concatenate(rank.compute_badloc_box_scores(**told))
-    return swap, badloc
-
-
-def _overlooked(
-    detections: Detections, rows: list[Rows], found: list[Floats]
-) -> tuple[Rows, Floats]:
-    """Rows of detections that have a score, and the scores; cleanlab goes class by class."""
-    ordered = [one[np.argsort(detections.labels[one], kind="stable")] for one in rows]
-    scores = np.concatenate(found)
-    is_scored = ~np.isnan(scores)
-    return np.concatenate(ordered)[is_scored], scores[is_scored]
-
-
-def _cleanlab_rank() -> ModuleType:
+def _import_rank() -> ModuleType:
     try:
         from cleanlab.object_detection import rank
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"comparing with ObjectLab needs {error.name}, which is not installed: "
+            f"the comparison with ObjectLab needs {error.name}, which is not installed: "
             "pip install 'boxmend[compare]'"
         ) from error
     module: ModuleType = rank
     return module
 
 
-def _annotations(objects: Dataset, rows: Rows) -> dict[str, NDArray[Any]]:
-    return {"bboxes": objects.boxes[rows], "labels": objects.labels[rows]}
-
-
-def _by_label(objects: Dataset, detections: Detections, rows: Rows) -> list[Floats]:
-    """The detections of one image as cleanlab wants them: for each class boxes with scores."""
-    table = np.column_stack([detections.boxes[rows], detections.scores[rows]]).astype(np.float64)
-    labels = detections.labels[rows]
-    return [table[labels == label] for label in range(len(objects.label_names))]
-
-
-def _limits(objects: Dataset, detections: Detections) -> Floats:
-    """[C] The highest score of each class that is flagged; cleanlab's AP is VOC's by area."""
+def _limit_scores(objects: Dataset, detections: Detections) -> Floats:
+    """[C] Return the highest flagged score of each class; cleanlab's AP is VOC's by area."""
     annotated = TrueBoxes(
         objects.image_rows, objects.labels, objects.boxes, np.zeros(len(objects), np.bool_)
     )
     num_labels = len(objects.label_names)
     ap = [
         average_precision(detections, annotated, num_labels=num_labels, min_iou=float(iou)).ap_area
-        for iou in IOUS
+        for iou in AP_IOUS
     ]
     limits: Floats = np.nan_to_num(np.mean(ap, axis=0), nan=0.0) * AP_SCALE * LIMIT_FACTOR
     return limits

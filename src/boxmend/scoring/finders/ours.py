@@ -1,4 +1,4 @@
-"""boxmend's own suspicion, from the ledger of a run or from the probabilities of an audit."""
+"""boxmend as a finder, from the ledger of a run or from the probabilities of an audit."""
 
 from collections.abc import Mapping
 
@@ -8,15 +8,16 @@ from boxmend.auditing.fixes.table import GOOD_IOU, Fixes, Kind
 from boxmend.data.types import Floats, Rows
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
-from boxmend.scoring.finders.suspicion import Offered, Ranked, Suspects, Suspicion
+from boxmend.scoring.finders.suspicion import MissingRanking, Ranking, Suspects, Suspicion
 from boxmend.scoring.fixes import CALLED_WRONG, proposed_by
 
 
 def suspicion(opened: OpenRun, rows: Rows) -> Suspicion:
-    """Suspect a label by its settled doubt, and a box by how far it moved: 1 - IoU.
+    """Return the suspicion of a run about these annotations.
 
-    Flagged are labels that were replaced or are unsure, and boxes that moved so far that their
-    IoU with the settled ones is below 0.7. A run that judged no label suspects none.
+    The suspicion of a label is its settled doubt. That of a box is how far the run moved it:
+    1 - IoU. Flags mark labels that were replaced or discarded, and boxes whose IoU with the
+    settled box is below 0.7. A column is None if the run judged no label or moved no box.
     """
     doubts, verdicts = opened.settlement.doubts[rows], opened.settlement.verdicts[rows]
     iou = opened.settlement.iou[rows]
@@ -30,15 +31,15 @@ def suspicion(opened: OpenRun, rows: Rows) -> Suspicion:
 
 
 def by_kind(p_wrong: Mapping[Kind, Floats], missing: Fixes, rows: Rows) -> Suspects:
-    """Suspect by the probabilities of an audit, of these rows; flagged are those of 0.5 or more.
+    """Return the probabilities of an audit for these annotations; flags mark those from 0.5 on.
 
-    Missing objects are ranked by the probability that they are right, label and all.
+    Missing objects are ranked by the probability that their label and box are right.
     """
     return Suspects(
         annotations={
-            kind: Ranked(told[rows], np.nan_to_num(told[rows], nan=0.0) >= CALLED_WRONG)
-            for kind, told in p_wrong.items()
+            kind: Ranking(column[rows], np.nan_to_num(column[rows], nan=0.0) >= CALLED_WRONG)
+            for kind, column in p_wrong.items()
             if kind != Kind.MISSING
         },
-        missing=Offered(proposed_by(missing), missing.p_fix >= CALLED_WRONG),
+        missing=MissingRanking(proposed_by(missing), missing.p_fix >= CALLED_WRONG),
     )

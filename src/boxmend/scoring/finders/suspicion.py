@@ -1,4 +1,4 @@
-"""What every finder of label errors gives: how suspicious each annotation is."""
+"""The output of every finder of annotation errors: how suspicious each annotation is."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,43 +14,44 @@ from boxmend.scoring.missing import Proposed
 
 @dataclass(frozen=True, eq=False)
 class Suspicion:
-    """Scores in any scale, higher for what is likelier wrong; None where a finder has none.
+    """Scores on any scale, higher for annotations that are more likely wrong.
 
-    Flags are what the finder itself would report with its defaults.
+    A column is None if the finder does not have it. Flags are what the finder reports with its
+    default settings.
     """
 
-    labels: Floats | None  # [n] that the label is wrong
-    boxes: Floats | None  # [n] that the box is bad
+    labels: Floats | None  # [n] suspicion of a wrong label
+    boxes: Floats | None  # [n] suspicion of a bad box
     is_label_flagged: Mask | None = None  # [n]
     is_box_flagged: Mask | None = None  # [n]
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class Ranking:
     """How suspicious annotations are of one kind of error."""
 
-    scores: Floats  # [n] in any scale, higher for what is likelier wrong; NaN where there is none
-    is_flagged: Mask | None  # [n] by the finder's own defaults; None where it has none
+    scores: Floats  # [n] on any scale, higher is more suspicious; NaN without a score
+    is_flagged: Mask | None  # [n] by the finder's default settings; None if it has none
 
 
 @dataclass(frozen=True, eq=False)
-class Offered:
-    """Objects that a finder holds for missing."""
+class MissingRanking:
+    """Objects that a finder considers missing."""
 
     proposed: Proposed
-    is_flagged: Mask  # [c] by the finder's own defaults
+    is_flagged: Mask  # [c] by the finder's default settings
 
 
 @dataclass(frozen=True, eq=False)
 class Suspects:
-    """What a finder says of each kind of error that it knows."""
+    """The findings of one finder for each kind of error that it knows."""
 
-    annotations: dict[Kind, Ranked]
-    missing: Offered | None = None
+    annotations: dict[Kind, Ranking]
+    missing: MissingRanking | None = None
 
 
-def proposed_at(detections: Detections, rows: Rows, scores: Floats) -> Proposed:
-    """Detections as missing objects, with scores of the finder."""
+def propose_detections(detections: Detections, rows: Rows, scores: Floats) -> Proposed:
+    """Return detections as missing objects, with the scores of a finder."""
     return Proposed(
         image_rows=detections.image_rows[rows],
         labels=detections.labels[rows].astype(np.int64),
@@ -59,17 +60,17 @@ def proposed_at(detections: Detections, rows: Rows, scores: Floats) -> Proposed:
     )
 
 
-def by_image(
-    objects: Dataset, detections: Detections, *, also_bare: bool = False
+def group_by_image(
+    objects: Dataset, detections: Detections, *, include_empty: bool = False
 ) -> Iterator[tuple[Rows, Rows]]:
-    """Yield, for each image with annotations, their rows and those of its detections.
+    """Yield the rows of the annotations and of the detections of each image with annotations.
 
-    With `also_bare`, images that have detections only, too.
+    With `include_empty`, also yield images that have detections only.
     """
     ours = np.argsort(objects.image_rows, kind="stable")
     theirs = np.argsort(detections.image_rows, kind="stable")
     images = np.unique(objects.image_rows)
-    if also_bare:
+    if include_empty:
         images = np.union1d(images, detections.image_rows)
     bounds = [
         np.searchsorted(column, images, side).tolist()

@@ -1,10 +1,10 @@
-"""The loader: a dataset's images and annotations in, padded batches on the device out.
+"""Load the images and annotations of a dataset as padded batches on the device.
 
-`Loader` makes the `Batch`es; its `Frame` leads boxes into the network frame and exactly back.
+A `Loader` yields `Batch`es; the `Frame` of a batch converts boxes to the network frame and back.
 """
 
 from boxmend.training.loader.batches import Batch, Loader, LoaderOptions
-from boxmend.training.loader.decode import decode, resized
+from boxmend.training.loader.decode import decode, resize
 from boxmend.training.loader.frame import Frame, ImageSize, fit
 
-__all__ = ["Batch", "Frame", "ImageSize", "Loader", "LoaderOptions", "decode", "fit", "resized"]
+__all__ = ["Batch", "Frame", "ImageSize", "Loader", "LoaderOptions", "decode", "fit", "resize"]

@@ -1,4 +1,4 @@
-"""Annotations as columns on the device, gathered into padded batches without waiting for it."""
+"""Annotations as columns on the device, gathered into padded batches without synchronisation."""
 
 from typing import Literal, NamedTuple
 
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from boxmend.data.dataset import UNKNOWN, Dataset
-from boxmend.training.loader.pictures import Sizes
+from boxmend.training.loader.readable import Sizes
 
 Difficult = Literal["ignore", "background"]
-NO_ROW = -1  # in `rows`, where there is no annotation
-SMALLEST_SIDE = 1.0  # network pixels; a narrower box has nothing to learn from
+NO_ROW = -1  # in `rows`, for padding
+MIN_SIDE_PIXELS = 1.0  # in the network frame; smaller boxes are not learnt from
 
 
-class Padded(NamedTuple):
-    """The annotations of a batch, image by image in the dataset's order; boxes in image pixels."""
+class PaddedAnnotations(NamedTuple):
+    """The annotations of a batch by image, in the order of the dataset; boxes in image pixels."""
 
     boxes: Tensor  # [B, A, 4] float32
     labels: Tensor  # [B, A] int64
@@ -26,10 +26,10 @@ class Padded(NamedTuple):
 
 
 class Columns:
-    """All annotations of a dataset, sorted by image, with one last row that stands for padding.
+    """All annotations of a dataset, sorted by image, with a last row for padding.
 
-    Ragged on the device, for one image of a hundred objects must not cost a hundred rows for
-    each of the others.
+    Stored without padding, so that one image with a hundred objects does not cost a hundred rows
+    for every other image.
     """
 
     def __init__(
@@ -41,22 +41,22 @@ class Columns:
         difficult: Difficult,
         device: torch.device,
     ):
-        """Take image_rows [n], the images that can be read, and what sizes they have."""
-        position = np.full(len(dataset.images) + 1, UNKNOWN)  # UNKNOWN picks the last
+        """Take the rows of the readable images [n] and their sizes."""
+        position = np.full(len(dataset.images) + 1, UNKNOWN)  # UNKNOWN (-1) takes the last
         position[image_rows] = np.arange(len(image_rows))
         images = position[dataset.image_rows]  # [m]
         rows = np.argsort(images, kind="stable")[np.count_nonzero(images == UNKNOWN) :]
         images = images[rows]
         counts = np.bincount(images, minlength=len(image_rows))  # [n]
-        boxes, is_sound = _sound(dataset.boxes[rows], sizes.take(images))
+        boxes, is_sound = _clip_boxes(dataset.boxes[rows], sizes.take(images))
         is_box, is_ignored = _roles(dataset, rows, is_sound, difficult)
-        self.max_per_image = max(1, int(counts.max(initial=0)))
         self._padding = len(rows)
         self._counts = _on(device, counts)
         self._starts = _on(device, np.cumsum(counts) - counts)
-        self._slots = torch.arange(self.max_per_image, device=device)  # [A]
+        max_per_image = max(1, int(counts.max(initial=0)))
+        self._slots = torch.arange(max_per_image, device=device)  # [A]
         labels = dataset.labels[rows].clip(min=0)
-        self._columns = Padded(
+        self._columns = PaddedAnnotations(
             _on(device, np.concatenate([boxes, np.zeros((1, 4), np.float32)])),
             _on(device, np.append(labels, 0)),
             _on(device, np.append(is_box, False)),
@@ -64,30 +64,33 @@ class Columns:
             _on(device, np.append(rows, NO_ROW)),
         )
 
-    def take(self, images: Tensor) -> Padded:
+    def take(self, images: Tensor) -> PaddedAnnotations:
         """Gather the annotations of images [B], given as positions in `image_rows`."""
         is_real = self._slots < self._counts[images][:, None]  # [B, A]
         places = torch.where(is_real, self._starts[images][:, None] + self._slots, self._padding)
-        return Padded(*(column[places] for column in self._columns))
+        return PaddedAnnotations(*(column[places] for column in self._columns))
 
 
-def _sound(
+def _clip_boxes(
     boxes: NDArray[np.float64], sizes: Sizes
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Clip boxes [m, 4] to their images; finite, ordered, and whether large enough when scaled."""
+    """Return boxes [m, 4] clipped to their images, and whether they are large enough when scaled.
+
+    The boxes are finite and ordered.
+    """
     is_finite: NDArray[np.bool_] = np.all(np.isfinite(boxes), axis=-1)
     boxes = np.where(is_finite[:, None], boxes, 0.0)
     boxes = boxes.clip(0, np.tile(sizes.stored, 2))
     low, high = boxes[:, :2], boxes[:, 2:]
-    is_large: NDArray[np.bool_] = np.all((high - low) * sizes.scales >= SMALLEST_SIDE, axis=-1)
+    is_large: NDArray[np.bool_] = np.all((high - low) * sizes.scales >= MIN_SIDE_PIXELS, axis=-1)
     ordered = np.concatenate([low, np.maximum(low, high)], -1)
-    return ordered.astype(np.float32), is_large  # one that is not finite is empty by now
+    return ordered.astype(np.float32), is_large  # boxes that were not finite are empty
 
 
 def _roles(
     dataset: Dataset, rows: NDArray[np.int64], is_sound: NDArray[np.bool_], difficult: Difficult
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which annotations are learnt from, and which are ignored; both [m]."""
+    """Return which annotations are learnt from, and which are ignored; both [m]."""
     is_crowd, is_difficult = dataset.is_crowd[rows], dataset.is_difficult[rows]
     is_usable = is_sound & (dataset.labels[rows] != UNKNOWN)
     is_box = is_usable & ~is_crowd & ~is_difficult

@@ -1,7 +1,7 @@
-"""One image file to RGB pixels, whatever the file holds; a bad one is named, never a crash.
+"""Decode an image file to RGB pixels; a bad file raises a DataError with its path.
 
-Pixels are taken as stored: annotations are in them, so an EXIF rotation is not applied. What is
-transparent shows the colour that is stored under it.
+Pixels are returned as stored, without EXIF rotation, since annotations refer to stored pixels.
+Transparent pixels have the colour that is stored for them.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ Size = tuple[int, int]  # width, height
 def decode(path: str, *, expected: Size | None = None, resize_to: Size | None = None) -> Pixels:
     """Decode an image file into RGB [H, W, 3]; safe to call from many threads at once.
 
-    `resize_to` resamples the image as `resized` does, without a full-sized array in between.
-    Raises DataError that names the file where it is missing, no regular file, truncated, no
-    known image format, not of the `expected` size, or claims more pixels than the limit.
+    `resize_to` resamples the image as `resize` does, without a full-sized array in between. Raises
+    a DataError if the file is missing, not a regular file, truncated, not an image, not of the
+    `expected` size, or claims more pixels than the limit.
     """
     try:
         with open_image(_read(path)) as image:
@@ -30,17 +30,17 @@ def decode(path: str, *, expected: Size | None = None, resize_to: Size | None = 
                 raise OSError(f"holds {sizes}")
             return _array(convert_to_rgb(image), resize_to)
     except UnidentifiedImageError:
-        raise DataError(f"{path}: no image format that is known") from None
+        raise DataError(f"{path}: its image format is not known") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from error
     except MemoryError:
         raise DataError(f"{path}: there is not enough memory to decode it") from None
-    except Exception as error:  # decoders raise nearly anything on bytes that lie
+    except Exception as error:  # decoders raise nearly anything for damaged bytes
         raise DataError(f"{path}: {error or type(error).__name__}") from error
 
 
-def resized(pixels: Pixels, width: int, height: int) -> Pixels:
-    """Resample [H, W, 3] bilinearly, antialiased where it shrinks; the same size is not touched."""
+def resize(pixels: Pixels, width: int, height: int) -> Pixels:
+    """Resample [H, W, 3] bilinearly, with antialiasing; the same size is returned unchanged."""
     if pixels.shape[:2] == (height, width):
         return pixels
     return _array(Image.fromarray(pixels), (width, height))
@@ -58,7 +58,7 @@ def _by(size: Size) -> str:
 
 def _read(path: str) -> bytes:
     if not path:
-        raise OSError("no folder is known that holds the image")
+        raise OSError("the folder of the image is unknown")
     data = read_image(path)
     if not data:
         raise OSError("the file is empty")

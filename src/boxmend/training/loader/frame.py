@@ -1,4 +1,4 @@
-"""The network frame: images scaled, mirrored and padded into a batch, and the exact way back."""
+"""The network frame: how images are scaled, mirrored and padded into a batch, and the inverse."""
 
 from typing import NamedTuple
 
@@ -9,25 +9,25 @@ from boxmend.errors import UsageError
 
 
 class ImageSize(NamedTuple):
-    """How large images are to the network, in pixels; see `fit`."""
+    """The size of images in the network frame, in pixels; see `fit`."""
 
     long: int
-    """What the long side becomes; with `short`, what it may be at most."""
+    """The long side; with `short`, its upper bound."""
     short: int | None = None
-    """What the short side may be at most; None bounds the long side alone."""
+    """The upper bound of the short side; None bounds the long side only."""
 
     def check(self) -> None:
-        """Raise UsageError where a side has less than one pixel."""
+        """Raise a UsageError if a side has less than one pixel."""
         if min(self.long, self.short or 1) < 1 or self.short == 0:
             raise UsageError(f"sides of an image size must be at least 1 pixel, got {self}")
 
 
 def fit(width: int, height: int, short: int | None, long: int) -> tuple[int, int]:
-    """Scale a size to the largest that keeps the ratio and both bounds; returns width, height.
+    """Return the largest width and height with the same ratio within both bounds.
 
-    The scale is s = min(short / min(width, height), long / max(width, height)), above as well as
-    below 1; the side that binds meets its bound exactly, the other is rounded half up and is at
-    least 1. Without `short` the long side becomes `long`.
+    The scale is s = min(short / min(width, height), long / max(width, height)), which may be above
+    1. The binding side equals its bound, the other one is rounded half up and at least 1. Without
+    `short` the long side becomes `long`.
     """
     smaller, larger = sorted((width, height))
     if short is not None and short * larger <= long * smaller:  # the short side binds
@@ -43,11 +43,11 @@ def _scaled(side: int, new: int, old: int) -> int:
 
 
 class Frame(NamedTuple):
-    """How the images of a batch lie in the network frame; boxes cross over both ways.
+    """The scale and mirroring of each image of a batch; converts boxes in both directions.
 
-    A box is scaled, x' = x * scale_x and y' = y * scale_y, then mirrored where its image is:
-    (x1', x2') -> (width - x2', width - x1'). Computed in float64, so that a float32 box comes
-    back within 1e-4 pixels at 1000.
+    A box is scaled, x' = x * scale_x and y' = y * scale_y, then mirrored if its image is:
+    (x1', x2') -> (width - x2', width - x1'). The computation is in float64, so a float32 box
+    returns within 1e-4 pixels at 1000.
     """
 
     scale_x: Tensor  # [B] float64, network / image
@@ -56,11 +56,11 @@ class Frame(NamedTuple):
     is_flipped: Tensor  # [B]
 
     def to_network(self, boxes: Tensor) -> Tensor:
-        """Take boxes [B, A, 4] from image pixels to the network frame."""
+        """Convert boxes [B, A, 4] from image pixels to the network frame."""
         return self._mirrored(boxes.double() * self._scales()).to(boxes.dtype)
 
     def to_image(self, boxes: Tensor) -> Tensor:
-        """Take boxes [B, A, 4] from the network frame back to image pixels."""
+        """Convert boxes [B, A, 4] from the network frame to image pixels."""
         return (self._mirrored(boxes.double()) / self._scales()).to(boxes.dtype)
 
     def _scales(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where decoded images are kept: on the device, on the host, or nowhere but in their files."""
+"""Stores of decoded images: on the device, on the host, or in their files."""
 
 import os
 import warnings
@@ -12,33 +12,33 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from boxmend.data.progress import Progress
-from boxmend.training.loader.pictures import ReadableImages
+from boxmend.training.loader.readable import ReadableImages
 
-CHUNK = 64  # images decoded between two copies to where they stay
-MAX_WORKERS = 32  # threads; more of them wait for Python's lock
+CHUNK_IMAGES = 64  # decoded before each copy into the store
+MAX_WORKERS = 32  # threads; more would wait for Python's lock
 GIB = 2**30
 
 Report = Callable[[str], None]
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 class Stored(NamedTuple):
-    """The images of one batch on the device, unflipped."""
+    """The images of one batch on the device, not mirrored."""
 
     images: Tensor  # [B, 3, H, W] uint8
-    problems: Sequence[str | None] = ()  # [B] what made an image black; empty where nothing can
+    problems: Sequence[str | None] = ()  # [B] why an image is black, or (); None if it is sound
 
 
 class Store(Protocol):
-    """What gives images by their indices, batch after batch."""
+    """Yields images by their indices, batch by batch."""
 
     def batches(self, plan: Sequence[NDArray[np.int64]]) -> Iterator[Stored]:
         """Yield the images at each array of indices [B]."""
 
 
 class Memory:
-    """How much may be kept where."""
+    """How many bytes of images fit on the device and on the host."""
 
     def __init__(self, device: torch.device, device_share: float, host_bytes: int):
         self.device = device
@@ -48,21 +48,24 @@ class Memory:
 
 
 def open_store(
-    pictures: ReadableImages, memory: Memory, *, workers: int, report: Report, progress: Progress
+    readable: ReadableImages, memory: Memory, *, workers: int, report: Report, progress: Progress
 ) -> tuple[Store, dict[int, str]]:
-    """Decode every image once, keep them where they fit, and tell by index what cannot be read."""
-    height, width = pictures.sizes.canvas
-    shape = (len(pictures), 3, height, width)
+    """Decode every image and return the store that has room for them, and messages by index.
+
+    The messages are about images that cannot be decoded.
+    """
+    height, width = readable.sizes.canvas
+    shape = (len(readable), 3, height, width)
     size = int(np.prod(shape, dtype=np.int64))
     kept: Tensor | None = None
     if size <= memory.device_bytes:
         kept = torch.zeros(shape, dtype=torch.uint8, device=memory.device)
     elif size <= memory.host_bytes:
         kept = torch.zeros(shape, dtype=torch.uint8)
-    problems = _decode_all(pictures, kept, workers, progress)
+    problems = _decode_all(readable, kept, workers, progress)
     if kept is None:
-        report(f"{_gib(size)} of images are too many to keep; they are decoded in every epoch")
-        return FromFiles(pictures, memory.device, workers), problems
+        report(f"{_gib(size)} of images do not fit into memory; they are decoded in every epoch")
+        return FromFiles(readable, memory.device, workers), problems
     if kept.device.type != memory.device.type:
         report(f"{_gib(size)} of images do not fit on the device; they are kept on the host")
         return FromHost(kept, memory.device), problems
@@ -70,24 +73,24 @@ def open_store(
 
 
 def default_workers() -> int:
-    """Threads to decode with: one a core."""
+    """Return the number of threads that decode: one per core."""
     return min(os.cpu_count() or 1, MAX_WORKERS)
 
 
 class FromDevice:
-    """Images that all lie where they are used."""
+    """Images that are all kept on the device."""
 
     def __init__(self, images: Tensor):
         self._images = images  # [n, 3, H, W]
 
     def batches(self, plan: Sequence[NDArray[np.int64]]) -> Iterator[Stored]:
         """Yield the images at each array of indices [B]."""
-        for indices in copied_at_once(plan, self._images.device):
+        for indices in copy_together(plan, self._images.device):
             yield Stored(self._images.index_select(0, indices))
 
 
 class FromHost:
-    """Images that lie on the host; the next batch is gathered while one is used."""
+    """Images that are kept on the host; gathers the next batch while one is used."""
 
     def __init__(self, images: Tensor, device: torch.device):
         self._images = images  # [n, 3, H, W]
@@ -95,19 +98,22 @@ class FromHost:
 
     def batches(self, plan: Sequence[NDArray[np.int64]]) -> Iterator[Stored]:
         """Yield the images at each array of indices [B]."""
-        for images in _one_ahead(self._gathered, plan):
+        for images in _prefetch(self._gather, plan):
             yield Stored(images.to(self._device, non_blocking=True))
 
-    def _gathered(self, indices: NDArray[np.int64]) -> Tensor:
-        out = _staging((len(indices), *self._images.shape[1:]), self._device)
+    def _gather(self, indices: NDArray[np.int64]) -> Tensor:
+        out = _make_staging((len(indices), *self._images.shape[1:]), self._device)
         return torch.index_select(self._images, 0, torch.from_numpy(indices), out=out)
 
 
 class FromFiles:
-    """Images that are decoded anew, the next batch while one is used; one that fails is black."""
+    """Images that are decoded for each batch, the next one while one is used.
 
-    def __init__(self, pictures: ReadableImages, device: torch.device, workers: int):
-        self._pictures = pictures
+    An image that cannot be decoded is black.
+    """
+
+    def __init__(self, readable: ReadableImages, device: torch.device, workers: int):
+        self._readable = readable
         self._device = device
         self._workers = workers
 
@@ -115,18 +121,18 @@ class FromFiles:
         """Yield the images at each array of indices [B]."""
         with ThreadPoolExecutor(self._workers, "boxmend-decode") as pool:
 
-            def decoded(indices: NDArray[np.int64]) -> tuple[Tensor, list[str | None]]:
-                canvas = self._pictures.sizes.canvas
-                images = _staging((len(indices), 3, *canvas), self._device)
-                fill = self._pictures.fill
+            def decode(indices: NDArray[np.int64]) -> tuple[Tensor, list[str | None]]:
+                canvas = self._readable.sizes.canvas
+                images = _make_staging((len(indices), 3, *canvas), self._device)
+                fill = self._readable.fill
                 return images, list(pool.map(fill, images.numpy(), indices.tolist()))
 
-            for images, problems in _one_ahead(decoded, plan):
+            for images, problems in _prefetch(decode, plan):
                 yield Stored(images.to(self._device, non_blocking=True), problems)
 
 
-def copied_at_once(arrays: Sequence[NDArray[Any]], device: torch.device) -> list[Tensor]:
-    """Copy arrays to the device in one piece; a step that takes its own then waits for nothing."""
+def copy_together(arrays: Sequence[NDArray[Any]], device: torch.device) -> list[Tensor]:
+    """Copy arrays to the device in one transfer, so that no step waits for its own array."""
     if not arrays:
         return []
     whole = torch.from_numpy(np.concatenate(arrays)).to(device)
@@ -135,40 +141,41 @@ def copied_at_once(arrays: Sequence[NDArray[Any]], device: torch.device) -> list
 
 
 def _decode_all(
-    pictures: ReadableImages, kept: Tensor | None, workers: int, progress: Progress
+    readable: ReadableImages, kept: Tensor | None, workers: int, progress: Progress
 ) -> dict[int, str]:
-    """Decode all images into `kept` [n, 3, H, W], or only to see which can be; tell problems."""
-    chunk = np.empty((min(CHUNK, len(pictures)), 3, *pictures.sizes.canvas), np.uint8)
+    """Decode all images into `kept` [n, 3, H, W], if given; return messages by index."""
+    chunk = np.empty((min(CHUNK_IMAGES, len(readable)), 3, *readable.sizes.canvas), np.uint8)
     problems: dict[int, str] = {}
     with (
-        warnings.catch_warnings(),  # Pillow's are about metadata that nothing here reads
+        warnings.catch_warnings(),  # Pillow warns about metadata that is not used
         ThreadPoolExecutor(workers, "boxmend-decode") as pool,
     ):
         warnings.simplefilter("ignore")
-        for first in range(0, len(pictures), CHUNK):
-            indices = range(first, min(first + CHUNK, len(pictures)))
-            told = list(pool.map(pictures.fill, chunk, indices))
-            problems |= {k: one for k, one in zip(indices, told, strict=True) if one is not None}
+        for first in range(0, len(readable), CHUNK_IMAGES):
+            indices = range(first, min(first + CHUNK_IMAGES, len(readable)))
+            messages = list(pool.map(readable.fill, chunk, indices))
+            pairs = zip(indices, messages, strict=True)
+            problems |= {k: message for k, message in pairs if message is not None}
             if kept is not None:
                 kept[indices.start : indices.stop] = torch.from_numpy(chunk[: len(indices)])
-            progress(indices.stop, len(pictures))
+            progress(indices.stop, len(readable))
     return problems
 
 
-def _one_ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
-    """Make each item in a thread while the one before it is in use."""
+def _prefetch(make: Callable[[Item], Value], items: Sequence[Item]) -> Iterator[Value]:
+    """Yield make(item) for each item; a thread computes the next while one is used."""
     if not items:
         return
     with ThreadPoolExecutor(1, "boxmend-prefetch") as thread:
         pending = thread.submit(make, items[0])
         for item in items[1:]:
-            made, pending = pending.result(), thread.submit(make, item)
-            yield made
+            value, pending = pending.result(), thread.submit(make, item)
+            yield value
         yield pending.result()
 
 
-def _staging(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """An uninitialised batch on the host, from which copying need not be waited for."""
+def _make_staging(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return an uninitialised batch on the host, from which copies to the device do not block."""
     return torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
 
 

@@ -1,4 +1,4 @@
-"""What was found, as COCO's results have it, and one file of it."""
+"""The detections of a model as COCO results, in memory and as a file."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from boxmend.data.files.atomic import open_atomic
 from boxmend.data.files.json_text import encode_json
 from boxmend.data.files.temporary import remove_leftovers
 from boxmend.errors import OutputError
-from boxmend.training.card import Card
+from boxmend.training.card import ModelCard
 
 BOX_DIGITS = 3  # a thousandth of a pixel
 SCORE_DIGITS = 6
@@ -20,31 +20,31 @@ SCORE_DIGITS = 6
 
 @dataclass(frozen=True)
 class ModelPredictions:
-    """What a model found in images."""
+    """The detections of a model in images."""
 
     images: Images
-    card: Card
-    found: Detections = field(repr=False)
-    """Image by image, the best first; rows of `images`, labels of `card`, boxes in pixels."""
+    card: ModelCard
+    detections: Detections = field(repr=False)
+    """By image, then by falling score; rows of `images`, labels of `card`, boxes in pixels."""
     skipped: list[str]
     """A message for each image that cannot be read."""
 
     def __len__(self) -> int:
-        return len(self.found.labels)
+        return len(self.detections.labels)
 
     @property
     def num_images(self) -> int:
-        """How many images were looked at."""
+        """Return the number of images that were read."""
         return len(self.images) - len(self.skipped)
 
     def results(self) -> Iterator[dict[str, Any]]:
-        """Yield COCO's results, with file_name and category_name beside the numbers."""
+        """Yield COCO results, with file_name and category_name in addition."""
         ids, names, card = self.images.ids.tolist(), self.images.file_names, self.card
         columns = (
-            self.found.image_rows.tolist(),
-            self.found.labels.tolist(),
-            self.found.scores.tolist(),
-            self.found.boxes.tolist(),
+            self.detections.image_rows.tolist(),
+            self.detections.labels.tolist(),
+            self.detections.scores.tolist(),
+            self.detections.boxes.tolist(),
         )
         for row, label, score, (x1, y1, x2, y2) in zip(*columns, strict=True):
             yield {
@@ -57,21 +57,21 @@ class ModelPredictions:
             }
 
     def save(self, out: str | Path) -> None:
-        """Write the results as a JSON list, one to a line; the file must not be there."""
+        """Write the results as a JSON list, one per line; the file must not exist."""
         path = Path(out)
         ensure_new(path)
         with open_atomic(path, overwrite=False) as file:
-            before = b"[\n"
+            separator = b"[\n"
             for result in self.results():
-                file.write(before + encode_json(result))
-                before = b",\n"
+                file.write(separator + encode_json(result))
+                separator = b",\n"
             file.write(b"\n]\n" if len(self) else b"[]\n")
 
 
 def ensure_new(out: Path) -> None:
-    """Raise where something is in the place of a file, or where its folder is not there."""
+    """Raise an OutputError if the file exists, or if its folder does not."""
     remove_leftovers(out.parent)
     if os.path.lexists(out):
-        raise OutputError(f"{out}: is there already, and nothing is overwritten; name a new file")
+        raise OutputError(f"{out}: exists already and is not overwritten; name a new file")
     if not os.path.isdir(out.parent):
-        raise OutputError(f"{out}: its folder is not there; make it first")
+        raise OutputError(f"{out}: its folder does not exist; create it first")

@@ -1,9 +1,9 @@
-"""Charts: drawing by plain functions that return SVG text.
+"""Charts: plain functions that return SVG text.
 
-Colour comes from classes (`ink`, `muted`, `grid`, `series-1` ...) that set `color`, which shapes
-take up as `currentColor`. So a chart has no style attribute, no script and no outside reference,
-and the page that holds it decides on the theme: it puts `STYLES` into its stylesheet.
-`standalone` gives the same chart as a file of its own.
+Colours come from classes (`ink`, `muted`, `grid`, `series-1` ...) that set `color`, and shapes use
+`currentColor`. A chart therefore has no style attribute, script or external reference, and the page
+decides on the theme: it includes `STYLES` in its stylesheet. `standalone` returns a chart as a file
+of its own.
 """
 
 from boxmend.web.charts.sheet import drawing, standalone

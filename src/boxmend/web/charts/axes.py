@@ -1,4 +1,4 @@
-"""Axes: where numbers lie on a chart, the grid behind them, and what it says beside it."""
+"""Axes: the positions of numbers on a chart, its grid, ticks and titles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Plot:
-    """A rectangle of a chart and the numbers at its edges, which must differ."""
+    """A rectangle of a chart, and the numbers at its edges, which must differ."""
 
     left: float
     top: float
@@ -32,24 +32,24 @@ class Plot:
         return self.top + self.height
 
     def at_x(self, value: float) -> float:
-        """Where a number lies across."""
+        """Return the horizontal position of a number."""
         low, high = self.x
         return self.left + (value - low) / (high - low) * self.width
 
     def at_y(self, value: float) -> float:
-        """Where a number lies up and down."""
+        """Return the vertical position of a number."""
         low, high = self.y
         return self.bottom - (value - low) / (high - low) * self.height
 
     def at(self, x: float, y: float) -> marks.Point:
-        """Where a pair of numbers lies."""
+        """Return the position of a pair of numbers."""
         return self.at_x(x), self.at_y(y)
 
 
 def across(
     plot: Plot, ticks: Sequence[float], texts: Sequence[str] | None = None, title: str = ""
 ) -> str:
-    """The axis below a plot: base line, ticks with texts, and its title under them."""
+    """Draw the axis below a plot: base line, ticks with texts, and the title under them."""
     parts = [marks.line((plot.left, plot.bottom), (plot.right, plot.bottom), "axis")]
     for tick, words in zip(ticks, tick_texts(ticks) if texts is None else texts, strict=True):
         x = plot.at_x(tick)
@@ -65,9 +65,9 @@ def across(
 def upwards(
     plot: Plot, ticks: Sequence[float], texts: Sequence[str] | None = None, title: str = ""
 ) -> str:
-    """The grid of a plot with its ticks' texts on the left, and its title above it.
+    """Draw the grid of a plot, the texts of its ticks on the left, and its title above it.
 
-    A title above needs no turned head, and no room beside.
+    A title above is easier to read than a rotated one, and takes no width.
     """
     parts = []
     for tick, words in zip(ticks, tick_texts(ticks) if texts is None else texts, strict=True):
@@ -82,7 +82,7 @@ def upwards(
 
 
 def vertical_grid(plot: Plot, ticks: Sequence[float]) -> str:
-    """Grid lines from top to bottom, for bars that lie on their side."""
+    """Draw grid lines from top to bottom, for horizontal bars."""
     return "".join(
         marks.line((plot.at_x(tick), plot.top), (plot.at_x(tick), plot.bottom), "grid")
         for tick in ticks

@@ -1,4 +1,4 @@
-"""Keys of a chart: a swatch and a word for everything that is drawn, in one or more rows."""
+"""The legend of a chart: a swatch and a text for each kind of mark, in one or more rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ _GAP = 22.0
 
 @dataclass(frozen=True)
 class Key:
-    """What is drawn in some way, in words (users' must be cleaned)."""
+    """One entry of a legend."""
 
-    words: str
+    words: str  # users' texts must be cleaned before
     css: str
     mark: Literal["line", "area", "dot", "ring", "strip"] = "line"
     dash: str = "solid"  # of a line
@@ -25,7 +25,7 @@ class Key:
 
 
 def keys(entries: Sequence[Key], left: float, top: float, room: float) -> tuple[str, float]:
-    """The keys from left to right, broken into rows where `room` ends; and the height they take."""
+    """Draw the entries from left to right in rows of width `room`; return drawing and height."""
     parts, x, y = [], left, top
     for entry in entries:
         width = _SWATCH + 7 + breadth(entry.words, SIZE)

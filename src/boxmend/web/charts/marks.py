@@ -1,10 +1,10 @@
-"""Marks: the elements that charts are made of, as SVG text."""
+"""Marks: the elements of charts, as SVG text."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 from boxmend.web.charts.sheet import SIZE
-from boxmend.web.charts.words import prose
+from boxmend.web.charts.words import to_xml
 
 Point = tuple[float, float]
 Anchor = Literal["start", "middle", "end"]
@@ -12,7 +12,7 @@ DASHES = {"solid": "", "dashed": "7 4", "dotted": "2 3.5"}
 
 
 def coordinate(value: float) -> str:
-    """A coordinate to a hundredth, without an exponent or needless zeros."""
+    """Format a coordinate to a hundredth, without exponent or trailing zeros."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
 
@@ -26,18 +26,18 @@ def text(
     anchor: Anchor = "start",
     turned: float = 0,
 ) -> str:
-    """Words whose base line begins (or ends, or has its middle) at a point; users' are cleaned."""
+    """Draw a text whose base line starts, ends or is centred at a point; users' must be cleaned."""
     x, y = map(coordinate, at)
     turn = f' transform="rotate({turned:g} {x} {y})"' if turned else ""
     where = "" if anchor == "start" else f' text-anchor="{anchor}"'
     return (
         f'<text class="{css}" x="{x}" y="{y}" font-size="{size:g}" fill="currentColor"'
-        f"{where}{turn}>{prose(words)}</text>"
+        f"{where}{turn}>{to_xml(words)}</text>"
     )
 
 
 def line(start: Point, end: Point, css: str, *, width: float = 1, dash: str = "solid") -> str:
-    """A straight line."""
+    """Draw a straight line."""
     (x1, y1), (x2, y2) = (tuple(map(coordinate, point)) for point in (start, end))
     return (
         f'<line class="{css}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="currentColor" '
@@ -46,7 +46,7 @@ def line(start: Point, end: Point, css: str, *, width: float = 1, dash: str = "s
 
 
 def path(points: Sequence[Point], css: str, *, width: float = 2, dash: str = "solid") -> str:
-    """An open line through points."""
+    """Draw an open line through points."""
     return (
         f'<path class="{css}" d="{_moves(points)}" fill="none" stroke="currentColor" '
         f'stroke-width="{width:g}" stroke-linejoin="round"{_dash(dash)}/>'
@@ -54,7 +54,7 @@ def path(points: Sequence[Point], css: str, *, width: float = 2, dash: str = "so
 
 
 def area(points: Sequence[Point], css: str, *, fill: str = "currentColor", opacity: float) -> str:
-    """A filled outline; `fill` may be `hatched`."""
+    """Draw a filled outline; `fill` may be a pattern of `hatching`."""
     return (
         f'<path class="{css}" d="{_moves(points)}Z" fill="{fill}" fill-opacity="{opacity:g}" '
         'stroke="none"/>'
@@ -70,7 +70,7 @@ def bar(
     opacity: float = 1,
     is_framed: bool = False,
 ) -> str:
-    """A rectangle by its upper left corner and its size."""
+    """Draw a rectangle, given its upper left corner and its size."""
     x, y, width, height = map(coordinate, (*corner, max(size[0], 0), max(size[1], 0)))
     frame = ' stroke="currentColor" stroke-width="1"' if is_framed else ""
     return (
@@ -80,7 +80,7 @@ def bar(
 
 
 def dot(at: Point, css: str, *, radius: float = 5, is_hollow: bool = False) -> str:
-    """A disc, or a ring where it is hollow."""
+    """Draw a disc, or a ring if it is hollow."""
     x, y = map(coordinate, at)
     fill = "none" if is_hollow else "currentColor"
     return (
@@ -90,7 +90,7 @@ def dot(at: Point, css: str, *, radius: float = 5, is_hollow: bool = False) -> s
 
 
 def hatching(name: str, css: str, *, is_rising: bool = True) -> tuple[str, str]:
-    """A pattern of slanted lines: its definition, and what to give as `fill` to use it.
+    """Return the definition of a pattern of slanted lines, and the `fill` that uses it.
 
     `name` must be unique on the page.
     """

@@ -1,29 +1,30 @@
-"""Rows of a chart that lie one under another, each with the name of a label in front."""
+"""Rows of a chart, each with the name of a label before it."""
 
 from collections.abc import Sequence
 
 from boxmend.web.charts import axes, marks
 from boxmend.web.charts.sheet import EDGE, SIZE, WIDTH
-from boxmend.web.charts.words import breadth, cleaned, shortened
+from boxmend.web.charts.words import breadth, clean_text, shorten_text
 
 ROW = 26.0  # height of a row
-_LONGEST = 150.0  # of a name
+_MAX_NAME_WIDTH = 150.0
 _GAP = 10.0
 
 
 def rows_plot(names: Sequence[str], top: float, right: float, x: axes.Range) -> axes.Plot:
-    """A plot with a row for each name: names on its left, and `right` of free room beside it."""
-    room = min(max((breadth(cleaned(name), SIZE) for name in names), default=0) + 2, _LONGEST)
+    """Return a plot with a row per name, room for the names on its left, and `right` free."""
+    widths = [breadth(clean_text(name), SIZE) for name in names]
+    room = min(max(widths, default=0) + 2, _MAX_NAME_WIDTH)
     left = EDGE + room + _GAP
     return axes.Plot(left, top, WIDTH - left - right - EDGE, ROW * len(names), x=x)
 
 
 def row_names(plot: axes.Plot, names: Sequence[str]) -> str:
-    """The names in front of their rows, shortened where they are long."""
+    """Draw the names before their rows; long ones are shortened."""
     return "".join(
         marks.text(
             (plot.left - _GAP, row_middle(plot, k) + SIZE * 0.35),
-            shortened(name, plot.left - _GAP - EDGE, SIZE),
+            shorten_text(name, plot.left - _GAP - EDGE, SIZE),
             anchor="end",
         )
         for k, name in enumerate(names)
@@ -31,5 +32,5 @@ def row_names(plot: axes.Plot, names: Sequence[str]) -> str:
 
 
 def row_middle(plot: axes.Plot, row: int) -> float:
-    """The middle of a row, up and down."""
+    """Return the vertical middle of a row."""
     return plot.top + ROW * (row + 0.5)

@@ -1,4 +1,4 @@
-"""Series of numbers on a plot: steps of a histogram, lines, bands, and the names beside them."""
+"""Series of numbers on a plot: histograms, lines, bands, and positions for their names."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,17 +10,17 @@ from boxmend.web.charts.axes import Plot
 def histogram(
     plot: Plot, edges: Sequence[float], heights: Sequence[float], css: str, fill: str
 ) -> str:
-    """Bins as one outline of steps, filled; there is one edge more than heights.
+    """Draw a histogram as one filled outline; there is one more edge than heights.
 
-    Empty bins at either end are left out, and so is all where no bin has anything.
+    Empty bins at both ends are left out; without any full bin the text is empty.
     """
-    tall = [k for k, height in enumerate(heights) if height > 0]
-    if not tall:
+    full = [k for k, height in enumerate(heights) if height > 0]
+    if not full:
         return ""
-    outline = [plot.at(edges[tall[0]], 0)]
-    for k in range(tall[0], tall[-1] + 1):
+    outline = [plot.at(edges[full[0]], 0)]
+    for k in range(full[0], full[-1] + 1):
         outline += [plot.at(edges[k], heights[k]), plot.at(edges[k + 1], heights[k])]
-    outline.append(plot.at(edges[tall[-1] + 1], 0))
+    outline.append(plot.at(edges[full[-1] + 1], 0))
     opacity = 0.28 if fill == "currentColor" else 1
     filled = marks.area(outline, css, fill=fill, opacity=opacity)
     return filled + marks.path(outline, css, width=2)
@@ -29,21 +29,21 @@ def histogram(
 def curve(
     plot: Plot, x: Sequence[float], y: Sequence[float], css: str, *, dash: str = "solid"
 ) -> str:
-    """A line through points, interrupted where a number is missing; a lone point is a dot."""
+    """Draw a line through points with gaps where numbers are missing; a single point is a dot."""
     parts = []
-    for piece in _pieces(y):
+    for piece in _finite_runs(y):
         points = [plot.at(x[k], y[k]) for k in piece]
-        lone = marks.dot(points[0], css, radius=3)
-        parts.append(marks.path(points, css, width=2.5, dash=dash) if len(points) > 1 else lone)
+        dot = marks.dot(points[0], css, radius=3)
+        parts.append(marks.path(points, css, width=2.5, dash=dash) if len(points) > 1 else dot)
     return "".join(parts)
 
 
 def band(
     plot: Plot, x: Sequence[float], low: Sequence[float], high: Sequence[float], css: str
 ) -> str:
-    """A pale strip between two lines, interrupted where either is missing."""
+    """Draw a pale band between two lines, with gaps where either is missing."""
     parts = []
-    for piece in _pieces([a + b for a, b in zip(low, high, strict=True)]):
+    for piece in _finite_runs([a + b for a, b in zip(low, high, strict=True)]):
         if len(piece) > 1:
             outline = [plot.at(x[k], high[k]) for k in piece]
             outline += [plot.at(x[k], low[k]) for k in reversed(piece)]
@@ -52,9 +52,9 @@ def band(
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions as near as can be to those wanted, in their order, at least `gap` apart.
+    """Return positions close to the wanted ones, in their order and at least `gap` apart.
 
-    They stay between `low` and `high` where there is room for all.
+    They stay between `low` and `high` if there is room for all.
     """
     order = sorted(range(len(wanted)), key=lambda k: wanted[k])
     placed = [0.0] * len(wanted)
@@ -67,8 +67,8 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return placed
 
 
-def _pieces(values: Sequence[float]) -> Iterator[list[int]]:
-    """Runs of indices whose values are finite."""
+def _finite_runs(values: Sequence[float]) -> Iterator[list[int]]:
+    """Yield the runs of indices whose values are finite."""
     piece: list[int] = []
     for k, value in enumerate(values):
         if math.isfinite(value):

@@ -1,7 +1,7 @@
 """The colours of charts, light and dark, as CSS.
 
-The colours of series are told apart with every kind of colour blindness (after Okabe and Ito,
-"Color Universal Design", 2008); what they mean is also said by dashes, hatching or words.
+People with any kind of colour blindness can distinguish the colours of series (after Okabe and
+Ito, "Color Universal Design", 2008); dashes, hatching or texts also carry their meaning.
 """
 
 LIGHT = {
@@ -43,7 +43,7 @@ def _variables(palette: dict[str, str]) -> str:
 
 
 def _page_styles() -> str:
-    """Rules by CSS variables: the system's theme holds, and `data-theme` on the root overrules."""
+    """Return rules with CSS variables; `data-theme` on the root overrides the system's theme."""
     rules = [
         _SHARED,
         f".chart{{{_variables(LIGHT)}}}",
@@ -56,7 +56,7 @@ def _page_styles() -> str:
 
 
 def _file_styles() -> str:
-    """Rules by plain colours, as drawing programs know no variables; dark where the system is."""
+    """Return rules with plain colours, because drawing programs do not support CSS variables."""
     dark = "".join(f".{name}{{color:{color}}}" for name, color in DARK.items())
     rules = [
         _SHARED,
@@ -67,6 +67,6 @@ def _file_styles() -> str:
 
 
 STYLES = _page_styles()
-"""CSS for a page that holds charts; `--chart-paper` should be what lies behind them."""
+"""CSS for a page with charts; `--chart-paper` should be the colour behind them."""
 FILE_STYLES = _file_styles()
 """CSS for a chart in a file of its own."""

@@ -1,5 +1,5 @@
-"""Report: a finished run as figures and as one page that a person wants to open.
+"""Report: a finished run as one page with figures and a gallery.
 
-`making.write_report` does it. Nothing is imported here, so that the processes that cut pictures
-start at once.
+`writing.write_report` writes it. This module imports nothing, so that the processes that make
+pictures start fast.
 """

@@ -10,14 +10,14 @@ from boxmend.data.files.atomic import open_atomic, wrap_os_errors
 from boxmend.web.charts import standalone
 from boxmend.web.report.record import Figure
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet compute a text
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # of texts that spreadsheets compute
 
 
 def write_figures(figures: Iterable[Figure], out: Path) -> list[Path]:
-    """Write OUT/NAME.svg and OUT/NAME.csv of every figure; returns the paths.
+    """Write OUT/NAME.svg and OUT/NAME.csv of every figure; return the paths.
 
-    The folder is made where it is missing. Each file is there whole or not at all and replaces
-    what has its name; an OutputError says why one could not be written.
+    Create the folder if it is missing. Each file is complete or absent, and replaces an older one.
+    Raise an OutputError if one cannot be written.
     """
     with wrap_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -35,20 +35,20 @@ def write_figures(figures: Iterable[Figure], out: Path) -> list[Path]:
 
 
 def figure_csv(figure: Figure) -> bytes:
-    """The numbers of a figure as CSV in UTF-8; what is not known is empty.
+    """Return the numbers of a figure as CSV in UTF-8; unknown numbers are empty.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front.
+    A text that a spreadsheet would read as a formula gets an apostrophe before it.
     """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(figure.columns)
-    writer.writerows([_written(value) for value in row] for row in figure.rows)
+    writer.writerows([_cell(value) for value in row] for row in figure.rows)
     return file.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _written(value: str | int | float | None) -> str:
+def _cell(value: str | int | float | None) -> str:
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
     if value is None or not math.isfinite(value):
         return ""
     return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -1,7 +1,7 @@
 """The gallery: every annotation that a run changed, in columns, as the page reads them.
 
-Where the truth is known there are also the wrong labels that were missed, and each row says what
-became of it.
+If the truth is known, the gallery also has the wrong labels that the run missed, and each row has a
+mark that compares its label with the truth.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN
 from boxmend.data.types import Box, Floats, Rows
 from boxmend.repair.changes import Changes
@@ -20,29 +20,29 @@ from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
 from boxmend.scoring.truth import KnownTruth
 from boxmend.web.report.record import RunRecord
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 from boxmend.web.thumbnails import Request, Thumbnails
 
 Column = list[Any]
 
-LONGEST_REASON = 500  # characters; it names two labels
+MAX_REASON_CHARACTERS = 500  # a reason has two label names
 
 
 class Mark(IntEnum):
-    """What the truth says of a label's verdict; the page has a word for each."""
+    """A label's verdict compared with the truth; the page has a text for each."""
 
-    RIGHT = 0  # kept, and right; or no truth is known
+    RIGHT = 0  # kept and right; or the truth is unknown
     MENDED = 1  # relabelled, from wrong to right
     HARMED = 2  # relabelled, from right to wrong
     STILL_WRONG = 3  # relabelled, from wrong to wrong
-    MISSED = 4  # wrong, and not doubted
-    DOUBTED_RIGHTLY = 5  # unsure, and wrong
-    DOUBTED_WRONGLY = 6  # unsure, and right
+    MISSED = 4  # wrong and kept
+    DOUBTED_RIGHTLY = 5  # unsure and wrong
+    DOUBTED_WRONGLY = 6  # unsure and right
 
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """The rows of a dataset that are shown, image by image, with what the truth says of them."""
+    """The rows of a dataset that the gallery shows, image by image, with their marks."""
 
     opened: OpenRun
     changes: Changes
@@ -55,7 +55,7 @@ class Gallery:
 
 
 def gallery_of(record: RunRecord) -> Gallery:
-    """Choose what is shown: what changed and, where the truth is known, what was missed."""
+    """Choose the rows to show: the changed ones and, if the truth is known, the missed ones."""
     opened, truth = record.opened, record.truth
     marks = marks_of(opened, truth)
     rows = np.flatnonzero(opened.settlement.is_changed | (marks == Mark.MISSED))
@@ -64,7 +64,7 @@ def gallery_of(record: RunRecord) -> Gallery:
 
 
 def marks_of(opened: OpenRun, truth: KnownTruth | None) -> NDArray[np.int8]:
-    """[n] Hold the verdict on each label against the truth."""
+    """Compare the verdict on each label with the truth. [n]"""
     verdicts, old = opened.settlement.verdicts, opened.dataset.labels
     marks = np.full(len(old), Mark.RIGHT, np.int8)
     if truth is None:
@@ -80,46 +80,46 @@ def marks_of(opened: OpenRun, truth: KnownTruth | None) -> NDArray[np.int8]:
 
 
 def requests_of(gallery: Gallery) -> list[Request]:
-    """Ask for a picture of each row: an image each, in order, with all that is to be seen there."""
+    """Request a picture of each row, image by image, that shows all boxes of the row."""
     dataset = gallery.opened.dataset
-    around = _around([boxes[gallery.rows] for boxes in _boxes_of(gallery).values()])
+    around = _enclosing_boxes([boxes[gallery.rows] for boxes in _boxes_of(gallery).values()])
     images = dataset.image_rows[gallery.rows]
     starts = np.flatnonzero(np.diff(images, prepend=-2))
     ends = [*starts[1:], len(images)][: len(starts)]
     requests = []
     for start, end in zip(starts, ends, strict=True):
         image = int(images[start])
-        boxes: list[Box] = [_box(one) for one in around[start:end].tolist()]
+        boxes: list[Box] = [_box(sides) for sides in around[start:end].tolist()]
         requests.append(Request(dataset.images.paths[image] if image != UNKNOWN else "", boxes))
     return requests
 
 
 def columns(gallery: Gallery, pictures: Iterable[Thumbnails]) -> dict[str, Any]:
-    """Put all that the page shows of the gallery into columns, texts that recur into lists.
+    """Return the gallery as columns for the page; repeated texts are in lists of their own.
 
-    `pictures` are those of `requests_of`. Numbers are rounded to what can be seen; None is what is
-    not known.
+    `pictures` are those of `requests_of`. Numbers are rounded to visible precision; None stands for
+    an unknown value.
     """
     opened, rows = gallery.opened, gallery.rows
     dataset = opened.dataset
     images = dataset.image_rows[rows]
     own, of_row = np.unique(images, return_inverse=True)
-    names = [dataset.images.file_names[one] if one != UNKNOWN else "" for one in own.tolist()]
-    reasons, reason_of = _recurring(_reasons(opened, gallery.changes, rows))
+    names = [dataset.images.file_names[row] if row != UNKNOWN else "" for row in own.tolist()]
+    reasons, reason_of = _distinct(_reasons(opened, gallery.changes, rows))
     table: dict[str, Any] = {
-        "labels": [shown(name) for name in dataset.label_names],
-        "files": [shown(name) for name in names],
+        "labels": [display_text(name) for name in dataset.label_names],
+        "files": [display_text(name) for name in names],
         "reasons": reasons,
-        "id": [shown(str(one)) for one in dataset.annotation_ids[rows].tolist()],
+        "id": [display_text(str(number)) for number in dataset.annotation_ids[rows].tolist()],
         "file": of_row.tolist(),
         "old": dataset.labels[rows].tolist(),
         "new": opened.settlement.labels[rows].tolist(),
         "verdict": opened.settlement.verdicts[rows].tolist(),
         "moved": opened.settlement.is_moved[rows].astype(int).tolist(),
-        "loss": _rounded(opened.settlement.losses[rows], 3),
-        "threshold": _rounded(opened.settlement.thresholds[rows], 3),
-        "confidence": _rounded(opened.settlement.confidences[rows], 3),
-        "iou": _rounded(opened.settlement.iou[rows], 3),
+        "loss": _round(opened.settlement.losses[rows], 3),
+        "threshold": _round(opened.settlement.thresholds[rows], 3),
+        "confidence": _round(opened.settlement.confidences[rows], 3),
+        "iou": _round(opened.settlement.iou[rows], 3),
         "reason": reason_of,
         "boxes": {name: _flat(boxes[rows]) for name, boxes in _boxes_of(gallery).items()},
         **_picture_columns(np.bincount(of_row).tolist(), pictures),
@@ -141,44 +141,44 @@ def _truth_columns(gallery: Gallery, truth: KnownTruth) -> dict[str, Column]:
     rows, opened = gallery.rows, gallery.opened
     is_known = ~truth.is_spurious[rows]
     old, new = opened.dataset.boxes[rows], opened.settlement.boxes[rows]
-    before, after = (overlaps(boxes, truth.boxes[rows]) for boxes in (old, new))
+    before, after = (compute_iou(boxes, truth.boxes[rows]) for boxes in (old, new))
     return {
         "mark": gallery.marks.tolist(),
         "truth": truth.labels[rows].tolist(),
-        "before": _rounded(np.where(is_known, before, np.nan), 3),
-        "after": _rounded(np.where(is_known, after, np.nan), 3),
+        "before": _round(np.where(is_known, before, np.nan), 3),
+        "after": _round(np.where(is_known, after, np.nan), 3),
     }
 
 
 def _picture_columns(numbers: Sequence[int], pictures: Iterable[Thumbnails]) -> dict[str, Column]:
-    """The window and the picture of every row, or the problem; the whole of every image.
+    """Return the window and picture of every row, or its problem, and the picture of every image.
 
-    `numbers` are those of rows, by image.
+    `numbers` are the numbers of rows of each image.
     """
     windows: Column = []
     names: list[str | None] = []
     problems: list[str] = []
     whole: list[str | None] = []  # by image, as "files" are
     sizes: Column = []
-    for n, one in zip(numbers, pictures, strict=True):
-        windows += [side for window in one.windows for side in window] or [0] * 4 * n
-        names += one.names or [None] * n
-        problems += [one.problem] * n
-        whole.append(one.whole or None)
-        sizes += one.size
-    listed, problem_of = _recurring([shown(problem) for problem in problems])
+    for n, thumbnails in zip(numbers, pictures, strict=True):
+        windows += [side for window in thumbnails.windows for side in window] or [0] * 4 * n
+        names += thumbnails.names or [None] * n
+        problems += [thumbnails.problem] * n
+        whole.append(thumbnails.whole or None)
+        sizes += thumbnails.size
+    distinct_problems, problem_of = _distinct([display_text(problem) for problem in problems])
     return {
         "windows": windows,
         "pictures": names,
-        "problems": listed,
+        "problems": distinct_problems,
         "problem": problem_of,
         "whole": whole,
         "sizes": sizes,
     }
 
 
-def _around(boxes: Sequence[Floats]) -> Floats:
-    """[g, 4] The smallest box around several; a side that none has is NaN."""
+def _enclosing_boxes(boxes: Sequence[Floats]) -> Floats:
+    """Return the smallest box around several boxes of each row; unknown sides are NaN. [g, 4]"""
     stacked = np.stack(boxes)  # [b, g, 4]
     low = np.fmin.reduce(stacked[..., :2])
     high = np.fmax.reduce(stacked[..., 2:])
@@ -191,31 +191,32 @@ def _box(sides: list[float]) -> Box:
 
 
 def _reasons(opened: OpenRun, changes: Changes, rows: Rows) -> list[str]:
-    """Why each row is as it is: the reason of its change, or what was not sure of it."""
+    """Return the reason of each row: of its change, or why the run was unsure of it."""
     settlement = opened.settlement
-    told = dict(zip(changes.rows.tolist(), changes.reasons, strict=True))
+    reason_of = dict(zip(changes.rows.tolist(), changes.reasons, strict=True))
     reasons = []
     for row in rows.tolist():
-        parts = [told[row]] if row in told else []
+        parts = [reason_of[row]] if row in reason_of else []
         if settlement.is_unsure[row]:
             name = opened.dataset.label_names[opened.dataset.labels[row]]
             parts.insert(0, f"label: unsure of {name} {settlement.votes(row)}, kept")
-        reasons.append(shown("; ".join(parts), LONGEST_REASON))
+        reasons.append(display_text("; ".join(parts), MAX_REASON_CHARACTERS))
     return reasons
 
 
-def _recurring(texts: list[str]) -> tuple[list[str], list[int]]:
-    """The different texts in the order in which they come, and which of them each one is."""
+def _distinct(texts: list[str]) -> tuple[list[str], list[int]]:
+    """Return the distinct texts in their order, and the index of each text among them."""
     number = {text: k for k, text in enumerate(dict.fromkeys(texts))}
     return list(number), [number[text] for text in texts]
 
 
-def _rounded(values: Floats, decimals: int) -> Column:
+def _round(values: Floats, decimals: int) -> Column:
     is_known = np.isfinite(values)
-    plain = np.where(is_known, values, 0).round(decimals).tolist()
-    return [one if known else None for one, known in zip(plain, is_known.tolist(), strict=True)]
+    numbers = np.where(is_known, values, 0).round(decimals).tolist()
+    pairs = zip(numbers, is_known.tolist(), strict=True)
+    return [number if known else None for number, known in pairs]
 
 
 def _flat(boxes: Floats) -> Column:
-    """[4g] The sides of all boxes one after the other, to a tenth of a pixel."""
-    return _rounded(boxes.reshape(-1), 1)
+    """Return the sides of all boxes in one list, to a tenth of a pixel. [4g]"""
+    return _round(boxes.reshape(-1), 1)

@@ -1,4 +1,4 @@
-"""The page: one HTML file that opens from disk and asks nobody for anything."""
+"""The page: one HTML file that opens from disk and needs no network."""
 
 import base64
 from dataclasses import dataclass
@@ -13,54 +13,54 @@ from markupsafe import Markup
 from boxmend import __version__
 from boxmend.web.report.record import Figure
 from boxmend.web.report.summary import ReportSummary
-from boxmend.web.text import script_json, shown
+from boxmend.web.text import display_text, script_json
 
-GENERATOR = '<meta name="generator" content="boxmend report'  # by which a page is known as ours
-WIDE = 'class="chart wide"'  # what may have to be scrolled, and so needs the focus
+GENERATOR = '<meta name="generator" content="boxmend report'  # identifies the pages of reports
+WIDE_CHART = 'class="chart wide"'  # it may scroll, and therefore needs the keyboard focus
 SCRIPTS = ("theme.js", "rows.js", "pictures.js", "page.js")
 
 
 @dataclass(frozen=True)
 class Page:
-    """What is put on a page."""
+    """The content of a page."""
 
     name: str  # of the run
     summary: ReportSummary
     figures: list[Figure]
-    figure_folder: str  # beside the page, where the figures lie as files
+    figure_folder: str  # next to the page, with the figures as files
     gallery: dict[str, Any]  # the columns, with their pictures
     num_shown: int
-    picture_folder: str | None  # beside the page; None where pictures are in it
+    picture_folder: str | None  # next to the page; None if the page contains the pictures
 
 
-def rendered(page: Page, chart_styles: str = "") -> bytes:
-    """The page as HTML in UTF-8; a policy in it lets nothing run or load that is not its own."""
+def render(page: Page, chart_styles: str = "") -> bytes:
+    """Return the page as HTML in UTF-8; its policy blocks any script or file of others."""
     style = _static("page.css") + chart_styles
     scripts = [_static(name) for name in SCRIPTS]
     data = script_json(page.gallery | {"folder": page.picture_folder})
     text = _template().render(
-        generator=Markup(f'{GENERATOR} {__version__}">'),  # our own words
+        generator=Markup(f'{GENERATOR} {__version__}">'),  # no text of users
         policy=policy(style, scripts, has_files=page.picture_folder is not None),
-        title=shown(page.name),
-        style=Markup(_contained(style, "style")),
-        scripts=[Markup(_contained(one, "script")) for one in scripts],
+        title=display_text(page.name),
+        style=Markup(_ensure_contained(style, "style")),
+        scripts=[Markup(_ensure_contained(script, "script")) for script in scripts],
         data=Markup(data),
         page=page,
-        figures=[(one, Markup(one.svg), WIDE in one.svg) for one in page.figures],
+        figures=[(figure, Markup(figure.svg), WIDE_CHART in figure.svg) for figure in page.figures],
         version=__version__,
     )
     return text.encode("utf-8", "replace")
 
 
 def policy(style: str, scripts: list[str], *, has_files: bool) -> str:
-    """The content security policy: only these texts are run or applied, only these images shown.
+    """Return the content security policy, which allows only these scripts, styles and images.
 
-    Browsers differ in whether a page opened from disk may name its neighbours as 'self'.
+    Browsers differ in whether 'self' covers files next to a page that is opened from disk.
     """
     images = "data: 'self' file:" if has_files else "data:"
-    runs = " ".join(_digest(one) for one in scripts)
+    digests = " ".join(_digest(script) for script in scripts)
     return (
-        f"default-src 'none'; script-src {runs}; style-src {_digest(style)}; img-src {images}; "
+        f"default-src 'none'; script-src {digests}; style-src {_digest(style)}; img-src {images}; "
         "base-uri 'none'; form-action 'none'"
     )
 
@@ -69,8 +69,8 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def _contained(text: str, element: str) -> str:
-    """The text, of which no part may end the element it stands in."""
+def _ensure_contained(text: str, element: str) -> str:
+    """Return the text; assert that it does not end the element that holds it."""
     assert f"</{element}" not in text.lower()
     return text
 

@@ -1,4 +1,4 @@
-"""What a report is made of: an opened run, its metrics, and the truth and a baseline if known."""
+"""The data of a report: an opened run, its metrics, and the truth and a baseline if known."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,19 +12,19 @@ from boxmend.scoring.truth import KnownTruth
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """One run, ready to be drawn."""
+    """One run with everything that its figures need."""
 
     name: str  # of the run's folder
     opened: OpenRun
     metrics: list[dict[str, Any]]  # lines of metrics.jsonl
     truth: KnownTruth | None = None
-    label_ap: dict[str, float] = field(default_factory=dict)  # AP50 by label name, where known
-    baseline_ap: dict[str, float] = field(default_factory=dict)  # of the baseline run, likewise
-    beside: "tuple[RunRecord, ...]" = ()  # further runs, for panels side by side
+    label_ap: dict[str, float] = field(default_factory=dict)  # AP50 by label name, if known
+    baseline_ap: dict[str, float] = field(default_factory=dict)  # the same of the baseline run
+    beside: "tuple[RunRecord, ...]" = ()  # further runs to show in the same figures
 
     @cached_property
     def changes(self) -> Changes:
-        """The changes that `apply` writes without any option."""
+        """The changes that `boxmend apply` makes by default."""
         return changes_from_visits(self.opened.settlement)
 
 
@@ -34,7 +34,7 @@ class Figure:
 
     name: str  # of its files, like "losses"
     title: str
-    caption: str  # one or two sentences: what is seen, and what to make of it
-    svg: str  # for the page: classes instead of styles, so that the page's theme colours it
+    caption: str  # one or two sentences about what the figure shows
+    svg: str  # with classes instead of styles, so that the page's theme sets the colours
     columns: tuple[str, ...]  # of the CSV
     rows: list[tuple[str | int | float | None, ...]]

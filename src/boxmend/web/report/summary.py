@@ -1,4 +1,4 @@
-"""The summary of a report: what a run found and did, in words and a few large numbers."""
+"""The summary of a report: what a run found and changed, in sentences and key figures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from boxmend.runs.opening import OpenRun
 from boxmend.scoring.corrections.changes import change_scores
 from boxmend.web.report.gathering import DetectorScores
 from boxmend.web.report.record import RunRecord
-from boxmend.web.text import shown
+from boxmend.web.text import display_text
 
-MOST_PATTERNS = 8
-PARTS_OF_ADDRESS = 2  # folders of a data address that are shown; the rest is a machine's business
+MAX_PATTERNS = 8
+MAX_ADDRESS_PARTS = 2  # the last parts of a data address; the page hides the machine's folders
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that stands out, and what it is."""
+    """A key figure, and what it is."""
 
     number: str
     what: str
@@ -31,36 +31,34 @@ class Tile:
 
 @dataclass(frozen=True)
 class Pattern:
-    """How often one label was changed into another."""
+    """How often one label was replaced by another."""
 
     called: str
     truly: str
     number: int
-    share: float  # of the annotations so called that were judged
-    pair: str  # as the gallery's filter writes it
+    share: float  # of the judged annotations with the old label
+    pair: str  # the value in the gallery's filter
 
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """The first part of the page; texts are plain, to be escaped where they are put."""
+    """The first part of the page; its texts are not escaped for HTML."""
 
     paragraphs: list[str]
     groups: list[tuple[str, list[Tile]]]
     patterns: list[Pattern]
-    making: list[tuple[str, str]]
+    facts: list[tuple[str, str]]
 
 
-def summarised(
-    record: RunRecord, scores: DetectorScores, baseline: DetectorScores
-) -> ReportSummary:
-    """Put a record into words and numbers."""
+def summarise(record: RunRecord, scores: DetectorScores, baseline: DetectorScores) -> ReportSummary:
+    """Return the sentences and key figures of a record."""
     run = record.opened.run
-    told = run.summary() if run.is_finished else {}
-    noise = told["noise"] if isinstance(told.get("noise"), dict) else {}
+    summary = run.summary() if run.is_finished else {}
+    noise = summary["noise"] if isinstance(summary.get("noise"), dict) else {}
     groups = [
-        ("What was found", [_counted(record), *_noise_tiles(noise)]),
-        ("What was changed", _change_tiles(record)),
-        ("Against the truth", list(_truth_tiles(record))),
+        ("Found", [_annotation_tile(record), *_noise_tiles(noise)]),
+        ("Changed", _change_tiles(record)),
+        ("Compared with the truth", list(_truth_tiles(record))),
         ("The detector", list(_detector_tiles(scores, baseline))),
     ]
     paragraphs = [
@@ -71,23 +69,23 @@ def summarised(
         paragraphs=[text for text in paragraphs if text],
         groups=[(title, tiles) for title, tiles in groups if tiles],
         patterns=patterns_of(record),
-        making=list(_making(record)),
+        facts=list(_facts(record)),
     )
 
 
 def patterns_of(record: RunRecord) -> list[Pattern]:
-    """The most frequent changes of labels, most frequent first."""
+    """Return the most frequent changes of labels, most frequent first."""
     opened = record.opened
     names, old = opened.dataset.label_names, opened.dataset.labels
     is_changed = opened.settlement.verdicts == Judgement.RELABELLED
     pairs = np.stack([old, opened.settlement.labels], axis=1)[is_changed]
     kinds, numbers = np.unique(pairs, axis=0, return_counts=True)
     totals = np.bincount(old[opened.settlement.is_visited & (old >= 0)], minlength=len(names))
-    order = np.argsort(-numbers, kind="stable")[:MOST_PATTERNS]
+    order = np.argsort(-numbers, kind="stable")[:MAX_PATTERNS]
     return [
         Pattern(
-            called=shown(names[kinds[k, 0]]),
-            truly=shown(names[kinds[k, 1]]),
+            called=display_text(names[kinds[k, 0]]),
+            truly=display_text(names[kinds[k, 1]]),
             number=int(numbers[k]),
             share=float(numbers[k] / totals[kinds[k, 0]]),
             pair=f"{kinds[k, 0]}-{kinds[k, 1]}",
@@ -97,7 +95,7 @@ def patterns_of(record: RunRecord) -> list[Pattern]:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """A share as people read it."""
+    """Format a share as a percentage."""
     return f"{100 * share:.{decimals}f}\N{NO-BREAK SPACE}%"
 
 
@@ -106,84 +104,86 @@ def _sentences(record: RunRecord, noise: dict[str, Any]) -> Iterator[str]:
     n, learnt = len(opened.dataset), int(opened.settlement.is_visited.sum())
     numbers = [int(mask.sum()) for mask in _kinds_of_change(opened)]
     trained = (
-        f"A detector was trained on {_many(len(opened.dataset.images), 'image')} with "
+        f"This run trained a detector on {_many(len(opened.dataset.images), 'image')} with "
         f"{_many(n, 'annotation')}"
     )
     if not (any(numbers) or opened.settlement.num_judged.any()):
-        yield f"{trained}. Its method doubted no label and moved no box."
+        yield f"{trained}. It changed no label and no box."
         return
     judged = f"{learnt:,} of them" if learnt < n else "each of them" if n > 1 else "it"
-    yield f"{trained}, and judged {judged} while it learnt."
+    yield f"{trained} and judged {judged} during training."
     if _is_number(noise.get("label_noise")):
         bounds = _bounds(noise, "label_noise")
-        between = f", likely between {' and '.join(bounds)}" if bounds else ""
+        between = f" ({' to '.join(bounds)})" if bounds else ""
         share = percent(noise["label_noise"], 0)
         yield f"It estimates that {share} of the labels are wrong{between}."
     if not any(numbers):
         yield "It changed nothing."
         return
-    yield f"It {_done(*numbers)}: {_gallery_words(sum(numbers))}"
+    yield f"It {_list_changes(*numbers)}; {_gallery_hint(sum(numbers))}"
     if 2 * numbers[0] > int((opened.settlement.num_judged > 0).sum()):
         yield (
             "That is more than half of the labels: either most were wrong, or the detector learnt "
-            "too little. Look at the gallery before the changes are used."
+            "too little. Look at the gallery before you use the changes."
         )
 
 
-def _done(relabelled: int, moved: int, unsure: int) -> str:
-    """What was done, of which there is something, as a list in words."""
-    done = [
+def _list_changes(relabelled: int, moved: int, unsure: int) -> str:
+    """Return the numbers of changes that are not 0, as a list in words."""
+    changes = [
         f"changed {_many(relabelled, 'label')}" if relabelled else "",
         f"moved {_many(moved, 'box', 'es')}" if moved else "",
         f"was unsure of {_many(unsure, 'annotation')}" if unsure else "",
     ]
-    *others, last = filter(None, done)
+    *others, last = filter(None, changes)
     comma = "," if len(others) > 1 else ""
     return f"{', '.join(others)}{comma} and {last}" if others else last
 
 
-def _gallery_words(number: int) -> str:
-    which = "it is" if number == 1 else "each is"
-    return f"{which} in the gallery below, with the reason."
+def _gallery_hint(number: int) -> str:
+    subject = "it" if number == 1 else "each"
+    return f"the gallery below shows {subject} with its reason."
 
 
 def _result_sentences(
     record: RunRecord, scores: DetectorScores, baseline: DetectorScores
 ) -> Iterator[str]:
-    """What came of it, where that is known."""
+    """Yield the results that are known: the label noise after mending, and the detector's AP50."""
     if record.truth is not None:
         labels = change_scores(record.opened, record.changes, record.truth).labels
         if labels.noise_before is not None and labels.noise_after is not None:
             yield (
-                f"Held against the truth, wrong labels went from {percent(labels.noise_before)} to "
-                f"{percent(labels.noise_after)}."
+                f"Compared with the truth, {percent(labels.noise_before)} of the labels were wrong "
+                f"before and {percent(labels.noise_after)} are wrong now."
             )
     if scores.ap50 is not None:
         other = f", the baseline {100 * baseline.ap50:.1f}" if baseline.ap50 is not None else ""
         yield f"The detector reaches an AP50 of {100 * scores.ap50:.1f}{other}."
 
 
-def _counted(record: RunRecord) -> Tile:
+def _annotation_tile(record: RunRecord) -> Tile:
     dataset = record.opened.dataset
     images = _many(len(dataset.images), "image")
     left_out = int((~record.opened.settlement.is_visited).sum())
-    note = f"on {images}" + (f"; {left_out:,} left out, such as difficult ones" if left_out else "")
+    note = f"on {images}" + (
+        f"; {left_out:,} not judged, such as difficult ones" if left_out else ""
+    )
     return Tile(f"{len(dataset):,}", _noun(len(dataset), "annotation"), note)
 
 
 def _noise_tiles(noise: dict[str, Any]) -> Iterator[Tile]:
     for name, what, note in (
         ("label_noise", "of the labels are wrong", "estimated"),
-        ("box_noise", "box noise", "estimated: sides are off by up to this share of them"),
+        ("box_noise", "box noise", "estimated maximum error of box sides, relative to the box"),
     ):
         if _is_number(noise.get(name)):
             bounds = _bounds(noise, name)
-            likely = f"; likely {' to '.join(bounds)}" if bounds else ""
-            yield Tile(percent(noise[name]), what, f"{note}{likely}")
+            interval = f"; interval {' to '.join(bounds)}" if bounds else ""
+            yield Tile(percent(noise[name]), what, f"{note}{interval}")
 
 
 def _kinds_of_change(opened: OpenRun) -> tuple[Mask, Mask, Mask]:
-    """[n] What is relabelled, moved, and unsure."""
+    """Return which annotations are relabelled, moved, and unsure. [n] each"""
     is_relabelled: Mask = opened.settlement.verdicts == Judgement.RELABELLED
     is_unsure: Mask = opened.settlement.verdicts == Judgement.DISCARDED
     return is_relabelled, opened.settlement.is_moved, is_unsure
@@ -192,19 +192,17 @@ def _kinds_of_change(opened: OpenRun) -> tuple[Mask, Mask, Mask]:
 def _change_tiles(record: RunRecord) -> list[Tile]:
     opened = record.opened
     learnt = int(opened.settlement.is_visited.sum())
-    whole = "all" if learnt == len(opened.dataset) else "those judged"
+    whole = "all" if learnt == len(opened.dataset) else "the judged ones"
     masks = _kinds_of_change(opened)
     relabelled, moved, unsure = (int(mask.sum()) for mask in masks)
     shares = (percent(number / max(learnt, 1)) for number in (relabelled, moved, unsure))
     notes = [f"{share} of {whole}" for share in shares]
     if moved:
-        notes[1] += (
-            f"; IoU of old and new box {opened.settlement.iou[masks[1]].mean():.2f} in the mean"
-        )
+        notes[1] += f"; mean IoU of old and new box {opened.settlement.iou[masks[1]].mean():.2f}"
     return [
         Tile(f"{relabelled:,}", f"{_noun(relabelled, 'label')} changed", notes[0]),
         Tile(f"{moved:,}", f"{_noun(moved, 'box', 'es')} moved", notes[1]),
-        Tile(f"{unsure:,}", "left unsure", f"{notes[2]}; label doubted, no other found"),
+        Tile(f"{unsure:,}", "unsure", f"{notes[2]}; doubtful label without a replacement"),
     ]
 
 
@@ -218,10 +216,10 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
         yield Tile(
             percent(labels.right / labels.relabelled),
             "of label changes right",
-            f"{labels.right:,} of {labels.relabelled:,}; {labels.harm:,} did harm",
+            f"{labels.right:,} of {labels.relabelled:,}; {labels.harm:,} were right before",
         )
-    missed = f"of {labels.wrong_before:,}; {labels.missed_but_unsure:,} of them listed as unsure"
-    yield Tile(f"{labels.missed:,}", f"wrong {_noun(labels.missed, 'label')} not changed", missed)
+    note = f"of {labels.wrong_before:,}; {labels.missed_but_unsure:,} of them listed as unsure"
+    yield Tile(f"{labels.missed:,}", f"wrong {_noun(labels.missed, 'label')} not changed", note)
     if labels.noise_before is not None and labels.noise_after is not None:
         numbers = _arrow(f"{100 * labels.noise_before:.1f}", percent(labels.noise_after))
         yield Tile(numbers, "wrong labels", "before and after")
@@ -239,41 +237,43 @@ def _truth_tiles(record: RunRecord) -> Iterator[Tile]:
 def _detector_tiles(scores: DetectorScores, baseline: DetectorScores) -> Iterator[Tile]:
     if scores.ap50 is None:
         return
-    note = "average precision at IoU 0.5, in per cent"
+    note = "average precision at IoU 0.5, in percent"
     yield Tile(f"{100 * scores.ap50:.1f}", "AP50 of this detector", note)
     if baseline.ap50 is not None:
         gain = 100 * (scores.ap50 - baseline.ap50)
         yield Tile(
-            f"{100 * baseline.ap50:.1f}", "AP50 of the baseline", f"{gain:+.1f} points by this run"
+            f"{100 * baseline.ap50:.1f}",
+            "AP50 of the baseline",
+            f"this run has {gain:+.1f} points",
         )
 
 
-def _making(record: RunRecord) -> Iterator[tuple[str, str]]:
+def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
     run, history = record.opened.run, record.opened.history
     facts, settings = run.facts(), run.settings()
-    yield "Run", shown(record.name)
+    yield "Run", display_text(record.name)
     for name, what in (("method", "Method"), ("detector", "Detector"), ("preset", "Preset")):
         if isinstance(settings.get(name), str):
-            yield what, shown(settings[name])
+            yield what, display_text(settings[name])
     yield "Epochs", f"{history.num_epochs:,}"
     if isinstance(settings.get("seed"), int):
         yield "Seed", str(settings["seed"])
     addresses = facts.get("addresses")
     if isinstance(addresses, list) and addresses:
-        yield "Data", ", ".join(short_address(str(one)) for one in addresses)
+        yield "Data", ", ".join(short_address(str(address)) for address in addresses)
     if run.is_finished:
         when = date.fromtimestamp((run.path / "finished").stat().st_mtime)
         yield "Finished", when.isoformat()
     versions = facts.get("versions")
     if isinstance(versions, dict):
-        listed = (f"{name} {version}" for name, version in versions.items())
-        yield "Versions", shown(", ".join(listed))
+        texts = (f"{name} {version}" for name, version in versions.items())
+        yield "Versions", display_text(", ".join(texts))
 
 
 def short_address(address: str) -> str:
-    """The end of a data address, which tells what it is; not the folders of a machine before it."""
+    """Return the end of a data address, without the folders of the machine before it."""
     parts = PurePath(address).parts
-    return shown("/".join(part for part in parts[-PARTS_OF_ADDRESS:] if part != "/"))
+    return display_text("/".join(part for part in parts[-MAX_ADDRESS_PARTS:] if part != "/"))
 
 
 def _bounds(noise: dict[str, Any], name: str) -> tuple[str, str] | None:

@@ -1,1 +1,1 @@
-"""A page on this machine on which people decide about the fixes of a run."""
+"""The review page: a local server on which people decide on the fixes of a run."""

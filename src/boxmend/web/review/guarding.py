@@ -1,8 +1,8 @@
-"""Who may ask: only the page itself, on this machine, with the token of its address.
+"""Access control: only the page itself, on this machine and with its token, gets answers.
 
-A request names this machine as its host (a foreign name that leads here is refused: DNS rebinding),
-comes from no other page, and begins with the token. Whatever else it is, it gets an error and
-nothing of the data. No answer may be framed, read by other pages, or load anything from elsewhere.
+A request must name this machine as its host (against DNS rebinding), must not come from another
+page, and its path must start with the token. Any other request gets an error without data. Other
+pages cannot frame or read an answer, and an answer cannot load files from other hosts.
 """
 
 import secrets
@@ -28,36 +28,36 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-REFUSED = {
+REFUSALS = {
     403: b"refused: use the address that `boxmend review` printed",
     421: b"refused: this is not the name of this server",
 }
 
 
 def new_token() -> str:
-    """A token that nobody guesses, fit for an address."""
+    """Return a secret token for the address."""
     return secrets.token_urlsafe(24)
 
 
-def guarded(app: App, token: str, port: int) -> App:
-    """The app behind the token: it sees paths without it, and only requests of its own page."""
+def guard(app: App, token: str, port: int) -> App:
+    """Wrap an app: it gets only requests of its own page, with paths without the token."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # a web socket: there are none
+        if scope["type"] != "http":  # the app has no web sockets
             await send({"type": "websocket.close", "code": 1008})
             return
-        status, rest = _judged(scope, token, port)
+        status, path = _check(scope, token, port)
         if status:
             await _refuse(send, status)
             return
-        inner = {**scope, "path": rest, "raw_path": rest.encode("utf-8", "replace")}
+        inner = {**scope, "path": path, "raw_path": path.encode("utf-8", "replace")}
         await app(inner, receive, _with_headers(send))
 
     return answer
 
 
-def _judged(scope: Scope, token: str, port: int) -> tuple[int, str]:
-    """The status to refuse a request with, or 0 and its path without the token."""
+def _check(scope: Scope, token: str, port: int) -> tuple[int, str]:
+    """Return the status with which to refuse a request, or 0 and its path without the token."""
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -75,14 +75,14 @@ def _judged(scope: Scope, token: str, port: int) -> tuple[int, str]:
 
 
 def _is_own(headers: dict[str, list[str]]) -> bool:
-    """Whether a browser says that its own page asks, or a person who opens the address."""
+    """Return whether the request comes from the page itself, or from opening the address."""
     site = (headers.get("sec-fetch-site") or ["none"])[0]
     is_opened = (headers.get("sec-fetch-dest") or [""])[0] == "document"
     return site in {"same-origin", "none"} or is_opened
 
 
 def _with_headers(send: Send) -> Send:
-    async def sent(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             known = {name.decode("latin-1").lower() for name, _ in message.get("headers", [])}
             extra = HEADERS | {"cache-control": "no-store"}
@@ -94,13 +94,13 @@ def _with_headers(send: Send) -> Send:
             message = {**message, "headers": [*message.get("headers", []), *added]}
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 async def _refuse(send: Send, status: int) -> None:
-    body = REFUSED[status]
+    body = REFUSALS[status]
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
     headers.append((b"content-length", str(len(body)).encode()))
-    sent = _with_headers(send)
-    await sent({"type": "http.response.start", "status": status, "headers": headers})
-    await sent({"type": "http.response.body", "body": body})
+    send_guarded = _with_headers(send)
+    await send_guarded({"type": "http.response.start", "status": status, "headers": headers})
+    await send_guarded({"type": "http.response.body", "body": body})

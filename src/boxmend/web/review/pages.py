@@ -1,6 +1,7 @@
 """The answers of the server: the page, the fixes, pictures by number, and verdicts.
 
-No path of a request reaches the file system: the page's files are known by name, images by number.
+No path of a request reaches the file system: the files of the page are in a fixed list, and images
+have numbers.
 """
 
 import re
@@ -20,22 +21,22 @@ from boxmend.web.review.session import Posted, ReviewSession, sample_order
 from boxmend.web.thumbnails import Window
 
 OWN_FILES = (
-    *("review.css", "rows.js", "words.js", "telling.js", "wire.js", "handles.js", "stage.js"),
+    *("review.css", "rows.js", "words.js", "captions.js", "wire.js", "handles.js", "stage.js"),
     *("classes.js", "patterns.js", "controls.js", "review.js"),
 )
-REPORT_FILES = ("page.css", "theme.js")  # both pages look alike
+REPORT_FILES = ("page.css", "theme.js")  # shared with the report page
 TYPES = {"css": "text/css", "js": "text/javascript", "html": "text/html"}
-MOST_BYTES = 8 * 2**20  # of verdicts at once: more than a pattern of 50,000 fixes
-MOST_IMAGES = 120  # that are asked about at once
-MOST_SIDE = 1600  # pixels of a picture
+MAX_BYTES = 8 * 2**20  # of verdicts in one request; a pattern of 50,000 fixes is smaller
+MAX_IMAGES = 120  # in one request
+MAX_SIDE_PIXELS = 1600  # of a picture
 CUT = re.compile(r"cut-(\d{1,9})-(\d{1,6})-(\d{1,6})-(\d{1,6})-(\d{1,6})-(\d{1,4})\.jpg")
 PLACES = re.compile(r"places-(\d{1,9}(?:-\d{1,9})*)")
 NEWS = re.compile(r"news-(\d{1,9})")
-A_WHILE = {"cache-control": "private, max-age=86400"}  # the address is new with every server
+CACHE_HEADERS = {"cache-control": "private, max-age=86400"}  # each server has a new address
 
 
 def make_app(session: ReviewSession) -> Starlette:
-    """The answers about one session; `guarding.guarded` has to stand before them."""
+    """Return the app that answers about one session; wrap it with `guarding.guard`."""
     pages = Pages(session)
     return Starlette(
         routes=[
@@ -43,14 +44,14 @@ def make_app(session: ReviewSession) -> Starlette:
             Route("/fixes", pages.fixes),
             Route("/doubtful", pages.doubtful),
             Route("/verdicts", pages.verdicts, methods=["POST"]),
-            Route("/{name}", pages.named),
+            Route("/{name}", pages.by_name),
         ],
-        exception_handlers={BoxmendError: _failed},
+        exception_handlers={BoxmendError: _answer_error},
     )
 
 
 class Pages:
-    """What is answered, prepared once."""
+    """The answers of the server; the fixed ones are prepared once."""
 
     def __init__(self, session: ReviewSession) -> None:
         self._session = session
@@ -63,61 +64,61 @@ class Pages:
         self._index = _static("boxmend.web.review", "index.html")
 
     async def index(self, request: Request) -> Response:
-        """The page."""
+        """Answer with the page."""
         return Response(self._index, media_type=TYPES["html"])
 
     async def fixes(self, request: Request) -> Response:
-        """All fixes in columns."""
+        """Answer with all fixes in columns."""
         return Response(self._fixes, media_type="application/json")
 
     def doubtful(self, request: Request) -> Response:
-        """The fixes most worth a look, as of now."""
+        """Answer with the fixes that are most useful to decide on now."""
         return JSONResponse(self._session.doubtful())
 
     async def verdicts(self, request: Request) -> Response:
-        """Write verdicts, and tell what stands now; nothing is told before it is written."""
+        """Write verdicts to the file, then answer with the state after them."""
         if request.headers.get("content-type", "").split(";")[0] != "application/json":
             return PlainTextResponse("expected JSON", 415)
         body = bytearray()
         try:
             async for part in request.stream():
                 body += part
-                if len(body) > MOST_BYTES:
-                    return PlainTextResponse("too many verdicts at once", 413)
+                if len(body) > MAX_BYTES:
+                    return PlainTextResponse("too many verdicts in one request", 413)
             posted = msgspec.json.decode(body, type=Posted)
         except (msgspec.MsgspecError, ClientDisconnect, RecursionError) as error:
-            return PlainTextResponse(f"no verdicts: {error}", 400)
-        return await run_in_threadpool(self._decided, posted)
+            return PlainTextResponse(f"invalid verdicts: {error}", 400)
+        return await run_in_threadpool(self._decide, posted)
 
-    def _decided(self, posted: Posted) -> Response:
+    def _decide(self, posted: Posted) -> Response:
         self._session.decide(posted.verdicts)
         return JSONResponse(self._session.news(posted.seen))
 
-    async def named(self, request: Request) -> Response:
-        """One of the page's files, or something by number."""
+    async def by_name(self, request: Request) -> Response:
+        """Answer with a file of the page, a picture, places of images, or news."""
         name = request.path_params["name"]
         if name in self._static:
             return Response(self._static[name], media_type=TYPES[name.rpartition(".")[2]])
         for pattern, answer in ((CUT, self._cut), (PLACES, self._places), (NEWS, self._news)):
-            found = pattern.fullmatch(name)
-            if found:
-                numbers = [int(one) for part in found.groups() for one in part.split("-")]
+            match = pattern.fullmatch(name)
+            if match:
+                numbers = [int(digits) for part in match.groups() for digits in part.split("-")]
                 return await run_in_threadpool(answer, numbers)
         return PlainTextResponse("no such page", 404)
 
     def _cut(self, numbers: list[int]) -> Response:
         row, x1, y1, x2, y2, side = numbers
-        if row >= len(self._session.dataset.images) or not 1 <= side <= MOST_SIDE:
+        if row >= len(self._session.dataset.images) or not 1 <= side <= MAX_SIDE_PIXELS:
             return PlainTextResponse("no such picture", 404)
         window: Window = x1, y1, x2, y2
         try:
-            return Response(self._cutter.cut(row, window, side), 200, A_WHILE, "image/jpeg")
+            return Response(self._cutter.cut(row, window, side), 200, CACHE_HEADERS, "image/jpeg")
         except NoPictureError as error:
             return PlainTextResponse(str(error), 404)
 
     def _places(self, numbers: list[int]) -> Response:
         dataset = self._session.dataset
-        if len(numbers) > MOST_IMAGES or max(numbers) >= len(dataset.images):
+        if len(numbers) > MAX_IMAGES or max(numbers) >= len(dataset.images):
             return PlainTextResponse("no such images", 404)
         places = []
         for row in numbers:
@@ -135,6 +136,6 @@ def _static(package: str, name: str) -> bytes:
     return (files(package) / "static" / name).read_bytes()
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    """Tell the page what went wrong; a call that makes no sense need not be tried again."""
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Answer with the message of an error; the page does not repeat a request of status 400."""
     return PlainTextResponse(str(error), 400 if isinstance(error, UsageError) else 500)

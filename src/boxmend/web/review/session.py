@@ -1,7 +1,7 @@
-"""The session: the fixes of a run, what was said of them, and what that comes to.
+"""The session: the fixes of a run, the verdicts on them, and the figures about both.
 
-Verdicts are in the file of the run before anybody is told of them. What others write into it
-meanwhile is taken up.
+Verdicts are written to the file of the run before the page gets them. The session also reads
+verdicts that other processes write to this file.
 """
 
 import threading
@@ -28,14 +28,14 @@ from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Rows
 from boxmend.errors import UsageError
 
-NUM_DOUBTFUL = 200  # that the page is given at once; they are chosen anew as verdicts come in
-FULL_GAIN = 0.5  # of the IoU: so much is worth as much as a right label
-SAME = 0.001  # pixels
-OUTSIDE = 1.0  # pixels that a box may lie outside of its image, by rounding
+NUM_DOUBTFUL = 200  # fixes per request; the page requests new ones as verdicts come in
+FULL_GAIN_IOU = 0.5  # a box that gains so much counts as much as a right label
+SAME_BOX_PIXELS = 0.001
+MAX_OUTSIDE_PIXELS = 1.0  # a box may exceed its image by rounding
 
 
 class Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What the page says of a fix, by numbers alone."""
+    """An answer of the page about one fix; it has only numbers and fixed words."""
 
     row: int
     answer: Literal["accept", "reject", "skip", "undo"]
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Posted(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What the page sends: how many verdicts it knows of, and new ones."""
+    """A request of the page: the number of verdicts that it knows, and new answers."""
 
     seen: int
     verdicts: list[Answer]
@@ -59,7 +59,7 @@ class ReviewSession:
     ) -> None:
         self.run_path, self.dataset, self.fixes = run_path, dataset, fixes
         self._who = who
-        self._row_of = {one: row for row, one in enumerate(fixes.ids)}
+        self._row_of = {fix: row for row, fix in enumerate(fixes.ids)}
         self._label_of = {name: label for label, name in enumerate(dataset.label_names)}
         self._lock = threading.RLock()
         self._size = 0
@@ -68,68 +68,70 @@ class ReviewSession:
         self._latest: dict[str, Verdict] = {}
         self._chosen: ChosenFixes | None = None
         self._figures: dict[str, Any] | None = None
-        self.num_given = 0  # by this session: what was taken back counts, too
+        self.num_given = 0  # verdicts of this session, including undone ones
         self._catch_up()
 
     def decide(self, answers: Sequence[Answer]) -> None:
-        """Write what was answered by one write; a UsageError for an answer that makes no sense."""
-        verdicts = [self._verdict(one) for one in answers]
+        """Write the answers in one write; raise a UsageError for an invalid answer."""
+        verdicts = [self._verdict(answer) for answer in answers]
         with self._lock:
             self._catch_up()
-            # What others wrote in between makes the file longer, and is taken up next time.
+            # If others write in between, the file is longer, and the next call reads it again.
             self._size += append_verdicts(self.run_path, verdicts)
             self._add(verdicts)
             self.num_given += len(verdicts)
 
     def news(self, seen: int) -> dict[str, Any]:
-        """What stands of the fixes that verdicts after the first `seen` are about, and figures."""
+        """Return the state of the fixes with verdicts after the first `seen`, and the figures."""
         with self._lock:
             self._catch_up()
             is_reset = not 0 < seen <= len(self._verdicts)
             since = self._verdicts[0 if is_reset else seen :]
-            fixes = dict.fromkeys(one.fix for one in since)
-            told = [self._told(fix) for fix in fixes if fix in self._row_of]
+            fixes = dict.fromkeys(verdict.fix for verdict in since)
+            states = [self._state_of(fix) for fix in fixes if fix in self._row_of]
             return {
                 "seen": len(self._verdicts),
                 "is_reset": is_reset,
-                "verdicts": told,
+                "verdicts": states,
                 "figures": self.figures(),
             }
 
     def figures(self) -> dict[str, Any]:
-        """How far the review is, what would be taken, and how precise a random sample was."""
+        """Return the progress, the fixes that `apply` would make, and the measured precision."""
         with self._lock:
             if self._figures is None:
-                self._figures = self._computed()
+                self._figures = self._compute_figures()
             return self._figures
 
-    def _computed(self) -> dict[str, Any]:
+    def _compute_figures(self) -> dict[str, Any]:
         chosen = self._choose()
-        known = [one for fix, one in self._latest.items() if fix in self._row_of]
+        verdicts = [verdict for fix, verdict in self._latest.items() if fix in self._row_of]
         measured = measure_precision(self.fixes, self._verdicts)
         return {
             "number": len(self.fixes),
-            "decided": len(known),
-            "accepted": sum(one.answer == "accept" and one.is_plain for one in known),
-            "changed": sum(not one.is_plain for one in known),
-            "rejected": sum(one.answer == "reject" for one in known),
+            "decided": len(verdicts),
+            "accepted": sum(
+                verdict.answer == "accept" and verdict.is_plain for verdict in verdicts
+            ),
+            "changed": sum(not verdict.is_plain for verdict in verdicts),
+            "rejected": sum(verdict.answer == "reject" for verdict in verdicts),
             "precision": PRECISION,
             "taken": len(chosen.rows),
             "expected": chosen.expected_precision,
             "left": chosen.num_left,
-            "measured": {name: list(one) for name, one in measured.items()},
+            "measured": {name: list(interval) for name, interval in measured.items()},
         }
 
     def doubtful(self) -> list[int]:
-        """The open fixes that are most worth a look, the best first.
+        """Return the open fixes that are most useful to decide on, the best first.
 
-        A look at a fix that would not be taken wins a repair as often as the fix is right; at one
-        that would, it saves as often as it is wrong. Both are largest next to the threshold. A
-        better box counts by what it gains.
+        A verdict on a fix that `apply` would not make adds a repair if the fix is right; a verdict
+        on one that it would make prevents harm if the fix is wrong. Both are most probable next to
+        the threshold. Box fixes count by their gain.
         """
         with self._lock:
             chosen = self._choose()
-            is_open = np.array([one not in self._latest for one in self.fixes.ids], np.bool_)
+            is_open = np.array([fix not in self._latest for fix in self.fixes.ids], np.bool_)
         is_taken = np.zeros(len(self.fixes), np.bool_)
         is_taken[chosen.rows] = True
         worth = np.where(is_taken, 1 - chosen.p_fix, chosen.p_fix) * effects(self.fixes)
@@ -144,14 +146,14 @@ class ReviewSession:
 
     def _verdict(self, answer: Answer) -> Verdict:
         if not 0 <= answer.row < len(self.fixes):
-            raise UsageError(f"there is no fix {answer.row}")
+            raise UsageError(f"there is no fix {answer.row}; reload the page")
         label = answer.label
         if label is not None and not 0 <= label < len(self.dataset.label_names):
-            raise UsageError(f"there is no class {label}")
+            raise UsageError(f"there is no class {label}; reload the page")
         if answer.box is not None:
             self._check_box(answer.row, answer.box)
         if label == self.fixes.new_labels[answer.row]:
-            label = None  # as proposed: no other class was meant
+            label = None  # the proposed class
         try:
             return Verdict(
                 fix=self.fixes.ids[answer.row],
@@ -166,39 +168,41 @@ class ReviewSession:
             raise UsageError(str(error)) from error
 
     def _is_proposed(self, row: int, box: Sequence[float] | None) -> bool:
-        """Whether a box is the proposed one, as by an edge that was moved and moved back."""
-        proposed = self.fixes.new_boxes[row].round(BOX_DECIMALS)  # so the page has it
-        return box is not None and bool(np.abs(proposed - box).max() < SAME)
+        """Return whether a box is the proposed one, such as after an edge was moved back."""
+        proposed = self.fixes.new_boxes[row].round(BOX_DECIMALS)  # as the page has it
+        return box is not None and bool(np.abs(proposed - box).max() < SAME_BOX_PIXELS)
 
     def _check_box(self, row: int, box: Sequence[float]) -> None:
         image = int(self.fixes.image_rows[row])
         width, height = self.dataset.images.widths[image], self.dataset.images.heights[image]
         limits = (width or np.inf, height or np.inf) * 2
         is_inside = all(
-            -OUTSIDE <= side <= limit + OUTSIDE for side, limit in zip(box, limits, strict=True)
+            -MAX_OUTSIDE_PIXELS <= side <= limit + MAX_OUTSIDE_PIXELS
+            for side, limit in zip(box, limits, strict=True)
         )
         x1, y1, x2, y2 = np.clip(box, 0, limits).round(BOX_DECIMALS).tolist()  # as it is written
         if not (is_inside and x1 < x2 and y1 < y2):
-            raise UsageError(f"the box {list(box)} is not in the image, or has no area")
+            raise UsageError(f"the box {list(box)} is outside the image, or has no area")
 
-    def _told(self, fix: str) -> dict[str, Any]:
-        """What stands of a fix; a skip is told while nothing else was said."""
-        one = self._latest.get(fix)
+    def _state_of(self, fix: str) -> dict[str, Any]:
+        """Return the latest verdict on a fix; without one, whether it was skipped."""
+        verdict = self._latest.get(fix)
         lines = self._of_fix[fix]
         row = self._row_of[fix]
-        if one is None:
+        if verdict is None:
             is_skipped = lines[-1].answer == SKIP
             return {"row": row, "answer": SKIP if is_skipped else None, "mode": lines[-1].mode}
+        label = verdict.label
         return {
             "row": row,
-            "answer": one.answer,
-            "label": None if one.label is None else self._label_of.get(one.label, UNKNOWN),
-            "box": one.box,
-            "mode": one.mode,
+            "answer": verdict.answer,
+            "label": None if label is None else self._label_of.get(label, UNKNOWN),
+            "box": verdict.box,
+            "mode": verdict.mode,
         }
 
     def _catch_up(self) -> None:
-        """Take up what others wrote into the file, or took out of it."""
+        """Read the file again if others have changed it."""
         size = self._size_now()
         if size == self._size:
             return
@@ -209,11 +213,11 @@ class ReviewSession:
 
     def _add(self, verdicts: Iterable[Verdict]) -> None:
         self._chosen = self._figures = None
-        changed = dict[str, None]()  # in the order in which they were given
-        for one in verdicts:
-            self._verdicts.append(one)
-            self._of_fix.setdefault(one.fix, []).append(one)
-            changed[one.fix] = None
+        changed = dict[str, None]()  # fixes in the order of the verdicts
+        for verdict in verdicts:
+            self._verdicts.append(verdict)
+            self._of_fix.setdefault(verdict.fix, []).append(verdict)
+            changed[verdict.fix] = None
         for fix in changed:
             self._latest.pop(fix, None)
             self._latest |= latest_verdicts(self._of_fix[fix])
@@ -226,25 +230,25 @@ class ReviewSession:
 
 
 def effects(fixes: Fixes) -> Floats:
-    """[f] What a fix is worth if it is right, from 0 to 1: all, but for boxes their gain."""
-    gains = np.clip(np.nan_to_num(fixes.iou_gain) / FULL_GAIN, 0, 1)
+    """Return the benefit of each fix if it is right: 1, or for a box its gain, 0 to 1. [f]"""
+    gains = np.clip(np.nan_to_num(fixes.iou_gain) / FULL_GAIN_IOU, 0, 1)
     worth: Floats = np.where(fixes.kinds == Kind.BAD_BOX, gains, 1.0)
     return worth
 
 
 def sample_order(fixes: Fixes) -> Rows:
-    """The fixes that would be taken without any verdict, in a random order that stays the same.
+    """Return the fixes that `apply` would make without any verdict, in a fixed random order.
 
-    It depends on nothing but the names of the fixes, so that a sample goes on after a pause. Where
-    none would be taken it is of all fixes.
+    The order depends only on the names of the fixes, so that a sample continues after a pause. If
+    `apply` would make none, return all fixes.
     """
     taken = choose(fixes, {}, PRECISION).rows
     rows = taken if len(taken) else np.arange(len(fixes))
-    lots = [_lot(fixes.ids[row]) for row in rows.tolist()]
-    order = sorted(range(len(lots)), key=lots.__getitem__)
-    drawn: Rows = rows[np.array(order, np.int64)]
-    return drawn
+    keys = [_hash(fixes.ids[row]) for row in rows.tolist()]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    shuffled: Rows = rows[np.array(order, np.int64)]
+    return shuffled
 
 
-def _lot(fix: str) -> bytes:
+def _hash(fix: str) -> bytes:
     return blake2b(fix.encode("utf-8", "backslashreplace"), digest_size=16).digest()

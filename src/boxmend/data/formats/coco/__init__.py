@@ -1,9 +1,8 @@
-"""COCO: `instances_*.json`; untouched bytes survive.
+"""COCO: `instances_*.json`; a writer keeps all bytes that did not change.
 
-Boxes are [x, y, width, height] in the file. Ids, order, segmentation, unknown keys and the way
-numbers are written stay as they are: writing replaces the values that changed in the source's
-own bytes. Crowd flags are `iscrowd`; a `difficult` key, as conversions from VOC leave it, is
-understood.
+Boxes are [x, y, width, height] in the file. Ids, order, segmentation, unknown keys and the form of
+numbers stay: a writer replaces only the changed values in the source's bytes. Crowd flags are
+`iscrowd`; a key `difficult`, which conversions from VOC write, is read, too.
 """
 
 import os
@@ -13,15 +12,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids, join
+from boxmend.data.dataset import UNKNOWN, Dataset, Images, as_ids
 from boxmend.data.files.limits import ensure_within_limit
 from boxmend.data.findings import Finding
 from boxmend.data.formats.coco import composing, joining, patching
-from boxmend.data.formats.coco.document import MisjudgedError, parse
-from boxmend.data.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, rows_of
+from boxmend.data.formats.coco.document import MisreadError, parse
+from boxmend.data.formats.coco.entries import NO_ID, CategoryEntry, ImageEntry, Reader, find_rows
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import Document, pause_garbage_collector
-from boxmend.data.formats.reading import ReadOptions, image_size, read_file
+from boxmend.data.formats.reading import ReadOptions, read_file, read_image_size
+from boxmend.data.joining import join
 from boxmend.data.types import Ids
 from boxmend.errors import UsageError
 
@@ -29,26 +29,26 @@ SPLIT_NAMES = ("train", "val", "valid", "test", "trainval")
 
 
 def looks_like(path: Path) -> bool:
-    """A .json file, or a folder that holds instances_*.json itself or under annotations/."""
-    return bool(_files(path))
+    """Return whether this is a .json file, or a folder with [annotations/]instances_*.json."""
+    return bool(_find_files(path))
 
 
-def _files(path: Path) -> list[Path]:
+def _find_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path] if path.suffix.lower() == ".json" else []
     for folder in (path, path / "annotations"):
-        if found := sorted(folder.glob("instances_*.json"), key=_in_order_of_splits):
-            return found
+        if files := sorted(folder.glob("instances_*.json"), key=_rank_by_split):
+            return files
     return []
 
 
-def _in_order_of_splits(path: Path) -> tuple[int, str]:
-    split = _split(path)
-    known = [rank for rank, name in enumerate(SPLIT_NAMES) if split.startswith(name)]
-    return (known[0] if known else len(SPLIT_NAMES), path.name)
+def _rank_by_split(path: Path) -> tuple[int, str]:
+    split = _get_split(path)
+    ranks = [rank for rank, name in enumerate(SPLIT_NAMES) if split.startswith(name)]
+    return (ranks[0] if ranks else len(SPLIT_NAMES), path.name)
 
 
-def _split(path: Path) -> str:
+def _get_split(path: Path) -> str:
     stem = path.stem
     if stem.startswith("instances_"):
         return stem.removeprefix("instances_")
@@ -56,13 +56,13 @@ def _split(path: Path) -> str:
 
 
 def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
-    """Read a file, or of a folder one split, or all of them."""
-    files = _files(path)
+    """Read a file, or one split or all splits of a folder."""
+    files = _find_files(path)
     if split is not None:
-        chosen = [file for file in files if _split(file) == split]
+        chosen = [file for file in files if _get_split(file) == split]
         if not chosen:
-            known = ", ".join(_split(file) for file in files)
-            raise UsageError(f"{path}: there is no split {split!r}; there is {known}")
+            known = ", ".join(_get_split(file) for file in files)
+            raise UsageError(f"{path}: there is no split {split!r}; the splits are {known}")
         files = chosen
     with pause_garbage_collector():
         return join([_read_file(file, options) for file in files])
@@ -73,18 +73,18 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
     data = file.content or b""
     try:
         reader = Reader(parse(data, path), path)
-        images, categories, columns = reader.contents()
-    except MisjudgedError:
+        images, categories, columns = reader.read_all()
+    except MisreadError:
         reader = Reader(parse(data, path, exact=True), path)
-        images, categories, columns = reader.contents()
+        images, categories, columns = reader.read_all()
     category_ids = as_ids([category.id for category in categories])
     image_ids = as_ids([image.id for image in images])
-    labels = rows_of(columns.category_ids, category_ids)
-    image_rows = rows_of(columns.image_ids, image_ids)
+    labels = find_rows(columns.category_ids, category_ids)
+    image_rows = find_rows(columns.image_ids, image_ids)
     source = CocoSource(
         format="coco",
         path=path,
-        label_names=_label_names(categories),
+        label_names=_make_label_names(categories),
         boxes=columns.boxes,
         labels=labels,
         data=data,
@@ -97,11 +97,11 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
         spans=reader.parsed.spans,
         read_files=(file,),
     )
-    unknown = _unknown_references(path, columns.ids, labels, columns.category_ids, "category")
-    unknown += _unknown_references(path, columns.ids, image_rows, columns.image_ids, "image")
+    unknown = _report_unknown(path, columns.ids, labels, columns.category_ids, "category")
+    unknown += _report_unknown(path, columns.ids, image_rows, columns.image_ids, "image")
     n = len(columns.ids)
     return Dataset(
-        images=_image_columns(images, image_ids, path, options),
+        images=_make_images(images, image_ids, path, options),
         label_names=source.label_names,
         annotation_ids=columns.ids,
         image_rows=image_rows,
@@ -116,8 +116,8 @@ def _read_file(path: Path, options: ReadOptions) -> Dataset:
     )
 
 
-def _label_names(categories: list[CategoryEntry]) -> tuple[str, ...]:
-    """Names in the order of the file; a name that two categories share gets the id behind it."""
+def _make_label_names(categories: list[CategoryEntry]) -> tuple[str, ...]:
+    """Return the names in the order of the file; a repeated name gets its id as a suffix."""
     names: dict[str, None] = {}
     for category in categories:
         name, count = category.name, 1
@@ -128,17 +128,18 @@ def _label_names(categories: list[CategoryEntry]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _unknown_references(
-    path: Path, ids: Ids, rows: NDArray[np.int64], references: Ids, what: str
+def _report_unknown(
+    path: Path, ids: Ids, rows: NDArray[np.int64], references: Ids, kind: str
 ) -> list[Finding]:
+    """Return a finding for each annotation whose image or category does not exist."""
     unknown = np.flatnonzero(rows == UNKNOWN)
     ensure_within_limit("malformed_entries", len(unknown), path)
     pairs = zip(ids[unknown].tolist(), references[unknown].tolist(), strict=True)
     return [
         Finding(
-            f"unknown-{what}",
-            f"its {what}_id is {'missing or no id' if reference == NO_ID else repr(reference)}, "
-            f"which is not among the {what} ids of the file",
+            f"unknown-{kind}",
+            f"its {kind}_id is {'missing or invalid' if reference == NO_ID else repr(reference)}, "
+            f"which is not among the {kind} ids of the file",
             str(path),
             annotation_id=identity,
         )
@@ -146,22 +147,22 @@ def _unknown_references(
     ]
 
 
-def _image_columns(images: list[ImageEntry], ids: Ids, path: Path, options: ReadOptions) -> Images:
+def _make_images(images: list[ImageEntry], ids: Ids, path: Path, options: ReadOptions) -> Images:
     n = len(images)
-    folder = _image_folder(path, [image.file_name for image in images], options.images)
+    folder = _find_image_folder(path, [image.file_name for image in images], options.images)
     names = [image.file_name or f"unsafe-{row}" for row, image in enumerate(images)]
     prefix = f"{folder}/"
     paths = [prefix + image.file_name if image.file_name else "" for image in images]
     sizes = np.zeros((n, 2), np.int64)
-    sizes[:, 0] = _sane([image.width for image in images])
-    sizes[:, 1] = _sane([image.height for image in images])
+    sizes[:, 0] = _clean_sizes([image.width for image in images])
+    sizes[:, 1] = _clean_sizes([image.height for image in images])
     for row in np.flatnonzero((sizes == 0).any(axis=1)).tolist():
-        sizes[row] = (paths[row] and image_size(Path(paths[row]))) or (0, 0)
+        sizes[row] = (paths[row] and read_image_size(Path(paths[row]))) or (0, 0)
     return Images(
         ids=ids,
         file_names=names,
         paths=paths,
-        splits=[_split(path)] * n,
+        splits=[_get_split(path)] * n,
         widths=sizes[:, 0],
         heights=sizes[:, 1],
         sources=np.zeros(n, np.int64),
@@ -169,25 +170,27 @@ def _image_columns(images: list[ImageEntry], ids: Ids, path: Path, options: Read
     )
 
 
-def _sane(sizes: list[int | None]) -> NDArray[np.int64]:
-    """Recorded widths or heights, 0 where one is none that an image can have."""
+def _clean_sizes(sizes: list[int | None]) -> NDArray[np.int64]:
+    """Return recorded widths or heights; 0 for impossible ones."""
     try:
         column = np.array(sizes, np.int64)
-    except (TypeError, OverflowError):  # a null, or a number beyond all measure
+    except (TypeError, OverflowError):  # null, or a number that does not fit
         column = np.array([size if size and abs(size) < 2**31 else 0 for size in sizes], np.int64)
     return np.where((column > 0) & (column < 2**31), column, 0)
 
 
-def _image_folder(path: Path, names: list[str], given: Path | None) -> Path:
-    """The folder in which the images lie: the likeliest where none of them are found.
+def _find_image_folder(path: Path, names: list[str], user_folder: Path | None) -> Path:
+    """Return the folder with the images, or the most likely one if it has none of them.
 
-    Looked for around the COCO file, or in the folder that was given and its one for the split.
+    The candidates are folders near the COCO file, or the user's folder and its subfolder for the
+    split.
     """
-    around, split = path.absolute().parent, _split(path)
-    places = ("images", f"images/{split}", split, "")
-    folders = [base / place for base in (around, around.parent) for place in places]
-    if given is not None:
-        folders = [given, given / split]
+    file_folder, split = path.absolute().parent, _get_split(path)
+    subfolders = ("images", f"images/{split}", split, "")
+    parents = (file_folder, file_folder.parent)
+    folders = [parent / subfolder for parent in parents for subfolder in subfolders]
+    if user_folder is not None:
+        folders = [user_folder, user_folder / split]
     sample = [name for name in names if name][:: len(names) // 8 + 1]
     for folder in folders:
         if any(os.path.isfile(folder / name) for name in sample):
@@ -196,18 +199,18 @@ def _image_folder(path: Path, names: list[str], given: Path | None) -> Path:
 
 
 def list_losses(dataset: Dataset) -> list[str]:
-    """What a COCO file cannot hold: what other formats have beyond columns and ATTRIBUTES."""
+    """Return a phrase for each part that a COCO file cannot hold, such as extras of VOC files."""
     if patching.is_coco(dataset):
         return joining.list_losses(dataset) if patching.is_joined(dataset) else []
     return [
-        f"{count} x {what} ({source.path.name})"
+        f"{count} x {name} ({source.path.name})"
         for source in dataset.sources
-        for what, count in source.extras().items()
+        for name, count in source.extras().items()
     ]
 
 
 def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
-    """The sources patched, several addresses joined into one file; new files for other formats."""
+    """Yield patched COCO sources (one file for several addresses), or new files."""
     if not patching.is_coco(dataset):
         return composing.build_documents(dataset)
     if patching.is_joined(dataset):
@@ -216,8 +219,8 @@ def build_documents(dataset: Dataset, segmentation: str) -> Iterator[Document]:
 
 
 def assign_image_paths(dataset: Dataset) -> list[str]:
-    """Under `images/`, by the file name that the document gives, and by split if there are any."""
-    names = composing.file_names(dataset)
+    """Return the path of each image: `images/NAME`, or `images/SPLIT/NAME` with several files."""
+    names = composing.assign_file_names(dataset)
     if composing.is_one_file(dataset):
         return [f"images/{name}" for name in names]
     splits = dataset.images.splits
@@ -225,7 +228,7 @@ def assign_image_paths(dataset: Dataset) -> list[str]:
 
 
 def assign_annotation_ids(dataset: Dataset) -> Ids:
-    """The ids of the annotations: their own where they are COCO's, else numbers from one."""
+    """Return the annotation ids: those of the COCO sources, else numbers from one."""
     if patching.is_coco(dataset):
         return patching.assign_annotation_ids(dataset)
     return composing.assign_annotation_ids(dataset)

@@ -1,7 +1,7 @@
-"""The bytes of a COCO document: where its entries lie, what they say, and how to change them.
+"""Find and change the entries in the bytes of a COCO document.
 
-Entries are decoded by msgspec into columns, chunk by chunk, while the bytes stay as they are.
-An entry that does not fit the fast, typed way is looked at by itself and told as a finding.
+msgspec decodes the entries into columns, chunk by chunk, and the bytes stay as they are. An entry
+that does not fit the typed decoder is decoded by itself, and its errors become findings.
 """
 
 import re
@@ -18,17 +18,17 @@ from boxmend.data.files.json_lists import ensure_few_objects, ensure_objects
 from boxmend.data.formats.documents import Edit, apply_edits
 from boxmend.errors import DataError
 
-CHUNK = 1024  # entries decoded at once: more fall out of the processor's cache
+ENTRIES_PER_CHUNK = 1024  # decoded at once; larger chunks exceed the processor's cache
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding an entry may raise: other JSON than expected, no UTF-8, or nested too deeply."""
+"""Errors of decoding an entry: unexpected JSON, invalid UTF-8, or too deep nesting."""
 
 _SEPARATORS = frozenset(b" \t\r\n,")
 _IS_SEPARATOR = np.zeros(256, np.bool_)
 _IS_SEPARATOR[list(_SEPARATORS)] = True
-BLOCK = 2**18  # bytes looked through at once
-LONGEST_GAP = 64  # bytes between entries, indentation included, that are worth a look at each
+BYTES_PER_BLOCK = 2**18  # searched at once
+MAX_GAP_BYTES = 64  # between entries, with indentation; larger gaps are not checked byte by byte
 _ABSENT = msgspec.Raw()
-_STRINGS_AND_LAX_NUMBERS = re.compile(  # a string that never ends is taken whole, to stay linear
+_STRINGS_AND_LAX_NUMBERS = re.compile(  # matches an unterminated string as a whole, in linear time
     rb'"(?:[^"\\]++|\\.)*+"?|-?Infinity|-?NaN', re.DOTALL
 )
 
@@ -71,7 +71,7 @@ Spans = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class EntrySpans:
-    """One array of a document: `data[starts[i]:ends[i]]` is its entry i."""
+    """The entries of an array of a document: `data[starts[i]:ends[i]]` is entry i."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -80,92 +80,92 @@ class EntrySpans:
         return len(self.starts)
 
 
-class MisjudgedError(Exception):
-    """The entries of a list are not where they seemed to be; parse it exactly."""
+class MisreadError(Exception):
+    """The quick search found wrong positions of entries; parse the document exactly."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A document's three lists of entries."""
+    """A document with the spans of its three lists of entries."""
 
     data: bytes
-    readable: bytes  # of the document's length, and valid JSON
+    readable: bytes  # valid JSON of the same length
     spans: dict[str, EntrySpans]
 
     def entry(self, key: str, row: int) -> bytes:
-        """The bytes of an entry, as valid JSON."""
+        """Return the bytes of an entry as valid JSON."""
         return self.readable[self.spans[key].starts[row] : self.spans[key].ends[row]]
 
     def original(self, key: str, row: int) -> bytes:
-        """The bytes of an entry as they stand in the document, NaN and all."""
+        """Return the bytes of an entry as in the document, with any NaN."""
         return self.data[self.spans[key].starts[row] : self.spans[key].ends[row]]
 
 
 def parse(data: bytes, path: Path, *, exact: bool = False) -> Parsed:
-    """Find the entries of a COCO document; raise a DataError where it is none.
+    """Find the entries of a COCO document; raise a DataError if it is not one.
 
-    Unless `exact`, entries are found by their braces where that seems safe, which is quick. A
-    string that holds a brace may deceive it; whoever decodes the entries then finds fewer of
-    them and raises MisjudgedError.
+    Unless `exact`, the search finds entries quickly by their braces if that seems safe. A brace in
+    a string may mislead it; decoding then yields another number of entries and raises a
+    MisreadError.
     """
     ensure_few_objects(data, path)
-    readable = _without_byte_order_mark(data)
+    readable = _blank_byte_order_mark(data)
     top = _decode_top(readable, path)
     if top is None:
-        readable = _with_placeholders(readable)
+        readable = _insert_placeholders(readable)
         top = _decode_top(readable, path, strict=True)
     if top is None or bytes(top.images) in (b"", b"null"):
-        raise DataError(f'{path}: no COCO dataset: there is no list "images" in it')
+        raise DataError(f'{path}: is not a COCO dataset: it has no list "images"')
     lists = {"images": top.images, "annotations": top.annotations, "categories": top.categories}
     try:
-        spans = {key: _entries(readable, raw, exact, path) for key, raw in lists.items()}
+        spans = {key: _find_entries(readable, raw, exact, path) for key, raw in lists.items()}
     except UNDECODABLE as error:
-        raise DataError(f"{path}: no COCO dataset: {error}") from error
+        raise DataError(f"{path}: is not a COCO dataset: {error}") from error
     return Parsed(data, readable, spans)
 
 
-def _entries(data: bytes, raw: msgspec.Raw, exact: bool, path: Path) -> EntrySpans:
+def _find_entries(data: bytes, raw: msgspec.Raw, exact: bool, path: Path) -> EntrySpans:
     if raw is _ABSENT:
         return EntrySpans(np.empty(0, np.int64), np.empty(0, np.int64))
-    start = offset(data, raw)
+    start = get_offset(data, raw)
     end = start + len(memoryview(raw))
-    found = None
+    spans = None
     if not exact and data[start : start + 1] == b"[":
-        found = _flat_entries(data, start + 1, end - 1)
-    if found is None:
+        spans = _find_flat_entries(data, start + 1, end - 1)
+    if spans is None:
         ensure_objects(raw, path)
-        found = locate(data, _list_decoder.decode(raw))
-    return found
+        spans = locate_entries(data, _list_decoder.decode(raw))
+    return spans
 
 
-def _without_byte_order_mark(data: bytes) -> bytes:
-    """The same number of bytes, so that positions stay, with a leading mark blanked."""
+def _blank_byte_order_mark(data: bytes) -> bytes:
+    """Replace a leading byte order mark by blanks, so that positions stay."""
     return b"   " + data[3:] if data.startswith(b"\xef\xbb\xbf") else data
 
 
 def _decode_top(data: bytes, path: Path, strict: bool = False) -> _TopMembers | None:
-    """Decode the document; None where it is malformed and might be so for a NaN alone."""
+    """Decode the document; return None if it is malformed, perhaps because of a NaN."""
     try:
         return _top_members_decoder.decode(data)
     except msgspec.ValidationError as error:
         if data.lstrip()[:1] == b"[":
             raise DataError(
-                f"{path}: a JSON list, not a COCO dataset. Results of a detector look like this; "
-                "a dataset has images, annotations and categories"
+                f"{path}: is a JSON list, such as results of a detector, and not a COCO dataset; a "
+                "dataset has images, annotations and categories"
             ) from error
-        raise DataError(f"{path}: no COCO dataset: {error}") from error
+        raise DataError(f"{path}: is not a COCO dataset: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if not strict:
             return None
-        raise DataError(f"{path}: not valid JSON: {error}") from error
+        raise DataError(f"{path}: is not valid JSON: {error}") from error
     except RecursionError as error:
-        raise DataError(f"{path}: JSON nested too deeply to be a COCO dataset") from error
+        raise DataError(f"{path}: is JSON nested too deeply for a COCO dataset") from error
 
 
-def _with_placeholders(data: bytes) -> bytes:
-    """The same bytes with the NaN and Infinity of lax writers made into lists of their length.
+def _insert_placeholders(data: bytes) -> bytes:
+    """Replace NaN and Infinity by lists of the same length, so that positions stay.
 
-    Nothing that is read of an entry may be a list of one, so that they are never taken for values.
+    No value of an entry may be a list of one item, so a placeholder never passes for a value.
     """
 
     def placeholder(match: re.Match[bytes]) -> bytes:
@@ -175,173 +175,175 @@ def _with_placeholders(data: bytes) -> bytes:
     return _STRINGS_AND_LAX_NUMBERS.sub(placeholder, data)
 
 
-def locate(data: bytes, raws: Sequence[msgspec.Raw]) -> EntrySpans:
-    """The spans of consecutive entries in the bytes that they are views of."""
+def locate_entries(data: bytes, raws: Sequence[msgspec.Raw]) -> EntrySpans:
+    """Return the spans of consecutive entries, which are views of `data`."""
     if not raws:
         return EntrySpans(np.empty(0, np.int64), np.empty(0, np.int64))
     lengths = np.fromiter([len(memoryview(raw)) for raw in raws], np.int64, len(raws))
-    starts = _evenly_spaced(data, raws[0], lengths)
+    starts = _compute_even_starts(data, raws[0], lengths)
     if starts is None:
-        starts = np.fromiter((offset(data, raw) for raw in raws), np.int64, len(raws))
+        starts = np.fromiter((get_offset(data, raw) for raw in raws), np.int64, len(raws))
     return EntrySpans(starts, starts + lengths)
 
 
-def _flat_entries(data: bytes, start: int, end: int) -> EntrySpans | None:
-    """The spans of what looks like flat objects, evenly separated, and nothing else; or None."""
+def _find_flat_entries(data: bytes, start: int, end: int) -> EntrySpans | None:
+    """Return the spans of apparently flat objects with even gaps; None for other content."""
     buffer = np.frombuffer(data, np.uint8)
-    starts = _places(buffer, ord("{"), start, end)
+    starts = _find_byte(buffer, ord("{"), start, end)
     first_end, last_end = data.find(b"}", start, end) + 1, data.rfind(b"}", start, end) + 1
     if not len(starts) or not first_end:
         return None
     gap = int(starts[1]) - first_end if len(starts) > 1 else 1
-    if not 0 < gap <= LONGEST_GAP or (data[start : starts[0]] + data[last_end:end]).strip():
+    if not 0 < gap <= MAX_GAP_BYTES or (data[start : starts[0]] + data[last_end:end]).strip():
         return None
     ends = np.empty_like(starts)
     np.subtract(starts[1:], gap, out=ends[:-1])
     ends[-1] = last_end
     is_flat = bool((starts < ends).all())
-    at = ends[:-1].copy()  # one array moved along: new ones would cost more than the look
+    positions = ends[:-1].copy()  # changed in place: new arrays would take more time
     for _ in range(gap):
-        is_flat = is_flat and bool(_IS_SEPARATOR[buffer[at]].all())
-        at += 1
-    at -= gap + 1
-    is_flat = is_flat and bool((buffer[at] == ord("}")).all())
+        is_flat = is_flat and bool(_IS_SEPARATOR[buffer[positions]].all())
+        positions += 1
+    positions -= gap + 1
+    is_flat = is_flat and bool((buffer[positions] == ord("}")).all())
     return EntrySpans(starts, ends) if is_flat else None
 
 
-def _places(buffer: NDArray[np.uint8], byte: int, start: int, end: int) -> NDArray[np.int64]:
-    """Where a byte stands, block by block: what fits into the processor's cache is found sooner."""
-    blocks = range(start, end, BLOCK)
-    found = [np.flatnonzero(buffer[at : min(at + BLOCK, end)] == byte) + at for at in blocks]
-    return np.concatenate([*found, np.empty(0, np.int64)])
+def _find_byte(buffer: NDArray[np.uint8], byte: int, start: int, end: int) -> NDArray[np.int64]:
+    """Return the positions of a byte; blocks that fit into the processor's cache are faster."""
+    positions = [np.empty(0, np.int64)]
+    for block in range(start, end, BYTES_PER_BLOCK):
+        is_match = buffer[block : min(block + BYTES_PER_BLOCK, end)] == byte
+        positions.append(np.flatnonzero(is_match) + block)
+    return np.concatenate(positions)
 
 
-def _evenly_spaced(
+def _compute_even_starts(
     data: bytes, first: msgspec.Raw, lengths: NDArray[np.int64]
 ) -> NDArray[np.int64] | None:
-    """Where entries start if all gaps between them are as long as the first one, else None.
+    """Return the starts of entries if all gaps are as long as the first one, else None.
 
-    From an entry's true start its true end follows. Where all bytes of the gap behind it are
-    separators and the next one opens an object, that is the next entry's true start.
+    The end of an entry follows from its start. If all bytes of the gap after it are separators and
+    the next byte opens an object, that byte is the start of the next entry.
     """
-    start = offset(data, first)
-    behind = start + int(lengths[0])
+    start = get_offset(data, first)
+    first_end = start + int(lengths[0])
     gap = 0
-    while behind + gap < len(data) and data[behind + gap] in _SEPARATORS:
+    while first_end + gap < len(data) and data[first_end + gap] in _SEPARATORS:
         gap += 1
-    before = np.concatenate([[0], np.cumsum(lengths[:-1])])
-    starts: NDArray[np.int64] = start + before + gap * np.arange(len(lengths))
+    previous_lengths = np.concatenate([[0], np.cumsum(lengths[:-1])])
+    starts: NDArray[np.int64] = start + previous_lengths + gap * np.arange(len(lengths))
     if int(starts[-1] + lengths[-1]) > len(data):
         return None
     buffer = np.frombuffer(data, np.uint8)
-    fits = bool((buffer[starts] == ord("{")).all())
+    is_even = bool((buffer[starts] == ord("{")).all())
     for back in range(1, gap + 1):
-        fits = fits and bool(_IS_SEPARATOR[buffer[starts[1:] - back]].all())
-    return starts if fits else None
+        is_even = is_even and bool(_IS_SEPARATOR[buffer[starts[1:] - back]].all())
+    return starts if is_even else None
 
 
-def offset(data: bytes, raw: msgspec.Raw) -> int:
-    """The position of a view in the bytes it is a view of."""
-    return _address(raw) - _address(data)
+def get_offset(data: bytes, raw: msgspec.Raw) -> int:
+    """Return the position of a view in the bytes that it views."""
+    return _get_address(raw) - _get_address(data)
 
 
-def _address(buffer: Any) -> int:
+def _get_address(buffer: Any) -> int:
     return np.frombuffer(buffer, np.uint8).ctypes.data
 
 
-def chunks(parsed: Parsed, key: str) -> Iterator[tuple[range, bytes]]:
-    """The entries in portions: their rows, and all of them as one JSON list."""
+def iterate_chunks(parsed: Parsed, key: str) -> Iterator[tuple[range, bytes]]:
+    """Yield chunks of entries: their rows, and their bytes as a JSON list."""
     entries, view = parsed.spans[key], memoryview(parsed.readable)
-    for first in range(0, len(entries), CHUNK):
-        rows = range(first, min(first + CHUNK, len(entries)))
+    for first in range(0, len(entries), ENTRIES_PER_CHUNK):
+        rows = range(first, min(first + ENTRIES_PER_CHUNK, len(entries)))
         portion = view[entries.starts[first] : entries.ends[rows[-1]]]
-        yield rows, b"".join((b"[", portion, b"]"))  # copied once; `+` copies twice
+        yield rows, b"".join((b"[", portion, b"]"))  # one copy; `+` would make two
 
 
 def ensure_count(portion: bytes, count: int) -> None:
-    """Raise MisjudgedError where a portion that cannot be decoded has not the entries it should."""
+    """Raise a MisreadError unless a JSON list has `count` entries."""
     try:
-        found = len(_list_decoder.decode(portion))
+        num_entries = len(_list_decoder.decode(portion))
     except UNDECODABLE:
-        found = -1
-    if found != count:
-        raise MisjudgedError
+        num_entries = -1
+    if num_entries != count:
+        raise MisreadError
 
 
-def members(entry: bytes, keys: Iterable[str]) -> Spans:
-    """The spans of the values of these keys, as far as an object has them.
+def find_members(entry: bytes, keys: Iterable[str]) -> Spans:
+    """Return the spans of the values of these keys, if an object has them.
 
-    The keys must be among those that this module knows. Of a doubled key the last counts, as it
-    does for readers of JSON. Raises one of UNDECODABLE where the entry is no object.
+    The keys must be fields of `_EntryMembers`. Of a repeated key the last one counts, as for all
+    readers of JSON. Raise one of UNDECODABLE if the entry is not an object.
     """
-    return _spans(_entry_members_decoder, entry, keys)
+    return _find_spans(_entry_members_decoder, entry, keys)
 
 
-def array_span(data: bytes, key: str) -> tuple[int, int] | None:
-    """The span of a top-level value, brackets included; None where the document lacks the key."""
-    return _spans(_top_members_decoder, _without_byte_order_mark(data), [key]).get(key)
+def find_array(data: bytes, key: str) -> tuple[int, int] | None:
+    """Return the span of a top-level value, with brackets; None if the document lacks the key."""
+    return _find_spans(_top_members_decoder, _blank_byte_order_mark(data), [key]).get(key)
 
 
-def all_members(entry: bytes) -> dict[str, bytes]:
-    """Every key of an object, or of a document, with the bytes of its value."""
-    return {key: entry[slice(*span)] for key, span in all_spans(entry).items()}
+def read_all_members(entry: bytes) -> dict[str, bytes]:
+    """Return every key of an object or document with the bytes of its value."""
+    return {key: entry[slice(*span)] for key, span in find_all_members(entry).items()}
 
 
-def all_spans(entry: bytes) -> Spans:
-    """Every key of an object, or of a document, with the span of its value."""
-    readable, found = _decoded(_all_members_decoder, _without_byte_order_mark(entry))
+def find_all_members(entry: bytes) -> Spans:
+    """Return every key of an object or document with the span of its value."""
+    readable, raws = _decode_members(_all_members_decoder, _blank_byte_order_mark(entry))
     return {
-        key: ((start := offset(readable, raw)), start + len(memoryview(raw)))
-        for key, raw in found.items()
+        key: ((start := get_offset(readable, raw)), start + len(memoryview(raw)))
+        for key, raw in raws.items()
     }
 
 
-def _spans(decoder: msgspec.json.Decoder[Any], entry: bytes, keys: Iterable[str]) -> Spans:
-    readable, found = _decoded(decoder, entry)
-    base = _address(readable)
+def _find_spans(decoder: msgspec.json.Decoder[Any], entry: bytes, keys: Iterable[str]) -> Spans:
+    readable, members = _decode_members(decoder, entry)
+    base = _get_address(readable)
     spans = {}
     for key in keys:
-        raw = getattr(found, key)
+        raw = getattr(members, key)
         if raw is not _ABSENT:
-            start = _address(raw) - base
+            start = _get_address(raw) - base
             spans[key] = (start, start + len(memoryview(raw)))
     return spans
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], readable: bytes) -> tuple[bytes, Any]:
-    """The members of an object as views of the bytes returned first, which have no NaN in them."""
+def _decode_members(decoder: msgspec.json.Decoder[Any], readable: bytes) -> tuple[bytes, Any]:
+    """Return an object's bytes without NaN, and its members as views of these bytes."""
     try:
         return readable, decoder.decode(readable)
     except msgspec.DecodeError:
-        readable = _with_placeholders(readable)
+        readable = _insert_placeholders(readable)
         return readable, decoder.decode(readable)
 
 
-def with_values(entry: bytes, values: dict[str, bytes]) -> bytes:
-    """An object with the values of some keys replaced; keys that it lacks are put at its end."""
-    spans = members(entry, values)
+def replace_values(entry: bytes, values: dict[str, bytes]) -> bytes:
+    """Return an object with the values of some keys replaced; new keys come at its end."""
+    spans = find_members(entry, values)
     edits = [Edit(*span, values[key]) for key, span in spans.items()]
     added = {key: value for key, value in values.items() if key not in spans}
     if added:
-        edits.append(new_members(entry, added))
+        edits.append(append_members(entry, added))
     return b"".join(apply_edits(entry, sorted(edits)))
 
 
-def new_members(entry: bytes, added: dict[str, bytes]) -> Edit:
-    """Put members behind those of an object (or document), in the manner of its first ones."""
+def append_members(entry: bytes, added: dict[str, bytes]) -> Edit:
+    """Return the edit that appends members to an object or document, in the style of the first."""
     end = len(entry[: entry.rindex(b"}")].rstrip())
     opening = entry.index(b"{") + 1
     has_members = end > opening
-    start = entry[opening : entry.index(b'"')] if has_members else b""
-    spaced = b'": ' in entry[:4096]
-    comma = b"," + (start if b"\n" in start else b" " if spaced else b"")
-    colon = b": " if spaced else b":"
+    indent = entry[opening : entry.index(b'"')] if has_members else b""
+    has_spaces = b'": ' in entry[:4096]
+    comma = b"," + (indent if b"\n" in indent else b" " if has_spaces else b"")
+    colon = b": " if has_spaces else b":"
     texts = [msgspec.json.encode(key) + colon + value for key, value in added.items()]
     return Edit(end, end, (comma if has_members else b"") + comma.join(texts))
 
 
-def without_entries(entries: EntrySpans, removed: NDArray[np.bool_], added: bytes) -> list[Edit]:
-    """The edits that take entries out of an array, and put `added` behind those that stay."""
+def remove_entries(entries: EntrySpans, removed: NDArray[np.bool_], added: bytes) -> list[Edit]:
+    """Return the edits that remove entries from an array and append `added` to the others."""
     kept = np.flatnonzero(~removed)
     if not len(kept):
         return [Edit(int(entries.starts[0]), int(entries.ends[-1]), added)]
@@ -354,8 +356,8 @@ def without_entries(entries: EntrySpans, removed: NDArray[np.bool_], added: byte
     return edits
 
 
-def separator(data: bytes, entries: EntrySpans) -> bytes:
-    """What stands between the entries of an array; of an only one, what stands before it."""
+def find_separator(data: bytes, entries: EntrySpans) -> bytes:
+    """Return the bytes between the entries of an array; for a single one, those before it."""
     if len(entries) > 1:
         return data[entries.ends[0] : entries.starts[1]]
     if len(entries):

@@ -1,4 +1,4 @@
-"""Entries of a COCO document into columns; what does not fit is told as a finding."""
+"""Decode the entries of a COCO document into columns; malformed values become findings."""
 
 import json
 import math
@@ -17,21 +17,21 @@ from boxmend.data.files.limits import ensure_within_limit
 from boxmend.data.findings import Finding
 from boxmend.data.formats.coco.document import (
     UNDECODABLE,
-    MisjudgedError,
+    MisreadError,
     Parsed,
-    chunks,
     ensure_count,
-    members,
+    find_members,
+    iterate_chunks,
 )
 from boxmend.data.formats.reading import is_safe_name
 from boxmend.data.types import Ids
 
-NO_ID = "\0no id"  # no document holds it: stands for ids that are none
-NOT_A_BOX = (math.nan, math.nan, math.nan, math.nan)
+NO_ID = "\0no id"  # a value that no document has, for missing or invalid ids
+NAN_BOX = (math.nan, math.nan, math.nan, math.nan)
 
 
 class AnnotationEntry(msgspec.Struct, gc=False):
-    """What is read of an annotation; the rest stays in its bytes."""
+    """The values of an annotation that are read; the others stay in its bytes."""
 
     id: int | str
     image_id: int | str
@@ -42,7 +42,7 @@ class AnnotationEntry(msgspec.Struct, gc=False):
 
 
 class PlainAnnotation(msgspec.Struct, gc=False):
-    """The same as nearly every file has it; telling numbers from other ids costs time."""
+    """The same with the types of nearly all files; distinguishing other types costs time."""
 
     id: int
     image_id: int
@@ -53,7 +53,7 @@ class PlainAnnotation(msgspec.Struct, gc=False):
 
 
 class ImageEntry(msgspec.Struct, gc=False):
-    """What is read of an image."""
+    """The values of an image that are read."""
 
     id: int | str
     file_name: str
@@ -62,7 +62,7 @@ class ImageEntry(msgspec.Struct, gc=False):
 
 
 class CategoryEntry(msgspec.Struct):
-    """What is read of a category."""
+    """The values of a category that are read."""
 
     id: int | str
     name: str
@@ -75,7 +75,7 @@ READ_KEYS = {
 
 @dataclass
 class AnnotationColumns:
-    """The annotations of one document, row by row as they stand in it."""
+    """The annotations of one document, in its order."""
 
     ids: Ids
     image_ids: Ids
@@ -86,13 +86,13 @@ class AnnotationColumns:
 
 
 class IdColumn:
-    """A column of ids that is filled portion by portion: integers until another kind comes."""
+    """A column of ids filled chunk by chunk: integers until another type occurs."""
 
     def __init__(self, length: int):
         self.values: Ids = np.empty(length, np.int64)
 
     def put(self, rows: slice, ids: list[Any], is_plain: bool) -> None:
-        """Set the ids at `rows`; `is_plain` says that they are integers, if perhaps long ones."""
+        """Set the ids at `rows`; with `is_plain` all are integers, which may not fit 64 bits."""
         if is_plain and self.values.dtype != object:
             try:
                 self.values[rows] = np.fromiter(ids, np.int64, len(ids))
@@ -110,34 +110,34 @@ Entry = TypeVar("Entry")
 
 @dataclass
 class Reader:
-    """One document being read, with the findings so far."""
+    """The reader of one document, with its findings so far."""
 
     parsed: Parsed
     path: Path
     findings: list[Finding] = field(default_factory=list)
 
-    def contents(self) -> tuple[list[ImageEntry], list[CategoryEntry], AnnotationColumns]:
-        """Read all there is: images, categories and annotations."""
-        return self.images(), self.categories(), self.annotations()
+    def read_all(self) -> tuple[list[ImageEntry], list[CategoryEntry], AnnotationColumns]:
+        """Read images, categories and annotations."""
+        return self.read_images(), self.read_categories(), self.read_annotations()
 
-    def annotations(self) -> AnnotationColumns:
+    def read_annotations(self) -> AnnotationColumns:
         """Read the annotations."""
         n = len(self.parsed.spans["annotations"])
         boxes = np.empty((n, 4))
         is_crowd, is_difficult = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         ids, image_ids, category_ids = IdColumn(n), IdColumn(n), IdColumn(n)
-        for rows, portion, entries in self._annotation_portions():
-            here = slice(rows.start, rows.stop)
+        for rows, portion, entries in self._decode_annotations():
+            chunk = slice(rows.start, rows.stop)
             is_plain = type(entries[0]) is PlainAnnotation
-            ids.put(here, [entry.id for entry in entries], is_plain)
-            image_ids.put(here, [entry.image_id for entry in entries], is_plain)
-            category_ids.put(here, [entry.category_id for entry in entries], is_plain)
+            ids.put(chunk, [entry.id for entry in entries], is_plain)
+            image_ids.put(chunk, [entry.image_id for entry in entries], is_plain)
+            category_ids.put(chunk, [entry.category_id for entry in entries], is_plain)
             sides = chain.from_iterable([entry.bbox for entry in entries])
-            boxes[here] = np.fromiter(sides, np.float64, 4 * len(rows)).reshape(-1, 4)
+            boxes[chunk] = np.fromiter(sides, np.float64, 4 * len(rows)).reshape(-1, 4)
             if any(flags := [entry.iscrowd for entry in entries]):
-                is_crowd[here] = flags
-            if b"difficult" in portion or b"\\" in portion:  # else no key can be of that name
-                is_difficult[here] = [bool(entry.difficult) for entry in entries]
+                is_crowd[chunk] = flags
+            if b"difficult" in portion or b"\\" in portion:  # else no key can have that name
+                is_difficult[chunk] = [bool(entry.difficult) for entry in entries]
         with np.errstate(over="ignore"):
             boxes[:, 2:] += boxes[:, :2]
         columns = AnnotationColumns(
@@ -152,11 +152,12 @@ class Reader:
         self._report_overflow(columns)
         return columns
 
-    def images(self) -> list[ImageEntry]:
-        """Read the images; an unsafe file name is told and replaced by an empty one."""
-        portions = self._portions("images", ImageEntry, self._image)
+    def read_images(self) -> list[ImageEntry]:
+        """Read the images; report unsafe file names and replace them by empty ones."""
+        portions = self._decode_chunks("images", ImageEntry, self._repair_image)
         images = [image for _, portion in portions for image in portion]
-        for image in images if _has_doubtful([image.file_name for image in images]) else []:
+        names = [image.file_name for image in images]
+        for image in images if _may_have_unsafe_names(names) else []:
             if not is_safe_name(image.file_name):
                 message = (
                     f"image {image.id}: file_name {image.file_name!r} is absolute or leaves the "
@@ -167,76 +168,77 @@ class Reader:
         self._report_duplicates(as_ids([image.id for image in images]), "images")
         return images
 
-    def categories(self) -> list[CategoryEntry]:
+    def read_categories(self) -> list[CategoryEntry]:
         """Read the categories."""
-        portions = self._portions("categories", CategoryEntry, self._category)
+        portions = self._decode_chunks("categories", CategoryEntry, self._repair_category)
         categories = [category for _, portion in portions for category in portion]
         self._report_duplicates(as_ids([category.id for category in categories]), "categories")
         return categories
 
-    def _annotation_portions(
+    def _decode_annotations(
         self,
     ) -> Iterator[tuple[range, bytes, list[PlainAnnotation] | list[AnnotationEntry]]]:
-        """Decode the annotations, by the plain type where a portion fits it."""
+        """Decode the annotations chunk by chunk, with the plain type if a chunk fits it."""
         decoder = msgspec.json.Decoder(list[PlainAnnotation])
         general = msgspec.json.Decoder(list[AnnotationEntry])
-        for rows, portion in chunks(self.parsed, "annotations"):
+        for rows, portion in iterate_chunks(self.parsed, "annotations"):
             try:
-                yield rows, portion, _all_of(rows, decoder.decode(portion))
+                yield rows, portion, _ensure_complete(rows, decoder.decode(portion))
                 continue
             except UNDECODABLE:
                 ensure_count(portion, len(rows))
             try:
                 yield rows, portion, general.decode(portion)
             except UNDECODABLE:
-                slowly = (AnnotationEntry, self._annotation)
-                yield rows, portion, [self._slowly("annotations", row, *slowly) for row in rows]
+                repair = (AnnotationEntry, self._repair_annotation)
+                entries = [self._decode_entry("annotations", row, *repair) for row in rows]
+                yield rows, portion, entries
 
-    def _portions(
-        self, key: str, kind: type[Entry], one_by_one: Callable[[int, dict[str, Any]], Entry]
+    def _decode_chunks(
+        self, key: str, kind: type[Entry], repair: Callable[[int, dict[str, Any]], Entry]
     ) -> Iterator[tuple[range, list[Entry]]]:
-        """Decode an array portion by portion, entry by entry where a portion does not fit."""
+        """Decode an array chunk by chunk, and entry by entry if a chunk does not fit the type."""
         decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]  # a type at run time
-        for rows, portion in chunks(self.parsed, key):
+        for rows, portion in iterate_chunks(self.parsed, key):
             try:
-                yield rows, _all_of(rows, decoder.decode(portion))
+                yield rows, _ensure_complete(rows, decoder.decode(portion))
             except UNDECODABLE:
                 ensure_count(portion, len(rows))
-                yield rows, [self._slowly(key, row, kind, one_by_one) for row in rows]
+                yield rows, [self._decode_entry(key, row, kind, repair) for row in rows]
 
-    def _slowly(
+    def _decode_entry(
         self,
         key: str,
         row: int,
         kind: type[Entry],
-        lenient: Callable[[int, dict[str, Any]], Entry],
+        repair: Callable[[int, dict[str, Any]], Entry],
     ) -> Entry:
         try:
             return msgspec.json.decode(self.parsed.entry(key, row), type=kind)
         except UNDECODABLE:
-            return lenient(row, _values(self.parsed.original(key, row)))
+            return repair(row, _decode_values(self.parsed.original(key, row)))
 
-    def _annotation(self, row: int, values: dict[str, Any]) -> AnnotationEntry:
-        """An annotation that does not fit, as far as it can be told what it means."""
-        identity = self._identity(row, values, "annotations")
-        box = _four_numbers(values.get("bbox"))
+    def _repair_annotation(self, row: int, values: dict[str, Any]) -> AnnotationEntry:
+        """Build an annotation from the valid values of a malformed entry."""
+        identity = self._read_id(row, values, "annotations")
+        box = _to_box(values.get("bbox"))
         if box is None:
-            message = f"bbox is {_shown(values.get('bbox'))}, not four finite numbers x, y, w, h"
+            message = f"bbox is {_quote(values.get('bbox'))}, not four finite numbers x, y, w, h"
             self._report("box-not-finite", message, annotation_id=identity)
         return AnnotationEntry(
             id=identity,
-            image_id=_as_id(values.get("image_id"), NO_ID),
-            category_id=_as_id(values.get("category_id"), NO_ID),
-            bbox=box or NOT_A_BOX,
-            iscrowd=_flag(values.get("iscrowd")),
-            difficult=_flag(values.get("difficult")),
+            image_id=_to_id(values.get("image_id"), NO_ID),
+            category_id=_to_id(values.get("category_id"), NO_ID),
+            bbox=box or NAN_BOX,
+            iscrowd=_to_flag(values.get("iscrowd")),
+            difficult=_to_flag(values.get("difficult")),
         )
 
-    def _image(self, row: int, values: dict[str, Any]) -> ImageEntry:
-        identity = self._identity(row, values, "images")
+    def _repair_image(self, row: int, values: dict[str, Any]) -> ImageEntry:
+        identity = self._read_id(row, values, "images")
         name = values.get("file_name")
         if not isinstance(name, str):
-            message = f"image {identity}: file_name is {_shown(name)}, not a name"
+            message = f"image {identity}: file_name is {_quote(name)}, not a name"
             self._report("malformed", message, image=str(identity))
             name = f"{row}"
         sizes = [values.get("width"), values.get("height")]
@@ -245,33 +247,35 @@ class Reader:
         )
         return ImageEntry(id=identity, file_name=name, width=width, height=height)
 
-    def _category(self, row: int, values: dict[str, Any]) -> CategoryEntry:
-        identity = self._identity(row, values, "categories")
+    def _repair_category(self, row: int, values: dict[str, Any]) -> CategoryEntry:
+        identity = self._read_id(row, values, "categories")
         name = values.get("name")
         if not isinstance(name, str):
-            self._report("malformed", f"category {identity}: name is {_shown(name)}, not a name")
+            self._report("malformed", f"category {identity}: name is {_quote(name)}, not a name")
             name = f"category {identity}"
         return CategoryEntry(id=identity, name=name)
 
-    def _identity(self, row: int, values: dict[str, Any], key: str) -> int | str:
-        identity = _as_id(values.get("id"), NO_ID)
+    def _read_id(self, row: int, values: dict[str, Any], key: str) -> int | str:
+        identity = _to_id(values.get("id"), NO_ID)
         if identity != NO_ID:
             return identity
         place = f"{key}[{row}]"
-        shown = _shown(values.get("id"))
-        self._report("malformed", f"{place}: its id is {shown}; give it one of its own")
+        found = _quote(values.get("id"))
+        self._report("malformed", f"{place}: its id is {found}; assign a unique id")
         return place
 
     def _report_duplicates(self, ids: Ids, key: str, is_annotation: bool = False) -> None:
-        for identity, count in duplicates(ids):
-            where = f"{count} {key} have the id {identity!r}; ids must be unique"
-            self._report("duplicate-id", where, annotation_id=identity if is_annotation else None)
+        for identity, count in find_duplicates(ids):
+            message = f"{count} {key} have the id {identity!r}; ids must be unique"
+            self._report("duplicate-id", message, annotation_id=identity if is_annotation else None)
 
     def _report_overflow(self, columns: AnnotationColumns) -> None:
-        """Tell boxes whose sides overflow when added up; others were told when they were read."""
-        told = {one.annotation_id for one in self.findings if one.kind == "box-not-finite"}
+        """Report boxes with x + width or y + height too large; others are reported already."""
+        reported = {
+            finding.annotation_id for finding in self.findings if finding.kind == "box-not-finite"
+        }
         for row in np.flatnonzero(~np.isfinite(columns.boxes).all(axis=1)):
-            if (identity := columns.ids[[row]].tolist()[0]) not in told:
+            if (identity := columns.ids[[row]].tolist()[0]) not in reported:
                 self._report("box-not-finite", "its sides overflow", annotation_id=identity)
 
     def _report(
@@ -286,81 +290,81 @@ class Reader:
         self.findings.append(Finding(kind, message, str(self.path), image, annotation_id))
 
 
-def _all_of(rows: range, entries: list[Entry]) -> list[Entry]:
-    """The entries, if they are as many as there should be."""
+def _ensure_complete(rows: range, entries: list[Entry]) -> list[Entry]:
+    """Return the entries; raise a MisreadError if their number is wrong."""
     if len(entries) != len(rows):
-        raise MisjudgedError
+        raise MisreadError
     return entries
 
 
-def duplicates(ids: Ids) -> list[tuple[int | str, int]]:
-    """The ids that occur more than once, with how often."""
+def find_duplicates(ids: Ids) -> list[tuple[int | str, int]]:
+    """Return the ids that occur more than once, with their counts."""
     if ids.dtype != object:
         if (ids[1:] > ids[:-1]).all():
-            return []  # in order, as many files have them: the cheapest proof
+            return []  # sorted, as in many files, which is the fastest check
         ordered = np.sort(ids)
         if not (ordered[1:] == ordered[:-1]).any():
             return []
         values, counts = np.unique(ids, return_counts=True)
         return list(zip(values[counts > 1].tolist(), counts[counts > 1].tolist(), strict=True))
-    counted: dict[int | str, int] = {}
+    counter: dict[int | str, int] = {}
     for identity in ids.tolist():
-        counted[identity] = counted.get(identity, 0) + 1
-    return [(identity, count) for identity, count in counted.items() if count > 1]
+        counter[identity] = counter.get(identity, 0) + 1
+    return [(identity, count) for identity, count in counter.items() if count > 1]
 
 
-def rows_of(ids: Ids, known: Ids) -> NDArray[np.int64]:
-    """For each id the row of `known` that has it first, or -1."""
+def find_rows(ids: Ids, known: Ids) -> NDArray[np.int64]:
+    """Return for each id the first row of `known` with that id, or -1."""
     if ids.dtype != object and known.dtype != object:
         if not len(known):
             return np.full(len(ids), -1, np.int64)
         if known.min() >= 0 and known.max() < 8 * len(known) + 2**20:
-            return _rows_by_table(ids, known)
+            return _find_rows_by_table(ids, known)
         order = np.argsort(known, kind="stable")
-        place = np.minimum(np.searchsorted(known[order], ids), len(known) - 1)
-        rows = order[place]
+        ranks = np.minimum(np.searchsorted(known[order], ids), len(known) - 1)
+        rows = order[ranks]
         return np.where(known[rows] == ids, rows, -1)
     first: dict[Any, int] = {}
     for row, identity in enumerate(known.tolist()):
         first.setdefault(identity, row)
-    return np.fromiter((first.get(one, -1) for one in ids.tolist()), np.int64, len(ids))
+    return np.fromiter((first.get(identity, -1) for identity in ids.tolist()), np.int64, len(ids))
 
 
-def _rows_by_table(ids: Ids, known: Ids) -> NDArray[np.int64]:
-    """The same for ids that are small numbers, as they mostly are: one look-up instead of many."""
+def _find_rows_by_table(ids: Ids, known: Ids) -> NDArray[np.int64]:
+    """Find rows with a table, which is faster for small integers."""
     table = np.full(int(known.max()) + 2, -1, np.int64)
-    table[known[::-1]] = np.arange(len(known))[::-1]  # backwards: the first one stays
+    table[known[::-1]] = np.arange(len(known))[::-1]  # in reverse, so that the first row stays
     if len(ids) and (ids.min() < 0 or ids.max() >= len(table)):
         ids = np.where((ids >= 0) & (ids < len(table)), ids, len(table) - 1)
     rows: NDArray[np.int64] = table[ids]
     return rows
 
 
-def _has_doubtful(names: list[str]) -> bool:
-    """Whether any name might be unsafe, by one look at all of them."""
+def _may_have_unsafe_names(names: list[str]) -> bool:
+    """Return whether any name may be unsafe, by a quick search in all names at once."""
     text = "\n".join(names)
     marks = ("..", "\\", "\0", ":", "\n/", "/\n", "\n\n")
-    at_the_ends = not text or text[0] in "/\n" or text[-1] in "/\n"
-    return at_the_ends or any(mark in text for mark in marks)
+    is_unsafe_at_ends = not text or text[0] in "/\n" or text[-1] in "/\n"
+    return is_unsafe_at_ends or any(mark in text for mark in marks)
 
 
-def _values(entry: bytes) -> dict[str, Any]:
-    """What is read of an entry, each value decoded by itself; as bytes where that fails."""
+def _decode_values(entry: bytes) -> dict[str, Any]:
+    """Decode each value of an entry by itself; keep its bytes if that fails."""
     try:
-        spans = members(entry, READ_KEYS)
+        spans = find_members(entry, READ_KEYS)
     except UNDECODABLE:
         return {}
-    return {key: _value(entry[slice(*span)]) for key, span in spans.items()}
+    return {key: _decode_value(entry[slice(*span)]) for key, span in spans.items()}
 
 
-def _value(text: bytes) -> Any:
+def _decode_value(text: bytes) -> Any:
     try:
-        return json.loads(text)  # unlike others it knows NaN
+        return json.loads(text)  # unlike msgspec it reads NaN
     except (ValueError, RecursionError):
         return text
 
 
-def _four_numbers(value: Any) -> tuple[float, float, float, float] | None:
+def _to_box(value: Any) -> tuple[float, float, float, float] | None:
     if not isinstance(value, list) or len(value) != 4:
         return None
     if not all(isinstance(side, int | float) and not isinstance(side, bool) for side in value):
@@ -372,17 +376,17 @@ def _four_numbers(value: Any) -> tuple[float, float, float, float] | None:
     return (x, y, w, h) if all(map(math.isfinite, (x, y, w, h))) else None
 
 
-def _as_id(value: Any, otherwise: str) -> int | str:
-    """An id, also where it is a whole number written as a float, as tables export them."""
+def _to_id(value: Any, default: str) -> int | str:
+    """Return a valid id or the default; whole floats, as tables export them, become integers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else otherwise
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else default
 
 
-def _flag(value: Any) -> int:
+def _to_flag(value: Any) -> int:
     return int(bool(value)) if isinstance(value, bool | int | float) else 0
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = "missing" if value is None else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,4 +1,4 @@
-"""A COCO document as it was read: the bytes beside what they mean."""
+"""A COCO document as it was read: its bytes and the positions of its entries."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from boxmend.data.dataset import ATTRIBUTES, Source
 from boxmend.data.formats.coco.document import (
     UNDECODABLE,
     EntrySpans,
-    all_members,
-    array_span,
-    members,
+    find_array,
+    find_members,
+    read_all_members,
 )
 from boxmend.data.types import Ids
 
@@ -24,60 +24,60 @@ KNOWN_KEYS = {
     "images": {"id", "file_name", "width", "height"},
     "categories": {"id", "name"},
 }
-"""Keys that columns and ATTRIBUTES stand for; others are lost when converting to another format."""
+"""Keys that columns and ATTRIBUTES hold; a conversion to another format loses all other keys."""
 
 
 @dataclass(eq=False)
 class CocoSource(Source):
-    """A COCO document: its bytes, and where its entries lie in them."""
+    """A COCO document: its bytes and the spans of its entries."""
 
     data: bytes = field(repr=False)
-    category_ids: list[int | str]  # of label_names, one by one
-    category_names: list[str]  # as they stand in the document, where several may share one
-    image_ids: Ids  # as they stand in the document
+    category_ids: list[int | str]  # in the order of label_names
+    category_names: list[str]  # as in the document, where names may repeat
+    image_ids: Ids  # as in the document
     annotation_ids: Ids
     is_crowd: NDArray[np.bool_]
     is_difficult: NDArray[np.bool_]
-    spans: dict[str, EntrySpans] = field(repr=False)  # where the entries lie, list by list
+    spans: dict[str, EntrySpans] = field(repr=False)  # of the entries, by list
 
     @property
     def annotations(self) -> EntrySpans:
-        """Where the annotations lie."""
+        """Return the spans of the annotations."""
         return self.spans["annotations"]
 
     @property
     def images(self) -> EntrySpans:
-        """Where the images lie."""
+        """Return the spans of the images."""
         return self.spans["images"]
 
     @property
     def categories(self) -> EntrySpans:
-        """Where the categories lie."""
+        """Return the spans of the categories."""
         return self.spans["categories"]
 
     def document(self, row: int) -> Path:
-        """The one file there is."""
+        """Return the path of the COCO file."""
         return self.path
 
     def entry(self, entries: EntrySpans, row: int) -> bytes:
-        """The bytes of one entry."""
+        """Return the bytes of one entry."""
         return self.data[entries.starts[row] : entries.ends[row]]
 
     def attributes(self, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Pose, truncated and occluded, where an annotation has such keys."""
-        found = []
+        """Return pose, truncated and occluded of annotations that have these keys."""
+        attributes = []
         for row in rows.tolist():
             entry = self.entry(self.annotations, row)
             try:
-                spans = members(entry, ATTRIBUTES)
+                spans = find_members(entry, ATTRIBUTES)
                 texts = {key: entry[slice(*span)] for key, span in spans.items()}
-                found.append({key: msgspec.json.decode(text) for key, text in texts.items()})
-            except UNDECODABLE:  # told as a finding when it was read
-                found.append({})
-        return found
+                attributes.append({key: msgspec.json.decode(text) for key, text in texts.items()})
+            except UNDECODABLE:  # the reader reported it as a finding
+                attributes.append({})
+        return attributes
 
     def extras(self) -> dict[str, int]:
-        """Keys that say something beyond the columns, with how often."""
+        """Count the keys with values that columns and ATTRIBUTES do not hold."""
         counts: Counter[str] = Counter()
         for key, entries in (
             ("annotations", self.annotations),
@@ -87,21 +87,21 @@ class CocoSource(Source):
             ignored = KNOWN_KEYS[key] | (set(ATTRIBUTES) if key == "annotations" else set())
             for row in range(len(entries)):
                 try:
-                    values = all_members(self.entry(entries, row))
+                    values = read_all_members(self.entry(entries, row))
                 except UNDECODABLE:
                     counts[f"malformed entry of {key}"] += 1
                     continue
                 counts.update(
                     f"{key}.{name}"
                     for name, value in values.items()
-                    if name not in ignored and not _says_nothing(value)
+                    if name not in ignored and not _is_empty(value)
                 )
         for name in ("info", "licenses"):
-            found = array_span(self.data, name)
-            if found and not _says_nothing(self.data[slice(*found)]):
+            span = find_array(self.data, name)
+            if span and not _is_empty(self.data[slice(*span)]):
                 counts[name] += 1
         return dict(counts)
 
 
-def _says_nothing(value: bytes) -> bool:
+def _is_empty(value: bytes) -> bool:
     return value in (b"null", b"[]", b"{}", b'""')

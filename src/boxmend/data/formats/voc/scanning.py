@@ -1,8 +1,7 @@
-"""VOC's XML at the level of bytes: where every value stands, so that a writer can replace it alone.
+"""Find the byte positions of all values in VOC's XML, so that a writer can replace single values.
 
-A document is scanned once, by expat, whose byte positions become the spans kept here. Inside,
-documents are UTF-8; what came in another encoding is encoded back when it is written, which
-gives the same bytes again or the document is refused.
+expat scans a document once and gives the positions. In memory, documents are UTF-8; a writer
+restores their own encoding. A document that would not get the same bytes again is refused.
 """
 
 import codecs
@@ -15,7 +14,7 @@ from xml.parsers import expat
 
 from boxmend.data.formats.documents import Edit, apply_edits
 
-MAX_DEPTH = 100  # VOC itself needs five levels
+MAX_DEPTH = 100  # VOC needs five levels
 
 OBJECT, NAME, POSE, TRUNCATED, OCCLUDED, DIFFICULT, NOTE, BOX, XMIN, YMIN, XMAX, YMAX = range(12)
 ROOT, FILENAME, SIZE, WIDTH, HEIGHT, SEGMENTED, SOURCE, OWNER = range(12, 20)
@@ -24,85 +23,85 @@ TAGS = (
     *("xmin", "ymin", "xmax", "ymax"),
     *("annotation", "filename", "size", "width", "height", "segmented", "source", "owner"),
 )
-"""The elements whose places are kept, by column: first those of an object, then the document's."""
+"""The elements whose positions are kept, by column: first those of an object, then others."""
 
-SPACE = " \t\r\n"  # what XML calls white space
+WHITE_SPACE = " \t\r\n"  # by the definition of XML
 ABSENT = -1
 _STRIDE = 2 * (YMAX + 1)  # a start and an end for each column of an object
-_UNKEPT = -1  # column of an element that is known but whose place is not needed
+_NO_COLUMN = -1  # of a known element whose position is not needed
 
 _Node: TypeAlias = tuple[int, dict[str, "_Node"]]  # column, children
-_UNKNOWN: _Node = (_UNKEPT, {})
+_UNKNOWN: _Node = (_NO_COLUMN, {})
 
 
-def _node(column: int, *leaves: int, **children: _Node) -> _Node:
+def _make_node(column: int, *leaves: int, **children: _Node) -> _Node:
     return column, {TAGS[leaf]: (leaf, {}) for leaf in leaves} | children
 
 
-_KNOWN: _Node = _node(  # the only paths that mean something; a part's own name is on none of them
-    _UNKEPT,
-    annotation=_node(
+_KNOWN: _Node = _make_node(  # the paths of known elements; the name of an object's part is not one
+    _NO_COLUMN,
+    annotation=_make_node(
         ROOT,
         *(FILENAME, SEGMENTED),
-        folder=_node(_UNKEPT),
-        path=_node(_UNKEPT),
+        folder=_make_node(_NO_COLUMN),
+        path=_make_node(_NO_COLUMN),
         source=(SOURCE, {}),
         owner=(OWNER, {}),
-        size=_node(SIZE, WIDTH, HEIGHT, depth=_node(_UNKEPT)),
-        object=_node(
+        size=_make_node(SIZE, WIDTH, HEIGHT, depth=_make_node(_NO_COLUMN)),
+        object=_make_node(
             OBJECT,
             *(NAME, POSE, TRUNCATED, OCCLUDED, DIFFICULT, NOTE),
-            bndbox=_node(BOX, XMIN, YMIN, XMAX, YMAX),
+            bndbox=_make_node(BOX, XMIN, YMIN, XMAX, YMAX),
         ),
     ),
 )
-_CONTENT_UNCOUNTED = {SOURCE, OWNER, NOTE}  # what stands in them is no extra of its own
+_CONTENT_UNCOUNTED = {SOURCE, OWNER, NOTE}  # elements within them are not counted as extras
 
 
 class MalformedXmlError(Exception):
-    """A file that is no VOC document; the message says why, and where."""
+    """A file is not a VOC document; the message has the reason and the position."""
 
 
 @dataclass(slots=True)
 class VocXml:
-    """A document with the places of its values; spans hold the content, without the tags.
+    """A document with the spans of its values.
 
-    Only the span of an object is that of the whole element.
+    The span of an object includes its tags; other spans hold only the content of the element.
     """
 
     data: bytes  # UTF-8
     codec: str  # of the file
     spans: "array[int]"  # of the objects, one after another
     head: tuple[int, ...]  # spans of the document's own columns
-    extras: tuple[str, ...]  # what is there beyond VOC's own elements, a word each time
+    extras: tuple[str, ...]  # one word for each part that VOC does not define
 
     def __len__(self) -> int:
         return len(self.spans) // _STRIDE
 
     def span(self, position: int, column: int) -> tuple[int, int]:
-        """Where a value of the object at `position` stands; (ABSENT, ABSENT) where it does not."""
-        at = position * _STRIDE + 2 * column
-        return self.spans[at], self.spans[at + 1]
+        """Return the span of a value of the object at `position`, or (ABSENT, ABSENT)."""
+        index = position * _STRIDE + 2 * column
+        return self.spans[index], self.spans[index + 1]
 
     def content(self, position: int, column: int) -> bytes:
-        """The bytes of a value of the object at `position`; none where it is absent."""
-        at = position * _STRIDE + 2 * column
-        return self.data[self.spans[at] : self.spans[at + 1]]
+        """Return the bytes of a value of the object at `position`; empty if it is absent."""
+        index = position * _STRIDE + 2 * column
+        return self.data[self.spans[index] : self.spans[index + 1]]
 
     def head_span(self, column: int) -> tuple[int, int]:
-        """Where a value of the document itself stands, like `span`."""
-        at = 2 * (column - ROOT)
-        return self.head[at], self.head[at + 1]
+        """Return the span of a value of the document itself, like `span`."""
+        index = 2 * (column - ROOT)
+        return self.head[index], self.head[index + 1]
 
     def head_content(self, column: int) -> bytes:
-        """The bytes of a value of the document itself, like `content`."""
+        """Return the bytes of a value of the document itself, like `content`."""
         start, end = self.head_span(column)
         return self.data[start:end]
 
-    def patched(self, edits: Iterable[Edit]) -> Iterator[bytes]:
-        """The file with the edits made, in its own encoding.
+    def apply(self, edits: Iterable[Edit]) -> Iterator[bytes]:
+        """Yield the file with the edits applied, in its own encoding.
 
-        Characters which that encoding lacks become character references.
+        Characters that the encoding lacks become character references.
         """
         pieces = apply_edits(self.data, sorted(edits))
         if self.codec == "utf-8":
@@ -112,15 +111,15 @@ class VocXml:
 
 
 def parse_xml(content: bytes) -> VocXml:
-    """Find the places of all values in a document; raise MalformedXml where it is none."""
-    data, codec = _as_utf8(content)
+    """Find the spans of all values in a document; raise a MalformedXmlError if it is not VOC."""
+    data, codec = _decode_to_utf8(content)
     scanner = _Scanner(data)
     parser = scanner.parser
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        raise MalformedXmlError(f"is no well-formed XML: {error}") from error
-    finally:  # parser and scanner hold each other; thousands of them should not wait for the gc
+        raise MalformedXmlError(f"is not well-formed XML: {error}") from error
+    finally:  # break the reference cycle of parser and scanner: the collector would be slow
         parser.StartElementHandler = parser.EndElementHandler = None
         parser.CommentHandler = parser.StartDoctypeDeclHandler = None
     head = tuple(scanner.record[_STRIDE:])
@@ -130,7 +129,7 @@ def parse_xml(content: bytes) -> VocXml:
 
 
 class _Scanner:
-    """The handlers of one parse; elements count only on the paths of `_KNOWN`, the first wins."""
+    """The handlers of one parse; of repeated elements on the paths of `_KNOWN` the first counts."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -148,41 +147,43 @@ class _Scanner:
         stack, record = self.stack, self.record
         node = stack[-1][1].get(tag, _UNKNOWN)
         column = node[0]
-        if column != _UNKEPT and record[2 * column] != ABSENT:
-            node, column = _UNKNOWN, _UNKEPT  # a repeated element
+        if column != _NO_COLUMN and record[2 * column] != ABSENT:
+            node, column = _UNKNOWN, _NO_COLUMN  # a repeated element
         if attributes or node is _UNKNOWN or column == NOTE:
-            self.note(tag, attributes, node)
+            self.count_extra(tag, attributes, node)
         stack.append(node)
         if column == OBJECT:
             record[0] = self.parser.CurrentByteIndex
-        elif column != _UNKEPT:
-            at = self.parser.CurrentByteIndex
+        elif column != _NO_COLUMN:
+            position = self.parser.CurrentByteIndex
             # without attributes the first ">" ends the tag
             record[2 * column] = (
-                tag_end(self.data, at) if attributes else self.data.find(b">", at) + 1
+                find_tag_end(self.data, position)
+                if attributes
+                else self.data.find(b">", position) + 1
             )
         if len(stack) > MAX_DEPTH:
-            raise MalformedXmlError(f"nests elements more than {MAX_DEPTH} deep")
+            raise MalformedXmlError(f"has elements nested more than {MAX_DEPTH} levels deep")
 
     def end(self, _tag: str) -> None:
         column = self.stack.pop()[0]
-        if column == _UNKEPT:
+        if column == _NO_COLUMN:
             return
         record = self.record
-        at = self.parser.CurrentByteIndex
+        position = self.parser.CurrentByteIndex
         if column != OBJECT:
-            record[2 * column + 1] = at
+            record[2 * column + 1] = position
             return
-        # of <object/> expat gives the end of the tag, else the start of </object>
-        is_closing_tag = self.data.startswith(b"</", at) and not _is_self_closed(
-            self.data, record[0], at
+        # for <object/> expat gives the end of the tag, else the start of </object>
+        is_closing_tag = self.data.startswith(b"</", position) and not _is_self_closed(
+            self.data, record[0], position
         )
-        record[1] = self.data.find(b">", at) + 1 if is_closing_tag else at
+        record[1] = self.data.find(b">", position) + 1 if is_closing_tag else position
         self.spans.extend(record[:_STRIDE])
         record[:_STRIDE] = _NO_OBJECT
 
-    def note(self, tag: str, attributes: dict[str, str], node: _Node) -> None:
-        """Count an element that is not VOC's, once with all it holds, or its attributes."""
+    def count_extra(self, tag: str, attributes: dict[str, str], node: _Node) -> None:
+        """Count an element that VOC does not define, once with its content, or its attributes."""
         parent = self.stack[-1]
         if parent is _UNKNOWN or parent[0] in _CONTENT_UNCOUNTED:
             return
@@ -195,9 +196,9 @@ class _Scanner:
         self.extras.append("comment")
 
     def doctype(self, *_arguments: object) -> None:
-        # The road of entity bombs and of files read from elsewhere; no VOC document needs one.
+        # DTDs allow entity bombs and reading other files; no VOC document needs one.
         raise MalformedXmlError(
-            "declares a document type (DTD), which is refused; remove <!DOCTYPE ...>"
+            "declares a document type (DTD), which is not allowed; remove <!DOCTYPE ...>"
         )
 
 
@@ -212,35 +213,35 @@ _REFERENCE = re.compile(r"&(#x[0-9a-fA-F]+|#[0-9]+|amp|lt|gt|quot|apos);")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
-def tag_end(data: bytes, start: int) -> int:
-    """The byte after the tag that starts at `start` of a well-formed document."""
+def find_tag_end(data: bytes, start: int) -> int:
+    """Return the position after the tag that starts at `start` of a well-formed document."""
     match = _TAG_PATTERN.match(data, start)
     assert match is not None
     return match.end()
 
 
-def _is_self_closed(data: bytes, start: int, at: int) -> bool:
-    """Whether the tag that starts at `start` ends, as <tag/>, just before `at`."""
-    return data.startswith(b"/>", at - 2) and tag_end(data, start) == at
+def _is_self_closed(data: bytes, start: int, end: int) -> bool:
+    """Return whether the tag that starts at `start` is a <tag/> that ends at `end`."""
+    return data.startswith(b"/>", end - 2) and find_tag_end(data, start) == end
 
 
 def decode_text(content: bytes) -> str:
-    """The text that an element's content means: references resolved, trimmed."""
+    """Return the text of an element's content, with references resolved and ends trimmed."""
     if b"<" not in content and b"&" not in content and b"\r" not in content:
-        return content.decode().strip(SPACE)
+        return content.decode().strip(WHITE_SPACE)
     pieces = []
     for match in _CONTENT_PATTERN.finditer(content):
         if match["text"] is not None:
-            pieces.append(_REFERENCE.sub(_character, _lines(match["text"])))
+            pieces.append(_REFERENCE.sub(_resolve, _decode_lines(match["text"])))
         elif match["cdata"] is not None:
-            pieces.append(_lines(match["cdata"]))
-    return "".join(pieces).strip(SPACE)
+            pieces.append(_decode_lines(match["cdata"]))
+    return "".join(pieces).strip(WHITE_SPACE)
 
 
-def text_spans(content: bytes) -> list[tuple[int, int]]:
-    """Where the text of an element's content stands, between comments and other markup.
+def find_text_spans(content: bytes) -> list[tuple[int, int]]:
+    """Return the spans of text in an element's content, between comments and other markup.
 
-    White space around it is left out; a CDATA section is text as a whole.
+    Spans exclude white space around the text; a CDATA section is one text.
     """
     spans = []
     for match in _CONTENT_PATTERN.finditer(content):
@@ -252,11 +253,11 @@ def text_spans(content: bytes) -> list[tuple[int, int]]:
     return spans
 
 
-def _lines(text: bytes) -> str:
+def _decode_lines(text: bytes) -> str:
     return text.decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _character(match: re.Match[str]) -> str:
+def _resolve(match: re.Match[str]) -> str:
     name = match[1]
     if name[0] != "#":
         return _ENTITIES[name]
@@ -268,12 +269,12 @@ _CODECS = re.compile(
     r"ascii|utf-8|iso8859-\d+|cp125\d|cp866|koi8-[ru]|gb2312|gbk|gb18030|big5|shift_jis|cp932"
     r"|euc_jp|euc_kr|cp949"
 )
-"""Encodings of text files in use; Python's registry also holds some that are no such thing."""
+"""Encodings of text files; Python's registry also has codecs for other purposes."""
 
 
-def _as_utf8(content: bytes) -> tuple[bytes, str]:
-    """The document in UTF-8, and the codec that leads back to its bytes."""
-    codec = _codec(content)
+def _decode_to_utf8(content: bytes) -> tuple[bytes, str]:
+    """Return the document in UTF-8, and the codec that restores its bytes."""
+    codec = _detect_codec(content)
     if codec == "utf-8":
         return content, codec
     try:
@@ -281,18 +282,18 @@ def _as_utf8(content: bytes) -> tuple[bytes, str]:
         if text.encode(codec) == content:
             return text.encode(), codec
     except UnicodeError as error:
-        raise MalformedXmlError(f"is no {codec} text, though it is marked so: {error}") from error
-    raise MalformedXmlError(f"cannot be written back in {codec} byte for byte; save it as UTF-8")
+        raise MalformedXmlError(f"declares {codec} but is not valid in it: {error}") from error
+    raise MalformedXmlError(f"cannot be restored byte for byte in {codec}; save it as UTF-8")
 
 
-def _codec(content: bytes) -> str:
-    """The codec by the file's first bytes, or by its declaration."""
+def _detect_codec(content: bytes) -> str:
+    """Return the codec from the file's first bytes or its declaration."""
     if content.startswith((codecs.BOM_UTF16_LE, b"<\0")):
         return "utf-16-le"
     if content.startswith((codecs.BOM_UTF16_BE, b"\0<")):
         return "utf-16-be"
     declared = _DECLARED.match(content[:512])
-    if declared is None:  # as it is behind a byte order mark of UTF-8, which settles it
+    if declared is None:  # also after a byte order mark of UTF-8
         return "utf-8"
     name = declared[1].decode()
     try:
@@ -307,7 +308,7 @@ def _codec(content: bytes) -> str:
 
 
 def is_writable(text: str) -> bool:
-    """Whether XML can hold these characters at all."""
+    """Return whether XML can hold these characters."""
     return not _UNWRITABLE.search(text)
 
 
@@ -315,6 +316,6 @@ _UNWRITABLE = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def escape_xml(text: str) -> str:
-    """A text as it stands between tags."""
+    """Return a text escaped for the content of an element."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.replace("\r", "&#13;")  # a bare one would be read as a line feed
+    return text.replace("\r", "&#13;")  # XML readers turn a bare one into a line feed

@@ -1,8 +1,7 @@
-"""YOLO: a data.yaml, a label file for every image, boxes as centre and size in shares of it.
+"""YOLO: a data.yaml, and a label file per image with box centers and sizes in shares of the image.
 
-Files are found by the conventions of Ultralytics (`layout`), the data.yaml is read and
-patched value by value (`data_yaml`), labels line by line (`labels`). This module reads and is
-the door; `writing` writes.
+`layout` finds the files by the conventions of Ultralytics. `data_yaml` reads and patches the
+data.yaml, `labels` the label files. This module reads datasets; `writing` writes them.
 """
 
 import os
@@ -14,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from boxmend.data.dataset import Dataset, Images, make_position_id
+from boxmend.data.dataset import Dataset, Images, format_position_id
 from boxmend.data.files.change_detection import ReadFile, record_missing_file
 from boxmend.data.findings import Finding
-from boxmend.data.formats.reading import ReadOptions, image_size, read_file
+from boxmend.data.formats.reading import ReadOptions, read_file, read_image_size
 from boxmend.data.formats.yolo.data_yaml import read_yaml
 from boxmend.data.formats.yolo.labels import Labels, Rules, parse_labels
 from boxmend.data.formats.yolo.layout import SplitImage, find_images
@@ -31,19 +30,19 @@ from boxmend.data.formats.yolo.writing import (
 from boxmend.data.types import Ids
 
 ENDINGS = (".yaml", ".yml")
-THREADS = 8  # reading waits for disks more than for the processor
-CHUNK = 64  # files a thread takes at once
+NUM_THREADS = 8  # reading waits mostly for the disk
+FILES_PER_CHUNK = 64  # read by a thread at once
 
 
 def looks_like(path: Path) -> bool:
-    """Whether this is a .yaml file, or a folder with a data.yaml or dataset.yaml."""
+    """Return whether this is a .yaml file, or a folder with a data.yaml or dataset.yaml."""
     if path.is_dir():
         return any((path / name).is_file() for name in USUAL_NAMES)
     return path.suffix.lower() in ENDINGS and path.is_file()
 
 
 def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
-    """Read one split, or all of them in the order train, val, test."""
+    """Read one split, or all in the order train, val, test."""
     if path.is_dir():
         path = next((path / name for name in USUAL_NAMES if (path / name).is_file()), path)
     document = read_yaml(path)
@@ -51,10 +50,11 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
     entries = layout.entries
     files = _read_files(entries)
     rules = Rules(len(document.names), options.polygons == "box", document.has_keypoints)
-    parsed = [parse_labels(one.content or b"", one.size, rules) for one in files]
-    counts = np.array([len(one.labels) for one in parsed], np.int64)
-    boxes = np.array([value for one in parsed for value in one.boxes], np.float64).reshape(-1, 4)
-    labels = np.array([label for one in parsed for label in one.labels], np.int64)
+    parsed = [parse_labels(pair.content or b"", pair.size, rules) for pair in files]
+    counts = np.array([len(lines.labels) for lines in parsed], np.int64)
+    sides = [side for lines in parsed for side in lines.boxes]
+    boxes = np.array(sides, np.float64).reshape(-1, 4)
+    labels = np.array([label for lines in parsed for label in lines.labels], np.int64)
     source = YoloSource(
         format="yolo",
         path=path,
@@ -64,14 +64,14 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
         document_yaml=document,
         read_as=layout.read_as,
         label_paths=[entry.label for entry in entries],
-        contents=[one.content for one in files],
+        contents=[pair.content for pair in files],
         first_rows=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         sharing=frozenset(row for row, entry in enumerate(entries) if entry.is_sharing),
-        num_polygons=sum(one.num_polygons for one in parsed),
+        num_polygons=sum(lines.num_polygons for lines in parsed),
         read_files=[
             *document.read_files,
             *layout.read_files,
-            *(one.labels for one in files if one.labels is not None),
+            *(pair.labels for pair in files if pair.labels is not None),
         ],
     )
     findings = [
@@ -79,44 +79,45 @@ def read(path: Path, split: str | None, options: ReadOptions) -> Dataset:
         *layout.findings,
         *_image_findings(entries, files),
         *_line_findings(entries, parsed),
-        *_whole_findings(source, entries),
+        *_source_findings(source, entries),
     ]
-    return _dataset(source, entries, files, findings)
+    return _make_dataset(source, entries, files, findings)
 
 
-# Reading
+# Reading.
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
-    """What the two files of an image are."""
+class _FilePair:
+    """The image file and label file of an image."""
 
-    labels: ReadFile | None  # None where the label file belongs to another image
+    labels: ReadFile | None  # None if the label file belongs to another image
     size: tuple[int, int] | None
-    is_image_there: bool
+    image_exists: bool
 
     @property
     def content(self) -> bytes | None:
-        """The bytes of the label file; None where there is none."""
+        """Return the bytes of the label file; None if there is none."""
         return None if self.labels is None else self.labels.content
 
 
-def _read_files(entries: Sequence[SplitImage]) -> list[_Files]:
-    chunks = [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return [one for chunk in pool.map(_read_chunk, chunks) for one in chunk]
+def _read_files(entries: Sequence[SplitImage]) -> list[_FilePair]:
+    starts = range(0, len(entries), FILES_PER_CHUNK)
+    chunks = [entries[start : start + FILES_PER_CHUNK] for start in starts]
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        return [pair for chunk in pool.map(_read_chunk, chunks) for pair in chunk]
 
 
-def _read_chunk(entries: Sequence[SplitImage]) -> list[_Files]:
+def _read_chunk(entries: Sequence[SplitImage]) -> list[_FilePair]:
     files = []
     for entry in entries:
-        is_there = os.path.isfile(entry.image)  # no pipe may be opened: it would never end
-        size = image_size(Path(entry.image)) if is_there else None
-        files.append(_Files(_label_file(entry), size, is_there))
+        exists = os.path.isfile(entry.image)  # not a pipe, which would never end
+        size = read_image_size(Path(entry.image)) if exists else None
+        files.append(_FilePair(_read_label_file(entry), size, exists))
     return files
 
 
-def _label_file(entry: SplitImage) -> ReadFile | None:
+def _read_label_file(entry: SplitImage) -> ReadFile | None:
     if entry.is_sharing:
         return None
     if not os.path.exists(entry.label):
@@ -124,28 +125,28 @@ def _label_file(entry: SplitImage) -> ReadFile | None:
     return read_file(entry.label, "label_file_bytes")
 
 
-def _image_findings(entries: Sequence[SplitImage], files: Sequence[_Files]) -> Iterator[Finding]:
-    for entry, one in zip(entries, files, strict=True):
+def _image_findings(entries: Sequence[SplitImage], files: Sequence[_FilePair]) -> Iterator[Finding]:
+    for entry, pair in zip(entries, files, strict=True):
         if entry.is_orphan:
-            message = f"a label file without its image; looked for {entry.image} and other endings"
+            message = f"the label file has no image; tried {entry.image} and other extensions"
             yield Finding("missing-image", message, entry.label, entry.name)
-        elif not one.is_image_there:
-            message = "there is no such image; its boxes have no size to be shares of"
+        elif not pair.image_exists:
+            message = "there is no such image, so its boxes in pixels are unknown"
             yield Finding("missing-image", message, entry.image, entry.name)
-        elif one.size is None:
-            message = "cannot be read as an image; its boxes have no size to be shares of"
+        elif pair.size is None:
+            message = "cannot be read as an image, so its boxes in pixels are unknown"
             yield Finding("unreadable-image", message, entry.image, entry.name)
 
 
 def _line_findings(entries: Sequence[SplitImage], parsed: Sequence[Labels]) -> Iterator[Finding]:
-    for entry, one in zip(entries, parsed, strict=True):
-        for kind, position, message in one.problems:
-            identity = make_position_id(entry.id, position)
+    for entry, lines in zip(entries, parsed, strict=True):
+        for kind, position, message in lines.problems:
+            identity = format_position_id(entry.id, position)
             yield Finding(kind, message, entry.label, entry.name, identity)
 
 
-def _whole_findings(source: YoloSource, entries: Sequence[SplitImage]) -> Iterator[Finding]:
-    """What is told once: polygons that became boxes, and splits without any label file."""
+def _source_findings(source: YoloSource, entries: Sequence[SplitImage]) -> Iterator[Finding]:
+    """Yield findings about the source: polygons read as boxes, splits without label files."""
     if source.num_polygons:
         message = f"{source.num_polygons:,} polygons were read as the boxes around them"
         yield Finding("polygon", message, str(source.path))
@@ -155,16 +156,19 @@ def _whole_findings(source: YoloSource, entries: Sequence[SplitImage]) -> Iterat
         for entry, content in zip(entries, source.contents, strict=True)
         if content is not None
     )
-    for split in (one for one in total if one not in labelled):
+    for split in (split for split in total if split not in labelled):
         first = next(entry for entry in entries if entry.split == split)
-        message = f"{split}: none of {total[split]:,} images has a label file; the first would be "
-        yield Finding("no-label-file", message + first.label, str(source.path))
+        message = (
+            f"{split}: none of {total[split]:,} images has a label file; expected files such as "
+            f"{first.label}"
+        )
+        yield Finding("no-label-file", message, str(source.path))
 
 
-def _dataset(
+def _make_dataset(
     source: YoloSource,
     entries: Sequence[SplitImage],
-    files: Sequence[_Files],
+    files: Sequence[_FilePair],
     findings: list[Finding],
 ) -> Dataset:
     n, num_images = len(source.labels), len(entries)
@@ -172,19 +176,19 @@ def _dataset(
     image_ids = [entry.id for entry in entries]
     return Dataset(
         images=Images(
-            ids=_texts(image_ids),
+            ids=_make_object_column(image_ids),
             file_names=[entry.name for entry in entries],
             paths=[entry.image for entry in entries],
             splits=[entry.split for entry in entries],
-            widths=np.array([one.size[0] if one.size else 0 for one in files], np.int64),
-            heights=np.array([one.size[1] if one.size else 0 for one in files], np.int64),
+            widths=np.array([pair.size[0] if pair.size else 0 for pair in files], np.int64),
+            heights=np.array([pair.size[1] if pair.size else 0 for pair in files], np.int64),
             sources=np.zeros(num_images, np.int64),
             rows=np.arange(num_images),
         ),
         label_names=source.label_names,
-        annotation_ids=_texts(
+        annotation_ids=_make_object_column(
             [
-                make_position_id(identity, position)
+                format_position_id(identity, position)
                 for identity, count in zip(image_ids, counts.tolist(), strict=True)
                 for position in range(count)
             ]
@@ -201,7 +205,7 @@ def _dataset(
     )
 
 
-def _texts(values: list[str]) -> Ids:
+def _make_object_column(values: list[str]) -> Ids:
     column = np.empty(len(values), object)
     column[:] = values
     return column

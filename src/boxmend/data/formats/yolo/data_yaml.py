@@ -1,7 +1,7 @@
-"""The data.yaml of a YOLO dataset: what it says, and how its paths and names are patched.
+"""Parse and patch the data.yaml of a YOLO dataset.
 
-Values are taken as they are written: `no` is a name, not False. A patch replaces the values that
-must differ, in their places; comments, order and all other keys stay as they are.
+Values stay texts: `no` is a name, not False. A patch replaces the changed values in place and keeps
+comments, order and all other keys.
 """
 
 import posixpath
@@ -23,18 +23,20 @@ from boxmend.errors import DataError
 SPLITS = ("train", "val", "test")
 SPLIT_KEYS = {"train": "train", "validation": "val", "val": "val", "test": "test"}
 MAX_NAMES = 1_000_000
-RESOLVER: Any = yaml.SafeLoader("")  # tells what a plain word means to other readers
+RESOLVER: Any = yaml.SafeLoader("")  # resolves plain words as other readers do
 BOM = b"\xef\xbb\xbf"
-PLAIN = re.compile(r"[A-Za-z](?:[\w /.-]*\w)?", re.ASCII)  # needs no quotes, but see `_scalar`
+PLAIN = re.compile(
+    r"[A-Za-z](?:[\w /.-]*\w)?", re.ASCII
+)  # needs no quotes, but see `_format_scalar`
 
 
 @dataclass(frozen=True)
 class DataYaml:
-    """What a data.yaml says, and its bytes."""
+    """The values of a data.yaml, and its bytes."""
 
     path: Path
     data: bytes
-    entries: tuple[tuple[Node, Node], ...]  # the keys and values at the top, in order
+    entries: tuple[tuple[Node, Node], ...]  # the top-level keys and values, in order
     root: str | None
     splits: dict[str, tuple[str, ...]]  # split -> its folders and list files, as written
     names: tuple[str, ...]
@@ -44,13 +46,13 @@ class DataYaml:
 
 
 def read_yaml(path: Path) -> DataYaml:
-    """Read a data.yaml; a DataError names the line of what cannot be understood."""
+    """Read a data.yaml; raise a DataError with the line of an invalid value."""
     file = read_file(path, "settings_bytes")
     return replace(parse_yaml(path, file.content or b""), read_files=(file,))
 
 
 def parse_yaml(path: Path, data: bytes) -> DataYaml:
-    """Understand the bytes of a data.yaml; `path` is for messages."""
+    """Parse the bytes of a data.yaml; `path` is for messages."""
     try:
         top = compose(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -64,58 +66,60 @@ def parse_yaml(path: Path, data: bytes) -> DataYaml:
         raise DataError(f"{path}: not valid YAML ({error})") from error
     if top is None or top.kind != "map":
         raise DataError(f"{path}: expected keys such as train, val and names, found none")
-    return _understood(path, data, top)
+    return _interpret(path, data, top)
 
 
-def patched_yaml(
+def patch_yaml(
     document: DataYaml, folders: Mapping[str, str], names: Sequence[str] | None = None
 ) -> bytes:
-    """The bytes of a data.yaml for an output with these folders: split -> folder.
+    """Return the bytes of a data.yaml for an output with these folders: split -> folder.
 
-    Splits that are not in `folders` become null. `names` must begin with the document's own; what
-    comes after them is added. Where nothing differs the bytes are the document's.
+    Splits that are not in `folders` become null. `names` must begin with the document's names;
+    further names are added. Without differences, the bytes stay the same.
     """
     names = document.names if names is None else tuple(names)
     text = document.data.decode("utf-8-sig")
-    paths = list(_path_values(document, folders))
-    edits = list(_name_edits(document, text, names))
-    if not edits and all(says_so for _, _, says_so in paths):
+    paths = list(_list_path_values(document, folders))
+    edits = list(_make_name_edits(document, text, names))
+    if not edits and all(is_unchanged for _, _, is_unchanged in paths):
         return document.data
-    for value, wanted, says_so in paths:
-        if value.is_alias:  # what it stands for may just have changed
-            edits.append(Edit(value.start, value.end, _folder(wanted)))
-        elif not says_so:
-            edits.append(_replaced(text, value, wanted))
+    for value, folder, is_unchanged in paths:
+        if value.is_alias:  # the value of its anchor may have changed
+            edits.append(Edit(value.start, value.end, _format_folder(folder)))
+        elif not is_unchanged:
+            edits.append(_replace_value(text, value, folder))
     mark = BOM if document.data.startswith(BOM) else b""
-    patched = mark + b"".join(apply_edits(text.encode(), _in_bytes(text, sorted(edits))))
+    patched = mark + b"".join(apply_edits(text.encode(), _to_byte_edits(text, sorted(edits))))
     _verify(document, patched, folders, names)
     return patched
 
 
-def composed_yaml(folders: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """A new data.yaml: split -> folder, and the names by number."""
-    lines = [f"{split}: {_scalar(folder)}" for split, folder in folders.items()]
+def compose_yaml(folders: Mapping[str, str], names: Sequence[str]) -> bytes:
+    """Return a new data.yaml with the folder of each split and the names by number."""
+    lines = [f"{split}: {_format_scalar(folder)}" for split, folder in folders.items()]
     if not names:
         return "\n".join([*lines, "", "names: {}", ""]).encode()
-    listing = [f"  {number}: {_scalar(name)}" for number, name in enumerate(names)]
+    listing = [f"  {number}: {_format_scalar(name)}" for number, name in enumerate(names)]
     return "\n".join([*lines, "", "names:", *listing, ""]).encode()
 
 
-# Reading
+# Reading.
 
 
-def _understood(path: Path, data: bytes, top: Node) -> DataYaml:
+def _interpret(path: Path, data: bytes, top: Node) -> DataYaml:
     values = {key.text: value for key, value in top.pairs if key.kind == "scalar"}
     if "<<" in values:
-        raise DataError(f"{path}, line {values['<<'].line}: write merged keys (<<) out")
+        raise DataError(
+            f"{path}, line {values['<<'].line}: merged keys (<<) are not supported; write them out"
+        )
     splits: dict[str, tuple[str, ...]] = {}
     for key, split in SPLIT_KEYS.items():
-        if key in values and (places := _texts(path, key, values[key])):
+        if key in values and (places := _read_paths(path, key, values[key])):
             splits[split] = places
-    root = _texts(path, "path", values["path"]) if "path" in values else ()
+    root = _read_paths(path, "path", values["path"]) if "path" in values else ()
     if len(root) > 1:
         raise DataError(f"{path}, line {values['path'].line}: path must be one path")
-    names, findings = _names(path, values.get("names"), values.get("nc"))
+    names, findings = _read_names(path, values.get("names"), values.get("nc"))
     return DataYaml(
         path=path,
         data=data,
@@ -128,40 +132,40 @@ def _understood(path: Path, data: bytes, top: Node) -> DataYaml:
     )
 
 
-def _texts(path: Path, key: str, node: Node) -> tuple[str, ...]:
-    """A path, or a list of paths; none where the value is null or empty."""
-    nodes = node.items if node.kind == "list" else (node,)
-    for one in nodes:
-        if one.kind != "scalar" or "\0" in one.text:
-            raise DataError(f"{path}, line {one.line}: {key} must be a path, or a list of paths")
-    return tuple(one.text for one in nodes if not one.is_null and one.text)
+def _read_paths(path: Path, key: str, node: Node) -> tuple[str, ...]:
+    """Return the path or paths of a value; none if it is null or empty."""
+    items = node.items if node.kind == "list" else (node,)
+    for item in items:
+        if item.kind != "scalar" or "\0" in item.text:
+            raise DataError(f"{path}, line {item.line}: {key} must be a path, or a list of paths")
+    return tuple(item.text for item in items if not item.is_null and item.text)
 
 
-def _names(
+def _read_names(
     path: Path, names: Node | None, nc: Node | None
 ) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
-    count = _count(nc)
+    count = _read_count(nc)
     if names is None or names.is_null:
         if count is None:
-            raise DataError(f"{path}: neither names nor nc; list the names of the classes")
+            raise DataError(f"{path}: has neither names nor nc; add the names of the classes")
         return tuple(map(str, range(count))), ()
     if names.kind == "scalar":
         raise DataError(f"{path}, line {names.line}: names must be a list or a map of names")
-    listed = tuple(_listed_names(path, names))
-    if nc is None or nc.is_null or count == len(listed):
-        return listed, ()
-    said = nc.text if nc.kind == "scalar" else "no number"
-    message = f"line {nc.line}: nc is {said[:40]}, but names has {len(listed):,} names"
-    return listed, (Finding("malformed", message, str(path)),)
+    texts = tuple(_list_names(path, names))
+    if nc is None or nc.is_null or count == len(texts):
+        return texts, ()
+    recorded = nc.text if nc.kind == "scalar" else "not a number"
+    message = f"line {nc.line}: nc is {recorded[:40]}, but names has {len(texts):,} names"
+    return texts, (Finding("malformed", message, str(path)),)
 
 
-def _count(nc: Node | None) -> int | None:
+def _read_count(nc: Node | None) -> int | None:
     if nc is None or not (nc.text.isascii() and nc.text.isdigit() and len(nc.text) < 10):
         return None
     return int(nc.text) if int(nc.text) <= MAX_NAMES else None
 
 
-def _listed_names(path: Path, names: Node) -> Iterator[str]:
+def _list_names(path: Path, names: Node) -> Iterator[str]:
     nodes: Sequence[Node] = names.items
     if names.kind == "map":
         numbered: dict[str, Node] = {}
@@ -171,81 +175,83 @@ def _listed_names(path: Path, names: Node) -> Iterator[str]:
         missing = [n for n in range(len(numbered)) if str(n) not in numbered]
         if missing:
             raise DataError(
-                f"{path}, line {names.line}: names has no {missing[0]}; number them from 0 to "
-                f"{len(numbered) - 1} without a gap"
+                f"{path}, line {names.line}: names has no number {missing[0]}; number the names "
+                f"from 0 to {len(numbered) - 1} without a gap"
             )
         nodes = [numbered[str(n)] for n in range(len(numbered))]
     for number, node in enumerate(nodes):
-        is_absent = node.is_null and not node.text  # '' in quotes is a name, as COCO may have it
+        is_absent = node.is_null and not node.text  # '' in quotes is a name, which COCO may have
         if node.kind != "scalar" or is_absent:
             raise DataError(f"{path}, line {node.line}: name {number} must be a text")
         yield node.text
 
 
-# Patching: edits are in characters until they are made
+# Patching; positions are in characters until `_to_byte_edits`.
 
 
-def _path_values(
+def _list_path_values(
     document: DataYaml, folders: Mapping[str, str]
 ) -> Iterator[tuple[Node, str | None, bool]]:
-    """Every value among the paths, what it is to say, and whether it says so already."""
+    """Yield each path value, its new folder, and whether it already has that folder."""
     for key, value in document.entries:
         split = SPLIT_KEYS.get(key.text)
         if key.kind == "scalar" and (key.text == "path" or split in document.splits):
-            said = [posixpath.normpath(one) for one in _texts(document.path, key.text, value)]
-            if split is None:  # null means the folder of the data.yaml, to every reader
-                yield value, None, said in ([], ["."])
+            paths = _read_paths(document.path, key.text, value)
+            current = [posixpath.normpath(path) for path in paths]
+            if split is None:  # for every reader, null means the folder of the data.yaml
+                yield value, None, current in ([], ["."])
             else:
-                yield value, folders.get(split), said in ([], [folders.get(split)])
+                yield value, folders.get(split), current in ([], [folders.get(split)])
 
 
-def _replaced(text: str, value: Node, wanted: str | None) -> Edit:
-    """The value replaced; a list stays a list."""
-    if value.kind == "list" and wanted is not None:
-        return Edit(value.items[0].start, value.items[-1].end, _folder(wanted))
+def _replace_value(text: str, value: Node, folder: str | None) -> Edit:
+    """Return the edit that replaces a value by a folder; a list stays a list."""
+    if value.kind == "list" and folder is not None:
+        return Edit(value.items[0].start, value.items[-1].end, _format_folder(folder))
     anchor = f"&{value.anchor} ".encode() if value.anchor else b""
     if value.kind == "list":
         return Edit(value.start, value.end, b" " + anchor + b"[]")
-    new = anchor + _folder(wanted)
-    if text[value.end - 1] == "\n":  # the end of a block scalar is that of its last line
+    new = anchor + _format_folder(folder)
+    if text[value.end - 1] == "\n":  # a block scalar includes its last line end
         new += b"\n"
     return Edit(value.start, value.end, new)
 
 
-def _in_bytes(text: str, edits: Sequence[Edit]) -> Iterator[Edit]:
-    """The edits, from places in `text` to places in its bytes."""
+def _to_byte_edits(text: str, edits: Sequence[Edit]) -> Iterator[Edit]:
+    """Convert edits from positions in `text` to positions in its bytes."""
     for edit in edits:
         start = len(text[: edit.start].encode())
         yield Edit(start, start + len(text[edit.start : edit.end].encode()), edit.new)
 
 
-def _folder(wanted: str | None) -> bytes:
-    return _scalar(wanted).encode() if wanted else b"null"
+def _format_folder(folder: str | None) -> bytes:
+    return _format_scalar(folder).encode() if folder else b"null"
 
 
-def _name_edits(document: DataYaml, text: str, names: tuple[str, ...]) -> Iterator[Edit]:
-    """Append names in the style of those that are there, and count them in nc."""
+def _make_name_edits(document: DataYaml, text: str, names: tuple[str, ...]) -> Iterator[Edit]:
+    """Yield the edits that append names in the style of the existing ones and update nc."""
     if names == document.names:
         return
     values = {key.text: value for key, value in document.entries}
     node, nc = values.get("names"), values.get("nc")
     numbered = list(enumerate(names))
     if node is not None and not node.is_null and not node.is_alias:
-        yield _appended(node, text, numbered[len(document.names) :])
+        yield _append_names(node, text, numbered[len(document.names) :])
     else:
-        whole = "{" + ", ".join(f"{n}: {_scalar(name)}" for n, name in numbered) + "}"
+        mapping = "{" + ", ".join(f"{n}: {_format_scalar(name)}" for n, name in numbered) + "}"
         if node is not None:
-            yield Edit(node.start, node.end, f" {whole}".encode())
+            yield Edit(node.start, node.end, f" {mapping}".encode())
         else:
-            end = _line_end(text, document.entries[-1][1].end)
-            yield Edit(end, end, f"{_newline(text)}names: {whole}".encode())
+            end = _find_line_end(text, document.entries[-1][1].end)
+            yield Edit(end, end, f"{_find_newline(text)}names: {mapping}".encode())
     if nc is not None and nc.kind == "scalar" and not nc.is_null:
         yield Edit(nc.start, nc.end, str(len(names)).encode())
 
 
-def _appended(node: Node, text: str, numbered: Sequence[tuple[int, str]]) -> Edit:
+def _append_names(node: Node, text: str, numbered: Sequence[tuple[int, str]]) -> Edit:
     entries = [
-        f"{n}: {_scalar(name)}" if node.kind == "map" else _scalar(name) for n, name in numbered
+        f"{n}: {_format_scalar(name)}" if node.kind == "map" else _format_scalar(name)
+        for n, name in numbered
     ]
     if not node.items:
         return Edit(node.end - 1, node.end - 1, ", ".join(entries).encode())
@@ -256,46 +262,46 @@ def _appended(node: Node, text: str, numbered: Sequence[tuple[int, str]]) -> Edi
     if node.kind == "list":
         first = text.rindex("-", 0, first)
         entries = [f"- {entry}" for entry in entries]
-    indent = _newline(text) + " " * (first - text.rfind("\n", 0, first) - 1)
-    end = _line_end(text, end)
+    indent = _find_newline(text) + " " * (first - text.rfind("\n", 0, first) - 1)
+    end = _find_line_end(text, end)
     return Edit(end, end, "".join(indent + entry for entry in entries).encode())
 
 
-def _newline(text: str) -> str:
+def _find_newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _line_end(text: str, position: int) -> int:
-    """Where the line ends that holds `position`, behind any comment."""
+def _find_line_end(text: str, position: int) -> int:
+    """Return the end of the line with `position`, after any comment."""
     return position + len(text[position:].split("\n", 1)[0].rstrip("\r"))
 
 
 def _verify(
     document: DataYaml, patched: bytes, folders: Mapping[str, str], names: tuple[str, ...]
 ) -> None:
-    """Raise where the patched document does not say what it should; YAML has many corners."""
+    """Raise a DataError if the patched document has wrong values, as YAML has many forms."""
     try:
         result = parse_yaml(document.path, patched)
     except DataError:
         result = None
-    wanted = {split: (folders[split],) for split in document.splits if split in folders}
-    if result is None or result.names != names or not _says(result, wanted):
+    expected = {split: (folders[split],) for split in document.splits if split in folders}
+    if result is None or result.names != names or not _has_splits(result, expected):
         raise DataError(
-            f"{document.path}: written too unusually to be changed in place; write path, train, "
-            "val, test, nc and names as plain values and lists"
+            f"{document.path}: has an unusual form that cannot be changed in place; write path, "
+            "train, val, test, nc and names as plain values and lists"
         )
 
 
-def _says(document: DataYaml, wanted: Mapping[str, tuple[str, ...]]) -> bool:
-    said = {
-        split: tuple(posixpath.normpath(one) for one in places)
+def _has_splits(document: DataYaml, expected: Mapping[str, tuple[str, ...]]) -> bool:
+    splits = {
+        split: tuple(posixpath.normpath(place) for place in places)
         for split, places in document.splits.items()
     }
-    return said == wanted and posixpath.normpath(document.root or ".") == "."
+    return splits == expected and posixpath.normpath(document.root or ".") == "."
 
 
-def _scalar(text: str) -> str:
-    """A text as YAML: plain where that reads back as a text, else in double quotes."""
+def _format_scalar(text: str) -> str:
+    """Return a text as YAML: plain if that reads back as a text, else in double quotes."""
     if PLAIN.fullmatch(text):
         tag = RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
         if tag == "tag:yaml.org,2002:str":

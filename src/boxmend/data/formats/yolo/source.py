@@ -1,4 +1,4 @@
-"""A YOLO dataset as it was read, kept beside the columns so that writing means patching it."""
+"""A YOLO dataset as it was read; the writer patches it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,29 +19,29 @@ class YoloSource(Source):
     document_yaml: DataYaml
     read_as: dict[str, str]  # split of the data.yaml -> the split its images are in
     label_paths: list[str]  # of every image
-    contents: list[bytes | None]  # None where there is no label file
-    first_rows: NDArray[np.int64]  # [images + 1] where the annotations of each image start
+    contents: list[bytes | None]  # None if there is no label file
+    first_rows: NDArray[np.int64]  # [images + 1] first annotation of each image
     sharing: frozenset[int]  # images whose label file belongs to another image
     num_polygons: int
 
     @property
     def name(self) -> str:
-        """The name of the file, or of its folder where the file is called what all are called."""
+        """Return the stem of the file's name, or its folder's name if the file has a usual name."""
         is_usual = self.path.name in USUAL_NAMES
         return (self.path.absolute().parent.name if is_usual else "") or self.path.stem
 
     def document(self, row: int) -> Path:
-        """The label file of image `row`."""
+        """Return the path of the label file of image `row`."""
         return Path(self.label_paths[row]) if self.label_paths else self.path
 
     def extras(self) -> dict[str, int]:
-        """The polygons that were read as the boxes around them."""
+        """Count the polygons that were read as the boxes around them."""
         return {"polygon": self.num_polygons} if self.num_polygons else {}
 
-    def image_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The images that these rows of annotations belong to."""
+    def find_images(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the image of each of these annotation rows."""
         return np.searchsorted(self.first_rows, rows, side="right") - 1
 
-    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of these annotations among those of their label files."""
-        return rows - self.first_rows[self.image_of(rows)]
+    def find_positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the position of each of these annotations in its label file."""
+        return rows - self.first_rows[self.find_images(rows)]

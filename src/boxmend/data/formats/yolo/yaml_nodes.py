@@ -1,7 +1,7 @@
-"""YAML as nodes that know their place in the text, so that single values can be replaced.
+"""Parse YAML into nodes with their positions in the text, so that single values can be replaced.
 
-The text is walked event by event and never built into objects: an alias shares the node it stands
-for and is not expanded, however many there are, and no value is interpreted.
+The parser handles event by event and builds no objects. An alias shares the node of its anchor and
+is never expanded, and no value is interpreted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,14 +10,14 @@ from typing import Any
 
 import yaml
 
-MAX_DEPTH = 64  # what people write by hand has two or three levels
+MAX_DEPTH = 64  # handwritten files have two or three levels
 NULLS = ("", "~", "null", "Null", "NULL")
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one where it was built
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader if available
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One value of the document, with its place in the text."""
+    """One value of the document, with its position in the text."""
 
     start: int
     end: int
@@ -32,45 +32,45 @@ class Node:
 
     @property
     def pairs(self) -> list[tuple["Node", "Node"]]:
-        """The keys and values of a map."""
+        """Return the keys and values of a map."""
         return list(zip(self.items[::2], self.items[1::2], strict=True))
 
 
 def compose(text: str) -> Node | None:
-    """The one document in `text` as nodes; None where there is none.
+    """Return the single document in `text` as nodes; None if there is none.
 
-    Raises YAMLError where it is not YAML, ValueError where it holds what text cannot.
+    Raise a YAMLError if it is not YAML, a ValueError if it has characters that are not Unicode.
     """
     top: Node | None = None
-    open_nodes: list[tuple[Node, list[Node]]] = []
+    unfinished: list[tuple[Node, list[Node]]] = []
     anchors: dict[str, Node] = {}
     events: Iterable[Any] = yaml.parse(text, Loader=LOADER)
     for event in events:
         if isinstance(event, yaml.events.CollectionStartEvent):
-            if len(open_nodes) == MAX_DEPTH:
-                raise _error("nested too deeply", event)
-            open_nodes.append((_node(event), []))
+            if len(unfinished) == MAX_DEPTH:
+                raise _make_error("nested too deeply", event)
+            unfinished.append((_make_node(event), []))
             continue
         if isinstance(event, yaml.events.CollectionEndEvent):
-            node = _closed(*open_nodes.pop(), event)
+            node = _finish_collection(*unfinished.pop(), event)
         elif isinstance(event, yaml.events.AliasEvent):
-            node = _aliased(event, anchors)
+            node = _make_alias(event, anchors)
         elif isinstance(event, yaml.events.ScalarEvent):
-            node = _node(event)
+            node = _make_node(event)
         else:
             continue
         if node.anchor is not None and not node.is_alias:
             anchors[node.anchor] = node
-        if open_nodes:
-            open_nodes[-1][1].append(node)
+        if unfinished:
+            unfinished[-1][1].append(node)
         elif top is not None:
-            raise _error("a second document", event)
+            raise _make_error("a second document", event)
         else:
             top = node
     return top
 
 
-def _node(event: Any) -> Node:
+def _make_node(event: Any) -> Node:
     start, end = event.start_mark, event.end_mark
     if not isinstance(event, yaml.events.ScalarEvent):
         kind = "map" if isinstance(event, yaml.events.MappingStartEvent) else "list"
@@ -82,7 +82,7 @@ def _node(event: Any) -> Node:
             anchor=event.anchor,
             is_flow=bool(event.flow_style),
         )
-    event.value.encode()  # a lone surrogate, by an escape, could never be written again
+    event.value.encode()  # raises for a lone surrogate, which cannot be written
     is_null = not event.style and not event.tag and event.value in NULLS
     return Node(
         start.index,
@@ -95,15 +95,15 @@ def _node(event: Any) -> Node:
     )
 
 
-def _closed(node: Node, items: list[Node], event: Any) -> Node:
-    """A collection with its items; a block one ends where its last item does."""
+def _finish_collection(node: Node, items: list[Node], event: Any) -> Node:
+    """Return a collection with its items; a block collection ends with its last item."""
     end = event.end_mark.index if node.is_flow or not items else items[-1].end
     return replace(node, items=tuple(items), end=end)
 
 
-def _aliased(event: Any, anchors: Mapping[str, Node]) -> Node:
+def _make_alias(event: Any, anchors: Mapping[str, Node]) -> Node:
     if event.anchor not in anchors:
-        raise _error(f"an alias of the unknown {event.anchor!r}", event)
+        raise _make_error(f"an alias of the unknown anchor {event.anchor!r}", event)
     return replace(
         anchors[event.anchor],
         start=event.start_mark.index,
@@ -113,5 +113,5 @@ def _aliased(event: Any, anchors: Mapping[str, Node]) -> Node:
     )
 
 
-def _error(problem: str, event: Any) -> yaml.MarkedYAMLError:
+def _make_error(problem: str, event: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)

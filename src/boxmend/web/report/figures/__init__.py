@@ -22,4 +22,4 @@ FIGURES: dict[str, Callable[[RunRecord], Figure | None]] = {
     "iou": iou,
     "label-ap": label_ap,
 }
-"""By name, in the order of the page; None where a figure does not apply to the run."""
+"""The figures by name, in the order of the page; one returns None if it does not apply to a run."""

@@ -1,4 +1,4 @@
-"""Boxes before, after centre matching and in the end, on real images (figure 4 of the paper)."""
+"""Boxes as annotated, after centre matching, and final, on images (figure 4 of the paper)."""
 
 import base64
 import tempfile
@@ -10,7 +10,7 @@ from boxmend.data.types import Box
 from boxmend.runs.opening import OpenRun
 from boxmend.web.charts import axes, drawing, marks, words
 from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
-from boxmend.web.report.figures.examples import NUM_TRIED, examples
+from boxmend.web.report.figures.examples import MAX_CANDIDATES, examples
 from boxmend.web.report.record import Figure, RunRecord
 from boxmend.web.thumbnails import ASPECT, Request, Window, pictures_of
 
@@ -25,19 +25,19 @@ COLUMNS = (
 )
 NUM_EXAMPLES = 6
 LONG_SIDE = 320  # pixels of an embedded picture
-SURROUNDINGS = 1.4  # how much larger than the boxes what is shown should be, before any margin
+CONTEXT_SCALE = 1.4  # sides of the shown region, relative to those of the boxes
 _COLUMNS_ACROSS, _GAP, _TEXT_HEIGHT = 2, 16.0, 46.0
 _OUTLINES = {
     "annotated": ("#ff4d4d", "dashed"),
     "matched": ("#ffd400", "dotted"),
     "final": ("#ffffff", "solid"),
-}  # colours of the paper's figure; photographs are the same in every theme
-_UNDER = "#101418"  # drawn below each line, so that it shows on any photograph
+}  # colours of the paper's figure; photographs look the same in every theme
+_DARK = "#101418"  # drawn below each line, so that it is visible on any photograph
 
 
 @dataclass(frozen=True)
 class Example:
-    """An annotation with what is shown of its image."""
+    """An annotation with its picture."""
 
     row: int
     boxes: tuple[Box, Box, Box]  # annotated, matched, final
@@ -46,48 +46,48 @@ class Example:
 
 
 def boxes(record: RunRecord) -> Figure | None:
-    """Draw changed annotations on their images; None where none can be shown.
+    """Draw changed annotations on their images; return None if none can be shown.
 
-    Images that cannot be read are passed over. The choice is the same each time.
+    Unreadable images are skipped. The choice is deterministic.
     """
     opened = record.opened
     with tempfile.TemporaryDirectory() as folder:
-        tried = islice(examples(opened), NUM_TRIED)
-        found = (example for row in tried if (example := _example(opened, row, Path(folder))))
-        shown = list(islice(found, NUM_EXAMPLES))
+        candidates = islice(examples(opened), MAX_CANDIDATES)
+        pictured = (_example(opened, row, Path(folder)) for row in candidates)
+        shown = list(islice(filter(None, pictured), NUM_EXAMPLES))
     if not shown:
         return None
     caption = (
-        "Changes that the run was sure of, chosen by confidence and by how much they changed: the "
-        "box as annotated (red, dashed), after centre matching (yellow, dotted) and in the end "
-        "(white). IoU is the overlap of the first box with the last."
+        "Large changes with high confidence: the box as annotated (red, dashed), after centre "
+        "matching (yellow, dotted) and final (white). IoU is the overlap of the annotated and the "
+        "final box."
     )
-    names = "; ".join(_change(opened, one.row) for one in shown)
+    names = "; ".join(_change(opened, example.row) for example in shown)
     svg = _svg(f"{caption} {names}.", opened, shown)
     rows = [_row(opened, example) for example in shown]
     return Figure(NAME, TITLE, caption, svg, COLUMNS, rows)
 
 
 def _example(opened: OpenRun, row: int, folder: Path) -> Example | None:
-    """The annotation with its picture, or None where its image cannot be read."""
+    """Return the annotation with its picture, or None if its image cannot be read."""
     settlement = opened.settlement
-    boxes = (opened.dataset.boxes, settlement.matched_boxes, settlement.boxes)
-    found = [one[row].tolist() for one in boxes]
-    annotated, matched, final = ((box[0], box[1], box[2], box[3]) for box in found)
+    columns = (opened.dataset.boxes, settlement.matched_boxes, settlement.boxes)
+    sides = [column[row].tolist() for column in columns]
+    annotated, matched, final = ((box[0], box[1], box[2], box[3]) for box in sides)
     image = int(opened.dataset.image_rows[row])
     request = Request(opened.dataset.images.paths[image], [_around(annotated, matched, final)])
-    made = pictures_of(request, folder, LONG_SIDE)
-    if not made.names:
+    thumbnails = pictures_of(request, folder, LONG_SIDE)
+    if not thumbnails.names:
         return None
-    picture = (folder / made.names[0]).read_bytes()
-    return Example(row, (annotated, matched, final), made.windows[0], picture)
+    picture = (folder / thumbnails.names[0]).read_bytes()
+    return Example(row, (annotated, matched, final), thumbnails.windows[0], picture)
 
 
 def _around(*boxes: Box) -> Box:
-    """A box around all of these, SURROUNDINGS times as large."""
+    """Return a box around all of these, CONTEXT_SCALE times as large."""
     x1, y1 = (min(box[k] for box in boxes) for k in (0, 1))
     x2, y2 = (max(box[k] for box in boxes) for k in (2, 3))
-    wide, high = (SURROUNDINGS - 1) / 2 * (x2 - x1), (SURROUNDINGS - 1) / 2 * (y2 - y1)
+    wide, high = (CONTEXT_SCALE - 1) / 2 * (x2 - x1), (CONTEXT_SCALE - 1) / 2 * (y2 - y1)
     return x1 - wide, y1 - high, x2 + wide, y2 + high
 
 
@@ -105,14 +105,14 @@ def _row(opened: OpenRun, example: Example) -> tuple[str | int | float | None, .
 
 
 def _change(opened: OpenRun, row: int, room: float = 1e9) -> str:
-    """What became of the label, in words; each name has half of the room."""
+    """Return the change of the label as text; each name gets half of the room."""
     names = opened.dataset.label_names
     old, new = opened.dataset.labels[row], opened.settlement.labels[row]
     if old == new:
-        return words.shortened(names[old], room, SIZE)
+        return words.shorten_text(names[old], room, SIZE)
     half = room / 2 - SIZE
-    told = [words.isolated(words.shortened(names[label], half, SIZE)) for label in (old, new)]
-    return " → ".join(told)
+    texts = (words.shorten_text(names[label], half, SIZE) for label in (old, new))
+    return " → ".join(map(words.isolate_text, texts))
 
 
 def _svg(message: str, opened: OpenRun, shown: list[Example]) -> str:
@@ -140,7 +140,7 @@ def _details(opened: OpenRun, row: int) -> str:
 
 
 def _photograph(cell: axes.Plot, example: Example) -> str:
-    """What is shown of an image, at the corner of its cell, with the three boxes on it."""
+    """Draw the picture of an example at the corner of its cell, with the three boxes."""
     x1, y1, x2, y2 = example.window
     scale = min(cell.width / (x2 - x1), cell.height / (y2 - y1))
     width, height = (x2 - x1) * scale, (y2 - y1) * scale
@@ -151,7 +151,7 @@ def _photograph(cell: axes.Plot, example: Example) -> str:
         for name, value in (("x", left), ("y", top), ("width", width), ("height", height))
     )
     image = f'<image{place} href="data:image/jpeg;base64,{data}"/>'
-    below, above = "", ""  # all dark lines first: boxes in the same place show through their dashes
+    below, above = "", ""  # dark lines are below all others: boxes in the same place stay visible
     for box, (color, dash) in zip(example.boxes, _OUTLINES.values(), strict=True):
         corners = [
             (left + (min(max(x, x1), x2) - x1) * scale, top + (min(max(y, y1), y2) - y1) * scale)
@@ -163,7 +163,7 @@ def _photograph(cell: axes.Plot, example: Example) -> str:
 
 
 def _outline(low: marks.Point, high: marks.Point, color: str, dash: str) -> tuple[str, str]:
-    """The dark line below a box, and its own above."""
+    """Return the dark line below a box, and its coloured line."""
     place = "".join(
         f' {name}="{marks.coordinate(value)}"'
         for name, value in (
@@ -173,18 +173,18 @@ def _outline(low: marks.Point, high: marks.Point, color: str, dash: str) -> tupl
     )
     dashes = f' stroke-dasharray="{marks.DASHES[dash]}"' if marks.DASHES[dash] else ""
     return (
-        f'<rect{place} fill="none" stroke="{_UNDER}" stroke-opacity="0.75" stroke-width="4.4"/>',
+        f'<rect{place} fill="none" stroke="{_DARK}" stroke-opacity="0.75" stroke-width="4.4"/>',
         f'<rect{place} fill="none" stroke="{color}" stroke-width="2.2"{dashes}/>',
     )
 
 
 def _keys() -> str:
-    """The three lines in words, each on a dark strip as white does not show on paper."""
+    """Draw the legend; each line is on a dark strip because white is invisible on paper."""
     parts, x = [], EDGE
     for name, (color, dash) in _OUTLINES.items():
         dashes = f' stroke-dasharray="{marks.DASHES[dash]}"' if marks.DASHES[dash] else ""
         parts.append(
-            f'<rect x="{x:g}" y="7" width="34" height="14" rx="2" fill="{_UNDER}"/>'
+            f'<rect x="{x:g}" y="7" width="34" height="14" rx="2" fill="{_DARK}"/>'
             f'<line x1="{x + 4:g}" y1="14" x2="{x + 30:g}" y2="14" stroke="{color}" '
             f'stroke-width="2.5"{dashes}/>'
         )

@@ -1,4 +1,4 @@
-"""Of the changes made, how many were right and how many did harm; and what was missed."""
+"""How many changes were right, how many did harm, and how many errors were missed."""
 
 from boxmend.scoring.corrections.changes import ChangeScores, change_scores
 from boxmend.web.charts import axes, drawing, marks, words
@@ -7,7 +7,7 @@ from boxmend.web.charts.sheet import EDGE, SIZE, WIDTH
 from boxmend.web.charts.ticks import nice_ticks
 from boxmend.web.report.record import Figure, RunRecord
 
-NAME, TITLE = "changes", "Changes held against the truth"
+NAME, TITLE = "changes", "Changes compared with the truth"
 COLUMNS = ("of", "outcome", "count", "share_of_annotations")
 _LOOKS = {
     "right": ("series-1", "currentColor", 0.8),
@@ -23,9 +23,9 @@ _RIGHT = 70.0  # room for counts beside the bars
 
 
 def changes(record: RunRecord) -> Figure | None:
-    """Draw how many changes of labels and boxes were right, neutral and harmful, and the missed.
+    """Draw how many changes of labels and boxes were right, neutral, harmful and missed.
 
-    None where the truth is not known, or the run changed nothing.
+    Return None if the truth is unknown or the run changed nothing.
     """
     if record.truth is None or len(record.changes) == 0:
         return None
@@ -62,22 +62,24 @@ def _counts(scores: ChangeScores) -> dict[str, dict[str, int]]:
 
 def _caption(scores: ChangeScores) -> str:
     labels, boxes = scores.labels, scores.boxes
-    told = []
+    sentences = []
     if labels.relabelled:
         right, harm = (words.percent(n / labels.relabelled) for n in (labels.right, labels.harm))
-        told.append(
-            f"Of {labels.relabelled:,} changed labels {right} are right now, and {harm} were right "
+        sentences.append(
+            f"Of {labels.relabelled:,} changed labels, {right} are right now and {harm} were right "
             "before."
         )
     if boxes.moved:
         better, worse = (words.percent(n / boxes.moved) for n in (boxes.better, boxes.worse))
-        told.append(
-            f"Of {boxes.moved:,} moved boxes {better} came closer to the truth, and {worse} went "
+        sentences.append(
+            f"Of {boxes.moved:,} moved boxes, {better} are closer to the truth and {worse} are "
             "farther away."
         )
     if labels.missed:
-        told.append(f"Of {labels.wrong_before:,} wrong labels {labels.missed:,} were not changed.")
-    return " ".join(told)
+        sentences.append(
+            f"Of {labels.wrong_before:,} wrong labels, {labels.missed:,} were not changed."
+        )
+    return " ".join(sentences)
 
 
 def _svg(caption: str, counts: dict[str, dict[str, int]], scores: ChangeScores) -> str:
@@ -85,8 +87,10 @@ def _svg(caption: str, counts: dict[str, dict[str, int]], scores: ChangeScores) 
     falling, falls = marks.hatching(f"chart-{NAME}-falling", "series-3", is_rising=False)
     fills = {"rising": rises, "falling": falls, "currentColor": "currentColor"}
     most = max(count for outcomes in counts.values() for count in outcomes.values())
-    done = {"labels": f"labels changed: {scores.labels.relabelled:,}",
-            "boxes": f"boxes moved: {scores.boxes.moved:,}"}  # fmt: skip
+    titles = {
+        "labels": f"labels changed: {scores.labels.relabelled:,}",
+        "boxes": f"boxes moved: {scores.boxes.moved:,}",
+    }
     parts, top = [rising, falling], 30.0
     every = [name for names in _MEANING.values() for name in names]
     for of, outcomes in counts.items():
@@ -95,7 +99,7 @@ def _svg(caption: str, counts: dict[str, dict[str, int]], scores: ChangeScores) 
         ticks = nice_ticks(*plot.x, 4, whole=True)
         parts.append(axes.vertical_grid(plot, ticks))
         parts.append(row_names(plot, _MEANING[of]))
-        head = f"{done[of]} of {scores.annotations:,}"
+        head = f"{titles[of]} of {scores.annotations:,}"
         parts.append(marks.text((plot.left, top - 9), head, "muted"))
         for k, (outcome, count) in enumerate(outcomes.items()):
             parts.append(_bar(plot, k, (outcome, count), fills))

@@ -1,23 +1,23 @@
-"""The threshold that verdicts went by, as one number where every annotation has its own."""
+"""One number for the threshold of the verdicts, even if each annotation has its own."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from boxmend.data.types import Floats, Singles
 
-SHARE = 0.1  # of the visits, those that came closest to their threshold
+CLOSEST_SHARE = 0.1  # of the visits, by distance from loss to threshold
 
 
 def contested_thresholds(losses: Singles, thresholds: Singles) -> Floats:
-    """The thresholds of the tenth of visits whose losses came closest to them, in no order.
+    """Return the thresholds of the tenth of visits whose losses are closest to them, unordered.
 
-    With one threshold for all this is just that one. Where each annotation has its own, those far
-    from being doubted say little about where verdicts divide. Empty where none is finite.
+    If all annotations share one threshold, this is that threshold. If each has its own, only the
+    close ones show where verdicts change. Empty if none is finite.
     """
-    with np.errstate(invalid="ignore", over="ignore"):  # between infinities
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities
         distances: NDArray[np.float32] = np.abs(losses - thresholds)
     usable = np.flatnonzero(np.isfinite(distances))
-    count = int(np.ceil(SHARE * len(usable)))
+    count = int(np.ceil(CLOSEST_SHARE * len(usable)))
     if count == 0:
         return np.empty(0)
     nearest = np.argpartition(distances[usable], count - 1)[:count]

@@ -1,4 +1,4 @@
-"""Which changes to show: large ones that the run was sure of, no two alike."""
+"""The choice of changes to show: large ones with high confidence and different labels."""
 
 from collections.abc import Iterator
 
@@ -9,27 +9,27 @@ from boxmend.data.types import Floats, Rows
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.opening import OpenRun
 
-NUM_TRIED = 60  # images may be unreadable, but not without end
-LARGEST_MOVE = 0.5  # of 1 - IoU; to move farther counts no more
-LEAST_MOVE = 0.25  # likewise; less is hardly seen
-PLAIN_SIDE = 32.0  # pixels; what is smaller is hard to see
+MAX_CANDIDATES = 60  # some images may be unreadable
+MAX_MOVE = 0.5  # of 1 - IoU; larger moves do not count more
+MIN_MOVE = 0.25  # of 1 - IoU; smaller moves are hardly visible
+VISIBLE_SIDE = 32.0  # pixels; smaller objects are hard to see
 
 
 def examples(opened: OpenRun) -> Iterator[int]:
-    """Rows of telling changes, the best first: a good choice are the first few that can be shown.
+    """Yield rows with clear changes, the best first.
 
-    Those that were relabelled or moved far count, the more so the surer the run was; truth has no
-    say. Each image is there once, and a new label comes again only when there is no other.
+    Relabelled and far-moved annotations score high, the more so the higher the confidence; the
+    truth is not used. Each image appears once, and a new label repeats only after all others.
     """
     scores = _scores(opened)
-    best = np.argsort(-scores, kind="stable")[: NUM_TRIED * 20]
+    best = np.argsort(-scores, kind="stable")[: MAX_CANDIDATES * 20]
     best = best[scores[best] > 0]
-    settled, dataset = opened.settlement.labels, opened.dataset
+    new_labels, dataset = opened.settlement.labels, opened.dataset
     images: set[int] = set()
     labels: set[int] = set()
     later: list[int] = []
     for row in best.tolist():
-        image, label = int(dataset.image_rows[row]), int(settled[row])
+        image, label = int(dataset.image_rows[row]), int(new_labels[row])
         if image in images:
             continue
         if label in labels:
@@ -46,28 +46,28 @@ def examples(opened: OpenRun) -> Iterator[int]:
 
 
 def _scores(opened: OpenRun) -> Floats:
-    """[n] How telling each change is; 0 for what should not be shown."""
+    """Score how clear each change is; 0 means that it should not be shown. [n]"""
     dataset, settlement = opened.dataset, opened.settlement
     is_relabelled = opened.settlement.verdicts == Judgement.RELABELLED
-    move = np.minimum(1 - opened.settlement.iou, LARGEST_MOVE)
+    move = np.minimum(1 - opened.settlement.iou, MAX_MOVE)
     usable = (
-        is_relabelled | (opened.settlement.is_moved & (move >= LEAST_MOVE))
+        is_relabelled | (opened.settlement.is_moved & (move >= MIN_MOVE))
     ) & ~settlement.is_unsure
     usable &= (dataset.image_rows != UNKNOWN) & (dataset.labels != UNKNOWN)
     boxes = (dataset.boxes, opened.settlement.matched_boxes, settlement.boxes)
-    for one in boxes:
-        usable &= np.isfinite(one).all(axis=1)
+    for column in boxes:
+        usable &= np.isfinite(column).all(axis=1)
     with np.errstate(invalid="ignore"):
         sides = np.minimum(*(settlement.boxes[:, 2:] - settlement.boxes[:, :2]).T)
-        visible = np.clip(sides / PLAIN_SIDE, 0, 1)
+        visible = np.clip(sides / VISIBLE_SIDE, 0, 1)
     agreement = _share(settlement.num_agreeing, settlement.num_judged)
-    sureness = np.nan_to_num(opened.settlement.confidences, nan=0.5) * agreement
-    scores: Floats = np.where(usable, (is_relabelled + move) * sureness * visible, 0.0)
+    confidence = np.nan_to_num(opened.settlement.confidences, nan=0.5) * agreement
+    scores: Floats = np.where(usable, (is_relabelled + move) * confidence * visible, 0.0)
     return np.nan_to_num(scores)
 
 
 def _share(part: Rows, whole: Rows) -> Floats:
-    """The share, or 1 of nothing: a method may move boxes and judge no label."""
+    """Return the share, or 1 where the whole is 0: a method may move boxes but judge no labels."""
     share = np.ones(len(whole))
     np.divide(part, whole, out=share, where=whole > 0)
     return share

@@ -1,12 +1,12 @@
-"""Mean overlap of boxes over epochs: with the truth, or with what was annotated."""
+"""Mean IoU of boxes with the true boxes, or with the annotated ones, by epoch."""
 
 import math
 
 import numpy as np
 
-from boxmend.data.boxes import overlaps
+from boxmend.data.boxes import compute_iou
 from boxmend.data.types import Floats
-from boxmend.runs.settling import SAME_BOX
+from boxmend.runs.settling import SAME_BOX_MIN_IOU
 from boxmend.web.charts import axes, drawing, marks, series
 from boxmend.web.charts.sheet import SIZE, WIDTH
 from boxmend.web.charts.ticks import nice_ticks
@@ -24,10 +24,10 @@ _LEFT, _RIGHT = 48.0, 130.0  # room for texts beside the plot
 
 
 def iou(record: RunRecord) -> Figure | None:
-    """Draw the mean IoU of annotated, matched and final boxes with their truth, by epoch.
+    """Draw the mean IoU of annotated, matched and final boxes with the true boxes, by epoch.
 
-    Without truth it is that of matched and final boxes with the annotated ones. None where no
-    box moved.
+    If the truth is unknown, draw that of matched and final boxes with the annotated ones. Return
+    None if no box moved.
     """
     history = record.opened.history
     is_true = record.truth is not None
@@ -37,12 +37,12 @@ def iou(record: RunRecord) -> Figure | None:
     if not np.isfinite(means).any() or _is_still(record):
         return None
     rows: list[tuple[str | int | float | None, ...]] = [
-        (epoch + 1, name, _known(means[epoch, k]), counts[epoch])
+        (epoch + 1, name, _none_if_nan(means[epoch, k]), counts[epoch])
         for epoch in range(history.num_epochs)
         for k, name in enumerate(names)
     ]
     whose = "the true box" if is_true else "the annotated box"
-    title = f"Mean overlap with {whose} over training"
+    title = f"Mean IoU with {whose} during training"
     caption = _caption(dict(zip(names, means.T.tolist(), strict=True)), is_true)
     svg = _svg(title, caption, dict(zip(names, means.T.tolist(), strict=True)), record)
     return Figure(NAME, title, caption, svg, COLUMNS, rows)
@@ -51,12 +51,12 @@ def iou(record: RunRecord) -> Figure | None:
 def _means(
     record: RunRecord, reference: Floats, names: tuple[str, ...]
 ) -> tuple[Floats, list[int]]:
-    """[epochs, names] Mean IoU of the visits of each epoch, and of how many visits."""
+    """Return the mean IoU of each epoch and kind of box, and the number of visits per epoch."""
     history, annotated = record.opened.history, record.opened.dataset.boxes
     epochs = history.num_epochs
     ends = np.searchsorted(history.epochs, np.arange(epochs + 1))
     means, counts = np.full((epochs, len(names)), math.nan), [0] * epochs
-    for epoch in range(epochs):  # one at a time, as all of them would not fit into memory
+    for epoch in range(epochs):  # all epochs at once would not fit into memory
         piece = slice(ends[epoch], ends[epoch + 1])
         rows = history.rows[piece]
         boxes = {
@@ -68,25 +68,25 @@ def _means(
         counts[epoch] = int(known.sum())
         if counts[epoch]:
             means[epoch] = [
-                overlaps(reference[rows][known], boxes[name][known]).mean() for name in names
+                compute_iou(reference[rows][known], boxes[name][known]).mean() for name in names
             ]
     return means, counts
 
 
 def _is_still(record: RunRecord) -> bool:
-    """Whether no visit moved a box by more than rounding does."""
+    """Return whether no visit moved a box by more than a rounding error."""
     history, annotated = record.opened.history, record.opened.dataset.boxes
-    rest = np.arange(len(history))
-    for part in np.array_split(rest, max(len(rest) // 2**20, 1)):
+    visits = np.arange(len(history))
+    for part in np.array_split(visits, max(len(visits) // 2**20, 1)):
         old = annotated[history.rows[part]]
-        moved = (overlaps(old, boxes[part].astype(np.float64)) < SAME_BOX
+        moved = (compute_iou(old, boxes[part].astype(np.float64)) < SAME_BOX_MIN_IOU
                  for boxes in (history.matched_boxes, history.final_boxes))  # fmt: skip
-        if any(one.any() for one in moved):
+        if any(is_moved.any() for is_moved in moved):
             return False
     return True
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
@@ -95,13 +95,13 @@ def _caption(means: dict[str, list[float]], is_true: bool) -> str:
             means.items()}  # fmt: skip
     if is_true:
         return (
-            f"In the last epoch the final boxes overlap the true ones by {last['final']:.2f} in "
-            f"the mean, where the annotated ones do by {last['annotated']:.2f}. "
-            "An overlap (IoU) of 1 is a perfect fit."
+            f"In the last epoch, the mean IoU with the true boxes is {last['final']:.2f} for the "
+            f"final boxes and {last['annotated']:.2f} for the annotated ones. "
+            "An IoU of 1 is a perfect fit."
         )
     return (
-        f"In the last epoch the final boxes overlap the annotated ones by {last['final']:.2f} in "
-        "the mean. The lower, the further boxes have moved; 1 is where none has."
+        "In the last epoch, the mean IoU of the final and the annotated boxes is "
+        f"{last['final']:.2f}. The lower, the farther boxes have moved; 1 means that none moved."
     )
 
 

@@ -11,13 +11,13 @@ from boxmend.web.report.record import Figure, RunRecord
 
 NAME = "label-ap"
 COLUMNS = ("label", "ap50", "baseline_ap50", "gain")
-MOST_ROWS = 30  # with more labels, the first and the last half of these
+MAX_ROWS = 30  # with more labels, the first and the last 15
 _RIGHT = 72.0  # room for numbers beside the dots
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A label's AP50; the baseline's is NaN where it is not known."""
+    """A label's AP50, of this run and of the baseline (NaN if unknown)."""
 
     name: str
     ap: float
@@ -25,22 +25,22 @@ class Pair:
 
     @property
     def gain(self) -> float:
-        """How much better than the baseline."""
+        """The difference to the baseline."""
         return self.ap - self.baseline
 
 
 def label_ap(record: RunRecord) -> Figure | None:
-    """Draw AP50 by label beside that of the baseline, sorted by gain; None where none is known.
+    """Draw AP50 by label next to that of the baseline, sorted by gain; return None if unknown.
 
-    Without a baseline they are sorted by AP50.
+    Without a baseline, labels are sorted by AP50.
     """
     pairs = _pairs(record)
     if not pairs:
         return None
     compared = [pair for pair in pairs if not math.isnan(pair.gain)]
-    title = "AP50 by label" + (" against the baseline" if compared else "")
+    title = "AP50 by label" + (" compared with the baseline" if compared else "")
     rows: list[tuple[str | int | float | None, ...]] = [
-        (pair.name, pair.ap, _known(pair.baseline), _known(pair.gain)) for pair in pairs
+        (pair.name, pair.ap, _none_if_nan(pair.baseline), _none_if_nan(pair.gain)) for pair in pairs
     ]
     caption = _caption(pairs, compared)
     svg = _svg(title, caption, pairs, is_compared=bool(compared))
@@ -53,15 +53,15 @@ def _pairs(record: RunRecord) -> list[Pair]:
         for name, ap in record.label_ap.items()
         if math.isfinite(ap)
     ]
-    # What is not compared comes last; the sort keeps the order of labels where all is equal.
-    return sorted(pairs, key=lambda one: (math.isnan(one.gain), -_or_zero(one.gain), -one.ap))
+    # Labels without a baseline come last; equal labels keep their order.
+    return sorted(pairs, key=lambda pair: (math.isnan(pair.gain), -_or_zero(pair.gain), -pair.ap))
 
 
 def _or_zero(value: float) -> float:
     return 0.0 if math.isnan(value) else round(value, 9)
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
@@ -72,16 +72,17 @@ def _caption(pairs: list[Pair], compared: list[Pair]) -> str:
     gain = sum(pair.gain for pair in compared) / len(compared)
     better = sum(_or_zero(pair.gain) > 0 for pair in compared)
     return (
-        f"AP50 is {abs(gain) * 100:.1f} points {'higher' if gain >= 0 else 'lower'} than the "
-        f"baseline's in the mean over labels, and higher for {better} of {len(compared)} of them."
+        f"The mean AP50 over labels is {abs(gain) * 100:.1f} points "
+        f"{'higher' if gain >= 0 else 'lower'} than that of the baseline; it is higher for "
+        f"{better} of {len(compared)} labels."
     )
 
 
 def _svg(title: str, caption: str, pairs: list[Pair], *, is_compared: bool) -> str:
     shown: list[Pair | None] = [*pairs]
-    if len(pairs) > MOST_ROWS:
-        shown = [*pairs[: MOST_ROWS // 2], None, *pairs[-MOST_ROWS // 2 :]]
-    left_out = f"({len(pairs) - MOST_ROWS} more)"
+    if len(pairs) > MAX_ROWS:
+        shown = [*pairs[: MAX_ROWS // 2], None, *pairs[-MAX_ROWS // 2 :]]
+    left_out = f"({len(pairs) - MAX_ROWS} more)"
     names = [left_out if pair is None else pair.name for pair in shown]
     entries = [legend.Key("this run", "series-1", "dot")]
     if is_compared:
@@ -106,8 +107,8 @@ def _row(plot: axes.Plot, row: int, pair: Pair) -> str:
     x = plot.at_x(pair.ap)
     if math.isnan(pair.gain):
         stem = marks.line((plot.left, y), (x, y), "series-1", width=2)
-        said = marks.text(at, f"{pair.ap * 100:.1f} %", anchor="end")
-        return stem + marks.dot((x, y), "series-1") + said
+        number = marks.text(at, f"{pair.ap * 100:.1f} %", anchor="end")
+        return stem + marks.dot((x, y), "series-1") + number
     before = plot.at_x(pair.baseline)
     css = "series-1" if pair.gain >= 0 else "series-2"
     start = before + min(ROW * 0.2, abs(x - before)) * (1 if x > before else -1)  # at the ring

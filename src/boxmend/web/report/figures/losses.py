@@ -16,9 +16,9 @@ from boxmend.web.report.record import Figure, RunRecord
 
 NAME = "losses"
 NUM_BINS = 30
-CLIPPED = (0.005, 0.995)  # quantiles of the losses between which the axis lies
-WIDEST = 1e5  # the axis spans no more than this factor
-NEARLY = 0.05  # thresholds that differ by no more than this share of them are one
+AXIS_QUANTILES = (0.005, 0.995)  # of the losses, at the ends of the axis
+MAX_AXIS_FACTOR = 1e5
+SAME_THRESHOLD_SHARE = 0.05  # thresholds that differ by less count as one
 COLUMNS = ("run", "group", "loss_from", "loss_to", "annotations", "share", "threshold")
 _LOOKS = {
     "right": "series-1",
@@ -30,7 +30,7 @@ _LOOKS = {
 _HATCHED = ("wrong", "rejected")
 _PLOT_HEIGHT, _PANEL_GAP = 190.0, 40.0
 _LEFT, _BELOW = 48.0, 48.0
-_NEAR_END = 0.12  # of the axis
+_END_SHARE = 0.12  # of the axis, kept free for the text at its end
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,22 +38,22 @@ class LossSample:
     """The losses of one run at its last epoch."""
 
     name: str
-    losses: Floats  # [v] none is NaN
+    losses: Floats  # [v] without NaN
     groups: dict[str, Mask]  # [v] each
     is_rejected: Mask  # [v]
-    threshold: float  # NaN where there is none
-    is_one: bool  # whether it is the same for all, or nearly so
+    threshold: float  # NaN if there is none
+    is_shared: bool  # whether the threshold is nearly the same for all
 
 
 def losses(record: RunRecord) -> Figure | None:
-    """Draw the losses of the last epoch in groups with the threshold, one panel per run.
+    """Draw the losses of the last epoch by group, with the threshold, in one panel per run.
 
-    The groups are right and wrong labels where the truth of all runs is known, else accepted and
-    rejected ones. Runs without losses are passed over; None where none has any.
+    The groups are right and wrong labels if the truth of all runs is known, else accepted and
+    rejected ones. Runs without losses are left out; return None if no run has any.
     """
     records = (record, *record.beside)
-    by_truth = all(one.truth is not None for one in records)
-    samples = [sample for one in records if (sample := _sample(one, by_truth)) is not None]
+    by_truth = all(run.truth is not None for run in records)
+    samples = [sample for run in records if (sample := _sample(run, by_truth)) is not None]
     if not samples:
         return None
     edges = _edges(samples)
@@ -80,34 +80,35 @@ def _sample(record: RunRecord, by_truth: bool) -> LossSample | None:
         accepted = is_judged & ~is_rejected
         groups = {"accepted": accepted, "rejected": is_rejected, "not judged": ~is_judged}
     thresholds = history.thresholds[chosen]
-    found = contested_thresholds(history.losses[chosen], thresholds)
-    middle = float(np.median(found)) if len(found) else math.nan
-    spread = np.ptp(thresholds[np.isfinite(thresholds)]) if len(found) else 0.0
+    contested = contested_thresholds(history.losses[chosen], thresholds)
+    middle = float(np.median(contested)) if len(contested) else math.nan
+    spread = np.ptp(thresholds[np.isfinite(thresholds)]) if len(contested) else 0.0
     return LossSample(
-        name=words.cleaned(record.name),
+        name=words.clean_text(record.name),
         losses=np.maximum(history.losses[chosen].astype(np.float64), 0),
         groups={group: mask for group, mask in groups.items() if mask.any()},
         is_rejected=is_rejected,
         threshold=middle,
-        is_one=bool(spread <= NEARLY * abs(middle)) or not len(found),
+        is_shared=bool(spread <= SAME_THRESHOLD_SHARE * abs(middle)) or not len(contested),
     )
 
 
 def _edges(samples: Sequence[LossSample]) -> Floats:
-    """[NUM_BINS + 1] Edges of bins that grow by one factor, between round ends."""
-    usable = [one.losses[np.isfinite(one.losses) & (one.losses > 0)] for one in samples]
-    ends = np.array([np.quantile(one, CLIPPED) for one in usable if len(one)])
+    """Return the edges of bins, equally spaced on a log scale between round ends. [NUM_BINS + 1]"""
+    all_losses = (sample.losses for sample in samples)
+    usable = [losses[np.isfinite(losses) & (losses > 0)] for losses in all_losses]
+    ends = np.array([np.quantile(losses, AXIS_QUANTILES) for losses in usable if len(losses)])
     low, high = (ends[:, 0].min(), ends[:, 1].max()) if len(ends) else (0.1, 1.0)
     for sample in samples:
-        if high < sample.threshold <= 10 * high:  # near enough to be shown
+        if high < sample.threshold <= 10 * high:  # close enough to show it
             high = sample.threshold
     high = round_above(high)
-    low = round_below(max(low, high / WIDEST))
+    low = round_below(max(low, high / MAX_AXIS_FACTOR))
     return np.geomspace(low, high if high > low else low * 10, NUM_BINS + 1)
 
 
 def _counts(losses: Floats, edges: Floats) -> Rows:
-    """[NUM_BINS] How many losses each bin has; those beyond the ends are in the outer ones."""
+    """Count the losses in each bin; the outer bins also hold those beyond the ends. [NUM_BINS]"""
     bins = np.clip(np.searchsorted(edges, losses, side="right") - 1, 0, NUM_BINS - 1)
     return np.bincount(bins, minlength=NUM_BINS)
 
@@ -126,63 +127,62 @@ def _rows(sample: LossSample, edges: Floats) -> list[tuple[str | int | float | N
 
 
 def _separation(samples: Sequence[LossSample], by_truth: bool) -> list[str]:
-    """What the first run's verdicts of the last epoch came to, in words."""
+    """Return a sentence about the rejected labels of the first run in the last epoch."""
     sample = samples[0]
-    found = [
+    shares = [
         f"{words.percent(float(sample.is_rejected[mask].mean()))} of the {group} labels"
         for group, mask in sample.groups.items()
     ]
-    name = f" by {words.isolated(sample.name)}" if len(samples) > 1 else ""
+    name = f" by {words.isolate_text(sample.name)}" if len(samples) > 1 else ""
     if by_truth and sample.is_rejected.any():
-        return [f"In the last epoch, {' and '.join(found)} were rejected{name}."]
+        return [f"In the last epoch, {' and '.join(shares)} were rejected{name}."]
     share = words.percent(float(sample.is_rejected.mean()))
     return [f"In the last epoch, {share} of the labels were rejected{name}."]
 
 
 def _ends(samples: Sequence[LossSample], edges: Floats) -> list[str]:
-    """What the axis does not show, in words."""
-    told = ["The further apart the two, the surer the verdicts."]
+    """Return sentences about the losses and thresholds beyond the axis."""
+    sentences = ["The farther apart the two groups, the more reliable the verdicts."]
     beyond = _num_beyond(samples, edges)
     if beyond:
         losses = "loss" if beyond == 1 else "losses"
         high = words.number(float(edges[-1]))
-        told.append(f"The last bin also holds {beyond:,} {losses} above {high}.")
-    if not any(_is_shown(one, edges) for one in samples):
-        told.append("No threshold lies on this axis.")
-    elif not all(one.is_one for one in samples):
-        told.append(
-            "Each label has a threshold of its own; the line is the median of those that decided "
-            "narrowly."
+        sentences.append(f"The last bin also holds {beyond:,} {losses} above {high}.")
+    if not any(_is_shown(sample, edges) for sample in samples):
+        sentences.append("No threshold is on this axis.")
+    elif not all(sample.is_shared for sample in samples):
+        sentences.append(
+            "Each label has its own threshold; the line is their median over close decisions."
         )
-    return told
+    return sentences
 
 
 def _num_beyond(samples: Sequence[LossSample], edges: Floats) -> int:
-    return sum(int((one.losses > edges[-1]).sum()) for one in samples)
+    return sum(int((sample.losses > edges[-1]).sum()) for sample in samples)
 
 
 def _is_shown(sample: LossSample, edges: Floats) -> bool:
-    """Whether the threshold is on the axis; not so for NaN."""
+    """Return whether the threshold is on the axis; False for NaN."""
     return bool(edges[0] <= sample.threshold <= edges[-1])
 
 
 def _svg(title: str, caption: str, samples: Sequence[LossSample], edges: Floats) -> str:
     hatch, hatched = marks.hatching(f"chart-{NAME}-hatch", "series-2")
-    groups = list(dict.fromkeys(group for one in samples for group in one.groups))
+    groups = list(dict.fromkeys(group for sample in samples for group in sample.groups))
     fills = {group: hatched if group in _HATCHED else "currentColor" for group in _LOOKS}
     entries = [legend.Key(f"{group} labels", _LOOKS[group], "area", fill=fills[group])
                for group in groups]  # fmt: skip
-    if any(_is_shown(one, edges) for one in samples):
+    if any(_is_shown(sample, edges) for sample in samples):
         entries.append(legend.Key("threshold", "ink", dash="dashed"))
     keys, top = legend.keys(entries, _LEFT, 4, WIDTH - _LEFT - EDGE)
-    top += 22 if len(samples) > 1 else 0  # names stand above panels
+    top += 22 if len(samples) > 1 else 0  # names are above panels
     columns = _columns(len(samples))
     width = (WIDTH - _LEFT - 16 - _PANEL_GAP * (columns - 1)) / columns
     panel_height = _PLOT_HEIGHT + _BELOW + 30
     highest = max(
-        float(_counts(one.losses[mask], edges).max()) / len(one.losses)
-        for one in samples
-        for mask in one.groups.values()
+        float(_counts(sample.losses[mask], edges).max()) / len(sample.losses)
+        for sample in samples
+        for mask in sample.groups.values()
     )
     title_at = (_LEFT, top + (2 if len(samples) > 1 else 21))
     above = marks.text(title_at, "share of the labels", "muted", size=SMALL)
@@ -198,7 +198,7 @@ def _svg(title: str, caption: str, samples: Sequence[LossSample], edges: Floats)
         parts.append(_scales(plot, edges, is_first=column == 0, is_open=is_open))
         parts.append(_panel(plot, sample, edges, fills))
         if len(samples) > 1:
-            name = words.shortened(sample.name, width, SIZE)
+            name = words.shorten_text(sample.name, width, SIZE)
             parts.append(marks.text((left, plot.top - 9), name))
     rows = -(-len(samples) // columns)
     return drawing(NAME, title, caption, (WIDTH, top + 8 + rows * panel_height), "".join(parts))
@@ -225,16 +225,16 @@ def _panel(plot: axes.Plot, sample: LossSample, edges: Floats, fills: dict[str, 
 
 
 def _scales(plot: axes.Plot, edges: Floats, *, is_first: bool, is_open: bool) -> str:
-    """The axes of a panel; those after the first in a row share its texts on the left.
+    """Draw the axes of a panel; only the first panel in a row has texts on its left.
 
-    Where the last bin also holds what lies beyond, the end of the axis has a plus sign.
+    If the last bin also holds losses beyond the axis, its end has a plus sign.
     """
     ticks = nice_ticks(0, plot.y[1], 4)
     texts = percent_texts(ticks) if is_first else [""] * len(ticks)
     low, high = float(edges[0]), float(edges[-1])
     across = {tick: words.number(tick) for tick in log_ticks(low, high)}
     if is_open:
-        room = (high / low) ** _NEAR_END  # what stands nearer to the end makes way for it
+        room = (high / low) ** _END_SHARE  # ticks closer to the end are left out
         across = {tick: text for tick, text in across.items() if tick * room < high}
         across[high] = f"{words.number(high)}+"
     title = "loss, log scale" if plot.width < 300 else "loss of the annotated label (log scale)"

@@ -1,4 +1,4 @@
-"""Threshold, flagged share and estimated noise over training."""
+"""Threshold, flagged labels and estimated noise during training."""
 
 import math
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from boxmend.web.report.figures.training_axis import (
 )
 from boxmend.web.report.record import Figure, RunRecord
 
-NAME, TITLE = "threshold", "Threshold and flagged labels over training"
-NUM_POINTS = 60  # about how many, over all epochs
-LEAST_VISITS = 50  # about how many make a point; fewer would show chance
+NAME, TITLE = "threshold", "Threshold and flagged labels during training"
+MAX_POINTS = 60  # approximately, over all epochs
+MIN_VISITS = 50  # approximately, per point; fewer would be noise
 COLUMNS = ("series", "epoch", "value", "low", "high")
-SPREAD = (0.1, 0.9)  # quantiles of thresholds that the band shows
+BAND_QUANTILES = (0.1, 0.9)  # of the thresholds
 _LOOKS = {
     "threshold": ("series-4", "solid"),
     "relabelled": ("series-2", "solid"),
@@ -36,7 +36,7 @@ _LEFT, _RIGHT = 48.0, 136.0  # room for texts beside the plots
 
 @dataclass(frozen=True)
 class Series:
-    """A series over epochs, with what it lies between; NaN where nothing is known."""
+    """A series over epochs with its bounds; unknown values are NaN."""
 
     epochs: list[float]
     values: list[float]
@@ -45,10 +45,10 @@ class Series:
 
 
 def threshold(record: RunRecord) -> Figure | None:
-    """Draw threshold and shares relabelled and discarded over training, warm-up shaded.
+    """Draw the threshold and the shares relabelled and discarded during training.
 
-    The label noise that the method estimated, with its band, is there where metrics have it. None
-    where no label was judged.
+    Warm-up is shaded. If the metrics have an estimate of the label noise, draw it with its bounds.
+    Return None if no label was judged.
     """
     history = record.opened.history
     if not history.is_judged.any():
@@ -58,10 +58,10 @@ def threshold(record: RunRecord) -> Figure | None:
     if estimate is not None:
         lines["estimated noise"] = estimate
     rows: list[tuple[str | int | float | None, ...]] = [
-        (name, epoch, _known(value), _known(low), _known(high))
-        for name, one in lines.items()
+        (name, epoch, _none_if_nan(value), _none_if_nan(low), _none_if_nan(high))
+        for name, line in lines.items()
         for epoch, value, low, high in zip(
-            one.epochs, one.values, one.low, one.high, strict=True
+            line.epochs, line.values, line.low, line.high, strict=True
         )
     ]  # fmt: skip
     caption = _caption(lines)
@@ -69,10 +69,10 @@ def threshold(record: RunRecord) -> Figure | None:
 
 
 def _lines_of(history: History) -> dict[str, Series]:
-    """Threshold and shares by pieces of training; every epoch has the same number of pieces."""
+    """Return threshold and shares in pieces of the training, equally many per epoch."""
     epochs = history.num_epochs
     per_epoch = steps_per_epoch(history)
-    most = min(NUM_POINTS // epochs, len(history) // epochs // LEAST_VISITS)
+    most = min(MAX_POINTS // epochs, len(history) // epochs // MIN_VISITS)
     pieces = epochs * max(1, min(int(per_epoch), most))
     limits = np.arange(pieces + 1) * (epochs * per_epoch / pieces)
     ends = np.searchsorted(history.steps, limits)
@@ -89,52 +89,55 @@ def _lines_of(history: History) -> dict[str, Series]:
 
 
 def _piece(history: History, is_judged: np.ndarray[Any, Any], piece: slice) -> list[float]:
-    """Threshold with its spread, and shares relabelled and discarded, of one piece."""
+    """Return the threshold with its bounds, and the shares relabelled and discarded, of a piece."""
     chosen = is_judged[piece]
     if not chosen.any():
         return [math.nan] * 5
-    found = contested_thresholds(history.losses[piece][chosen], history.thresholds[piece][chosen])
-    middle = np.quantile(found, (0.5, *SPREAD)).tolist() if len(found) else [math.nan] * 3
+    losses, thresholds = history.losses[piece][chosen], history.thresholds[piece][chosen]
+    contested = contested_thresholds(losses, thresholds)
+    quantiles = [math.nan] * 3
+    if len(contested):
+        quantiles = np.quantile(contested, (0.5, *BAND_QUANTILES)).tolist()
     verdicts = history.verdicts[piece][chosen]
-    shares = [(verdicts == one).mean() for one in (Judgement.RELABELLED, Judgement.DISCARDED)]
-    return [*middle, *map(float, shares)]
+    kinds = (Judgement.RELABELLED, Judgement.DISCARDED)
+    return [*quantiles, *(float((verdicts == kind).mean()) for kind in kinds)]
 
 
 def _estimate(metrics: list[dict[str, Any]], history: History) -> Series | None:
-    """The estimated label noise at the steps where metrics have it; they may hold anything."""
-    per_epoch, found = steps_per_epoch(history), []
+    """Return the estimated label noise at the steps where the metrics have a valid one."""
+    per_epoch, points = steps_per_epoch(history), []
     for record in metrics:
         step, noise = record.get("step"), _share(record.get("label_noise"))
-        # A last batch of images without annotations leaves no visit: the ledger may end before.
+        # The ledger may end before the metrics: images without annotations have no visits.
         if isinstance(step, int) and 0 <= step <= history.steps[-1] + per_epoch:
             at = min(step / per_epoch, float(history.num_epochs))
             band = [_share(record.get(f"label_noise_{end}")) for end in ("low", "high")]
-            found += [(at, noise, *band)] if math.isfinite(noise) else []
-    return Series(*map(list, zip(*found, strict=True))) if found else None
+            points += [(at, noise, *band)] if math.isfinite(noise) else []
+    return Series(*map(list, zip(*points, strict=True))) if points else None
 
 
 def _share(value: Any) -> float:
-    """A number from 0 to 1, or NaN."""
+    """Return a number from 0 to 1, or NaN for anything else."""
     is_share = isinstance(value, int | float) and 0 <= value <= 1
     return float(value) if is_share else math.nan
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
 def _caption(lines: dict[str, Series]) -> str:
     last = {name: words.percent(_last(line)) for name, line in lines.items()}
-    told = (
-        f"In the end {last['relabelled']} of the labels are relabelled and {last['discarded']} "
-        "discarded"
+    sentence = (
+        f"At the end, {last['relabelled']} of the labels are relabelled and {last['discarded']} "
+        "are discarded"
     )
     if "estimated noise" in lines:
-        told += f", where {last['estimated noise']} are estimated to be wrong"
+        sentence += f"; an estimated {last['estimated noise']} are wrong"
     if "threshold" not in lines:
-        return f"{told}."
+        return f"{sentence}."
     text = words.number(_last(lines["threshold"]))
-    return f"{told}. A label is doubted where its loss exceeds a threshold, at last about {text}."
+    return f"{sentence}. A label is doubtful if its loss exceeds the threshold, finally {text}."
 
 
 def _last(line: Series) -> float:
@@ -149,27 +152,27 @@ def _svg(caption: str, lines: dict[str, Series], history: History) -> str:
     if "threshold" in lines:
         line = lines["threshold"]
         plot = axes.Plot(_LEFT, top, width, 120, across, _range(line))
-        parts.append(_drawn(plot, {"threshold": line}, until, "threshold on the loss"))
+        parts.append(_draw(plot, {"threshold": line}, until, "threshold on the loss"))
         parts.append(axes.across(plot, [], []))
         top = plot.bottom + 46
     shares = {name: line for name, line in lines.items() if name != "threshold"}
     values = [value for line in shares.values() for value in (*line.values, *line.high)]
     high = max((value for value in values if math.isfinite(value)), default=0.0)
     plot = axes.Plot(_LEFT, top, width, 180, across, (0.0, min(high * 1.2, 1.0) or 1.0))
-    parts.append(_drawn(plot, shares, until, "share of the labels"))
+    parts.append(_draw(plot, shares, until, "share of the labels"))
     parts.append(epoch_axis(plot))
     return drawing(NAME, TITLE, caption, (WIDTH, plot.bottom + 48), "".join(parts))
 
 
 def _range(line: Series) -> axes.Range:
-    """From zero, or below it where the line goes there, to some way above the line."""
+    """Return a range from zero, or a lower minimum, to some way above the line."""
     values = [value for value in (*line.values, *line.low, *line.high) if math.isfinite(value)]
     low, high = min(*values, 0.0), max(*values, 0.0)
     return low, high + 0.25 * (high - low or 1.0)
 
 
-def _drawn(plot: axes.Plot, lines: dict[str, Series], until: float, title: str) -> str:
-    """One plot: shade, grid, bands, lines, and their names at the right end."""
+def _draw(plot: axes.Plot, lines: dict[str, Series], until: float, title: str) -> str:
+    """Draw one plot: shade, grid, bands, lines, and their names at the right end."""
     ticks = nice_ticks(*plot.y, 4)
     is_share = "threshold" not in lines
     texts = percent_texts(ticks) if is_share else None
@@ -189,4 +192,4 @@ def _drawn(plot: axes.Plot, lines: dict[str, Series], until: float, title: str) 
 
 
 def _short(name: str) -> str:
-    return {"estimated noise": "noise, est.", "threshold": "at last"}.get(name, name)
+    return {"estimated noise": "noise, est.", "threshold": "final"}.get(name, name)

@@ -1,4 +1,4 @@
-"""What became of the annotations of each label: shares kept, relabelled and discarded."""
+"""The shares of kept, relabelled and discarded annotations of each label."""
 
 import numpy as np
 
@@ -11,20 +11,20 @@ from boxmend.web.charts.sheet import EDGE, SIZE, SMALL, WIDTH
 from boxmend.web.charts.ticks import percent_texts
 from boxmend.web.report.record import Figure, RunRecord
 
-NAME, TITLE = "verdicts", "What became of the labels"
+NAME, TITLE = "verdicts", "Labels kept, changed and doubted"
 COLUMNS = ("label", "annotations", "kept", "relabelled", "discarded")
-MOST_ROWS = 24
+MAX_ROWS = 24
 OTHERS = "others"
 _KINDS = {"kept": "quiet", "relabelled": "series-2", "discarded": "series-3"}
 _RIGHT = 126.0  # room for numbers beside the bars
 
 
 def verdicts(record: RunRecord) -> Figure | None:
-    """Draw by label what share was kept, relabelled and discarded, the most doubted first.
+    """Draw the shares kept, relabelled and discarded of each label, the most doubtful first.
 
-    Annotations that were never judged do not count; None where none was.
+    Annotations that were never judged do not count; return None if none was judged.
     """
-    names, counts = _counted(record)
+    names, counts = _count_verdicts(record)
     if not names:
         return None
     shares = counts / counts.sum(axis=1, keepdims=True)
@@ -35,12 +35,12 @@ def verdicts(record: RunRecord) -> Figure | None:
     caption = (
         f"Of {_many(int(counts.sum()))}, {words.percent(total[0])} keep their label, "
         f"{words.percent(total[1])} get another, and {words.percent(total[2])} are discarded: "
-        "doubted, while no other label was found, so left as they are and listed as unsure. Most "
-        f"changes are among those labelled {words.isolated(names[0])}."
+        "their label is doubtful but has no replacement, so it stays and is listed as unsure. The "
+        f"largest share of changes is among those labelled {words.isolate_text(names[0])}."
     )
     if counts[0, 1:].sum() == 0:
         caption = f"Of {_many(int(counts.sum()))}, all keep their label."
-    svg = _svg(caption, *_joined(names, counts))
+    svg = _svg(caption, *_join_rare(names, counts))
     return Figure(NAME, TITLE, caption, svg, COLUMNS, rows)
 
 
@@ -48,27 +48,27 @@ def _many(number: int) -> str:
     return f"{number:,} annotation{'' if number == 1 else 's'}"
 
 
-def _counted(record: RunRecord) -> tuple[list[str], Rows]:
-    """Names of the judged labels and [l, 3] how many had which verdict, the most doubted first."""
+def _count_verdicts(record: RunRecord) -> tuple[list[str], Rows]:
+    """Return the judged labels and their verdict counts, most doubtful first. [l, 3]"""
     opened = record.opened
     names = opened.dataset.label_names
     known = (opened.settlement.verdicts != Judgement.UNJUDGED) & (opened.dataset.labels != UNKNOWN)
     keys = opened.dataset.labels[known] * 3 + opened.settlement.verdicts[known]
     counts = np.bincount(keys, minlength=3 * len(names)).reshape(len(names), 3)
     totals = counts.sum(axis=1)
-    doubted = counts[:, 1:].sum(axis=1) / np.maximum(totals, 1)
-    order = np.argsort(-doubted, kind="stable")
+    doubtful_shares = counts[:, 1:].sum(axis=1) / np.maximum(totals, 1)
+    order = np.argsort(-doubtful_shares, kind="stable")
     order = order[totals[order] > 0]
     return [names[label] for label in order.tolist()], counts[order]
 
 
-def _joined(names: list[str], counts: Rows) -> tuple[list[str], Rows]:
-    """The same with all but the first labels joined, where there are too many to draw."""
-    if len(names) <= MOST_ROWS:
+def _join_rare(names: list[str], counts: Rows) -> tuple[list[str], Rows]:
+    """Join all labels after the first ones if there are too many to draw."""
+    if len(names) <= MAX_ROWS:
         return names, counts
-    rest = counts[MOST_ROWS - 1 :].sum(axis=0, keepdims=True)
-    shown = f"{len(names) - MOST_ROWS + 1} {OTHERS}"
-    return [*names[: MOST_ROWS - 1], shown], np.concatenate([counts[: MOST_ROWS - 1], rest])
+    others = counts[MAX_ROWS - 1 :].sum(axis=0, keepdims=True)
+    name = f"{len(names) - MAX_ROWS + 1} {OTHERS}"
+    return [*names[: MAX_ROWS - 1], name], np.concatenate([counts[: MAX_ROWS - 1], others])
 
 
 def _svg(caption: str, names: list[str], counts: Rows) -> str:

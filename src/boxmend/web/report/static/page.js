@@ -1,16 +1,16 @@
 "use strict";
 
-/* The gallery on the page: filters, cards, the large view and keys. Whatever comes from
-   the dataset is put in as text, never as markup. */
+/* The gallery of the page: filters, cards, the large view and keys. All values of the dataset
+   are inserted as text, never as markup. */
 
 (() => {
   const CHUNK = 48;  // cards added at once
-  const PATIENCE = 150;  // milliseconds
+  const ADDRESS_DELAY_MS = 150;
   const LAYERS = ["annotated", "matched", "final", "true"];
   const VERDICT_WORDS = ["label kept", "relabelled", "unsure", "not judged"];
   const MARK_WORDS = [
-    "", "rightly relabelled", "right label harmed", "still wrong", "wrong, missed",
-    "rightly doubted", "wrongly doubted",
+    "", "correctly relabelled", "right label replaced", "still wrong", "wrong, missed",
+    "unsure, was wrong", "unsure, was right",
   ];
   const MARK_BADGES = ["", "✓ right", "✗ harm", "✗ still wrong", "✗ missed", "✓ was wrong", "✗ was right"];
   const MARK_KINDS = ["", "good", "bad", "bad", "bad", "good", "bad"];
@@ -22,9 +22,9 @@
   const pictures = picturesOf(data, layers);
   let view = { ...rows.PLAIN };
   let shown = [];  // rows in order
-  let numCards = 0;  // of them on the page
-  let waiting = 0;  // timer of what is to be written into the address
-  let place = -1;  // of the open one in `shown`
+  let numCards = 0;  // cards on the page
+  let addressTimer = 0;
+  let place = -1;  // of the open row in `shown`
 
   function make(tag, className, text) {
     const element = document.createElement(tag);
@@ -33,7 +33,7 @@
     return element;
   }
 
-  function isolated(text) {
+  function bdi(text) {
     return make("bdi", "", text);
   }
 
@@ -43,17 +43,17 @@
   const label = (number) => (number < 0 ? "none" : data.labels[number]);
   const many = (number) => number.toLocaleString("en");
 
-  /* What is said of a row */
+  /* Texts about a row */
 
-  function described(row) {
-    const seen = data.old[row] === data.new[row] ? label(data.old[row])
+  function describe(row) {
+    const labels = data.old[row] === data.new[row] ? label(data.old[row])
       : `${label(data.old[row])}, now ${label(data.new[row])},`;
-    return `${seen} in ${data.files[data.file[row]]}`;
+    return `${labels} in ${data.files[data.file[row]]}`;
   }
 
   function labelLine(row) {
     const line = make("span", "labels");
-    const old = isolated(label(data.old[row]));
+    const old = bdi(label(data.old[row]));
     if (data.old[row] === data.new[row]) {
       line.append(old);
     } else {
@@ -62,7 +62,7 @@
       const before = make("s");
       before.append(old);
       const after = make("strong");
-      after.append(isolated(label(data.new[row])));
+      after.append(bdi(label(data.new[row])));
       line.append(before, arrow, make("span", "hidden", " now "), after);
     }
     return line;
@@ -100,11 +100,11 @@
     const name = make("span", "hidden", ` in ${data.files[data.file[row]]}, open`);
     button.append(frame, labelLine(row), name);
     const figures = make("p", "figures-line");
-    const pieces = [`loss ${lossWords(row)}`, `${percent(data.confidence[row])} sure`,
+    const pieces = [`loss ${lossWords(row)}`, `confidence ${percent(data.confidence[row])}`,
       `IoU ${fixed(data.iou[row], 2)}`].map((words) => make("span", "piece", words));
     figures.append(pieces[0], " · ", pieces[1], " · ", pieces[2]);
     const file = make("p", "file");
-    file.append(isolated(data.files[data.file[row]]), " · ", isolated(data.id[row]));
+    file.append(bdi(data.files[data.file[row]]), " · ", bdi(data.id[row]));
     file.title = `${data.files[data.file[row]]} · ${data.id[row]}`;
     item.append(button, badges(row), figures, file);
     return item;
@@ -112,38 +112,38 @@
 
   /* The list */
 
-  const end = new IntersectionObserver((seen) => {
-    if (seen.some((one) => one.isIntersecting)) addCards();
+  const end = new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting)) addCards();
   }, { rootMargin: "1200px" });
 
   function addCards(least = 0) {
-    const wanted = Math.min(Math.max(numCards + CHUNK, least), shown.length);
+    const target = Math.min(Math.max(numCards + CHUNK, least), shown.length);
     const items = [];
-    for (; numCards < wanted; numCards += 1) items.push(card(shown[numCards], numCards));
+    for (; numCards < target; numCards += 1) items.push(card(shown[numCards], numCards));
     $("cards").append(...items);
     $("more").hidden = numCards >= shown.length;
     end.unobserve($("more"));
-    end.observe($("more"));  // it may still be near: then more cards follow at once
+    end.observe($("more"));  // if it is still in view, more cards follow at once
   }
 
   function refresh() {
-    shown = rows.chosen(data, keys, view);
+    shown = rows.choose(data, keys, view);
     numCards = 0;
     $("cards").replaceChildren();
     addCards();
     const all = `${many(data.id.length)} annotation${data.id.length === 1 ? "" : "s"}`;
     $("count").textContent = shown.length === data.id.length ? all
-      : shown.length === 0 ? `None of ${all}; loosen a filter` : `${many(shown.length)} of ${all}`;
+      : shown.length === 0 ? `None of ${all}; change a filter` : `${many(shown.length)} of ${all}`;
   }
 
-  /** Write the view into the address, a moment later: browsers count such calls, and refuse. */
+  /** Write the view into the address after a delay, because browsers limit the number of calls. */
   function remember() {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
+    clearTimeout(addressTimer);
+    addressTimer = setTimeout(() => {
       try {
-        history.replaceState(null, "", `#${rows.written(view) || "gallery"}`);
-      } catch { /* the view is there all the same */ }
-    }, PATIENCE);
+        history.replaceState(null, "", `#${rows.format(view) || "gallery"}`);
+      } catch { /* the view works without it */ }
+    }, ADDRESS_DELAY_MS);
   }
 
   function setView(changes) {
@@ -159,18 +159,18 @@
     $(id).replaceChildren(...options.map(([value, text]) => new Option(text, value)));
   }
 
-  /** Say how many rows of a column have each value. */
+  /** Return a function from a value to the number of rows of a column that have it. */
   function tally(column) {
     const numbers = new Map();
-    for (const one of column) numbers.set(one, (numbers.get(one) || 0) + 1);
+    for (const value of column) numbers.set(value, (numbers.get(value) || 0) + 1);
     return (value) => many(numbers.get(value) || 0);
   }
 
   function fillControls() {
     const [olds, verdicts, moves] = [data.old, data.verdict, data.moved].map(tally);
     const used = [...new Set(data.old)].sort((a, b) => (label(a) < label(b) ? -1 : 1));
-    fillSelect("from", [["", "any"], ...used.map((one) =>
-      [one, `${label(one)} (${olds(one)})`])]);
+    fillSelect("from", [["", "any"], ...used.map((number) =>
+      [number, `${label(number)} (${olds(number)})`])]);
     fillSelect("pair", [["", "any"], ...rows.pairs(data).map(([pair, number]) => {
       const [from, to] = pair.split("-").map(Number);
       return [pair, `${label(from)} → ${label(to)} (${many(number)})`];
@@ -225,9 +225,9 @@
     if ($("query").value !== view.query) $("query").value = view.query;
     const isUp = view.direction === "ascending";
     $("direction").textContent = isUp ? "↑" : "↓";
-    $("direction").setAttribute("aria-label", `${isUp ? "Ascending" : "Descending"}; turn around`);
+    $("direction").setAttribute("aria-label", `${isUp ? "Ascending" : "Descending"}; reverse the order`);
     $("direction").title = isUp ? "Ascending" : "Descending";
-    $("reset").hidden = rows.written({ ...view, hidden: "", open: "" }) === "";
+    $("reset").hidden = rows.format({ ...view, hidden: "", open: "" }) === "";
     showLayers();
   }
 
@@ -250,7 +250,7 @@
     const list = [];
     fact(list, "Verdict", VERDICT_WORDS[data.verdict[row]]);
     if (data.mark) {
-      fact(list, "By the truth", isolated(data.truth[row] < 0 ? "none of these labels" : label(data.truth[row])),
+      fact(list, "True label", bdi(data.truth[row] < 0 ? "none of these labels" : label(data.truth[row])),
         data.mark[row] ? `: ${MARK_WORDS[data.mark[row]]}` : "");
       if (data.before[row] !== null) {
         fact(list, "IoU with the true box", `${fixed(data.before[row], 2)} → ${fixed(data.after[row], 2)}`);
@@ -258,11 +258,11 @@
     }
     fact(list, "Loss and threshold", lossWords(row));
     fact(list, "Confidence", percent(data.confidence[row]));
-    fact(list, "Box", data.moved[row] ? `moved; IoU with before ${fixed(data.iou[row], 2)}` : "as annotated");
+    fact(list, "Box", data.moved[row] ? `moved; IoU with the old box ${fixed(data.iou[row], 2)}` : "as annotated");
     const reason = data.reasons[data.reason[row]];
-    if (reason) fact(list, "Reason", isolated(reason));
-    fact(list, "File", isolated(data.files[data.file[row]]));
-    fact(list, "Annotation", isolated(data.id[row]));
+    if (reason) fact(list, "Reason", bdi(reason));
+    fact(list, "File", bdi(data.files[data.file[row]]));
+    fact(list, "Annotation", bdi(data.id[row]));
     return list;
   }
 
@@ -271,10 +271,10 @@
     place = number;
     const row = shown[place];
     $("detail-title").replaceChildren(labelLine(row));
-    pictures.fill($("detail-picture"), row, described(row));
+    pictures.fill($("detail-picture"), row, describe(row));
     pictures.fillWhole($("detail-whole"), row);
     $("detail-facts").replaceChildren(...facts(row));
-    $("place").replaceChildren(make("span", "hidden", `${described(row)}, `),
+    $("place").replaceChildren(make("span", "hidden", `${describe(row)}, `),
       `${many(place + 1)} of ${many(shown.length)}`);
     setEnd("previous", place === 0);
     setEnd("next", place === shown.length - 1);
@@ -286,13 +286,13 @@
     remember();
   }
 
-  /** Switch a button off where there is nothing further; the focus must not go with it. */
+  /** Disable a button at the end of the list; move the focus away from it before. */
   function setEnd(id, isEnd) {
     if (isEnd && document.activeElement === $(id)) $("detail-title").focus();
     $(id).disabled = isEnd;
   }
 
-  function detailClosed() {
+  function closeDetail() {
     view.open = "";
     remember();
     focusCard(place);
@@ -322,7 +322,7 @@
     "?": () => { if (!$("detail").open) $("keys").showModal(); },
   };
 
-  function pressed(event) {
+  function handleKey(event) {
     if (event.ctrlKey || event.altKey || event.metaKey || $("keys").open) return;
     if (event.target.closest?.("input, select, textarea")) return;
     const isArrow = event.key.startsWith("Arrow");
@@ -334,10 +334,10 @@
 
   /* Start */
 
-  function fromAddress() {
-    const { view: read, said } = rows.parsed(location.hash, isAllowed);
-    if (!said) return;
-    view = read;
+  function readAddress() {
+    const { view: newView, isEmpty } = rows.parse(location.hash, isAllowed);
+    if (isEmpty) return;
+    view = newView;
     showControls();
     refresh();
     const number = view.open ? shown.findIndex((row) => data.id[row] === view.open) : -1;
@@ -363,10 +363,10 @@
     $("previous").addEventListener("click", () => step(-1));
     $("next").addEventListener("click", () => step(1));
     $("close").addEventListener("click", () => $("detail").close());
-    $("detail").addEventListener("close", detailClosed);
+    $("detail").addEventListener("close", closeDetail);
     $("help").addEventListener("click", () => $("keys").showModal());
-    document.addEventListener("keydown", pressed);
-    window.addEventListener("hashchange", fromAddress);
+    document.addEventListener("keydown", handleKey);
+    window.addEventListener("hashchange", readAddress);
   }
 
   if (data.id.length) {
@@ -375,6 +375,6 @@
     showControls();
     refresh();
     $("filter-box").open = !matchMedia("(max-width: 40rem)").matches;
-    fromAddress();
+    readAddress();
   }
 })();

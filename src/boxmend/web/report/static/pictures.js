@@ -1,7 +1,7 @@
 "use strict";
 
-/* The picture of a row with its boxes drawn over it. Lines of boxes differ in their dashes as well
-   as in their colours; all dark ones lie below all others, so that boxes in the same place show. */
+/* The picture of a row with its boxes. The lines of boxes differ in dashes and colours; all dark
+   lines are below all coloured ones, so that boxes in the same place are visible. */
 
 const picturesOf = (data, layers) => {
   const SVG = "http://www.w3.org/2000/svg";
@@ -43,7 +43,7 @@ const picturesOf = (data, layers) => {
     return image;
   }
 
-  /** Put the picture of a row into a frame, or why there is none. */
+  /** Put the picture of a row into a frame, or the reason why there is none. */
   function fill(frame, row, alt) {
     if (data.pictures[row] === null) {
       const why = document.createElement("span");
@@ -56,8 +56,8 @@ const picturesOf = (data, layers) => {
     frame.replaceChildren(photograph(data.pictures[row], alt), overlay(row, window));
   }
 
-  /** Put the whole image of a row into a frame, with the place of its picture marked; the frame is
-      hidden where the picture is the whole already. */
+  /** Put the whole image of a row into a frame and mark the window of its picture; hide the frame
+      if the picture shows the whole image. */
   function fillWhole(frame, row) {
     const file = data.file[row];
     const [x1, y1, x2, y2] = data.windows.slice(4 * row, 4 * row + 4);
@@ -71,11 +71,11 @@ const picturesOf = (data, layers) => {
     for (const part of ["under", "over"]) {
       svg.append(shape("rect", { class: `${part} place`, x: x1, y: y1, width: x2 - x1, height: y2 - y1 }));
     }
-    const alt = `All of ${data.files[file]}; the place of the picture is marked`;
+    const alt = `The whole image ${data.files[file]}; a box marks the picture`;
     frame.replaceChildren(photograph(data.whole[file], alt), svg);
   }
 
-  /** A piece of the line by which the boxes of a layer are drawn. */
+  /** Return a sample of the line of a layer's boxes. */
   function swatch() {
     const svg = shape("svg", { class: "swatch", viewBox: "0 0 36 14", "aria-hidden": "true" });
     svg.append(shape("line", { x1: 4, y1: 7, x2: 32, y2: 7 }));

@@ -1,28 +1,28 @@
 "use strict";
 
-/* The rows of the gallery: which of them a view shows, in which order, and how a view is written
-   into the address of the page. Nothing here touches the page itself. */
+/* The rows of the gallery: which of them a view shows and in which order, and the view as part of
+   the page's address. This file does not change the page. */
 
 const rows = (() => {
   const VERDICTS = ["kept", "relabelled", "discarded", "unjudged"];
   const MARKS = ["", "mended", "harmed", "still-wrong", "missed", "doubted-rightly", "doubted-wrongly"];
-  const SAME_IOU = 0.01;  // a box whose IoU changes by no more is as good as before
+  const SAME_IOU = 0.01;  // a smaller change of IoU counts as no change
   const PLAIN = {
     from: "", pair: "", verdict: "", moved: "", mark: "", query: "",
     sort: "loss", direction: "descending", hidden: "", open: "",
   };
 
-  /** Give each way to sort a number per row; null, which is not known, comes last both ways. */
+  /** Return a number per row for each sort order; unknown values (null) come last in both ways. */
   function sortKeys(data) {
-    const numbers = (values, of) => Float64Array.from(values, (one) => (one === null ? NaN : of(one)));
+    const numbers = (values, key) => Float64Array.from(values, (value) => (value === null ? NaN : key(value)));
     const order = data.files.map((name, place) => [name, place])
       .sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]));
     const place = new Float64Array(data.files.length);
     order.forEach(([, file], k) => { place[file] = k; });
     return {
-      loss: numbers(data.loss, (one) => one),
-      moved: numbers(data.iou, (one) => 1 - one),
-      confidence: numbers(data.confidence, (one) => one),
+      loss: numbers(data.loss, (value) => value),
+      moved: numbers(data.iou, (value) => 1 - value),
+      confidence: numbers(data.confidence, (value) => value),
       file: Float64Array.from(data.file, (file) => place[file]),
     };
   }
@@ -31,11 +31,11 @@ const rows = (() => {
     const gain = (row) => (data.after[row] === null ? 0 : data.after[row] - data.before[row]);
     if (mark === "closer") return (row) => gain(row) > SAME_IOU;
     if (mark === "further") return (row) => gain(row) < -SAME_IOU;
-    const wanted = MARKS.indexOf(mark);
-    return (row) => data.mark[row] === wanted;
+    const code = MARKS.indexOf(mark);
+    return (row) => data.mark[row] === code;
   }
 
-  /** List the tests that a row has to pass. */
+  /** Return the tests that a row must pass. */
   function tests(data, view) {
     const passes = [];
     if (view.from !== "") passes.push((row) => data.old[row] === Number(view.from));
@@ -44,21 +44,21 @@ const rows = (() => {
       passes.push((row) => data.old[row] === from && data.new[row] === to);
     }
     if (view.verdict !== "") {
-      const wanted = VERDICTS.indexOf(view.verdict);
-      passes.push((row) => data.verdict[row] === wanted);
+      const code = VERDICTS.indexOf(view.verdict);
+      passes.push((row) => data.verdict[row] === code);
     }
     if (view.moved !== "") passes.push((row) => data.moved[row] === (view.moved === "yes" ? 1 : 0));
     if (view.mark !== "" && data.mark) passes.push(isOfMark(data, view.mark));
     if (view.query !== "") {
       const text = view.query.toLowerCase();
-      const found = data.files.map((name) => name.toLowerCase().includes(text));
-      passes.push((row) => found[data.file[row]]);
+      const isMatch = data.files.map((name) => name.toLowerCase().includes(text));
+      passes.push((row) => isMatch[data.file[row]]);
     }
     return passes;
   }
 
-  /** The rows that a view shows, in its order. */
-  function chosen(data, keys, view) {
+  /** Return the rows that a view shows, in its order. */
+  function choose(data, keys, view) {
     const passes = tests(data, view);
     const key = keys[view.sort];
     const known = [], unknown = [];
@@ -82,24 +82,24 @@ const rows = (() => {
     return [...numbers].sort((a, b) => b[1] - a[1]);
   }
 
-  /** Read a view from a fragment; what it does not say, or says wrongly, is as plain. */
-  function parsed(fragment, allowed) {
+  /** Read a view from a fragment; missing and invalid values are the defaults. */
+  function parse(fragment, isAllowed) {
     const view = { ...PLAIN };
-    let said = false;
+    let isEmpty = true;
     for (const [name, value] of new URLSearchParams(fragment.replace(/^#/, ""))) {
-      if (Object.hasOwn(PLAIN, name) && allowed(name, value)) {
+      if (Object.hasOwn(PLAIN, name) && isAllowed(name, value)) {
         view[name] = value;
-        said = true;
+        isEmpty = false;
       }
     }
-    return { view, said };
+    return { view, isEmpty };
   }
 
-  /** Write a view as a fragment that says what is not plain. */
-  function written(view) {
-    const said = Object.entries(view).filter(([name, value]) => value !== PLAIN[name]);
-    return new URLSearchParams(said).toString();
+  /** Return a view as a fragment, without default values. */
+  function format(view) {
+    const changes = Object.entries(view).filter(([name, value]) => value !== PLAIN[name]);
+    return new URLSearchParams(changes).toString();
   }
 
-  return { VERDICTS, MARKS, PLAIN, sortKeys, chosen, pairs, parsed, written };
+  return { VERDICTS, MARKS, PLAIN, sortKeys, choose, pairs, parse, format };
 })();

@@ -1,10 +1,10 @@
 "use strict";
 
-/* The button that chooses between the system's colours, light ones and dark ones. */
+/* The button that chooses the system's, light or dark colours. */
 
 (() => {
   const THEMES = ["auto", "light", "dark"];
-  const KEPT_AS = "boxmend-theme";
+  const STORAGE_KEY = "boxmend-theme";
   const button = document.getElementById("theme");
 
   function set(name) {
@@ -14,9 +14,9 @@
     button.dataset.name = name;
   }
 
-  function remembered() {
+  function storedTheme() {
     try {
-      const name = localStorage.getItem(KEPT_AS);
+      const name = localStorage.getItem(STORAGE_KEY);
       return THEMES.includes(name) ? name : "auto";
     } catch {
       return "auto";
@@ -26,8 +26,8 @@
   button.addEventListener("click", () => {
     set(THEMES[(THEMES.indexOf(button.dataset.name) + 1) % THEMES.length]);
     try {
-      localStorage.setItem(KEPT_AS, button.dataset.name);
-    } catch { /* a page from disk may not be allowed to remember */ }
+      localStorage.setItem(STORAGE_KEY, button.dataset.name);
+    } catch { /* browsers may forbid storage for pages from disk */ }
   });
-  set(remembered());
+  set(storedTheme());
 })();

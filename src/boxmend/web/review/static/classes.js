@@ -1,16 +1,16 @@
 "use strict";
 
-/* The list of classes from which another one is chosen, by typing a part of its name. */
+/* The dialog in which people choose a class by typing a part of its name. */
 
-const classesOf = (labels, words, chosen) => {
-  const MOST = 200;  // names on the list at once
+const classesOf = (labels, words, choose) => {
+  const MAX_NAMES = 200;  // on the list at once
   const $ = (id) => document.getElementById(id);
-  let found = [];
+  let matches = [];
   let place = 0;
 
-  function matching(text) {
-    const wanted = text.trim().toLowerCase();
-    const all = labels.map((name, label) => [name.toLowerCase().indexOf(wanted), label]);
+  function search(text) {
+    const part = text.trim().toLowerCase();
+    const all = labels.map((name, label) => [name.toLowerCase().indexOf(part), label]);
     return all.filter(([at]) => at >= 0).sort((a, b) => Math.min(a[0], 1) - Math.min(b[0], 1) || a[1] - b[1])
       .map(([, label]) => label);
   }
@@ -19,7 +19,7 @@ const classesOf = (labels, words, chosen) => {
     const item = words.make("li");
     item.id = `class-${number}`;
     item.setAttribute("role", "option");
-    item.append(words.isolated(labels[label]));
+    item.append(words.bdi(labels[label]));
     item.addEventListener("click", () => take(number));
     return item;
   }
@@ -29,38 +29,38 @@ const classesOf = (labels, words, chosen) => {
       item.setAttribute("aria-selected", number === place);
       if (number === place) item.scrollIntoView({ block: "nearest" });
     });
-    if (found.length) $("class-query").setAttribute("aria-activedescendant", `class-${place}`);
+    if (matches.length) $("class-query").setAttribute("aria-activedescendant", `class-${place}`);
     else $("class-query").removeAttribute("aria-activedescendant");
   }
 
   function filter() {
-    found = matching($("class-query").value).slice(0, MOST);
+    matches = search($("class-query").value).slice(0, MAX_NAMES);
     place = 0;
-    const none = words.make("li", "none", "No class has this in its name");
-    $("class-list").replaceChildren(...(found.length ? found.map(option) : [none]));
-    if (found.length) mark();
+    const none = words.make("li", "none", "No class name contains this text");
+    $("class-list").replaceChildren(...(matches.length ? matches.map(option) : [none]));
+    if (matches.length) mark();
   }
 
-  /** The field lets go at once: left to the browser it would take the next keys until a frame is drawn. */
+  /** Remove the focus at once; otherwise the field would receive keys until the next frame. */
   function close() {
     $("class-query").blur();
     $("classes").close();
   }
 
   function take(number) {
-    if (number < 0 || number >= found.length) return;
+    if (number < 0 || number >= matches.length) return;
     close();
-    chosen(found[number]);
+    choose(matches[number]);
   }
 
-  function pressed(event) {
+  function handleKey(event) {
     const steps = { ArrowDown: 1, ArrowUp: -1 };
     if (Object.hasOwn(steps, event.key)) {
-      place = Math.max(0, Math.min(found.length - 1, place + steps[event.key]));
+      place = Math.max(0, Math.min(matches.length - 1, place + steps[event.key]));
       mark();
     } else if (event.key === "Enter") {
       take(place);
-    } else if (event.key === "Escape") {  // at once: the browser would only empty the field
+    } else if (event.key === "Escape") {  // the browser would only clear the field
       close();
     } else {
       return;
@@ -69,7 +69,7 @@ const classesOf = (labels, words, chosen) => {
   }
 
   $("class-query").addEventListener("input", filter);
-  $("class-query").addEventListener("keydown", pressed);
+  $("class-query").addEventListener("keydown", handleKey);
 
   return {
     open() {

@@ -1,10 +1,10 @@
 "use strict";
 
-/* The filters of the queue, and the figures beside it. */
+/* The filters of the queue, and the figures next to it. */
 
 const controlsOf = (data, words, setView) => {
   const SELECTS = { kind: "kind-filter", state: "state", from: "from", to: "to", sort: "sort" };
-  const SORTS = [["p_wrong", "surely wrong"], ["p_fix", "fix surely right"], ["doubt", "doubt"], ["file", "file name"]];
+  const SORTS = [["p_wrong", "P(wrong)"], ["p_fix", "P(fix right)"], ["doubt", "doubt"], ["file", "file name"]];
   const STATE_WORDS = { open: "open", accepted: "accepted", changed: "accepted, changed", rejected: "rejected", skipped: "skipped" };
   const $ = (id) => document.getElementById(id);
   let isByPointer = false;
@@ -15,14 +15,14 @@ const controlsOf = (data, words, setView) => {
 
   function tally(column) {
     const numbers = new Map();
-    for (const one of column) numbers.set(one, (numbers.get(one) || 0) + 1);
+    for (const value of column) numbers.set(value, (numbers.get(value) || 0) + 1);
     return numbers;
   }
 
   function classOptions(column) {
     const numbers = tally(column);
     const used = [...numbers.keys()].sort((a, b) => (words.label(a) < words.label(b) ? -1 : 1));
-    return [["", "any"], ...used.map((one) => [one, `${words.label(one)} (${words.many(numbers.get(one))})`])];
+    return [["", "any"], ...used.map((label) => [label, `${words.label(label)} (${words.many(numbers.get(label))})`])];
   }
 
   function fillAll() {
@@ -40,7 +40,7 @@ const controlsOf = (data, words, setView) => {
     if ($("query").value !== view.query) $("query").value = view.query;
     const isUp = view.direction === "ascending";
     $("direction").textContent = isUp ? "↑" : "↓";
-    $("direction").setAttribute("aria-label", `${isUp ? "Ascending" : "Descending"}; turn around`);
+    $("direction").setAttribute("aria-label", `${isUp ? "Ascending" : "Descending"}; reverse the order`);
     $("direction").title = isUp ? "Ascending" : "Descending";
     $("reset").hidden = rows.FILTERS.every((name) => view[name] === rows.PLAIN[name]);
     $("count").textContent = `${words.many(number)} of ${words.many(data.kind.length)} fixes`;
@@ -64,13 +64,13 @@ const controlsOf = (data, words, setView) => {
     $("answers").textContent = `${words.many(accepted)} accepted, ${words.many(changed)} changed, ${words.many(rejected)} rejected`;
     $("at").textContent = figures.precision;
     $("taken").textContent = `${words.many(figures.taken)} ${figures.taken === 1 ? "fix" : "fixes"}`;
-    $("taken-note").textContent = figures.expected === null ? `${words.many(figures.left)} are left for review`
+    $("taken-note").textContent = figures.expected === null ? `${words.many(figures.left)} left for review`
       : `expected precision ${figures.expected.toFixed(3)}; ${words.many(figures.left)} left for review`;
     const all = measured.all;
     $("measured").textContent = all[1] ? interval(all) : "not yet";
     const kinds = Object.entries(measured).filter(([name]) => name !== "all");
-    $("measured-note").textContent = !all[1] ? "Measure asks about a random sample"
-      : kinds.length > 1 ? kinds.map(([name, [right, of]]) => `${name} ${right} of ${of}`).join(", ") : "95 % interval, by a random sample";
+    $("measured-note").textContent = !all[1] ? "Measure shows a random sample to judge"
+      : kinds.length > 1 ? kinds.map(([name, [right, of]]) => `${name} ${right} of ${of}`).join(", ") : "95 % interval, from a random sample";
   }
 
   function listen() {
@@ -79,7 +79,7 @@ const controlsOf = (data, words, setView) => {
     for (const [name, id] of Object.entries(SELECTS)) {
       $(id).addEventListener("change", () => {
         setView({ [name]: $(id).value });
-        if (isByPointer) $(id).blur();  // or the next key would choose here, and not decide
+        if (isByPointer) $(id).blur();  // otherwise the next key would act on this control
       });
     }
     let timer = 0;

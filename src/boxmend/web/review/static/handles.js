@@ -1,17 +1,17 @@
 "use strict";
 
-/* Handles on the edges and corners of a box, for mouse, touch and keyboard. They know pixels of the
-   image only by the functions that they are given. */
+/* Handles on the edges and corners of a box, for mouse, touch and keyboard. The functions of
+   `geometry` convert between pixels of the image and of the screen. */
 
-const handlesOf = (well, geometry, changed) => {
+const handlesOf = (well, geometry, setBox) => {
   const SIDES = {
     left: [0], top: [1], right: [2], bottom: [3],
     "top left": [0, 1], "top right": [2, 1], "bottom right": [2, 3], "bottom left": [0, 3],
     "whole box": [0, 1, 2, 3],
   };
   const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-  const LEAST = 1;  // pixels that a box keeps
-  const FAST = 10;  // pixels with Shift
+  const MIN_SIDE = 1;  // pixels of the image
+  const SHIFT_STEP = 10;  // pixels of the image
   let box = null;
   const group = document.createElement("div");
   group.className = "handles";
@@ -21,8 +21,8 @@ const handlesOf = (well, geometry, changed) => {
   group.append(...buttons.values());
   well.append(group);
 
-  /** The box with some sides moved, kept inside of the image and not turned inside out. */
-  function moved(from, sides, by) {
+  /** Return the box with some sides moved, within the image and at least MIN_SIDE large. */
+  function move(from, sides, by) {
     const limits = geometry.size();
     const next = [...from];
     if (sides.length === 4) {
@@ -37,10 +37,10 @@ const handlesOf = (well, geometry, changed) => {
     for (const side of sides) {
       const axis = side % 2;
       const value = from[side] + by[axis];
-      next[side] = side < 2 ? Math.max(0, Math.min(value, from[side + 2] - LEAST))
-        : Math.min(limits[axis], Math.max(value, from[side - 2] + LEAST));
+      next[side] = side < 2 ? Math.max(0, Math.min(value, from[side + 2] - MIN_SIDE))
+        : Math.min(limits[axis], Math.max(value, from[side - 2] + MIN_SIDE));
     }
-    return next.map((one) => Math.round(one * 100) / 100);
+    return next.map((side) => Math.round(side * 100) / 100);
   }
 
   function handle(name, sides) {
@@ -63,7 +63,7 @@ const handlesOf = (well, geometry, changed) => {
     button.addEventListener("pointermove", (event) => {
       if (!grip) return;
       const now = geometry.toImage(event.clientX, event.clientY);
-      changed(moved(grip.from, sides, [now[0] - grip.at[0], now[1] - grip.at[1]]));
+      setBox(move(grip.from, sides, [now[0] - grip.at[0], now[1] - grip.at[1]]));
     });
     for (const end of ["pointerup", "pointercancel"]) button.addEventListener(end, () => { grip = null; });
     button.addEventListener("keydown", (event) => {
@@ -71,13 +71,13 @@ const handlesOf = (well, geometry, changed) => {
       if (!step || !box || event.ctrlKey || event.altKey || event.metaKey) return;
       event.preventDefault();
       event.stopPropagation();
-      const far = event.shiftKey ? FAST : 1;
-      changed(moved(box, sides, [step[0] * far, step[1] * far]));
+      const far = event.shiftKey ? SHIFT_STEP : 1;
+      setBox(move(box, sides, [step[0] * far, step[1] * far]));
     });
     return button;
   }
 
-  /** Put the handles where a box is on the screen; null takes them away. */
+  /** Put the handles on a box; null hides them. */
   function put(next) {
     box = next;
     group.hidden = !box;
@@ -104,7 +104,7 @@ const handlesOf = (well, geometry, changed) => {
     group.classList.toggle("tight", x2 - x1 < 56 || y2 - y1 < 56);
   }
 
-  /** Let the keyboard reach the edges, or not. */
+  /** Make the edges reachable by keyboard, or not. */
   function setEditing(is) {
     for (const name of ["left", "top", "right", "bottom", "whole box"]) buttons.get(name).tabIndex = is ? 0 : -1;
     well.classList.toggle("editing", is);

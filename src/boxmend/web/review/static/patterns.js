@@ -1,38 +1,38 @@
 "use strict";
 
-/* Patterns: fixes that say the same of the same classes, as a list, and each as a grid of pictures
-   with one confirmation for all. */
+/* Patterns: groups of fixes with the same kind and classes, as a list, and each as a grid of
+   pictures with one confirmation for all. */
 
-const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open, go }) => {
+const patternsOf = (root, { data, words, verdicts, placesOf, cutOf, decide, open, go }) => {
   const SVG = "http://www.w3.org/2000/svg";
   const CHUNK = 40;  // pictures added at once
   const CONTEXT = 1.7, ASPECT = 4 / 3, SIDE = 320;
   const all = rows.patterns(data);
   const $ = (id) => document.getElementById(id);
   let key = "";  // of the open pattern
-  let list = [];  // its open fixes, the least sure first
-  let left = new Set();  // those that stay undecided
+  let list = [];  // its open fixes, the least probable first
+  let left = new Set();  // those that stay open
   let numCards = 0;
 
-  const meaning = (one) => one.split("_").map(Number);
-  const openRows = (found) => found.filter((row) => rows.isOpen(standing.get(row)));
-  const mean = (found) => found.reduce((sum, row) => sum + data.p_fix[row], 0) / Math.max(found.length, 1);
+  const meaning = (pattern) => pattern.split("_").map(Number);
+  const openRows = (group) => group.filter((row) => rows.isOpen(verdicts.get(row)));
+  const mean = (group) => group.reduce((sum, row) => sum + data.p_fix[row], 0) / Math.max(group.length, 1);
 
   /* The list */
 
-  function line([one, found]) {
-    const rest = openRows(found);
+  function line([pattern, group]) {
+    const rest = openRows(group);
     const item = words.make("tr");
     const button = words.make("button", "pattern");
     button.type = "button";
-    button.append(words.title(...meaning(one)));
-    button.addEventListener("click", () => go(one));
+    button.append(words.title(...meaning(pattern)));
+    button.addEventListener("click", () => go(pattern));
     const cells = [words.make("td"), words.make("td"), words.make("td", "amount"), words.make("td", "amount"), words.make("td", "amount")];
     cells[0].append(button);
-    cells[1].append(words.make("span", words.kindBadge(found[0]).className, words.kindBadge(found[0]).text));
-    cells[2].textContent = words.many(found.length);
+    cells[1].append(words.make("span", words.kindBadge(group[0]).className, words.kindBadge(group[0]).text));
+    cells[2].textContent = words.many(group.length);
     cells[3].textContent = rest.length ? words.many(rest.length) : "done";
-    cells[4].textContent = words.share(mean(found));
+    cells[4].textContent = words.share(mean(group));
     item.append(...cells);
     return item;
   }
@@ -40,7 +40,7 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
   function showList() {
     const table = words.make("table", "pattern-list");
     const head = words.make("tr");
-    for (const [name, kind] of [["Pattern", ""], ["Kind", ""], ["Fixes", "amount"], ["Open", "amount"], ["Mean sure", "amount"]]) {
+    for (const [name, kind] of [["Pattern", ""], ["Kind", ""], ["Fixes", "amount"], ["Open", "amount"], ["Mean P(right)", "amount"]]) {
       const cell = words.make("th", kind, name);
       cell.scope = "col";
       head.append(cell);
@@ -51,20 +51,20 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
     table.append(top, body);
     const more = all.length > 500 ? [words.make("p", "note", `The 500 largest of ${words.many(all.length)} are listed.`)] : [];
     root.replaceChildren(words.make("h2", "part", "Patterns"),
-      words.make("p", "mode-words", "Fixes that say the same. Open one to see its pictures and to confirm all at once."), table, ...more);
+      words.make("p", "mode-words", "Groups of fixes with the same change. Open one to see its pictures and to decide on all at once."), table, ...more);
   }
 
   /* One pattern */
 
-  const end = new IntersectionObserver((seen) => {
-    if (seen.some((one) => one.isIntersecting)) addCards();
+  const end = new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting)) addCards();
   }, { rootMargin: "600px" });
 
   function window(place, row) {
     const known = [data.old_box[row], data.new_box[row]].filter(Boolean);
     if (!known.length) return [0, 0, place.width, place.height];
-    const [x1, y1] = [0, 1].map((side) => Math.min(...known.map((one) => one[side])));
-    const [x2, y2] = [2, 3].map((side) => Math.max(...known.map((one) => one[side])));
+    const [x1, y1] = [0, 1].map((side) => Math.min(...known.map((sides) => sides[side])));
+    const [x2, y2] = [2, 3].map((side) => Math.max(...known.map((sides) => sides[side])));
     const least = 0.12 * Math.max(place.width, place.height);
     let [w, h] = [Math.max((x2 - x1) * CONTEXT, least), Math.max((y2 - y1) * CONTEXT, least)];
     [w, h] = [Math.max(w, h * ASPECT), Math.max(h, w / ASPECT)];
@@ -96,7 +96,7 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
     const image = new Image();
     image.alt = "";
     image.decoding = "async";
-    image.addEventListener("error", () => frame.replaceChildren(words.make("span", "no-picture", "No picture: it could not be made")));
+    image.addEventListener("error", () => frame.replaceChildren(words.make("span", "no-picture", "No picture: the server could not make it")));
     image.src = cutOf(place.image, part, SIDE);
     const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("viewBox", `0 0 ${part[2] - part[0]} ${part[3] - part[1]}`);
@@ -127,7 +127,7 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
       showNumbers();
     });
     item.classList.toggle("left", !box.checked);
-    choice.append(box, words.make("span", "hidden", "Include "), words.make("span", "piece", words.share(data.p_fix[row])), " ", words.isolated(file));
+    choice.append(box, words.make("span", "hidden", "Include "), words.make("span", "piece", words.share(data.p_fix[row])), " ", words.bdi(file));
     choice.title = file;
     item.append(button, choice);
     return [item, frame];
@@ -140,11 +140,11 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
     numCards += part.length;
     $("cards").append(...made.map(([item]) => item));
     $("more").hidden = numCards >= list.length;
-    const [wanted, places] = [key, await placesOf(part.map((row) => data.images[data.file[row]]))];
-    if (wanted !== key) return;
+    const [pattern, places] = [key, await placesOf(part.map((row) => data.images[data.file[row]]))];
+    if (pattern !== key) return;
     made.forEach(([, frame], k) => fill(frame, part[k], places[k]));
     end.unobserve($("more"));
-    end.observe($("more"));  // it may still be near: then more follow at once
+    end.observe($("more"));  // if it is still in view, more cards follow at once
   }
 
   function showNumbers() {
@@ -164,20 +164,20 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
     return button;
   }
 
-  function showOne() {
-    const found = all.find(([one]) => one === key)[1];
-    list = openRows(found).sort((a, b) => data.p_fix[a] - data.p_fix[b] || a - b);
+  function showPattern() {
+    const group = all.find(([pattern]) => pattern === key)[1];
+    list = openRows(group).sort((a, b) => data.p_fix[a] - data.p_fix[b] || a - b);
     left = new Set();
     numCards = 0;
     const back = words.make("button", "back", "← All patterns");
     back.type = "button";
     back.addEventListener("click", () => go(""));
     const title = words.make("h2", "part");
-    title.append(`${words.many(found.length)} `, words.title(...meaning(key)));
+    title.append(`${words.many(group.length)} `, words.title(...meaning(key)));
     title.tabIndex = -1;
-    const badge = words.make("span", words.kindBadge(found[0]).className, words.kindBadge(found[0]).text);
-    const decided = found.length - list.length;
-    const told = list.length ? `${words.many(list.length)} open${decided ? `, ${words.many(decided)} decided` : ""}; the least sure come first. Untick what is to stay open.`
+    const badge = words.make("span", words.kindBadge(group[0]).className, words.kindBadge(group[0]).text);
+    const decided = group.length - list.length;
+    const summary = list.length ? `${words.many(list.length)} open${decided ? `, ${words.many(decided)} decided` : ""}; the least probable come first. Untick the fixes that should stay open.`
       : "All of them are decided.";
     const actions = words.make("div", "actions both");
     actions.append(actionButton("accept-all", "accept", "a"), actionButton("reject-all", "reject", "r"));
@@ -191,7 +191,7 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
     more.addEventListener("click", addCards);
     const head = words.make("div", "pattern-head");
     head.append(back, title, badge);
-    root.replaceChildren(head, words.make("p", "mode-words", told), ...(list.length ? [actions] : []), cards, more);
+    root.replaceChildren(head, words.make("p", "mode-words", summary), ...(list.length ? [actions] : []), cards, more);
     more.hidden = true;
     if (list.length) showNumbers();
     addCards();
@@ -199,20 +199,20 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
   }
 
   function ask(kind) {
-    const taken = list.filter((row) => !left.has(row));
-    if (!taken.length) return;
+    const ticked = list.filter((row) => !left.has(row));
+    if (!ticked.length) return;
     const verb = kind === "accept" ? "Accept" : "Reject";
-    $("confirm-title").textContent = `${verb} ${words.many(taken.length)}: ${words.plain(...meaning(key))}?`;
-    const unseen = taken.length - list.slice(0, numCards).filter((row) => !left.has(row)).length;
+    $("confirm-title").textContent = `${verb} ${words.many(ticked.length)}: ${words.plain(...meaning(key))}?`;
+    const unseen = ticked.length - list.slice(0, numCards).filter((row) => !left.has(row)).length;
     $("confirm-words").textContent = unseen
-      ? `${words.many(unseen)} of them have not been on the screen. Undo takes all back at once.`
-      : "Undo takes all back at once.";
+      ? `${words.many(unseen)} of them have not been on the screen. Undo reverts all at once.`
+      : "Undo reverts all at once.";
     $("confirm-yes").textContent = verb;
     $("confirm").returnValue = "";
     $("confirm").showModal();
     $("confirm-yes").focus();
     $("confirm").onclose = () => {
-      if ($("confirm").returnValue === "yes") decide(taken, kind);
+      if ($("confirm").returnValue === "yes") decide(ticked, kind);
     };
   }
 
@@ -227,12 +227,12 @@ const patternsOf = (root, { data, words, standing, placesOf, cutOf, decide, open
     step,
     toggle() { document.activeElement.closest?.(".card")?.querySelector("input").click(); },
     show(pattern) {
-      key = all.some(([one]) => one === pattern) ? pattern : "";
-      if (key) showOne();
+      key = all.some(([known]) => known === pattern) ? pattern : "";
+      if (key) showPattern();
       else showList();
     },
     refresh() {
-      if (key) showOne();
+      if (key) showPattern();
       else showList();
     },
     ask,

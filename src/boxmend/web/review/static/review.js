@@ -1,86 +1,86 @@
 "use strict";
 
-/* The review: which fix is shown, what is decided about it, and keys. */
+/* The review: the shown fix, the verdicts on it, and the keys. */
 
 (async () => {
-  const PATIENCE = 150;  // milliseconds until the address follows
-  const AHEAD = 3;  // fixes whose pictures are loaded before they are wanted
-  const RENEWED = 10;  // verdicts after which the most doubtful are chosen anew
-  const SAMPLE = 50;  // fixes of a sample that say something
-  const MOST_UNDO = 500;
+  const ADDRESS_DELAY_MS = 150;
+  const NUM_PRELOADED = 3;  // fixes whose pictures are loaded in advance
+  const RENEW_AFTER = 10;  // verdicts until the most doubtful fixes are requested again
+  const MIN_SAMPLE = 50;  // verdicts that give a meaningful precision
+  const MAX_UNDO = 500;
   const $ = (id) => document.getElementById(id);
-  const standing = new Map();  // by row: {answer, label, box, mode}
+  const verdicts = new Map();  // by row: {answer, label, box, mode}
   const places = new Map();  // by image
   let view = { ...rows.PLAIN };
   let list = [];  // rows in order
   let place = -1;  // in the list
-  let edited = null;  // the box of the shown fix, where it was changed by hand
-  let others = null;  // whether other boxes are shown; null: where they help
+  let edited = null;  // the box of the shown fix, if edited
+  let others = null;  // whether other boxes are shown; null: only for missing and duplicate fixes
   let isEditing = false;
-  let numSince = 0;  // verdicts since the most doubtful were chosen
-  let waiting = 0;  // timer of the address
-  let turn = 0;  // of what is being shown: answers to older questions are dropped
-  let given = memory.read();  // verdicts of this window, for undo
+  let numSince = 0;  // verdicts since the last request for the most doubtful fixes
+  let addressTimer = 0;
+  let turn = 0;  // number of the shown fix: answers to older requests are dropped
+  let ownVerdicts = memory.read();  // of this window, for undo
 
-  const wire = wireOf(told, failed);
+  const wire = wireOf(showNews, showError);
   let data;
   try {
     data = await wire.get("fixes");
   } catch (error) {
-    failed(`The fixes could not be loaded: ${error.message}`);
+    showError(`The fixes could not be loaded: ${error.message}`);
     return;
   }
   const words = wordsOf(data);
   const keys = rows.sortKeys(data);
-  const telling = tellingOf(data, words);
+  const captions = captionsOf(data, words);
   const cutOf = (image, part, side) => `cut-${image}-${part.join("-")}-${side}.jpg`;
   const controls = controlsOf(data, words, setView);
-  const stage = stageOf($("before"), $("after"), { cutOf, edited: (box) => { edited = box; showMeanings(); } });
+  const stage = stageOf($("before"), $("after"), { cutOf, setEdited: (box) => { edited = box; showMeanings(); } });
   const classes = classesOf(data.labels, words, relabel);
   const patterns = patternsOf($("patterns"), {
-    data, words, standing, placesOf, cutOf,
-    decide: (found, answer) => decide(found, { answer }, "pattern"),
+    data, words, verdicts, placesOf, cutOf,
+    decide: (group, answer) => decide(group, { answer }, "pattern"),
     open: (row) => setView({ at: String(row) }),
     go: (pattern) => setView({ pattern, at: "" }),
   });
 
-  /* News and trouble */
+  /* News and errors */
 
   function put({ row, answer, label = null, box = null, mode = "queue" }) {
-    if (answer === null || answer === "undo") standing.delete(row);
-    else standing.set(row, { answer, label, box, mode });
+    if (answer === null || answer === "undo") verdicts.delete(row);
+    else verdicts.set(row, { answer, label, box, mode });
   }
 
-  function told(news) {
-    if (news.is_reset) standing.clear();
+  function showNews(news) {
+    if (news.is_reset) verdicts.clear();
     news.verdicts.forEach(put);
     wire.pending().forEach(put);
     controls.showFigures(news.figures);
-    if (place >= 0) showStanding();
+    if (place >= 0) showVerdict();
   }
 
-  function failed(message, refused = []) {
+  function showError(message, refused = []) {
     $("trouble").hidden = !message;
     if ($("trouble").textContent !== message) $("trouble").textContent = message;
-    for (const { row } of refused) standing.delete(row);
+    for (const { row } of refused) verdicts.delete(row);
   }
 
-  function say(text) {
-    $("said").textContent = text;
+  function announce(text) {  // to screen readers
+    $("announcement").textContent = text;
   }
 
   /* Images */
 
   async function placesOf(images) {
-    const wanted = [...new Set(images)].filter((one) => !places.has(one));
-    for (let k = 0; k < wanted.length; k += 100) {
-      for (const one of await wire.get(`places-${wanted.slice(k, k + 100).join("-")}`)) places.set(one.image, one);
+    const missing = [...new Set(images)].filter((image) => !places.has(image));
+    for (let k = 0; k < missing.length; k += 100) {
+      for (const where of await wire.get(`places-${missing.slice(k, k + 100).join("-")}`)) places.set(where.image, where);
     }
-    return images.map((one) => places.get(one));
+    return images.map((image) => places.get(image));
   }
 
   const imageOf = (row) => data.images[data.file[row]];
-  /** The box that stays of a duplicate is the new one to be seen; a class changes no box. */
+  /** Return the new box of a fix; of a duplicate this is the box that stays. */
   function newBox(row, where) {
     if (data.kind[row] !== 4) return data.new_box[row];
     const kept = where.rows.indexOf(data.kept[row]);
@@ -88,33 +88,33 @@
   }
 
   function othersOf(row, where) {
-    const isWanted = others ?? (data.kind[row] === 2 || data.kind[row] === 4);
-    if (!isWanted) return [];
+    const isShown = others ?? (data.kind[row] === 2 || data.kind[row] === 4);
+    if (!isShown) return [];
     return where.boxes.map((box, k) => [box, words.label(where.labels[k]), where.rows[k]])
-      .filter(([, , one]) => one !== data.row[row]);
+      .filter(([, , other]) => other !== data.row[row]);
   }
 
   /* The shown fix */
 
   const isDone = (row) => (view.mode === "sample"
-    ? standing.get(row)?.mode === "sample" && !rows.isOpen(standing.get(row)) : !rows.isOpen(standing.get(row)));
+    ? verdicts.get(row)?.mode === "sample" && !rows.isOpen(verdicts.get(row)) : !rows.isOpen(verdicts.get(row)));
 
-  const showStanding = () => telling.standing(standing.get(list[place]));
-  const showMeanings = () => telling.meanings(list[place], edited);
+  const showVerdict = () => captions.verdict(verdicts.get(list[place]));
+  const showMeanings = () => captions.meanings(list[place], edited);
 
-  /** How far a sample is: fifty verdicts say something, more say it more precisely. */
-  function sampleWords() {
+  /** Return the progress of a sample: first towards MIN_SAMPLE verdicts, then only their number. */
+  function sampleProgress() {
     const number = list.filter(isDone).length;
-    return number < SAMPLE ? `${number} of ${Math.min(SAMPLE, list.length)} judged` : `${words.many(number)} judged`;
+    return number < MIN_SAMPLE ? `${number} of ${Math.min(MIN_SAMPLE, list.length)} judged` : `${words.many(number)} judged`;
   }
 
   function showWords(row) {
-    const isBlind = view.mode === "sample";  // a sample is judged by its picture
-    telling.fix(row, isBlind);
-    $("place").textContent = isBlind ? sampleWords() : `${words.many(place + 1)} of ${words.many(list.length)}`;
+    const isBlind = view.mode === "sample";  // people judge a sample by its picture only
+    captions.fix(row, isBlind);
+    $("place").textContent = isBlind ? sampleProgress() : `${words.many(place + 1)} of ${words.many(list.length)}`;
     $("previous").disabled = place === 0;
     $("next").disabled = place === list.length - 1;
-    showStanding();
+    showVerdict();
     showMeanings();
   }
 
@@ -134,7 +134,7 @@
     try {
       [where] = await placesOf([imageOf(row)]);
     } catch (error) {
-      failed(`The image could not be asked for: ${error.message}`);
+      showError(`The image could not be loaded: ${error.message}`);
       return;
     }
     if (mine !== turn) return;
@@ -146,10 +146,10 @@
 
   async function prepare(mine) {
     const soon = [];
-    for (let k = place + 1; k < list.length && soon.length < AHEAD; k += 1) if (!isDone(list[k])) soon.push(list[k]);
+    for (let k = place + 1; k < list.length && soon.length < NUM_PRELOADED; k += 1) if (!isDone(list[k])) soon.push(list[k]);
     if (!soon.length) return;
-    const found = await placesOf(soon.map(imageOf)).catch(() => []);
-    if (mine === turn) found.forEach((where, k) => stage.prepare(where, [data.old_box[soon[k]], newBox(soon[k], where)]));
+    const wheres = await placesOf(soon.map(imageOf)).catch(() => []);
+    if (mine === turn) wheres.forEach((where, k) => stage.prepare(where, [data.old_box[soon[k]], newBox(soon[k], where)]));
   }
 
   function showEmpty() {
@@ -158,17 +158,17 @@
     $("one").hidden = true;
     $("empty").hidden = false;
     stage.show(null);
-    say(telling.empty(list.length, view.mode === "queue" ? () => setView({ state: "skipped" }) : null));
+    announce(captions.empty(list.length, view.mode === "queue" ? () => setView({ state: "skipped" }) : null));
   }
 
-  /** Go to the next fix that is open, from a place on, or from the beginning if there is none. */
+  /** Show the next open fix from a place on, or else from the beginning. */
   function advance(from) {
-    if (view.mode === "queue" && !["open", ""].includes(view.state)) {  // decided ones, looked at again
+    if (view.mode === "queue" && !["open", ""].includes(view.state)) {  // a list of decided fixes
       if (from < list.length) showRow(from);
       else showEmpty();
       return;
     }
-    const isFresh = (row) => !isDone(row) && standing.get(row)?.answer !== "skip";
+    const isFresh = (row) => !isDone(row) && verdicts.get(row)?.answer !== "skip";
     let number = list.findIndex((row, k) => k >= from && !isDone(row) && (k > place || isFresh(row)));
     if (number < 0) number = list.findIndex(isFresh);
     if (number < 0) showEmpty();
@@ -186,22 +186,22 @@
 
   /* Verdicts */
 
-  function decide(found, verdict, mode) {
-    const sent = found.map((row) => ({ row, ...verdict, mode }));
-    sent.forEach(put);
-    given = [...given, { rows: found, ...verdict }].slice(-MOST_UNDO);
-    memory.write(given);
-    wire.send(sent);
+  function decide(group, verdict, mode) {
+    const answers = group.map((row) => ({ row, ...verdict, mode }));
+    answers.forEach(put);
+    ownVerdicts = [...ownVerdicts, { rows: group, ...verdict }].slice(-MAX_UNDO);
+    memory.write(ownVerdicts);
+    wire.send(answers);
     const verb = { accept: "Accepted", reject: "Rejected", skip: "Skipped" }[verdict.answer];
-    const what = found.length === 1 ? words.plain(data.kind[found[0]], data.old[found[0]], data.new[found[0]]) : `${words.many(found.length)} fixes`;
+    const what = group.length === 1 ? words.plain(data.kind[group[0]], data.old[group[0]], data.new[group[0]]) : `${words.many(group.length)} fixes`;
     $("last").textContent = `${verb}: ${what}`;
-    say(`${verb}: ${what}`);
+    announce(`${verb}: ${what}`);
     if (mode === "pattern") {
       patterns.refresh();
       return;
     }
     numSince += 1;
-    if (view.mode === "doubtful" && numSince >= RENEWED) renew();
+    if (view.mode === "doubtful" && numSince >= RENEW_AFTER) renew();
     else advance(place + 1);
   }
 
@@ -228,23 +228,23 @@
   }
 
   function undo() {
-    const last = given.at(-1);
+    const last = ownVerdicts.at(-1);
     if (!last) {
       $("last").textContent = "Nothing to undo in this window";
-      say($("last").textContent);
+      announce($("last").textContent);
       return;
     }
-    given = given.slice(0, -1);
-    memory.write(given);
-    const mine = last.rows.filter((row) => standing.get(row)?.answer === last.answer);
+    ownVerdicts = ownVerdicts.slice(0, -1);
+    memory.write(ownVerdicts);
+    const mine = last.rows.filter((row) => verdicts.get(row)?.answer === last.answer);
     if (mine.length) {
-      const sent = mine.map((row) => ({ row, answer: "undo", mode: modeOfVerdict() }));
-      sent.forEach(put);
-      wire.send(sent);
+      const answers = mine.map((row) => ({ row, answer: "undo", mode: modeOfVerdict() }));
+      answers.forEach(put);
+      wire.send(answers);
     }
-    $("last").textContent = mine.length < last.rows.length ? "Another window has decided otherwise meanwhile"
+    $("last").textContent = mine.length < last.rows.length ? "Another window has changed the verdict"
       : mine.length === 1 ? "Undone" : `Undone: ${words.many(mine.length)} fixes`;
-    say($("last").textContent);
+    announce($("last").textContent);
     if (view.mode === "patterns" && view.at === "") patterns.refresh();
     else if (mine.length === 1) showAgain(mine[0]);
   }
@@ -259,20 +259,20 @@
   async function renew() {
     numSince = 0;
     try {
-      const found = await wire.get("doubtful");
+      const doubtful = await wire.get("doubtful");
       const before = list.slice(0, place + 1);
       const old = new Set(before);
-      list = [...before, ...found.filter((row) => !old.has(row) && !isDone(row))];
+      list = [...before, ...doubtful.filter((row) => !old.has(row) && !isDone(row))];
       advance(place + 1);
     } catch (error) {
-      failed(`The most doubtful could not be asked for: ${error.message}`);
+      showError(`The most doubtful fixes could not be loaded: ${error.message}`);
     }
   }
 
   async function refresh() {
     const isGrid = view.mode === "patterns" && view.at === "";
     $("patterns").hidden = !isGrid;
-    telling.mode(view.mode);
+    captions.mode(view.mode);
     if (isGrid) {
       place = -1;
       turn += 1;
@@ -282,12 +282,12 @@
       patterns.show(view.pattern);
       return;
     }
-    const wanted = view.mode;
-    if (wanted === "queue") list = rows.chosen(data, keys, standing, view);
-    else if (wanted === "sample") list = [...data.sample];
-    else if (wanted === "doubtful") list = await wire.get("doubtful").catch(() => []);
-    else list = (rows.patterns(data).find(([one]) => one === view.pattern) ?? ["", []])[1].toSorted((a, b) => data.p_fix[a] - data.p_fix[b] || a - b);
-    if (wanted !== view.mode) return;
+    const { mode } = view;
+    if (mode === "queue") list = rows.choose(data, keys, verdicts, view);
+    else if (mode === "sample") list = [...data.sample];
+    else if (mode === "doubtful") list = await wire.get("doubtful").catch(() => []);
+    else list = (rows.patterns(data).find(([pattern]) => pattern === view.pattern) ?? ["", []])[1].toSorted((a, b) => data.p_fix[a] - data.p_fix[b] || a - b);
+    if (mode !== view.mode) return;
     numSince = 0;
     controls.show(view, list.length);
     place = -1;
@@ -296,14 +296,14 @@
     else advance(0);
   }
 
-  /** Write the view into the address, a moment later: browsers count such calls, and refuse. */
+  /** Write the view into the address after a delay, because browsers limit the number of calls. */
   function remember() {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
+    clearTimeout(addressTimer);
+    addressTimer = setTimeout(() => {
       try {
-        history.replaceState(null, "", `#${rows.written(view)}`);
-      } catch { /* the view is there all the same */ }
-    }, PATIENCE);
+        history.replaceState(null, "", `#${rows.format(view)}`);
+      } catch { /* the view works without it */ }
+    }, ADDRESS_DELAY_MS);
   }
 
   function setView(changes) {
@@ -313,7 +313,7 @@
     refresh();
   }
 
-  /* Looks and keys */
+  /* Views of the picture, and keys */
 
   function setEditing(is) {
     isEditing = stage.setEditing(is && place >= 0);
@@ -365,13 +365,13 @@
     },
   };
 
-  function pressed(event) {
+  function handleKey(event) {
     if (event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
     if (event.target.closest?.("input:not([type=checkbox]), select, textarea")) {
       if (event.key === "Escape") $("title").focus();
       return;
     }
-    if (event.repeat && "arsuc".includes(event.key)) return;  // a key that is held decides once
+    if (event.repeat && "arsuc".includes(event.key)) return;  // a key that is held down decides only once
     if (!Object.hasOwn(ACTIONS, event.key)) return;
     event.preventDefault();
     ACTIONS[event.key]();
@@ -383,9 +383,9 @@
       whole: "z", others: "o", "zoom-in": "+", "zoom-out": "-", help: "?",
     };
     for (const [id, key] of Object.entries(buttons)) $(id).addEventListener("click", ACTIONS[key]);
-    document.addEventListener("keydown", pressed);
+    document.addEventListener("keydown", handleKey);
     addEventListener("hashchange", () => {
-      view = rows.parsed(location.hash, controls.isAllowed);
+      view = rows.parse(location.hash, controls.isAllowed);
       refresh();
     });
   }
@@ -395,6 +395,6 @@
   $("filter-box").open = !matchMedia("(max-width: 60rem)").matches;
   listen();
   await wire.ask();
-  view = rows.parsed(location.hash, controls.isAllowed);
+  view = rows.parse(location.hash, controls.isAllowed);
   refresh();
 })();

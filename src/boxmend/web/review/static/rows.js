@@ -1,7 +1,7 @@
 "use strict";
 
-/* The fixes in columns: which of them a view shows, in which order, and how a view is written into
-   the address of the page. Nothing here touches the page itself. */
+/* The fixes in columns: which of them a view shows and in which order, and the view as part of the
+   page's address. This file does not change the page. */
 
 const rows = (() => {
   const KINDS = ["wrong label", "bad box", "missing", "spurious", "duplicate"];
@@ -13,7 +13,7 @@ const rows = (() => {
   };
   const FILTERS = ["kind", "state", "from", "to", "query", "sort", "direction"];
 
-  /** What became of a fix: one of STATES, by the verdict that stands. */
+  /** Return the state of a fix, one of STATES, by its latest verdict. */
   function stateOf(verdict) {
     if (!verdict) return "open";
     if (verdict.answer === "skip") return "skipped";
@@ -23,7 +23,7 @@ const rows = (() => {
 
   const isOpen = (verdict) => !verdict || verdict.answer === "skip";
 
-  /** Give each way to sort a number per row. */
+  /** Return a number per row for each sort order. */
   function sortKeys(data) {
     const order = data.files.map((name, place) => [name, place])
       .sort((a, b) => (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]));
@@ -37,17 +37,17 @@ const rows = (() => {
     };
   }
 
-  /** List the tests that a row has to pass. */
-  function tests(data, standing, view) {
+  /** Return the tests that a row must pass. */
+  function tests(data, verdicts, view) {
     const passes = [];
     for (const [name, column] of [["kind", data.kind], ["from", data.old], ["to", data.new]]) {
       if (view[name] !== "") {
-        const wanted = Number(view[name]);
-        passes.push((row) => column[row] === wanted);
+        const value = Number(view[name]);
+        passes.push((row) => column[row] === value);
       }
     }
-    if (view.state === "open") passes.push((row) => isOpen(standing.get(row)));
-    else if (view.state !== "") passes.push((row) => stateOf(standing.get(row)) === view.state);
+    if (view.state === "open") passes.push((row) => isOpen(verdicts.get(row)));
+    else if (view.state !== "") passes.push((row) => stateOf(verdicts.get(row)) === view.state);
     if (view.query !== "") {
       const text = view.query.toLowerCase();
       const found = data.files.map((name) => name.toLowerCase().includes(text));
@@ -56,9 +56,9 @@ const rows = (() => {
     return passes;
   }
 
-  /** The rows that a view shows, in its order. */
-  function chosen(data, keys, standing, view) {
-    const passes = tests(data, standing, view);
+  /** Return the rows that a view shows, in its order. */
+  function choose(data, keys, verdicts, view) {
+    const passes = tests(data, verdicts, view);
     const key = keys[view.sort];
     const found = [];
     for (let row = 0; row < data.kind.length; row += 1) {
@@ -68,19 +68,19 @@ const rows = (() => {
     return found.sort((a, b) => sign * (key[a] - key[b]) || a - b);
   }
 
-  /** Fixes that say the same of the same classes, by their key; the largest first. */
+  /** Return groups of fixes with the same kind and classes, by key; the largest first. */
   function patterns(data) {
-    const found = new Map();
+    const groups = new Map();
     for (let row = 0; row < data.kind.length; row += 1) {
       const key = `${data.kind[row]}_${data.old[row]}_${data.new[row]}`;
-      if (!found.has(key)) found.set(key, []);
-      found.get(key).push(row);
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(row);
     }
-    return [...found].sort((a, b) => b[1].length - a[1].length);
+    return [...groups].sort((a, b) => b[1].length - a[1].length);
   }
 
-  /** Read a view from a fragment; what it does not say, or says wrongly, is as plain. */
-  function parsed(fragment, allowed) {
+  /** Read a view from a fragment; missing and invalid values are the defaults. */
+  function parse(fragment, allowed) {
     const view = { ...PLAIN };
     for (const [name, value] of new URLSearchParams(fragment.replace(/^#/, ""))) {
       if (Object.hasOwn(PLAIN, name) && allowed(name, value)) view[name] = value;
@@ -88,10 +88,10 @@ const rows = (() => {
     return view;
   }
 
-  /** Write a view as a fragment that says what is not plain. */
-  function written(view) {
+  /** Return a view as a fragment, without default values. */
+  function format(view) {
     return new URLSearchParams(Object.entries(view).filter(([name, value]) => value !== PLAIN[name])).toString();
   }
 
-  return { KINDS, STATES, MODES, PLAIN, FILTERS, stateOf, isOpen, sortKeys, chosen, patterns, parsed, written };
+  return { KINDS, STATES, MODES, PLAIN, FILTERS, stateOf, isOpen, sortKeys, choose, patterns, parse, format };
 })();

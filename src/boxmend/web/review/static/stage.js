@@ -1,17 +1,17 @@
 "use strict";
 
-/* The two pictures of a fix, before and after, on the same part of the image: zoom, pan, boxes. */
+/* The two pictures of a fix, before and after, with the same view of the image: zoom, pan, boxes. */
 
-const stageOf = (before, after, { cutOf, edited }) => {
+const stageOf = (before, after, { cutOf, setEdited }) => {
   const SVG = "http://www.w3.org/2000/svg";
-  const CONTEXT = 2.4;  // sides of what is shown at first, in sides of the boxes
-  const LESS_CONTEXT = 1.7;  // where the panels are narrow
-  const NARROW = 260;  // pixels of the screen
-  const LEAST_SHARE = 0.16;  // of an image's long side, around a tiny object
-  const SMALLEST = 12;  // pixels across, when zoomed in
-  const SETTLED = 160;  // milliseconds until a zoom is sharpened
+  const CONTEXT = 2.4;  // sides of the first view, relative to those of the boxes
+  const NARROW_CONTEXT = 1.7;  // the same in narrow panels
+  const NARROW_PANEL = 260;  // pixels of the screen
+  const MIN_VIEW_SHARE = 0.16;  // of the image's long side, for the context of tiny objects
+  const MIN_VIEW_WIDTH = 12;  // pixels of the image
+  const SHARPEN_DELAY_MS = 160;
   let shown = null;  // {place, old, now, others}: boxes of four numbers, or null
-  let box = null;  // the new box as it is edited
+  let box = null;  // the new box, with the edits
   let view = { x: 0, y: 0, w: 1, h: 1 };  // in pixels of the image
   let first = view;
   let isWhole = false;
@@ -22,7 +22,7 @@ const stageOf = (before, after, { cutOf, edited }) => {
     size: () => [shown.place.width, shown.place.height],
     toImage: (x, y) => toImage(after, x, y),
     toScreen: (x, y) => [(x - view.x) / view.w * after.clientWidth, (y - view.y) / view.h * after.clientHeight],
-  }, (next) => { box = next; drawBoxes(); edited(box); });
+  }, (next) => { box = next; drawBoxes(); setEdited(box); });
 
   function shape(tag, attributes) {
     const element = document.createElementNS(SVG, tag);
@@ -45,7 +45,7 @@ const stageOf = (before, after, { cutOf, edited }) => {
     return { well, svg, why, ...parts };
   }
 
-  /* Where things are */
+  /* Geometry */
 
   function toImage(well, x, y) {
     const frame = well.getBoundingClientRect();
@@ -54,7 +54,7 @@ const stageOf = (before, after, { cutOf, edited }) => {
 
   const aspect = () => Math.max(after.clientWidth, 1) / Math.max(after.clientHeight, 1);
 
-  /** A view of the aspect of the panels around a middle; moved inside of the image where it fits. */
+  /** Return a view around a middle with the aspect ratio of the panels, within the image if it fits. */
   function around(x, y, width, height, { width: wide, height: high } = shown.place) {
     const w = Math.max(width, height * aspect());
     const h = w / aspect();
@@ -66,41 +66,41 @@ const stageOf = (before, after, { cutOf, edited }) => {
   function firstView(place, boxes) {
     const known = boxes.filter(Boolean);
     if (!known.length) return around(place.width / 2, place.height / 2, place.width, place.height, place);
-    const [x1, y1] = [0, 1].map((side) => Math.min(...known.map((one) => one[side])));
-    const [x2, y2] = [2, 3].map((side) => Math.max(...known.map((one) => one[side])));
-    const least = LEAST_SHARE * Math.max(place.width, place.height);
-    const context = after.clientWidth < NARROW ? LESS_CONTEXT : CONTEXT;
+    const [x1, y1] = [0, 1].map((side) => Math.min(...known.map((sides) => sides[side])));
+    const [x2, y2] = [2, 3].map((side) => Math.max(...known.map((sides) => sides[side])));
+    const least = MIN_VIEW_SHARE * Math.max(place.width, place.height);
+    const context = after.clientWidth < NARROW_PANEL ? NARROW_CONTEXT : CONTEXT;
     const [w, h] = [Math.max((x2 - x1) * context, least), Math.max((y2 - y1) * context, least)];
     return around((x1 + x2) / 2, (y1 + y2) / 2, Math.min(w, place.width), Math.min(h, place.height), place);
   }
 
-  /** The address and place of the picture of a view. */
-  function cut(place, one) {
-    const x1 = Math.max(0, Math.floor(one.x)), y1 = Math.max(0, Math.floor(one.y));
-    const x2 = Math.min(place.width, Math.ceil(one.x + one.w)), y2 = Math.min(place.height, Math.ceil(one.y + one.h));
+  /** Return the address and place of the picture of a view. */
+  function cut(place, region) {
+    const x1 = Math.max(0, Math.floor(region.x)), y1 = Math.max(0, Math.floor(region.y));
+    const x2 = Math.min(place.width, Math.ceil(region.x + region.w)), y2 = Math.min(place.height, Math.ceil(region.y + region.h));
     const pixels = Math.max(after.clientWidth, after.clientHeight) * Math.min(devicePixelRatio || 1, 2);
     const side = Math.min(1600, Math.max(200, Math.ceil(pixels / 200) * 200));
     return { href: cutOf(place.image, [x1, y1, x2, y2], side), x: x1, y: y1, width: x2 - x1, height: y2 - y1 };
   }
 
-  /* What is drawn */
+  /* Drawing */
 
-  function put(image, one) {
-    for (const [name, value] of Object.entries(one)) image.setAttribute(name, value);
+  function put(image, attributes) {
+    for (const [name, value] of Object.entries(attributes)) image.setAttribute(name, value);
   }
 
-  /** Load a picture and put it into both panels when it is there, if it is still wanted. */
-  function load(part, one, wanted) {
+  /** Load a picture and put it into both panels, unless another fix is shown by then. */
+  function load(part, attributes, fix) {
     const picture = new Image();
     picture.addEventListener("load", () => {
-      if (wanted !== shown) return;
-      for (const each of panels) put(each[part], one);
+      if (fix !== shown) return;
+      for (const each of panels) put(each[part], attributes);
     });
-    picture.addEventListener("error", () => { if (wanted === shown) say("the picture could not be made"); });
-    picture.src = one.href;
+    picture.addEventListener("error", () => { if (fix === shown) showProblem("the picture could not be made"); });
+    picture.src = attributes.href;
   }
 
-  function say(why) {
+  function showProblem(why) {
     for (const each of panels) {
       each.why.hidden = !why;
       each.why.textContent = why ? `No picture: ${why}` : "";
@@ -120,7 +120,7 @@ const stageOf = (before, after, { cutOf, edited }) => {
       each.boxes.replaceChildren(...["under", "over"].flatMap((part) =>
         layers[k].flatMap(([name, sides]) => outlines(part, name, sides))));
     });
-    const from = box ?? (isEditing ? shown.old : null);  // what is to go can be kept, elsewhere
+    const from = box ?? (isEditing ? shown.old : null);  // a box to remove can be edited instead
     handles.put(shown.canEdit ? from : null);
   }
 
@@ -155,16 +155,16 @@ const stageOf = (before, after, { cutOf, edited }) => {
       load("base", { ...cut(place, { x: 0, y: 0, w: place.width, h: place.height }) }, shown);
     }
     clearTimeout(timer);
-    timer = setTimeout(sharpen, SETTLED);
+    timer = setTimeout(sharpen, SHARPEN_DELAY_MS);
   }
 
-  /* Looking around */
+  /* Zoom and pan */
 
   function zoom(factor, at = null) {
     if (!shown) return;
     const { width, height } = shown.place;
     const most = Math.max(width, height * aspect());
-    const w = Math.max(Math.min(SMALLEST, most), Math.min(view.w * factor, most));
+    const w = Math.max(Math.min(MIN_VIEW_WIDTH, most), Math.min(view.w * factor, most));
     const [x, y] = at ?? [view.x + view.w / 2, view.y + view.h / 2];
     const share = w / view.w;
     const middle = [x + (view.x + view.w / 2 - x) * share, y + (view.y + view.h / 2 - y) * share];
@@ -217,14 +217,14 @@ const stageOf = (before, after, { cutOf, edited }) => {
     well.addEventListener("dblclick", () => toggleWhole());
   }
 
-  /* From outside */
+  /* Interface */
 
-  /** Show a fix; without one, nothing. */
+  /** Show a fix; null clears the pictures. */
   function show(next) {
     shown = next;
     box = next ? next.now : null;
     for (const each of panels) for (const part of ["base", "sharp"]) each[part].removeAttribute("href");
-    say("");
+    showProblem("");
     setEditing(false);
     if (!next) {
       handles.put(null);
@@ -235,16 +235,16 @@ const stageOf = (before, after, { cutOf, edited }) => {
     view = first;
     isWhole = false;
     draw();
-    if (next.place.problem) say(next.place.problem);
+    if (next.place.problem) showProblem(next.place.problem);
     else sharpen();
   }
 
-  /** Load the picture of a fix that will be shown soon. */
+  /** Load the picture of a fix that the page will show soon. */
   function prepare(place, boxes) {
     if (!place.problem) new Image().src = cut(place, firstView(place, boxes)).href;
   }
 
-  /** Let the edges be moved by keys; returns whether there are any. */
+  /** Make the edges movable by keys; return whether there are any. */
   function setEditing(is) {
     isEditing = is && Boolean(shown?.canEdit);
     if (shown) drawBoxes();
@@ -256,7 +256,7 @@ const stageOf = (before, after, { cutOf, edited }) => {
     if (!shown) return;
     box = shown.now;
     drawBoxes();
-    edited(null);
+    setEdited(null);
   }
 
   new ResizeObserver(() => {

@@ -1,12 +1,12 @@
 "use strict";
 
-/* Talk with the server: it is the only one that writes, and tells what other windows said. Verdicts
-   go out one after the other in the order in which they were given; none is dropped. */
+/* Requests to the server, which alone writes verdicts and knows those of other windows. Verdicts are
+   sent in their order, and sent again until the server has written them. */
 
-const wireOf = (told, failed) => {
-  const EVERY = 2000;  // milliseconds between questions for news
-  const AGAIN = 1500;  // milliseconds until a verdict that did not get through is sent again
-  let seen = 0;  // lines of verdicts that this window knows
+const wireOf = (showNews, showError) => {
+  const NEWS_INTERVAL_MS = 2000;
+  const RETRY_DELAY_MS = 1500;
+  let seen = 0;  // number of verdicts that this window knows
   let waiting = [];  // verdicts that are not written yet
   let sending = false;
   let timer = 0;
@@ -17,9 +17,9 @@ const wireOf = (told, failed) => {
     return answer.json();
   }
 
-  function take(news) {
+  function accept(news) {
     seen = news.seen;
-    told(news);
+    showNews(news);
   }
 
   async function flush() {
@@ -34,24 +34,24 @@ const wireOf = (told, failed) => {
       });
       if (!answer.ok) throw Object.assign(new Error(await answer.text()), { isRefused: answer.status < 500 });
       waiting = waiting.slice(batch.length);
-      failed("");
-      take(await answer.json());
+      showError("");
+      accept(await answer.json());
     } catch (error) {
-      if (error.isRefused) {  // it will not be taken later, either
+      if (error.isRefused) {  // sending it again would not help
         waiting = waiting.slice(batch.length);
-        failed(`Not saved: ${error.message}`, batch.flat());
+        showError(`Not saved: ${error.message}`, batch.flat());
       } else {
-        failed(`Not saved yet (${error.message}). Is the server still running? Trying again.`);
-        setTimeout(flush, AGAIN);
+        showError(`Not saved yet (${error.message}). Is the server still running? Trying again.`);
+        setTimeout(flush, RETRY_DELAY_MS);
         sending = false;
         return;
       }
     }
     sending = false;
-    flush();  // what was said meanwhile
+    flush();  // verdicts that came in meanwhile
   }
 
-  /** Give verdicts to the server: those of one call are written by one write. */
+  /** Send verdicts to the server, which writes those of one call in one write. */
   function send(verdicts) {
     waiting = [...waiting, verdicts];
     flush();
@@ -63,13 +63,13 @@ const wireOf = (told, failed) => {
     if (!document.hidden && !sending && !waiting.length) {
       try {
         const news = await get(`news-${seen}`);
-        if (!sending && news.seen >= seen) take(news);
-        if (!waiting.length) failed("");  // else it is told by whoever sends that
+        if (!sending && news.seen >= seen) accept(news);
+        if (!waiting.length) showError("");  // otherwise `flush` shows its own errors
       } catch (error) {
-        if (!waiting.length) failed(error.isAnswer ? error.message : "The server does not answer. What was decided until now is saved.");
+        if (!waiting.length) showError(error.isAnswer ? error.message : "The server does not answer. Your verdicts so far are saved.");
       }
     }
-    timer = setTimeout(ask, EVERY);
+    timer = setTimeout(ask, NEWS_INTERVAL_MS);
   }
 
   document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });

@@ -1,6 +1,6 @@
 "use strict";
 
-/* What is said of a fix. Whatever comes from the dataset is put in as text, never as markup. */
+/* Texts about a fix. All values of the dataset are inserted as text, never as markup. */
 
 const wordsOf = (data) => {
   const KIND_BADGES = ["relabelled", "moved", "good", "discarded", "discarded"];
@@ -12,42 +12,42 @@ const wordsOf = (data) => {
     return element;
   }
 
-  const isolated = (text) => make("bdi", "", text);
+  const bdi = (text) => make("bdi", "", text);
   const label = (number) => (number < 0 ? "none" : data.labels[number]);
   const many = (number) => number.toLocaleString("en");
   const share = (value) => (value > 0.995 && value < 1 ? ">0.99" : value.toFixed(2));
 
-  function changed(before, after) {
+  function labelChange(before, after) {
     const line = make("span", "labels");
     const old = make("s");
-    old.append(isolated(before));
+    old.append(bdi(before));
     const arrow = make("span", "arrow", " → ");
     arrow.setAttribute("aria-hidden", "true");
     const now = make("strong");
-    now.append(isolated(after));
+    now.append(bdi(after));
     line.append(old, arrow, make("span", "hidden", " becomes "), now);
     return line;
   }
 
-  /** A fix in a few words with marks: "truck → car", or the one class it is about. */
+  /** Return a short title with markup: "truck → car", or the class of the fix. */
   function title(kind, old, now) {
-    if (kind === 0) return changed(label(old), label(now));
+    if (kind === 0) return labelChange(label(old), label(now));
     const line = make("span", "labels");
-    line.append(isolated(label(kind === 2 ? now : old)));
+    line.append(bdi(label(kind === 2 ? now : old)));
     return line;
   }
 
-  /** The same as plain text, for those who listen and for questions. */
+  /** Return the title as plain text, for screen readers and questions. */
   function plain(kind, old, now) {
     if (kind === 0) return `${label(old)} to ${label(now)}`;
     return `${rows.KINDS[kind]} ${label(kind === 2 ? now : old)}`;
   }
 
-  /** What accepting and rejecting a fix would mean. */
+  /** Return what accepting and rejecting a fix means. */
   function meanings(row) {
     const [old, now] = [label(data.old[row]), label(data.new[row])];
     return [
-      [`it is ${now}`, `it stays ${old}`], ["take the new box", "keep the old box"],
+      [`it is ${now}`, `it stays ${old}`], ["use the new box", "keep the old box"],
       [`add ${now}`, "nothing is missing"], ["remove it", "keep it"], ["remove it", "keep both"],
     ][data.kind[row]];
   }
@@ -56,8 +56,8 @@ const wordsOf = (data) => {
     return { text: rows.KINDS[data.kind[row]], className: `badge ${KIND_BADGES[data.kind[row]]}` };
   }
 
-  /** What was said of a fix already, for a badge; null where nothing was. */
-  function standingBadge(verdict) {
+  /** Return a badge with the current verdict on a fix; null if there is none. */
+  function verdictBadge(verdict) {
     const state = rows.stateOf(verdict);
     if (state === "open") return null;
     const kind = { accepted: "good", changed: "good", rejected: "bad", skipped: "discarded" }[state];
@@ -68,5 +68,5 @@ const wordsOf = (data) => {
     return { text, className: `badge ${kind}` };
   }
 
-  return { make, isolated, label, many, share, title, plain, meanings, kindBadge, standingBadge };
+  return { make, bdi, label, many, share, title, plain, meanings, kindBadge, verdictBadge };
 };

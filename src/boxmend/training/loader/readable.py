@@ -1,4 +1,4 @@
-"""The images of a dataset as they enter the network: which can be read, how large, decoded."""
+"""The readable images of a dataset, with their sizes in the file and in the network frame."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Sizes(NamedTuple):
 
     @property
     def scales(self) -> NDArray[np.float64]:
-        """[n, 2] network / image."""
+        """Return the scales network / image [n, 2]."""
         return self.fitted / self.stored
 
     def take(self, rows: NDArray[np.int64]) -> Sizes:
-        """The sizes at `rows`."""
+        """Return the sizes at `rows`."""
         return Sizes(self.stored[rows], self.fitted[rows])
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """Height and width that hold every image, multiples of CANVAS_MULTIPLE."""
+        """Return the height and width that hold every image, multiples of CANVAS_MULTIPLE."""
         width, height = -(-self.fitted.max(0) // CANVAS_MULTIPLE) * CANVAS_MULTIPLE
         return int(height), int(width)
 
 
 @dataclass(frozen=True)
 class ReadableImages:
-    """Images whose headers could be read: n of them, in the order of the dataset."""
+    """The n images whose headers can be read, in the order of the dataset."""
 
     rows: NDArray[np.int64]  # [n] in the dataset's images
     paths: list[str]
@@ -52,9 +52,9 @@ class ReadableImages:
         return len(self.paths)
 
     def fill(self, out: NDArray[np.uint8], index: int) -> str | None:
-        """Draw image `index` into out [3, H, W], at the top left, zero elsewhere.
+        """Write image `index` into out [3, H, W], at the top left, zero elsewhere.
 
-        Returns what is wrong with the image, whereupon all of `out` is zero, or None.
+        Returns None, or what is wrong with the image; then all of `out` is zero.
         """
         out[:] = 0
         width, height = self.sizes.stored[index].tolist()
@@ -69,11 +69,11 @@ class ReadableImages:
         return None
 
 
-def survey(images: Images, image_size: ImageSize) -> tuple[ReadableImages, list[str]]:
-    """Read the headers of all images; returns those that have one, and what is wrong elsewhere."""
+def read_headers(images: Images, image_size: ImageSize) -> tuple[ReadableImages, list[str]]:
+    """Read the headers of all images; return the readable ones, and a message for each other."""
     headers = [read_header_size(path) if path else None for path in images.paths]
     rows = [row for row, size in enumerate(headers) if size is not None and min(size) > 0]
-    problems = [_trouble(images, row) for row in sorted(set(range(len(images))) - set(rows))]
+    problems = [_problem(images, row) for row in sorted(set(range(len(images))) - set(rows))]
     stored = [size for size in headers if size is not None and min(size) > 0]
     fitted = [fit(*size, image_size.short, image_size.long) for size in stored]
     sizes = Sizes(_pairs(stored), _pairs(fitted))
@@ -81,25 +81,25 @@ def survey(images: Images, image_size: ImageSize) -> tuple[ReadableImages, list[
     return ReadableImages(np.array(rows, np.int64), paths, sizes), problems
 
 
-def size_mismatch(images: Images, pictures: ReadableImages) -> str | None:
-    """Say how many images have another size than is recorded for them, with an example."""
-    recorded = np.stack([images.widths, images.heights], -1)[pictures.rows]  # [n, 2]
-    stored = pictures.sizes.stored
+def describe_size_mismatch(images: Images, readable: ReadableImages) -> str | None:
+    """Return a message about images whose size differs from the recorded one, or None."""
+    recorded = np.stack([images.widths, images.heights], -1)[readable.rows]  # [n, 2]
+    stored = readable.sizes.stored
     wrong = np.flatnonzero((recorded > 0).all(-1) & (recorded != stored).any(-1))
     if not len(wrong):
         return None
     (width, height), (is_width, is_height) = recorded[wrong[0]], stored[wrong[0]]
     return (
-        f"{len(wrong)} of {len(pictures)} images are not of the recorded size, the first is "
-        f"{pictures.paths[wrong[0]]}: {width} x {height} recorded, {is_width} x {is_height} in "
-        "the file; boxes are taken as pixels of the file"
+        f"{len(wrong)} of {len(readable)} images differ from their recorded size; the first: "
+        f"{readable.paths[wrong[0]]}: {width} x {height} recorded, {is_width} x {is_height} in "
+        "the file; boxes are read as pixels of the file"
     )
 
 
-def _trouble(images: Images, row: int) -> str:
+def _problem(images: Images, row: int) -> str:
     path = images.paths[row]
     if not path:
-        return f"{images.file_names[row]}: no folder is known that holds the image"
+        return f"{images.file_names[row]}: the folder of the image is unknown"
     try:
         decode(path)
     except DataError as error:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from boxmend.bench.grids.cells import Cell
 from boxmend.bench.grids.layouts import LAYOUTS
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.statistics import Gain, difference
-from boxmend.bench.grids.table_spec import TWO_STAGE, amount
-from boxmend.bench.grids.tables import Square, Table, figure, table
+from boxmend.bench.grids.statistics import Gain, mean_difference
+from boxmend.bench.grids.table_spec import TWO_STAGE, noise_rate
+from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
 
 CLEAN = "label0-box0"
 SEEDS = 3  # that a mean needs
@@ -54,10 +54,10 @@ class Bar:
         return ("reached" if self.is_reached else "missed") + ("" if self.is_final else ", so far")
 
 
-def bars(results: Sequence[Result]) -> list[Bar]:
+def evaluate_targets(results: Sequence[Result]) -> list[Bar]:
     """Hold results, one of each cell and all of one scale, against every bar and goal."""
-    core = table(LAYOUTS["core"], results)
-    afresh = table(LAYOUTS["two-stage"], results)
+    core = make_table(LAYOUTS["core"], results)
+    afresh = make_table(LAYOUTS["two-stage"], results)
     return [
         *(_share(core, noise, least) for noise, least in SHARES.items()),
         *(_harm(core), _rivals(core, results), _rates(core, results)),
@@ -68,11 +68,13 @@ def bars(results: Sequence[Result]) -> list[Bar]:
 
 def _share(made: Table, noise: str, least: float, method: str = "mend") -> Bar:
     gain = _square(made, method, noise).gain
-    what = f"wins back what {_noise_words(noise)} costs"
+    what = f"the loss at {_noise_words(noise)}"
     if method == "mend":
-        bar = Bar(f"`mend` {what}", f"{100 * least:.0f} % or more")
+        bar = Bar(f"`mend` wins back {what}", f"{100 * least:.0f} % or more")
     else:
-        bar = Bar(f"training afresh {what}", f"{100 * least:.0f} % or more", is_goal=True)
+        bar = Bar(
+            f"training from scratch wins back {what}", f"{100 * least:.0f} % or more", is_goal=True
+        )
     if gain is None or gain.value is None:
         return bar
     return replace(
@@ -90,17 +92,17 @@ def _published(made: Table) -> Iterator[Bar]:
         theirs = _square(made, "mend-paper", noise).paper_gain
         if theirs is not None:
             bar = _share(made, noise, round(theirs, 2))
-            what = f"`mend` wins back what the paper's method does at {_noise_words(noise)}"
+            what = f"`mend` reaches the paper's share at {_noise_words(noise)}"
             yield replace(bar, what=what, is_goal=True)
 
 
 def _harm(made: Table) -> Bar:
     bar = Bar(
-        "`mend` loses next to nothing on clean data",
-        f"less than its standard error, or than {100 * HARM:.1f} AP50",
+        "`mend` does no harm on clean data",
+        f"a loss below its standard error, or below {100 * HARM:.1f} AP50",
     )
     clean, mend = (_square(made, name, CLEAN) for name in ("clean", "mend"))
-    gain = difference(mend.values, clean.values)
+    gain = mean_difference(mend.values, clean.values)
     if gain.value is None:
         return bar
     return replace(
@@ -114,14 +116,14 @@ def _harm(made: Table) -> Bar:
 
 def _rivals(made: Table, results: Sequence[Result]) -> Bar:
     """The rival that is furthest ahead, wherever it and `mend` were run; for good with `core`."""
-    bar = Bar("no rival is ahead of `mend`", f"ahead by {100 * LEAD:.1f} AP50 at most")
+    bar = Bar("no other method is ahead of `mend`", f"a lead of at most {100 * LEAD:.1f} AP50")
     values = _by_noise(made, results)
     leads = [
         (gain.value, gain, noise, method)
         for noise, methods in values.items()
         for method, found in methods.items()
         if noise != CLEAN and method != "mend"
-        for gain in [difference(found, methods.get("mend", {}))]
+        for gain in [mean_difference(found, methods.get("mend", {}))]
         if gain.value is not None
     ]
     if not leads:
@@ -135,8 +137,8 @@ def _rivals(made: Table, results: Sequence[Result]) -> Bar:
     }
     return replace(
         bar,
-        measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; nearest of "
-        f"{len(leads)}",
+        measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; largest lead "
+        f"of {len(leads)}",
         cells=tuple(f"{noise}-{one}-{seed}" for one in (method, "mend") for seed in gain.seeds),
         is_reached=value <= LEAD,
         is_final=needed <= {(noise, method) for _, _, noise, method in leads},
@@ -147,7 +149,7 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
     """AP50 by noise, method with its variant, and seed; without our own in other forms."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for one in results:
-        value = figure(one, made.metric)
+        value = get_figure(one, made.metric)
         is_ours = one.method == TWO_STAGE or (one.method == "mend" and one.variant)
         if one.error is not None or is_ours or value is None:
             continue
@@ -162,10 +164,10 @@ def _rates(made: Table, results: Sequence[Result]) -> Bar:
     """The label-noise rate that `mend` estimated worst, anywhere; for good with all of `core`."""
     bar = Bar("`auto` estimates the label-noise rate", f"within {100 * RATE:.0f} points")
     found = {
-        one.cell: (told, amount(one.noise.labels))
+        one.cell: (told, noise_rate(one.noise.labels))
         for one in results
         if one.method == "mend" and not one.variant and one.error is None
-        for told in [figure(one, "estimates.label_noise")]
+        for told in [get_figure(one, "estimates.label_noise")]
         if told is not None
     }
     if not found:
@@ -174,7 +176,7 @@ def _rates(made: Table, results: Sequence[Result]) -> Bar:
     in_core = [one for one in made.results if one.cell in found]
     return replace(
         bar,
-        measured=f"{100 * told:.1f} % where it is {100 * true:g} %: worst of {len(found)}",
+        measured=f"{100 * told:.1f} % instead of {100 * true:g} %: largest error of {len(found)}",
         cells=tuple(found),
         is_reached=abs(told - true) <= RATE,
         is_final=len(in_core) >= SEEDS * len(made.layout.columns),
@@ -193,7 +195,7 @@ def _cells(made: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
     return tuple(cell for cell in found if int(cell.rpartition("-")[2]) in gain.seeds)
 
 
-def _square(made: Table, row: str, column: str) -> Square:
+def _square(made: Table, row: str, column: str) -> TableEntry:
     names = [one.name for one in made.layout.columns]
     lines = {one.name: line for one, line in made.lines()}
     return lines[row][names.index(column)]
