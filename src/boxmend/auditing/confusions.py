@@ -36,6 +36,7 @@ class ConfusionModel:
     tail: float  # change of the slope in the tail
     agreement: Floats  # [bins of o] probability that an object seen as c is of class c
     likeness: Floats  # [C, C], centred
+    excess: Floats  # [C] objects of each class for each annotation of it
     rate: float  # of wrong labels
 
 
@@ -230,8 +231,8 @@ def _assemble(
     flat_rates[table.keys], flat_factors[table.keys] = pair_rates[0], pair_factors[0]
     rates, factors = flat_rates.reshape(num_labels, -1), flat_factors.reshape(num_labels, -1)
     np.fill_diagonal(rates, 0.0)
-    total = max(float(table.class_counts.sum()), 1.0)
-    rate = float((rates @ table.class_counts).sum() / total)
+    true_counts = _true_counts(rates, table.class_counts)
+    rate = float((rates @ true_counts).sum() / max(float(true_counts.sum()), 1.0))
     return ConfusionModel(
         rates=rates,
         factors=factors,
@@ -239,5 +240,13 @@ def _assemble(
         tail=0.0,
         agreement=np.minimum(table.agreement / (1 - min(rate, 0.5)), 1.0),
         likeness=table.likeness,
+        excess=true_counts / np.maximum(table.class_counts, 1.0),
         rate=rate,
     )
+
+
+def _true_counts(rates: Floats, annotated: Floats) -> Floats:
+    """Return how many objects of each class there are, given how many are annotated as each."""
+    confusion = rates + np.diag(1 - np.minimum(rates.sum(axis=0), CONFUSIONS.max_rate))
+    counts: Floats = np.maximum(np.linalg.solve(confusion, annotated), 0.0)
+    return counts

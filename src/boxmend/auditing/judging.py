@@ -71,13 +71,11 @@ class AuditOpinion:
         mean = float(p_bad.mean())
         spread = 1.96 * float(np.sqrt((p_bad * (1 - p_bad)).sum())) / len(p_bad)
         low, middle, high = map(box_model.spoilt_share, (model.low, model.noise, model.high))
-        gross = NOT_MEASURED if self.gross is None else self.gross.rate
-        least, most = (
-            min(mean - spread, mean + low - middle),
-            max(mean + spread, mean + high - middle),
-        )
+        least = min(mean - spread, mean + low - middle)
+        most = max(mean + spread, mean + high - middle)
         if self.gross is not None:
-            least, most = min(least, gross.low), max(most, gross.high)
+            least -= self.gross.rate.value - self.gross.rate.low
+            most += self.gross.rate.high - self.gross.rate.value
         found = Share(mean, max(least, 0.0), min(most, 1.0))
         return found.less_certain(GROSS_BOXES.min_rate)
 

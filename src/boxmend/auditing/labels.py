@@ -101,7 +101,8 @@ def _plant(
         is_class = true_labels == label
         found = np.searchsorted(bounds[label], draws[is_class], side="right")
         labels[is_class] = np.minimum(found, len(bounds) - 1)
-    return labels, np.where(labels == true_labels, 0.0, totals[true_labels])
+    chances = (totals * model.excess)[true_labels]
+    return labels, np.where(labels == true_labels, 0.0, chances)
 
 
 def _trust(model: ConfusionModel, labels: Rows, true_labels: Rows, chances: Floats) -> float:

@@ -26,10 +26,12 @@ class MissingConstants:
     ignored_min_cover: float = 0.5  # share of a detection within an ignored object, likewise
     same_object_min_iou: float = 0.4  # between two detections
     min_score_quantile: float = 0.05  # of known objects; a lower score is no candidate
+    part_log_odds: float = 3.0  # against a detection wholly within an annotation
     num_sizes: int = 3  # strata of equally many known objects
     stratum_caution_deviations: float = 4.0  # instead of 3, as each stratum has its own share
     min_stratum_objects: int = 200  # fewer are not split by size
     min_learnt_objects: int = 30  # known objects and candidates; fewer teach nothing
+    min_curved_objects: int = 500  # candidates; fewer are told apart by linear terms alone
     found_min_iou: float = 0.5  # with the true box, for a missing object to be found
     unseen_factor: float = 1.2  # at most so many missing for each that is like the known ones
     min_rate: float = 0.01  # detectors see about as many objects that are none
@@ -85,17 +87,19 @@ def find_missing(
     known = pairs.second[chosen]
     least = np.quantile(best - 20.0, MISSING.min_score_quantile) if len(best) else np.inf
     is_free = (number == 0) & ~_on_ignored(ignored, detected)
-    candidates = choose_one_each(detected, np.flatnonzero(is_free & (scores > least)))
+    is_bold = scores - MISSING.part_log_odds * around.cover > least
+    candidates = choose_one_each(detected, np.flatnonzero(is_free & is_bold))
     owner = nobody.copy()
     owner[known] = seen
-    features = _describe(objects, detected, around, (candidates, nobody[candidates]))
+    features = _describe(detected, around, candidates)
     besides = _surroundings(objects, detected, pairs, owner)
-    planted = _describe(objects, detected, besides, (known, seen))
+    planted = _describe(detected, besides, known)
     weights = p_real[seen]
     if min(len(candidates), len(seen)) < MISSING.min_learnt_objects:
         suspicions, known_suspicions = features[:, 0], planted[:, 0]
     else:
-        model = fit_likeness(features, planted, weights)
+        is_linear = len(candidates) < MISSING.min_curved_objects
+        model = fit_likeness(features, planted, weights, is_linear=is_linear)
         suspicions, known_suspicions = model.of(features), model.of(planted)
     sizes = compute_areas(detected.boxes)
     p_missing, lost = _judge_by_size(
@@ -175,29 +179,16 @@ def _surroundings(
     )
 
 
-def _describe(
-    objects: Objects, detected: Detected, around: _Surroundings, chosen: tuple[Rows, Rows]
-) -> Floats:
-    """Return features [k, 6] of detections, as if the annotation beside each were not there."""
-    rows, without = chosen
-    num_images = 1 + max(
-        int(objects.image_rows.max(initial=0)), int(detected.image_rows.max(initial=0))
-    )
-    keys = objects.image_rows * objects.num_labels + objects.labels
-    of_class = np.bincount(keys, minlength=num_images * objects.num_labels)
-    of_image = np.bincount(objects.image_rows, minlength=num_images)
-    images, labels = detected.image_rows[rows], detected.labels[rows]
-    has_any = without != NONE
-    is_same = (
-        has_any & (objects.labels[np.maximum(without, 0)] == labels) if len(objects) else has_any
-    )
+def _describe(detected: Detected, around: _Surroundings, rows: Rows) -> Floats:
+    """Return features [k, 4] of detections: their score, and the annotations around them.
+
+    How many annotations an image has is not among them: that an object lacks one changes it.
+    """
     columns = (
         _log_odds(detected.scores[rows]),
         around.cover[rows],
         around.iou[rows],
         around.same_cover[rows],
-        np.log1p(of_class[images * objects.num_labels + labels] - is_same),
-        np.log1p(of_image[images] - has_any),
     )
     return np.stack(columns, axis=1)
 

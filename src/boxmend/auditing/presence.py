@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.calibration import NOT_MEASURED, Share, error_curve, sample, share_of_errors
+from boxmend.auditing.calibration import (
+    CALIBRATION,
+    NOT_MEASURED,
+    Share,
+    error_curve,
+    lowest_share,
+    sample,
+    share_of_errors,
+)
 from boxmend.auditing.evidence import NONE, Detected, Evidence, Objects
 from boxmend.auditing.likeness import fit_likeness, keep_order
 from boxmend.auditing.missing import choose_one_each
@@ -34,6 +42,10 @@ class PresenceConstants:
     touching_min_iou: float = 0.02  # of two annotations
     min_overlooked_share: float = 0.01  # a detector misses some objects however plain they are
     min_clutter_share: float = 0.02  # objects that are hard to see look like clutter
+    num_strata: int = 5  # by size, of which the largest are the last to be overlooked
+    num_large_strata: int = 2
+    stratum_caution_deviations: float = 4.5  # corrects for taking the minimum over strata
+    min_stratum: int = 400  # annotations; fewer are not split by size
     min_rate: float = 0.01  # objects that are hard to see look spurious
     max_probability: float = 0.9  # nobody can be surer that there is no object
 
@@ -67,13 +79,15 @@ def judge_presence(
         return Presence(np.zeros(n), NOT_MEASURED)
     number = int(np.clip(n, PRESENCE.min_planted, PRESENCE.max_planted))
     observed = _describe(objects, (objects, np.arange(n)), detected, sizes)
-    overlooked = _overlooked_share(evidence, detected)
+    overlooked = overlooked_share(evidence, detected)
     p_spurious, rates = np.zeros(n), []
+    anywhere = plant_anywhere(objects, images, sizes, (number, random))
+    least = _share_without_support(observed, anywhere, (objects, detected, sizes), overlooked)
     for planted, floor in (
-        (_plant_anywhere(objects, images, sizes, (number, random)), overlooked),
-        (_plant_parts(objects, number, random), PRESENCE.min_overlooked_share / 2),
+        (anywhere, overlooked),
+        (plant_parts(objects, number, random), PRESENCE.min_overlooked_share / 2),
         (
-            _plant_on_clutter(objects, detected, number, random),
+            plant_on_clutter(objects, detected, number, random),
             max(PRESENCE.min_clutter_share, overlooked),
         ),
     ):
@@ -83,7 +97,9 @@ def judge_presence(
         model = fit_likeness(observed, known)
         scores = model.of(observed)
         seen, of_planted = sample(scores), sample(model.of(known))
-        share = _without_overlooked(share_of_errors(seen, of_planted), floor)
+        share = without_overlooked(share_of_errors(seen, of_planted), floor)
+        if planted is anywhere and least.value > share.value:
+            share = Share(least.value, min(share.low, least.low), max(share.high, least.high))
         p = error_curve(seen, of_planted, share.cautious).at(scores)
         p_spurious = np.maximum(p_spurious, keep_order(p, scores))
         rates.append(share)
@@ -97,7 +113,29 @@ def _total(rates: list[Share]) -> Share:
     return Share(value, low, min(sum(rate.high for rate in rates), 1.0))
 
 
-def _overlooked_share(evidence: Evidence, detected: Detected) -> float:
+def _share_without_support(
+    observed: Floats, planted: Objects, scene: tuple[Objects, Detected, Floats], overlooked: float
+) -> Share:
+    """Return the share of annotations as little supported by detections as boxes anywhere.
+
+    It is measured over all annotations or, where that is lower, over large ones. It uses one
+    feature alone, so it holds where planted boxes differ from real errors in other features.
+    """
+    objects, detected, sizes = scene
+    known = _describe(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
+    pairs = [(sample(-observed[:, 0]), sample(-known[:, 0]), CALIBRATION.caution_deviations)]
+    if len(observed) >= PRESENCE.num_strata * PRESENCE.min_stratum:
+        limits = np.quantile(
+            observed[:, 6], np.arange(1, PRESENCE.num_strata) / PRESENCE.num_strata
+        )
+        for limit in limits[-PRESENCE.num_large_strata :]:
+            seen, of = observed[:, 6] >= limit, known[:, 6] >= limit
+            caution = PRESENCE.stratum_caution_deviations
+            pairs.append((sample(-observed[seen, 0]), sample(-known[of, 0]), caution))
+    return without_overlooked(lowest_share(pairs), overlooked)
+
+
+def overlooked_share(evidence: Evidence, detected: Detected) -> float:
     """Return the share of objects that a detector overlooks.
 
     Where a list of detections is cut at a score, about as many objects lie below it as within its
@@ -108,13 +146,13 @@ def _overlooked_share(evidence: Evidence, detected: Detected) -> float:
     return max(float(is_nearly_cut.mean()), PRESENCE.min_overlooked_share)
 
 
-def _without_overlooked(rate: Share, overlooked: float) -> Share:
+def without_overlooked(rate: Share, overlooked: float) -> Share:
     """Return a share without what a detector overlooks; a small part of it always stays."""
     low, value = (max(bound - overlooked, bound / 20) for bound in (rate.low, rate.value))
     return Share(value, low, rate.high)
 
 
-def _plant_anywhere(
+def plant_anywhere(
     objects: Objects, images: Rows, sizes: Floats, amount: tuple[int, np.random.Generator]
 ) -> Objects:
     """Put boxes of the sizes of annotations at random places of random images."""
@@ -129,7 +167,7 @@ def _plant_anywhere(
     return Objects(image_rows, labels, boxes, objects.num_labels)
 
 
-def _plant_parts(objects: Objects, number: int, random: np.random.Generator) -> Objects:
+def plant_parts(objects: Objects, number: int, random: np.random.Generator) -> Objects:
     """Put boxes with the labels of objects on about half of each."""
     rows = random.integers(len(objects), size=number)
     boxes = objects.boxes[rows].copy()
@@ -144,7 +182,7 @@ def _plant_parts(objects: Objects, number: int, random: np.random.Generator) -> 
     return Objects(objects.image_rows[rows], objects.labels[rows], boxes, objects.num_labels)
 
 
-def _plant_on_clutter(
+def plant_on_clutter(
     objects: Objects, detected: Detected, number: int, random: np.random.Generator
 ) -> Objects:
     """Put boxes on detections of medium confidence that meet no annotation."""
