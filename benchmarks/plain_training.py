@@ -2,7 +2,7 @@
 
 It trains as `boxmend bench speed` times it: torchvision's Faster R-CNN called as documented, a
 DataLoader that decodes and flips, autocast to bfloat16 on a GPU, SGD. Rates, warm-up, drop, limit
-of the gradients, number of passes, first weights and frozen stages are those of `boxmend train
+of the gradients, number of epochs, first weights and frozen stages are those of `boxmend train
 --method baseline` with the same options, and the final weights are scored by the same code. So
 what differs is the steps alone; and that difficult objects are left out of the targets, since
 torchvision knows none that are ignored. Prints a line of JSON with AP50 by both rules.

@@ -1,4 +1,4 @@
-"""Mutations of binary files that know their structure: Parquet, images, archives, weights."""
+"""Structural mutations of binary files: Parquet, images, archives, weights."""
 
 import functools
 import io
@@ -16,7 +16,14 @@ import pyarrow.parquet as pq
 import odd_values
 from structured import mutate_json, mutate_xml
 
-HUGE = ((65_500, 65_500), (2**31 - 1, 1), (1, 2**31 - 1), (40_000, 40_000), (0, 0), (20_000, 9_000))
+HUGE_SIZES = (
+    (65_500, 65_500),
+    (2**31 - 1, 1),
+    (1, 2**31 - 1),
+    (40_000, 40_000),
+    (0, 0),
+    (20_000, 9_000),
+)
 BOMB_BYTES = 3 << 30
 
 
@@ -31,20 +38,20 @@ def mutate_parquet(data: bytes, rng: random.Random) -> bytes:
         table = table.append_column(table.field(k), table.column(k))  # the same name twice
     elif operation == 2:
         names = list(table.column_names)
-        names[k] = odd_values.name(rng).encode("utf-8", "replace").decode()
+        names[k] = odd_values.draw_name(rng).encode("utf-8", "replace").decode()
         table = table.rename_columns(names)
     elif operation == 3:
         table = table.slice(0, rng.randrange(table.num_rows + 1))
     elif operation == 4:
         table = pa.concat_tables([table] * rng.choice((2, 50)))
     elif operation == 5:
-        table = table.replace_schema_metadata(_metadata(table, rng))
+        table = table.replace_schema_metadata(_change_metadata(table, rng))
     else:
-        table = _with_values(table, k, rng)
-    return _written(table, rng)
+        table = _change_values(table, k, rng)
+    return _encode_table(table, rng)
 
 
-def _metadata(table: pa.Table, rng: random.Random) -> dict[bytes, bytes]:
+def _change_metadata(table: pa.Table, rng: random.Random) -> dict[bytes, bytes]:
     metadata = dict(table.schema.metadata or {})
     if not metadata:
         return {b"x": b"y"}
@@ -52,7 +59,7 @@ def _metadata(table: pa.Table, rng: random.Random) -> dict[bytes, bytes]:
     value = metadata.pop(key)
     operation = rng.randrange(4)
     if operation == 1:
-        metadata[key] = odd_values.name(rng).encode("utf-8", "replace")
+        metadata[key] = odd_values.draw_name(rng).encode("utf-8", "replace")
     elif operation == 2:
         metadata[key] = value[: len(value) // 2]
     elif operation == 3:
@@ -63,25 +70,25 @@ def _metadata(table: pa.Table, rng: random.Random) -> dict[bytes, bytes]:
     return metadata
 
 
-def _with_values(table: pa.Table, k: int, rng: random.Random) -> pa.Table:
-    """Give a column other values, or the same of another type."""
+def _change_values(table: pa.Table, k: int, rng: random.Random) -> pa.Table:
+    """Change a value or the type of a column."""
     column, field = table.column(k), table.field(k)
     values = column.to_pylist()
     if values and rng.random() < 0.5:
         row = rng.randrange(len(values))
-        values[row] = odd_values.like(values[row], rng) if rng.random() < 0.7 else None
+        values[row] = odd_values.draw_similar(values[row], rng) if rng.random() < 0.7 else None
     try:
         if rng.random() < 0.5:
-            made = pa.array(values, field.type)
+            changed = pa.array(values, field.type)
         else:
             kinds = (pa.string(), pa.int64(), pa.float32(), pa.bool_(), pa.binary(), pa.null())
-            made = pa.array(values).cast(rng.choice(kinds), safe=False)
+            changed = pa.array(values).cast(rng.choice(kinds), safe=False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        made = pa.array([[1]] * len(values))
-    return table.set_column(k, field.name, made)
+        changed = pa.array([[1]] * len(values))
+    return table.set_column(k, field.name, changed)
 
 
-def _written(table: pa.Table, rng: random.Random) -> bytes:
+def _encode_table(table: pa.Table, rng: random.Random) -> bytes:
     file = io.BytesIO()
     kinds = ("none", "snappy", "zstd", "gzip")
     try:
@@ -92,14 +99,14 @@ def _written(table: pa.Table, rng: random.Random) -> bytes:
 
 
 def mutate_image(data: bytes, rng: random.Random) -> bytes:
-    """Let the header of an image lie, cut it, or put another file in its place."""
+    """Write false sizes into the header of an image, cut it, or replace it by another file."""
     operation = rng.randrange(6)
     if operation < 2 and data[:4] == b"\x89PNG":
-        size = rng.choice(HUGE)
+        size = rng.choice(HUGE_SIZES)
         body = b"IHDR" + struct.pack(">II", *size) + data[24:29]
         return data[:12] + body + struct.pack(">I", zlib.crc32(body)) + data[33:]
     if operation == 2 and data[:4] == b"\x89PNG":
-        return _png_bomb(rng)
+        return _make_png_bomb(rng)
     if operation == 3:
         return rng.choice((b"", b"<svg/>", b"GIF89a", b"II*\x00" + bytes(20), b"BM" + bytes(60)))
     if operation == 4:
@@ -108,8 +115,8 @@ def mutate_image(data: bytes, rng: random.Random) -> bytes:
     return data[: rng.randrange(len(data) + 1)]
 
 
-def _png_bomb(rng: random.Random) -> bytes:
-    """A PNG of few bytes that decodes to many."""
+def _make_png_bomb(rng: random.Random) -> bytes:
+    """Return a small PNG file that decodes to many pixels."""
     side = rng.choice((4_000, 9_000, 13_000))
     packer = zlib.compressobj(1)
     row = bytes(side + 1)
@@ -117,8 +124,11 @@ def _png_bomb(rng: random.Random) -> bytes:
     parts = [(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)), (b"IDAT", body)]
     parts.append((b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(one)) + kind + one + struct.pack(">I", zlib.crc32(kind + one))
-        for kind, one in parts
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in parts
     )
 
 
@@ -128,30 +138,30 @@ def mutate_archive(data: bytes, rng: random.Random) -> bytes:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = rng.choice(sorted(members))
     operation = rng.randrange(7)
-    twice = False
+    is_duplicated = False
     if operation == 0:
-        members[odd_values.name(rng).replace("\x00", "")[:200] or "x"] = members.pop(name)
+        members[odd_values.draw_name(rng).replace("\x00", "")[:200] or "x"] = members.pop(name)
     elif operation == 1:
-        twice = True
+        is_duplicated = True
     elif operation == 2:
         members = {}
     elif operation < 6 and name.endswith(".xml"):
         members[name] = mutate_xml(members[name], rng)
     elif operation == 6 and rng.random() < 0.3:
-        return _zip_bomb(name)
+        return _make_zip_bomb(name)
     file = io.BytesIO()
     kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2)
     with warnings.catch_warnings(), zipfile.ZipFile(file, "w", rng.choice(kinds)) as archive:
-        warnings.simplefilter("ignore")  # a name that is there twice is what is wanted
-        for one, content in members.items():
-            for _ in range(1 + twice):
-                archive.writestr(one.encode("utf-8", "replace").decode(), content)
+        warnings.simplefilter("ignore")  # about duplicate names, which are intended here
+        for member, content in members.items():
+            for _ in range(1 + is_duplicated):
+                archive.writestr(member.encode("utf-8", "replace").decode(), content)
     return file.getvalue()
 
 
 @functools.cache
-def _zip_bomb(name: str) -> bytes:
-    """A zip file whose member unpacks to some gigabytes."""
+def _make_zip_bomb(name: str) -> bytes:
+    """Return a zip file whose member unpacks to 3 GB."""
     file = io.BytesIO()
     piece = bytes(1 << 24)
     with (
@@ -164,7 +174,7 @@ def _zip_bomb(name: str) -> bytes:
 
 
 def mutate_safetensors(data: bytes, rng: random.Random) -> bytes:
-    """Change the header of a weights file, or its length."""
+    """Change the header of a weights file or the length of the header."""
     (length,) = struct.unpack("<Q", data[:8])
     header, body = data[8 : 8 + length], data[8 + length :]
     operation = rng.randrange(8)
@@ -175,12 +185,12 @@ def mutate_safetensors(data: bytes, rng: random.Random) -> bytes:
     if operation < 5:
         parsed = json.loads(header)
         values = parsed["__metadata__"]
-        values.pop("boxmend_digest", None)  # or nothing else would be read
+        values.pop("boxmend_digest", None)  # otherwise the reader checks nothing else
         key = rng.choice(sorted(values))
         try:
             values[key] = mutate_json(values[key].encode(), rng).decode("utf-8", "replace")
         except ValueError:
-            values[key] = str(odd_values.token(rng)).encode("utf-8", "replace").decode()
+            values[key] = str(odd_values.draw_token(rng)).encode("utf-8", "replace").decode()
         header = json.dumps(parsed).encode()
     else:
         parsed = json.loads(header)
@@ -190,7 +200,7 @@ def mutate_safetensors(data: bytes, rng: random.Random) -> bytes:
 
 
 def mutate_checkpoint(data: bytes, rng: random.Random) -> bytes:
-    """Change a member of a file of `torch.save`, or put a bare pickle in its place."""
+    """Change a member of a file that `torch.save` wrote, or replace the file by a bare pickle."""
     operation = rng.randrange(5)
     if operation == 0:
         return pickle.dumps(rng.choice(({}, [], {"step": 1}, None, "x", 10**100)))
@@ -202,13 +212,13 @@ def mutate_checkpoint(data: bytes, rng: random.Random) -> bytes:
     if operation == 2:
         del members[name]
     else:
-        name = next(one for one in members if one.endswith("data.pkl")) if operation == 3 else name
+        name = next(key for key in members if key.endswith("data.pkl")) if operation == 3 else name
         flipped = bytearray(members[name])
         if flipped:
             flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
         members[name] = bytes(flipped)
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        for one, content in members.items():
-            archive.writestr(one, content)
+        for member, content in members.items():
+            archive.writestr(member, content)
     return file.getvalue()

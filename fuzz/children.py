@@ -1,4 +1,4 @@
-"""A command in a forked child of this process, which has everything imported already."""
+"""Run commands in forked children of this process, which has imported everything they need."""
 
 import contextlib
 import ctypes
@@ -22,17 +22,17 @@ from typing import Any, NoReturn
 
 import boxmend.cli
 
-SECONDS = 20.0  # after which a command counts as hung
-PATIENCE = 5.0  # seconds between looks at a command that takes long
-STILL = 0.03  # seconds of CPU; one that uses less between two looks stands still
-MOST_BYTES = 2 << 30  # of memory that a command may use at its peak
-MORE_ADDRESSES = 3 << 30  # bytes of addresses that a command may have more than this process
-MOST_FILE_BYTES = 1 << 30  # of a file that a command writes
-TRACEBACK, UNREADABLE, OUTSIDE = 70, 71, 72  # statuses with which a child tells of its own finds
-LOG = "events"  # file beside the folder of a case that a child may write, too
+MAX_SECONDS = 20.0  # of CPU time, after which a command counts as hung
+POLL_SECONDS = 5.0  # between two checks of a slow command
+MIN_CPU_SECONDS = 0.03  # a command that uses less CPU time between two checks is hung
+MAX_MEMORY_BYTES = 2 << 30  # peak memory of a command
+MAX_EXTRA_ADDRESS_BYTES = 3 << 30  # address space beyond that of this process
+MAX_FILE_BYTES = 1 << 30  # size of a file that a command writes
+TRACEBACK, UNREADABLE, OUTSIDE = 70, 71, 72  # exit statuses for problems that the child detects
+EVENT_LOG = "events"  # file beside the case folder; a child may write it too
 M_ARENA_MAX = -8
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-PATHS_OF = {
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+PATH_ARGUMENTS = {
     "os.mkdir": (0,),
     "os.rename": (0, 1),
     "os.symlink": (1,),
@@ -41,7 +41,7 @@ PATHS_OF = {
     "os.rmdir": (0,),
     "os.truncate": (0,),
 }
-"""Events of Python that change files: which of their arguments are the paths that change."""
+"""Audit events that change files, with the positions of the changed paths among their arguments."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Task:
     tokens: list[str]
     check: Callable[[list[str]], None] | None = None  # called in the child after a success
     begin: Callable[[], None] | None = None  # called in the child before the command
-    seconds: float = SECONDS
+    seconds: float = MAX_SECONDS
     kill_after: float | None = None  # seconds after which the child is killed anyway
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a child ended."""
+class ChildResult:
+    """How a child ended, its use of resources, and its output."""
 
     status: int | None  # None: killed by a signal, or after its time
     hung: bool
@@ -71,8 +71,8 @@ class Ended:
 
 
 def prepare() -> None:
-    """Set what all children share; call it once, before the first."""
-    os.environ["BOXMEND_TRACEBACK"] = "1"  # unexpected exceptions are to be seen
+    """Set up the environment that all children share; call this once, before the first child."""
+    os.environ["BOXMEND_TRACEBACK"] = "1"  # show unexpected exceptions
     os.environ["COLUMNS"] = "100"
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
     os.environ["PYTHONPATH"] = str(Path(boxmend.__file__).parents[1])  # of processes they start
@@ -82,53 +82,53 @@ def prepare() -> None:
 
 
 def written_paths(event: str, arguments: tuple[Any, ...]) -> list[str]:
-    """The paths that an audited event is about to change."""
+    """Return the paths that an audit event is about to change."""
     if event == "open":
         path, _, flags = arguments
         is_path = isinstance(path, str | bytes | os.PathLike)
-        found = [path] if is_path and flags & WRITING else []
-    elif event in PATHS_OF:
-        if any(one != -1 for one in arguments[-1:] if isinstance(one, int)):
+        paths = [path] if is_path and flags & WRITE_FLAGS else []
+    elif event in PATH_ARGUMENTS:
+        if any(handle != -1 for handle in arguments[-1:] if isinstance(handle, int)):
             return []  # relative to an open folder
-        found = [arguments[k] for k in PATHS_OF[event]]
+        paths = [arguments[k] for k in PATH_ARGUMENTS[event]]
     else:
         return []
-    named = [one for one in found if isinstance(one, str | bytes | os.PathLike)]
-    return [os.path.abspath(os.fsdecode(one)) for one in named]
+    named = [path for path in paths if isinstance(path, str | bytes | os.PathLike)]
+    return [os.path.abspath(os.fsdecode(path)) for path in named]
 
 
-def run_in_child(task: Task) -> Ended:
-    """Run a command in a child of this process, and wait for its end."""
-    for name in ("stdout", "stderr"):  # of the child before: this one may be killed at once
+def run_in_child(task: Task) -> ChildResult:
+    """Run a command in a child of this process and wait until it ends."""
+    for name in ("stdout", "stderr"):  # empty them here, because the child may be killed at once
         task.case.with_name(name).write_bytes(b"")
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        _be_child(task)
+        _run_child(task)
     case = task.case
-    hung = not _ends_in_time(child, task.seconds, task.kill_after)
+    hung = not _wait_for_end(child, task.seconds, task.kill_after)
     if hung:
         os.kill(child, signal.SIGKILL)
-    _, ended, usage = os.wait4(child, 0)
+    _, wait_status, usage = os.wait4(child, 0)
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child, signal.SIGKILL)  # processes that it has started
-    return Ended(
-        status=os.waitstatus_to_exitcode(ended) if os.WIFEXITED(ended) else None,
+        os.killpg(child, signal.SIGKILL)  # processes that the child started
+    return ChildResult(
+        status=os.waitstatus_to_exitcode(wait_status) if os.WIFEXITED(wait_status) else None,
         hung=hung,
-        signal=os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else 0,
+        signal=os.WTERMSIG(wait_status) if os.WIFSIGNALED(wait_status) else 0,
         peak_bytes=usage.ru_maxrss * 1024,
         seconds=time.monotonic() - started,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
-        stdout=_text(case.with_name("stdout")),
-        stderr=_text(case.with_name("stderr")),
+        stdout=_read_text(case.with_name("stdout")),
+        stderr=_read_text(case.with_name("stderr")),
     )
 
 
-class Starter:
-    """A process that runs tasks in children of its own, after it has imported what they need.
+class ForkServer:
+    """A process that imports what tasks need and runs each task in a forked child.
 
-    A fork takes the longer the more memory a process has; so the process with torch is another
-    one than that without.
+    A fork takes longer the more memory the process has. Therefore the process with torch is
+    separate from the one without.
     """
 
     def __init__(self, warm_up: Callable[[], None]) -> None:
@@ -138,15 +138,15 @@ class Starter:
             self._connection.close()
             _serve(other, warm_up)
         other.close()
-        self._connection.recv()  # it is ready
+        self._connection.recv()  # the process is ready
 
-    def run(self, task: Task) -> Ended:
-        """Run a task; an EOFError says that the process has ended."""
+    def run(self, task: Task) -> ChildResult:
+        """Run a task; raise an EOFError if the process has ended."""
         self._connection.send(task)
-        ended = self._connection.recv()
-        if not isinstance(ended, Ended):
-            raise TypeError(f"a starter answered {ended!r}")
-        return ended
+        result = self._connection.recv()
+        if not isinstance(result, ChildResult):
+            raise TypeError(f"a fork server answered {result!r}")
+        return result
 
     def stop(self) -> None:
         """End the process."""
@@ -155,13 +155,13 @@ class Starter:
 
 
 def _serve(
-    connection: "Connection[Ended | None, Task | None]", warm_up: Callable[[], None]
+    connection: "Connection[ChildResult | None, Task | None]", warm_up: Callable[[], None]
 ) -> NoReturn:
     status = 1
     try:
         warm_up()
         gc.collect()
-        gc.freeze()  # children then copy fewer pages
+        gc.freeze()  # so that children copy fewer pages
         connection.send(None)
         while (task := connection.recv()) is not None:
             connection.send(run_in_child(task))
@@ -172,8 +172,12 @@ def _serve(
         os._exit(status)
 
 
-def _ends_in_time(child: int, seconds: float, kill_after: float | None) -> bool:
-    """Wait for a child; on a busy machine its time is that of the CPU, unless it stands still."""
+def _wait_for_end(child: int, seconds: float, kill_after: float | None) -> bool:
+    """Return whether a child ends within its time.
+
+    After `seconds`, a child that still computes may go on until it has used that much CPU time,
+    because the machine may be busy.
+    """
     handle = os.pidfd_open(child)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
@@ -181,9 +185,11 @@ def _ends_in_time(child: int, seconds: float, kill_after: float | None) -> bool:
         if poll.poll(max(1, 1000 * (seconds if kill_after is None else kill_after))):
             return True
         used = -1.0
-        while kill_after is None and used + STILL < (now := _cpu_seconds(child)) < seconds:
+        while (
+            kill_after is None and used + MIN_CPU_SECONDS < (now := _cpu_seconds(child)) < seconds
+        ):
             used = now
-            if poll.poll(1000 * PATIENCE):
+            if poll.poll(1000 * POLL_SECONDS):
                 return True
         return False
     finally:
@@ -191,22 +197,22 @@ def _ends_in_time(child: int, seconds: float, kill_after: float | None) -> bool:
 
 
 def _cpu_seconds(child: int) -> float:
-    """What a process and those that it has waited for have used of the CPU."""
+    """Return the CPU time of a process and of the children that it has waited for."""
     with open(f"/proc/{child}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with path.open("rb") as file:
         return file.read(1 << 22).decode("utf-8", "backslashreplace")
 
 
-def _be_child(task: Task) -> NoReturn:
-    """Run the command and leave this process."""
+def _run_child(task: Task) -> NoReturn:
+    """Run the command in this child and exit."""
     status = TRACEBACK
     try:
-        outside = _enter(task.case)
+        outside = _confine(task.case)
         if task.begin is not None:
             task.begin()
         status = boxmend.cli.run(task.tokens)
@@ -228,8 +234,8 @@ def _be_child(task: Task) -> NoReturn:
         os._exit(status)
 
 
-def _enter(case: Path) -> list[str]:
-    """Confine the child; returns the list that paths outside of the case will be added to."""
+def _confine(case: Path) -> list[str]:
+    """Confine the child to its case; return the list that collects paths written outside of it."""
     os.setsid()
     os.chdir(case)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -243,11 +249,11 @@ def _enter(case: Path) -> list[str]:
     os.environ["TMPDIR"] = tempfile.tempdir
     with open("/proc/self/statm") as file:
         addresses = int(file.read().split()[0]) * resource.getpagesize()
-    _limit(resource.RLIMIT_AS, addresses + MORE_ADDRESSES)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, MOST_FILE_BYTES)
+    _lower_limit(resource.RLIMIT_AS, addresses + MAX_EXTRA_ADDRESS_BYTES)
+    _lower_limit(resource.RLIMIT_CORE, 0)
+    _lower_limit(resource.RLIMIT_FSIZE, MAX_FILE_BYTES)
     outside: list[str] = []
-    allowed = {str(case), str(case.with_name(LOG)), os.devnull, "/dev/tty"}
+    allowed = {str(case), str(case.with_name(EVENT_LOG)), os.devnull, "/dev/tty"}
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         for path in written_paths(event, arguments):
@@ -258,8 +264,8 @@ def _enter(case: Path) -> list[str]:
     return outside
 
 
-def _limit(what: int, value: int) -> None:
-    _, hard = resource.getrlimit(what)
+def _lower_limit(resource_id: int, value: int) -> None:
+    _, hard = resource.getrlimit(resource_id)
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
-    resource.setrlimit(what, (value, hard))
+    resource.setrlimit(resource_id, (value, hard))

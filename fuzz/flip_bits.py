@@ -2,10 +2,10 @@
 
     python fuzz/flip_bits.py [--flips 500] [--seed 0] [--kind NAME ...]
 
-Makes a small file of each kind, flips one random bit at a time, and reads the file. The reader has
-to refuse it with a BoxmendError, or to return exactly what it returned before. Prints a table; the
-exit status is 1 if anything was read wrongly or raised another exception. `--flips 0` flips every
-bit of every file.
+The script writes a small file of each kind, flips one random bit at a time and reads the file. The
+reader must raise a BoxmendError or return the same value as before. The script prints a table. Its
+exit status is 1 if a file was read wrongly or raised another exception. `--flips 0` flips every bit
+of every file.
 """
 
 import argparse
@@ -46,7 +46,7 @@ OUTCOMES = ("refused", "same value", "read wrongly", "other exception")
 
 @dataclass(frozen=True)
 class Sample:
-    """A file to damage, and how to read it."""
+    """A file to damage and the function that reads it."""
 
     path: Path
     read: Callable[[], Any]
@@ -96,7 +96,7 @@ def fixes_file(folder: Path) -> Sample:
     return Sample(path, lambda: fixes_table.read_fixes(path, dataset, SHA256))
 
 
-def _noisy(folder: Path) -> Path:
+def _write_noisy(folder: Path) -> Path:
     settings = NoiseSettings("symmetric:0.5", "uniform:0.2", 0.2, 0.2, seed=1)
     noisy = disturb(dataset_in(folder), settings)
     write_noisy(noisy, settings, folder / "noisy", WriteOptions(images_as="none"))
@@ -104,14 +104,14 @@ def _noisy(folder: Path) -> Path:
 
 
 def truth_file(folder: Path) -> Sample:
-    """Write the truth about a noisy dataset."""
-    path = _noisy(folder) / "truth.parquet"
+    """Write the truth of a noisy dataset."""
+    path = _write_noisy(folder) / "truth.parquet"
     return Sample(path, lambda: read_truth(path))
 
 
 def noise_record(folder: Path) -> Sample:
-    """Write the record of a noisy dataset, by which a grid finds its data."""
-    place = _noisy(folder)
+    """Write noise.json of a noisy dataset, from which a grid reads addresses."""
+    place = _write_noisy(folder)
     return Sample(place / "noise.json", lambda: noisy_data.addresses_in(place))
 
 
@@ -144,7 +144,7 @@ def ledger_part(folder: Path) -> Sample:
 
 
 def patch_file(folder: Path) -> Sample:
-    """Write the way back of a mended dataset."""
+    """Write patch.json of a repaired dataset."""
     path = folder / "patch.json"
     before, after = b'{"a": 1}\n{"b": 2}\n' * 20, b'{"a": 1}\n{"b": 3}\n' * 20
     made = {
@@ -157,29 +157,29 @@ def patch_file(folder: Path) -> Sample:
     return Sample(path, lambda: patches.read_patches(path))
 
 
-def _run(folder: Path) -> Run:
+def _make_run(folder: Path) -> Run:
     facts = {"data": {"sha256": SHA256, "images": 7}, "addresses": ["/data/voc:train"], "seed": 3}
     return create(folder / "run", {"method": "mend", "warm_up": 0.25}, facts)
 
 
 def run_file(folder: Path) -> Sample:
     """Write run.json."""
-    path = _run(folder).path
+    path = _make_run(folder).path
     return Sample(path / "run.json", lambda: open_run(path).facts())
 
 
 def finished_file(folder: Path) -> Sample:
     """Write the marker of a finished run, with its summary."""
-    run = _run(folder)
+    run = _make_run(folder)
     run.finish({"steps": 120, "ledger_rows": 4711, "noise": {"label_noise": 0.21}})
     return Sample(run.path / "finished", run.summary)
 
 
 def document_file(name: str) -> Callable[[Path], Sample]:
-    """Return what writes a document about a run under this name."""
+    """Return a function that writes a document of a run with this name."""
 
     def make(folder: Path) -> Sample:
-        run = _run(folder)
+        run = _make_run(folder)
         run.write_json(name, {"AP50": 0.625, "by_label": {"cat": 0.5}, "sha256": SHA256})
         return Sample(run.path / name, lambda: run.read_json(name))
 
@@ -188,7 +188,7 @@ def document_file(name: str) -> Callable[[Path], Sample]:
 
 def metrics_file(folder: Path) -> Sample:
     """Write three lines of metrics."""
-    run = _run(folder)
+    run = _make_run(folder)
     for step in range(3):
         run.append_metrics({"step": step, "loss": 1 / (step + 1), "note": "J*"})
     return Sample(run.path / "metrics.jsonl", run.metrics)
@@ -209,7 +209,7 @@ def verdicts_file(folder: Path) -> Sample:
     return Sample(folder / verdicts.VERDICTS_FILE, lambda: verdicts.read_verdicts(folder))
 
 
-def _result(seed: int) -> results.Result:
+def _make_result(seed: int) -> results.Result:
     return results.Result(
         cell=f"label40-box40-mend-{seed}",
         scale="voc320",
@@ -230,18 +230,18 @@ def results_file(folder: Path) -> Sample:
     """Write three lines of results."""
     path = folder / results.RESULTS_FILE
     for seed in range(3):
-        results.append(path, _result(seed))
+        results.append(path, _make_result(seed))
     return Sample(path, lambda: results.read(path))
 
 
 def result_file(folder: Path) -> Sample:
     """Write the result of a cell."""
-    jobs.write_json(folder / jobs.RESULT_FILE, _result(0))
+    jobs.write_json(folder / jobs.RESULT_FILE, _make_result(0))
     return Sample(folder / jobs.RESULT_FILE, lambda: jobs.read_result(folder))
 
 
 def tries_file(folder: Path) -> Sample:
-    """Write how often a cell was begun."""
+    """Write the number of attempts of a cell."""
     jobs.write_json(folder / jobs.TRIES_FILE, jobs.Tries(3, 61.25))
     return Sample(folder / jobs.TRIES_FILE, lambda: jobs.read_tries(folder))
 
@@ -276,11 +276,11 @@ def folds_file(folder: Path) -> Sample:
     return Sample(path, lambda: manifest.read_manifest(folder, dataset))
 
 
-def handover_file(folder: Path) -> Sample:
-    """Write the manifest of an export, by which verdicts are read back."""
+def export_file(folder: Path) -> Sample:
+    """Write the manifest of an export, from which verdicts are imported."""
     path, regions = folder / tasks.MANIFEST_FILE, [{"region": "r0", "fixes": ["f0"]}]
     document = {
-        "boxmend_handover": tasks.MANIFEST_VERSION,
+        "boxmend_export": tasks.MANIFEST_VERSION,
         "to": "cvat",
         "data_sha256": SHA256,
         "images": [{"file_name": "1.png", "annotations": regions}],
@@ -340,40 +340,40 @@ KINDS: dict[str, Callable[[Path], Sample]] = {
     "tries.json": tries_file,
     "cell.json": cell_file,
     "folds.json": folds_file,
-    "handover.json": handover_file,
+    "export.json": export_file,
     "checkpoint.pt": checkpoint_file,
     "model.safetensors": model_file,
 }
 
 
-def plain(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return a value as text that is equal for equal values, NaN included."""
     if isinstance(value, pa.Table):
         return repr(value.to_pydict())
     if isinstance(value, msgspec.Struct):
-        return plain(msgspec.structs.asdict(value))
+        return to_text(msgspec.structs.asdict(value))
     if is_dataclass(value) and not isinstance(value, type):
-        return plain({one.name: getattr(value, one.name) for one in fields(value)})
+        return to_text({field.name: getattr(value, field.name) for field in fields(value)})
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
         return f"{value.dtype}{value.tolist()!r}"
     if isinstance(value, dict):
-        return repr({key: plain(one) for key, one in value.items()})
+        return repr({key: to_text(item) for key, item in value.items()})
     if isinstance(value, list | tuple):
-        return repr([plain(one) for one in value])
+        return repr([to_text(item) for item in value])
     return repr(value)
 
 
-def outcomes(sample: Sample, bits: Sequence[int]) -> Iterator[tuple[int, str, str]]:
-    """Flip bits one at a time, and read; give the bit, one of OUTCOMES, and what was raised."""
+def try_flips(sample: Sample, bits: Sequence[int]) -> Iterator[tuple[int, str, str]]:
+    """Flip one bit at a time and read; yield the bit, one of OUTCOMES, and the exception."""
     content = sample.path.read_bytes()
-    expected = plain(sample.read())
+    expected = to_text(sample.read())
     try:
         for bit in bits:
             damaged = bytearray(content)
             damaged[bit // 8] ^= 1 << bit % 8
             sample.path.write_bytes(damaged)
             try:
-                is_same = plain(sample.read()) == expected
+                is_same = to_text(sample.read()) == expected
             except BoxmendError as error:
                 yield bit, "refused", str(error)
             except Exception as error:
@@ -384,41 +384,41 @@ def outcomes(sample: Sample, bits: Sequence[int]) -> Iterator[tuple[int, str, st
         sample.path.write_bytes(content)
 
 
-def flipped(kind: str, flips: int, seed: int) -> list[tuple[int, str, str]]:
-    """Flip so many random bits of a new file of a kind, or every bit if `flips` is 0."""
+def flip_file(kind: str, flips: int, seed: int) -> list[tuple[int, str, str]]:
+    """Flip `flips` random bits of a new file of a kind, or every bit if `flips` is 0."""
     with tempfile.TemporaryDirectory() as folder:
         sample = KINDS[kind](Path(folder))
         num_bits = 8 * sample.path.stat().st_size
         rng = random.Random(f"{kind} {seed}")
         bits = [rng.randrange(num_bits) for _ in range(flips)] if flips else range(num_bits)
-        return list(outcomes(sample, bits))
+        return list(try_flips(sample, bits))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Flip bits in files of all kinds, and print what came of it."""
+    """Flip bits in files of all kinds and print the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--flips", type=int, default=500, help="for each kind; 0: every bit")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", action="append", choices=list(KINDS))
-    asked = parser.parse_args(arguments)
-    logging.getLogger("boxmend").setLevel(logging.ERROR)  # not the notes about missing digests
+    options = parser.parse_args(arguments)
+    logging.getLogger("boxmend").setLevel(logging.ERROR)  # hide warnings about missing digests
     print("".join(word.rjust(16) for word in ("flips", *OUTCOMES)).rjust(100))
     total = Counter[str]()
-    for kind in asked.kind or KINDS:
-        found = flipped(kind, asked.flips, asked.seed)
-        counts = Counter(outcome for _, outcome, _ in found)
+    for kind in options.kind or KINDS:
+        flips = flip_file(kind, options.flips, options.seed)
+        counts = Counter(outcome for _, outcome, _ in flips)
         total += counts
         print_row(kind, counts)
-        for bit, outcome, raised in found:
+        for bit, outcome, raised in flips:
             if outcome in OUTCOMES[2:]:
                 print(f"    bit {bit}: {outcome} {raised}")
     print_row("all", total)
-    return int(any(total[one] for one in OUTCOMES[2:]))
+    return int(any(total[outcome] for outcome in OUTCOMES[2:]))
 
 
 def print_row(name: str, counts: Counter[str]) -> None:
     """Print a row of the table."""
-    numbers = (counts.total(), *(counts[one] for one in OUTCOMES))
+    numbers = (counts.total(), *(counts[outcome] for outcome in OUTCOMES))
     print(name.ljust(20) + "".join(f"{number:16,}" for number in numbers), flush=True)
 
 

@@ -3,10 +3,10 @@
     pip install atheris
     python fuzz/fuzz_readers.py coco|voc|labels|yaml|detections -max_total_time=120
 
-Whatever the bytes, reading ends in a dataset, in findings or in a BoxmendError; what was read
-can be written, and unchanged it gives the same bytes. Detections that were read can be scored, and
-every figure is a fraction or none. Anything else is a crash that atheris reports with the input
-that caused it.
+For any bytes, the reader must return a dataset, report findings or raise a BoxmendError. A dataset
+without errors can be written, and gives the same bytes if it is unchanged. Detections can be
+scored, and every score is a fraction or None. atheris reports anything else as a crash, with the
+input that caused it.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ PNG = bytes.fromhex(
     "0000000a49444154789c6360000000020001e221bc330000000049454e44ae426082"
 )
 FOLDER = Path(tempfile.mkdtemp())
-SCORED = {  # two images that share a stem, a number that is a file name, and a crowd
+SCORED_COCO = {  # two images that share a stem, a number that is a file name, and a crowd
     "images": [
         {"id": k, "file_name": name, "width": 64, "height": 64}
         for k, name in ((1, "a/1.png"), (2, "b/1.png"), (7, "000042.png"))
@@ -47,7 +47,7 @@ SCORED = {  # two images that share a stem, a number that is a file name, and a 
 
 
 def lay_out(kind: str, data: bytes) -> tuple[Path, Path]:
-    """Put the bytes where a reader of this kind finds them: its address, and the file itself."""
+    """Write the bytes to a file of this kind; return the address of its dataset and the file."""
     root = FOLDER / kind
     files = {
         "coco": root / "instances_train.json",
@@ -66,8 +66,8 @@ def lay_out(kind: str, data: bytes) -> tuple[Path, Path]:
     return (root if kind in ("voc", "labels") else file), file
 
 
-def test_one(kind: str, data: bytes) -> None:
-    """Read the bytes and, where they are a sound dataset, write them back."""
+def fuzz_dataset(kind: str, data: bytes) -> None:
+    """Read the bytes; if they are a dataset without errors, write it back."""
     address, file = lay_out(kind, data)
     try:
         dataset = boxmend.data.formats.read(address)
@@ -80,7 +80,7 @@ def test_one(kind: str, data: bytes) -> None:
         saved = dataset.save(out, images_as="none")
         name = next(name for name in saved.files if name.endswith(file.suffix))
         if kind != "yaml" and (out / name).read_bytes() != data:
-            raise RuntimeError(f"{kind}: what was not changed came back with other bytes")
+            raise RuntimeError(f"{kind}: an unchanged dataset was written with other bytes")
     if out.exists():
         for path in sorted(out.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
@@ -88,36 +88,36 @@ def test_one(kind: str, data: bytes) -> None:
 
 
 @functools.cache
-def scored() -> Dataset:
-    """The dataset that detections are read for."""
+def load_scored() -> Dataset:
+    """Load the dataset that detections are scored on."""
     path = FOLDER / "instances_val.json"
-    path.write_text(json.dumps(SCORED))
+    path.write_text(json.dumps(SCORED_COCO))
     return boxmend.data.formats.read(path)
 
 
-def test_detections(data: bytes) -> None:
-    """Read the bytes as detections and, where they are, score them."""
+def fuzz_detections(data: bytes) -> None:
+    """Read the bytes as detections; if that succeeds, score them."""
     path = FOLDER / "found.json"
     path.write_bytes(data)
-    dataset = scored()
+    dataset = load_scored()
     try:
-        found = read_coco_results(path, dataset)
+        detections = read_coco_results(path, dataset)
     except BoxmendError:
         return
-    told = score(found, dataset).to_json()
-    json.dumps(told, allow_nan=False)
-    figures = [value for key, value in told.items() if key[:2] in ("AP", "AR", "vo")]
+    scores = score(detections, dataset).to_json()
+    json.dumps(scores, allow_nan=False)
+    figures = [value for key, value in scores.items() if key[:2] in ("AP", "AR", "vo")]
     if not all(value is None or 0 <= value <= 1 + 1e-9 for value in figures):
-        raise RuntimeError(f"detections: figures that are no fractions: {figures}")
+        raise RuntimeError(f"detections: scores outside of 0 to 1: {figures}")
 
 
 def main() -> None:
-    """Hand the command line to atheris."""
+    """Run atheris with the options of the command line."""
     kind = sys.argv.pop(1) if len(sys.argv) > 1 else ""
     if kind not in ("coco", "voc", "labels", "yaml", "detections"):
         sys.exit(__doc__)
     os.chdir(FOLDER)
-    test = test_detections if kind == "detections" else functools.partial(test_one, kind)
+    test = fuzz_detections if kind == "detections" else functools.partial(fuzz_dataset, kind)
     atheris.Setup(sys.argv, test)
     atheris.Fuzz()
 

@@ -1,9 +1,11 @@
-"""The commands that are killed: what they write, and how they are run again afterwards."""
+"""The commands that are killed, their inputs, and how they run again after a kill."""
 
 from dataclasses import dataclass
 
-QUICK = "--detector tiny --weights none --epochs 2 --batch-size 4 --image-size 32 --log-every 1"
-CELL = (
+TRAIN_OPTIONS = (
+    "--detector tiny --weights none --epochs 2 --batch-size 4 --image-size 32 --log-every 1"
+)
+CELL_OPTIONS = (
     "--scale voc320 --only label40-box40-mend-0 --data in/coco:train --val in/coco:val "
     "--weights none --jobs 1 --set detector=tiny --set image_size=32 --set batch_size=8 "
     "--set epochs=1 --set optimisation.optimizer=adamw --set optimisation.lr=0.001 "
@@ -17,18 +19,18 @@ class Target:
 
     name: str
     line: str
-    parts: str  # inputs that it needs
-    again: str = ""  # the line that goes on after a kill; the same by default
-    makes: str = ""  # an empty folder that is there before
-    is_resumable: bool = False  # an unfinished output may stay, as `again` goes on with it
-    counters: str = ""  # names of values that count how often it was run
+    parts: str  # inputs, separated by spaces
+    again: str = ""  # the line after a kill; by default the same
+    makes: str = ""  # an empty folder that exists before the command
+    is_resumable: bool = False  # whether `again` continues an unfinished output
+    counters: str = ""  # values in the output that count runs
     torch: bool = False
-    weight: int = 10  # kills of it, compared with others
+    weight: int = 10  # relative number of kills
 
 
 DATASETS = {"coco": "in/coco", "voc": "in/voc", "yolo": "in/yolo"}
-TABLES = "--results in/results.jsonl --out out.svg --out out.csv"
-CHOSEN = "--precision 0.3 --out out"
+TABLE_OPTIONS = "--results in/results.jsonl --out out.svg --out out.csv"
+APPLY_OPTIONS = "--precision 0.3 --out out"
 TARGETS = [
     *(
         Target(f"convert-{to}{ending}", f"convert in/yolo --to {to} --out out", "yolo", makes=makes)
@@ -41,9 +43,9 @@ TARGETS = [
     Target("check-fix", "check in/yolo --jobs 1 --fix --out out", "yolo"),
     Target("folds", "folds in/coco -k 2 --out out", "coco"),
     Target("folds-into-empty", "folds in/coco -k 2 --out out", "coco", makes="out"),
-    Target("apply", f"apply in/audit {CHOSEN}", "noisy audit"),
-    Target("apply-into-empty", f"apply in/audit {CHOSEN}", "noisy audit", makes="out"),
-    Target("apply-voc", f"apply in/audit-voc {CHOSEN}", "noisy-voc audit-voc"),
+    Target("apply", f"apply in/audit {APPLY_OPTIONS}", "noisy audit"),
+    Target("apply-into-empty", f"apply in/audit {APPLY_OPTIONS}", "noisy audit", makes="out"),
+    Target("apply-voc", f"apply in/audit-voc {APPLY_OPTIONS}", "noisy-voc audit-voc"),
     Target("revert", "revert in/mended", "mended"),
     Target("revert-voc", "revert in/mended-voc", "mended-voc"),
     Target("audit", "audit in/noisy --predictions in/found.json --out out", "noisy found.json"),
@@ -68,9 +70,9 @@ TARGETS = [
     Target("evaluate-truth", "evaluate in/run --truth in/noisy", "noisy run"),
     Target(
         "bench-table",
-        f"bench table table1 {TABLES}",
+        f"bench table table1 {TABLE_OPTIONS}",
         "results.jsonl",
-        again=f"bench table table1 {TABLES} --overwrite",
+        again=f"bench table table1 {TABLE_OPTIONS} --overwrite",
     ),
     Target("synth", "synth --images 5 --size 32 --out out", "results.jsonl"),
     Target(
@@ -86,17 +88,17 @@ TARGETS = [
     ),
     Target(
         "train",
-        f"train in/noisy --out out {QUICK} --checkpoint-every 1",
+        f"train in/noisy --out out {TRAIN_OPTIONS} --checkpoint-every 1",
         "noisy",
-        again=f"train in/noisy --out out {QUICK} --checkpoint-every 1 --resume",
+        again=f"train in/noisy --out out {TRAIN_OPTIONS} --checkpoint-every 1 --resume",
         is_resumable=True,
         torch=True,
     ),
     Target(
         "train-into-empty",
-        f"train in/noisy --out out {QUICK} --val in/coco:val --keep-best",
+        f"train in/noisy --out out {TRAIN_OPTIONS} --val in/coco:val --keep-best",
         "noisy coco",
-        again=f"train in/noisy --out out {QUICK} --val in/coco:val --keep-best --resume",
+        again=f"train in/noisy --out out {TRAIN_OPTIONS} --val in/coco:val --keep-best --resume",
         makes="out",
         is_resumable=True,
         torch=True,
@@ -112,9 +114,10 @@ TARGETS = [
     ),
     Target(
         "bench-run",
-        f"bench run table1 --out out {CELL}",
+        f"bench run table1 --out out {CELL_OPTIONS}",
         "coco",
-        again=f"bench run table1 --out out {CELL} --retry-failed",  # a full disk fails a cell
+        # a full disk fails a cell
+        again=f"bench run table1 --out out {CELL_OPTIONS} --retry-failed",
         is_resumable=True,
         counters="attempt number",
         torch=True,

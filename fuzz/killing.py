@@ -1,4 +1,4 @@
-"""How a child kills itself at a chosen moment, and what it notes about its files until then.
+"""A child kills itself at a chosen moment and logs its changes of files until then.
 
 The functions are called in the child before the command runs.
 """
@@ -12,20 +12,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from children import LOG, written_paths
+from children import EVENT_LOG, written_paths
 from rereading import visit_server
 
-ALL = "all"  # in place of the number of a file: the whole file system is synced
+ALL_FILES = "all"  # instead of an inode: the whole file system is synced
 
 
-def watch_files(case: Path, kill_at: int | None, visit: bool) -> None:
-    """Note every change of a file below the case, and be killed just before a chosen one.
+def log_changes(case: Path, kill_at: int | None, visit: bool) -> None:
+    """Log every change of a file below the case; kill this process just before change `kill_at`.
 
-    Changes are numbered from 0. Syncs count as changes. `visit` has a server serve a visitor.
+    Changes are numbered from 0. Syncs count as changes. With `visit`, a review server gets a
+    visitor.
     """
     if visit:
         visit_server()
-    log = os.open(case.with_name(LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    log = os.open(case.with_name(EVENT_LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     inside = f"{case}{os.sep}"
     number = 0
 
@@ -39,16 +40,16 @@ def watch_files(case: Path, kill_at: int | None, visit: bool) -> None:
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         paths = written_paths(event, arguments)
         if event == "ctypes.dlsym" and arguments[1] == "syncfs":
-            note("sync", ALL)
+            note("sync", ALL_FILES)
         if any(path.startswith(inside) for path in paths):
             note(event, *paths)
 
     sys.addaudithook(watch)
     for name in ("fsync", "fdatasync"):
-        setattr(os, name, _noted(getattr(os, name), note))
+        setattr(os, name, _log_syncs(getattr(os, name), note))
 
 
-def _noted(sync: Callable[[Any], None], note: Callable[..., None]) -> Callable[[Any], None]:
+def _log_syncs(sync: Callable[[Any], None], note: Callable[..., None]) -> Callable[[Any], None]:
     @functools.wraps(sync)
     def synced(file: Any) -> None:
         number = file if isinstance(file, int) else file.fileno()
@@ -58,8 +59,8 @@ def _noted(sync: Callable[[Any], None], note: Callable[..., None]) -> Callable[[
     return synced
 
 
-def limit_files(num_bytes: int, visit: bool) -> None:
-    """Be killed by the system when a file would become larger than this, in the midst of it."""
+def limit_file_size(num_bytes: int, visit: bool) -> None:
+    """Let the system kill this process while it writes a file beyond `num_bytes`."""
     if visit:
         visit_server()
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -67,7 +68,7 @@ def limit_files(num_bytes: int, visit: bool) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
 
 
-def noted(case: Path) -> list[list[str]]:
-    """What the last child noted, in order."""
-    lines = case.with_name(LOG).read_bytes().decode("utf-8", "surrogateescape").split("\n")
+def read_events(case: Path) -> list[list[str]]:
+    """Return the events that the last child logged, in order."""
+    lines = case.with_name(EVENT_LOG).read_bytes().decode("utf-8", "surrogateescape").split("\n")
     return [line.split("\t") for line in lines if line]

@@ -1,4 +1,4 @@
-"""One mutation of one input: by the kind of the file, by its bytes, or by what lies at its path."""
+"""Mutate one input: its structure, its bytes, or the kind of file at its path."""
 
 import base64
 import functools
@@ -13,7 +13,7 @@ import binaries
 import structured
 
 Mutation = Callable[[bytes, random.Random], bytes]
-BY_ENDING: dict[str, Mutation] = {
+MUTATION_BY_SUFFIX: dict[str, Mutation] = {
     ".json": structured.mutate_json,
     ".jsonl": structured.mutate_lines,
     ".xml": structured.mutate_xml,
@@ -30,37 +30,37 @@ BY_ENDING: dict[str, Mutation] = {
 }
 OTHER_ENCODINGS = ("utf-16", "utf-16-le", "utf-32", "latin-1", "utf-8-sig", "utf-7")
 BOMB_BYTES = 3 << 30
-SHARE_OF_BYTES, SHARE_OF_PLACES = 0.2, 0.12
+SHARE_OF_BYTES, SHARE_OF_PATHS = 0.2, 0.12
 
 
 def mutate(files: Sequence[Path], rng: random.Random) -> str:
-    """Mutate one of the files; returns what was done, in words."""
+    """Mutate one of the files; return a description of the change."""
     path = rng.choice(sorted(files))
     draw = rng.random()
-    if draw < SHARE_OF_PLACES:
-        return f"{path.name}: {_change_place(path, rng)}"
+    if draw < SHARE_OF_PATHS:
+        return f"{path.name}: {_change_path(path, rng)}"
     data = path.read_bytes()
     if path.name == "patch.json" and rng.random() < 0.03:
-        path.write_bytes(_inflated(data))
+        path.write_bytes(_add_bomb(data))
         return f"{path.name}: bomb"
-    if draw < SHARE_OF_PLACES + SHARE_OF_BYTES:
-        words, changed = _change_bytes(data, rng)
+    if draw < SHARE_OF_PATHS + SHARE_OF_BYTES:
+        description, changed = _change_bytes(data, rng)
     else:
-        words, changed = _change_structure(path, data, rng)
+        description, changed = _change_structure(path, data, rng)
     path.write_bytes(changed)
-    return f"{path.name}: {words}"
+    return f"{path.name}: {description}"
 
 
 def _change_structure(path: Path, data: bytes, rng: random.Random) -> tuple[str, bytes]:
-    mutation = BY_ENDING.get(path.suffix, structured.mutate_text)
+    mutation = MUTATION_BY_SUFFIX.get(path.suffix, structured.mutate_text)
     try:
         return "structure", mutation(data, rng)
     except Exception:
-        return "bytes", _change_bytes(data, rng)[1]  # no longer what its name says
+        return "bytes", _change_bytes(data, rng)[1]  # the content no longer matches the name
 
 
 def _change_bytes(data: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """Flip, cut, repeat or replace bytes whatever they mean."""
+    """Flip, cut, repeat or replace bytes regardless of the format."""
     operation = rng.randrange(9)
     at = rng.randrange(len(data)) if data else 0
     if operation < 3 and data:
@@ -82,8 +82,8 @@ def _change_bytes(data: bytes, rng: random.Random) -> tuple[str, bytes]:
     return "appended", data + rng.choice((b"\x00", b"\n", b"}", b"\xff" * 100, data))
 
 
-def _change_place(path: Path, rng: random.Random) -> str:
-    """Put something else than a file at the path, or the file at another one."""
+def _change_path(path: Path, rng: random.Random) -> str:
+    """Replace a file by a link, a FIFO, a folder or nothing, or rename it."""
     data = path.read_bytes()
     path.unlink()
     operation = rng.randrange(11)
@@ -98,7 +98,7 @@ def _change_place(path: Path, rng: random.Random) -> str:
         path.mkdir()
         return "folder"
     if operation == 8:
-        return "gone"
+        return "deleted"
     if operation == 9:
         other = path.with_name(rng.choice((path.name.upper(), f"{path.name}.bak", "\udcff.txt")))
         other.write_bytes(data)
@@ -110,20 +110,20 @@ def _change_place(path: Path, rng: random.Random) -> str:
 
 
 @functools.cache
-def _bomb() -> str:
+def _encode_bomb() -> str:
     packer, piece = zlib.compressobj(1), bytes(1 << 24)
     packed = b"".join(packer.compress(piece) for _ in range(BOMB_BYTES // len(piece)))
     return base64.b64encode(packed + packer.flush()).decode()
 
 
-def _inflated(data: bytes) -> bytes:
-    """A patch whose first file unpacks to some gigabytes; as it is if it was mutated before."""
+def _add_bomb(data: bytes) -> bytes:
+    """Return a patch whose first file unpacks to 3 GB, or the same bytes if they are no patch."""
     try:
         document = json.loads(data)
         first = next(iter(document["files"].values()))
         first.pop("ranges", None)
-        first["deflated"] = _bomb()
+        first["deflated"] = _encode_bomb()
     except (ValueError, LookupError, AttributeError, TypeError, StopIteration):
         return data
-    document.pop("digest", None)  # or the patch is refused as damaged
+    document.pop("digest", None)  # otherwise the patch is refused as damaged
     return json.dumps(document).encode()

@@ -1,11 +1,11 @@
-"""Values that files from strangers hold: names, numbers and texts that break careless readers."""
+"""Names, numbers and texts that break careless readers of files."""
 
 import math
 import random
 from typing import Any
 
-RAW = "@@RAW@@"  # in a string of a document: what follows is written as it is, without quotes
-TWICE = "@@TWICE@@"  # in a key of a document: what follows is written as the key, once more
+RAW_MARK = "@@RAW_MARK@@"  # starts a string whose rest is written without quotes
+DUPLICATE_MARK = "@@DUPLICATE_MARK@@"  # starts a key whose rest duplicates another key
 
 NAMES = (
     *("", ".", "..", "/", "//", "../x", "../../../../etc/passwd", "/etc/passwd", "a/../../b"),
@@ -28,39 +28,39 @@ RAW_TEXTS = (
 )
 
 
-def name(rng: random.Random) -> str:
+def draw_name(rng: random.Random) -> str:
     """Draw a name or another text."""
     return rng.choice(NAMES)
 
 
-def number(rng: random.Random) -> float:
+def draw_number(rng: random.Random) -> float:
     """Draw a number."""
     return rng.choice(NUMBERS)
 
 
-def value(rng: random.Random) -> Any:
-    """Draw a value of any type that JSON has, or a text that is none."""
+def draw_value(rng: random.Random) -> Any:
+    """Draw a value of any JSON type, or a text that is not JSON."""
     kind = rng.randrange(8)
     if kind < 3:
-        return number(rng)
+        return draw_number(rng)
     if kind < 5:
-        return name(rng)
+        return draw_name(rng)
     if kind == 5:
-        return RAW + rng.choice(RAW_TEXTS)
+        return RAW_MARK + rng.choice(RAW_TEXTS)
     if kind == 6:
         return rng.choice((None, True, False))
     return rng.choice(([], {}, [[]], [None], {"": None}, [0, 0, 0, 0], [1] * 5000, {"a": {"b": 1}}))
 
 
-def token(rng: random.Random) -> str:
+def draw_token(rng: random.Random) -> str:
     """Draw a word for a text file."""
     if rng.random() < 0.5:
-        return str(number(rng)) if rng.random() < 0.9 else "9" * 5000
-    return name(rng)
+        return str(draw_number(rng)) if rng.random() < 0.9 else "9" * 5000
+    return draw_name(rng)
 
 
-def like(old: Any, rng: random.Random) -> Any:
-    """Draw a value of the type of another one, as that passes more checks."""
+def draw_similar(old: Any, rng: random.Random) -> Any:
+    """Draw a value of the type of `old`, because it passes more checks."""
     if isinstance(old, bool):
         return not old
     if isinstance(old, int):
@@ -68,5 +68,5 @@ def like(old: Any, rng: random.Random) -> Any:
     if isinstance(old, float):
         return rng.choice((old * 1e6, -old, 0.0, old + 1, 1e300, 5e-324, old * 0.5, math.nan))
     if isinstance(old, str):
-        return rng.choice((name(rng), old + "x", old[:-1], old.upper(), old * 2, old[::-1]))
-    return value(rng)
+        return rng.choice((draw_name(rng), old + "x", old[:-1], old.upper(), old * 2, old[::-1]))
+    return draw_value(rng)

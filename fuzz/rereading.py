@@ -1,4 +1,4 @@
-"""What a command wrote, read again by boxmend: called in the child, raises where it is unsound."""
+"""Read the output of a command again; called in the child, raises if the output is not sound."""
 
 import json
 import os
@@ -22,16 +22,16 @@ ACKNOWLEDGED = "acknowledged: "  # on stdout, with the number of verdicts in all
 
 
 def reread_dataset(tokens: list[str]) -> None:
-    """Read a dataset, which has no errors but missing images, unless it is a repaired one."""
+    """Read a dataset; raise if it has errors other than missing images, unless `--fix` made it."""
     if "none" in tokens:
         return  # without images some sizes are not known
-    errors = [one for one in read("out").findings if one.severity is Severity.ERROR]
-    if "--fix" not in tokens and any(one.kind != "missing-image" for one in errors):
-        raise RuntimeError(f"what was written has errors: {errors[:3]}")
+    errors = [finding for finding in read("out").findings if finding.severity is Severity.ERROR]
+    if "--fix" not in tokens and any(error.kind != "missing-image" for error in errors):
+        raise RuntimeError(f"the written dataset has errors: {errors[:3]}")
 
 
 def reread_noisy(tokens: list[str]) -> None:
-    """Read a noisy dataset and the truth beside it."""
+    """Read a noisy dataset and its truth."""
     known_truth("out", load("out"))
 
 
@@ -43,11 +43,11 @@ def reread_audit(tokens: list[str]) -> None:
         raise RuntimeError("the audit is not finished")
 
 
-def reread_mended(tokens: list[str]) -> None:
-    """Take back what was mended."""
+def reread_repaired(tokens: list[str]) -> None:
+    """Read a repaired dataset and revert it."""
     read("out")
     if boxmend.cli.run(["revert", "out"]) != 0:
-        raise RuntimeError("what `apply` wrote cannot be reverted")
+        raise RuntimeError("the output of `apply` cannot be reverted")
 
 
 def reread_json(tokens: list[str]) -> None:
@@ -65,7 +65,7 @@ def reread_files(tokens: list[str]) -> None:
 
 
 def reread_run(tokens: list[str]) -> None:
-    """Read what a training left."""
+    """Read the files of a training run."""
     run = Run(Path("out"))
     run.settings(), run.facts(), run.summary(), run.metrics()
 
@@ -78,7 +78,7 @@ READERS: dict[str, Callable[[list[str]], None]] = {
     "dataset": reread_dataset,
     "noisy": reread_noisy,
     "audit": reread_audit,
-    "mended": reread_mended,
+    "mended": reread_repaired,
     "json": reread_json,
     "json files": reread_files,
     "run": reread_run,
@@ -86,7 +86,7 @@ READERS: dict[str, Callable[[list[str]], None]] = {
 
 
 def visit_server() -> None:
-    """Have `boxmend review` serve one visitor, who looks at all and gives verdicts, and end."""
+    """Make `boxmend review` stop after one visitor, who requests pages and sends verdicts."""
     serve = Server.run
 
     def run(self: Server, ready: Callable[[str], None] | None = None) -> None:
@@ -100,28 +100,28 @@ def visit_server() -> None:
         serve(self, begin)
         thread.join()
 
-    Server.run = run  # type: ignore[method-assign]  # in this process alone
+    Server.run = run  # type: ignore[method-assign]  # only in this process
 
 
 def _visit(server: Server) -> None:
     token = server.address.rstrip("/").rpartition("/")[2]
     try:
-        fixes = json.loads(_ask(server, f"/{token}/fixes")[1])
+        fixes = json.loads(_request(server, f"/{token}/fixes")[1])
         number = len(fixes["kind"])
-        seen = json.loads(_ask(server, f"/{token}/news-0")[1])["seen"]
+        seen = json.loads(_request(server, f"/{token}/news-0")[1])["seen"]
         for name in ("", "doubtful", "places-0-1", "cut-0-0-0-20-20-64.jpg"):
-            _ask(server, f"/{token}/{name}")
+            _request(server, f"/{token}/{name}")
         answers = [{"row": k, "answer": "accept"} for k in range(min(number, 3))]
         body = json.dumps({"seen": 0, "verdicts": answers}).encode()
-        status, _ = _ask(server, f"/{token}/verdicts", body)
+        status, _ = _request(server, f"/{token}/verdicts", body)
         if status == HTTPStatus.OK:
             os.write(1, f"{ACKNOWLEDGED}{seen + len(answers)}\n".encode())
-            os.fsync(1)  # an event at which a kill finds the verdicts acknowledged
+            os.fsync(1)  # an event after the acknowledgement, so that a kill can follow it
     finally:
         server.stop()
 
 
-def _ask(server: Server, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+def _request(server: Server, path: str, body: bytes | None = None) -> tuple[int, bytes]:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
     try:
         kind = {"Content-Type": "application/json"}

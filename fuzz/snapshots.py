@@ -1,4 +1,4 @@
-"""What lies in a folder, and what has changed there."""
+"""Snapshots of folders, and the differences between them."""
 
 import hashlib
 import os
@@ -11,20 +11,20 @@ LEFTOVERS = ("*partial*", ".lock", "*.lock", "*.tmp", ".tmp*")
 
 
 def snapshot(folder: Path) -> Snapshot:
-    """Every path below a folder with what lies there; special files are not opened."""
-    found: Snapshot = {}
+    """Map every path below a folder to a hash or a description; open no special files."""
+    contents: Snapshot = {}
     waiting = [""]
     while waiting:
         inner = waiting.pop()
         for entry in os.scandir(os.path.join(folder, inner)):
             path = f"{inner}/{entry.name}".lstrip("/")
-            found[path] = _told(entry)
+            contents[path] = _describe_entry(entry)
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(path)
-    return found
+    return contents
 
 
-def _told(entry: os.DirEntry[str]) -> str:
+def _describe_entry(entry: os.DirEntry[str]) -> str:
     mode = entry.stat(follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode):
         return f"link to {os.readlink(entry.path)}"
@@ -34,19 +34,21 @@ def _told(entry: os.DirEntry[str]) -> str:
     return "folder" if stat.S_ISDIR(mode) else f"special {stat.S_IFMT(mode):o}"
 
 
-def changed(before: Snapshot, after: Snapshot) -> list[str]:
-    """The paths that differ, sorted."""
+def changed_paths(before: Snapshot, after: Snapshot) -> list[str]:
+    """Return the paths that differ, sorted."""
     return sorted(
         path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
     )
 
 
-def matching(paths: list[str], patterns: tuple[str, ...]) -> list[str]:
-    """The paths that one of the patterns matches; `*` matches slashes, too."""
-    return [path for path in paths if any(fnmatch(path, one) for one in patterns)]
+def match_patterns(paths: list[str], patterns: tuple[str, ...]) -> list[str]:
+    """Return the paths that match one of the patterns; `*` matches slashes too."""
+    return [path for path in paths if any(fnmatch(path, pattern) for pattern in patterns)]
 
 
-def leftovers(after: Snapshot) -> list[str]:
-    """The paths whose names say that a command was to remove them."""
+def find_leftovers(after: Snapshot) -> list[str]:
+    """Return the paths with names of temporary files, which a command should have removed."""
     names = {path: path.rpartition("/")[2] for path in after}
-    return [path for path, name in names.items() if any(fnmatch(name, one) for one in LEFTOVERS)]
+    return [
+        path for path, name in names.items() if any(fnmatch(name, pattern) for pattern in LEFTOVERS)
+    ]

@@ -1,4 +1,4 @@
-"""Mutations of text files that know their grammar: JSON, XML, and lists of words."""
+"""Structural mutations of text files: JSON, XML, YAML and lists of words."""
 
 import copy
 import json
@@ -8,11 +8,11 @@ import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 import odd_values
-from odd_values import RAW, TWICE
+from odd_values import DUPLICATE_MARK, RAW_MARK
 
 WORD = re.compile(r"([^\s,:;=\[\]{}\"']+)")
-MOST_COPIES = 2000
-SHARE_UNSEALED = 0.8  # of documents that lose their digest, so that more than that is read
+MAX_COPIES = 2000
+SHARE_WITHOUT_DIGEST = 0.8  # of documents; with a digest, readers refuse them at once
 BOMB = "".join(
     f'<!ENTITY e{n} "{f"&e{n - 1};" * 10 if n else "lol" * 10}">' for n in range(9)
 )  # expands to 30 GB
@@ -59,11 +59,11 @@ TEXT_LINES = (
 def mutate_json(data: bytes, rng: random.Random) -> bytes:
     """Change a JSON document in one to three places."""
     document = json.loads(data)
-    if isinstance(document, dict) and rng.random() < SHARE_UNSEALED:
+    if isinstance(document, dict) and rng.random() < SHARE_WITHOUT_DIGEST:
         document.pop("digest", None)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        document = _changed(document, rng)
-    return dumped(document)
+        document = _change_value(document, rng)
+    return dump_json(document)
 
 
 def mutate_lines(data: bytes, rng: random.Random) -> bytes:
@@ -77,53 +77,55 @@ def mutate_lines(data: bytes, rng: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-def dumped(document: Any) -> bytes:
-    """JSON in which marked strings stand without quotes and marked keys stand twice."""
+def dump_json(document: Any) -> bytes:
+    """Encode JSON; strings with RAW_MARK lose their quotes, keys lose their DUPLICATE_MARK."""
     raws: list[str] = []
 
-    def marked(value: Any) -> Any:
+    def number_raws(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: marked(one) for key, one in value.items()}
+            return {key: number_raws(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [marked(one) for one in value]
-        if isinstance(value, str) and value.startswith(RAW):
-            raws.append(value.removeprefix(RAW))
-            return f"{RAW}{len(raws) - 1}{RAW}"
+            return [number_raws(item) for item in value]
+        if isinstance(value, str) and value.startswith(RAW_MARK):
+            raws.append(value.removeprefix(RAW_MARK))
+            return f"{RAW_MARK}{len(raws) - 1}{RAW_MARK}"
         return value
 
-    text = json.dumps(marked(document)).replace(TWICE, "")
+    text = json.dumps(number_raws(document)).replace(DUPLICATE_MARK, "")
     for k, raw in enumerate(raws):
-        text = text.replace(f'"{RAW}{k}{RAW}"', raw)
+        text = text.replace(f'"{RAW_MARK}{k}{RAW_MARK}"', raw)
     return text.encode("utf-8", "surrogatepass")
 
 
-def _places(document: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
-    """All values below a document: (path without numbers, its container, its key)."""
-    found: list[tuple[tuple[str, ...], Any, Any]] = []
+def _list_values(document: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
+    """List all values of a document as (path with "*" for positions, container, key)."""
+    values: list[tuple[tuple[str, ...], Any, Any]] = []
     waiting: list[tuple[tuple[str, ...], Any]] = [((), document)]
     while waiting:
         path, node = waiting.pop()
         if isinstance(node, dict):
-            found += [((*path, key), node, key) for key in node]
-            waiting += [((*path, key), one) for key, one in node.items()]
+            values += [((*path, key), node, key) for key in node]
+            waiting += [((*path, key), item) for key, item in node.items()]
         elif isinstance(node, list):
-            found += [((*path, "*"), node, k) for k in range(len(node))]
-            waiting += [((*path, "*"), one) for one in node]
-    return found
+            values += [((*path, "*"), node, k) for k in range(len(node))]
+            waiting += [((*path, "*"), item) for item in node]
+    return values
 
 
-def _changed(document: Any, rng: random.Random) -> Any:
-    places = _places(document)
+def _change_value(document: Any, rng: random.Random) -> Any:
+    places = _list_values(document)
     if not places or rng.random() < 0.03:
-        return rng.choice(([document], {"x": document}, odd_values.value(rng)))
-    path = rng.choice(sorted({path for path, _, _ in places}))  # not mostly numbers of boxes
-    _, node, key = rng.choice([one for one in places if one[0] == path])
+        return rng.choice(([document], {"x": document}, odd_values.draw_value(rng)))
+    path = rng.choice(
+        sorted({path for path, _, _ in places})
+    )  # by path, because most values are coordinates of boxes
+    _, node, key = rng.choice([place for place in places if place[0] == path])
     old = node[key]
     operation = rng.randrange(9)
     if operation < 2:
-        node[key] = odd_values.value(rng)
+        node[key] = odd_values.draw_value(rng)
     elif operation < 4:
-        node[key] = odd_values.like(old, rng)
+        node[key] = odd_values.draw_similar(old, rng)
     elif operation == 4:
         del node[key]
     elif operation == 5:
@@ -140,22 +142,22 @@ def _change_list(node: list[Any], k: int, rng: random.Random) -> None:
     operation = rng.randrange(4)
     if operation == 0:
         node.insert(k, copy.deepcopy(node[k]))
-    elif operation == 1 and len(node) < MOST_COPIES:
-        node.extend([node[k]] * rng.choice((2, 100, MOST_COPIES)))
+    elif operation == 1 and len(node) < MAX_COPIES:
+        node.extend([node[k]] * rng.choice((2, 100, MAX_COPIES)))
     elif operation == 2:
         node.clear()
     else:
-        node.insert(k, odd_values.value(rng))
+        node.insert(k, odd_values.draw_value(rng))
 
 
 def _change_keys(node: dict[str, Any], key: str, rng: random.Random) -> None:
     operation = rng.randrange(3)
     if operation == 0:
-        node[TWICE + key] = odd_values.like(node[key], rng)
+        node[DUPLICATE_MARK + key] = odd_values.draw_similar(node[key], rng)
     elif operation == 1:
-        node[odd_values.name(rng)] = node.pop(key)
+        node[odd_values.draw_name(rng)] = node.pop(key)
     else:
-        node[odd_values.name(rng)] = odd_values.value(rng)
+        node[odd_values.draw_name(rng)] = odd_values.draw_value(rng)
 
 
 def mutate_xml(data: bytes, rng: random.Random) -> bytes:
@@ -164,7 +166,7 @@ def mutate_xml(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 3))):
         _change_element(root, rng)
     text = ElementTree.tostring(root, encoding="unicode")
-    text = text.replace(TWICE, "&e8;")
+    text = text.replace(DUPLICATE_MARK, "&e8;")
     if rng.random() < 0.15 or "&e8;" in text:
         text = rng.choice(PROLOGS) + text
     if rng.random() < 0.1:
@@ -176,13 +178,13 @@ def mutate_xml(data: bytes, rng: random.Random) -> bytes:
 def _change_element(root: ElementTree.Element, rng: random.Random) -> None:
     parents = [(parent, child) for parent in root.iter() for child in parent]
     if not parents:
-        root.text = odd_values.name(rng)
+        root.text = odd_values.draw_name(rng)
         return
     tag = rng.choice(sorted({child.tag for _, child in parents}))
-    parent, child = rng.choice([one for one in parents if one[1].tag == tag])
+    parent, child = rng.choice([pair for pair in parents if pair[1].tag == tag])
     operation = rng.randrange(9)
     if operation < 2:
-        child.text = odd_values.token(rng)
+        child.text = odd_values.draw_token(rng)
     elif operation == 2:
         parent.remove(child)
     elif operation == 3:
@@ -192,13 +194,13 @@ def _change_element(root: ElementTree.Element, rng: random.Random) -> None:
     elif operation == 5:
         rng.choice(parents)[1].append(copy.deepcopy(child))
     elif operation == 6:
-        child.text = TWICE  # becomes an entity
+        child.text = DUPLICATE_MARK  # becomes an entity
     elif operation == 7:
         _nest(child, rng.choice((30, 3000)))
     elif child.attrib:
-        child.set(rng.choice(sorted(child.attrib)), odd_values.token(rng))
+        child.set(rng.choice(sorted(child.attrib)), odd_values.draw_token(rng))
     else:
-        child.set("x", odd_values.token(rng))
+        child.set("x", odd_values.draw_token(rng))
 
 
 def _nest(element: ElementTree.Element, depth: int) -> None:
@@ -210,12 +212,12 @@ def mutate_text(data: bytes, rng: random.Random, lines: tuple[str, ...] = TEXT_L
     """Change words or lines of a text."""
     text = data.decode("utf-8", "surrogateescape")
     operation = rng.randrange(8)
-    found = list(WORD.finditer(text))
+    words = list(WORD.finditer(text))
     rows = text.split("\n")
     k = rng.randrange(len(rows))
-    if operation < 3 and found:
-        word = rng.choice(found)
-        text = text[: word.start()] + odd_values.token(rng) + text[word.end() :]
+    if operation < 3 and words:
+        word = rng.choice(words)
+        text = text[: word.start()] + odd_values.draw_token(rng) + text[word.end() :]
     elif operation == 3:
         rows.insert(k, rows[k])
         text = "\n".join(rows)
@@ -234,5 +236,5 @@ def mutate_text(data: bytes, rng: random.Random, lines: tuple[str, ...] = TEXT_L
 
 
 def mutate_yaml(data: bytes, rng: random.Random) -> bytes:
-    """Change a YAML file as a text, with lines that only YAML understands."""
+    """Change a YAML file as text; inserted lines are YAML."""
     return mutate_text(data, rng, YAML_LINES)

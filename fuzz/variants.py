@@ -1,4 +1,4 @@
-"""The commands with each kind of their inputs: what is run, mutated, and may be written."""
+"""The variants to fuzz: each command with each kind of its inputs."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ class Variant:
     """A command with one kind of input."""
 
     name: str
-    line: str  # of the command; paths begin with in/, the output is `out` or begins with out.
+    line: str  # the command; inputs are below in/, the output is `out` or `out.*`
     parts: str  # inputs that it needs
     targets: str  # patterns of the files that are mutated, below in/
     options: tuple[str, ...] = ("",)  # one of them is added
-    numbers: str = ""  # options whose value may be any number
-    reread: str = ""  # how the output is read again: dataset, run, json, or not at all
+    numbers: str = ""  # options that take a number
+    reread: str = ""  # key of rereading.READERS; empty: the output is not read
     may_change: str = ""  # patterns of inputs that the command writes when it succeeds
     weight: int = 10  # how often it is drawn, compared with others
     torch: bool = False  # whether it needs torch
@@ -33,10 +33,10 @@ SMALL = "--epochs 1 --batch-size 8 --image-size 32"
 QUICK = f"--detector tiny {SMALL}"
 
 
-def _of_datasets() -> list[Variant]:
-    made = []
+def _dataset_variants() -> list[Variant]:
+    variants = []
     for name, (address, part, targets) in DATASETS.items():
-        made += [
+        variants += [
             Variant(f"check-{name}", f"check {address} --jobs 1", part, targets),
             Variant(
                 f"fix-{name}",
@@ -67,12 +67,12 @@ def _of_datasets() -> list[Variant]:
         for to in DATASETS:
             line = f"convert {address} --to {to} --out out --allow-lossy"
             kind = f"convert-{name}-{to}"
-            made.append(Variant(kind, line, part, targets, IMAGES_AS, reread="dataset"))
-    return made
+            variants.append(Variant(kind, line, part, targets, IMAGES_AS, reread="dataset"))
+    return variants
 
 
-def _of_predictions() -> list[Variant]:
-    made = []
+def _prediction_variants() -> list[Variant]:
+    variants = []
     kinds = {
         "json": ("in/found.json", "found.json", "found.json"),
         "csv": ("in/found.csv", "found.csv", "found.csv"),
@@ -83,13 +83,13 @@ def _of_predictions() -> list[Variant]:
     for name, (path, part, targets) in kinds.items():
         line = f"audit in/noisy --predictions {path} --out out"
         options = ("", "--unseen", "--json")
-        made.append(
+        variants.append(
             Variant(f"audit-{name}", line, f"noisy {part}", targets, options, "--probe", "audit")
         )
     line = "evaluate --predictions in/found.json --data in/coco:train"
     targets = "found.json coco/instances_train.json"
-    made.append(Variant("evaluate-json", line, "coco found.json", targets, ("", "--json")))
-    return made
+    variants.append(Variant("evaluate-json", line, "coco found.json", targets, ("", "--json")))
+    return variants
 
 
 OTHERS = [
@@ -205,7 +205,7 @@ OTHERS = [
             f"import-{name}",
             f"import in/audit in/{path}",
             f"noisy audit {path.partition('/')[0]}",
-            f"{path} {path} {path.partition('/')[0]}/handover.json",
+            f"{path} {path} {path.partition('/')[0]}/export.json",
             ("", "--json"),
             may_change="audit/verdicts.*",
         )
@@ -362,4 +362,6 @@ OTHERS = [
         weight=2,
     ),
 ]
-VARIANTS = {one.name: one for one in (*_of_datasets(), *_of_predictions(), *OTHERS)}
+VARIANTS = {
+    variant.name: variant for variant in (*_dataset_variants(), *_prediction_variants(), *OTHERS)
+}

@@ -1,4 +1,4 @@
-"""What both drivers need: the inputs, the processes that start commands, and a table at the end."""
+"""The inputs, the fork servers and the table of results that both drivers share."""
 
 import contextlib
 import os
@@ -13,69 +13,74 @@ from pathlib import Path
 
 import children
 import worlds
-from children import Ended, Starter, Task
+from children import ChildResult, ForkServer, Task
 from variants import VARIANTS
 from worlds import World
 
-THREADED = ("review", "evaluate-json", "bench-audit")  # variants
-COUNTS = ("cases", "killed", "fine", "refused")  # the columns of a table before those of failures
+THREADED_VARIANTS = ("review", "evaluate-json", "bench-audit")  # variants
+FIRST_OUTCOMES = (
+    "cases",
+    "killed",
+    "fine",
+    "refused",
+)  # the columns of a table before those of failures
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """The inputs, and what starts commands: with torch, and without."""
+    """The inputs, and a fork server for commands with torch and for those without."""
 
     world: World
-    starters: Mapping[bool, Starter]
+    servers: Mapping[bool, ForkServer]
 
-    def run(self, task: Task, *, torch: bool) -> Ended:
+    def run(self, task: Task, *, torch: bool) -> ChildResult:
         """Run a command in a new process."""
-        return self.starters[torch].run(task)
+        return self.servers[torch].run(task)
 
 
 @contextlib.contextmanager
 def workplace() -> Iterator[Workplace]:
     """Make all inputs in a temporary folder, which is removed at the end."""
     root = Path(tempfile.mkdtemp(prefix="boxmend-fuzz-"))
-    starters: dict[bool, Starter] = {}
+    servers: dict[bool, ForkServer] = {}
     try:
         children.prepare()
         world = World(root / "world", root / "case")
-        starters[True] = Starter(lambda: worlds.build(world))
-        starters[False] = Starter(lambda: _warm_up(world))
-        yield Workplace(world, starters)
+        servers[True] = ForkServer(lambda: worlds.build(world))
+        servers[False] = ForkServer(lambda: _warm_up(world))
+        yield Workplace(world, servers)
     finally:
-        for one in starters.values():
-            one.stop()
+        for server in servers.values():
+            server.stop()
         shutil.rmtree(root, ignore_errors=True)
 
 
 def _warm_up(world: World) -> None:
-    """Run commands without torch once, so that children find everything imported.
+    """Run commands without torch once, so that everything is imported before a fork.
 
-    Not those that start threads which a fork loses, as hotcoco does to score detections.
+    Commands that start threads are left out because a fork loses threads; hotcoco starts some.
     """
-    import hotcoco  # noqa: F401  # only imported
+    import hotcoco  # noqa: F401  # imported before the fork
 
     for variant in VARIANTS.values():
-        if not variant.torch and variant.name not in THREADED:
+        if not variant.torch and variant.name not in THREADED_VARIANTS:
             world.lay_out(tuple(variant.parts.split()))
             os.chdir(world.case)
-            worlds.command(*shlex.split(variant.line))
+            worlds.run_command(*shlex.split(variant.line))
     os.chdir(world.case.parent)
     if "torch" in sys.modules:
         raise RuntimeError("a command that needs no torch has imported it")
 
 
 def print_table(what: str, counts: Mapping[str, Counter[str]], seconds: float) -> None:
-    """Print what came of the cases of each variant or command."""
-    found = {sort for one in counts.values() for sort in one}
-    sorts = [one for one in COUNTS if one in found]
-    sorts += sorted(found - set(COUNTS))
+    """Print how many cases of each variant or command had each outcome."""
+    seen = {outcome for row in counts.values() for outcome in row}
+    outcomes = [outcome for outcome in FIRST_OUTCOMES if outcome in seen]
+    outcomes += sorted(seen - set(FIRST_OUTCOMES))
     width = max(map(len, (what, *counts)))
     total = sum(counts.values(), Counter[str]())
-    print("  ".join([what.ljust(width), *sorts]))
-    for name, one in (*sorted(counts.items()), ("all", total)):
-        cells = [str(one[sort]).rjust(len(sort)) for sort in sorts]
+    print("  ".join([what.ljust(width), *outcomes]))
+    for name, row in (*sorted(counts.items()), ("all", total)):
+        cells = [str(row[outcome]).rjust(len(outcome)) for outcome in outcomes]
         print("  ".join([name.ljust(width), *cells]))
     print(f"{total['cases']:,} cases in {seconds:.0f} s")

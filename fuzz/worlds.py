@@ -1,7 +1,7 @@
-"""Small valid inputs of every kind that boxmend reads, made once by boxmend itself.
+"""Small valid inputs of every kind that boxmend reads, made once with boxmend.
 
-`build` makes them in CASE/in and moves them to WORLD. A case copies what it needs back to CASE/in,
-so that the absolute paths that runs, audits and links hold are right in every case.
+`build` makes the inputs in `case`/in and moves them to `store`. Each case copies what it needs back
+to `case`/in, so that the absolute paths in runs, audits and links are right in every case.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from boxmend.data.formats import load
 from boxmend.runs.settings import Optimisation, TrainSettings
 
 INPUT = "in"
-SIDE = 32  # pixels of an image; the least that `synth` draws
+SIDE = 32  # pixels; the minimum of `synth`
 NUM_IMAGES = 10
 QUICK = TrainSettings(
     detector="tiny",
@@ -48,7 +48,7 @@ SHA = "0" * 64
 
 @dataclass(frozen=True)
 class World:
-    """Where the inputs lie, and where each case is tried."""
+    """The folder with all inputs and the folder of the current case."""
 
     store: Path
     case: Path
@@ -69,54 +69,61 @@ class World:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder whatever a case has put there."""
+    """Remove a folder with any content; raise if that fails."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         raise RuntimeError(f"{folder} cannot be removed")
 
 
 def build(world: World) -> None:
-    """Make all inputs; imports torch."""
+    """Make all inputs; this imports torch."""
     folder = world.lay_out(())
     before = Path.cwd()
     os.chdir(world.case)
     try:
-        for make in (_datasets, _predictions, _runs, _audits, _handed_over, _loose_files):
+        for make in (
+            _make_datasets,
+            _make_predictions,
+            _make_runs,
+            _make_audits,
+            _make_exports,
+            _make_other_files,
+        ):
             make()
     finally:
         os.chdir(before)
     folder.rename(world.store)
 
 
-def command(*tokens: str) -> None:
+def run_command(*tokens: str) -> None:
     """Run a command in this process, which must succeed."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+    errors = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
         status = boxmend.cli.run(tokens)
     if status not in (0, 1):
-        raise RuntimeError(f"boxmend {' '.join(tokens)} ended with {status}: {said.getvalue()}")
+        raise RuntimeError(f"boxmend {' '.join(tokens)} ended with {status}: {errors.getvalue()}")
 
 
-def _datasets() -> None:
-    command("synth", "--images", str(NUM_IMAGES), "--size", str(SIDE), "--out", "in/coco")
+def _make_datasets() -> None:
+    run_command("synth", "--images", str(NUM_IMAGES), "--size", str(SIDE), "--out", "in/coco")
     for to in ("voc", "yolo"):
-        command("convert", "in/coco", "--to", to, "--out", f"in/{to}", "--images-as", "copy")
+        run_command("convert", "in/coco", "--to", to, "--out", f"in/{to}", "--images-as", "copy")
     _edit_json(Path("in/coco/instances_train.json"), _enrich)
     amounts = ("--labels", "symmetric:0.4", "--boxes", "uniform:0.3", "--spurious", "0.1")
     for name, source in (("noisy", "in/coco:train"), ("noisy-voc", "in/voc:train")):
-        command("noise", source, *amounts, "--out", f"in/{name}", "--images-as", "copy")
-    command("folds", "in/noisy", "-k", "2", "--out", "in/folds", "--images-as", "copy")
+        run_command("noise", source, *amounts, "--out", f"in/{name}", "--images-as", "copy")
+    run_command("folds", "in/noisy", "-k", "2", "--out", "in/folds", "--images-as", "copy")
 
 
 def _enrich(document: dict[str, Any]) -> None:
-    """Add to a COCO file what drawn ones lack: outlines, a crowd, fields of one's own."""
+    """Add outlines, a crowd and additional fields to a COCO file."""
     document["info"] = {"description": "drawn", "year": 2026}
     document["licenses"] = [{"id": 1, "name": "none", "url": ""}]
-    for one in document["annotations"]:
-        x, y, width, height = one["bbox"]
+    for annotation in document["annotations"]:
+        x, y, width, height = annotation["bbox"]
         right, low = x + width, y + height
-        one["segmentation"] = [[x, y, right, y, right, low, x, low]]
-        one["attributes"] = {"occluded": False}
+        annotation["segmentation"] = [[x, y, right, y, right, low, x, low]]
+        annotation["attributes"] = {"occluded": False}
     crowd = document["annotations"][-1]
     crowd["iscrowd"] = 1
     crowd["segmentation"] = {"size": [SIDE, SIDE], "counts": [0, 40, SIDE * SIDE - 40]}
@@ -128,8 +135,8 @@ def _edit_json(path: Path, edit: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(document))
 
 
-def _predictions() -> None:
-    """Detections in every format, near the clean annotations."""
+def _make_predictions() -> None:
+    """Write detections near the clean annotations in every format."""
     rng = np.random.default_rng(0)
     dataset = load("in/coco:train")
     rows: list[dict[str, Any]] = []
@@ -145,7 +152,7 @@ def _predictions() -> None:
 
 
 def _write_predictions(rows: list[dict[str, Any]], names: tuple[str, ...]) -> None:
-    found = [
+    detections = [
         {
             "image_id": int(Path(row["image"]).stem),
             "file_name": row["image"],
@@ -155,7 +162,7 @@ def _write_predictions(rows: list[dict[str, Any]], names: tuple[str, ...]) -> No
         }
         for row in rows
     ]
-    Path("in/found.json").write_text(json.dumps(found))
+    Path("in/found.json").write_text(json.dumps(detections))
     named = [row | {"label": names[row["label"]]} for row in rows]
     pq.write_table(pa.Table.from_pylist(named), "in/found.parquet")
     with open("in/found.csv", "w", newline="") as file:
@@ -169,17 +176,15 @@ def _write_predictions(rows: list[dict[str, Any]], names: tuple[str, ...]) -> No
         width, height = (row["x2"] - row["x1"]) / SIDE, (row["y2"] - row["y1"]) / SIDE
         with (labels / f"{Path(row['image']).stem}.txt").open("a") as file:
             file.write(f"{row['label']} {x:.5f} {y:.5f} {width:.5f} {height:.5f} {row['score']}\n")
-    fold_of = json.loads(Path("in/folds/folds.json").read_bytes())
     for number in range(2):
         tests = json.loads(Path(f"in/folds/fold-{number}/test/instances_train.json").read_bytes())
-        ids = {one["id"] for one in tests["images"]}
-        part = [one for one in found if one["image_id"] in ids]
+        ids = {image["id"] for image in tests["images"]}
+        part = [row for row in detections if row["image_id"] in ids]
         Path(f"in/folds/fold-{number}/predictions.json").write_text(json.dumps(part))
-    assert fold_of
 
 
-def _runs() -> None:
-    """A finished training, and one that was interrupted after its first step."""
+def _make_runs() -> None:
+    """Make a finished training run and one that was interrupted after its second step."""
     from boxmend.training.train import Interrupted, train  # imports torch
 
     train(("in/noisy",), Path("in/run"), QUICK, val=("in/coco:val",), log=lambda line: None)
@@ -200,11 +205,11 @@ def _runs() -> None:
     )
 
 
-def _audits() -> None:
+def _make_audits() -> None:
     shutil.copytree("in/run", "in/audited-run")
-    command("audit", "in/audited-run")
+    run_command("audit", "in/audited-run")
     for name, source in (("audit", "in/noisy"), ("audit-voc", "in/noisy-voc")):
-        command(
+        run_command(
             *("audit", source, "--predictions", "in/found.json", "--unseen"),
             *("--out", f"in/{name}"),
         )
@@ -215,29 +220,29 @@ def _audits() -> None:
         verdicts = [Verdict(fix, answer) for fix, answer in zip(fixes, answers, strict=False)]
         append_verdicts(Path(f"in/{name}"), verdicts)
     chosen = ("--precision", "0.3", "--images-as", "copy")
-    command("apply", "in/audit", *chosen, "--out", "in/mended")
-    command("apply", "in/audit-voc", *chosen, "--out", "in/mended-voc")
-    command(
+    run_command("apply", "in/audit", *chosen, "--out", "in/mended")
+    run_command("apply", "in/audit-voc", *chosen, "--out", "in/mended-voc")
+    run_command(
         "apply", "in/audit", *chosen, "--to", "yolo", "--allow-lossy", "--out", "in/mended-yolo"
     )
 
 
-def _handed_over() -> None:
+def _make_exports() -> None:
     for to in ("label-studio", "cvat"):
-        command("export", "in/audit", "--to", to, "--most", "99", "--out", f"in/{to}")
+        run_command("export", "in/audit", "--to", to, "--most", "99", "--out", f"in/{to}")
     tasks = json.loads(Path("in/label-studio/tasks.json").read_bytes())
     Path("in/label-studio/project.json").write_text(
-        json.dumps([_submitted(number, task) for number, task in enumerate(tasks, 1)])
+        json.dumps([_submit_task(number, task) for number, task in enumerate(tasks, 1)])
     )
     text = Path("in/cvat/annotations.xml").read_bytes()
     with zipfile.ZipFile("in/cvat/task.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("annotations.xml", text)
 
 
-def _submitted(number: int, task: dict[str, Any]) -> dict[str, Any]:
-    """A task of Label Studio that somebody has submitted, with the first box deleted."""
+def _submit_task(number: int, task: dict[str, Any]) -> dict[str, Any]:
+    """Return a Label Studio task as submitted by an annotator who deleted the first box."""
     (prediction,) = task["predictions"]
-    kept = [one | {"origin": "prediction"} for one in prediction["result"][1:]]
+    kept = [region | {"origin": "prediction"} for region in prediction["result"][1:]]
     annotation = {
         "id": 1000 + number,
         "completed_by": {"id": 7, "email": "kim@example.org"},
@@ -253,11 +258,11 @@ def _submitted(number: int, task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _loose_files() -> None:
+def _make_other_files() -> None:
     names = load("in/coco").label_names
-    rates = {one: {other: 0.1 for other in names if other != one} for one in names}
+    rates = {name: {other: 0.1 for other in names if other != name} for name in names}
     Path("in/matrix.json").write_text(json.dumps(rates))
-    rows = [[one, *(str(rates[one].get(other, 0.5)) for other in names)] for one in names]
+    rows = [[name, *(str(rates[name].get(other, 0.5)) for other in names)] for name in names]
     Path("in/matrix.csv").write_text("\n".join(map(",".join, [["", *names], *rows])) + "\n")
     pictures = Path("in/pictures")
     pictures.mkdir()
@@ -267,10 +272,10 @@ def _loose_files() -> None:
     for method in ("baseline", "mend"):
         for seed in range(2):
             for noise in (results.Noise(), results.Noise("symmetric:0.4", "uniform:0.4", seed)):
-                results.append(Path("in/results.jsonl"), _result(method, seed, noise))
+                results.append(Path("in/results.jsonl"), _make_result(method, seed, noise))
 
 
-def _result(method: str, seed: int, noise: results.Noise) -> results.Result:
+def _make_result(method: str, seed: int, noise: results.Noise) -> results.Result:
     settings = {"method": method, "seed": seed, "epochs": 12, "weights": "default"}
     return results.Result(
         cell=f"{noise.labels or 'clean'}-{method}-{seed}".replace(":", "-"),

@@ -243,7 +243,7 @@ def _differences(lines: Lines) -> str:
     ours = {name: _join_conditions(lines, getter) for name, getter in _OUR_CONDITIONS.items()}
     rows = [[name, ours[name], paper] for name, paper in PAPER_CONDITIONS.items()]
     notes = [
-        f"- The lines differ in {escape_markdown(difference.told())}."
+        f"- The lines differ in {escape_markdown(difference.describe())}."
         for difference in find_differences(lines.results)
     ]
     return "\n\n".join(
@@ -302,7 +302,7 @@ AP50 by the 11-point rule, as in the paper:
 
 {_format_table(points, lines, _format_figure)}
 
-Share of the lost accuracy that is won back, by the area rule: (method - baseline) / (clean -
+Share of the lost accuracy that is recovered, by the area rule: (method - baseline) / (clean -
 baseline), over the seeds that all three have; the paper's share in brackets. Here and in further
 tables, a dash means that the noise costs less than one point.
 

@@ -261,7 +261,7 @@ def imported(space: Workspace) -> dict[str, Any]:
     for tool, file in answers.items():
         run = f"audit-{tool}"
         shutil.copytree(space.folder / "audit", space.folder / run)
-        done = call(space, "import", run, file, "--handover", f"to-{tool}")
+        done = call(space, "import", run, file, "--export", f"to-{tool}")
         verdicts = read_lines(space, space.folder / run / "verdicts.jsonl")
         found[tool] = {
             "answer": answer(space, done),

@@ -23,13 +23,13 @@ class ExitStatus(IntEnum):
 
 
 class BoxmendError(Exception):
-    """Base of all errors that are told to the user as one message, without a traceback."""
+    """Base of all errors that the user sees as one message, without a traceback."""
 
     exit_status = ExitStatus.FAILURE
 
 
 class UsageError(BoxmendError):
-    """The call is wrong; no data was looked at, or it does not matter."""
+    """The call is wrong, whatever the data are."""
 
     exit_status = ExitStatus.USAGE
 

@@ -100,10 +100,10 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(UsageError, match=r"no method 'mand' here; there are .*, mend$"):
         choose_cells(cells, methods=("mend", "mand"))
     with pytest.raises(
-        UsageError, match=r"--only label4: no cell is called so; there are label0-b"
+        UsageError, match=r"--only label4: no cell has such a name; there are label0-b"
     ):
         choose_cells(cells, only=("label4",))
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="have no cell in common"):
         choose_cells(cells, only=("*-br-0",), methods=("lr",))
     with pytest.raises(UsageError, match=r"no table 'tabel1'; there are table1, "):
         make_plan(GridRequest(names=("tabel1",), scale="smoke"))

@@ -124,7 +124,7 @@ def test_data_whose_images_are_gone_are_made_again_and_come_out_the_same(tmp_pat
     told["files"] = dict.fromkeys(told["files"], "0" * 64)
     del told["digest"]
     (folder / "noise.json").write_text(json.dumps(told))
-    with pytest.raises(DataError, match="made anew the annotations come out differently"):
+    with pytest.raises(DataError, match="new noise on the data comes out differently"):
         noisy_data.noisy_data(plan.root, job)
 
 
@@ -134,7 +134,7 @@ def test_data_that_changed_since_are_refused(tmp_path: Path) -> None:
     plan = ready(toys, tmp_path / "out")
     shutil.rmtree(toys)
     assert run(["synth", "--images", "10", "--seed", "1", "--out", str(toys)]) == 0
-    with pytest.raises(DataError, match="training data differ from those that the grid was begun"):
+    with pytest.raises(DataError, match="training data changed since the grid was started"):
         noisy_data.noisy_data(plan.root, job_of(plan))
 
 

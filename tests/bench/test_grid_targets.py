@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from boxmend.bench.grids.results import Result
-from boxmend.bench.grids.targets import SHARES, Bar, evaluate_targets
+from boxmend.bench.grids.targets import MIN_SHARES, AccuracyTarget, evaluate_targets
 from tests.bench.grid_results import result
 
 FORTY = ("symmetric:0.4", "uniform:0.4")
@@ -34,14 +34,14 @@ def at_forty(mend: float, seeds: int = 3) -> list[Result]:
     ]
 
 
-def first(results: list[Result]) -> Bar:
+def first(results: list[Result]) -> AccuracyTarget:
     return evaluate_targets(results)[0]
 
 
 def test_without_results_nothing_is_run() -> None:
     every = evaluate_targets([])
     assert {one.verdict for one in every} == {"not run"}
-    assert len([one for one in every if not one.is_goal]) == len(SHARES) + 3
+    assert len([one for one in every if not one.is_goal]) == len(MIN_SHARES) + 3
     assert [one.needed for one in every if one.is_goal] == [
         *("65 % or more", "64 % or more", "98 % or more", "70 % or more", "64 % or more"),
     ]
@@ -64,13 +64,13 @@ def test_fewer_than_three_seeds_are_no_verdict() -> None:
     assert first(at_forty(0.6)[1:]).verdict == "reached, so far"  # clean lacks a seed
 
 
-def of(results: list[Result], word: str) -> Bar:
+def of(results: list[Result], word: str) -> AccuracyTarget:
     (bar,) = (one for one in evaluate_targets(results) if word in one.what and not one.is_goal)
     return bar
 
 
 def test_harm_is_measured_beside_the_clean_reference() -> None:
-    def harm(*aps: float) -> Bar:
+    def harm(*aps: float) -> AccuracyTarget:
         cells = [cell("baseline", 0.7, CLEAN, seed) for seed in range(3)]
         cells += [cell("mend", ap50, CLEAN, seed) for seed, ap50 in enumerate(aps)]
         return of(cells, "clean data")
@@ -139,7 +139,7 @@ def test_the_worst_estimate_counts() -> None:
     assert bar.cells[-1] == "pair30-box0-mend-0"
 
 
-def test_training_afresh_is_a_goal() -> None:
+def test_training_from_scratch_is_a_goal() -> None:
     cells = [*at_forty(0.5), *(cell("two-stage", 0.58, FORTY, seed) for seed in range(3))]
     (goal,) = (one for one in evaluate_targets(cells) if "from scratch" in one.what)
     assert goal.is_goal

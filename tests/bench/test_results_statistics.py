@@ -1,4 +1,4 @@
-"""Means over seeds and shares won back, by hand-computed numbers."""
+"""Means over seeds and recovered shares, by hand-computed numbers."""
 
 import math
 

@@ -78,7 +78,7 @@ def test_settings_that_a_method_does_not_go_by_may_differ() -> None:
 def test_a_setting_that_one_result_lacks_is_a_difference() -> None:
     lacking = changed(result("mend", seed=1), settings=SETTINGS | {"mend": {}})
     (found,) = find_differences([MEND, lacking])
-    assert set(found.cells) == {"0.4", "(not there)"}
+    assert set(found.cells) == {"0.4", "(not set)"}
 
 
 def test_a_setting_that_is_not_set_is_as_before_there_was_one() -> None:
@@ -150,7 +150,7 @@ def test_the_refusal_names_setting_values_cells_and_remedy() -> None:
         "the results differ in more than method, noise and seed:",
         "  settings.epochs: 24 in symmetric0.4-uniform0.4-mend-0, symmetric0.4-uniform0.4-mend-1, "
         "symmetric0.4-uniform0.4-mend-2 and 2 more; 12 in symmetric0.4-uniform0.4-baseline-0",
-        "choose by --where, like --where 'settings.epochs=24', or go on with --mixed",
+        "select by --where, like --where 'settings.epochs=24', or use --mixed",
     ]
     refuse_differences([])
 
@@ -187,6 +187,6 @@ def test_hostile_texts_are_told_on_one_line() -> None:
     odd = changed(MEND, hardware="a\n\x1b[31mb" + "x" * 9999)
     (found,) = find_differences([BASE, odd])
     assert isinstance(found, ResultDifference)
-    assert "\n" not in found.told()
-    assert "\x1b" not in found.told()
-    assert len(found.told()) < 500
+    assert "\n" not in found.describe()
+    assert "\x1b" not in found.describe()
+    assert len(found.describe()) < 500

@@ -242,6 +242,6 @@ def test_the_origin_tells_how_many_cells_there_are_and_that_toys_are_toys() -> N
     # 11 noise settings, 8 rows, and the clean reference: 89 cells for each seed.
     text = markdown(make_table(get_layout("table1"), two))
     assert "Scale voc320, 2 of 178 cells;" in text
-    assert "Drawn toys" not in text
+    assert "Drawn images" not in text
     toys = [msgspec.structs.replace(one, scale="smoke") for one in two]
-    assert "Drawn toys" in markdown(make_table(get_layout("table1"), toys))
+    assert "Drawn images" in markdown(make_table(get_layout("table1"), toys))

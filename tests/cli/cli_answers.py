@@ -1,4 +1,4 @@
-"""Asking the command line, and what it is asked about."""
+"""Run commands, and the data that they run on."""
 
 import hashlib
 import json

@@ -44,9 +44,9 @@ def test_apply_and_revert_answer_in_json(
 ) -> None:
     before = (tmp_path / "instances_train.json").read_bytes()
     out = tmp_path / "out"
-    status, told = answer(capsys, "apply", trained, "--out", out, "--discarded", "mark")
+    status, result = answer(capsys, "apply", trained, "--out", out, "--discarded", "mark")
     assert status == 0
-    assert told == {
+    assert result == {
         "out": str(out),
         "format": "coco",
         "files": 1,
@@ -107,10 +107,10 @@ def test_only_and_confidence_reach_the_library(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for k, options in enumerate((["--only", "labels"], ["--min-confidence", "0.6"])):
-        _, told = answer(capsys, "apply", trained, "--out", tmp_path / f"{k}", *options)
-        assert told["changed"] == 0
-    _, told = answer(capsys, "apply", trained, "--out", tmp_path / "2", "--only", "boxes, labels")
-    assert told["changed"] == 1
+        _, result = answer(capsys, "apply", trained, "--out", tmp_path / f"{k}", *options)
+        assert result["changed"] == 0
+    _, result = answer(capsys, "apply", trained, "--out", tmp_path / "2", "--only", "boxes, labels")
+    assert result["changed"] == 1
 
 
 def test_reverting_what_was_not_applied_fails(

@@ -1,4 +1,4 @@
-"""`boxmend bench speed`: all rows are there, ratios are quotients, and failures are told."""
+"""`boxmend bench speed`: all rows are there, ratios are quotients, and failures are reported."""
 
 import contextlib
 import io
@@ -32,8 +32,8 @@ def measured(
         patch.setattr(timing, "WARM_UP", 1)
         patch.setattr(growth, "OBJECTS", (2, 3))
         patch.setattr(growth, "QUEUES", (4,))
-        told = ["bench", "speed", f"{toys}:train", *QUICK, "--json", "--out", str(out)]
-        assert run(told) == 0
+        result = ["bench", "speed", f"{toys}:train", *QUICK, "--json", "--out", str(out)]
+        assert run(result) == 0
     torch.set_num_threads(threads)
     return json.loads(printed.getvalue()), json.loads(out.read_text(), parse_constant=_refused)
 
@@ -84,7 +84,7 @@ def test_stages_growth_and_memory_are_measured(measured: tuple[Any, Any]) -> Non
     assert answer["side_by_side"] == []
 
 
-def test_versions_hardware_and_what_must_be_known_are_told(measured: tuple[Any, Any]) -> None:
+def test_facts_and_requirements_are_printed(measured: tuple[Any, Any]) -> None:
     answer = measured[0]
     assert {"boxmend", "torch", "torchvision"} <= set(answer["facts"]["versions"])
     assert answer["facts"]["hardware"]
@@ -119,7 +119,7 @@ def test_people_see_tables_and_failures(
     assert "12.5" in shown
 
 
-def test_a_row_that_cannot_be_is_told_and_the_rest_measured(
+def test_a_failing_row_is_reported_and_the_others_are_measured(
     toys: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from boxmend.bench.speed import tables

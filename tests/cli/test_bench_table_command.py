@@ -1,4 +1,4 @@
-"""`boxmend bench table`: finds results, refuses to mix, and writes what is asked for."""
+"""`boxmend bench table`: finds results, refuses to mix, and writes files."""
 
 import json
 import subprocess
@@ -54,7 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_only_scale_with_results_is_taken(
+def test_the_only_scale_with_results_is_the_default(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["bench", "table", "core"]) == 0
@@ -69,8 +69,8 @@ def test_several_scales_are_asked_about(here: Path, capsys: pytest.CaptureFixtur
     write(here / "bench", *RESULTS, scale="voc320")
     assert run(["bench", "table", "core"]) == 2
     assert "give --scale smoke or voc320" in capsys.readouterr().err
-    status, told = answer(capsys, "bench", "table", "core", "--scale", "voc320")
-    assert (status, told["scale"]) == (0, "voc320")
+    status, outcome = answer(capsys, "bench", "table", "core", "--scale", "voc320")
+    assert (status, outcome["scale"]) == (0, "voc320")
     write(here / "bench", finished("mend", 0.1, 1), scale="voc320")
     tokens = ["bench", "table", "core", "--scale", "smoke", "--results", "bench"]
     assert run(tokens) == 0  # of both scales in one place, those of one
@@ -83,13 +83,13 @@ def test_files_and_folders_of_results_can_be_named(
     other = write(here / "elsewhere", finished("mend", 0.6, 1), finished("baseline", 0.4, 1))
     for place in (other, here / "elsewhere", other.parent):
         tokens = ["--results", here / "bench/smoke/results.jsonl", "--results", place]
-        status, told = answer(capsys, "bench", "table", "core", *tokens)
+        status, outcome = answer(capsys, "bench", "table", "core", *tokens)
         assert status == 0
-        rows = {row["name"]: row for row in told["rows"]}
+        rows = {row["name"]: row for row in outcome["rows"]}
         assert rows["mend"]["squares"]["label40-box40"]["mean"] == pytest.approx(0.7)
 
 
-def test_without_results_the_command_that_makes_them_is_told(
+def test_without_results_the_message_names_the_command_that_makes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -109,8 +109,8 @@ def test_without_results_the_command_that_makes_them_is_told(
 
 def test_an_unknown_table_lists_all(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "table", "tabel1"]) == 2
-    told = capsys.readouterr().err
-    assert all(name in told for name in LAYOUTS)
+    outcome = capsys.readouterr().err
+    assert all(name in outcome for name in LAYOUTS)
     assert run(["bench", "table"]) == 0
     listed = capsys.readouterr().out.splitlines()[1:]
     assert [line.split()[0] for line in listed] == list(LAYOUTS)
@@ -122,11 +122,11 @@ def test_results_of_other_versions_are_not_mixed_unless_asked(
     newer = msgspec.structs.replace(finished("mend", 0.7, 1), versions={"torch": "2.16.0"})
     write(here / "bench", newer)
     assert run(["bench", "table", "core"]) == 3
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "versions.torch: 2.15.0 in" in told.err
-    assert "2.16.0 in label40-box40-mend-1" in told.err
-    assert "--mixed" in told.err
+    outcome = capsys.readouterr()
+    assert outcome.out == ""
+    assert "versions.torch: 2.15.0 in" in outcome.err
+    assert "2.16.0 in label40-box40-mend-1" in outcome.err
+    assert "--mixed" in outcome.err
     assert run(["bench", "table", "core", "--where", "versions.torch=2.15.0"]) == 0
     assert "**80.0** (1)" in capsys.readouterr().out
     assert run(["bench", "table", "core", "--mixed"]) == 0
@@ -150,7 +150,7 @@ def test_files_are_written_by_their_ending(here: Path, capsys: pytest.CaptureFix
     assert json.loads(Path("core.json").read_text())["table"] == "core"
     assert Path("core.csv").read_text().startswith("table,scale,row")
     assert Path("core.html").read_text().startswith("<!DOCTYPE html>")
-    assert "won back" in Path("core.svg").read_text()
+    assert "recovered" in Path("core.svg").read_text()
     assert shown.err.splitlines() == [f"wrote {out}" for out in outs]
 
 
@@ -177,12 +177,14 @@ def test_a_metric_is_shown_as_asked(here: Path, capsys: pytest.CaptureFixture[st
     assert "there are voc_ap50_11point, voc_ap50_area" in capsys.readouterr().err
 
 
-def test_a_torn_line_is_told_on_stderr(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_line_is_reported_on_stderr(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = here / "bench/smoke/results.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
-    status, told = answer(capsys, "bench", "table", "core")
+    status, outcome = answer(capsys, "bench", "table", "core")
     assert status == 0
-    rows = {row["name"]: row for row in told["rows"]}
+    rows = {row["name"]: row for row in outcome["rows"]}
     assert rows["mend"]["squares"]["label40-box40"]["mean"] is None
     run(["bench", "table", "core"])
     assert "line 3 was cut off" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def test_check_names_file_and_annotation_of_every_error(
     assert f"error {kind}: {path}, annotation 7" in capsys.readouterr().out
 
 
-def test_check_lists_missing_images_unless_told_not_to_look(
+def test_check_lists_missing_images_unless_it_opens_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = coco(tmp_path)

@@ -107,7 +107,7 @@ def test_broken_files_end_with_a_message_that_names_them(
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]
 
 
-def test_a_folder_that_is_no_dataset_is_told(
+def test_a_folder_without_a_dataset_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["check", str(tmp_path)]) == 3

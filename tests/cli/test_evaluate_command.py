@@ -53,19 +53,21 @@ def model(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "run"))
 
 
-def test_the_figures_of_a_file_are_told_as_fractions(
+def test_the_scores_of_a_file_are_fractions(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = hashes(files)
     data = files / "instances_val.json"
-    status, told = answer(capsys, "evaluate", "--predictions", files / "found.json", "--data", data)
+    status, result = answer(
+        capsys, "evaluate", "--predictions", files / "found.json", "--data", data
+    )
     assert status == 0
-    assert list(told) == [*FIGURES, "images", "detections", "annotations", "by_label"]
+    assert list(result) == [*FIGURES, "images", "detections", "annotations", "by_label"]
     undefined = {key for key in FIGURES if key.endswith(("small", "large"))}
     for key in FIGURES:
-        assert told[key] == (None if key in undefined else pytest.approx(1.0, abs=1e-12))
-    assert told["by_label"]["cat"]["detections"] == 1
-    assert told["by_label"]["[red]dog[/red]"]["AP"] is None
+        assert result[key] == (None if key in undefined else pytest.approx(1.0, abs=1e-12))
+    assert result["by_label"]["cat"]["detections"] == 1
+    assert result["by_label"]["[red]dog[/red]"]["AP"] is None
     assert hashes(files) == before
 
 
@@ -88,14 +90,14 @@ def test_a_run_is_scored_and_its_detections_written(
     model: Path, toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, data = tmp_path / "found.json", f"{toys}:val"
-    status, told = answer(capsys, "evaluate", model, "--data", data, "--detections-out", out)
+    status, result = answer(capsys, "evaluate", model, "--data", data, "--detections-out", out)
     assert status == 0
-    assert told["images"] == 6
-    assert told["by_label"]["ring"]["AP"] is None
+    assert result["images"] == 6
+    assert result["by_label"]["ring"]["AP"] is None
     written = json.loads((model / "evaluation.json").read_bytes())
-    assert {key: written[key] for key in told} == told
+    assert {key: written[key] for key in result} == result
     results = json.loads(out.read_bytes())
-    assert len(results) == told["detections"]
+    assert len(results) == result["detections"]
     assert run(["evaluate", str(model), "--data", data]) == 0
     printed = capsys.readouterr()
     assert "note: the model has no class moon, plus, ring, star: left out" in printed.err
@@ -124,7 +126,7 @@ def test_a_run_is_scored_and_its_detections_written(
         (["RUN", "--data", "DATA", "--detections-out", "FOUND"], 3, "exists already"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_written(
+def test_errors_are_reported_and_nothing_is_written(
     files: Path,
     model: Path,
     capsys: pytest.CaptureFixture[str],
@@ -161,10 +163,12 @@ def test_detections_that_cannot_be_used_are_refused(
     found = json.loads((files / "found.json").read_text())
     (files / "found.json").write_text(json.dumps([found[0] | change]))
     data = files / "instances_val.json"
-    status, told = answer(capsys, "evaluate", "--predictions", files / "found.json", "--data", data)
+    status, result = answer(
+        capsys, "evaluate", "--predictions", files / "found.json", "--data", data
+    )
     assert status == 3
-    assert message in told
-    assert str(files / "found.json") in told
+    assert message in result
+    assert str(files / "found.json") in result
 
 
 def test_a_run_without_torch_says_what_to_install(

@@ -49,24 +49,24 @@ def test_the_summary_is_printed_and_says_where_to_read_on(
 def test_the_summary_as_json(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, told = answer(
+    status, result = answer(
         capsys, "export", trained, "--to", "coco", "--out", tmp_path / "out", "--changes"
     )
     assert status == 0
-    assert told == {
+    assert result == {
         "out": str(tmp_path / "out"),
         "to": "coco",
-        "files": ["instances_suggested.json", "handover.json", "README.md"],
+        "files": ["instances_suggested.json", "export.json", "README.md"],
         "images": 1,
         "suspects": 1,
         "others": 0,
         "images_missing": 1,
         "images_left_out": 0,
-        "fixes_not_handed_over": 0,
+        "fixes_not_exported": 0,
     }
 
 
-def test_asking_for_more_than_there_are_is_told(
+def test_exporting_more_than_there_are_is_reported(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokens = ["export", trained, "--to", "coco", "--out", tmp_path / "out", "--most", 1_000]
@@ -86,7 +86,7 @@ def test_asking_for_more_than_there_are_is_told(
         (["--data", "nowhere"], 2, "nowhere: no such file or folder"),
     ],
 )
-def test_wrong_usage_is_told_and_writes_nothing(
+def test_wrong_usage_is_reported_and_writes_nothing(
     trained: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -95,8 +95,8 @@ def test_wrong_usage_is_told_and_writes_nothing(
     message: str,
 ) -> None:
     before = hashes(tmp_path)
-    told = ["export", str(trained), "--to", "coco", "--out", str(tmp_path / "out"), *tokens]
-    assert run(told) == status
+    result = ["export", str(trained), "--to", "coco", "--out", str(tmp_path / "out"), *tokens]
+    assert run(result) == status
     printed = capsys.readouterr()
     assert message in printed.err + printed.out
     assert hashes(tmp_path) == before
@@ -172,5 +172,5 @@ def test_the_choices_of_the_command_are_the_targets_of_the_library(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["export", "--help"]) == 0
-    told = capsys.readouterr().out
-    assert all(name in told for name in TARGET_NAMES)
+    result = capsys.readouterr().out
+    assert all(name in result for name in TARGET_NAMES)

@@ -10,20 +10,20 @@ from boxmend.cli import run
 from tests.cli.cli_answers import answer, hashes
 
 
-def test_folds_are_written_and_told(
+def test_folds_are_written_and_reported(
     toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = hashes(toys)
     out = tmp_path / "folds"
-    status, told = answer(capsys, "folds", f"{toys}:train", "-k", 3, "--seed", 2, "--out", out)
+    status, result = answer(capsys, "folds", f"{toys}:train", "-k", 3, "--seed", 2, "--out", out)
     assert status == 0
     assert hashes(toys) == before
     dataset = boxmend.load(f"{toys}:train")
-    assert sum(told["test"]) == len(dataset.images)
-    assert [a + b for a, b in zip(told["train"], told["test"], strict=True)] == [
-        sum(told["test"])
+    assert sum(result["test"]) == len(dataset.images)
+    assert [a + b for a, b in zip(result["train"], result["test"], strict=True)] == [
+        sum(result["test"])
     ] * 3
-    assert (told["k"], told["seed"], told["format"]) == (3, 2, "coco")
+    assert (result["k"], result["seed"], result["format"]) == (3, 2, "coco")
     manifest = json.loads((out / "folds.json").read_text())
     assert sorted(manifest["folds"]) == sorted(dataset.images.file_names)
     assert manifest["data_sha256"]

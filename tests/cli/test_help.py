@@ -8,9 +8,10 @@ import pytest
 from cyclopts.exceptions import CycloptsError
 
 from boxmend.cli import COMMANDS, GROUPS, command_line, run
+from boxmend.cli.bench import app as bench_app
 from tests import ROOT
 
-BENCH_COMMANDS = ("audit", "cells", "run", "speed", "table")
+BENCH_COMMANDS = tuple(name for name in bench_app if not name.startswith("-"))
 COMMAND_LINES = [
     *((name,) for name in COMMANDS),
     *(("bench", name) for name in BENCH_COMMANDS),

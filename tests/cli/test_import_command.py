@@ -84,19 +84,19 @@ def test_what_people_did_elsewhere_is_applied(
     audit: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "to-check"
-    status, told = answer(
+    status, outcome = answer(
         capsys, "export", audit, "--to", "label-studio", "--out", out, "--most", 9
     )
-    assert (status, told["suspects"]) == (0, 2)
+    assert (status, outcome["suspects"]) == (0, 2)
     file = submitted(out, tmp_path / "back.json")
-    status, told = answer(capsys, "import", audit, file)
+    status, outcome = answer(capsys, "import", audit, file)
     assert status == 0
-    assert (told["accepted"], told["rejected"], told["known_already"]) == (1, 1, 0)
-    status, told = answer(capsys, "import", audit, file)
-    assert (told["accepted"], told["rejected"], told["known_already"]) == (0, 0, 2)
+    assert (outcome["accepted"], outcome["rejected"], outcome["known_already"]) == (1, 1, 0)
+    status, outcome = answer(capsys, "import", audit, file)
+    assert (outcome["accepted"], outcome["rejected"], outcome["known_already"]) == (0, 0, 2)
 
-    _, told = answer(capsys, "apply", audit, "--out", tmp_path / "mended")
-    counts: dict[str, Any] = {key: told[key] for key in ("added", "removed", "left_for_review")}
+    _, outcome = answer(capsys, "apply", audit, "--out", tmp_path / "mended")
+    counts: dict[str, Any] = {key: outcome[key] for key in ("added", "removed", "left_for_review")}
     assert counts == {"added": 1, "removed": 0, "left_for_review": 0}
 
 
@@ -130,4 +130,4 @@ def test_the_help_tells_of_import(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     assert "Import verdicts" in capsys.readouterr().out
     assert run(["import", "--help"]) == 0
-    assert "--handover" in capsys.readouterr().out
+    assert "--export" in capsys.readouterr().out

@@ -84,10 +84,10 @@ def detections(tmp_path: Path) -> Path:
 def test_figures_are_fractions_and_kept_in_the_run(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, told = answer(capsys, "evaluate", run, "--truth", clean)
+    status, result = answer(capsys, "evaluate", run, "--truth", clean)
     assert status == 0
-    assert list(told) == ["mending"]
-    mending = told["mending"]
+    assert list(result) == ["mending"]
+    mending = result["mending"]
     assert mending["truth"] == str(clean)
     labels, boxes = mending["changes"]["labels"], mending["changes"]["boxes"]
     assert (labels["relabelled"], labels["right"], labels["harm"], labels["missed"]) == (2, 1, 1, 1)
@@ -102,7 +102,7 @@ def test_figures_are_fractions_and_kept_in_the_run(
     assert mending["labels"]["judgment"]["tp"] == mending["labels"]["judgment"]["fp"] == 0.5
     # Losses 3 and 1 of the wrong labels, 0 and 2 of the right ones: 3 of 4 pairs.
     assert mending["labels"]["loss_auroc"] == 3 / 4
-    assert Run(run).read_json("mending.json") == told
+    assert Run(run).read_json("mending.json") == result
 
 
 def test_tables_tell_people_what_was_right_and_what_did_harm(
@@ -123,20 +123,20 @@ def test_tables_tell_people_what_was_right_and_what_did_harm(
     assert "Who finds more" not in printed
 
 
-def test_other_finders_judge_the_same_annotations_by_detections_that_are_given(
+def test_other_finders_use_the_detections_of_the_file(
     run: Path, clean: Path, detections: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cleanlab")
     given = ("--truth", clean, "--compare", "--training-detections", detections)
-    status, told = answer(capsys, "evaluate", run, *given)
+    status, result = answer(capsys, "evaluate", run, *given)
     assert status == 0
-    assert list(told) == ["mending", "finders"]
-    finders = told["finders"]
+    assert list(result) == ["mending", "finders"]
+    finders = result["finders"]
     assert (finders["annotations"], finders["wrong_labels"], finders["bad_boxes"]) == (4, 2, 1)
     rows: dict[Any, Any] = {(one["finder"], one["kind"]): one for one in finders["scores"]}
     theirs = rows["hotcoco label_errors", "wrong label"]
     assert (theirs["flagged"], theirs["precision"], theirs["recall"]) == (1, 1, 0.5)
-    assert Run(run).read_json("mending.json") == told
+    assert Run(run).read_json("mending.json") == result
 
     assert boxmend(["evaluate", str(run), *map(str, given)]) == 0
     printed = capsys.readouterr().out
@@ -159,12 +159,12 @@ def test_scores_that_are_no_confidences_are_refused_for_the_comparison(
     detections.write_text(json.dumps([sure | {"score": 1}, sure | {"score": score}]))
     given = ["--truth", str(clean), "--compare", "--training-detections", str(detections)]
     assert boxmend(["evaluate", str(run), *given]) == 3
-    told = capsys.readouterr().err
-    assert f"{detections}: detection 1 (the first is 0): score is {score:g}" in told
+    result = capsys.readouterr().err
+    assert f"{detections}: detection 1 (the first is 0): score is {score:g}" in result
     assert not (run / "mending.json").exists()
 
 
-def test_the_run_itself_makes_detections_where_none_are_given(
+def test_the_run_makes_detections_if_there_is_no_file(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("cleanlab")
@@ -201,9 +201,9 @@ def test_data_that_were_moved_are_named(
     assert "the data of the run are gone" in message
     assert "--training-data" in message
     there = ("--training-data", tmp_path / "elsewhere")
-    status, told = answer(capsys, "evaluate", run, "--truth", clean, *there)
+    status, result = answer(capsys, "evaluate", run, "--truth", clean, *there)
     assert status == 0
-    assert told["mending"]["changes"]["changes"] == 3
+    assert result["mending"]["changes"]["changes"] == 3
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_choices_that_mean_nothing_are_wrong_use(
     words: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = [token.format(clean=clean) for token in tokens]
-    assert boxmend(["evaluate", str(run), *told]) == 2
+    result = [token.format(clean=clean) for token in tokens]
+    assert boxmend(["evaluate", str(run), *result]) == 2
     assert words in capsys.readouterr().err
     assert not (run / "mending.json").exists()
 
@@ -240,12 +240,12 @@ def test_without_cleanlab_the_comparison_says_how_to_get_it(
     given = ["--compare", "--training-detections", str(detections)]
     assert boxmend(["evaluate", str(run), "--truth", str(clean), *given]) == 2
     assert "pip install 'boxmend[compare]'" in capsys.readouterr().err
-    # The run has no model: it is told before detections are made.
+    # The run has no model: the error comes before detections are made.
     assert boxmend(["evaluate", str(run), "--truth", str(clean), "--compare"]) == 2
     assert "pip install 'boxmend[compare]'" in capsys.readouterr().err
 
 
-def test_a_wrong_truth_is_told_before_the_model_looks_at_anything(
+def test_a_wrong_truth_is_reported_before_the_model_predicts(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, truth = ("--data", str(clean)), ("--truth", "nowhere")  # and the run has no model
@@ -316,6 +316,6 @@ def test_a_second_time_replaces_the_first(
     run: Path, clean: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / "mending.json").write_text("old")
-    status, told = answer(capsys, "evaluate", run, "--truth", clean)
+    status, result = answer(capsys, "evaluate", run, "--truth", clean)
     assert status == 0
-    assert Run(run).read_json("mending.json") == told
+    assert Run(run).read_json("mending.json") == result

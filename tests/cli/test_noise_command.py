@@ -1,4 +1,4 @@
-"""boxmend noise: the spoilt dataset, its truth and its record."""
+"""boxmend noise: the noisy dataset, its truth and its record."""
 
 import hashlib
 import json

@@ -40,13 +40,13 @@ def test_it_writes_results_and_tells_how_many(
 ) -> None:
     (photos / "9.jpg").write_text("no image")
     out = tmp_path / "found.json"
-    status, told = answer(capsys, "predict", model, photos, "--out", out, "--score-threshold", 0)
+    status, result = answer(capsys, "predict", model, photos, "--out", out, "--score-threshold", 0)
     assert status == 0
     results = json.loads(out.read_bytes())
-    assert told["detections"] == len(results) > 0
-    assert (told["out"], told["images"]) == (str(out), 2)
-    assert len(told["skipped"]) == 1
-    assert "9.jpg" in told["skipped"][0]
+    assert result["detections"] == len(results) > 0
+    assert (result["out"], result["images"]) == (str(out), 2)
+    assert len(result["skipped"]) == 1
+    assert "9.jpg" in result["skipped"][0]
     keys = ["image_id", "category_id", "bbox", "score", "file_name", "category_name"]
     assert all(list(one) == keys for one in results)
     again = tmp_path / "again.json"
@@ -73,7 +73,7 @@ def test_it_writes_results_and_tells_how_many(
     ],
 )
 @pytest.mark.usefixtures("model", "photos")
-def test_what_is_wrong_is_told_and_nothing_written(
+def test_errors_are_reported_and_nothing_is_written(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     tokens: list[str],

@@ -45,11 +45,11 @@ def test_what_was_written_is_printed(trained: Path, capsys: pytest.CaptureFixtur
 
 
 def test_it_answers_in_json(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, told = answer(capsys, "report", trained)
+    status, result = answer(capsys, "report", trained)
     assert status == 0
     page = trained / "report.html"
-    assert told.pop("figures")
-    assert told == {
+    assert result.pop("figures")
+    assert result == {
         "out": str(page),
         "annotations_shown": 1,
         "bytes": page.stat().st_size,
@@ -60,7 +60,7 @@ def test_it_answers_in_json(trained: Path, capsys: pytest.CaptureFixture[str]) -
     }
 
 
-def test_pictures_that_stay_outside_are_told_of(
+def test_pictures_outside_the_page_are_mentioned(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "own.html"

@@ -130,7 +130,7 @@ def test_a_run_that_was_not_audited_says_how_to(
     assert command(["review", str(run.parent / "data"), "--no-open"]) == 3
 
 
-def test_a_damaged_table_and_damaged_verdicts_are_told(
+def test_a_damaged_table_and_damaged_verdicts_are_reported(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / VERDICTS_FILE).write_bytes(b"\xff\xfe\n{}\n")
@@ -152,7 +152,7 @@ def test_without_the_extra_it_says_what_to_install(
     assert "pip install 'boxmend[review]'" in said
 
 
-def test_the_page_is_opened_unless_told_otherwise(
+def test_the_page_is_opened_unless_no_open_is_given(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -184,6 +184,6 @@ def test_json_has_the_address_first_and_what_is_decided_last(
 
 def test_help_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["review", "--help"]) == 0
-    told = capsys.readouterr().out
+    result = capsys.readouterr().out
     for option in ("--port", "--no-open", "--who", "--data", "--json"):
-        assert option in told
+        assert option in result

@@ -63,7 +63,7 @@ def train(*tokens: str) -> int:
     return run(["train", "data", "--out", "a/run", *tokens])
 
 
-def test_nothing_said_means_the_defaults(asked: Asked) -> None:
+def test_without_options_the_defaults_apply(asked: Asked) -> None:
     assert train() == 0
     data, out, settings, options = asked.calls[0]
     assert (tuple(data), out, settings) == (("data",), Path("a/run"), TrainSettings())
@@ -83,9 +83,9 @@ def test_of_several_processes_one_speaks_and_tracks(
     assert not heard
     monkeypatch.setenv("RANK", "0")
     assert train("--log-to", "tensorboard") == 0
-    told = capsys.readouterr()
-    assert "steps" in told.out
-    assert "the run is a/run" in told.err
+    result = capsys.readouterr()
+    assert "steps" in result.out
+    assert "the run is a/run" in result.err
     assert heard
     assert len(asked.calls) == 2  # all take part
 
@@ -101,7 +101,7 @@ def test_every_nested_setting_has_its_dotted_option(asked: Asked) -> None:
     )
 
 
-def test_several_datasets_to_score_on_are_taken(asked: Asked) -> None:
+def test_several_datasets_to_score_on_are_accepted(asked: Asked) -> None:
     assert run(["train", "a", "b", "--out", "r", "--val", "c", "--val", "d", "--resume"]) == 0
     data, _, _, options = asked.calls[0]
     assert (tuple(data), tuple(options["val"])) == (("a", "b"), ("c", "d"))
@@ -126,7 +126,7 @@ def test_several_datasets_to_score_on_are_taken(asked: Asked) -> None:
         (["--epochs", "many"], "--epochs"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_option(
+def test_a_wrong_value_is_reported_with_its_option(
     asked: Asked, capsys: pytest.CaptureFixture[str], tokens: list[str], message: str
 ) -> None:
     assert train(*tokens) == 2
@@ -163,7 +163,7 @@ def test_a_null_of_the_file_is_one(asked: Asked, tmp_path: Path) -> None:
     assert asked.settings == TrainSettings(weights=None, label_noise=0.0)
 
 
-def test_a_wrong_file_is_told_with_its_key(
+def test_a_wrong_file_is_reported_with_its_key(
     asked: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "settings.toml"
@@ -194,7 +194,7 @@ def test_trackers_hear_the_log_beside_the_display(
     assert "epoch 1, step 1 · loss 2" in capsys.readouterr().err
 
 
-def test_a_missing_tracker_is_told_before_anything_begins(
+def test_a_missing_tracker_is_reported_before_the_training(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
@@ -204,8 +204,8 @@ def test_a_missing_tracker_is_told_before_anything_begins(
 
 
 def test_the_result_is_printed(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
-    status, told = answer(capsys, "train", "data", "--out", "a/run")
-    assert (status, told) == (0, {"run": "a/run", "steps": 1, "val": {"voc_ap50_area": 0.5}})
+    status, result = answer(capsys, "train", "data", "--out", "a/run")
+    assert (status, result) == (0, {"run": "a/run", "steps": 1, "val": {"voc_ap50_area": 0.5}})
     assert train() == 0
     printed = capsys.readouterr()
     assert "voc_ap50_area  0.5" in printed.out

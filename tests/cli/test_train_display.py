@@ -1,4 +1,4 @@
-"""How a training is shown, on a terminal and elsewhere."""
+"""The progress of a training, on a terminal and elsewhere."""
 
 import io
 import sys
@@ -118,7 +118,7 @@ def test_on_a_terminal_it_stays_in_place(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "\x1b[" in text
 
 
-def test_noise_is_told_in_words() -> None:
+def test_noise_rows_have_rates_and_confusions() -> None:
     noise = {
         "label_noise": 0.386,
         "label_noise_low": 0.31,

@@ -1,4 +1,4 @@
-"""boxmend train where something is wrong with what it is given: exit status and message."""
+"""boxmend train with invalid input: exit status and message."""
 
 import json
 from pathlib import Path
@@ -38,9 +38,9 @@ def test_strictness_ends_with_three_and_says_what_to_do(
 ) -> None:
     data, image = spoilt
     assert run(["train", data, *QUICK, "--strict", "--out", str(tmp_path / "run")]) == 3
-    told = capsys.readouterr().err
-    assert str(image) in told
-    assert "without --strict it is left out" in told
+    result = capsys.readouterr().err
+    assert str(image) in result
+    assert "without --strict it is left out" in result
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_strictness_ends_with_three_and_says_what_to_do(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_done_is_said_before_a_run_is_begun(
+def test_invalid_input_is_reported_before_a_run_is_created(
     tokens: list[str],
     status: int,
     word: str,

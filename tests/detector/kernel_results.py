@@ -30,7 +30,7 @@ def pooled_by_kernels(maps: list[Tensor], boxes: Tensor) -> Tensor:
     local = flat / torch.tensor([float(stride) for stride in STRIDES])[index][:, None]
     images = torch.arange(len(boxes)).repeat_interleave(boxes.shape[1])
     cells = torch.cat([one.permute(0, 2, 3, 1).flatten(0, 2) for one in maps])
-    return kernels.pooled(cells, local, _places(maps, images, index), 3, 2)
+    return kernels.pool(cells, local, _places(maps, images, index), 3, 2)
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     beside, shift = torch.randn(2, 3, 5, 7, requires_grad=True), torch.randn(3)
     for name, other in (("activated", None), ("with-shortcut", beside)):
         sum_of = given + shift[:, None, None] + (0 if other is None else other)
-        found, wanted = kernels.activated(given, shift, other), torch.relu(sum_of)
+        found, wanted = kernels.activate(given, shift, other), torch.relu(sum_of)
         weights = torch.randn(wanted.shape)
         inputs = [given] if other is None else [given, other]
         pairs = zip(

@@ -30,7 +30,7 @@ def chosen(
         score_threshold=0.05,
         overlap=0.5,
         max_detections=most,
-        work=(candidates, 20),
+        nms_limits=(candidates, 20),
     )
 
 

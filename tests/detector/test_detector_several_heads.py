@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from boxmend.detector import DETECTORS, Detector, build, describe, read_metadata, save
-from boxmend.detector.heads import SeveralClassifiers, averaged, dampened
+from boxmend.detector.heads import SeveralClassifiers, average_outputs, dampen
 from boxmend.detector.weights import read_file, tensors_without_twin
 from boxmend.errors import DataError
 
@@ -40,17 +40,17 @@ def test_the_mean_of_two_heads_by_hand() -> None:
     # Softmax of (0, ln 3) is (1/4, 3/4), of (0, 0) it is (1/2, 1/2): the mean is (3/8, 5/8).
     one = (torch.tensor([[0.0, math.log(3)]]), torch.tensor([[1.0, 2.0]]))
     other = (torch.zeros(1, 2), torch.tensor([[3.0, -2.0]]))
-    logits, deltas = averaged([one, other])
+    logits, deltas = average_outputs([one, other])
     torch.testing.assert_close(logits.exp(), torch.tensor([[0.375, 0.625]]))
     torch.testing.assert_close(deltas, torch.tensor([[2.0, 0.0]]))
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_a_dampened_tensor_is_the_same_and_passes_on_a_share_of_the_gradient(
+def test_a_dampened_tensor_has_the_same_value_and_a_share_of_the_gradient(
     kind: torch.dtype,
 ) -> None:
     tensor = torch.tensor([0.1, -7.3, 0.0, 1e-20, 3e4], dtype=kind, requires_grad=True)
-    found = dampened(tensor, 0.25)
+    found = dampen(tensor, 0.25)
     assert torch.equal(found, tensor)
     total = (found * torch.tensor([4.0, 2, 8, 1, 0], dtype=kind)).sum()
     assert torch.autograd.grad(total, tensor)[0].tolist() == [1.0, 0.5, 2.0, 0.25, 0.0]
@@ -153,7 +153,7 @@ def test_a_twin_is_trained_with_its_detector_but_not_saved(tmp_path: Path) -> No
     assert describe(detector) == describe(made())
 
 
-def test_heads_are_told_only_where_they_are_unusual(tmp_path: Path) -> None:
+def test_heads_are_recorded_only_if_they_are_unusual(tmp_path: Path) -> None:
     save(made(box_heads=2), tmp_path / "two.safetensors")
     assert read_metadata(tmp_path / "two.safetensors")["box_heads"] == "2"
     assert not {"box_heads", "classifiers", "has_spread"} & describe(made()).keys()
@@ -162,5 +162,5 @@ def test_heads_are_told_only_where_they_are_unusual(tmp_path: Path) -> None:
 @pytest.mark.parametrize("told", ["0", "99999999", "two", "", "-1"])
 def test_damaged_words_about_heads_are_refused(tmp_path: Path, told: str) -> None:
     save(made(), tmp_path / "odd.safetensors", {"box_heads": told})
-    with pytest.raises(DataError, match=r"odd\.safetensors: .*heads is damaged"):
+    with pytest.raises(DataError, match=r"odd\.safetensors: .* in its metadata is"):
         build("tiny", 2, tmp_path / "odd.safetensors")

@@ -95,7 +95,7 @@ def test_the_metadata_decide_where_a_resnet50_strides(
 def test_strides_in_1x1_mean_nothing_to_other_networks(tmp_path: Path) -> None:
     metadata = {"stride_in_1x1": "true"}
     path = backbone_file(tmp_path / "r18.safetensors", resnet18(weights=None), metadata)
-    with pytest.raises(DataError, match=r"r18.safetensors: says stride_in_1x1, but resnet18 has"):
+    with pytest.raises(DataError, match=r"r18.safetensors: has stride_in_1x1, but resnet18 has"):
         build("resnet18", 3, path)
 
 
@@ -126,14 +126,16 @@ def test_the_same_detector_and_metadata_give_the_same_bytes(tmp_path: Path) -> N
     assert begin % 8 == 0  # tensors are aligned
 
 
-def test_a_changed_weight_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_weight_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save(build("tiny", 3), path)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     for read in (read_file, read_metadata, lambda place: build("tiny", 3, place)):
-        with pytest.raises(DataError, match=r"model\.safetensors: is damaged.*; put a copy"):
+        with pytest.raises(
+            DataError, match=r"model\.safetensors: is damaged.*; restore the file from a copy"
+        ):
             read(path)
 
 
@@ -200,7 +202,7 @@ def test_another_number_of_classes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}])
-def test_the_heads_of_another_method_are_told_apart(asked: dict[str, Any], tmp_path: Path) -> None:
+def test_the_heads_of_another_method_are_refused(asked: dict[str, Any], tmp_path: Path) -> None:
     usual, other = build("tiny", 3), build("tiny", 3, numbers=with_heads(**asked))
     save(usual, tmp_path / "usual.safetensors")
     save(other, tmp_path / "other.safetensors")
@@ -210,7 +212,7 @@ def test_the_heads_of_another_method_are_told_apart(asked: dict[str, Any], tmp_p
         load_file(other, tmp_path / "usual.safetensors")
     message = str(caught.value)
     assert f"usual.safetensors: a detector of another method ({name} {has} instead of" in message
-    assert "or the weights of a backbone alone: lacks roi_heads.box_predictor" in message
+    assert "or the weights of a backbone: lacks roi_heads.box_predictor" in message
     wanted = rf"other method \({name} {int(number)} instead of {has}\)"
     with pytest.raises(DataError, match=wanted):
         load_file(usual, tmp_path / "other.safetensors")
@@ -223,7 +225,7 @@ def with_heads(**asked: Any) -> DetectorNumbers:
     return replace(DETECTORS["tiny"].numbers, **asked)
 
 
-def test_another_architecture_is_refused_with_what_differs(tmp_path: Path) -> None:
+def test_another_architecture_is_refused_with_the_differences(tmp_path: Path) -> None:
     path = backbone_file(tmp_path / "r50.safetensors", resnet50(weights=None), {})
     with pytest.raises(DataError) as caught:
         build("resnet18", 3, path)
@@ -258,15 +260,15 @@ def test_the_default_is_announced_and_loaded(
     with caplog.at_level(logging.INFO, logger="boxmend.detector"):
         made = build("resnet18", 3, "default")
     assert "resnet18" in caplog.text
-    assert "downloaded" in caplog.text
+    assert "downloading" in caplog.text
     assert torch.equal(made.network.backbone.body.conv1.weight, network.conv1.weight)
     assert not made.network.backbone.body.conv1.weight.requires_grad
 
 
-def test_a_failed_download_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: ResNet18_Weights, *args: object, **kwargs: object) -> dict[str, Tensor]:
         raise URLError("no route to host")
 
     monkeypatch.setattr(ResNet18_Weights, "get_state_dict", refuse)
-    with pytest.raises(DataError, match=r"https://.*resnet18.*could not be downloaded.*no route"):
+    with pytest.raises(DataError, match=r"https://.*resnet18.*the download failed.*no route"):
         build("resnet18", 3, "default")

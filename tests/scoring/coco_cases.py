@@ -28,7 +28,7 @@ def score(
 def columns(detections: Sequence[Detection], truth: Sequence[TrueBox]) -> Columns:
     """Columns of rows; areas are width times height."""
     found = np.array([one[3] for one in detections], np.float64).reshape(-1, 4)
-    asked = np.array([one[2] for one in truth], np.float64).reshape(-1, 4)
+    annotated = np.array([one[2] for one in truth], np.float64).reshape(-1, 4)
     return (
         SizedDetections(
             np.array([one[0] for one in detections], np.int64),
@@ -40,11 +40,11 @@ def columns(detections: Sequence[Detection], truth: Sequence[TrueBox]) -> Column
         CocoTruth(
             np.array([one[0] for one in truth], np.int64),
             np.array([one[1] for one in truth], np.int64),
-            corners(asked),
+            corners(annotated),
             is_difficult=np.array([one[3] == "difficult" for one in truth], np.bool_),
             is_crowd=np.array([one[3] == "crowd" for one in truth], np.bool_),
-            areas=asked[:, 2] * asked[:, 3],
-            sizes=asked[:, 2:],
+            areas=annotated[:, 2] * annotated[:, 3],
+            sizes=annotated[:, 2:],
         ),
     )
 
@@ -57,31 +57,31 @@ class EvalWithIgnored(COCOeval):  # type: ignore[misc]  # pycocotools has no typ
     """pycocotools with its key `ignore` heeded, which it reads and then forgets."""
 
     def _prepare(self) -> None:
-        told = {one["id"]: one["ignore"] for one in self.cocoGt.dataset["annotations"]}
+        ignored = {one["id"]: one["ignore"] for one in self.cocoGt.dataset["annotations"]}
         super()._prepare()
         for entries in self._gts.values():
             for one in entries:
-                one["ignore"] = bool(one["ignore"] or told[one["id"]])
+                one["ignore"] = bool(one["ignore"] or ignored[one["id"]])
 
 
 def by_pycocotools(detections: SizedDetections, truth: CocoTruth, num_labels: int) -> Any:
     """What pycocotools makes of the same columns; its `stats` and `eval` tell."""
     rows = [*detections.image_rows.tolist(), *truth.image_rows.tolist()]
-    asked, found = COCO(), COCO()
+    annotated, found = COCO(), COCO()
     listed = {
         "images": [{"id": row + 1} for row in range(max(rows, default=0) + 1)],
         "categories": [{"id": label + 1, "name": str(label)} for label in range(num_labels)],
     }
-    asked.dataset = {**listed, "annotations": list(_annotations(truth))}
+    annotated.dataset = {**listed, "annotations": list(_annotations(truth))}
     found.dataset = {**listed, "annotations": list(_results(detections))}
     with contextlib.redirect_stdout(io.StringIO()):
-        asked.createIndex()
+        annotated.createIndex()
         found.createIndex()
-        told = EvalWithIgnored(asked, found, "bbox")
-        told.evaluate()
-        told.accumulate()
-        told.summarize()
-    return told
+        evaluated = EvalWithIgnored(annotated, found, "bbox")
+        evaluated.evaluate()
+        evaluated.accumulate()
+        evaluated.summarize()
+    return evaluated
 
 
 def _annotations(truth: CocoTruth) -> Any:
@@ -120,7 +120,7 @@ def random_columns(seed: int) -> tuple[SizedDetections, CocoTruth, int]:
     rng = np.random.default_rng(seed)
     num_images, num_labels = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     n, m = int(rng.choice([0, 20, 60, 350])), int(rng.choice([0, 3, 25]))
-    asked = rng.integers(0, 9, (m, 4)) * rng.choice([1.0, 0.1, 13.7, 40.0])
+    annotated = rng.integers(0, 9, (m, 4)) * rng.choice([1.0, 0.1, 13.7, 40.0])
     image_rows = rng.integers(0, num_images, m)
     labels = rng.integers(0, max(1, num_labels - int(rng.integers(0, 2))), m)
     found = rng.integers(0, 9, (n, 4)) * rng.choice([1.0, 0.1, 13.7, 40.0])
@@ -128,18 +128,20 @@ def random_columns(seed: int) -> tuple[SizedDetections, CocoTruth, int]:
     if m:
         near = np.flatnonzero(rng.random(n) < 0.7)
         like = rng.integers(0, m, len(near))
-        found[near] = asked[like] * rng.choice([1.0, 1.0, 1.0, 0.9, 0.5], (len(near), 4))
+        found[near] = annotated[like] * rng.choice([1.0, 1.0, 1.0, 0.9, 0.5], (len(near), 4))
         own_images[near], own_labels[near] = image_rows[like], labels[like]
     scores = rng.random(n) if rng.random() < 0.5 else rng.integers(-2, 3, n) / 2
-    areas = np.where(rng.random(m) < 0.5, asked[:, 2] * asked[:, 3], rng.integers(0, 20_000, m))
+    areas = np.where(
+        rng.random(m) < 0.5, annotated[:, 2] * annotated[:, 3], rng.integers(0, 20_000, m)
+    )
     detections = SizedDetections(own_images, own_labels, scores, corners(found), sizes=found[:, 2:])
     truth = CocoTruth(
         image_rows,
         labels,
-        corners(asked),
+        corners(annotated),
         is_difficult=rng.random(m) < 0.2,
         is_crowd=rng.random(m) < 0.2,
         areas=areas,
-        sizes=asked[:, 2:],
+        sizes=annotated[:, 2:],
     )
     return detections, truth, num_labels

@@ -77,13 +77,13 @@ def test_a_box_is_right_if_it_is_nearer_and_near_enough(
     assert right(dataset, truth, fix(Kind.BAD_BOX, 0, VAN, tall(after))) == [is_right]
 
 
-def test_the_box_of_nothing_cannot_be_right() -> None:
+def test_the_box_of_a_spurious_annotation_cannot_be_right() -> None:
     dataset = annotated([BOX], [VAN])
     truth = truth_of(dataset, [UNKNOWN], [NOWHERE])
     assert right(dataset, truth, fix(Kind.BAD_BOX, 0, VAN, tall(9))) == [False]
 
 
-def test_a_spurious_annotation_is_right_if_it_is_of_nothing() -> None:
+def test_the_fix_of_a_spurious_annotation_is_right_if_it_shows_no_object() -> None:
     dataset = annotated([BOX, FAR], [VAN, VAN])
     truth = truth_of(dataset, [VAN, UNKNOWN], [BOX, NOWHERE])
     assert right(dataset, truth, fix(Kind.SPURIOUS, 0), fix(Kind.SPURIOUS, 1)) == [False, True]
@@ -189,7 +189,7 @@ def test_missing_objects_are_left_out_where_the_truth_does_not_know_them_all() -
     assert scores.by_kind[IN_ALL].fixes == 0
 
 
-def test_an_annotation_of_nothing_is_spurious_and_nothing_else() -> None:
+def test_a_spurious_annotation_has_no_other_error() -> None:
     dataset = annotated([BOX, tall(6), BOX], [VAN, BUS, VAN])
     truth = truth_of(dataset, [UNKNOWN, VAN, VAN], [NOWHERE, BOX, BOX])
     even = np.full(3, 0.5)
@@ -207,14 +207,14 @@ def test_an_annotation_of_nothing_is_spurious_and_nothing_else() -> None:
 def test_of_several_annotations_of_an_object_the_least_suspected_is_no_duplicate() -> None:
     dataset = annotated([BOX, BOX, BOX, FAR], [VAN] * 4)
     truth = truth_of(dataset, [VAN] * 4, [BOX] * 3 + [FAR], same_as={1: 0, 2: 0})
-    told = np.array([0.9, 0.2, 0.7, 0.1])
-    marks = are_errors(dataset, truth, Kind.DUPLICATE, told)
+    p_wrong = np.array([0.9, 0.2, 0.7, 0.1])
+    marks = are_errors(dataset, truth, Kind.DUPLICATE, p_wrong)
     assert marks.tolist() == [True, False, True, False]
     unsaid = np.full(4, np.nan)
     assert are_errors(dataset, truth, Kind.DUPLICATE, unsaid).tolist() == [False, True, True, False]
 
 
-def test_several_annotations_of_nothing_are_no_duplicates() -> None:
+def test_spurious_annotations_are_not_duplicates_of_each_other() -> None:
     dataset = annotated([BOX, BOX], [VAN] * 2)
     truth = truth_of(dataset, [UNKNOWN] * 2, [NOWHERE] * 2)
     assert are_errors(dataset, truth, Kind.DUPLICATE, np.zeros(2)).tolist() == [False, False]
@@ -227,16 +227,16 @@ def test_of_equally_probable_objects_the_better_box_is_right() -> None:
     assert right(dataset, truth, *fixes) == [False, True, False]
 
 
-def test_probabilities_of_all_annotations_are_held_against_the_truth() -> None:
+def test_probabilities_of_all_annotations_are_compared_with_the_truth() -> None:
     dataset = annotated([BOX, BOX, BOX, BOX], [VAN, VAN, BUS, VAN])
     truth = truth_of(dataset, [BUS, VAN, BUS, UNKNOWN], [BOX, BOX, BOX, NOWHERE])
     p_wrong = {Kind.WRONG_LABEL: np.array([1.0, 0.0, np.nan, 0.5])}
-    told = annotation_calibration(dataset, truth, p_wrong)["wrong label"]
-    assert told.number == 3
-    assert told.error == pytest.approx(0.5 / 3)  # the one of nothing has no wrong label
+    labels = annotation_calibration(dataset, truth, p_wrong)["wrong label"]
+    assert labels.number == 3
+    assert labels.error == pytest.approx(0.5 / 3)  # a spurious annotation has no wrong label
 
 
-def test_called_wrong_is_what_is_as_probable_as_not() -> None:
+def test_annotations_are_called_wrong_from_a_probability_of_one_half_on() -> None:
     p_wrong = {
         Kind.WRONG_LABEL: np.array([0.5, 0.49, 0.0, np.nan]),
         Kind.SPURIOUS: np.array([0.9, 0.0, 0.6, np.nan]),

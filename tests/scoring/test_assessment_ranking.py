@@ -17,66 +17,66 @@ def columns(ranking: list[tuple[float, bool]]) -> tuple[np.ndarray, np.ndarray]:
 
 def test_ties_count_half() -> None:
     # Sought 3, 1; others 2, 1, 0. 3 beats all three; 1 beats 0 and ties with 1: 4.5 of 6.
-    scores, is_sought = columns([(3, True), (2, False), (1, True), (1, False), (0, False)])
-    assert area_under_roc(scores, is_sought) == 4.5 / 6
+    scores, is_positive = columns([(3, True), (2, False), (1, True), (1, False), (0, False)])
+    assert area_under_roc(scores, is_positive) == 4.5 / 6
 
 
-def test_precision_is_averaged_over_what_is_sought_with_ties_taken_at_once() -> None:
+def test_precision_is_averaged_over_positives_and_ties_count_together() -> None:
     # At 3: 1 of 1. At 1 both are taken: 2 of 4. (1 + 2 / 4) / 2.
-    scores, is_sought = columns([(3, True), (2, False), (1, True), (1, False), (0, False)])
-    assert average_precision(scores, is_sought) == (1 + 2 / 4) / 2
+    scores, is_positive = columns([(3, True), (2, False), (1, True), (1, False), (0, False)])
+    assert average_precision(scores, is_positive) == (1 + 2 / 4) / 2
 
 
-def test_what_is_sought_and_never_found_has_a_precision_of_zero() -> None:
+def test_positives_that_are_never_found_have_a_precision_of_zero() -> None:
     # 3 and 1 are found at precisions 1 and 2/3; two more have no row
-    scores, is_sought = columns([(3, True), (2, False), (1, True)])
-    assert average_precision(scores, is_sought, 4) == pytest.approx((1 + 2 / 3) / 4)
+    scores, is_positive = columns([(3, True), (2, False), (1, True)])
+    assert average_precision(scores, is_positive, 4) == pytest.approx((1 + 2 / 3) / 4)
 
 
 def test_a_perfect_ranking_has_one_and_its_reverse_zero() -> None:
-    scores, is_sought = np.array([4.0, 3, 2, 1]), np.array([True, True, False, False])
-    assert area_under_roc(scores, is_sought) == 1
-    assert average_precision(scores, is_sought) == 1
-    assert area_under_roc(-scores, is_sought) == 0
-    assert average_precision(-scores, is_sought) == (1 / 3 + 2 / 4) / 2
+    scores, is_positive = np.array([4.0, 3, 2, 1]), np.array([True, True, False, False])
+    assert area_under_roc(scores, is_positive) == 1
+    assert average_precision(scores, is_positive) == 1
+    assert area_under_roc(-scores, is_positive) == 0
+    assert average_precision(-scores, is_positive) == (1 / 3 + 2 / 4) / 2
 
 
 def test_infinite_scores_are_ranked() -> None:
-    scores, is_sought = columns([(np.inf, True), (1, False), (-np.inf, False)])
-    assert area_under_roc(scores, is_sought) == 1
-    assert average_precision(scores, is_sought) == 1
+    scores, is_positive = columns([(np.inf, True), (1, False), (-np.inf, False)])
+    assert area_under_roc(scores, is_positive) == 1
+    assert average_precision(scores, is_positive) == 1
 
 
-@pytest.mark.parametrize("is_sought", [[], [True, True], [False, False]])
-def test_where_a_group_is_empty_nothing_is_defined(is_sought: list[bool]) -> None:
-    scores, mask = np.arange(len(is_sought), dtype=np.float64), np.array(is_sought, np.bool_)
+@pytest.mark.parametrize("is_positive", [[], [True, True], [False, False]])
+def test_without_positives_or_negatives_the_result_is_none(is_positive: list[bool]) -> None:
+    scores, mask = np.arange(len(is_positive), dtype=np.float64), np.array(is_positive, np.bool_)
     assert area_under_roc(scores, mask) is None
     assert average_precision(scores, mask) == (1 if mask.any() else None)
 
 
 @settings(deadline=None)
 @given(RANKINGS)
-def test_both_are_what_scikit_learn_says(ranking: list[tuple[float, bool]]) -> None:
+def test_both_equal_those_of_scikit_learn(ranking: list[tuple[float, bool]]) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
-    scores, is_sought = columns(ranking)
-    area, precision = area_under_roc(scores, is_sought), average_precision(scores, is_sought)
-    if is_sought.any() and not is_sought.all():
-        assert area == pytest.approx(metrics.roc_auc_score(is_sought, scores), abs=1e-12)
-    if is_sought.any():
-        expected = metrics.average_precision_score(is_sought, scores)
+    scores, is_positive = columns(ranking)
+    area, precision = area_under_roc(scores, is_positive), average_precision(scores, is_positive)
+    if is_positive.any() and not is_positive.all():
+        assert area == pytest.approx(metrics.roc_auc_score(is_positive, scores), abs=1e-12)
+    if is_positive.any():
+        expected = metrics.average_precision_score(is_positive, scores)
         assert precision == pytest.approx(expected, abs=1e-12)
 
 
 @settings(deadline=None)
 @given(RANKINGS, st.randoms(use_true_random=False))
 def test_order_and_scale_do_not_matter(ranking: list[tuple[float, bool]], random: object) -> None:
-    scores, is_sought = columns(ranking)
+    scores, is_positive = columns(ranking)
     random.shuffle(ranking)  # type: ignore[attr-defined]
     others, marks = columns(ranking)
     for figure in (area_under_roc, average_precision):
-        assert figure(scores, is_sought) == pytest.approx(figure(np.exp(others) * 7 - 2, marks))
+        assert figure(scores, is_positive) == pytest.approx(figure(np.exp(others) * 7 - 2, marks))
 
 
-def test_a_share_of_nothing_is_none() -> None:
+def test_a_share_of_zero_is_none() -> None:
     assert share(1, 4) == 0.25
     assert share(0, 0) is None

@@ -10,8 +10,8 @@ from boxmend.scoring.calibration import NUM_BINS, calibration
 
 def test_the_error_is_the_mean_distance_of_bins_from_what_happened() -> None:
     # Two bins: .1 and .3 (mean .2, none so), .9 .9 .6 (mean .8, two of three so).
-    told = np.array([0.1, 0.9, 0.3, 0.9, 0.6])
-    result = calibration(told, np.array([False, True, False, True, False]), num_bins=2)
+    probabilities = np.array([0.1, 0.9, 0.3, 0.9, 0.6])
+    result = calibration(probabilities, np.array([False, True, False, True, False]), num_bins=2)
     assert result.error == pytest.approx((2 * 0.2 + 3 * (0.8 - 2 / 3)) / 5)
     assert result.expected == pytest.approx(2.8 / 5)
     assert result.happened == 2 / 5
@@ -32,12 +32,12 @@ def test_an_edge_belongs_to_the_bin_above_and_one_to_the_last() -> None:
     assert [one.number for one in result.bins] == [1, 2]
 
 
-def test_what_has_no_probability_is_left_out() -> None:
+def test_missing_probabilities_are_left_out() -> None:
     result = calibration(np.array([np.nan, 1.0]), np.array([True, True]))
     assert (result.number, result.error, len(result.bins)) == (1, 0, NUM_BINS)
 
 
-def test_nothing_has_no_error() -> None:
+def test_without_probabilities_there_is_no_error() -> None:
     result = calibration(np.zeros(0), np.zeros(0, np.bool_))
     assert result.error is result.expected is result.happened is None
     assert all(one.mean is one.happened is None for one in result.bins)
@@ -46,10 +46,13 @@ def test_nothing_has_no_error() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1))
 def test_the_error_is_a_share_and_at_least_the_distance_of_the_means(
-    told: list[tuple[float, bool]],
+    probabilities: list[tuple[float, bool]],
 ) -> None:
-    p, was = np.array([one for one, _ in told]), np.array([one for _, one in told])
+    p, was = (
+        np.array([one for one, _ in probabilities]),
+        np.array([one for _, one in probabilities]),
+    )
     result = calibration(p, was)
     assert result.error is not None
     assert abs(p.mean() - was.mean()) - 1e-9 <= result.error <= 1
-    assert sum(one.number for one in result.bins) == len(told)
+    assert sum(one.number for one in result.bins) == len(probabilities)

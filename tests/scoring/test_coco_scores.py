@@ -66,7 +66,7 @@ def test_three_detections_worked_out_by_hand() -> None:
 
 
 # The area of a box of 20 x 20 is said to be 5,000 pixels, so it is a medium one.
-def test_the_given_area_decides_about_the_size() -> None:
+def test_the_area_in_the_truth_sets_the_size() -> None:
     detections, truth = columns([(0, 0, 0.9, SMALL)], [(0, 0, SMALL, "")])
     scores = coco_scores(detections, replace(truth, areas=np.array([5_000.0])), num_labels=1)
     assert scores.figures["AP_medium"] == pytest.approx(1.0)
@@ -127,7 +127,7 @@ def test_only_a_hundred_detections_of_an_image_and_class_count(
 
 
 @pytest.mark.parametrize("num_labels", [0, 1, 3])
-def test_nothing_at_all_gives_no_figure(num_labels: int) -> None:
+def test_without_detections_and_truth_all_figures_are_nan(num_labels: int) -> None:
     scores = score([], [], num_labels)
     assert list(scores.figures) == KEYS
     assert all(map(np.isnan, scores.figures.values()))
@@ -141,7 +141,7 @@ def test_detections_without_truth_give_no_figure_and_truth_without_detections_ze
 
 # A detection of half the width, at 0.1: 0.1 of 0.2 is an IoU of 1/2. But 0.1 + 0.2 is rounded up to
 # 0.30000000000000004, and by its corners the box is 0.20000000000000004 wide, which makes it less.
-def test_widths_are_taken_as_they_were_read() -> None:
+def test_widths_are_used_as_they_were_read() -> None:
     truth: list[TrueBox] = [(0, 0, (0.1, 0.0, 0.2, 10.0), "")]
     detections, asked = columns([(0, 0, 0.9, (0.1, 0.0, 0.1, 10.0))], truth)
     assert coco_scores(detections, asked, num_labels=1).ap50[0] == pytest.approx(1.0)
@@ -164,9 +164,9 @@ def test_sizes_of_plain_detections_are_those_of_their_corners() -> None:
 def test_all_figures_are_those_of_pycocotools(seed: int) -> None:
     detections, truth, num_labels = random_columns(seed)
     ours = coco_scores(detections, truth, num_labels=num_labels)
-    told = by_pycocotools(detections, truth, num_labels)
-    assert _as_pycocotools(ours) == pytest.approx(told.stats.tolist(), abs=1e-9)
-    precision = told.eval["precision"][:, :, :, 0, 2]
+    expected = by_pycocotools(detections, truth, num_labels)
+    assert _as_pycocotools(ours) == pytest.approx(expected.stats.tolist(), abs=1e-9)
+    precision = expected.eval["precision"][:, :, :, 0, 2]
     for label in range(num_labels):
         for mine, theirs in (
             (ours.ap[label], precision[:, :, label]),

@@ -21,7 +21,7 @@ A, B, C = (10.0, 10.0, 30.0, 30.0), (40.0, 40.0, 60.0, 70.0), (5.0, 50.0, 25.0, 
 NONE = (np.nan,) * 4
 
 
-def told(  # noqa: PLR0913  # the columns of the file
+def make_truth_file(  # noqa: PLR0913  # the columns of the file
     path: Path,
     ids: Sequence[int | str],
     labels: Sequence[int],
@@ -31,7 +31,7 @@ def told(  # noqa: PLR0913  # the columns of the file
     sources: Sequence[int | str] | None = None,
     names: tuple[str, ...] = ("van", "truck", "bus"),
 ) -> Path:
-    """A truth file with these rows."""
+    """Write a truth file with these rows and return its path."""
     n = len(ids)
     origin = np.array(origins or [Origin.KEPT] * n, np.int8)
     ours, theirs = (np.array(one, object) for one in (ids, sources or ids))
@@ -71,7 +71,7 @@ def clean(
 def test_labels_are_translated_by_name_and_rows_found_by_id(tmp_path: Path) -> None:
     dataset = annotated([A, B], [VAN, BUS], ids=[7, 3])  # van 0, truck 1, bus 2
     names = ("bus", "van", "tram", "truck")  # in the file: van is 1, truck 3
-    path = told(tmp_path / "truth.parquet", [3, 7], [3, 1], [B, A], names=names)
+    path = make_truth_file(tmp_path / "truth.parquet", [3, 7], [3, 1], [B, A], names=names)
     truth = known_truth(path, dataset)
     assert truth.labels.tolist() == [VAN, TRUCK]
     assert truth.boxes.tolist() == [list(A), list(B)]
@@ -81,7 +81,9 @@ def test_labels_are_translated_by_name_and_rows_found_by_id(tmp_path: Path) -> N
 
 def test_a_true_label_that_the_dataset_does_not_know_makes_any_label_wrong(tmp_path: Path) -> None:
     dataset = annotated([A, B], [VAN, BUS], ids=[7, 3])
-    path = told(tmp_path / "truth.parquet", [7, 3], [0, 1], [A, B], names=("van", "tram"))
+    path = make_truth_file(
+        tmp_path / "truth.parquet", [7, 3], [0, 1], [A, B], names=("van", "tram")
+    )
     truth = known_truth(path, dataset)
     assert truth.labels.tolist() == [VAN, UNKNOWN]
     assert truth.is_wrong(dataset.labels).tolist() == [False, True]
@@ -90,7 +92,7 @@ def test_a_true_label_that_the_dataset_does_not_know_makes_any_label_wrong(tmp_p
 
 def test_the_folder_of_the_file_will_do_and_so_will_a_split_of_it(tmp_path: Path) -> None:
     dataset = annotated([A], [VAN], ids=[7])
-    told(tmp_path / "truth.parquet", [7], [BUS], [A])
+    make_truth_file(tmp_path / "truth.parquet", [7], [BUS], [A])
     for source in (tmp_path, str(tmp_path), f"{tmp_path}:train", tmp_path / "truth.parquet"):
         assert known_truth(source, dataset).labels.tolist() == [BUS]
 
@@ -99,7 +101,7 @@ def test_spurious_annotations_have_no_truth_and_duplicates_that_of_their_origina
     tmp_path: Path,
 ) -> None:
     dataset = annotated([A, B, A], [VAN, BUS, VAN], ids=[1, 2, 3])
-    path = told(
+    path = make_truth_file(
         tmp_path / "truth.parquet",
         [1, 2, 3],
         [VAN, UNKNOWN, VAN],
@@ -116,7 +118,7 @@ def test_spurious_annotations_have_no_truth_and_duplicates_that_of_their_origina
 
 
 def test_a_spurious_annotation_has_no_label_whatever_the_file_says(tmp_path: Path) -> None:
-    path = told(tmp_path / "truth.parquet", [1], [BUS], [A], origins=[Origin.SPURIOUS])
+    path = make_truth_file(tmp_path / "truth.parquet", [1], [BUS], [A], origins=[Origin.SPURIOUS])
     truth = known_truth(path, annotated([A], [BUS], ids=[1]))
     assert truth.labels.tolist() == [UNKNOWN]
     assert np.isnan(truth.boxes).all()
@@ -124,7 +126,7 @@ def test_a_spurious_annotation_has_no_label_whatever_the_file_says(tmp_path: Pat
 
 
 def test_the_file_may_tell_of_more_annotations_than_there_are(tmp_path: Path) -> None:
-    path = told(tmp_path / "truth.parquet", [1, 2, 3], [VAN, BUS, TRUCK], [A, B, C])
+    path = make_truth_file(tmp_path / "truth.parquet", [1, 2, 3], [VAN, BUS, TRUCK], [A, B, C])
     truth = known_truth(path, annotated([C, A], [VAN, VAN], ids=[3, 1]))
     assert truth.labels.tolist() == [TRUCK, VAN]
     assert truth.image_boxes.tolist() == [list(C), list(A)]
@@ -133,7 +135,9 @@ def test_the_file_may_tell_of_more_annotations_than_there_are(tmp_path: Path) ->
 def test_crowds_are_no_true_boxes_to_be_found(tmp_path: Path) -> None:
     dataset = annotated([A, B], [VAN, BUS], ids=[1, 2])
     dataset = replace(dataset, is_crowd=np.array([False, True]))
-    truth = known_truth(told(tmp_path / "truth.parquet", [1, 2], [VAN, BUS], [A, B]), dataset)
+    truth = known_truth(
+        make_truth_file(tmp_path / "truth.parquet", [1, 2], [VAN, BUS], [A, B]), dataset
+    )
     assert truth.image_boxes.tolist() == [list(A)]
 
 
@@ -144,13 +148,13 @@ def test_crowds_are_no_true_boxes_to_be_found(tmp_path: Path) -> None:
 )
 def test_ids_may_be_texts_even_odd_ones(tmp_path: Path, ids: list[int | str]) -> None:
     dataset = annotated([A, B], [VAN, BUS], ids=ids)
-    path = told(tmp_path / "truth.parquet", [*reversed(ids)], [TRUCK, VAN], [B, A])
+    path = make_truth_file(tmp_path / "truth.parquet", [*reversed(ids)], [TRUCK, VAN], [B, A])
     assert known_truth(path, dataset).labels.tolist() == [VAN, TRUCK]
 
 
-def test_missing_annotations_are_found_where_their_id_tells_the_image(tmp_path: Path) -> None:
+def test_missing_annotations_are_known_if_their_id_names_the_image(tmp_path: Path) -> None:
     dataset = annotated([A, B], [VAN, BUS], images=[0, 1], ids=["1:0", "2:0"])  # images 1 and 2
-    path = told(
+    path = make_truth_file(
         tmp_path / "truth.parquet",
         ["1:0", "2:0", ""],
         [VAN, BUS, VAN],
@@ -163,9 +167,11 @@ def test_missing_annotations_are_found_where_their_id_tells_the_image(tmp_path: 
     assert truth.image_boxes.tolist() == [list(A), list(B), list(C)]
 
 
-def test_missing_annotations_are_left_out_where_their_id_tells_nothing(tmp_path: Path) -> None:
+def test_missing_annotations_are_left_out_if_no_id_names_their_image(
+    tmp_path: Path,
+) -> None:
     dataset = annotated([A], [VAN], ids=[1])
-    path = told(
+    path = make_truth_file(
         tmp_path / "truth.parquet",
         [1, 0],
         [VAN, BUS],
@@ -191,7 +197,7 @@ def test_file_and_clean_dataset_tell_the_same_in_every_format(clean: Path, tmp_p
     assert len(by_file.image_boxes) == len(by_dataset.image_boxes) == len(before)
 
 
-def test_what_the_clean_dataset_lacks_is_spurious_and_what_it_has_alone_is_missing(
+def test_annotations_in_one_version_only_are_spurious_or_missing(
     toys: Path, tmp_path: Path
 ) -> None:
     clean = f"{toys}:train"
@@ -228,42 +234,42 @@ def test_a_dataset_is_its_own_truth(toys: Path) -> None:
 
 
 def test_a_file_that_lacks_an_annotation_is_of_another_dataset(tmp_path: Path) -> None:
-    path = told(tmp_path / "truth.parquet", [1], [VAN], [A])
-    with pytest.raises(DataError, match=r"truth\.parquet: tells nothing of annotation 2;"):
+    path = make_truth_file(tmp_path / "truth.parquet", [1], [VAN], [A])
+    with pytest.raises(DataError, match=r"truth\.parquet: has no annotation 2, so"):
         known_truth(path, annotated([A, B], [VAN, VAN], ids=[1, 2]))
 
 
-def test_a_file_that_tells_of_one_twice_is_refused(tmp_path: Path) -> None:
-    path = told(tmp_path / "truth.parquet", [1, 1], [VAN, BUS], [A, A])
-    with pytest.raises(DataError, match="annotation 1 twice"):
+def test_a_file_with_an_annotation_twice_is_refused(tmp_path: Path) -> None:
+    path = make_truth_file(tmp_path / "truth.parquet", [1, 1], [VAN, BUS], [A, A])
+    with pytest.raises(DataError, match="annotation 1 appears twice"):
         known_truth(path, annotated([A], [VAN], ids=[1]))
 
 
 def test_annotations_that_share_an_id_are_refused(tmp_path: Path) -> None:
-    path = told(tmp_path / "truth.parquet", [1], [VAN], [A])
+    path = make_truth_file(tmp_path / "truth.parquet", [1], [VAN], [A])
     with pytest.raises(DataError, match="share an id"):
         known_truth(path, annotated([A, B], [VAN, VAN], ids=[1, 1]))
 
 
 def test_other_label_names_are_refused(tmp_path: Path) -> None:
-    path = told(tmp_path / "truth.parquet", [1], [0], [A], names=("cat", "dog"))
+    path = make_truth_file(tmp_path / "truth.parquet", [1], [0], [A], names=("cat", "dog"))
     with pytest.raises(DataError, match=r"other label names \('cat', \.\.\) than"):
         known_truth(path, annotated([A], [VAN], ids=[1]))
 
 
 def test_boxes_that_lie_elsewhere_are_of_another_dataset(tmp_path: Path) -> None:
     dataset = annotated([A, B, C], [VAN] * 3, ids=[1, 2, 3])
-    path = told(tmp_path / "truth.parquet", [1, 2, 3], [VAN] * 3, [A, C, B])
+    path = make_truth_file(tmp_path / "truth.parquet", [1, 2, 3], [VAN] * 3, [A, C, B])
     with pytest.raises(DataError, match=r"most of its boxes .* annotation 2;"):
         known_truth(path, dataset)
     (tmp_path / "more").mkdir()
-    path = told(tmp_path / "more" / "truth.parquet", [1, 2, 3], [VAN] * 3, [A, B, B])
+    path = make_truth_file(tmp_path / "more" / "truth.parquet", [1, 2, 3], [VAN] * 3, [A, B, B])
     assert len(known_truth(path, dataset).labels) == 3  # one of three may
 
 
 @pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
 def test_a_true_box_that_is_none_is_refused(tmp_path: Path, side: float) -> None:
-    path = told(tmp_path / "truth.parquet", [1, 2, 3], [0, 0, 0], [A, B, (side, *C[1:])])
+    path = make_truth_file(tmp_path / "truth.parquet", [1, 2, 3], [0, 0, 0], [A, B, (side, *C[1:])])
     with pytest.raises(DataError, match=r"truth\.parquet: has no finite true box of annotation 3;"):
         known_truth(path, annotated([A, B, C], [VAN] * 3, ids=[1, 2, 3]))
 
@@ -294,7 +300,7 @@ def test_a_clean_dataset_without_an_image_is_another_one(toys: Path) -> None:
 def test_a_clean_dataset_with_other_ids_is_refused(toys: Path) -> None:
     dataset = load(f"{toys}:train")
     moved = replace(dataset, annotation_ids=dataset.annotation_ids + 10**6)
-    with pytest.raises(DataError, match=r"none of the dataset's annotation ids .*100000\d"):
+    with pytest.raises(DataError, match=r"none of the annotation ids of the dataset .*100000\d"):
         known_truth(f"{toys}:train", moved)
 
 
@@ -305,7 +311,7 @@ def test_a_clean_dataset_that_is_numbered_anew_is_refused(toys: Path) -> None:
         known_truth(f"{toys}:train", shuffled)
 
 
-def test_what_is_not_there_is_wrong_use(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file or folder"):
         known_truth(tmp_path / "truth.parquet", annotated([A], [VAN]))
 
@@ -317,12 +323,12 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_dataset_has_an_empty_truth(tmp_path: Path) -> None:
-    path = told(tmp_path / "truth.parquet", [1], [VAN], [A])
+    path = make_truth_file(tmp_path / "truth.parquet", [1], [VAN], [A])
     truth = known_truth(path, annotated([], []))
     assert len(truth.labels) == len(truth.boxes) == len(truth.image_boxes) == 0
 
 
-def test_a_clean_dataset_tells_of_all_objects_with_their_labels() -> None:
+def test_a_clean_dataset_has_all_objects_with_their_labels() -> None:
     # Its classes stand in another order, and its first annotation is a crowd, which is no object.
     clean = annotated([B, A, B, C], [0, 1, 0, 2], ids=[4, 1, 2, 3], names=("bus", "van", "truck"))
     clean.is_crowd[0] = True
@@ -338,9 +344,9 @@ def test_a_clean_dataset_tells_of_all_objects_with_their_labels() -> None:
     assert objects.are_all_known
 
 
-def test_a_file_tells_of_missing_objects_where_ids_name_their_image(tmp_path: Path) -> None:
+def test_a_file_has_missing_objects_if_ids_name_their_image(tmp_path: Path) -> None:
     dataset = annotated([A, C, A], [VAN] * 3, ids=["1:0", "1:2", "1:3"])
-    path = told(
+    path = make_truth_file(
         tmp_path / "truth.parquet",
         ["1:0", "?", "1:2", "1:3"],
         [VAN, BUS, TRUCK, VAN],
@@ -362,7 +368,7 @@ def test_a_file_of_numbered_annotations_does_not_know_where_missing_ones_were(
 ) -> None:
     dataset = annotated([A], [VAN], ids=[1])
     origins = [Origin.KEPT, Origin.MISSING]
-    path = told(tmp_path / "truth.parquet", [1, 0], [VAN, BUS], [A, B], origins=origins)
+    path = make_truth_file(tmp_path / "truth.parquet", [1, 0], [VAN, BUS], [A, B], origins=origins)
     objects = known_truth(path, dataset).objects
     assert objects is not None
     assert not objects.are_all_known
@@ -371,7 +377,7 @@ def test_a_file_of_numbered_annotations_does_not_know_where_missing_ones_were(
 
 def test_without_missing_ones_a_file_knows_all_objects(tmp_path: Path) -> None:
     objects = known_truth(
-        told(tmp_path / "truth.parquet", [1], [BUS], [A]), annotated([A], [VAN], ids=[1])
+        make_truth_file(tmp_path / "truth.parquet", [1], [BUS], [A]), annotated([A], [VAN], ids=[1])
     ).objects
     assert objects is not None
     assert objects.are_all_known

@@ -100,7 +100,7 @@ def test_objects_inside_a_crowd_of_the_dataset_are_not_missing() -> None:
     assert objects.is_missing.tolist() == [False, True]
 
 
-def test_what_is_neutral_counts_nowhere() -> None:
+def test_neutral_annotations_and_objects_do_not_count() -> None:
     pytest.importorskip("cleanlab")
     dataset = annotated([A, B, C], [VAN, VAN, VAN])
     clean = annotated([A, B, C, D], [BUS, VAN, VAN, VAN])
@@ -156,7 +156,7 @@ def test_another_dataset_is_refused() -> None:
         truth_of_correction(other, dataset)
 
 
-def test_images_without_annotations_are_no_trouble() -> None:
+def test_images_without_annotations_have_missing_objects_only() -> None:
     dataset = annotated([A, B], [VAN, VAN], images=[0, 2], ids=[1, 2])
     clean = annotated([B, A, C], [VAN, VAN, BUS], images=[2, 0, 1], ids=[7, 8, 9])
     truth, objects = match(dataset, clean)

@@ -111,7 +111,7 @@ def test_an_iou_of_one_half_is_enough_and_widths_have_no_one_added(
     assert scores.num_true_positives[0] == is_found
 
 
-def test_another_iou_may_be_asked_for() -> None:
+def test_another_minimum_iou_can_be_set() -> None:
     detections, truth = columns([(0, 0, 0.9, (0, 0, 7.5, 10))]), truth_columns([(0, 0, BOX, False)])
     for min_iou, expected in ((0.75, 1.0), (0.76, 0.0)):
         found = average_precision(detections, truth, num_labels=1, min_iou=min_iou)
@@ -129,20 +129,20 @@ def test_the_second_hit_of_a_box_is_a_false_positive_even_if_it_fits_better() ->
 
 # Both detections overlap A most, the second one also B by more than half (9 * 10 / (100 + 100 - 90)
 # = 0.82 with A against 80/120 = 0.67 with B). It looks at A alone, which is taken, and B stays.
-def test_a_detection_whose_best_box_is_taken_does_not_take_the_next_one() -> None:
+def test_a_detection_whose_best_box_is_matched_does_not_match_the_next_one() -> None:
     truth: list[TrueBox] = [(0, 0, (0, 0, 10, 10), False), (0, 0, (3, 0, 13, 10), False)]
     scores = score([(0, 0, 0.9, (0, 0, 10, 10)), (0, 0, 0.8, (1, 0, 11, 10))], truth)
     assert scores.num_true_positives.tolist() == [1]
     assert scores.ap_area[0] == 0.5
 
 
-def test_of_boxes_overlapped_alike_the_first_one_given_is_found() -> None:
+def test_of_equal_overlaps_the_first_box_is_matched() -> None:
     plain, difficult = (0, 0, BOX, False), (0, 0, BOX, True)
     assert score([(0, 0, 0.9, BOX)], [plain, difficult]).num_true_positives[0] == 1
     assert score([(0, 0, 0.9, BOX)], [difficult, plain]).num_ignored[0] == 1
 
 
-def test_difficult_boxes_are_neither_asked_for_nor_held_against_anyone() -> None:
+def test_difficult_boxes_are_neither_required_nor_counted() -> None:
     truth: list[TrueBox] = [(0, 0, BOX, True), (0, 0, place(1), False)]
     detections: list[Detection] = [
         (0, 0, 0.9, BOX),  # ignored
@@ -163,7 +163,7 @@ def test_only_boxes_of_the_same_image_and_label_are_found() -> None:
     assert score([(0, 0, 0.9, BOX), (1, 1, 0.9, BOX)], truth, 2).num_true_positives.sum() == 2
 
 
-def test_a_detection_in_an_image_beyond_all_true_ones_finds_nothing() -> None:
+def test_a_detection_in_an_image_beyond_all_true_ones_matches_no_box() -> None:
     truth: list[TrueBox] = [(0, 0, BOX, False), (0, 1, BOX, False)]
     scores = score([(1, 0, 0.9, BOX), (7, 0, 0.9, BOX)], truth, 2)
     assert scores.num_true_positives.tolist() == [0, 0]
@@ -186,7 +186,7 @@ def test_without_any_truth_there_is_no_mean() -> None:
         assert np.isnan(scores.mean_11_points)
 
 
-def test_equal_scores_go_by_the_order_given() -> None:
+def test_equal_scores_keep_their_order() -> None:
     hit, miss = (0, 0, 0.5, BOX), (0, 0, 0.5, FAR)
     assert score([hit, miss], [(0, 0, BOX, False)]).mean_area == 1.0
     assert score([miss, hit], [(0, 0, BOX, False)]).mean_area == 0.5
@@ -194,7 +194,7 @@ def test_equal_scores_go_by_the_order_given() -> None:
     assert score(many, [(0, 0, BOX, False)]).mean_area == pytest.approx(1 / 41)
 
 
-def test_boxes_without_area_or_with_nan_find_nothing_and_break_nothing() -> None:
+def test_boxes_without_area_or_with_nan_match_no_box() -> None:
     odd = [(5, 5, 5, 5), (9, 9, 1, 1), (np.nan, 0, 10, 10), (0, 0, np.inf, 10), (-np.inf, 0, 9, 9)]
     truth: list[TrueBox] = [(0, 0, box, False) for box in [*odd, BOX]]
     scores = score([(0, 0, 0.9, box) for box in odd] + [(0, 0, 0.1, BOX)], truth)

@@ -99,7 +99,7 @@ def test_the_result_is_that_of_the_rule_read_slowly(
 
 @settings(max_examples=60, deadline=None)
 @given(detections=any_detections, truth=any_truth, pairs=st.integers(1, 5))
-def test_comparing_in_pieces_changes_nothing(
+def test_comparing_in_chunks_gives_the_same_scores(
     detections: list[Detection], truth: list[TrueBox], pairs: int
 ) -> None:
     whole = score(detections, truth, 3)

@@ -68,7 +68,7 @@ def test_figures_have_errors_shares_and_lines(tool: dict[str, Any], tmp_path: Pa
     assert "| voc320:3, 6, 9 |" in text
     assert re.search(r"\| `mend` \| 55.0 ± 2.9 \(3\) \|.* voc320:1-9 \|\n", text)
     assert (
-        "| missed | `mend` wins back the loss at 40/40 | 60 % or more | 55.0 ± 2.9 % (3) |" in text
+        "| missed | `mend` recovers the loss at 40/40 | 60 % or more | 55.0 ± 2.9 % (3) |" in text
     )
     assert "| `label40-box40-mend-0` | 40 | 37.0 (35.0 to 40.0) | 40 | ? | voc320:3 |" in text
     assert "9 of 44 with priority 1" in text

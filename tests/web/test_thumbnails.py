@@ -113,7 +113,7 @@ def test_large_windows_shrink_to_the_side_also_by_the_shortcut_of_jpeg(tmp_path:
         assert pixel(picture, 80, 40)[2] > 200
 
 
-def test_pixels_are_taken_as_stored_and_nothing_is_said_of_the_file(tmp_path: Path) -> None:
+def test_pictures_have_the_stored_pixels_and_no_metadata(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # a viewer would turn it by a quarter
     path = halves(tmp_path / "a.jpg", exif=exif, comment=b"taken at home", icc_profile=b"x" * 200)
@@ -166,7 +166,7 @@ def test_a_torn_picture_is_made_again(tmp_path: Path) -> None:
         assert path.read_bytes() == whole
 
 
-def test_files_that_are_no_images_are_told_of(tmp_path: Path) -> None:
+def test_files_that_are_no_images_have_a_problem(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("no image")
     whole = Path(halves(tmp_path / "whole.jpg", (400, 300))).read_bytes()
     (tmp_path / "torn.jpg").write_bytes(whole[: len(whole) // 2])
@@ -211,7 +211,7 @@ def test_worker_processes_make_the_same_in_order(tmp_path: Path) -> None:
     requests[7] = Request(str(tmp_path / "gone.png"), [(0, 0, 20, 20)])
     for name in ("alone", "together"):
         (tmp_path / name).mkdir()
-    told: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     alone = list(make_pictures(requests, tmp_path / "alone", side=64, jobs=1))
     code = (  # workers are spawned, which a test under pytest-xdist had better not do itself
         "import sys, pathlib\n"
@@ -233,6 +233,8 @@ def test_worker_processes_make_the_same_in_order(tmp_path: Path) -> None:
     pictures = {one.name: one.read_bytes() for one in (tmp_path / "together").iterdir()}
     assert pictures == {one.name: one.read_bytes() for one in (tmp_path / "alone").iterdir()}
     list(
-        make_pictures(requests[:3], tmp_path / "alone", side=64, progress=lambda *n: told.append(n))
+        make_pictures(
+            requests[:3], tmp_path / "alone", side=64, progress=lambda *n: result.append(n)
+        )
     )
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert result == [(1, 3), (2, 3), (3, 3)]

@@ -1,1 +1,1 @@
-"""Measurements that users can repeat: each a table, with the hardware and versions it is from."""
+"""Measurements that users can repeat; each result states hardware and versions."""

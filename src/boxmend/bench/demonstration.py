@@ -1,7 +1,7 @@
-"""The whole of it on drawn images: spoil them, train on them, mend them, and measure what came out.
+"""The demo on drawn images: add noise, train, mend the annotations, and measure the result.
 
-Trainings are processes of their own with one thread each, two at a time: that is quicker on two
-cores than one training with two threads.
+Each training is a process with one thread, and two run at a time. On two cores this is faster than
+one training with two threads.
 """
 
 import importlib.util

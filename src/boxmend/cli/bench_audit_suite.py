@@ -65,7 +65,7 @@ def audit_suite(
     requested, how well their probabilities are calibrated, how many of the possible fixes are
     taken, and whether the intervals of the estimated rates hold the truth.
 
-    Example: boxmend bench audit-suite VOC2007:trainval --predictions detections.json --out suite
+    Example: boxmend bench audit-suite clean --predictions found.json --out suite
     """
     options = options or SuiteOptions()
     answer = _run(data, reading or ReadingOptions(), options, out, quiet=json)

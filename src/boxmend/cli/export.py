@@ -113,9 +113,9 @@ def _print(exported: Exported, most: int | None) -> None:
     print_table(("what", "is"), list(facts.items()))
     if most is not None and exported.num_suspects < most and not exported.left_out:
         say(f"--most asks for {most:,}; suspects in this run: {exported.num_suspects:,}")
-    if exported.num_unasked:
+    if exported.num_improbable:
         say(
-            f"{exported.num_unasked:,} fixes left for review were not exported because they are "
+            f"{exported.num_improbable:,} fixes left for review were not exported because they are "
             "improbable; --most N exports the N most probable of all"
         )
     if exported.missing:

@@ -25,10 +25,10 @@ def read_back(
     ],
     /,
     *,
-    handover: Annotated[
+    export: Annotated[
         Path | None,
         Parameter(
-            help="Folder that `boxmend export` wrote, or its handover.json. Files of CVAT need it; "
+            help="Folder that `boxmend export` wrote, or its export.json. Files of CVAT need it; "
             "by default it is looked for next to FILE."
         ),
     ] = None,
@@ -43,7 +43,7 @@ def read_back(
 
     Example: boxmend import audit export.json
     """
-    imported = import_verdicts(run, file, handover, data=data or None)
+    imported = import_verdicts(run, file, export, data=data or None)
     if json:
         print_json(imported.to_json())
     else:

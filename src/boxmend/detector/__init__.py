@@ -1,8 +1,8 @@
-"""The detector: padded images in, features, proposals, scores, losses and detections out.
+"""Faster R-CNN for padded batches: features, proposals, scores, losses and detections.
 
-Faster R-CNN for a whole batch at once, with torchvision's parameters, in fixed shapes with masks
-and without waiting for the device. `build` makes one by name; the `Detector` does the rest.
-Labels are 0..C-1; class scores have 1 + C columns with background first.
+It has torchvision's parameters, processes a whole batch at once in fixed shapes with masks, and
+never waits for the device. `build` makes a `Detector` by name. Labels are 0 .. C - 1; class scores
+have 1 + C columns, background first.
 """
 
 from boxmend.detector.assignment import Targets

@@ -1,4 +1,4 @@
-"""Anchors: the fixed boxes the region proposal network refines, for all feature levels at once."""
+"""Anchors: the fixed boxes that the region proposal network refines, for all feature levels."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,12 +17,12 @@ def anchors(
     ratios: Numbers,
     device: torch.device,
 ) -> Tensor:
-    """Lay the anchors of all levels over the canvas, level after level, [N, 4] xyxy float32.
+    """Return the anchors of all levels, level after level, [N, 4] xyxy float32.
 
-    Level l has a grid of `shapes[l]` (rows, columns) cells, whose stride is canvas // shape, and
-    in each cell one anchor per ratio (height / width) and size: w = size / sqrt(ratio) and
-    h = size * sqrt(ratio), rounded to whole half extents, around the cell's top left corner. The
-    order is rows, columns, ratios, sizes. The result is cached and shared: read it only.
+    Level l has a grid of `shapes[l]` (rows, columns) cells with stride canvas // shape. Each cell
+    has one anchor per ratio (height / width) and size, centred at the cell's top left corner, with
+    w = size / sqrt(ratio) and h = size * sqrt(ratio), rounded to whole half extents. The order is
+    rows, columns, ratios, sizes. The result is cached and shared; do not change it.
     """
     levels = tuple((int(rows), int(columns)) for rows, columns in shapes)
     return _cached_anchors(canvas, levels, tuple(sizes), ratios, device)
@@ -36,7 +36,7 @@ def _cached_anchors(
     ratios: Numbers,
     device: torch.device,
 ) -> Tensor:
-    # Made outside inference mode whoever asks first, since training will read the same tensor.
+    # Not an inference tensor, even if inference calls first, because training uses it too.
     with torch.inference_mode(False), torch.no_grad():
         levels = [
             _level_anchors(canvas, shape, cell_anchors(sizes_here, ratios))
@@ -46,7 +46,7 @@ def _cached_anchors(
 
 
 def cell_anchors(sizes: Numbers, ratios: Numbers) -> Tensor:
-    """Make the anchors around the origin, [len(ratios) * len(sizes), 4], ratios outermost."""
+    """Return the anchors around the origin, [len(ratios) * len(sizes), 4], ratios outermost."""
     scale = torch.tensor(sizes)
     tall = torch.tensor(ratios).sqrt()
     wide: Tensor = 1 / tall

@@ -1,4 +1,4 @@
-"""Assignment: which anchors and proposals stand for which annotation, and which for nothing."""
+"""Assignment of anchors and proposals to annotations or to background."""
 
 from typing import NamedTuple
 
@@ -10,34 +10,34 @@ from boxmend.detector.boxes import pairwise_iou
 
 
 class Targets(NamedTuple):
-    """The padded annotations of a batch, as the losses are to take them."""
+    """The padded training targets of a batch."""
 
     boxes: Tensor  # [B, A, 4]
-    labels: Tensor  # [B, A], 0..C-1
+    labels: Tensor  # [B, A], 0 .. C - 1
     is_box: Tensor  # [B, A], true for real rows
-    is_ignored: Tensor  # [B, A], rows whose surroundings teach nothing
-    soft: Tensor | None = None  # [B, A, 1 + C] class targets in place of the labels
+    is_ignored: Tensor  # [B, A], regions that are neither object nor background
+    soft: Tensor | None = None  # [B, A, 1 + C] class targets instead of the labels
     weights: Tensor | None = None  # [B, A] of the classification loss of an annotation's RoIs
-    box_targets: Tensor | None = None  # [B, A, 4] where the second stage's regression is to end
-    beta: float | None = None  # of the second stage's box loss, where not the detector's own
+    box_targets: Tensor | None = None  # [B, A, 4] regression targets of the second stage
+    beta: float | None = None  # of the second stage's box loss, if not the detector's own
 
     @property
     def is_real(self) -> Tensor:
-        """Mark the rows that are annotations to learn from, [B, A]."""
+        """The mask of the annotations to train on, [B, A]."""
         return self.is_box & ~self.is_ignored
 
     @property
     def regression_targets(self) -> Tensor:
-        """Where the second stage's regression is to end, [B, A, 4]: in the boxes, or in `aims`."""
+        """The regression targets of the second stage, [B, A, 4]: `box_targets`, or the boxes."""
         return self.boxes if self.box_targets is None else self.box_targets
 
 
 class Assignment(NamedTuple):
-    """For every candidate box its annotation, and whether it is an example for or against."""
+    """The annotation of each candidate box, and whether the candidate is positive or negative."""
 
-    matched: Tensor  # [B, N] row of the annotation of highest overlap; meaningful where positive
+    matched: Tensor  # [B, N] row of the annotation of highest overlap; arbitrary if not positive
     is_positive: Tensor  # [B, N]
-    is_negative: Tensor  # [B, N]; neither where undecided, ignored or padding
+    is_negative: Tensor  # [B, N]; undecided, ignored and padding candidates are neither
 
 
 def assign(
@@ -51,11 +51,11 @@ def assign(
 ) -> Assignment:
     """Match candidates [B or 1, N, 4] with annotations by overlap.
 
-    A candidate is positive where its highest IoU with a real annotation reaches `thresholds[1]`,
-    negative where it stays below `thresholds[0]`, else undecided. With `low_quality` not None,
-    the candidates that overlap an annotation most (ties included) are positive too, if that
-    overlap is above zero and at least `low_quality`. Candidates that overlap an ignored
-    annotation by `ignore_from` or more and are not positive are not negative either.
+    A candidate is positive if its highest IoU with a real annotation reaches `thresholds[1]`,
+    negative if it is below `thresholds[0]`, otherwise undecided. If `low_quality` is set, the
+    candidates with the highest IoU for an annotation (including ties) are positive too, provided
+    that it is above zero and at least `low_quality`. A candidate whose IoU with an ignored
+    annotation is at least `ignore_from` is never negative.
     """
     boxes, is_real, is_ignored = _at_least_one_row(targets)
     overlaps = pairwise_iou(boxes, candidates)  # [B, A, N]
@@ -81,7 +81,7 @@ def _is_best_of_any(overlaps: Tensor, at_least: float) -> Tensor:
 
 
 def _at_least_one_row(targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
-    """Return boxes, is_real and is_ignored with a padding row where there is none at all."""
+    """Return boxes, is_real and is_ignored, with one padding row if there are no rows."""
     boxes, is_real, is_ignored = targets.boxes, targets.is_real, targets.is_box & targets.is_ignored
     if boxes.shape[1] == 0:
         return F.pad(boxes, (0, 0, 0, 1)), F.pad(is_real, (0, 1)), F.pad(is_ignored, (0, 1))

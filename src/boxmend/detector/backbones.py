@@ -55,21 +55,21 @@ TINY_NUMBERS = DetectorNumbers(
 )
 SHIPPED_TINY = Path(__file__).with_name("tiny.safetensors")
 PYRAMID_CHANNELS = 256
-MOBILE_V3_EPS = 1e-3  # MobileNetV3 was trained with this in its normalisations
+MOBILE_V3_EPS = 1e-3  # of the normalisations of the pretrained MobileNetV3
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a detector of one name is made."""
+    """The parts of a detector with a name."""
 
     backbone: Callable[[Norm], nn.Module]
     stages: tuple[tuple[str, ...], ...]
-    """Prefixes of the backbone's parameters, from the image upwards; the first may be frozen."""
+    """Prefixes of the backbone's parameters by stage, from the image upwards."""
     frozen_stages: int
-    """How many of them stay as they are when training starts from given weights."""
+    """How many of the first stages are frozen when training starts from pretrained weights."""
     numbers: DetectorNumbers
     default: WeightsEnum | Path
-    """Weights trained on ImageNet classification alone, or shipped with the package."""
+    """Weights trained on ImageNet classification, or shipped with the package."""
     norm_eps: float = 1e-5
 
 
@@ -83,7 +83,7 @@ def _resnet(name: str, norm: Norm) -> nn.Module:
 def _mobile(
     make: Callable[..., nn.Module], blocks: tuple[int, ...], channels: tuple[int, ...], norm: Norm
 ) -> nn.Module:
-    """Put a pyramid on the last block of each of the strides 4, 8, 16 and 32."""
+    """Make a MobileNet with a feature pyramid on the last blocks of strides 4, 8, 16 and 32."""
     levels = {str(block): str(level) for level, block in enumerate(blocks)}
     body = make(weights=None, norm_layer=norm).features
     made: nn.Module = BackboneWithFPN(body, levels, list(channels), PYRAMID_CHANNELS)
@@ -91,7 +91,7 @@ def _mobile(
 
 
 def _blocks(*ends: int) -> tuple[tuple[str, ...], ...]:
-    """Name the numbered blocks of a MobileNet stage by stage, given where each stage ends."""
+    """Return the parameter prefixes of a MobileNet's stages, given the end of each stage."""
     starts = (0, *ends)
     return tuple(
         tuple(f"body.{block}." for block in range(start, end))
@@ -157,46 +157,48 @@ def build(
 ) -> Detector:
     """Make the detector `name` for `num_labels` classes.
 
-    `weights` is None (random), "default" (ImageNet classification from torchvision, or what the
-    package ships for `tiny`), or a safetensors file: of a backbone, or of a whole detector of
-    the same classes. The first `frozen_stages` of the backbone are not trained; None means none
-    from random weights, else the stages of strides 2 and 4 (for `tiny` the stem). With
-    `frozen_norm` the statistics of normalisation are part of the weights and never change;
-    without, they are those of each batch, for training a backbone from nothing.
+    `weights` is None (random), "default" (ImageNet classification from torchvision, or the shipped
+    file for `tiny`), or a safetensors file of a backbone or of a whole detector with the same
+    classes. The first `frozen_stages` of the backbone are not trained; None means 0 with random
+    weights, otherwise the stages of strides 2 and 4 (for `tiny` the stem). With `frozen_norm` the
+    statistics of normalisation are constants; without it they are those of each batch, for training
+    a backbone from random weights.
     """
     if name not in DETECTORS:
         raise UsageError(f"unknown detector {name!r}; known: {', '.join(sorted(DETECTORS))}")
     if num_labels < 1:
-        raise UsageError(f"a detector needs at least one class, not {num_labels}")
+        raise UsageError(f"num_labels is {num_labels}; a detector needs at least one class")
     if message := describe_excess("model_labels", num_labels):
-        raise DataError(f"a detector of so many classes cannot be built: {message}")
+        raise DataError(f"cannot build a detector with so many classes: {message}")
     used = _numbers_for(DETECTORS[name], weights) if numbers is None else numbers
     if frozen_stages is None:
         frozen_stages = 0 if weights is None else DETECTORS[name].frozen_stages
-    made = [_network(name, num_labels, weights, frozen_norm, used) for _ in range(used.networks)]
-    for one in made:
-        freeze(one, frozen_stages)
-    detector = Detector(name, made[0].network, num_labels, used)
+    detectors = [
+        _build_network(name, num_labels, weights, frozen_norm, used) for _ in range(used.networks)
+    ]
+    for detector in detectors:
+        freeze(detector, frozen_stages)
+    first = Detector(name, detectors[0].network, num_labels, used)
     if used.networks > 1:
-        detector.network.twin = made[1].network
-    return detector
+        first.network.twin = detectors[1].network
+    return first
 
 
 def _numbers_for(architecture: Architecture, weights: str | Path | None) -> DetectorNumbers:
-    """The detector's own numbers, with the heads that a file of weights speaks of."""
+    """Return the detector's own numbers, with the heads that a weights file names."""
     if weights is None or weights == "default":
         return architecture.numbers
     return with_stored_heads(architecture.numbers, read_metadata(Path(weights)), str(weights))
 
 
-def _network(
+def _build_network(
     name: str,
     num_labels: int,
     weights: str | Path | None,
     frozen_norm: bool,
     numbers: DetectorNumbers,
 ) -> Detector:
-    """Make one network by itself, as a detector."""
+    """Make one network, as a detector."""
     architecture = DETECTORS[name]
     kind = FrozenBatchNorm2d if frozen_norm else nn.BatchNorm2d
     backbone = architecture.backbone(partial(kind, eps=architecture.norm_eps))
@@ -206,7 +208,7 @@ def _network(
 
 
 def freeze(detector: Detector, stages: int) -> None:
-    """Let the optimiser leave the backbone's first stages alone, and only these."""
+    """Exclude exactly the backbone's first `stages` from training."""
     known = DETECTORS[detector.name].stages
     if not 0 <= stages <= len(known):
         raise UsageError(f"{detector.name} has {len(known)} stages to freeze, not {stages}")
@@ -216,7 +218,7 @@ def freeze(detector: Detector, stages: int) -> None:
 
 
 def container(backbone: Any, num_labels: int, numbers: DetectorNumbers) -> FasterRCNN:
-    """Make torchvision's Faster R-CNN around a backbone, with all our numbers."""
+    """Make torchvision's Faster R-CNN around a backbone, with the detector's numbers."""
     channels: int = backbone.out_channels
     ratios = (numbers.anchor_ratios,) * len(numbers.rpn_levels)
     anchors = CoarsestAnchors(numbers.anchor_sizes, ratios)
@@ -252,6 +254,7 @@ def _second_stage(
     channels: int, num_labels: int, numbers: DetectorNumbers
 ) -> tuple[nn.Module, nn.Module]:
     """Make the layers between pooling and prediction, and the predictor."""
+
     width, columns = numbers.representation, 1 + num_labels
     kind = AgnosticPredictor if numbers.is_class_agnostic else FastRCNNPredictor
 
@@ -287,16 +290,16 @@ def _fill(
 
 @torch.no_grad()
 def calibrate_norms(backbone: nn.Module) -> None:
-    """Give frozen normalisations of a random backbone the statistics of made-up images.
+    """Set the frozen normalisations of a random backbone to the statistics of synthetic images.
 
-    Without them each block of a deep network multiplies what passes, and nothing can be learnt.
-    The images hold noise of many scales: white noise alone averages out on its way up.
+    Without that, activations grow from block to block and a deep network cannot train. The images
+    contain noise of several scales, because white noise averages out in the higher blocks.
     """
 
     def measure(norm: FrozenBatchNorm2d, inputs: tuple[Tensor, ...]) -> None:
         variance, mean = torch.var_mean(inputs[0], dim=(0, 2, 3))
         norm.running_mean.copy_(mean)
-        # A channel that is silent here need not be silent on real images.
+        # A channel without variance here may have variance on real images.
         norm.running_var.copy_(torch.maximum(variance, 0.01 * variance.mean()))
 
     norms = [module for module in backbone.modules() if isinstance(module, FrozenBatchNorm2d)]

@@ -1,4 +1,4 @@
-"""Geometry of boxes (x1, y1, x2, y2) in pixels: sides, overlaps, clipping; for whole batches."""
+"""Geometry of boxes (x1, y1, x2, y2) in pixels for whole batches: sides, overlaps, clipping."""
 
 import torch
 from torch import Tensor
@@ -10,31 +10,31 @@ def side_lengths(boxes: Tensor) -> Tensor:
 
 
 def sides_of_edges(boxes: Tensor) -> Tensor:
-    """Return what each coordinate of boxes [..., 4] is a share of: width, height, width, height."""
+    """Return the side of each coordinate of boxes [..., 4]: width, height, width, height."""
     return side_lengths(boxes).repeat(*[1] * (boxes.dim() - 1), 2)
 
 
 def is_large(boxes: Tensor, smallest: float) -> Tensor:
-    """Mark boxes [..., 4] whose width and height are both at least `smallest`; NaN is not."""
+    """Mark boxes [..., 4] whose width and height are at least `smallest`; false for NaN."""
     return (side_lengths(boxes) >= smallest).all(-1)
 
 
 def inert_boxes(boxes: Tensor, is_box: Tensor) -> Tensor:
-    """Replace padding by the box (0, 0, 1, 1), so that whatever it held goes no further.
+    """Replace padding by the box (0, 0, 1, 1), so that its values do not spread.
 
     Takes boxes [..., 4] and is_box [...]. Returns [..., 4].
     """
     unit = boxes.new_zeros(4)
-    unit[2:] = 1  # filled in place: a list would be copied to the device, and waited for
+    unit[2:] = 1  # in place, because the copy of a list would wait for the device
     return torch.where(is_box[..., None], boxes, unit)
 
 
 def pairwise_iou(boxes: Tensor, others: Tensor) -> Tensor:
-    """Compute IoU = |a and b| / |a or b| of boxes [..., n, 4] and others [..., m, 4].
+    """Compute the IoU of boxes [..., n, 4] and others [..., m, 4]. Returns [..., n, m].
 
-    Leading axes broadcast. Returns [..., n, m]. Two boxes without area give NaN, as do boxes
-    that hold NaN: mask padding with `torch.where`, never by multiplication. Boxes whose corners
-    are swapped have an area here and none in `elementwise_iou`.
+    Leading axes broadcast. Two boxes without area give NaN, as do boxes with NaN; mask padding with
+    `torch.where`, not by multiplication. Boxes with swapped corners have an area here, but none in
+    `elementwise_iou`.
     """
     a, b = boxes[..., :, None, :], others[..., None, :, :]
     width = torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])
@@ -56,7 +56,7 @@ def elementwise_iou(first: Tensor, second: Tensor) -> Tensor:
 
 
 def clip(boxes: Tensor, sizes: Tensor) -> Tensor:
-    """Cut boxes [B, ..., 4] off at their image's size: x into 0..width, y into 0..height.
+    """Clip boxes [B, ..., 4] to their image: x to 0 .. width, y to 0 .. height.
 
     `sizes` [B, 2] holds (height, width) of each image.
     """
@@ -66,11 +66,11 @@ def clip(boxes: Tensor, sizes: Tensor) -> Tensor:
 
 
 def clipped_boxes(boxes: Tensor, is_box: Tensor, image_sizes: Tensor) -> Tensor:
-    """Clip boxes to their image and leave no side below one pixel.
+    """Clip boxes to their image, with sides of at least one pixel.
 
     Takes boxes [B, A, 4], is_box [B, A] and image_sizes [B, 2] as (height, width). Returns
-    [B, A, 4], inert for padding. A side that is too short grows to the right and down, or at the
-    far border to the left and up.
+    [B, A, 4], inert for padding. A side that is too short grows to the right or downwards, at the
+    far border to the left or upwards.
     """
     limits = image_sizes.flip(-1)[:, None].to(boxes.dtype)  # (width, height), [B, 1, 2]
     low = boxes[..., :2].minimum(limits - 1).clamp(min=0)
@@ -79,9 +79,9 @@ def clipped_boxes(boxes: Tensor, is_box: Tensor, image_sizes: Tensor) -> Tensor:
 
 
 def clamp_to_canvas(boxes: Tensor, canvas: tuple[int, int]) -> Tensor:
-    """Move whatever padding rows hold (NaN, infinity, anything) onto the canvas.
+    """Clamp boxes to the canvas (height, width), so that padding may hold NaN or infinity.
 
-    Boxes inside the canvas (height, width) are returned as they are.
+    Boxes inside the canvas do not change.
     """
     finite = boxes.nan_to_num(nan=0.0)
     x, y = finite[..., 0::2].clamp(0, canvas[1]), finite[..., 1::2].clamp(0, canvas[0])

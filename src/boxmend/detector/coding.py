@@ -1,4 +1,4 @@
-"""Box deltas: how a box is written relative to another one.
+"""Box deltas: the encoding of a box relative to a reference box.
 
 With (cx, cy, w, h) of the reference box and weights (wx, wy, ww, wh), the deltas of a box are
 
@@ -17,9 +17,9 @@ LARGEST_LOG_SCALE = math.log(1000 / 16)  # a delta may enlarge a box 62.5 times,
 
 
 def encode(boxes: Tensor, references: Tensor, weights: Weights = UNIT_WEIGHTS) -> Tensor:
-    """Write boxes [..., 4] as deltas [..., 4] relative to references [..., 4] (broadcast).
+    """Encode boxes [..., 4] as deltas [..., 4] relative to references [..., 4] (broadcast).
 
-    Boxes or references without extent give infinite or undefined deltas: mask them.
+    Boxes or references without area give infinite or NaN deltas, which must be masked.
     """
     x, y, width, height = _centre_form(references)
     box_x, box_y, box_width, box_height = _centre_form(boxes)
@@ -33,7 +33,7 @@ def encode(boxes: Tensor, references: Tensor, weights: Weights = UNIT_WEIGHTS) -
 def decode(deltas: Tensor, references: Tensor, weights: Weights = UNIT_WEIGHTS) -> Tensor:
     """Apply deltas [..., 4] to references [..., 4] (broadcast): the inverse of `encode`.
 
-    dw / ww and dh / wh are cut off at log(1000 / 16) before the exponential.
+    dw / ww and dh / wh are limited to log(1000 / 16) before the exponential.
     """
     x, y, width, height = _centre_form(references)
     dx, dy, dw, dh = (

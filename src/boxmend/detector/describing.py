@@ -1,4 +1,4 @@
-"""What a backbone makes of boxes by themselves, cut out and enlarged, before training."""
+"""Features of cropped and resized boxes, computed by the backbone before training."""
 
 from typing import Any
 
@@ -9,51 +9,53 @@ from torchvision.ops import roi_align
 from boxmend.detector.faster_rcnn import CANVAS_MULTIPLE, Detector, normalise
 from boxmend.detector.tiny import TINY_STRIDE, TinyBackbone
 
-CONTEXT = 1.15  # times the box is cut out, so that its edges are seen
-CELLS = 5  # of the deepest map, along a side of what is cut out
-SAMPLES = 2  # of the image for a pixel, along a side
-AT_ONCE = 64  # cut-outs that go through the backbone together
+CROP_FACTOR = 1.15  # side of a crop over the side of its box, so that the box's edges are visible
+CELLS_PER_SIDE = 5  # of the deepest feature map of a crop
+SAMPLES_PER_PIXEL_SIDE = 2  # of the image, for a pixel of a crop
+CROPS_PER_BATCH = 64  # through the backbone
 
 
 @torch.no_grad()
 def describe_boxes(
     detector: Detector, images: Tensor, sizes: Tensor, boxes: Tensor, owners: Tensor
 ) -> Tensor:
-    """Describe boxes by the mean of the backbone's deepest map over what they hold.
+    """Compute the mean of the backbone's deepest feature map over a crop of each box.
 
-    Takes images [B, 3, H, W], sizes [B, 2], boxes [n, 4] and owners [n], the image of each. A box
-    is cut out with a little around it, but nothing beyond its image, and brought to one size
-    whatever it was: small objects are seen as large as those that the backbone was trained on.
-    Returns [n, D], float32.
+    Takes images [B, 3, H, W], sizes [B, 2], boxes [n, 4] and owners [n], the image of each box. A
+    crop is slightly larger than its box, ends at the border of the image, and is resized to a fixed
+    size, so that small objects appear as large as those in the backbone's training data. Returns
+    [n, D], float32.
     """
     backbone: Any = detector.network.backbone
-    side, kind = CELLS * stride(backbone), next(backbone.parameters()).dtype
-    whole = normalise(images, sizes)
-    cuts = torch.cat([owners[:, None].to(boxes), _around(boxes, sizes[owners])], dim=1)
-    found = []
-    for some in torch.split(cuts, AT_ONCE):
-        pixels = roi_align(whole, some, (side, side), sampling_ratio=SAMPLES, aligned=True)
-        pixels = pixels.to(kind, memory_format=torch.channels_last)  # a quarter faster
-        found.append(deepest_map(backbone, pixels).float().mean((2, 3)))
-    return torch.cat(found)
+    side, dtype = CELLS_PER_SIDE * stride(backbone), next(backbone.parameters()).dtype
+    normalised = normalise(images, sizes)
+    crops = torch.cat([owners[:, None].to(boxes), _enlarge(boxes, sizes[owners])], dim=1)
+    features = []
+    for batch in torch.split(crops, CROPS_PER_BATCH):
+        pixels = roi_align(
+            normalised, batch, (side, side), sampling_ratio=SAMPLES_PER_PIXEL_SIDE, aligned=True
+        )
+        pixels = pixels.to(dtype, memory_format=torch.channels_last)  # a quarter faster
+        features.append(deepest_map(backbone, pixels).float().mean((2, 3)))
+    return torch.cat(features)
 
 
 def stride(backbone: Any) -> int:
-    """Tell how many pixels of an image a cell of the deepest map stands for, along a side."""
+    """Return the stride of the deepest feature map in pixels."""
     return TINY_STRIDE if isinstance(backbone, TinyBackbone) else CANVAS_MULTIPLE
 
 
 def deepest_map(backbone: Any, images: Tensor) -> Tensor:
-    """Compute the last map of images [n, 3, H, W] before any neck or pyramid."""
+    """Compute the last feature map of images [n, 3, H, W], before any neck or pyramid."""
     is_tiny = isinstance(backbone, TinyBackbone)
     maps = backbone.stage_maps(images) if is_tiny else backbone.body(images)
     deepest: Tensor = list(maps.values())[-1]
     return deepest
 
 
-def _around(boxes: Tensor, sizes: Tensor) -> Tensor:
-    """Enlarge boxes [n, 4] about their centres, within images of sizes [n, 2]."""
+def _enlarge(boxes: Tensor, sizes: Tensor) -> Tensor:
+    """Enlarge boxes [n, 4] around their centres, within images of sizes [n, 2]."""
     center, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2
     limits = sizes.flip(-1).to(boxes)
-    low = (center - CONTEXT * half).clamp(min=0)
-    return torch.cat([low, torch.minimum(center + CONTEXT * half, limits)], dim=1)
+    low = (center - CROP_FACTOR * half).clamp(min=0)
+    return torch.cat([low, torch.minimum(center + CROP_FACTOR * half, limits)], dim=1)

@@ -1,4 +1,4 @@
-"""Detections: scored boxes of all classes, cut down to the best distinct ones of each class."""
+"""Detections: the best distinct scored boxes of each class."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from torch import Tensor
 from boxmend.detector.boxes import is_large
 from boxmend.detector.nms import suppress
 
-SMALLEST_DETECTION = 1e-2  # pixels
+MIN_DETECTION_SIDE_PIXELS = 1e-2
 
 
 class SecondStageOutput(NamedTuple):
-    """What the second stage says about boxes [B, K, 4]."""
+    """The output of the second stage for boxes [B, K, 4]."""
 
     logits: Tensor  # [B, K, 1 + C], background first
     probabilities: Tensor  # [B, K, 1 + C], their softmax
@@ -26,7 +26,7 @@ class PaddedDetections(NamedTuple):
     scores: Tensor  # [B, D]; zero in padding
     labels: Tensor  # [B, D], 0..C-1; zero in padding
     is_detection: Tensor  # [B, D]
-    is_inexact: Tensor  # [B]: the suppression's rounds or candidates were too few to be exact
+    is_inexact: Tensor  # [B] too few rounds or candidates for the exact result of suppression
 
 
 @torch.no_grad()
@@ -37,20 +37,20 @@ def select(
     score_threshold: float,
     overlap: float,
     max_detections: int,
-    work: tuple[int, int] = (2000, 20),
+    nms_limits: tuple[int, int] = (2000, 20),
 ) -> PaddedDetections:
-    """Keep boxes scored above the threshold, suppress within classes, take the best.
+    """Keep boxes with a score above the threshold, suppress within classes, and take the best.
 
-    `is_proposal` [B, K] tells the real rows. `work` is how many of the best scored boxes of all
-    classes enter suppression, and its rounds. The result is that of suppressing all boxes
-    unless an image is marked `unsettled`.
+    `is_proposal` [B, K] marks the real rows. `nms_limits` are the number of boxes, best scores
+    first, that enter suppression, and its number of rounds. Unless an image is marked
+    `is_inexact`, the result equals that of suppressing all boxes.
     """
-    candidates, rounds = work
+    candidates, rounds = nms_limits
     number_of_classes = scores.boxes.shape[2]
     score = scores.probabilities[..., 1:]  # [B, K, C]
-    is_box = is_large(scores.boxes, SMALLEST_DETECTION) & is_proposal[..., None]
+    is_box = is_large(scores.boxes, MIN_DETECTION_SIDE_PIXELS) & is_proposal[..., None]
     score = torch.where(is_box & (score > score_threshold), score, -1).flatten(1)  # [B, K * C]
-    # Stable, so that equal scores stay in the order of proposals and classes.
+    # Stable: equal scores keep the order of proposals and classes.
     best, order = score.sort(dim=1, descending=True, stable=True)
     best, order = best[:, :candidates], order[:, :candidates]  # [B, n]
     boxes = scores.boxes.flatten(1, 2).take_along_dim(order[..., None], dim=1)  # [B, n, 4]

@@ -1,9 +1,9 @@
-"""RoIAlign through which a gradient flows to the boxes, over all feature levels in one call.
+"""RoIAlign with a gradient to the boxes, over all feature levels in one call.
 
-torchvision's RoIAlign tells how pooled features change with the map, not how they change with the
-box. Here the sample points are affine functions of the four sides, and `grid_sample` reads the map
-at them; values are those of `pool`. Inside a cell the result is smooth in the sides; where a
-sample point passes from one cell to the next its slope jumps, as bilinear interpolation does.
+torchvision's RoIAlign has a gradient to the feature map, but none to the box. Here the sample
+points are affine functions of the four sides, and `grid_sample` reads the map at them; the values
+equal those of `pool`. The result is smooth in the sides while sample points stay within a cell, and
+its slope jumps where they pass to the next cell, as in any bilinear interpolation.
 """
 
 from collections.abc import Sequence
@@ -27,24 +27,24 @@ def pool_with_slopes(
     """Pool each box as `pool` does, [B * K, channels, size, size], with a gradient to the boxes.
 
     Takes levels [B, channels, rows, columns] and boxes [B, K, 4] as `pool` does. The choice of the
-    level is a constant. What does not move the result has the gradient zero: a side beyond the
-    canvas, and the width or height of a box that is thinner than one cell, which is read as one
-    cell. Computes in the wider type of maps and boxes.
+    level has no gradient. The gradient is zero for a side beyond the canvas, and for the width or
+    height of a box thinner than one cell, which counts as one cell. The computation uses the wider
+    type of maps and boxes.
     """
     kind = torch.promote_types(levels[0].dtype, boxes.dtype)
     images, number = boxes.shape[:2]
     safe = clamp_to_canvas(boxes.to(kind), canvas)  # [B, K, 4]
     strides = [stride_of(level, canvas) for level in levels]
     index = level_of(safe.flatten(0, 1), strides).view(images, number)
-    local = safe * _picked([1 / stride for stride in strides], index, safe)[..., None]
+    local = safe * _pick([1 / stride for stride in strides], index, safe)[..., None]
     shapes = [(level.shape[-2], level.shape[-1]) for level in levels]
     alone = Atlas(levels[0], tuple(shapes), ((0, 0),))
     image, _, corners = alone if len(levels) == 1 else pack(levels)
     places, is_inside = [], []
     for axis in (1, 0):  # columns by x, then rows by y
         side = local[..., 1 - axis :: 2]  # [B, K, 2]
-        length = _picked([shape[axis] for shape in shapes], index, safe)
-        begins = _picked([corner[axis] for corner in corners], index, safe)
+        length = _pick([shape[axis] for shape in shapes], index, safe)
+        begins = _pick([corner[axis] for corner in corners], index, safe)
         at = _points(side, size * samples)  # [B, K, size * samples] in cells of the level
         is_inside.append(at <= length[..., None])
         places.append(at + begins[..., None])
@@ -56,9 +56,9 @@ def pool_with_slopes(
 
 
 def _points(side: Tensor, number: int) -> Tensor:
-    """Spread points evenly between start and end [..., 2], in the middle of equal parts.
+    """Return points at the middles of equal parts between start and end [..., 2].
 
-    Less than one cell counts as one cell from the start on. Returns [..., number].
+    An extent below one cell counts as one cell. Returns [..., number].
     """
     extent = (side[..., 1] - side[..., 0]).clamp(min=1)
     shares = (torch.arange(number, device=side.device, dtype=side.dtype) + 0.5) / number
@@ -68,8 +68,8 @@ def _points(side: Tensor, number: int) -> Tensor:
 def _read(image: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Read maps [B, channels, rows, columns] at the crossings of x and y [B, K, points], in cells.
 
-    Beyond the centre of its last cell a map goes on as it is, as the levels of an atlas do.
-    Returns [B, channels, K, points, points], rows before columns.
+    Beyond the centre of its last cell a map is constant, as in an atlas. Returns
+    [B, channels, K, points, points], rows before columns.
     """
     images, number, points = x.shape
     rows, columns = image.shape[-2:]
@@ -81,6 +81,6 @@ def _read(image: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return read.view(images, image.shape[1], number, points, points)
 
 
-def _picked(values: Sequence[float], index: Tensor, like: Tensor) -> Tensor:
-    """Look up values[index] [B, K] in the type of `like`; exact, since all are small numbers."""
+def _pick(values: Sequence[float], index: Tensor, like: Tensor) -> Tensor:
+    """Look up values[index] [B, K] in the type of `like`; exact for these small numbers."""
     return pick(values, index).to(like.dtype)

@@ -1,6 +1,6 @@
-"""Faster R-CNN for a whole padded batch: torchvision's parameters, a forward pass of our own.
+"""Faster R-CNN for padded batches, with torchvision's parameters and its own forward pass.
 
-Everything has a fixed shape and a mask; nothing waits for the device or loops over images.
+All tensors have fixed shapes and masks; nothing waits for the device or loops over images.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ CANVAS_MULTIPLE = 32  # pixels: the largest stride of a backbone
 
 
 class Features(NamedTuple):
-    """Feature maps of a batch, by level, and the canvas they were computed on."""
+    """The feature maps of a batch by level, and the canvas of its images."""
 
     maps: dict[str, Tensor]  # [B, channels, rows, columns] each
     canvas: tuple[int, int]  # height, width
@@ -47,18 +47,18 @@ class RoiOutput(NamedTuple):
     """The second stage's raw outputs for boxes [B, K, 4], float32."""
 
     logits: Tensor  # [B, K, 1 + C]
-    deltas: Tensor  # [B, K, 1 + C, 4]; those of background mean nothing
+    deltas: Tensor  # [B, K, 1 + C, 4]; those of background are not used
 
 
 class RoiSample(NamedTuple):
-    """The RoIs that teach the second stage, and what each of them teaches."""
+    """The RoIs that train the second stage, and their targets."""
 
     boxes: Tensor  # [B, S, 4]
-    matched: Tensor  # [B, S] row of the annotation; meaningful where positive
+    matched: Tensor  # [B, S] row of the annotation; arbitrary if not positive
     is_sampled: Tensor  # [B, S]
     is_positive: Tensor  # [B, S]
-    labels: Tensor  # [B, S], 0..C-1 where positive, else 0
-    deltas: Tensor  # [B, S, 4] wanted regression; zero where not positive
+    labels: Tensor  # [B, S], 0 .. C - 1 if positive, otherwise 0
+    deltas: Tensor  # [B, S, 4] target of the regression; zero if not positive
 
 
 class RpnLosses(NamedTuple):
@@ -79,10 +79,9 @@ class RoiLosses(NamedTuple):
 class Detector:
     """A two-stage detector for C classes.
 
-    All parameters live in `network`, torchvision's own module, whose state dict is the
-    detector's; train, save, move and average that. `network(images)` computes the same
-    detections as `detect`, image by image. Losses are divided by the number of samples, which
-    `total` turns into that of the whole batch where others have the rest of it.
+    All parameters are in `network`, torchvision's module; train, save, move and average that.
+    `network(images)` computes the same detections as `detect`, image by image. Losses are divided
+    by the number of samples in the whole batch, which `sum_over_processes` adds up.
     """
 
     name: str
@@ -93,20 +92,22 @@ class Detector:
 
     @property
     def twin(self) -> "Detector":
-        """The second network of a detector that has two, as a detector of its own."""
+        """The second network of a detector with two networks, as a detector."""
         numbers = replace(self.numbers, networks=1)
         return replace(self, network=self.network.twin, numbers=numbers)
 
     def features(self, images: Tensor, sizes: Tensor) -> Features:
         """Normalise images and compute their feature maps.
 
-        Takes images [B, 3, H, W], uint8 or float in 0..1, H and W multiples of 32, each image at
-        the top left, and sizes [B, 2], their heights and widths. What lies outside an image is
-        zero after normalisation whatever it was before.
+        Takes images [B, 3, H, W], uint8 or float in 0 .. 1, H and W multiples of 32, with each
+        image at the top left, and sizes [B, 2], their heights and widths. Pixels outside an image
+        are zero after normalisation.
         """
         height, width = images.shape[-2:]
         if height % CANVAS_MULTIPLE or width % CANVAS_MULTIPLE:
-            raise UsageError(f"a canvas of {height} x {width} is no multiple of {CANVAS_MULTIPLE}")
+            raise UsageError(
+                f"the canvas is {height} x {width}; expected multiples of {CANVAS_MULTIPLE}"
+            )
         whole, backbone, device = normalise(images, sizes), self.network.backbone, images.device
         if torch.is_autocast_enabled(device.type) and is_foldable(backbone):
             maps = folded_maps(backbone, whole, torch.get_autocast_dtype(device.type))
@@ -134,7 +135,7 @@ class Detector:
         )
 
     def proposals(self, raw: RpnOutput, sizes: Tensor, *, training: bool = True) -> Proposals:
-        """Choose proposals with the numbers for training or for testing; no gradient flows."""
+        """Select proposals with the numbers for training or testing, without gradient."""
         numbers = self.numbers
         return propose(
             raw,
@@ -146,30 +147,30 @@ class Detector:
         )
 
     def roi_outputs(self, features: Features, boxes: Tensor) -> RoiOutput:
-        """Pool boxes [B, K, 4] and run the second stage on them; padding gives finite values.
+        """Pool boxes [B, K, 4] and run the second stage on them; the mean of several heads.
 
-        Where there are several heads, their mean.
+        Padding gives finite values.
         """
         heads = self.network.roi_heads
-        found = heads.box_predictor(heads.box_head(self.pooled(features, boxes)))
-        return self._as_output(found, boxes)
+        logits, deltas = heads.box_predictor(heads.box_head(self.pool(features, boxes)))
+        return self._as_output(logits, deltas, boxes)
 
     def head_outputs(
         self, features: Features, boxes: Tensor, shares: Sequence[float] = ()
     ) -> list[RoiOutput]:
-        """Do the same with each of several heads by itself.
+        """Pool boxes [B, K, 4] and run each of several heads on them.
 
-        Of classifiers `shares` tell how much of each one's gradient goes on into the layers that
-        all share; all of it, where none are given.
+        For classifiers, `shares` are the shares of each one's gradient that reach the shared
+        layers; without them all of it does.
         """
         heads = self.network.roi_heads
-        shared = heads.box_head(self.pooled(features, boxes))
+        shared = heads.box_head(self.pool(features, boxes))
         predictor = heads.box_predictor
-        every = predictor.each(shared, shares) if shares else predictor.each(shared)
-        return [self._as_output(found, boxes) for found in every]
+        outputs = predictor.each(shared, shares) if shares else predictor.each(shared)
+        return [self._as_output(logits, deltas, boxes) for logits, deltas in outputs]
 
-    def pooled(self, features: Features, boxes: Tensor) -> Tensor:
-        """Pool boxes [B, K, 4] into [B * K, channels, size, size]; no gradient flows to boxes."""
+    def pool(self, features: Features, boxes: Tensor) -> Tensor:
+        """Pool boxes [B, K, 4] into [B * K, channels, size, size], without gradient to boxes."""
         return pool(
             [features.maps[name] for name in self.numbers.roi_levels],
             boxes,
@@ -178,9 +179,9 @@ class Detector:
             samples=self.numbers.pool_samples,
         )
 
-    def _as_output(self, found: tuple[Tensor, Tensor], boxes: Tensor) -> RoiOutput:
+    def _as_output(self, logits: Tensor, deltas: Tensor, boxes: Tensor) -> RoiOutput:
         shape = (boxes.shape[0], boxes.shape[1], 1 + self.num_labels)
-        return RoiOutput(found[0].float().view(shape), found[1].float().view(*shape, 4))
+        return RoiOutput(logits.float().view(shape), deltas.float().view(*shape, 4))
 
     def score(self, features: Features, boxes: Tensor, sizes: Tensor) -> SecondStageOutput:
         """Classify boxes [B, K, 4] and regress them for each class, clipped to their images."""
@@ -189,7 +190,7 @@ class Detector:
     def decode_output(
         self, output: RoiOutput, boxes: Tensor, canvas: tuple[int, int], sizes: Tensor
     ) -> SecondStageOutput:
-        """Turn the second stage's outputs for boxes [B, K, 4] into probabilities and boxes."""
+        """Convert the second stage's outputs for boxes [B, K, 4] to probabilities and boxes."""
         references = clamp_to_canvas(boxes.float(), canvas)[:, :, None]  # [B, K, 1, 4]
         regressed = decode(output.deltas[:, :, 1:], references, self.numbers.delta_weights)
         return SecondStageOutput(output.logits, output.logits.softmax(-1), clip(regressed, sizes))
@@ -212,14 +213,14 @@ class Detector:
             positive_share=numbers.rpn_positive_share,
         )
         matched = assigned.matched.gather(1, chosen.rows)  # [B, S]
-        wanted = encode(_rows(targets.boxes, matched), raw.anchors[chosen.rows])
+        target_deltas = encode(_rows(targets.boxes, matched), raw.anchors[chosen.rows])
         logits = raw.objectness.gather(1, chosen.rows)
         deltas = raw.deltas.take_along_dim(chosen.rows[..., None], dim=1)
         is_sampled, is_positive = chosen.is_sampled, chosen.is_positive
         number = count(is_sampled, self.sum_over_processes)
         return RpnLosses(
             objectness_loss(logits, is_positive, is_sampled, number),
-            box_loss(deltas, wanted, is_positive, is_sampled, numbers.box_loss, number),
+            box_loss(deltas, target_deltas, is_positive, is_sampled, numbers.box_loss, number),
         )
 
     @torch.no_grad()
@@ -244,7 +245,9 @@ class Detector:
         boxes = candidates.take_along_dim(chosen.rows[..., None], dim=1)  # [B, S, 4]
         boxes = torch.where(chosen.is_sampled[..., None], boxes, 0)
         matched = assigned.matched.gather(1, chosen.rows)
-        wanted = encode(_rows(targets.regression_targets, matched), boxes, numbers.delta_weights)
+        target_deltas = encode(
+            _rows(targets.regression_targets, matched), boxes, numbers.delta_weights
+        )
         is_positive = chosen.is_positive
         return RoiSample(
             boxes=boxes,
@@ -252,7 +255,7 @@ class Detector:
             is_sampled=chosen.is_sampled,
             is_positive=is_positive,
             labels=torch.where(is_positive, _rows(targets.labels, matched), 0),
-            deltas=torch.where(is_positive[..., None], wanted, 0),
+            deltas=torch.where(is_positive[..., None], target_deltas, 0),
         )
 
     def roi_losses(
@@ -262,22 +265,21 @@ class Detector:
         targets: Targets,
         class_targets: Tensor | None = None,
     ) -> RoiLosses:
-        """Compare the second stage's outputs for sampled RoIs with what they should be.
+        """Compute the second stage's losses for sampled RoIs.
 
-        A positive RoI takes its annotation's label, or its row of `targets.soft`, and weighs its
-        `targets.weights` in the classification; all others are background of weight one. Soft
-        `class_targets` [B, S, 1 + C] go before both. Boxes are compared in the regression of the
-        label.
+        The class target of a positive RoI is its annotation's label, or its row of `targets.soft`,
+        with the weight `targets.weights`; all other RoIs are background of weight 1. Soft
+        `class_targets` [B, S, 1 + C] replace both. The box loss uses the regression of the label.
         """
         columns = torch.where(rois.is_positive, rois.labels + 1, 0)  # [B, S]
-        wanted, weights = columns, None
+        class_target, weights = columns, None
         if targets.soft is not None:
             background = torch.zeros_like(output.logits)
             background[..., 0] = 1
             soft = _rows(targets.soft, rois.matched).float()
-            wanted = torch.where(rois.is_positive[..., None], soft, background)
+            class_target = torch.where(rois.is_positive[..., None], soft, background)
         if class_targets is not None:
-            wanted = class_targets
+            class_target = class_targets
         if targets.weights is not None:
             weights = torch.where(rois.is_positive, _rows(targets.weights, rois.matched), 1)
         deltas = output.deltas.take_along_dim(columns[..., None, None], dim=2)[:, :, 0]  # [B, S, 4]
@@ -285,7 +287,7 @@ class Detector:
         kind = self.numbers.box_loss if targets.beta is None else targets.beta
         number = count(is_sampled, self.sum_over_processes)
         return RoiLosses(
-            classification_loss(output.logits, wanted, is_sampled, weights, number),
+            classification_loss(output.logits, class_target, is_sampled, weights, number),
             box_loss(deltas, rois.deltas, rois.is_positive, is_sampled, kind, number),
         )
 
@@ -299,22 +301,22 @@ class Detector:
         nms: float = 0.5,
         max_detections: int = 100,
     ) -> PaddedDetections:
-        """Find objects in images [B, 3, H, W] of sizes [B, 2]: proposals, scores, suppression."""
+        """Detect objects in images [B, 3, H, W] of sizes [B, 2]."""
         features = self.features(images, sizes)
         proposals = self.proposals(self.rpn(features), sizes, training=False)
-        found = select(
+        detections = select(
             self.score(features, proposals.boxes, sizes),
             proposals.is_proposal,
             score_threshold=score_threshold,
             overlap=nms,
             max_detections=max_detections,
-            work=(self.numbers.detection_candidates, self.numbers.nms_rounds),
+            nms_limits=(self.numbers.detection_candidates, self.numbers.nms_rounds),
         )
-        return found._replace(is_inexact=found.is_inexact | proposals.is_inexact)
+        return detections._replace(is_inexact=detections.is_inexact | proposals.is_inexact)
 
 
 def normalise(images: Tensor, sizes: Tensor) -> Tensor:
-    """Bring images [B, 3, H, W] to zero mean and unit spread, zero outside sizes [B, 2]."""
+    """Normalise images [B, 3, H, W] by ImageNet's mean and deviation; zero outside sizes [B, 2]."""
     mean, std = _normalisation(images.device)
     values = images.float() if images.is_floating_point() else images.float() / 255
     rows = torch.arange(images.shape[2], device=images.device)
@@ -331,14 +333,14 @@ def _normalisation(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _by_anchor(level: Tensor, channels: int) -> Tensor:
-    """Turn a head's output [B, anchors * channels, rows, columns] into [B, n, channels]."""
+    """Reshape a head's output [B, anchors * channels, rows, columns] to [B, n, channels]."""
     batch, _, rows, columns = level.shape
     by_anchor = level.float().view(batch, -1, channels, rows, columns)
     return by_anchor.permute(0, 3, 4, 1, 2).reshape(batch, -1, channels)
 
 
 def _rows(values: Tensor, index: Tensor) -> Tensor:
-    """Take rows index [B, S] of values [B, A, ...]; zeros where there are no rows at all."""
+    """Return rows index [B, S] of values [B, A, ...]; zeros if there are no rows."""
     if values.shape[1] == 0:
         return values.new_zeros(*index.shape, *values.shape[2:])
     return values.take_along_dim(index.reshape(*index.shape, *[1] * (values.dim() - 2)), dim=1)

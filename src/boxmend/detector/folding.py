@@ -1,9 +1,9 @@
-"""ResNets with a feature pyramid, their frozen normalisations folded into the convolutions.
+"""ResNets with a feature pyramid, with frozen normalisations folded into the convolutions.
 
-A frozen normalisation scales and shifts, y = s x + t with s = w / sqrt(v + eps) and t = b - m s,
-so that norm(conv(x, W)) = conv(x, s W) + t. torchvision's module computes it in float32 on every
-activation, whatever the working precision, which costs more than the convolutions do. Here only
-weights are scaled, and activations stay in the working precision from the image to the pyramid.
+A frozen normalisation is y = s x + t with s = w / sqrt(v + eps) and t = b - m s, so that
+norm(conv(x, W)) = conv(x, s W) + t. torchvision's module applies it to every activation in float32,
+which takes longer than the convolutions. Here only weights are scaled, and activations keep the
+working precision from the image to the pyramid.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ STAGES = ("layer1", "layer2", "layer3", "layer4")
 
 
 def is_foldable(backbone: nn.Module) -> bool:
-    """Tell whether a backbone is a ResNet with a feature pyramid and frozen normalisations."""
+    """Return whether a backbone is a ResNet with a feature pyramid and frozen normalisations."""
     if not isinstance(backbone, BackboneWithFPN):
         return False
     body: Any = backbone.body
@@ -32,7 +32,7 @@ def is_foldable(backbone: nn.Module) -> bool:
 
 
 def folded_maps(backbone: nn.Module, images: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Compute the same maps as `backbone(images)`, in `dtype` throughout."""
+    """Compute the maps of `backbone(images)`, in `dtype` throughout."""
     own: Any = backbone
     layout = torch.channels_last if images.is_cuda else torch.contiguous_format
     with torch.autocast(images.device.type, enabled=False):
@@ -48,7 +48,7 @@ def folded_maps(backbone: nn.Module, images: Tensor, dtype: torch.dtype) -> dict
 
 
 def _block(here: Tensor, block: Any) -> Tensor:
-    """One residual block: two convolutions, or three in a bottleneck, beside a short cut."""
+    """Apply a residual block: two convolutions, or three in a bottleneck, plus the shortcut."""
     shortcut = here
     if block.downsample is not None:
         shortcut = _normalised_conv(here, *block.downsample)
@@ -61,22 +61,22 @@ def _block(here: Tensor, block: Any) -> Tensor:
 
 
 def _activated_conv(here: Tensor, conv: Any, norm: Any, shortcut: Tensor | None = None) -> Tensor:
-    """Convolve, normalise, add the short cut and cut at zero."""
+    """Apply convolution, normalisation, shortcut and ReLU."""
     kernels = kernels_for(here)
     if kernels is not None:
-        weight, shift = _folded(conv, norm)
-        out: Tensor = kernels.activated(_conv(here, conv, weight, None), shift, shortcut)
+        weight, shift = _fold(conv, norm)
+        out: Tensor = kernels.activate(_conv(here, conv, weight, None), shift, shortcut)
         return out
     here = _normalised_conv(here, conv, norm)
     return F.relu(here if shortcut is None else here.add_(shortcut), inplace=True)
 
 
 def _normalised_conv(here: Tensor, conv: Any, norm: Any) -> Tensor:
-    return _conv(here, conv, *_folded(conv, norm))
+    return _conv(here, conv, *_fold(conv, norm))
 
 
-def _folded(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
-    """Weight and shift of a convolution with its normalisation."""
+def _fold(conv: Any, norm: Any) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a convolution with its normalisation."""
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
     return conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
 
@@ -95,7 +95,7 @@ def _conv(here: Tensor, conv: Any, weight: Tensor, bias: Tensor | None) -> Tenso
 
 
 def _pyramid(fpn: Any, levels: list[Tensor], names: list[str]) -> dict[str, Tensor]:
-    """The feature pyramid on levels from fine to coarse, with one more level by subsampling."""
+    """Compute the feature pyramid on levels from fine to coarse, plus a subsampled level."""
     above: Tensor | None = None
     maps = []
     for level in reversed(range(len(levels))):

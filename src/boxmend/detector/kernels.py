@@ -1,7 +1,7 @@
-"""Kernels for GPUs, in Triton: RoIAlign on channels-last maps, and which boxes suppress which.
+"""Triton kernels: RoIAlign on channels-last maps, suppression of boxes, and biased ReLU.
 
-Both compute what `pooling` and `nms` compute by PyTorch's own operations, without the many
-intermediate results; `gpu.kernels_for` tells where they can be had.
+They compute the results of `pooling`, `nms` and `folding` without the intermediate tensors of
+PyTorch's operations. `gpu.kernels_for` returns this module where it can be used.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 64  # boxes by boxes compared by one program
-WARPS = 2
-ELEMENTS = 1024  # of a map that one program works on
+BLOCK = 64  # boxes per side of the matrix that one program compares
+WARPS = 2  # per program
+ELEMENTS = 1024  # of a map, per program
 
 
 @triton.jit
 def _between(at, length):
-    """The cells before and after a point, how far it is between them, and whether it counts."""
+    """Return the cells around a point, its position between them, and whether it counts."""
     counts = (at >= -1.0) & (at <= length)
     at = tl.maximum(at, 0.0)
     low = at.to(tl.int32)
@@ -161,7 +161,7 @@ def _suppress(
 
 
 def suppressors(boxes: Tensor, groups: Tensor | None, overlap: float, dtype: torch.dtype) -> Tensor:
-    """Write 1 where box i comes before box j, shares its group and overlaps it: [B, n, n]."""
+    """Return 1 where box i precedes box j, is in its group and overlaps it, else 0: [B, n, n]."""
     images, number = boxes.shape[:2]
     out = torch.empty(images, number, number, device=boxes.device, dtype=dtype)
     blocks = triton.cdiv(number, BLOCK)
@@ -203,10 +203,10 @@ class _Activated(torch.autograd.Function):
         return result, None, result if context.has_beside else None
 
 
-def activated(given: Tensor, shift: Tensor, beside: Tensor | None = None) -> Tensor:
+def activate(given: Tensor, shift: Tensor, beside: Tensor | None = None) -> Tensor:
     """Compute relu(given + shift + beside) for maps [B, C, rows, columns] and a frozen shift [C].
 
-    Maps lie channels-last in memory, `beside` like `given`.
+    `given` and `beside` are converted to the channels-last layout.
     """
     layout = torch.channels_last
     other = None if beside is None else beside.contiguous(memory_format=layout)
@@ -215,7 +215,7 @@ def activated(given: Tensor, shift: Tensor, beside: Tensor | None = None) -> Ten
 
 
 class _Pooled(torch.autograd.Function):
-    """RoIAlign of boxes, each in the cells of its own map."""
+    """RoIAlign of boxes, each on its own map."""
 
     @staticmethod
     def forward(
@@ -246,11 +246,11 @@ class _Pooled(torch.autograd.Function):
         return cells.to(dtype), None, None, None, None
 
 
-def pooled(cells: Tensor, boxes: Tensor, places: Tensor, size: int, samples: int) -> Tensor:
-    """Pool boxes [n, 4] into [n, channels, size, size], gradients included.
+def pool(cells: Tensor, boxes: Tensor, places: Tensor, size: int, samples: int) -> Tensor:
+    """Pool boxes [n, 4] into [n, channels, size, size], with a gradient to the cells.
 
-    Takes cells [m, channels], the cells of all maps row by row; boxes in cells of their map; and
-    places [n, 3] int32: where each box's map begins in `cells`, its rows and its columns.
+    Takes cells [m, channels] of all maps, row by row; boxes in cells of their map; and places
+    [n, 3] int32, for each box the first cell of its map and the map's rows and columns.
     """
     out: Tensor = _Pooled.apply(cells, boxes.contiguous(), places.contiguous(), size, samples)
     return out

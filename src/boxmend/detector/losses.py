@@ -1,4 +1,4 @@
-"""Losses over fixed-size samples: masks decide what counts, padding may hold anything."""
+"""Losses over samples of fixed size; masks mark what counts, and padding may hold anything."""
 
 from collections.abc import Callable
 
@@ -8,20 +8,20 @@ from torch.nn import functional as F
 
 from boxmend.errors import UsageError
 
-SMOOTH_L1_BETA = 1 / 9  # where torchvision's loss passes from quadratic to linear
+SMOOTH_L1_BETA = 1 / 9  # below it torchvision's loss is quadratic, above it linear
 BOX_BETAS = {"smooth_l1": SMOOTH_L1_BETA, "l1": 0.0}
 
 
 SumOverProcesses = Callable[[Tensor], Tensor]
-"""What the number of examples here is in the whole batch, where this is only a part of it."""
+"""Adds up a number of samples over the processes that share a batch."""
 
 
 def objectness_loss(
     logits: Tensor, is_positive: Tensor, is_sampled: Tensor, number: Tensor | None = None
 ) -> Tensor:
-    """Average the binary cross-entropy of the sampled logits over all images; all are [B, S].
+    """Compute the mean binary cross-entropy of the sampled logits; all arguments are [B, S].
 
-    `number` is the divisor where more than these were sampled, here as in the other losses.
+    In all losses here, `number` replaces the number of samples as the divisor.
     """
     safe = torch.where(is_sampled, logits.float(), 0)
     each = F.binary_cross_entropy_with_logits(safe, is_positive.float(), reduction="none")
@@ -35,11 +35,11 @@ def classification_loss(
     weights: Tensor | None = None,
     number: Tensor | None = None,
 ) -> Tensor:
-    """Average the cross-entropy of the sampled RoIs, -sum_c t(c) log p(c), over their number.
+    """Compute the mean cross-entropy -sum_c t(c) log p(c) of the sampled RoIs.
 
-    Takes logits [..., 1 + C]; targets either columns [...] of integers (0 is background, label
-    y is y + 1) or probabilities [..., 1 + C]; is_sampled [...]. `weights` [...] scale the RoIs'
-    losses; the divisor stays their number.
+    Takes logits [..., 1 + C]; targets, either integer columns [...] (0 for background, y + 1 for
+    label y) or probabilities [..., 1 + C]; and is_sampled [...]. `weights` [...] scale the losses
+    of RoIs, but not the divisor.
     """
     log_probabilities = torch.where(is_sampled[..., None], logits.float(), 0).log_softmax(-1)
     if targets.dim() == logits.dim():
@@ -60,23 +60,24 @@ def box_loss(
     kind: str | float,
     number: Tensor | None = None,
 ) -> Tensor:
-    """Sum the regression loss of the positives, divided by the number of all that were sampled.
+    """Sum the regression loss of positive samples and divide it by the number of all samples.
 
     Takes deltas and targets [..., 4]. With d the difference of a coordinate, "l1" is |d| and
-    "smooth_l1" is d^2 / (2 beta) below beta = 1/9, |d| - beta / 2 above; a number is another beta.
+    "smooth_l1" is d^2 / (2 beta) below beta = 1/9 and |d| - beta / 2 above. A number as `kind` is
+    another beta.
     """
     if kind not in BOX_BETAS and not isinstance(kind, float):
         raise UsageError(f"unknown box loss {kind!r}; known: {', '.join(BOX_BETAS)}")
     beta = kind if isinstance(kind, float) else BOX_BETAS[kind]
     is_counted = (is_positive & is_sampled)[..., None]
     predicted = torch.where(is_counted, deltas.float(), 0)
-    wanted = torch.where(is_counted, targets.float(), 0)
-    total = F.smooth_l1_loss(predicted, wanted, beta=beta, reduction="sum")  # of beta 0: l1
+    expected = torch.where(is_counted, targets.float(), 0)
+    total = F.smooth_l1_loss(predicted, expected, beta=beta, reduction="sum")  # l1 if beta is 0
     return total / _divisor(is_sampled, number)
 
 
 def count(mask: Tensor, sum_over_processes: SumOverProcesses = lambda number: number) -> Tensor:
-    """Count what is true in the whole batch, at least one, as a divisor on the device."""
+    """Count the true entries in the whole batch, at least 1, as a divisor on the device."""
     return sum_over_processes(mask.sum()).clamp(min=1)
 
 

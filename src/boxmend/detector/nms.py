@@ -1,11 +1,11 @@
-"""Non-maximum suppression as a fixed-point iteration: no output of unknown size, no waiting.
+"""Non-maximum suppression as a fixed-point iteration, with outputs of fixed size.
 
 Greedy suppression of boxes in descending order of score is the one mask that satisfies
 
     keep[j] = valid[j] and no i < j with keep[i] and IoU(i, j) > overlap.
 
-Iterating the right side from keep = valid settles one more link of every suppression chain a
-round: a chain of n + 1 boxes, each overlapping the next alone, is exact after n rounds.
+Each iteration of the right side, from keep = valid on, makes one more link of every suppression
+chain exact: a chain of n + 1 boxes, each overlapping only the next, is exact after n rounds.
 """
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from boxmend.detector.boxes import pairwise_iou
 from boxmend.detector.gpu import kernels_for
 
-PAIRS_PER_CHUNK = 1 << 26  # overlaps computed together: 256 MB for each intermediate result
+PAIRS_PER_CHUNK = 1 << 26  # 256 MB for each intermediate result
 
 
 def suppress(
@@ -29,16 +29,16 @@ def suppress(
 
     Takes boxes [B, n, 4] in descending order of score and is_valid [B, n]; boxes of different
     `groups` [B, n] (levels, classes) never suppress each other. Returns keep [B, n] and
-    unsettled [B], true where `rounds` rounds were too few for the result to be exact.
+    is_inexact [B], which is true if `rounds` were too few for the exact result.
     """
     beats = _suppressors(boxes, groups, overlap)  # [B, n, n], 1 where row i may suppress column j
     keep = is_valid
     for _ in range(rounds):
         following = _one_round(keep, is_valid, beats)
-        # Looking is free on the CPU only; elsewhere it would wait for the device.
-        settled = boxes.device.type == "cpu" and torch.equal(following, keep)
+        # Only on the CPU, because elsewhere the comparison would wait for the device.
+        is_stable = boxes.device.type == "cpu" and torch.equal(following, keep)
         keep = following
-        if settled:
+        if is_stable:
             break
     is_inexact = (_one_round(keep, is_valid, beats) != keep).any(-1)
     return keep, is_inexact
@@ -50,21 +50,21 @@ def _one_round(keep: Tensor, is_valid: Tensor, beats: Tensor) -> Tensor:
 
 
 def _suppressors(boxes: Tensor, groups: Tensor | None, overlap: float) -> Tensor:
-    """Write 1 where box i comes before box j, shares its group and overlaps it, else 0."""
+    """Return 1 where box i precedes box j, is in its group and overlaps it, else 0; [B, n, n]."""
     kernels = kernels_for(boxes)
     if kernels is not None:
         beats: Tensor = kernels.suppressors(boxes, groups, overlap, torch.bfloat16)
         return beats
     number = boxes.shape[1]
-    # Sums of ones are never rounded to zero, so half the bytes serve as well.
+    # Half precision is enough, because sums of ones are never rounded to zero.
     dtype = torch.float32 if boxes.device.type == "cpu" else torch.bfloat16
-    at_once = max(1, PAIRS_PER_CHUNK // max(1, number * number))
+    images_per_chunk = max(1, PAIRS_PER_CHUNK // max(1, number * number))
     parts = []
-    for start in range(0, boxes.shape[0], at_once):
-        some = boxes[start : start + at_once]
+    for start in range(0, boxes.shape[0], images_per_chunk):
+        some = boxes[start : start + images_per_chunk]
         is_over = pairwise_iou(some, some) > overlap
         if groups is not None:
-            group = groups[start : start + at_once]
+            group = groups[start : start + images_per_chunk]
             is_over = is_over & (group[:, :, None] == group[:, None])
         parts.append(is_over.triu(1).to(dtype))
     return torch.cat(parts)

@@ -1,8 +1,8 @@
-"""RoIAlign over all feature levels in one call: the levels are packed into one atlas image.
+"""RoIAlign over all feature levels in one call, with the levels packed into one atlas image.
 
-The first level lies at the origin, the others in a column to its right. Right of and below each
-level its last column and row are repeated, because RoIAlign reads up to one cell beyond the end
-of a map as if the map went on.
+The first level is at the origin, the others are in a column to its right. The last column and row
+of each level are repeated to its right and below it, because RoIAlign reads up to one cell beyond
+the end of a map as if the map continued.
 """
 
 import math
@@ -17,14 +17,14 @@ from torchvision.ops import roi_align
 from boxmend.detector.boxes import clamp_to_canvas
 from boxmend.detector.gpu import kernels_for
 
-CANONICAL_SIZE = 224.0  # a square box of this side is pooled from the level of stride 2^4 = 16
+CANONICAL_SIDE_PIXELS = 224.0  # a square box of this side uses the level of stride 2^4 = 16
 CANONICAL_LEVEL = 4
 LEVEL_EPS = 1e-6
-BORDER = 2  # repeated cells: a box thinner than a cell is read up to 28/29 beyond the end
+BORDER_CELLS = 2  # repeated, because a box thinner than a cell reads up to 28/29 beyond the end
 
 
 class Atlas(NamedTuple):
-    """Feature levels in one map, and where each of them is."""
+    """Feature levels in one map, and their positions."""
 
     image: Tensor  # [B, channels, rows, columns]
     shapes: tuple[tuple[int, int], ...]  # rows and columns of each level
@@ -41,11 +41,11 @@ def pool(
 ) -> Tensor:
     """Pool each box from the level that fits its size: [B * K, channels, size, size].
 
-    Takes feature levels [B, channels, rows, columns], whose strides on the canvas (height,
-    width) are powers of two, finest first, and boxes [B, K, 4]. A box goes to level
-    k = floor(4 + log2(sqrt(w h) / 224) + 1e-6), cut to the levels there are. Each of the
-    size x size bins averages samples x samples points, with no half-pixel shift. Boxes are
-    moved onto the canvas first, so that padding rows may hold anything.
+    Takes feature levels [B, channels, rows, columns], finest first, whose strides on the canvas
+    (height, width) are powers of two, and boxes [B, K, 4]. A box uses level
+    k = floor(4 + log2(sqrt(w h) / 224) + 1e-6), limited to the existing levels. Each of the
+    size x size bins averages samples x samples points, without half-pixel shift. Boxes are clamped
+    to the canvas first, so padding may hold anything.
     """
     safe = clamp_to_canvas(boxes.float(), canvas).flatten(0, 1)  # [B * K, 4]
     images = torch.arange(boxes.shape[0], device=boxes.device)
@@ -62,7 +62,7 @@ def pool(
     if kernels is not None and channels & (channels - 1) == 0:  # vectors of a power of two
         cells = torch.cat([level.permute(0, 2, 3, 1).flatten(0, 2) for level in levels])
         places = _places(levels, rows, index)
-        pooled: Tensor = kernels.pooled(cells, local, places, size, samples)
+        pooled: Tensor = kernels.pool(cells, local, places, size, samples)
         return pooled
     atlas = pack(levels)
     left = pick([corner[1] for corner in atlas.corners], index)
@@ -77,9 +77,9 @@ def pool(
 
 
 def _places(levels: Sequence[Tensor], images: Tensor, index: Tensor) -> Tensor:
-    """Where in the cells of all levels each box's map begins, its rows and its columns: [n, 3].
+    """Return for each box the first cell of its map, and the map's rows and columns: [n, 3].
 
-    Takes the image [n] of each box and the position of its level [n].
+    Takes the image [n] and the index of the level [n] of each box.
     """
     shapes = [(level.shape[-2], level.shape[-1]) for level in levels]
     sizes = [level.shape[0] * level.shape[-2] * level.shape[-1] for level in levels]
@@ -93,26 +93,28 @@ def _places(levels: Sequence[Tensor], images: Tensor, index: Tensor) -> Tensor:
 
 
 def level_of(boxes: Tensor, strides: Sequence[int]) -> Tensor:
-    """Choose the position among `strides` (powers of two, ascending) for boxes [n, 4]: [n]."""
+    """Return the level index of boxes [n, 4], given ascending strides (powers of two): [n]."""
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    level = torch.floor(CANONICAL_LEVEL + torch.log2(area.sqrt() / CANONICAL_SIZE) + LEVEL_EPS)
+    level = torch.floor(
+        CANONICAL_LEVEL + torch.log2(area.sqrt() / CANONICAL_SIDE_PIXELS) + LEVEL_EPS
+    )
     lowest, highest = math.log2(strides[0]), math.log2(strides[-1])
     return (level.nan_to_num(nan=lowest).clamp(lowest, highest) - lowest).long()
 
 
 def pack(levels: Sequence[Tensor]) -> Atlas:
-    """Lay levels [B, channels, rows, columns] out in one map, with repeated borders."""
+    """Arrange levels [B, channels, rows, columns] in one map, with repeated borders."""
     shapes = tuple((level.shape[-2], level.shape[-1]) for level in levels)
     (first_rows, first_columns), others = shapes[0], shapes[1:]
-    tops = [sum(rows + BORDER for rows, _ in others[:at]) for at in range(len(others))]
-    corners = ((0, 0), *((top, first_columns + BORDER) for top in tops))
-    column_width = max(columns + BORDER for _, columns in others)
-    column_height = sum(rows + BORDER for rows, _ in others)
-    height = max(first_rows + BORDER, column_height)
-    first = _bordered(levels[0], height, first_columns + BORDER)
+    tops = [sum(rows + BORDER_CELLS for rows, _ in others[:at]) for at in range(len(others))]
+    corners = ((0, 0), *((top, first_columns + BORDER_CELLS) for top in tops))
+    column_width = max(columns + BORDER_CELLS for _, columns in others)
+    column_height = sum(rows + BORDER_CELLS for rows, _ in others)
+    height = max(first_rows + BORDER_CELLS, column_height)
+    first = _add_border(levels[0], height, first_columns + BORDER_CELLS)
     column = torch.cat(
         [
-            _bordered(level, level.shape[-2] + BORDER, column_width).to(first.dtype)
+            _add_border(level, level.shape[-2] + BORDER_CELLS, column_width).to(first.dtype)
             for level in levels[1:]
         ],
         dim=-2,
@@ -121,21 +123,21 @@ def pack(levels: Sequence[Tensor]) -> Atlas:
     return Atlas(torch.cat([first, column], dim=-1), shapes, corners)
 
 
-def _bordered(level: Tensor, rows: int, columns: int) -> Tensor:
-    """Repeat the last column and row BORDER times, then fill with zeros up to rows x columns."""
-    # Concatenated views instead of replication padding, whose gradient is not deterministic.
-    right = level[..., -1:].expand(*level.shape[:-1], BORDER)
+def _add_border(level: Tensor, rows: int, columns: int) -> Tensor:
+    """Repeat the last column and row, then fill with zeros up to rows x columns."""
+    # Concatenation instead of replication padding, whose gradient is not deterministic.
+    right = level[..., -1:].expand(*level.shape[:-1], BORDER_CELLS)
     wide = torch.cat([level, right], dim=-1)
-    below = wide[..., -1:, :].expand(*wide.shape[:-2], BORDER, wide.shape[-1])
+    below = wide[..., -1:, :].expand(*wide.shape[:-2], BORDER_CELLS, wide.shape[-1])
     whole = torch.cat([wide, below], dim=-2)
     return F.pad(whole, (0, columns - whole.shape[-1], 0, rows - whole.shape[-2]))
 
 
 def _share_inside(start: Tensor, end: Tensor, length: Tensor, size: int, samples: int) -> Tensor:
-    """Compute each bin's share of sample points that are not beyond `length`, [n, size].
+    """Return the share of each bin's sample points that are not beyond `length`, [n, size].
 
-    A box thinner than one cell is read as one cell wide, which may reach beyond the map; there
-    RoIAlign reads zero. Near the end the map is constant, so the share is an exact factor.
+    A box thinner than one cell counts as one cell wide, which may reach beyond the map, where
+    RoIAlign reads zero. Near its end the map is constant, so the share is an exact factor.
     """
     bins = torch.arange(size, device=start.device)
     points = torch.arange(samples, device=start.device) + 0.5
@@ -152,7 +154,7 @@ def _align(image: Tensor, rois: Tensor, size: int, samples: int) -> Tensor:
 
 
 def pick(values: Sequence[float], index: Tensor) -> Tensor:
-    """Look up values[index] without a copy to the device: a sum over the few values, [n] float."""
+    """Look up values[index] without a copy to the device, for few values; [n] float."""
     total = torch.zeros(index.shape, device=index.device)
     for position, value in enumerate(values):
         total = torch.where(index == position, float(value), total)
@@ -160,5 +162,5 @@ def pick(values: Sequence[float], index: Tensor) -> Tensor:
 
 
 def stride_of(level: Tensor, canvas: tuple[int, int]) -> int:
-    """Tell how many pixels of the canvas a cell of a level is wide; a power of two."""
+    """Return the stride of a level in pixels of the canvas, a power of two."""
     return int(2 ** round(math.log2(canvas[0] / level.shape[-2])))

@@ -1,4 +1,4 @@
-"""Proposals: the region proposal network's raw outputs, cut down to the best distinct boxes."""
+"""Proposals: the best distinct boxes in the output of the region proposal network."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ from boxmend.detector.boxes import clip, is_large
 from boxmend.detector.coding import decode
 from boxmend.detector.nms import suppress
 
-SMALLEST_PROPOSAL = 1e-3  # pixels; narrower boxes are dropped before suppression
+MIN_PROPOSAL_SIDE_PIXELS = 1e-3  # smaller boxes are dropped before suppression
 
 
 class RpnOutput(NamedTuple):
-    """What the region proposal network says about every anchor, levels one after another."""
+    """The output of the region proposal network for every anchor, level after level."""
 
     objectness: Tensor  # [B, N] logits
     deltas: Tensor  # [B, N, 4] relative to the anchors
@@ -28,7 +28,7 @@ class Proposals(NamedTuple):
     boxes: Tensor  # [B, P, 4], inside the image; zero in padding
     objectness: Tensor  # [B, P] probabilities; zero in padding
     is_proposal: Tensor  # [B, P]
-    is_inexact: Tensor  # [B]: suppression needed more rounds than it was given
+    is_inexact: Tensor  # [B] too few rounds for the exact result of suppression
 
 
 @torch.no_grad()
@@ -41,19 +41,19 @@ def propose(
     overlap: float = 0.7,
     rounds: int = 20,
 ) -> Proposals:
-    """Choose proposals: best `pre_nms` of each level, decoded, clipped, suppressed, best of all.
+    """Decode, clip and suppress the best `pre_nms` anchors of each level, and take the best P.
 
-    `sizes` [B, 2] holds (height, width) of each image. Suppression works within each level.
-    P is `post_nms`, or less where the levels together offer fewer places. No gradient flows.
+    `sizes` [B, 2] holds (height, width) of each image. Suppression works within each level. P is
+    `post_nms`, or less if the levels have fewer anchors together. There is no gradient.
     """
     logits, boxes = _best_of_each_level(raw, pre_nms)  # [B, L, n], [B, L, n, 4]
     boxes = clip(boxes, sizes)
-    is_box = is_large(boxes, SMALLEST_PROPOSAL)  # [B, L, n]; padding has no extent
+    is_box = is_large(boxes, MIN_PROPOSAL_SIDE_PIXELS)  # [B, L, n]; padding has no extent
     keep, is_inexact = suppress(
         boxes.flatten(0, 1), is_box.flatten(0, 1), overlap=overlap, rounds=rounds
     )
     scores = torch.where(keep.view_as(logits), logits.sigmoid(), -1).flatten(1)  # [B, L * n]
-    # Stable, so that equal scores stay in the order of levels and ranks.
+    # Stable: equal scores keep the order of levels and ranks.
     places = min(post_nms, sum(min(pre_nms, size) for size in raw.level_sizes))
     best, order = scores.sort(dim=1, descending=True, stable=True)
     best, order = best[:, :places], order[:, :places]  # [B, P]
@@ -68,7 +68,7 @@ def propose(
 
 
 def _best_of_each_level(raw: RpnOutput, pre_nms: int) -> tuple[Tensor, Tensor]:
-    """Give logits and decoded boxes of the levels' best anchors, [B, L, n], padded with zeros."""
+    """Return logits and decoded boxes of the levels' best anchors, [B, L, n], zero-padded."""
     places = [min(pre_nms, size) for size in raw.level_sizes]
     logits, boxes = [], []
     start = 0

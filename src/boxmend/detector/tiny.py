@@ -1,7 +1,7 @@
-"""The parts of the tiny detector, made for small images on a CPU.
+"""The parts of the tiny detector, for small images on a CPU.
 
-A stem of stride 2, three stages of strides 4, 8 and 16, and a top-down neck of 1x1 convolutions.
-The region proposal network looks at stride 8 alone, the second stage at stride 4 alone.
+It has a stem of stride 2, three stages of strides 4, 8 and 16, and a top-down neck of 1x1
+convolutions. The region proposal network uses stride 8, the second stage uses stride 4.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ TINY_STRIDE = 16  # of the last stage
 
 
 class TinyBackbone(nn.Module):
-    """Turn images [B, 3, H, W] into maps "0" (stride 4) and "1" (stride 8) of 64 channels."""
+    """A backbone with the maps "0" (stride 4) and "1" (stride 8) of 64 channels."""
 
     out_channels = NECK_CHANNELS
 
@@ -37,7 +37,7 @@ class TinyBackbone(nn.Module):
         self.neck = nn.ModuleList(nn.Conv2d(here, NECK_CHANNELS, 1) for here in STAGE_CHANNELS)
 
     def stage_maps(self, images: Tensor) -> dict[str, Tensor]:
-        """Compute the maps of the stages alone, strides 4, 8 and 16."""
+        """Compute the maps of the stages, without the neck: strides 4, 8 and 16."""
         maps, below = {}, self.stem(images)
         for number, stage in enumerate(self.stages):
             below = stage(below)
@@ -54,7 +54,7 @@ class TinyBackbone(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Add two 3x3 convolutions of x to x."""
+    """A residual block of two 3x3 convolutions."""
 
     def __init__(self, channels: int, norm: Norm):
         super().__init__()
@@ -68,29 +68,29 @@ class ResidualBlock(nn.Module):
 
 
 class CoarsestHead(RPNHead):  # type: ignore[misc]  # torchvision has no types
-    """torchvision's head on the last `num_levels` of the feature maps it is given."""
+    """torchvision's RPN head on the last `num_levels` feature maps."""
 
     def __init__(self, in_channels: int, num_anchors: int, num_levels: int):
         super().__init__(in_channels, num_anchors)
         self.num_levels = num_levels
 
     def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Compute objectness and deltas of each level used."""
+        """Compute objectness and deltas of each of these levels."""
         outputs: tuple[list[Tensor], list[Tensor]] = super().forward(x[-self.num_levels :])
         return outputs
 
 
 class CoarsestAnchors(AnchorGenerator):  # type: ignore[misc]  # torchvision has no types
-    """torchvision's anchors on as many of the last feature maps as there are sizes."""
+    """torchvision's anchors on the last feature maps, as many as there are anchor sizes."""
 
     def forward(self, image_list: ImageList, feature_maps: list[Tensor]) -> list[Tensor]:
-        """Lay out the anchors, one tensor for each image."""
+        """Return the anchors, one tensor per image."""
         made: list[Tensor] = super().forward(image_list, feature_maps[-len(self.sizes) :])
         return made
 
 
 class AgnosticPredictor(nn.Module):
-    """Class scores, and one regression that serves every class."""
+    """A predictor of class scores and of one regression for all classes."""
 
     def __init__(self, in_channels: int, num_columns: int):
         super().__init__()
@@ -98,7 +98,7 @@ class AgnosticPredictor(nn.Module):
         self.bbox_pred = nn.Linear(in_channels, 4)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [n, 1 + C] and deltas [n, (1 + C) * 4], the same four for each class."""
+        """Return logits [n, 1 + C] and deltas [n, (1 + C) * 4], equal for all classes."""
         logits: Tensor = self.cls_score(x)
         deltas: Tensor = self.bbox_pred(x)
         return logits, deltas.repeat(1, logits.shape[1])

@@ -1,7 +1,7 @@
-"""Weights in and out of a detector: safetensors files with torchvision's key names.
+"""Reading and writing of a detector's weights: safetensors files with torchvision's key names.
 
-A file holds either a backbone alone (`conv1.weight`, `features.0.0.weight`, `stem.0.weight`) or
-a whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
+A file contains either a backbone (`conv1.weight`, `features.0.0.weight`, `stem.0.weight`) or a
+whole detector (`backbone.body.conv1.weight`, `roi_heads...`).
 """
 
 import logging
@@ -34,21 +34,21 @@ from boxmend.errors import DataError
 
 HEADER_LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 STRIDE_KEY = "stride_in_1x1"
-CLASS_SCORES = "cls_score.weight"  # of whichever head
+CLASS_SCORES = "cls_score.weight"  # of any head
 CLASSIFIERS = ("fc.", "classifier.")  # of ImageNet networks; a backbone has none
-COUNTER = ".num_batches_tracked"  # kept by normalisations that learn, useless to us
-NAMED_IN_ERRORS = 3
-OWN_KEYS = {"detector", "label_names"}  # metadata that boxmend alone writes
-REMEDY = "put a copy of the file back, or train again"
+COUNTER = ".num_batches_tracked"  # of trainable normalisations; not used here
+MAX_KEYS_IN_MESSAGE = 3
+OWN_KEYS = {"detector", "label_names"}  # metadata that only boxmend writes
+REMEDY = "restore the file from a copy, or train again"
 TWIN = "twin."
 HEADS = ("box_heads", "classifiers", "has_spread")
-MOST_HEADS = ("1", "2", "3")
+HEAD_COUNTS = ("1", "2", "3")  # as in the metadata
 
 log = logging.getLogger(__name__)
 
 
 def load_file(detector: Detector, path: Path) -> None:
-    """Fill a detector, or its backbone, from a file; raise DataError where the two differ."""
+    """Load a detector, or its backbone, from a file; raise a DataError if they do not match."""
     tensors, metadata = read_file(path)
     load_tensors(detector, tensors, metadata, str(path))
 
@@ -56,7 +56,7 @@ def load_file(detector: Detector, path: Path) -> None:
 def load_tensors(
     detector: Detector, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], source: str
 ) -> None:
-    """Fill a detector, or its backbone, with tensors read from `source`.
+    """Load tensors that were read from `source` into a detector or its backbone.
 
     `stride_in_1x1` in the metadata moves the strides of a ResNet's stages to their first
     convolution.
@@ -78,43 +78,43 @@ def load_tensors(
 
 def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read all tensors and the metadata of a safetensors file."""
-    with _opened(path) as file:
+    with _open_weights(path) as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # no mapping
         return tensors, drop_digest(file.metadata() or {})
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Read the metadata of a safetensors file alone."""
-    with _opened(path) as file:
+    """Read the metadata of a safetensors file."""
+    with _open_weights(path) as file:
         return drop_digest(file.metadata() or {})
 
 
 def ensure_num_labels(path: Path, num_labels: int) -> None:
-    """Raise a DataError where a file of a whole detector has weights for other classes.
+    """Raise a DataError if a file of a whole detector has another number of classes.
 
-    Only the header is read, so that a file cannot have a network built that it does not fill.
+    This reads only the header, so that a false number of classes never builds a large network.
     """
-    with _opened(path) as file:
+    with _open_weights(path) as file:
         keys = [key for key in file.keys() if key.endswith(CLASS_SCORES)]  # noqa: SIM118  # no mapping
         shapes = [file.get_slice(key).get_shape() for key in keys]
     if not shapes:
-        raise DataError(f"{path}: holds no detector (it has no {CLASS_SCORES})")
-    for found in {shape[0] - 1 for shape in shapes if shape} - {num_labels}:
-        raise DataError(f"{path}: a detector of {found} classes, not {num_labels}")
+        raise DataError(f"{path}: contains no detector (there is no {CLASS_SCORES})")
+    for number in {shape[0] - 1 for shape in shapes if shape} - {num_labels}:
+        raise DataError(f"{path}: a detector of {number} classes, not {num_labels}")
 
 
 def _ensure_small_header(path: Path) -> None:
-    """Raise a DataError where a file, or the header that it announces, is too large."""
+    """Raise a DataError if a file, or the header that it announces, is too large."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         ensure_within_limit("model_bytes", size, path)
         header = int.from_bytes(file.read(HEADER_LENGTH_BYTES), "little")
-        if header < size:  # else it is no such file, as safetensors says
+        if header < size:  # otherwise safetensors reports that the file is invalid
             ensure_within_limit("model_header_bytes", header, path, "its header")
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_weights(path: Path) -> Iterator[Any]:
     try:
         _ensure_small_header(path)
         has_digest = verify_safetensors(path, REMEDY)
@@ -129,9 +129,9 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) -> None:
-    """Write the whole detector to a safetensors file; an existing one is replaced at once.
+    """Write the whole detector to a safetensors file, atomically, without a twin.
 
-    `more` are metadata beside those of `describe`. A twin is no part of it.
+    `more` are metadata in addition to those of `describe`.
     """
     tensors = {key: value.contiguous() for key, value in tensors_without_twin(detector).items()}
     with open_atomic(path) as file:
@@ -141,15 +141,15 @@ def save(detector: Detector, path: Path, more: Mapping[str, str] | None = None) 
 
 
 def tensors_without_twin(detector: Detector) -> dict[str, Tensor]:
-    """The state dict of a detector without its twin's."""
+    """Return the state dict of a detector without its twin."""
     state: dict[str, Tensor] = detector.network.state_dict()
     return {key: value for key, value in state.items() if not key.startswith(TWIN)}
 
 
 def describe(detector: Detector) -> dict[str, str]:
-    """Tell what tensors do not: the metadata to store beside a detector's state dict."""
-    numbers, usual = asdict(detector.numbers), asdict(DetectorNumbers())
-    heads = {key: str(int(numbers[key])) for key in HEADS if numbers[key] != usual[key]}
+    """Return the metadata to store with a detector's state dict."""
+    numbers, defaults = asdict(detector.numbers), asdict(DetectorNumbers())
+    heads = {key: str(int(numbers[key])) for key in HEADS if numbers[key] != defaults[key]}
     return {
         "detector": detector.name,
         "num_labels": str(detector.num_labels),
@@ -161,26 +161,26 @@ def describe(detector: Detector) -> dict[str, str]:
 def with_stored_heads(
     numbers: DetectorNumbers, metadata: Mapping[str, str], source: str
 ) -> DetectorNumbers:
-    """Give the numbers the heads that the metadata of a file tell, as `describe` does."""
-    told: dict[str, Any] = {}
+    """Return the numbers with the heads in the metadata of a file, which `describe` wrote."""
+    heads: dict[str, Any] = {}
     for key in HEADS:
         text = metadata.get(key)
         if text is not None:
-            if text not in MOST_HEADS:
-                raise DataError(f"{source}: what it tells of its heads is damaged ({text!r:.80})")
-            told[key] = bool(int(text)) if key == "has_spread" else int(text)
-    return replace(numbers, **told)
+            if text not in HEAD_COUNTS:
+                raise DataError(f"{source}: {key} in its metadata is {text!r:.80}; {REMEDY}")
+            heads[key] = bool(int(text)) if key == "has_spread" else int(text)
+    return replace(numbers, **heads)
 
 
 def download_weights(weights: WeightsEnum) -> dict[str, Tensor]:
-    """Fetch torchvision's weights into torch's cache, or read them from there."""
-    log.info("loading %s; it is downloaded into %s if new", weights.url, torch.hub.get_dir())
+    """Read torchvision's weights from torch's cache, after downloading them if needed."""
+    log.info("loading %s; downloading it to %s if needed", weights.url, torch.hub.get_dir())
     try:
         tensors: dict[str, Tensor] = weights.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError, RuntimeError) as error:
         raise DataError(
-            f"{weights.url}: could not be downloaded: {error}; fetch it elsewhere and give a "
-            "safetensors file by --weights, or start from nothing by --weights none"
+            f"{weights.url}: the download failed: {error}; pass a safetensors file with "
+            "--weights, or start from random weights with --weights none"
         ) from error
     return tensors
 
@@ -189,7 +189,7 @@ def set_strides(detector: Detector, *, in_1x1: bool, source: str) -> None:
     """Put the stride of stages 2 to 4 into their first 1x1 convolution, or into the 3x3 one."""
     blocks = _striding_bottlenecks(detector)
     if in_1x1 and not blocks:
-        raise DataError(f"{source}: says {STRIDE_KEY}, but {detector.name} has no such convolution")
+        raise DataError(f"{source}: has {STRIDE_KEY}, but {detector.name} has no such convolution")
     for block in blocks:
         block.conv1.stride, block.conv2.stride = ((2, 2), (1, 1)) if in_1x1 else ((1, 1), (2, 2))
 
@@ -205,7 +205,7 @@ def _striding_bottlenecks(detector: Detector) -> list[Any]:
 
 
 def _part_without_pyramid(detector: Detector) -> nn.Module:
-    """Return what a backbone file fills: all but the feature pyramid, whose keys it lacks."""
+    """Return the part that a backbone file contains: everything but the feature pyramid."""
     backbone: nn.Module = detector.network.backbone
     body: nn.Module = getattr(backbone, "body", backbone)
     return body
@@ -213,8 +213,8 @@ def _part_without_pyramid(detector: Detector) -> nn.Module:
 
 def _check_classes(detector: Detector, given: Mapping[str, Tensor], source: str) -> None:
     numbers = {value.shape[0] - 1 for key, value in given.items() if key.endswith(CLASS_SCORES)}
-    for found in numbers - {detector.num_labels}:
-        raise DataError(f"{source}: a detector of {found} classes, not {detector.num_labels}")
+    for number in numbers - {detector.num_labels}:
+        raise DataError(f"{source}: a detector of {number} classes, not {detector.num_labels}")
 
 
 def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> None:
@@ -229,7 +229,7 @@ def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> Non
     differences = [
         *([f"lacks {_some(missing)}"] if missing else []),
         *([f"has the unknown {_some(unknown)}"] if unknown else []),
-        *unlike[:NAMED_IN_ERRORS],
+        *unlike[:MAX_KEYS_IN_MESSAGE],
     ]
     if differences:
         raise DataError(f"{complaint}: {'; '.join(differences)}")
@@ -237,18 +237,19 @@ def _load(target: nn.Module, given: Mapping[str, Tensor], complaint: str) -> Non
 
 
 def _complaint(detector: Detector, metadata: Mapping[str, str], source: str) -> str:
-    """What to say of a whole detector that does not fit; methods ask for heads of their own."""
-    told = with_stored_heads(DetectorNumbers(), metadata, source)
-    numbers = [(key, int(getattr(told, key)), int(getattr(detector.numbers, key))) for key in HEADS]
+    """Return the message for a detector that does not match; methods need different heads."""
+    stored = with_stored_heads(DetectorNumbers(), metadata, source)
+    own = detector.numbers
+    numbers = [(key, int(getattr(stored, key)), int(getattr(own, key))) for key in HEADS]
     unlike = [f"{key} {has} instead of {wanted}" for key, has, wanted in numbers if has != wanted]
     if not unlike:
         return f"{source}: not a detector {detector.name}"
     return (
-        f"{source}: a detector of another method ({', '.join(unlike)}); give one of the same "
-        "method, or the weights of a backbone alone"
+        f"{source}: a detector of another method ({', '.join(unlike)}); pass one of the same "
+        "method, or the weights of a backbone"
     )
 
 
 def _some(keys: list[str]) -> str:
-    more = len(keys) - NAMED_IN_ERRORS
-    return ", ".join(keys[:NAMED_IN_ERRORS]) + (f" and {more} more" if more > 0 else "")
+    more = len(keys) - MAX_KEYS_IN_MESSAGE
+    return ", ".join(keys[:MAX_KEYS_IN_MESSAGE]) + (f" and {more} more" if more > 0 else "")

@@ -206,7 +206,7 @@ class NoiseEstimator:
         state, report = self.state, dict[str, Any](self.figures())
         if self.rates.label != 0:
             report["confusions"] = estimation.find_confusions(
-                *self._visited(), state["transition"].cpu(), float(state["tau"])
+                *self._visits(), state["transition"].cpu(), float(state["tau"])
             )
         return report
 
@@ -236,7 +236,7 @@ class NoiseEstimator:
 
     def _estimate_labels(self, epoch: int, is_firm: bool) -> None:
         state, settings = self.state, self.settings
-        evidence, labels = self._visited()
+        evidence, labels = self._visits()
         if not len(labels):
             return
         known = NoiseModel(self.rate, float(state["tau"]), state["transition"].cpu(), False)
@@ -263,7 +263,7 @@ class NoiseEstimator:
         is_early = epoch < ESTIMATOR.first_lost_epoch and self.prior is None
         state["lost"].copy_(lost & (not is_early))
 
-    def _visited(self) -> tuple[Tensor, Tensor]:
+    def _visits(self) -> tuple[Tensor, Tensor]:
         """Return evidence [n, C] and labels [n] of all visited annotations, on the CPU."""
         state, evidence = self.state, self.state["memory"]
         if self.prior is not None:

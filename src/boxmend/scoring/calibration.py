@@ -1,4 +1,4 @@
-"""Whether probabilities are kept: of what is given 0.8, eight in ten should be so."""
+"""Calibration: of the events with a probability of 0.8, eight in ten should happen."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,52 +8,52 @@ import numpy as np
 from boxmend.data.types import Floats, Mask
 from boxmend.scoring.ranking import share
 
-NUM_BINS = 15  # of equal width from 0 to 1; a probability on an edge belongs to the bin above it
+NUM_BINS = 15  # of equal width from 0 to 1; a bin contains its lower edge
 
 
 @dataclass(frozen=True)
 class Bin:
-    """The probabilities between two edges: how many, their mean, and how often it was so."""
+    """The probabilities between two edges: their number, mean, and observed frequency."""
 
     low: float
     high: float
     number: int
     mean: float | None
-    """None where there are none, as is `happened`."""
+    """None in an empty bin, like `happened`."""
     happened: float | None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Probabilities held against what was so."""
+    """Probabilities compared with what happened."""
 
     number: int
     expected: float | None
-    """The mean probability; None where there are none, as are those below."""
+    """The mean probability; None without probabilities, like the next two."""
     happened: float | None
     error: float | None
-    """Expected calibration error: the mean over all of |mean - happened| of their bins."""
+    """Expected calibration error: the mean of |mean - happened| of the bins, by their numbers."""
     bins: tuple[Bin, ...]
     """The reliability table."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data: numbers, None, lists and dictionaries."""
-        return {**asdict(self), "bins": [asdict(one) for one in self.bins]}
+        """Return plain data: numbers, None, lists and dictionaries."""
+        return {**asdict(self), "bins": [asdict(each) for each in self.bins]}
 
 
-def calibration(probabilities: Floats, is_so: Mask, num_bins: int = NUM_BINS) -> Calibration:
-    """Hold probabilities from 0 to 1 against what was so; NaN are left out."""
-    is_told = ~np.isnan(probabilities)
-    told, was_so = probabilities[is_told], is_so[is_told]
-    place = np.minimum((told * num_bins).astype(np.int64), num_bins - 1)
+def calibration(probabilities: Floats, happened: Mask, num_bins: int = NUM_BINS) -> Calibration:
+    """Compare probabilities from 0 to 1 with what happened; NaN are left out."""
+    is_known = ~np.isnan(probabilities)
+    values, events = probabilities[is_known], happened[is_known]
+    place = np.minimum((values * num_bins).astype(np.int64), num_bins - 1)
     counts = np.bincount(place, minlength=num_bins)
-    sums = np.bincount(place, weights=told, minlength=num_bins)
-    hits = np.bincount(place, weights=was_so, minlength=num_bins)
+    sums = np.bincount(place, weights=values, minlength=num_bins)
+    hits = np.bincount(place, weights=events, minlength=num_bins)
     return Calibration(
-        number=len(told),
-        expected=share(told.sum(), len(told)),
-        happened=share(was_so.sum(), len(told)),
-        error=share(np.abs(sums - hits).sum(), len(told)),
+        number=len(values),
+        expected=share(values.sum(), len(values)),
+        happened=share(events.sum(), len(values)),
+        error=share(np.abs(sums - hits).sum(), len(values)),
         bins=tuple(
             Bin(
                 low=k / num_bins,

@@ -1,11 +1,12 @@
-"""Whether proposed fixes are right, and whether their probabilities are, where the truth is known.
+"""Score proposed fixes and their probabilities by a known truth.
 
 - A wrong label's fix is right if the new label is the true one, and the old one was not.
 - A bad box's fix is right if it raises the IoU with the true box and ends at 0.7 or more.
 - A missing object is right if a truly missing one of that label has an IoU of 0.5 or more; each
   true object counts once.
-- A spurious annotation is right if it is of nothing.
-- A duplicate is right if the annotation that stays is of the same object, and does stay.
+- The fix of a spurious annotation is right if the annotation shows no object.
+- The fix of a duplicate is right if the annotation that stays shows the same object, and no other
+  fix removes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +24,13 @@ from boxmend.scoring.missing import Proposed, are_found, are_on_ignored
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import NONE, KnownTruth, TrueObjects
 
-CALLED_WRONG = 0.5  # least probability at which an annotation is called wrong
+CALLED_WRONG = 0.5  # the probability from which on an annotation is called wrong
 IN_ALL = "in all"
 
 
 @dataclass(frozen=True)
 class FixCounts:
-    """Fixes of one kind; None where there are none."""
+    """The fixes of one kind; a value is None without fixes."""
 
     fixes: int
     right: int
@@ -40,29 +41,28 @@ class FixCounts:
     """Of `p_fix`."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data."""
+        """Return plain data."""
         return {**vars(self), "calibration": self.calibration.to_json()}
 
 
 @dataclass(frozen=True)
 class FixScores:
-    """A set of fixes held against the truth, by kind in words, and `in all`.
+    """A set of fixes scored by the truth, by kind in words and `in all`.
 
-    Objects proposed on crowds and difficult ones are left out.
+    Objects proposed on crowds and on difficult objects do not count.
     """
 
     by_kind: dict[str, FixCounts]
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data by kind."""
+        """Return plain data by kind."""
         return {kind: counts.to_json() for kind, counts in self.by_kind.items()}
 
 
 def assess_fixes(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> FixScores:
-    """Count the right ones of these fixes; take some of them to assess a choice.
+    """Count the fixes and the right ones; pass some of the fixes to assess a choice.
 
-    Kinds that the truth does not tell of, like missing objects where it knows only annotations,
-    are left out.
+    Missing objects are left out if the truth does not have all of them.
     """
     objects = known_objects(truth)
     is_right = are_right(dataset, fixes, truth)
@@ -71,8 +71,8 @@ def assess_fixes(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> FixScores
     for kind in Kind:
         if kind != Kind.MISSING or objects.are_all_known:
             members = is_counted & (fixes.kinds == kind)
-            by_kind[kind.words] = _counts(fixes.p_fix[members], is_right[members])
-    by_kind[IN_ALL] = _counts(fixes.p_fix[is_counted], is_right[is_counted])
+            by_kind[kind.words] = _count_fixes(fixes.p_fix[members], is_right[members])
+    by_kind[IN_ALL] = _count_fixes(fixes.p_fix[is_counted], is_right[is_counted])
     return FixScores(by_kind)
 
 
@@ -91,7 +91,7 @@ def are_counted(dataset: Dataset, fixes: Fixes, truth: KnownTruth, is_right: Mas
 
 
 def are_right(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
-    """[f] Which fixes are right, taken together: see the top of this file."""
+    """[f] Mark the right fixes, taken together; the module docstring has the rules."""
     is_right = np.zeros(len(fixes), np.bool_)
     objects = known_objects(truth)
     for kind in Kind:
@@ -107,27 +107,27 @@ def are_right(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
         elif kind == Kind.SPURIOUS:
             marks = truth.is_spurious[some.rows]
         else:
-            marks = _are_repeated(some, objects)
+            marks = _are_duplicates(some, objects)
         is_right[members] = marks
     return is_right
 
 
 def known_objects(truth: KnownTruth) -> TrueObjects:
-    """The true objects, which `known_truth` always tells."""
-    assert truth.objects is not None, "a truth made up without its objects"
+    """Return the true objects, which `known_truth` always has."""
+    assert truth.objects is not None, "a truth without its objects"
     return truth.objects
 
 
 def proposed_by(fixes: Fixes) -> Proposed:
-    """The objects that fixes of the kind missing would add, surest first by `p_fix`."""
+    """Return the objects that fixes of missing annotations would add, scored by `p_fix`."""
     return Proposed(fixes.image_rows, fixes.new_labels, fixes.new_boxes, fixes.p_fix)
 
 
 def are_errors(dataset: Dataset, truth: KnownTruth, kind: Kind, p_wrong: Floats) -> Mask:
-    """[n] Which annotations are wrong in a way; an annotation of nothing is spurious only.
+    """[n] Mark the annotations with one kind of error; a spurious one has no other error.
 
-    Of several annotations of one object all but one are duplicates. Which one stays is a matter
-    of taste: here the least suspected by `p_wrong`, which nothing else is decided by.
+    Of several annotations of one object all but one are duplicates. The least suspected one by
+    `p_wrong` stays; `p_wrong` has no other effect.
     """
     if kind == Kind.WRONG_LABEL:
         return truth.is_wrong(dataset.labels) & ~truth.is_spurious
@@ -135,7 +135,7 @@ def are_errors(dataset: Dataset, truth: KnownTruth, kind: Kind, p_wrong: Floats)
         return (compute_iou(dataset.boxes, truth.boxes) < GOOD_IOU) & ~truth.is_spurious
     if kind == Kind.SPURIOUS:
         return truth.is_spurious
-    assert kind == Kind.DUPLICATE, f"{kind.words} is no error of an annotation"
+    assert kind == Kind.DUPLICATE, f"{kind.words} is not an error of an annotation"
     object_rows = known_objects(truth).object_rows
     order = np.lexsort((np.nan_to_num(p_wrong, nan=-1.0), object_rows))
     is_again = np.zeros(len(order), np.bool_)
@@ -149,42 +149,43 @@ def are_errors(dataset: Dataset, truth: KnownTruth, kind: Kind, p_wrong: Floats)
 def annotation_calibration(
     dataset: Dataset, truth: KnownTruth, p_wrong: Mapping[Kind, Floats]
 ) -> dict[str, Calibration]:
-    """Hold the probabilities of all annotations against the truth, by kind; NaN are left out."""
+    """Return the calibration of the probabilities of all annotations, by kind, without NaN."""
     return {
         kind.words: calibration(
-            np.where(truth.is_counted, told, np.nan), are_errors(dataset, truth, kind, told)
+            np.where(truth.is_counted, column, np.nan), are_errors(dataset, truth, kind, column)
         )
-        for kind, told in p_wrong.items()
+        for kind, column in p_wrong.items()
     }
 
 
 def called_wrong(p_wrong: Mapping[Kind, Floats]) -> dict[str, float | None]:
-    """The share of annotations called wrong, by kind and by any: probability of 0.5 or more."""
-    shares = {kind.words: _share_called([told]) for kind, told in p_wrong.items()}
-    return {**shares, IN_ALL: _share_called(list(p_wrong.values()))}
+    """Return the share of annotations with a probability of at least 0.5, by kind and for any."""
+    shares = {kind.words: _share_called_wrong([column]) for kind, column in p_wrong.items()}
+    return {**shares, IN_ALL: _share_called_wrong(list(p_wrong.values()))}
 
 
-def _share_called(columns: Sequence[Floats]) -> float | None:
+def _share_called_wrong(columns: Sequence[Floats]) -> float | None:
     if not columns:
         return None
     table = np.stack(columns)
-    is_told = ~np.isnan(table).all(axis=0)
+    is_judged = ~np.isnan(table).all(axis=0)
     is_called = (np.nan_to_num(table, nan=0.0) >= CALLED_WRONG).any(axis=0)
-    return share(is_called.sum(), is_told.sum())
+    return share(is_called.sum(), is_judged.sum())
 
 
-def _counts(p_fix: Floats, is_right: Mask) -> FixCounts:
-    told = calibration(p_fix, is_right)
+def _count_fixes(p_fix: Floats, is_right: Mask) -> FixCounts:
+    reliability = calibration(p_fix, is_right)
     return FixCounts(
         fixes=len(p_fix),
         right=int(is_right.sum()),
         precision=share(is_right.sum(), len(p_fix)),
-        expected=told.expected,
-        calibration=told,
+        expected=reliability.expected,
+        calibration=reliability,
     )
 
 
 def _on_ignored(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
+    """[f] Mark missing objects that are proposed on a crowd or a difficult object."""
     members = np.flatnonzero(fixes.kinds == Kind.MISSING)
     marks = np.zeros(len(fixes), np.bool_)
     marks[members] = are_on_ignored(proposed_by(fixes.take(members)), dataset, truth)
@@ -192,6 +193,7 @@ def _on_ignored(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
 
 
 def _are_better(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
+    """[f] Mark box fixes that raise the IoU with the true box and reach 0.7."""
     true_boxes = truth.boxes[fixes.rows]
     before = compute_iou(dataset.boxes[fixes.rows], true_boxes)
     after = compute_iou(fixes.new_boxes, true_boxes)
@@ -199,15 +201,15 @@ def _are_better(dataset: Dataset, fixes: Fixes, truth: KnownTruth) -> Mask:
     return is_better
 
 
-def _are_repeated(fixes: Fixes, objects: TrueObjects) -> Mask:
-    """Of several that would take all annotations of an object, the least probable is wrong."""
+def _are_duplicates(fixes: Fixes, objects: TrueObjects) -> Mask:
+    """[f] Mark right duplicates; if fixes remove all annotations of an object, one is wrong."""
     is_same = objects.object_rows[fixes.rows] == objects.object_rows[fixes.kept_rows]
     is_same &= (objects.object_rows[fixes.rows] != NONE) & (fixes.kept_rows != UNKNOWN)
     is_right = np.zeros(len(fixes), np.bool_)
-    gone: set[int] = set()
+    removed: set[int] = set()
     for k in np.argsort(-fixes.p_fix, kind="stable").tolist():
         row, kept = int(fixes.rows[k]), int(fixes.kept_rows[k])
-        if is_same[k] and row != kept and not {row, kept} & gone:
+        if is_same[k] and row != kept and not {row, kept} & removed:
             is_right[k] = True
-            gone.add(row)
+            removed.add(row)
     return is_right

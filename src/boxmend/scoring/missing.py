@@ -1,8 +1,8 @@
-"""Which proposed objects are truly missing ones.
+"""Score proposed objects by the objects that are truly missing.
 
-A proposed object is right if a truly missing one of its label lies in its image with an IoU of at
-least 0.5. Each missing object counts once, for the most probable of those proposed in its place:
-to add both would make a duplicate.
+A proposed object is right if it has an IoU of at least 0.5 with a truly missing object of its
+label. Each missing object counts once, for the most probable proposal; a second one would add a
+duplicate.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows
 from boxmend.scoring.truth import KnownTruth, TrueObjects
 
-FOUND_IOU = 0.5  # with a missing object, from which on it is found
+FOUND_IOU = 0.5  # the IoU with a missing object from which on it is found
 
 
 @dataclass(frozen=True, eq=False)
 class Proposed:
-    """Objects that someone would add to a dataset."""
+    """Objects that a finder would add to a dataset."""
 
     image_rows: Rows  # [c]
     labels: Rows  # [c]
     boxes: Floats  # [c, 4]
-    scores: Floats  # [c] in any scale, higher for what is surer
+    scores: Floats  # [c] on any scale, higher is surer
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 def are_found(proposed: Proposed, objects: TrueObjects) -> Mask:
-    """[c] Which proposed objects are right; equal scores are taken by their IoU."""
+    """[c] Mark the right proposals; of equal scores the one with the larger IoU goes first."""
     missing = np.flatnonzero(objects.is_missing)
     ours, theirs, iou = _pairs(
         (proposed.image_rows, proposed.boxes), (objects.image_rows[missing], objects.boxes[missing])
@@ -41,17 +41,18 @@ def are_found(proposed: Proposed, objects: TrueObjects) -> Mask:
     ours, theirs, iou = ours[is_pair], theirs[is_pair], iou[is_pair]
     order = np.lexsort((-iou, -proposed.scores[ours]))
     is_right = np.zeros(len(proposed), np.bool_)
-    is_taken = np.zeros(len(missing), np.bool_)
-    for mine, theirs_one in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
-        if not is_right[mine] and not is_taken[theirs_one]:
-            is_right[mine] = is_taken[theirs_one] = True
+    is_found = np.zeros(len(missing), np.bool_)
+    for proposal, target in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
+        if not is_right[proposal] and not is_found[target]:
+            is_right[proposal] = is_found[target] = True
     return is_right
 
 
 def are_on_ignored(proposed: Proposed, dataset: Dataset, truth: KnownTruth | None = None) -> Mask:
-    """[c] Which lie on a crowd or a difficult object, and count neither as right nor as wrong.
+    """[c] Mark proposals on a crowd or a difficult object, which count neither right nor wrong.
 
-    On a difficult object by an IoU of at least 0.5, and on a crowd with half of their own area.
+    A proposal is on a difficult object from an IoU of 0.5 on, and on a crowd if at least half of
+    its area lies inside.
     """
     is_known = dataset.is_ignored & (dataset.image_rows != UNKNOWN)
     parts = [(dataset.image_rows[is_known], dataset.boxes[is_known], dataset.is_crowd[is_known])]
@@ -68,7 +69,7 @@ def are_on_ignored(proposed: Proposed, dataset: Dataset, truth: KnownTruth | Non
 
 
 def _pairs(ours: tuple[Rows, Floats], theirs: tuple[Rows, Floats]) -> tuple[Rows, Rows, Floats]:
-    """Rows of boxes of either side that meet in one image, and their IoU."""
+    """Return the rows of boxes of either side that overlap in one image, and their IoU."""
     none = np.zeros(0, np.int64)
     parts = [(none, none, np.zeros(0))]
     for mine, other in iterate_image_pairs(ours[0], theirs[0]):

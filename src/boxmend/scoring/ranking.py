@@ -1,46 +1,46 @@
-"""How well scores rank what is sought above all else, whatever their scale."""
+"""Measures of a ranking by scores of any scale: area under ROC and average precision."""
 
 import numpy as np
 
 from boxmend.data.types import Floats, Mask
 
 
-def area_under_roc(scores: Floats, is_sought: Mask) -> float | None:
-    """The chance that something sought scores higher than something else; ties count half.
+def area_under_roc(scores: Floats, is_positive: Mask) -> float | None:
+    """Return the probability that a positive scores higher than a negative; ties count half.
 
-    By ranks: with R the sum of the ranks of p sought ones among p + n, lowest first and equal
-    scores sharing their mean rank, AUC = (R - p (p + 1) / 2) / (p n). None where one of the two
-    groups is empty. Scores may be infinite, not NaN.
+    Let R be the sum of the ranks of the p positives among p + n rows, lowest first; equal scores
+    share their mean rank. Then AUC = (R - p (p + 1) / 2) / (p n). The result is None if p or n is
+    0. Scores may be infinite but not NaN.
     """
-    num_sought = int(is_sought.sum())
-    num_others = len(is_sought) - num_sought
-    if num_sought == 0 or num_others == 0:
+    num_positives = int(is_positive.sum())
+    num_negatives = len(is_positive) - num_positives
+    if num_positives == 0 or num_negatives == 0:
         return None
     _, group, counts = np.unique(scores, return_inverse=True, return_counts=True)
     mean_ranks = np.cumsum(counts) - (counts - 1) / 2  # from 1
-    total = float(mean_ranks[group][is_sought].sum())
-    return (total - num_sought * (num_sought + 1) / 2) / (num_sought * num_others)
+    total = float(mean_ranks[group][is_positive].sum())
+    return (total - num_positives * (num_positives + 1) / 2) / (num_positives * num_negatives)
 
 
 def average_precision(
-    scores: Floats, is_sought: Mask, num_sought: int | None = None
+    scores: Floats, is_positive: Mask, num_positives: int | None = None
 ) -> float | None:
-    """The mean, over all that is sought, of the precision among what scores at least as high.
+    """Return the mean, over all positives, of the precision among the rows that score as high.
 
-    Equal scores are taken at once, so the order of the rows does not matter. `num_sought` counts
-    also what has no row and is never found: its precision is 0. None where nothing is sought.
-    Scores may be infinite, not NaN.
+    Equal scores count together, so the order of the rows does not matter. `num_positives` also
+    counts positives without a row, which are never found: their precision is 0. The result is None
+    without positives. Scores may be infinite but not NaN.
     """
-    num_sought = int(is_sought.sum()) if num_sought is None else num_sought
-    if num_sought == 0:
+    num_positives = int(is_positive.sum()) if num_positives is None else num_positives
+    if num_positives == 0:
         return None
     levels, group = np.unique(-scores, return_inverse=True)
-    found = np.bincount(group[is_sought], minlength=len(levels))  # at each level, highest first
-    taken = np.bincount(group, minlength=len(levels))
-    precisions = np.cumsum(found) / np.cumsum(taken)
-    return float((precisions * found).sum() / num_sought)
+    hits = np.bincount(group[is_positive], minlength=len(levels))  # at each level, highest first
+    counts = np.bincount(group, minlength=len(levels))
+    precisions = np.cumsum(hits) / np.cumsum(counts)
+    return float((precisions * hits).sum() / num_positives)
 
 
 def share(count: float, total: float) -> float | None:
-    """A fraction; None of nothing."""
+    """Return the fraction count / total, or None if the total is 0."""
     return float(count) / float(total) if total else None

@@ -2,15 +2,15 @@
 
 The rule, for each class by itself:
 
-1. Detections are taken by descending score; those of equal score in the order they are given.
-2. Each looks at the true box of its class and image that it overlaps most, whether or not others
-   took that one before; the first of several that it overlaps alike.
-3. With IoU >= 0.5 it is a true positive if it is the first to find that box, and a false positive
+1. Detections are sorted by descending score; equal scores keep their order.
+2. Each detection is compared with the true box of its class and image that it overlaps most, even
+   if an earlier detection has matched that box; of equal overlaps the first box counts.
+3. With IoU >= 0.5 it is a true positive if it is the first to match that box, and a false positive
    if it is a later one; it is ignored if the box is difficult. With less it is a false positive.
-4. Recall is counted over the boxes that are not difficult, and so are the classes that the mean
-   is taken over: one without such boxes has no average precision.
+4. Recall counts the boxes that are not difficult. A class without such boxes has no average
+   precision, and the mean leaves it out.
 
-As step 2 asks nothing about earlier detections, all of them are matched at once.
+Step 2 does not depend on earlier detections, so all of them are matched at once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from boxmend.data.types import AnyFloats, Rows
 
 @dataclass(frozen=True, eq=False)
 class TrueBoxes:
-    """What there was to be found, one row each, in any order."""
+    """The true boxes, one row each, in any order."""
 
     image_rows: Rows  # [m]
     labels: Rows  # [m] 0..C-1
     boxes: AnyFloats  # [m, 4] xyxy
-    is_difficult: NDArray[np.bool_]  # [m] neither asked for nor held against a detection
+    is_difficult: NDArray[np.bool_]  # [m] neither required nor counted against a detection
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,8 @@ class VocScores:
     For every class, true positives + false positives + ignored = detections.
     """
 
-    ap_11_points: NDArray[np.float64]  # [C] NaN for a class without truth
-    ap_area: NDArray[np.float64]  # [C] likewise
+    ap_11_points: NDArray[np.float64]  # [C] NaN for a class without true boxes
+    ap_area: NDArray[np.float64]  # [C] like the column before
     num_truth: Rows  # [C] true boxes that are not difficult
     num_difficult: Rows  # [C]
     num_detections: Rows  # [C]
@@ -53,19 +53,19 @@ class VocScores:
 
     @property
     def mean_11_points(self) -> float:
-        """Mean over the classes that have truth; NaN where none has."""
+        """Return the mean over the classes with true boxes; NaN if there are none."""
         return _mean_where(self.ap_11_points, self.num_truth > 0)
 
     @property
     def mean_area(self) -> float:
-        """Mean over the classes that have truth; NaN where none has."""
+        """Return the mean over the classes with true boxes; NaN if there are none."""
         return _mean_where(self.ap_area, self.num_truth > 0)
 
 
 def average_precision(
     detections: Detections, truth: TrueBoxes, *, num_labels: int, min_iou: float = 0.5
 ) -> VocScores:
-    """Score detections of `num_labels` classes by VOC's rule, as the head of this file has it.
+    """Score detections of `num_labels` classes by VOC's rule; see the module docstring.
 
     Raises ValueError for columns of unequal length, labels out of range and scores that are NaN.
     Half a million detections (4,952 images, 100 each, 20 classes) take 0.2 s on one core.
@@ -98,10 +98,10 @@ def average_precision(
 def _eleven_points(is_true: NDArray[np.bool_], num_truth: int) -> float:
     """AP = 1/11 * sum over t = 0, 0.1, .., 1 of the best precision at recall >= t (0 if none).
 
-    `is_true` goes by descending score. Recall >= k/10 is asked as 10 * hits >= k * num_truth, in
-    integers: 3 of 10 are 0.3 here, which sums of 0.1 in floating point miss.
+    `is_true` is sorted by descending score. Recall >= k/10 is tested as 10 * hits >= k * num_truth
+    in integers: 3 of 10 are 0.3 here, which sums of 0.1 in floating point miss.
     """
-    envelope = np.append(_envelope(is_true), 0.0)  # the last one for recalls never reached
+    envelope = np.append(_envelope(is_true), 0.0)  # the last value is for recalls never reached
     first = np.searchsorted(10 * np.cumsum(is_true), np.arange(11) * num_truth, "left")
     return float(envelope[first].sum() / 11)
 
@@ -112,16 +112,16 @@ def _area(is_true: NDArray[np.bool_], num_truth: int) -> float:
 
 
 def _envelope(is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The best precision at this rank or any later one."""
+    """Return the best precision at this rank or any later one."""
     precision = np.cumsum(is_true) / np.arange(1, len(is_true) + 1)
     envelope: NDArray[np.float64] = np.maximum.accumulate(precision[::-1])[::-1]
     return envelope
 
 
 def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDArray[np.float64]]:
-    """For each detection, the row of the true box it overlaps most, and the IoU.
+    """[n] Return the row of the true box that each detection overlaps most, and the IoU.
 
-    Only boxes of its image and label count; where there is none, the row is -1 and the IoU -1.
+    Only boxes of its image and label count; without any, the row is -1 and the IoU -1.
     """
     n = len(detections.labels)
     found, iou = np.full(n, -1, np.int64), np.full(n, -1.0)
@@ -154,7 +154,7 @@ def _best_overlaps(detections: Detections, truth: TrueBoxes) -> tuple[Rows, NDAr
 
 
 def _chunks(rows: Rows, counts: Rows) -> Iterator[Rows]:
-    """Rows in their order, in pieces of about PAIRS_PER_CHUNK counts together."""
+    """Yield the rows in their order, in chunks of about PAIRS_PER_CHUNK counts together."""
     if len(rows):
         piece = (np.cumsum(counts[rows]) - 1) // PAIRS_PER_CHUNK
         yield from np.split(rows, np.flatnonzero(np.diff(piece)) + 1)
@@ -170,7 +170,7 @@ def _is_first_hit(order: Rows, found: Rows, is_hit: NDArray[np.bool_]) -> NDArra
 
 
 def _by_label(rows: Rows, labels: Rows, num_labels: int) -> Iterator[tuple[int, Rows]]:
-    """Each label with its rows, which keep their order."""
+    """Yield each label with its rows, which keep their order."""
     grouped = rows[np.argsort(labels[rows], kind="stable")]
     bounds = np.searchsorted(labels[grouped], np.arange(num_labels + 1))
     for label in range(num_labels):

@@ -121,9 +121,9 @@ def score(
     }
     means = {"voc_ap50_11point": voc.mean_11_points, "voc_ap50_area": voc.mean_area}
     return Evaluation(
-        figures={key: _defined(value) for key, value in (coco.figures | means).items()},
+        figures={key: _none_if_nan(value) for key, value in (coco.figures | means).items()},
         by_label={
-            name: {key: _defined(column[label].item()) for key, column in columns.items()}
+            name: {key: _none_if_nan(column[label].item()) for key, column in columns.items()}
             for label, name in enumerate(names)
         },
         num_images=len(dataset.images),
@@ -278,7 +278,7 @@ def _save(result: Evaluation, run: Path, dataset: Dataset, addresses: Sequence[s
     return replace(result, saved=run / EVALUATION_FILE)
 
 
-def _defined(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     """Return the value, or None for NaN."""
     return None if math.isnan(value) else value
 

@@ -81,6 +81,16 @@ def test_a_column_that_is_repeated_is_named(tmp_path: Path) -> None:
         read_parquet(tmp_path / "t.parquet")
 
 
+def test_a_column_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"name\u00f8": [1]}), path, store_schema=False)
+    data = path.read_bytes()
+    assert data.count("\u00f8".encode()) >= 1
+    path.write_bytes(data.replace("\u00f8".encode(), b"\xf0\xb8"))
+    with pytest.raises(DataError, match=r"t\.parquet: the name of a column is not valid UTF-8"):
+        read_parquet(path)
+
+
 def test_page_checksums_reveal_damage(tmp_path: Path) -> None:
     table = pa.table({"x": np.arange(1000.0)})
     path = tmp_path / "t.parquet"

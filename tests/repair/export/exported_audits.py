@@ -32,7 +32,7 @@ def audit_run(folder: Path, drawn: Drawn | None = None) -> Path:
     return finished_audit(folder / "run", (drawn or Drawn()).write(folder / "data"), MADE)
 
 
-def handed_over(folder: Path, to: str, drawn: Drawn | None = None) -> tuple[Path, Path]:
+def exported_audit(folder: Path, to: str, drawn: Drawn | None = None) -> tuple[Path, Path]:
     """An audit and what `export` writes of it: all fixes, the likeliest first."""
     run = audit_run(folder, drawn)
     return run, export(run, folder / "out", to, most=99, options=ExportOptions()).out

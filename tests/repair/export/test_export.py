@@ -26,8 +26,8 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 def test_a_folder_holds_the_files_a_readme_and_a_manifest(tmp_path: Path, to: str) -> None:
     result = export(drawn_run(tmp_path), tmp_path / "new/out", to)
     assert set(result.files) == {one.name for one in (tmp_path / "new/out").iterdir()}
-    assert {"README.md", "handover.json"} < set(result.files)
-    assert "3 annotations to look at" in (tmp_path / "new/out/README.md").read_text()
+    assert {"README.md", "export.json"} < set(result.files)
+    assert "3 annotations to review" in (tmp_path / "new/out/README.md").read_text()
     assert result.to_json() == {
         "out": str(tmp_path / "new/out"),
         "to": to,
@@ -37,16 +37,16 @@ def test_a_folder_holds_the_files_a_readme_and_a_manifest(tmp_path: Path, to: st
         "others": 3,
         "images_missing": 0,
         "images_left_out": 0,
-        "fixes_not_handed_over": 0,
+        "fixes_not_exported": 0,
     }
 
 
 @EVERY_TARGET
-def test_the_manifest_lists_all_that_was_handed_over(tmp_path: Path, to: str) -> None:
-    manifest = json_of(exported(tmp_path, to) / "handover.json")
+def test_the_manifest_lists_all_that_was_exported(tmp_path: Path, to: str) -> None:
+    manifest = json_of(exported(tmp_path, to) / "export.json")
     dataset = load(tmp_path / "data/instances_train.json")
     assert manifest["data_sha256"] == fingerprint(dataset)
-    assert (manifest["boxmend_handover"], manifest["to"]) == (1, to)
+    assert (manifest["boxmend_export"], manifest["to"]) == (2, to)
     statuses = {
         one["annotation_id"]: one["status"]
         for image in manifest["images"]
@@ -68,7 +68,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, to: str) -> None:
 @EVERY_TARGET
 def test_only_images_with_a_suspect_are_given(tmp_path: Path, to: str) -> None:
     result = export(drawn_run(tmp_path), tmp_path / "out", to, most=1)
-    manifest = json_of(tmp_path / "out/handover.json")
+    manifest = json_of(tmp_path / "out/export.json")
     assert [image["file_name"] for image in manifest["images"]] == ["b.png"]
     assert (result.num_images, result.num_suspects, result.num_others) == (1, 1, 2)
 
@@ -107,7 +107,7 @@ def test_an_unknown_target_is_named_with_the_known_ones(tmp_path: Path, to: str)
     [
         ("cvat", ExportOptions(image_prefix="http://x/"), "--image-prefix is for label-studio"),
         ("coco", ExportOptions(images_as="move"), "images_as must be one of link, copy, none"),
-        ("cvat", ExportOptions(whole_images=False), "leave --no-whole-images out"),
+        ("cvat", ExportOptions(whole_images=False), "omit --no-whole-images"),
     ],
 )
 def test_options_that_a_target_has_no_use_for_are_refused(
@@ -165,7 +165,7 @@ def test_missing_images_are_counted_and_do_no_harm_where_sizes_are_known(
 
 @EVERY_TARGET
 def test_sizes_are_read_from_headers_where_the_dataset_has_none(tmp_path: Path, to: str) -> None:
-    manifest = json_of(exported(tmp_path, to, Drawn(size=None)) / "handover.json")
+    manifest = json_of(exported(tmp_path, to, Drawn(size=None)) / "export.json")
     assert [(one["width"], one["height"]) for one in manifest["images"]] == [(200, 100)] * 2
 
 
@@ -194,14 +194,14 @@ def test_images_of_the_same_name_in_two_datasets_are_kept_apart(tmp_path: Path) 
     visits = [*VISITS, *(seen(row, Judgement.DISCARDED, 5.0) for row in (6, 9))]
     run = run_on(load(*addresses), tmp_path / "run", addresses, visits)
     result = export(run, tmp_path / "out", "cvat", options=ExportOptions(images_as="copy"))
-    names = [one["file_name"] for one in json_of(tmp_path / "out/handover.json")["images"]]
+    names = [one["file_name"] for one in json_of(tmp_path / "out/export.json")["images"]]
     assert len(set(names)) == len(names) == result.num_images == 4
     assert all((tmp_path / "out/images" / name).is_file() for name in names)
 
 
 @EVERY_TARGET
 @pytest.mark.parametrize("format", ["voc", "yolo"])
-def test_datasets_of_other_formats_are_handed_over_with_their_images(
+def test_datasets_of_other_formats_are_exported_with_their_images(
     tmp_path: Path, to: str, format: str
 ) -> None:
     coco = load(Drawn().write(tmp_path))
@@ -210,7 +210,7 @@ def test_datasets_of_other_formats_are_handed_over_with_their_images(
     dataset = load(address)
     run = run_on(dataset, tmp_path / "run", [str(address)], VISITS)
     export(run, tmp_path / "out", to, options=ExportOptions(images_as="copy"))
-    images = json_of(tmp_path / "out/handover.json")["images"]
+    images = json_of(tmp_path / "out/export.json")["images"]
     assert len(images) == 2
     assert all((tmp_path / "out/images" / one["file_name"]).is_file() for one in images)
     told = [one["annotation_id"] for image in images for one in image["annotations"]]
@@ -224,7 +224,7 @@ def test_difficult_objects_are_context_and_never_suspects(tmp_path: Path) -> Non
     visits = [*VISITS[:3], seen(4, Judgement.RELABELLED, 9.0, label=0)]
     run = run_on(dataset, tmp_path / "run", ["unknown"], visits)
     export(run, tmp_path / "out", "coco", most=9, data=dataset)
-    images = json_of(tmp_path / "out/handover.json")["images"]
+    images = json_of(tmp_path / "out/export.json")["images"]
     statuses = {
         one["annotation_id"]: one["status"] for image in images for one in image["annotations"]
     }
@@ -236,7 +236,7 @@ def test_a_method_without_losses_has_reasons_without_doubts(tmp_path: Path) -> N
     out = export(drawn_run(tmp_path, visits=visits), tmp_path / "out", "coco").out
     (told,) = (
         one
-        for one in json_of(out / "handover.json")["images"][0]["annotations"]
+        for one in json_of(out / "export.json")["images"][0]["annotations"]
         if one["status"] == "suspect"
     )
     assert told["reason"] == (

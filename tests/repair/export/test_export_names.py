@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.data.files.text import escape_surrogates
-from boxmend.repair.export.naming import distinct, on_one_line, shortened, xml_text
+from boxmend.repair.export.naming import escape_for_one_line, escape_for_xml, make_distinct, shorten
 
 ANY_TEXT = st.text(st.characters(), max_size=12)  # lone surrogates and control characters, too
 
@@ -27,11 +27,11 @@ ANY_TEXT = st.text(st.characters(), max_size=12)  # lone surrogates and control 
     ],
 )
 def test_what_xml_forbids_is_spelt_out(text: str, fit: str) -> None:
-    assert xml_text(text) == fit
+    assert escape_for_xml(text) == fit
 
 
 def test_line_ends_and_tabs_are_spelt_out_in_names() -> None:
-    assert on_one_line("a\tb\nc\rd\x85e\u2028") == "a\\x09b\\x0ac\\x0dd\\x85e\\u2028"
+    assert escape_for_one_line("a\tb\nc\rd\x85e\u2028") == "a\\x09b\\x0ac\\x0dd\\x85e\\u2028"
 
 
 def test_half_a_character_is_spelt_as_in_the_ledger() -> None:
@@ -42,7 +42,7 @@ def test_half_a_character_is_spelt_as_in_the_ledger() -> None:
 @settings(deadline=None)
 @given(ANY_TEXT)
 def test_any_text_survives_an_xml_parser_once_it_is_fit(text: str) -> None:
-    fit = on_one_line(text)
+    fit = escape_for_one_line(text)
     document = f"<a b={quoteattr(fit)}>{escape(fit)}</a>".encode()
     element = ElementTree.fromstring(document)
     assert element.attrib["b"] == fit
@@ -50,13 +50,13 @@ def test_any_text_survives_an_xml_parser_once_it_is_fit(text: str) -> None:
 
 
 def test_names_that_become_equal_are_told_apart() -> None:
-    assert distinct(["a ", "a", " a"]) == ["a", "a (2)", "a (3)"]
-    assert distinct(["", " ", "unnamed"]) == ["unnamed", "unnamed (2)", "unnamed (3)"]
-    assert distinct(["$x", "\uff04x"], swaps={"$": "\uff04"}) == ["\uff04x", "\uff04x (2)"]
+    assert make_distinct(["a ", "a", " a"]) == ["a", "a (2)", "a (3)"]
+    assert make_distinct(["", " ", "unnamed"]) == ["unnamed", "unnamed (2)", "unnamed (3)"]
+    assert make_distinct(["$x", "\uff04x"], swaps={"$": "\uff04"}) == ["\uff04x", "\uff04x (2)"]
 
 
 def test_long_names_are_cut_and_still_told_apart() -> None:
-    assert distinct(["x" * 9, "x" * 10], longest=8) == ["x" * 8, "xxxx (2)"]
+    assert make_distinct(["x" * 9, "x" * 10], longest=8) == ["x" * 8, "xxxx (2)"]
 
 
 @settings(deadline=None)
@@ -64,7 +64,7 @@ def test_long_names_are_cut_and_still_told_apart() -> None:
 def test_names_for_tools_are_distinct_trimmed_and_not_empty(
     names: list[str], longest: int | None
 ) -> None:
-    found = distinct(names, longest=longest)
+    found = make_distinct(names, longest=longest)
     assert len(set(found)) == len(found) == len(names)
     for name in found:
         assert name == name.strip() != ""
@@ -73,6 +73,6 @@ def test_names_for_tools_are_distinct_trimmed_and_not_empty(
 
 
 def test_a_long_text_is_shortened_for_sentences() -> None:
-    assert shortened("x" * 60) == "x" * 60
-    assert shortened("x" * 61) == "x" * 57 + "..."
-    assert shortened("a\nb") == "a\\x0ab"
+    assert shorten("x" * 60) == "x" * 60
+    assert shorten("x" * 61) == "x" * 57 + "..."
+    assert shorten("a\nb") == "a\\x0ab"

@@ -58,7 +58,7 @@ def check(out: Path, to: str, num_labels: int) -> None:
     """Everything parses, names agree among the files, and no name is there twice."""
     for path in out.glob("*.json"):
         json.loads(path.read_text("utf-8"))
-    written = [one["written_as"] for one in json_of(out / "handover.json")["labels"]]
+    written = [one["written_as"] for one in json_of(out / "export.json")["labels"]]
     assert len(set(written)) == len(written) == num_labels
     if to == "label-studio":
         root = ElementTree.parse(out / "config.xml").getroot()
@@ -99,7 +99,7 @@ def test_hostile_file_names_break_nothing(tmp_path: Path, to: str, file_name: st
     dataset = hostile_dataset(tmp_path, ["a", "b", "c"], [file_name, "other.png"])
     out = hand_over(tmp_path, dataset, to)
     check(out, to, 3)
-    assert json_of(out / "handover.json")["images"][0]["file_name"].endswith(".png")
+    assert json_of(out / "export.json")["images"][0]["file_name"].endswith(".png")
 
 
 @pytest.mark.parametrize("to", TARGETS)
@@ -120,7 +120,7 @@ def test_hostile_annotation_ids_come_through_as_the_ledger_spells_them(
     ids = ["<b>", "\ud800", "x" * 3_000, "\"'&", "#1", "a\nb"]
     dataset.annotation_ids = as_ids(ids)
     out = hand_over(tmp_path, dataset, to)
-    images = json_of(out / "handover.json")["images"]
+    images = json_of(out / "export.json")["images"]
     told = [one["annotation_id"] for image in images for one in image["annotations"]]
     assert told == ["<b>", "\\ud800", "x" * 3_000, "\"'&", "#1", "a\nb"]
     check(out, to, 3)
@@ -141,5 +141,5 @@ def test_any_label_names_give_files_that_parse(
 def test_a_box_that_is_no_number_is_refused_by_id(tmp_path: Path) -> None:
     dataset = hostile_dataset(tmp_path, ["a", "b", "c"])
     dataset.boxes[5] = np.nan
-    with pytest.raises(DataError, match="annotation 15: has no label, image or box"):
+    with pytest.raises(DataError, match="annotation 15: has no valid label, image or box"):
         hand_over(tmp_path, dataset, "coco")

@@ -36,14 +36,14 @@ def test_the_page_names_every_file_and_attribute(tmp_path: Path) -> None:
         assert {one.name for one in out.iterdir()} <= told
         assert to in told
     assert {cvat.STATUS, *cvat.TEXTS, fiftyone.ANNOTATED, fiftyone.MENDED} <= told
-    assert f"{cvat.LONGEST_NAME} characters" in PAGE
+    assert f"{cvat.MAX_NAME_CHARACTERS} characters" in PAGE
     assert label_studio.LOCAL_FILES in PAGE
     assert coco.ANNOTATIONS_FILE in told
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = spec_from_file_location("check_handover", ROOT / "tools/check_handover.py")
+    spec = spec_from_file_location("check_export", ROOT / "tools/check_export.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

@@ -10,19 +10,19 @@ import boxmend
 from boxmend.auditing.fixes.verdicts import Verdict, append_verdicts
 from boxmend.errors import DataError
 from boxmend.repair.export import TARGETS, ExportOptions, export
-from tests.repair.export.exported_audits import audit_run, handed_over
+from tests.repair.export.exported_audits import audit_run, exported_audit
 from tests.repair.export.exported_runs import drawn_run, json_of
 
 
 def suspects(out: Path) -> dict[str, Any]:
     """Records of the manifest by the ids of their fixes."""
-    images = json_of(out / "handover.json")["images"]
+    images = json_of(out / "export.json")["images"]
     found = [one for image in images for one in image["annotations"]]
     return {"+".join(one["fixes"]): one for one in found if "fixes" in one}
 
 
-def test_an_annotation_is_handed_over_once_as_it_should_be(tmp_path: Path) -> None:
-    _, out = handed_over(tmp_path, "coco")
+def test_an_annotation_is_exported_once_as_it_should_be(tmp_path: Path) -> None:
+    _, out = exported_audit(tmp_path, "coco")
     found = suspects(out)
     assert set(found) == {
         *("label 10+box 10", "box 11", "missing a", "label 13", "spurious 14", "double 15"),
@@ -52,7 +52,7 @@ def test_an_annotation_is_handed_over_once_as_it_should_be(tmp_path: Path) -> No
 def test_what_is_left_for_review_is_the_default(tmp_path: Path) -> None:
     run = audit_run(tmp_path)  # 0.97 is precise enough, with 0.9 the mean is below 0.95
     exported = export(run, tmp_path / "left", "coco")
-    assert exported.num_unasked == 1  # "spurious 13", of a probability of 0.25
+    assert exported.num_improbable == 1  # "spurious 13", of a probability of 0.25
     left = suspects(exported.out)
     assert set(left) == {
         *("label 10+box 10", "box 11", "missing a", "label 13", "spurious 14"),
@@ -62,12 +62,12 @@ def test_what_is_left_for_review_is_the_default(tmp_path: Path) -> None:
         "double 15",
     }
     most_likely = export(run, tmp_path / "most", "coco", most=3)
-    assert most_likely.num_unasked == 0  # it is what was asked for
+    assert most_likely.num_improbable == 0  # it is what was asked for
     most = suspects(most_likely.out)
     assert set(most) == {"double 15", "spurious 14", "label 10"}
 
 
-def test_what_people_judged_is_not_handed_over_again(tmp_path: Path) -> None:
+def test_what_people_judged_is_not_exported_again(tmp_path: Path) -> None:
     run = audit_run(tmp_path)
     append_verdicts(run, [Verdict("label 10", "reject"), Verdict("double 15", "accept")])
     found = suspects(export(run, tmp_path / "out", "coco", most=99).out)
@@ -76,7 +76,7 @@ def test_what_people_judged_is_not_handed_over_again(tmp_path: Path) -> None:
     assert found["box 10"]["label"] == "van"  # without the label that was rejected
     append_verdicts(run, [Verdict(one, "reject") for key in found for one in key.split("+")])
     append_verdicts(run, [Verdict("spurious 13", "reject")])
-    with pytest.raises(DataError, match="nothing to hand over: all is done"):
+    with pytest.raises(DataError, match="nothing to export: no fix is left for review"):
         export(run, tmp_path / "none", "coco", most=99)
 
 
@@ -89,7 +89,7 @@ def test_doubts_that_are_worth_nobodys_time_are_told(tmp_path: Path) -> None:
 
 
 def test_missing_ones_get_ids_that_are_not_in_use(tmp_path: Path) -> None:
-    _, out = handed_over(tmp_path, "coco")
+    _, out = exported_audit(tmp_path, "coco")
     entries = {
         entry["id"]: entry for entry in json_of(out / "instances_suggested.json")["annotations"]
     }
@@ -100,18 +100,18 @@ def test_missing_ones_get_ids_that_are_not_in_use(tmp_path: Path) -> None:
 
 
 def test_label_studio_has_a_region_for_each(tmp_path: Path) -> None:
-    _, out = handed_over(tmp_path, "label-studio")
+    _, out = exported_audit(tmp_path, "label-studio")
     task = next(one for one in json_of(out / "tasks.json") if one["data"]["file_name"] == "a.png")
     found = {one["id"]: one for one in task["predictions"][0]["result"]}
     assert set(found) == {"annotation-0", "annotation-1", "annotation-2", "missing-0"}
     value = found["missing-0"]["value"]  # of 200 x 100 pixels
     assert [value[side] for side in ("x", "y", "width", "height")] == [75, 60, 20, 30]
     assert value["rectanglelabels"] == ["van"]
-    assert task["data"]["boxmend_data"] == json_of(out / "handover.json")["data_sha256"]
+    assert task["data"]["boxmend_data"] == json_of(out / "export.json")["data_sha256"]
 
 
 def test_cvat_has_a_box_for_each(tmp_path: Path) -> None:
-    _, out = handed_over(tmp_path, "cvat")
+    _, out = exported_audit(tmp_path, "cvat")
     boxes = ElementTree.parse(out / "annotations.xml").getroot().findall("image/box")
     told = [{one.get("name"): one.text or "" for one in box} for box in boxes]
     by_region = {one["region"]: one for one in told}
@@ -122,7 +122,7 @@ def test_cvat_has_a_box_for_each(tmp_path: Path) -> None:
 
 
 def test_fiftyone_has_missing_ones_among_the_mended_alone(tmp_path: Path) -> None:
-    _, out = handed_over(tmp_path, "fiftyone")
+    _, out = exported_audit(tmp_path, "fiftyone")
     first, _ = json_of(out / "samples.json")["samples"]
     assert len(first["annotated"]["detections"]) == 3
     mended = first["mended"]["detections"]
@@ -141,7 +141,7 @@ def test_counts_are_of_boxes(tmp_path: Path, to: str) -> None:
 
 def test_a_training_run_that_was_audited_hands_over_its_fixes(tmp_path: Path) -> None:
     run = drawn_run(tmp_path / "trained")
-    assert "fixes" not in str(json_of(export(run, tmp_path / "a", "coco").out / "handover.json"))
+    assert "fixes" not in str(json_of(export(run, tmp_path / "a", "coco").out / "export.json"))
     audit = audit_run(tmp_path / "audit")
     (run / "fixes.parquet").write_bytes((audit / "fixes.parquet").read_bytes())
     assert "missing a" in suspects(export(run, tmp_path / "b", "coco").out)

@@ -153,7 +153,7 @@ def test_a_dollar_is_no_variable(tmp_path: Path) -> None:
     control = ElementTree.parse(out / "config.xml").getroot().find("RectangleLabels")
     assert control is not None
     assert [label.attrib["value"] for label in control] == ["\uff04image", "a\uff04b", "c"]
-    written = json_of(out / "handover.json")["labels"]
+    written = json_of(out / "export.json")["labels"]
     assert written[0] == {"label": 0, "label_name": "$image", "written_as": "\uff04image"}
 
 

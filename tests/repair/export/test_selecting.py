@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxmend.errors import DataError, UsageError
-from boxmend.repair.export.selecting import changed, most_doubtful, suspicions
+from boxmend.repair.export.selecting import select_changed, select_most_doubtful, suspicions
 from boxmend.runs.ledger import Judgement
 from boxmend.runs.opening import OpenRun, open_run_with_history
 from tests.repair.export.exported_runs import VISITS, drawn_run, seen
@@ -36,28 +36,28 @@ def test_the_larger_of_the_two_counts_where_both_speak(tmp_path: Path) -> None:
 def test_changes_are_relabelled_moved_and_unsure_in_the_order_of_the_dataset(
     opened: OpenRun,
 ) -> None:
-    assert changed(opened).tolist() == [0, 1, 3]
+    assert select_changed(opened).tolist() == [0, 1, 3]
 
 
 def test_the_most_doubtful_come_highest_first(opened: OpenRun) -> None:
-    assert most_doubtful(opened, 1).tolist() == [3]
-    assert most_doubtful(opened, 3).tolist() == [3, 0, 1]
+    assert select_most_doubtful(opened, 1).tolist() == [3]
+    assert select_most_doubtful(opened, 3).tolist() == [3, 0, 1]
 
 
 def test_no_more_than_are_known_are_chosen_however_many_are_asked_for(opened: OpenRun) -> None:
-    assert most_doubtful(opened, 10**12).tolist() == [3, 0, 1, 4]
+    assert select_most_doubtful(opened, 10**12).tolist() == [3, 0, 1, 4]
 
 
 def test_of_equal_ones_the_first_in_the_dataset_goes_first(tmp_path: Path) -> None:
     visits = [seen(row, loss=log(2)) for row in (5, 3, 0, 4)]
     opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
-    assert most_doubtful(opened, 3).tolist() == [0, 3, 4]
+    assert select_most_doubtful(opened, 3).tolist() == [0, 3, 4]
 
 
 @pytest.mark.parametrize("number", [0, -1, -(10**9)])
 def test_fewer_than_one_is_wrong_usage(opened: OpenRun, number: int) -> None:
     with pytest.raises(UsageError, match=f"--most is {number}; expected at least 1"):
-        most_doubtful(opened, number)
+        select_most_doubtful(opened, number)
 
 
 def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> None:
@@ -66,14 +66,14 @@ def test_an_unjudged_annotation_counts_once_its_box_moved(tmp_path: Path) -> Non
         seen(1, Judgement.UNJUDGED, loss=log(100)),
     ]
     opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
-    assert most_doubtful(opened, 5).tolist() == [0]
+    assert select_most_doubtful(opened, 5).tolist() == [0]
     np.testing.assert_allclose(suspicions(opened)[:2], [0.5, nan])
 
 
 def test_a_run_that_judges_nothing_has_no_doubt_to_hand_over(tmp_path: Path) -> None:
     visits = [seen(row, Judgement.UNJUDGED, loss=nan) for row in (0, 1, 3)]
     opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
-    for select in (changed, lambda told: most_doubtful(told, 5)):
+    for select in (select_changed, lambda opened: select_most_doubtful(opened, 5)):
         with pytest.raises(DataError, match="judged no label and moved no box"):
             select(opened)
 
@@ -81,14 +81,14 @@ def test_a_run_that_judges_nothing_has_no_doubt_to_hand_over(tmp_path: Path) -> 
 def test_a_run_that_changed_nothing_says_so_and_what_to_do(tmp_path: Path) -> None:
     opened = open_run_with_history(drawn_run(tmp_path, visits=[seen(0), seen(4)]))
     with pytest.raises(DataError, match=r"changed no annotation.*--most N"):
-        changed(opened)
+        select_changed(opened)
 
 
 def test_a_crowd_is_never_chosen_even_if_a_ledger_tells_of_it(tmp_path: Path) -> None:
     visits = [*VISITS[:2], seen(2, Judgement.RELABELLED, log(50), label=0), *VISITS[2:]]
     opened = open_run_with_history(drawn_run(tmp_path, visits=visits))
-    assert 2 not in changed(opened).tolist()
-    assert 2 not in most_doubtful(opened, 10).tolist()
+    assert 2 not in select_changed(opened).tolist()
+    assert 2 not in select_most_doubtful(opened, 10).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +127,10 @@ def test_selection_is_ordered_complete_and_the_same_each_time(
     assert all(opened.settlement.is_visited[row] and row != 2 for row in known)
     if not known:
         with pytest.raises(DataError):
-            most_doubtful(opened, number)
+            select_most_doubtful(opened, number)
         return
-    rows = most_doubtful(opened, number).tolist()
+    rows = select_most_doubtful(opened, number).tolist()
     assert rows == sorted(known, key=lambda row: (-found[row], row))[:number]
-    assert rows == most_doubtful(opened, number).tolist()
+    assert rows == select_most_doubtful(opened, number).tolist()
     assert len(rows) == min(number, len(known))
-    assert most_doubtful(opened, number + 1).tolist()[: len(rows)] == rows
+    assert select_most_doubtful(opened, number + 1).tolist()[: len(rows)] == rows

@@ -8,8 +8,8 @@ import numpy as np
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.fixes.verdicts import Verdict
 from boxmend.data.types import Box
-from boxmend.repair.importing.answers import AnswerIndex, answer_index, verdicts_of
-from boxmend.repair.importing.tasks import Handed, Region, Seen
+from boxmend.repair.importing.answers import AnswerIndex, image_verdicts, make_answer_index
+from boxmend.repair.importing.tasks import ExportedRegion, ReturnedRegion, ReviewedImage
 
 NAMES = ["van", "truck", "bus"]
 OLD: Box = (10.0, 10.0, 50.0, 50.0)
@@ -42,9 +42,13 @@ def fixes_of(*kinds: Kind) -> Fixes:
 def answered(kinds: Sequence[Kind], label: str, box: Box) -> tuple[list[Verdict], AnswerIndex]:
     """The verdicts where the region of these fixes comes back like this."""
     fixes = fixes_of(*kinds)
-    index = answer_index(fixes, NAMES, NAMES)
-    handed = Handed("r", tuple(fixes.ids), "van", OLD)
-    return list(verdicts_of(index, Seen("a", SIZE, (handed,), (Region("r", label, box),)))), index
+    index = make_answer_index(fixes, NAMES, NAMES)
+    handed = ExportedRegion("r", tuple(fixes.ids), "van", OLD)
+    return list(
+        image_verdicts(
+            index, ReviewedImage("a", SIZE, (handed,), (ReturnedRegion("r", label, box),))
+        )
+    ), index
 
 
 def said(kinds: Sequence[Kind], label: str, box: Box) -> list[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from boxmend.repair.export import export
 from boxmend.repair.importing.verdicts import Imported, import_verdicts
 from boxmend.runs.folder import sole_writer
 from tests.repair.export.annotation_tools import TOOLS, Cvat, LabelStudio, Tool
-from tests.repair.export.exported_audits import audit_run, handed_over, submitted
+from tests.repair.export.exported_audits import audit_run, exported_audit, submitted
 from tests.repair.export.exported_runs import Drawn
 
 SUGGESTED = {
@@ -33,7 +33,7 @@ class Office:
     """An audit, what was handed over of it, and the tool that people have it in."""
 
     def __init__(self, folder: Path, to: str) -> None:
-        self.run, self.out = handed_over(folder, to)
+        self.run, self.out = exported_audit(folder, to)
         self.tool: Tool = TOOLS[to](self.out)
 
     def imported(self) -> Imported:
@@ -200,7 +200,7 @@ def test_boxes_at_the_border_are_as_suggested(tmp_path: Path) -> None:
 
 def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     for to, name in (("label-studio", "project-1.json"), ("cvat", "out/annotations.xml")):
-        run, out = handed_over(tmp_path / to, to)
+        run, out = exported_audit(tmp_path / to, to)
         TOOLS[to](out).exported()
         path = tmp_path / to / name
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
@@ -208,7 +208,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_a_copy_that_people_made_of_a_box_is_another_box(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     tool = Cvat(out)
     image, box = tool._find("annotation-1")
     copy = ElementTree.SubElement(image, "box", box.attrib | {"label": "bus", "xtl": "5.00"})
@@ -219,7 +219,7 @@ def test_a_copy_that_people_made_of_a_box_is_another_box(tmp_path: Path) -> None
 
 
 def test_of_an_image_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
     tool = LabelStudio(out)
     first = json.loads(tool.exported().read_text())
     tool.delete("missing-0")
@@ -235,14 +235,14 @@ def test_odd_label_names_are_known_again(tmp_path: Path) -> None:
     for to, tool in TOOLS.items():
         folder = tmp_path / to
         drawn = Drawn(names=("v$n", " \n'\"<&>" + "x" * 80, "\u2603"))
-        run, out = handed_over(folder, to, drawn)
+        run, out = exported_audit(folder, to, drawn)
         import_verdicts(run, tool(out).exported(), out)
         told = {one.fix: (one.answer, one.label, one.box) for one in read_verdicts(run)}
         assert told == SUGGESTED, to
 
 
 def test_label_studio_tells_who_and_when_and_needs_no_other_file(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
     path = submitted(out, tmp_path / "back.json")
     shutil.rmtree(out)
     import_verdicts(run, path)
@@ -252,24 +252,24 @@ def test_label_studio_tells_who_and_when_and_needs_no_other_file(tmp_path: Path)
 
 @pytest.mark.parametrize(("who", "told"), [(7, "7"), (None, None), ([], None), ({"id": 3}, "3")])
 def test_people_are_known_by_what_there_is(tmp_path: Path, who: Any, told: str | None) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
     import_verdicts(run, submitted(out, tmp_path / "back.json", completed_by=who))
     assert {one.who for one in read_verdicts(run)} == {told}
 
 
 def test_tasks_that_nobody_finished_give_no_verdict(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
     tasks = json.loads(submitted(out, tmp_path / "back.json").read_text())
     tasks[0]["annotations"] = []
     tasks[1]["annotations"][0]["was_cancelled"] = True
     (tmp_path / "back.json").write_text(json.dumps(tasks))
     told = import_verdicts(run, tmp_path / "back.json")
-    assert (told.num_images, told.num_unseen, told.verdicts) == (0, 2, ())
+    assert (told.num_images, told.num_unfinished, told.verdicts) == (0, 2, ())
     assert not (run / "verdicts.jsonl").exists()
 
 
 def test_of_several_annotations_the_latest_counts(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
     tasks = json.loads(submitted(out, tmp_path / "back.json").read_text())
     for task in tasks:
         earlier = task["annotations"][0] | {"result": [], "updated_at": "2026-10-31T10:00:00Z"}
@@ -281,16 +281,27 @@ def test_of_several_annotations_the_latest_counts(tmp_path: Path) -> None:
 
 
 def test_a_task_of_cvat_may_have_other_and_fewer_images(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     text = (out / "annotations.xml").read_text()
     (tmp_path / "back.xml").write_text(text.replace('name="b.png"', 'name="c.png"'))
-    told = import_verdicts(run, tmp_path / "back.xml", out / "handover.json")
-    assert (told.num_images, told.num_unseen, told.num_foreign) == (1, 1, 1)
+    told = import_verdicts(run, tmp_path / "back.xml", out / "export.json")
+    assert (told.num_images, told.num_unfinished, told.num_foreign) == (1, 1, 1)
     assert {one.fix for one in told.verdicts} == {"label 10", "box 10", "box 11", "missing a"}
 
 
 def test_the_manifest_is_found_beside_the_file(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
+    assert len(import_verdicts(run, out / "annotations.xml").verdicts) == 7
+
+
+def test_the_manifest_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    run, out = exported_audit(tmp_path, "cvat")
+    text = (out / "export.json").read_text()
+    assert '"boxmend_export": 2' in text or '"boxmend_export":2' in text
+    old = json.loads(text)
+    del old["boxmend_export"], old["digest"]
+    (out / "export.json").unlink()
+    (out / "handover.json").write_text(json.dumps({"boxmend_handover": 1, **old}))
     assert len(import_verdicts(run, out / "annotations.xml").verdicts) == 7
 
 

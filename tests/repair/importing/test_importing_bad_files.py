@@ -10,7 +10,7 @@ import pytest
 from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.repair.export import export
 from boxmend.repair.importing.verdicts import import_verdicts
-from tests.repair.export.exported_audits import audit_run, handed_over, submitted
+from tests.repair.export.exported_audits import audit_run, exported_audit, submitted
 from tests.repair.export.exported_runs import Drawn, drawn_run
 
 LAUGHS = (
@@ -20,10 +20,10 @@ LAUGHS = (
 
 
 def refused(
-    run: Path, file: Path, words: str, handover: Path | None = None, kind: Any = DataError
+    run: Path, file: Path, words: str, export: Path | None = None, kind: Any = DataError
 ) -> None:
     with pytest.raises(kind, match=words):
-        import_verdicts(run, file, handover)
+        import_verdicts(run, file, export)
     assert not (run / "verdicts.jsonl").exists()
 
 
@@ -35,18 +35,18 @@ def refused(
         (b"image,label\n", "neither JSON"),
         (b"[]", "no task that `boxmend export"),
         (b"{}", "export as JSON, not as JSON-MIN"),
-        (b"[{", "is no JSON export of Label Studio"),
-        (b"[1]", "is no JSON export"),
+        (b"[{", "is not a JSON export of Label Studio"),
+        (b"[1]", "is not a JSON export"),
         (b'[{"id": 1, "image": "/a.png", "label": []}]', "not as JSON-MIN"),
         (b'[{"data": {"image": "/a.png"}, "annotations": []}]', "no task that `boxmend export"),
-        (b'[{"data": {"boxmend": "all"}}]', "is no JSON export"),
-        (b'[{"data": {"boxmend": [{"region": 7}]}}]', "is no JSON export"),
-        (b'[{"data": {"boxmend": [{"region": "a", "fixes": [1]}]}}]', "is no JSON export"),
-        (b'[{"data": {"boxmend": [{"region": "a"}]}, "annotations": [7]}]', "is no JSON export"),
-        (b'[{"data": {"boxmend": [{"region": "a"}]}}]', "was not handed over from"),
-        (b"[" * 100_000, "is no JSON export"),
-        (b'[{"data": ' + b'{"a":' * 100_000, "is no JSON export"),
-        (b'[{"data": {"file_name": "\xff"}}]', "is no JSON export"),
+        (b'[{"data": {"boxmend": "all"}}]', "is not a JSON export"),
+        (b'[{"data": {"boxmend": [{"region": 7}]}}]', "is not a JSON export"),
+        (b'[{"data": {"boxmend": [{"region": "a", "fixes": [1]}]}}]', "is not a JSON export"),
+        (b'[{"data": {"boxmend": [{"region": "a"}]}, "annotations": [7]}]', "is not a JSON export"),
+        (b'[{"data": {"boxmend": [{"region": "a"}]}}]', "was not exported from"),
+        (b"[" * 100_000, "is not a JSON export"),
+        (b'[{"data": ' + b'{"a":' * 100_000, "is not a JSON export"),
+        (b'[{"data": {"file_name": "\xff"}}]', "is not a JSON export"),
     ],
 )
 def test_a_file_that_is_no_export_is_told(tmp_path: Path, content: bytes, words: str) -> None:
@@ -58,13 +58,13 @@ def test_a_file_that_is_no_export_is_told(tmp_path: Path, content: bytes, words:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"<", "is no XML"),
+        (b"<", "is not XML of CVAT"),
         (b"<annotation/>", "its outermost element is <annotation>"),
         (b"<annotations/>", "its version is None, expected '1.1'"),
         (b"<annotations><version>1.0</version></annotations>", "its version is '1.0'"),
-        (b"<annotations><version>1.1</version><track/></annotations>", "it is for videos"),
-        (b"<annotations><version>1.1</version></annotations>", "no image that was handed over"),
-        (b'<?xml version="1.0" encoding="martian"?><annotations/>', "is no XML"),
+        (b"<annotations><version>1.1</version><track/></annotations>", "it is a video task"),
+        (b"<annotations><version>1.1</version></annotations>", "none of the exported images"),
+        (b'<?xml version="1.0" encoding="martian"?><annotations/>', "is not XML of CVAT"),
         (b"<annotations>" + b"<a>" * 1000, "nests elements more than"),
         (LAUGHS.encode(), "declares a document type"),
         (
@@ -79,13 +79,13 @@ def test_a_file_that_is_no_export_is_told(tmp_path: Path, content: bytes, words:
     ],
 )
 def test_xml_that_is_no_export_is_told(tmp_path: Path, content: bytes, words: str) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     (tmp_path / "back.xml").write_bytes(content)
     refused(run, tmp_path / "back.xml", words, out)
 
 
 def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     text = (out / "annotations.xml").read_text()
     for k, odd in enumerate(("nan", "-inf", "1e300", "", "many", "150")):  # 150: no area
         path = tmp_path / f"{k}.xml"
@@ -111,7 +111,7 @@ def test_odd_numbers_in_boxes_say_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_odd_regions_say_nothing(tmp_path: Path, change: dict[str, Any]) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
 
     def edit(_: str, regions: dict[str, Any]) -> None:
         if "annotation-1" in regions:
@@ -123,7 +123,7 @@ def test_odd_regions_say_nothing(tmp_path: Path, change: dict[str, Any]) -> None
 
 
 def test_turned_boxes_say_nothing(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
 
     def turn(_: str, regions: dict[str, Any]) -> None:
         for one in regions.values():
@@ -139,62 +139,62 @@ def test_turned_boxes_say_nothing(tmp_path: Path) -> None:
 
 
 def test_a_zip_file_is_read_or_told(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
         archive.writestr("images/a.png", b"")
-    refused(run, tmp_path / "empty.zip", "there is no annotations.xml in it", out)
+    refused(run, tmp_path / "empty.zip", "does not contain annotations.xml", out)
     with zipfile.ZipFile(tmp_path / "full.zip", "w") as archive:
         archive.writestr("annotations.xml", (out / "annotations.xml").read_bytes())
     whole = (tmp_path / "full.zip").read_bytes()
     (tmp_path / "torn.zip").write_bytes(whole[: len(whole) // 2])
-    refused(run, tmp_path / "torn.zip", "is no zip file that can be read", out)
+    refused(run, tmp_path / "torn.zip", "cannot be read as a zip file", out)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_zip_file_whose_content_is_spoilt_is_told(tmp_path: Path, method: int) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     path = tmp_path / "spoilt.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("annotations.xml", (out / "annotations.xml").read_bytes())
     data = bytearray(path.read_bytes())
     data[60:90] = bytes(one ^ 0x5A for one in data[60:90])
     path.write_bytes(data)
-    refused(run, path, "is no zip file that can be read", out)
+    refused(run, path, "cannot be read as a zip file", out)
 
 
 def test_files_of_another_dataset_are_told(tmp_path: Path) -> None:
     run = audit_run(tmp_path / "one")
     drawn = Drawn()
     drawn.boxes[0] = [21, 10, 60, 40]
-    _, out = handed_over(tmp_path / "two", "label-studio", drawn)
-    words = "was not handed over from .*name the run"
+    _, out = exported_audit(tmp_path / "two", "label-studio", drawn)
+    words = "was not exported from .*name the run"
     refused(run, submitted(out, tmp_path / "back.json"), words)
-    _, out = handed_over(tmp_path / "three", "cvat", drawn)
+    _, out = exported_audit(tmp_path / "three", "cvat", drawn)
     refused(run, out / "annotations.xml", words)
 
 
-def test_a_hand_over_to_another_tool_is_told(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+def test_an_export_to_another_tool_is_told(tmp_path: Path) -> None:
+    run, out = exported_audit(tmp_path, "cvat")
     other = export(run, tmp_path / "studio", "label-studio").out
-    refused(run, out / "annotations.xml", "a hand-over to label-studio, and .* is from cvat", other)
+    refused(run, out / "annotations.xml", "an export to label-studio, but .* is from cvat", other)
 
 
 def test_a_manifest_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     back = tmp_path / "back.xml"
     back.write_bytes((out / "annotations.xml").read_bytes())
-    refused(run, back, "by --handover", kind=UsageError)
+    refused(run, back, "by --export", kind=UsageError)
     refused(run, back, "no such file", tmp_path / "nowhere", kind=UsageError)
     for content, words in (
-        ("", "is no handover.json"),
-        ("[]", "is no handover.json"),
-        ('{"boxmend_handover": 1, "to": "cvat", "data_sha256": null}', "is no handover.json"),
+        ("", "is not the export.json"),
+        ("[]", "is not the export.json"),
+        ('{"boxmend_export": 1, "to": "cvat", "data_sha256": null}', "is not the export.json"),
         (
-            '{"boxmend_handover": 2, "to": "cvat", "data_sha256": null, "images": []}',
-            "is of version 2",
+            '{"boxmend_export": 3, "to": "cvat", "data_sha256": null, "images": []}',
+            "does not have format 2; export again",
         ),
         (
-            '{"boxmend_handover": 1, "to": "cvat", "data_sha256": null, "images": []}',
+            '{"boxmend_export": 2, "to": "cvat", "data_sha256": null, "images": []}',
             "before the run was audited; export again",
         ),
     ):
@@ -222,18 +222,18 @@ def test_a_huge_file_is_told_before_it_is_read(tmp_path: Path) -> None:
 
 
 def test_whatever_is_torn_from_an_export_is_told(tmp_path: Path) -> None:
-    run, out = handed_over(tmp_path, "label-studio")
+    run, out = exported_audit(tmp_path, "label-studio")
     whole = submitted(out, tmp_path / "back.json").read_bytes()
     for end in range(1, len(whole), 997):
         (tmp_path / "torn.json").write_bytes(whole[:end])
-        refused(run, tmp_path / "torn.json", "is no JSON export", kind=BoxmendError)
+        refused(run, tmp_path / "torn.json", "is not a JSON export", kind=BoxmendError)
     assert json.loads(whole)
 
 
 def test_a_zip_file_that_unpacks_to_too_much_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, out = handed_over(tmp_path, "cvat")
+    run, out = exported_audit(tmp_path, "cvat")
     head, image, end = "<annotations><version>1.1</version>", "<image/>", "</annotations>"
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("annotations.xml", head + image * 100_000 + end)
@@ -245,7 +245,7 @@ def test_a_zip_file_that_unpacks_to_too_much_is_refused(
     words = r"bomb\.zip: 50,001 elements .*BOXMEND_MAX_EXPORT_ELEMENTS"
     refused(run, tmp_path / "bomb.zip", words, out)
     monkeypatch.delenv("BOXMEND_MAX_EXPORT_ELEMENTS")
-    refused(run, tmp_path / "bomb.zip", "has no image that was handed over", out)
+    refused(run, tmp_path / "bomb.zip", "has none of the exported images", out)
 
 
 def test_a_json_export_of_too_many_values_is_refused(

@@ -27,7 +27,7 @@ def scored(noisy: list[Box], visits: list[Visit], true: list[Box]) -> BoxScores:
     return assess(opened(dataset, visits), truth_of(dataset, [VAN] * len(true), true)).boxes
 
 
-def test_each_stage_is_held_against_the_truth() -> None:
+def test_each_stage_is_compared_with_the_truth() -> None:
     scores = scored([tall(5)], [seen(0, matched=tall(8), box=tall(7))], [TRUE])
     assert scores.annotations == 1
     # More than 0.5 and more than 0.7 are asked for: 0.5 and 0.7 themselves do not count.
@@ -90,7 +90,7 @@ def test_spurious_annotations_are_left_out() -> None:
     assert scores.noisy.mean_iou == 0.5
 
 
-def test_without_visits_nothing_is_defined() -> None:
+def test_without_visits_all_scores_are_none() -> None:
     scores = scored([tall(5)], [], [TRUE])
     assert scores.annotations == 0
     assert scores.final == BoxFit(corloc=None, mean_iou=None, above_half=None, above_corloc=None)
@@ -130,7 +130,7 @@ def test_best_overlaps_are_those_of_looking_at_all_pairs(
         assert best[k] == max(expected, default=0)
 
 
-def test_many_pairs_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_pairs_are_compared_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     low = rng.uniform(0, 50, (2, 40, 2))
     boxes, true = np.concatenate([low, low + rng.uniform(1, 40, (2, 40, 2))], axis=2)

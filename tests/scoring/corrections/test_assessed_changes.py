@@ -113,7 +113,7 @@ def test_spurious_annotations_are_counted_apart() -> None:
     assert (scores.changes, scores.right, scores.missed) == (1, 1, 0)
 
 
-def test_crowds_and_difficult_objects_are_not_asked_for() -> None:
+def test_crowds_and_difficult_objects_do_not_count() -> None:
     dataset = annotated([TRUE] * 3, [VAN] * 3)
     dataset = replace(
         dataset, is_crowd=np.array([1, 0, 0], bool), is_difficult=np.array([0, 1, 0], bool)
@@ -123,19 +123,19 @@ def test_crowds_and_difficult_objects_are_not_asked_for() -> None:
     assert (scores.annotations, scores.labels.missed) == (1, 1)
 
 
-def test_nothing_of_nothing_is_undefined() -> None:
+def test_without_annotations_scores_are_none() -> None:
     scores = changed([], [], [])
     assert scores.annotations == scores.changes == scores.missed == 0
     assert scores.labels.noise_before is scores.boxes.mean_iou_after is None
 
 
 def test_all_figures_can_be_written_as_json() -> None:
-    told = assessed([(VAN, TRUE)], [seen(0)], [(BUS, TRUE)]).to_json()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert set(told) == {"boxes", "labels", "changes"}
-    assert told["changes"]["labels"]["missed"] == 1
-    assert told["labels"]["judgment"]["fn"] == 1
-    assert told["labels"]["judgment"]["tn"] is None
+    answer = assessed([(VAN, TRUE)], [seen(0)], [(BUS, TRUE)]).to_json()
+    assert json.loads(json.dumps(answer, allow_nan=False)) == answer
+    assert set(answer) == {"boxes", "labels", "changes"}
+    assert answer["changes"]["labels"]["missed"] == 1
+    assert answer["labels"]["judgment"]["fn"] == 1
+    assert answer["labels"]["judgment"]["tn"] is None
 
 
 ANNOTATIONS = st.lists(
@@ -153,7 +153,7 @@ ANNOTATIONS = st.lists(
 )
 
 
-def assessed_visits(told: list[tuple]) -> Assessment:  # type: ignore[type-arg]
+def assessed_visits(visited: list[tuple]) -> Assessment:  # type: ignore[type-arg]
     visits = [
         seen(
             row,
@@ -166,16 +166,16 @@ def assessed_visits(told: list[tuple]) -> Assessment:  # type: ignore[type-arg]
             loss=loss,
             box=None if height is None else tall(height),
         )
-        for row, (old, _, _, verdict, new, height, loss) in enumerate(told)
+        for row, (old, _, _, verdict, new, height, loss) in enumerate(visited)
     ]
-    noisy = [(old, tall(height)) for old, _, height, *_ in told]
-    return assessed(noisy, visits, [(true, TRUE) for _, true, *_ in told])
+    noisy = [(old, tall(height)) for old, _, height, *_ in visited]
+    return assessed(noisy, visits, [(true, TRUE) for _, true, *_ in visited])
 
 
 @settings(deadline=None)
 @given(ANNOTATIONS)
-def test_counts_add_up(told: list[tuple]) -> None:  # type: ignore[type-arg]
-    result = assessed_visits(told)
+def test_counts_add_up(visited: list[tuple]) -> None:  # type: ignore[type-arg]
+    result = assessed_visits(visited)
     changes, labels, boxes = result.changes, result.changes.labels, result.changes.boxes
     assert labels.relabelled == labels.right + labels.wrong_to_wrong + labels.harm
     assert boxes.moved == boxes.better + boxes.alike + boxes.worse
@@ -186,25 +186,25 @@ def test_counts_add_up(told: list[tuple]) -> None:  # type: ignore[type-arg]
     assert changes.missed <= min(changes.wrong_before, changes.wrong_after)
     judgment = result.labels.judgment
     assert judgment.num_tp + judgment.num_fn == labels.wrong_before
-    assert judgment.num_tn + judgment.num_fp == len(told) - labels.wrong_before
+    assert judgment.num_tn + judgment.num_fp == len(visited) - labels.wrong_before
 
 
 @settings(deadline=None)
 @given(ANNOTATIONS, st.randoms(use_true_random=False))
-def test_the_order_of_the_annotations_does_not_matter(told: list[tuple], random: object) -> None:  # type: ignore[type-arg]
-    shuffled = list(told)
+def test_the_order_of_the_annotations_does_not_matter(visited: list[tuple], random: object) -> None:  # type: ignore[type-arg]
+    shuffled = list(visited)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert flat(assessed_visits(shuffled).to_json()) == pytest.approx(
-        flat(assessed_visits(told).to_json()), nan_ok=True
+        flat(assessed_visits(visited).to_json()), nan_ok=True
     )
 
 
 @settings(deadline=None)
 @given(ANNOTATIONS)
-def test_a_perfect_run_leaves_nothing_wrong_and_does_no_harm(told: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_a_perfect_run_leaves_no_errors_and_does_no_harm(visited: list[tuple]) -> None:  # type: ignore[type-arg]
     perfect = [
         (old, true, height, RELABELLED if old != true else KEPT, true, 100, float(old != true))
-        for old, true, height, *_ in told
+        for old, true, height, *_ in visited
     ]
     result = assessed_visits(perfect)
     assert result.changes.wrong_after == result.changes.harm == result.changes.missed == 0
@@ -218,9 +218,9 @@ def test_a_perfect_run_leaves_nothing_wrong_and_does_no_harm(told: list[tuple]) 
 
 @settings(deadline=None)
 @given(ANNOTATIONS)
-def test_a_run_that_changes_nothing_misses_everything(told: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_a_run_without_changes_misses_every_error(visited: list[tuple]) -> None:  # type: ignore[type-arg]
     result = assessed_visits(
-        [(old, true, height, KEPT, old, None, 0.0) for old, true, height, *_ in told]
+        [(old, true, height, KEPT, old, None, 0.0) for old, true, height, *_ in visited]
     )
     changes = result.changes
     assert changes.changes == changes.right == changes.harm == 0
@@ -230,10 +230,10 @@ def test_a_run_that_changes_nothing_misses_everything(told: list[tuple]) -> None
     assert result.labels.loss_auroc in (0.5, None)
 
 
-def flat(told: dict[str, object], name: str = "") -> dict[str, float]:
+def flat(scores: dict[str, object], name: str = "") -> dict[str, float]:
     """Figures by their dotted names; NaN for those that are not defined."""
     figures: dict[str, float] = {}
-    for key, value in told.items():
+    for key, value in scores.items():
         if isinstance(value, dict):
             figures |= flat(value, f"{name}{key}.")
         else:

@@ -45,7 +45,7 @@ def test_judgments_are_shares_of_their_true_group() -> None:
     assert judgment.judged == 8
 
 
-def test_label_noise_after_leaves_out_what_was_discarded() -> None:
+def test_label_noise_after_leaves_out_discarded_labels() -> None:
     scores = scored(TRULY, EIGHT)
     assert scores.noise_before == 4 / 8
     assert scores.noise_after == 3 / 6  # rows 1, 3 and 5 of the six that are left

@@ -33,9 +33,9 @@ def offered(suspects: Suspects) -> MissingRanking:
 
 
 def test_errors_that_are_never_found_lower_the_average_precision() -> None:
-    scores, is_sought = np.array([0.9, 0.8, 0.7]), np.array([True, False, True])
-    assert average_precision(scores, is_sought) == pytest.approx((1 + 2 / 3) / 2)
-    assert average_precision(scores, is_sought, 4) == pytest.approx((1 + 2 / 3) / 4)
+    scores, is_positive = np.array([0.9, 0.8, 0.7]), np.array([True, False, True])
+    assert average_precision(scores, is_positive) == pytest.approx((1 + 2 / 3) / 2)
+    assert average_precision(scores, is_positive, 4) == pytest.approx((1 + 2 / 3) / 4)
     assert average_precision(np.zeros(0), np.zeros(0, np.bool_), 2) == 0
     assert average_precision(scores, np.zeros(3, np.bool_), 0) is None
 

@@ -109,7 +109,7 @@ def test_half_a_model_is_refused(tmp_path: Path) -> None:
     some = {key: value for key, value in tensors.items() if not key.startswith("roi_heads.")}
     path = tmp_path / "half.safetensors"
     save_file(some, path, {"detector": "tiny", **CARD.metadata()})
-    with pytest.raises(BoxmendError, match=r"half.safetensors: holds no detector"):
+    with pytest.raises(BoxmendError, match=r"half.safetensors: contains no detector"):
         open_model(path)
 
 
@@ -178,7 +178,7 @@ def test_a_file_cannot_have_a_network_built_that_it_does_not_fill(
     card = replace(CARD, label_names=names, category_ids=tuple(range(5000)))
     save_file({"x": torch.zeros(1)}, path, {"detector": "tiny", **card.metadata()})
     monkeypatch.setattr(model, "build", None)  # which is not called
-    with pytest.raises(DataError, match=r"model\.safetensors: holds no detector"):
+    with pytest.raises(DataError, match=r"model\.safetensors: contains no detector"):
         open_model(path)
     save(lively_detector(), path, card.metadata())
     with pytest.raises(DataError, match="a detector of 3 classes, not 5000"):

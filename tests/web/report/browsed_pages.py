@@ -1,4 +1,4 @@
-"""The page of a drawn run in a real browser: what it shows, asks for and complains of."""
+"""The page of a drawn run in a real browser: what it shows, requests and logs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

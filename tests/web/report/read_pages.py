@@ -34,9 +34,9 @@ class Parts(HTMLParser):
     @property
     def policy(self) -> dict[str, list[str]]:
         """The directives of the content security policy."""
-        told = next(a["content"] for t, a in self.tags if t == "meta" and "http-equiv" in a)
-        assert told is not None
-        words = [part.split() for part in told.split(";")]
+        result = next(a["content"] for t, a in self.tags if t == "meta" and "http-equiv" in a)
+        assert result is not None
+        words = [part.split() for part in result.split(";")]
         return {one[0]: one[1:] for one in words}
 
     @property

@@ -169,7 +169,7 @@ def test_the_focus_is_not_lost_at_the_last_annotation(visit: Visit) -> None:
     assert visit.do("document.activeElement.id") == "detail-title"
 
 
-def test_boxes_in_the_same_place_are_told_apart_without_colour(visit: Visit) -> None:
+def test_boxes_in_the_same_place_are_distinguishable_without_colour(visit: Visit) -> None:
     drawn = visit.do(
         "[...document.querySelector('.card svg').children].map((one) => one.getAttribute('class'))"
     )

@@ -1,4 +1,4 @@
-"""Figures by label: verdicts, confusion, AP50, and changes held against the truth, by hand."""
+"""Figures by label: verdicts, confusion, AP50, and changes compared with the truth, by hand."""
 
 from dataclasses import replace
 from math import nan
@@ -86,7 +86,7 @@ def test_confusion_counts_changes_from_old_to_new() -> None:
     assert third == pytest.approx([x - side, y + 2 * side], abs=0.02)
 
 
-def test_confusion_of_one_change_is_told_of_in_the_singular() -> None:
+def test_confusion_of_one_change_is_in_the_singular() -> None:
     figure = confusion(telling_record())
     assert figure is not None
     assert figure.rows == [("truck", "bus", 1)]
@@ -203,7 +203,7 @@ def test_bars_of_changes_are_as_long_as_their_counts() -> None:
     assert numbers(right, "x") == numbers(missed, "x")
 
 
-def test_without_truth_or_changes_nothing_is_held_against_the_truth() -> None:
+def test_without_truth_or_changes_there_is_no_figure_of_changes() -> None:
     record = telling_record()
     assert changes(replace(record, truth=None)) is None
     unchanged = made_record([seen(0, 0)], truth=record.truth)

@@ -43,7 +43,7 @@ def test_losses_fall_into_bins_that_grow_by_one_factor() -> None:
     assert right[2][4:] == (1, 0.25, 2.0)
 
 
-def test_the_threshold_stands_at_its_place_on_the_axis() -> None:
+def test_the_threshold_is_at_its_place_on_the_axis() -> None:
     figure = drawn(telling_record())
     line = next(one for one in found(figure.svg, "line", "ink") if one.get("x1") == one.get("x2"))
     # The axis starts at 48 and is 416 wide: 48 + 416 * ln(2 / 0.2) / ln(25) = 345.58
@@ -59,7 +59,7 @@ def test_bins_are_drawn_as_high_as_their_share() -> None:
     assert max(heights) - min(heights) == pytest.approx(190 / 1.08, abs=0.02)
 
 
-def test_without_truth_accepted_and_rejected_ones_are_told_apart() -> None:
+def test_without_truth_the_groups_are_accepted_and_rejected() -> None:
     figure = drawn(replace(telling_record(), truth=None))
     assert filled(figure) == {"accepted": {2: 1, 12: 1}, "rejected": {23: 1, 26: 1}}
     assert figure.title == "Losses of accepted and rejected labels"
@@ -76,7 +76,7 @@ def test_only_the_last_epoch_counts() -> None:
     assert sum(sum(bins.values()) for bins in filled(drawn(made_record(visits))).values()) == 2
 
 
-def test_infinite_and_huge_losses_are_in_the_last_bin_and_told_of() -> None:
+def test_infinite_and_huge_losses_are_in_the_last_bin_and_the_caption() -> None:
     dataset = made_dataset([BOXES[0]] * 1000, [0] * 1000)
     visits = [seen(0, row, KEPT, loss=1.0 + row / 1000, threshold=1.5) for row in range(997)]
     visits += [seen(0, 997, KEPT, loss=inf), seen(0, 998, KEPT, loss=1e30)]
@@ -154,7 +154,7 @@ def test_contested_thresholds_are_those_nearest_to_their_losses() -> None:
     assert len(contested_thresholds(losses_of[:0], thresholds[:0])) == 0
 
 
-def test_where_each_annotation_has_its_threshold_the_line_goes_by_the_contested() -> None:
+def test_with_individual_thresholds_the_line_is_their_contested_median() -> None:
     dataset = made_dataset([BOXES[0]] * 20, [0] * 20)
     visits = [seen(0, row, KEPT, loss=0.1, threshold=6.0) for row in range(18)]
     visits += [seen(0, 18, KEPT, loss=1.4, threshold=1.5)]

@@ -39,7 +39,7 @@ def test_threshold_and_shares_are_those_of_each_piece_of_training() -> None:
     assert series_of(figure, "discarded") == expected
 
 
-def test_the_estimated_noise_stands_where_its_epoch_ended_with_its_band() -> None:
+def test_the_estimated_noise_is_at_the_end_of_its_epoch_with_its_band() -> None:
     figure = threshold(telling_record())
     assert series_of(figure, "estimated noise") == [
         (1.0, 0.25, 0.125, 0.5),
@@ -159,7 +159,7 @@ def test_without_truth_it_is_the_overlap_with_what_was_annotated() -> None:
     assert (1, "annotated") not in means
 
 
-def test_annotations_of_nothing_have_no_overlap() -> None:
+def test_spurious_annotations_have_no_iou() -> None:
     dataset = made_dataset()
     truth = made_truth(dataset, [0, 1, 2, -1], [*BOXES[:3], (0, 0, 1, 1)])
     visits = [seen(0, 0, box=(10, 10, 30, 30)), *(seen(0, row) for row in (1, 2, 3))]

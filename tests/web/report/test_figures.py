@@ -83,10 +83,10 @@ def test_hostile_names_give_well_formed_drawings_with_nothing_that_runs(
             assert not [key for key in element.attrib if key.startswith("on")]
             assert len(element.text or "") < 4000
         assert "\u202e" not in svg
-    for told in (figure.caption, figure.title):
-        told.encode("utf-8")
-        assert "\0" not in told
-        assert len(told) < 1000
+    for result in (figure.caption, figure.title):
+        result.encode("utf-8")
+        assert "\0" not in result
+        assert len(result) < 1000
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -119,8 +119,8 @@ def test_pictures_are_in_the_page_while_they_are_few(
 
 
 def test_an_evaluation_goes_before_the_validation_of_the_training(run: Path) -> None:
-    told = open_run(run).summary() | {"val": {"voc_ap50_area": 0.5}, "val_by_label": {"van": 0.5}}
-    (run / "finished").write_text(json.dumps(told))
+    result = open_run(run).summary() | {"val": {"voc_ap50_area": 0.5}, "val_by_label": {"van": 0.5}}
+    (run / "finished").write_text(json.dumps(result))
     assert scores_of(open_run(run)).ap50 == 0.5
     assert scores_of(open_run(run)).by_label == {"van": 0.5}
     by_label = {"van": {"AP50": 0.1, "voc_ap50_area": 0.75}, "bus": {"voc_ap50_area": None}}
@@ -175,7 +175,7 @@ def test_names_that_no_document_may_hold_are_made_fit() -> None:
 
 
 @given(st.text(alphabet=st.characters(), max_size=30))
-def test_json_in_a_script_comes_back_and_breaks_out_of_nothing(text: str) -> None:
+def test_json_in_a_script_round_trips_and_cannot_end_the_script(text: str) -> None:
     written = script_json({"name": text, "</script>": [text]})
     assert not set("<>&\u2028\u2029") & set(written)
     assert json.loads(written) == {"name": text, "</script>": [text]}
@@ -216,7 +216,7 @@ def test_pictures_of_the_former_page_go_only_when_the_new_one_is_there(
     assert not former <= {one.name for one in folder.glob("*.jpg")}
 
 
-def test_pictures_that_another_report_took_away_are_told_of(
+def test_pictures_that_another_report_removed_are_reported(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken_away(*given: Any) -> dict[str, Any]:
@@ -323,7 +323,7 @@ def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
     other = drawn_run(tmp_path / "other", telling_visits(), boxes=moved)
     settings = ReportSettings(truth=str(tmp_path / "data"), beside=[other])
     assert gather(run, settings).beside[0].truth is None
-    told = Truth(
+    result = Truth(
         label_names=NAMES,
         annotation_ids=np.arange(10, 14),
         source_ids=np.arange(10, 14),
@@ -333,7 +333,7 @@ def test_further_runs_on_other_data_bring_the_truth_that_lies_beside(
         box_changed=np.ones(4, np.bool_),
         origins=np.zeros(4, np.int8),
     )
-    write_truth(told, tmp_path / "other" / "data" / "truth.parquet")
+    write_truth(result, tmp_path / "other" / "data" / "truth.parquet")
     truth = gather(run, settings).beside[0].truth
     assert truth is not None
     assert truth.labels.tolist() == [0, 1, 2, 1]

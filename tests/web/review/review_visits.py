@@ -1,4 +1,4 @@
-"""A real browser on the page of a review: what it shows, asks for and complains of."""
+"""A real browser on the page of a review: what it shows, requests and logs."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -24,8 +24,8 @@ def fix(
 ) -> Fix:
     """One fix; `others` are fields of `Fix`."""
     gain = 0.25 if kind == Kind.BAD_BOX else 0.0
-    told = {"reason": "detections say otherwise", "iou_gain": gain, **others}
-    return Fix("", kind, row, p_fix, p_wrong=p_wrong, **told)
+    result = {"reason": "detections say otherwise", "iou_gain": gain, **others}
+    return Fix("", kind, row, p_fix, p_wrong=p_wrong, **result)
 
 
 FIXES = (

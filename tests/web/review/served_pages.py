@@ -43,10 +43,10 @@ class Served:
             connection.putrequest(
                 method or ("GET" if body is None else "POST"), path, skip_host=True
             )
-            told = {"Host": f"127.0.0.1:{self.server.port}"} | (headers or {})
+            result = {"Host": f"127.0.0.1:{self.server.port}"} | (headers or {})
             if body is not None:
-                told |= {"Content-Length": str(len(body))}
-            for name, value in told.items():
+                result |= {"Content-Length": str(len(body))}
+            for name, value in result.items():
                 connection.putheader(name, value)
             connection.endheaders(body)
             answer = connection.getresponse()

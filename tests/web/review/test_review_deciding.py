@@ -131,7 +131,7 @@ def test_news_do_not_hide_that_a_verdict_is_not_saved(
 
 
 @pytest.mark.usefixtures("cut_off")
-def test_an_answer_that_does_not_come_is_told_and_sent_again(
+def test_a_verdict_without_an_answer_is_reported_and_sent_again(
     visit: Visit, context: "BrowserContext"
 ) -> None:
     visit.press("a")

@@ -39,8 +39,8 @@ def test_the_address_opens_the_page(page: Served) -> None:
     ],
 )
 def test_without_the_token_nothing_is_served(page: Served, path: str) -> None:
-    told = path.format(wrong="A" * 32, short=page.token[:-1], token=page.token)
-    status, content, _ = page.ask(told)
+    result = path.format(wrong="A" * 32, short=page.token[:-1], token=page.token)
+    status, content, _ = page.ask(result)
     assert status == 403
     assert content == b"refused: use the address that `boxmend review` printed"
 
@@ -142,8 +142,8 @@ def test_another_origin_is_refused_even_with_the_token(
 ) -> None:
     assert page.ask(f"/{page.token}/fixes", headers=headers)[0] == 403
     body = json.dumps({"seen": 0, "verdicts": [{"row": 0, "answer": "accept"}]}).encode()
-    told = {"Content-Type": "application/json"} | headers
-    assert page.ask(f"/{page.token}/verdicts", body, told)[0] == 403
+    result = {"Content-Type": "application/json"} | headers
+    assert page.ask(f"/{page.token}/verdicts", body, result)[0] == 403
     assert not (page.run / VERDICTS_FILE).exists()
 
 

@@ -25,7 +25,7 @@ def test_hostile_names_stay_text(visit: Visit) -> None:
     assert visit.do("document.querySelectorAll('img[src=x], main i, main script').length") == 0
 
 
-def test_no_fixes_are_told_kindly(context: "BrowserContext", tmp_path: Path) -> None:
+def test_a_run_without_fixes_says_so(context: "BrowserContext", tmp_path: Path) -> None:
     with served(plain_run(tmp_path, [])) as server:
         visit = opened(context, server)
         visit.becomes("#empty", "The audit proposed no fixes: there is nothing to review.")

@@ -62,7 +62,7 @@ def test_a_part_of_an_image_is_a_picture_of_the_wanted_size(page: Served) -> Non
     assert again[1] == content
 
 
-def test_verdicts_are_written_and_what_stands_is_told(page: Served) -> None:
+def test_verdicts_are_written_and_the_state_is_answered(page: Served) -> None:
     status, news = page.post([{"row": 0, "answer": "accept", "label": 1, "box": [1, 2, 3, 4]}])
     assert status == 200
     assert news["verdicts"] == [
@@ -114,8 +114,8 @@ def test_many_at_once_are_all_written(page: Served) -> None:
 def test_what_is_no_verdict_is_refused_and_nothing_written(page: Served, verdict: object) -> None:
     body = json.dumps({"seen": 0, "verdicts": [{"row": 1, "answer": "accept"}, verdict]})
     kind = {"Content-Type": "application/json"}
-    told = body.replace("Infinity", "1e999").encode()
-    assert page.ask(f"/{page.token}/verdicts", told, kind)[0] == 400
+    result = body.replace("Infinity", "1e999").encode()
+    assert page.ask(f"/{page.token}/verdicts", result, kind)[0] == 400
     assert page.lines() == []
 
 
@@ -129,14 +129,14 @@ def test_a_body_that_is_no_json_or_too_long_is_refused(page: Served) -> None:
     assert page.lines() == []
 
 
-def test_a_full_disk_is_told_and_the_page_can_try_again(page: Served) -> None:
+def test_a_full_disk_is_reported_and_the_page_can_try_again(page: Served) -> None:
     (page.run / "verdicts.jsonl").mkdir()
     status, said = page.post([{"row": 0, "answer": "accept"}])
     assert status == 500
     assert "could not be written" in said or "cannot be read" in said
 
 
-def test_missing_and_broken_images_are_told_of(tmp_path: Path) -> None:
+def test_missing_and_broken_images_have_a_problem(tmp_path: Path) -> None:
     run = plain_run(tmp_path)
     images = sorted((tmp_path / "data").rglob("*.png"))
     by_name = {path.name: path for path in images}
@@ -160,7 +160,7 @@ def test_missing_and_broken_images_are_told_of(tmp_path: Path) -> None:
         assert page.post([{"row": 0, "answer": "reject"}])[0] == 200
 
 
-def test_a_huge_image_is_told_of_and_not_decoded(tmp_path: Path) -> None:
+def test_a_huge_image_has_a_problem_and_is_not_decoded(tmp_path: Path) -> None:
     session = open_session(plain_run(tmp_path))
     path = tmp_path / "huge.png"
     Image.new("1", (20_000, 10_000)).save(path)
@@ -228,7 +228,7 @@ def test_an_image_annotated_as_viewers_turn_it_is_turned(tmp_path: Path) -> None
 
 def test_pictures_carry_nothing_of_the_file(tmp_path: Path) -> None:
     session = open_session(plain_run(tmp_path))
-    path = tmp_path / "told.jpg"
+    path = tmp_path / "picture.jpg"
     exif = Image.Exif()
     exif[0x010E] = "secret place"
     Image.new("RGB", SIZE).save(path, exif=exif, comment=b"secret place")

@@ -27,7 +27,7 @@ def lines(run: Path) -> list[dict[str, object]]:
     return [{name: one[name] for name in one if name != "digest"} for one in found]
 
 
-def test_a_verdict_is_in_the_file_before_anybody_is_told(run: Path) -> None:
+def test_a_verdict_is_in_the_file_before_the_answer(run: Path) -> None:
     session = open_session(run)
     session.decide([Answer(0, "accept"), Answer(2, "reject", mode="sample")])
     assert lines(run) == [
@@ -43,7 +43,7 @@ def test_another_class_is_written_by_its_name_and_a_box_in_pixels(run: Path) -> 
     assert line["box"] == [1, 2, 30.5, 40]
 
 
-def test_the_proposed_class_and_box_given_again_are_a_plain_yes(run: Path) -> None:
+def test_the_proposed_class_and_box_are_a_plain_accept(run: Path) -> None:
     session = open_session(run)
     session.decide([Answer(0, "accept", label=2, box=BOX), Answer(2, "accept", label=1, box=BOX)])
     session.decide([Answer(3, "accept", label=0, box=BOX), Answer(4, "accept", box=MOVED)])
@@ -87,12 +87,12 @@ def test_an_answer_that_makes_no_sense_writes_nothing(run: Path, answer: Answer,
     assert not (run / VERDICTS_FILE).exists()
 
 
-def test_a_box_at_the_very_edge_is_taken(run: Path) -> None:
+def test_a_box_at_the_edge_of_the_image_is_accepted(run: Path) -> None:
     open_session(run).decide([Answer(0, "accept", box=(0, 0, 200, 150))])
     assert lines(run)[0]["box"] == [0, 0, 200, 150]
 
 
-def test_news_tell_what_stands_of_what_changed_since(run: Path) -> None:
+def test_news_have_the_state_of_the_changed_fixes(run: Path) -> None:
     session = open_session(run)
     session.decide([Answer(0, "accept"), Answer(1, "reject")])
     session.decide([Answer(0, "reject")])
@@ -101,8 +101,8 @@ def test_news_tell_what_stands_of_what_changed_since(run: Path) -> None:
     assert [(one["row"], one["answer"]) for one in news["verdicts"]] == [(0, "reject")]
     session.decide([Answer(0, "undo"), Answer(1, "undo"), Answer(4, "skip")])
     news = session.news(3)
-    told = [(one["row"], one["answer"]) for one in news["verdicts"]]
-    assert told == [(0, "accept"), (1, None), (4, "skip")]
+    result = [(one["row"], one["answer"]) for one in news["verdicts"]]
+    assert result == [(0, "accept"), (1, None), (4, "skip")]
     assert session.news(6) | {"figures": None} == {
         "seen": 6,
         "is_reset": False,  # the page knows all of them
@@ -116,11 +116,16 @@ def test_news_tell_what_stands_of_what_changed_since(run: Path) -> None:
 
 def test_a_reload_and_another_session_know_all(run: Path) -> None:
     open_session(run).decide([Answer(0, "accept", label=1)])
-    (told,) = open_session(run).news(0)["verdicts"]
-    assert (told["row"], told["answer"], told["label"], told["box"]) == (0, "accept", 1, None)
+    (result,) = open_session(run).news(0)["verdicts"]
+    assert (result["row"], result["answer"], result["label"], result["box"]) == (
+        0,
+        "accept",
+        1,
+        None,
+    )
 
 
-def test_what_others_write_meanwhile_is_taken_up_and_kept(run: Path) -> None:
+def test_verdicts_of_others_are_read_and_kept(run: Path) -> None:
     session = open_session(run)
     session.decide([Answer(0, "accept")])
     append_verdicts(run, [Verdict("f5", "reject", mode="import"), Verdict("gone", "accept")])
@@ -131,7 +136,7 @@ def test_what_others_write_meanwhile_is_taken_up_and_kept(run: Path) -> None:
     assert session.figures()["decided"] == 4  # a fix of another audit does not count
 
 
-def test_what_others_write_at_the_same_moment_is_taken_up(
+def test_verdicts_of_others_at_the_same_moment_are_read(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = open_session(run)
@@ -145,7 +150,7 @@ def test_what_others_write_at_the_same_moment_is_taken_up(
     assert [one["row"] for one in session.news(0)["verdicts"]] == [5, 0]
 
 
-def test_a_file_that_was_taken_away_is_forgotten(run: Path) -> None:
+def test_verdicts_of_a_removed_file_are_forgotten(run: Path) -> None:
     session = open_session(run)
     session.decide([Answer(0, "accept")])
     (run / VERDICTS_FILE).unlink()
@@ -164,8 +169,8 @@ def test_figures_by_hand(run: Path) -> None:
     session.decide([Answer(0, "accept", mode="sample"), Answer(1, "reject", mode="sample")])
     session.decide([Answer(3, "accept", label=1), Answer(4, "accept"), Answer(5, "skip")])
     after = session.figures()
-    told = [after[name] for name in ("decided", "accepted", "changed", "rejected")]
-    assert told == [4, 2, 1, 1]
+    result = [after[name] for name in ("decided", "accepted", "changed", "rejected")]
+    assert result == [4, 2, 1, 1]
     assert after["measured"]["all"][:2] == [1, 2]
     # Wilson: z^2 = 3.84, half width z sqrt(.25/2 + 3.84/16) / (1 + 3.84/2) = 1.184 / 2.92 = .405
     assert after["measured"]["all"][2:] == pytest.approx([0.0945, 0.9055], abs=1e-3)
@@ -192,7 +197,7 @@ def test_a_box_is_worth_what_it_gains() -> None:
     assert effects(fixes_of(FIXES))[:4].tolist() == [1.0, 1.0, 0.5, 1.0]
 
 
-def test_a_sample_is_of_what_would_be_taken_in_an_order_that_stays() -> None:
+def test_a_sample_has_the_fixes_to_apply_in_a_fixed_order() -> None:
     many = [
         fix(Kind.WRONG_LABEL, row, label=1, p_fix=0.99 if row < 60 else 0.2) for row in range(100)
     ]
@@ -208,7 +213,7 @@ def test_a_sample_is_of_what_would_be_taken_in_an_order_that_stays() -> None:
     assert 8 <= sum(row < 30 for row in order[:30].tolist()) <= 22
 
 
-def test_a_sample_where_nothing_would_be_taken_is_of_all() -> None:
+def test_a_sample_without_fixes_to_apply_has_all_fixes() -> None:
     fixes = fixes_of([fix(Kind.SPURIOUS, 0, p_fix=0.3)] * 3)
     assert sorted(sample_order(fixes).tolist()) == [0, 1, 2]
 
@@ -254,9 +259,9 @@ def test_odd_names_are_shown_fit_and_written_as_they_are(run: Path) -> None:
     opened = open_session(run)
     names = ("half \ud800", "\u202etfel", "two\nlines")
     session = ReviewSession(run, replace(opened.dataset, label_names=names), opened.fixes)
-    told = json.loads(columns_json("run\n", session.dataset, session.fixes, []))
-    assert told["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
-    assert told["name"] == "run\ufffd"
+    result = json.loads(columns_json("run\n", session.dataset, session.fixes, []))
+    assert result["labels"] == ["half \ufffd", "\ufffdtfel", "two\ufffdlines"]
+    assert result["name"] == "run\ufffd"
     session.decide([Answer(row, "accept", label=row) for row in range(3)])
     assert [one.label for one in read_verdicts(run)] == list(names)
     assert [one["label"] for one in session.news(0)["verdicts"]] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The ways through the fixes in a real browser: queue, sample, doubts, patterns, two windows."""
+"""The orders of the fixes in a real browser: queue, sample, doubts, patterns, two windows."""
 
 from itertools import cycle
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Grids: comparisons of methods under noise, run cell by cell, and the tables they give.
+"""Grids: compare methods under noise, cell by cell, and make tables of the results.
 
-`layouts` says what a table is made of, and so which cells a grid runs; `results` is what passes
-between running and reading: one line for each cell.
+`layouts` defines the rows and columns of a table, and so the cells that a grid runs. `results` is
+the file between running and reading, with one line per try of a cell.
 """

@@ -1,11 +1,11 @@
-"""Artifacts of a cell that are worth bringing elsewhere: OUT/SCALE/cells/CELL/artifacts/
+"""The artifacts of a cell, small enough to copy elsewhere: OUT/SCALE/cells/CELL/artifacts/
 
-losses.svg, losses.csv    losses of right and wrong labels in the last epoch, and where they part
-iou.svg, changes.svg, ... figures of the report that hold no photograph, with their numbers
-before-after.jpg          images with their annotations as given, and below as mended
+losses.svg, losses.csv    losses of right and wrong labels in the last epoch
+iou.svg, changes.svg, ... figures of the report without photographs, with their numbers
+before-after.jpg          images with their noisy annotations, and below with the mended ones
 
-The pictures show the same images for all methods under one noise, chosen by what was given and
-never by what came out.
+The pictures show the same images for all methods under one noise: the choice depends on the noisy
+annotations, never on the results.
 """
 
 import io
@@ -40,10 +40,10 @@ LONGEST = 20  # signs of a caption
 
 
 def write_artifacts(folder: Path, record: RunRecord) -> list[Path]:
-    """Write the artifacts of a cell into `folder`, whole or not at all; returns their paths.
+    """Write the artifacts of a cell into `folder`, all or none; return their paths.
 
-    The truth must be known. Where nothing was changed there is no picture. An OutputError says
-    that it could not be written.
+    The truth must be known. There is no picture if the method changed nothing. Raises an
+    OutputError if a file cannot be written.
     """
     assert record.truth is not None
     beside = folder.with_name(f".{folder.name}.new")
@@ -65,9 +65,9 @@ def write_artifacts(folder: Path, record: RunRecord) -> list[Path]:
 
 
 def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> bytes | None:
-    """Draw the contact sheet as JPEG; None where nothing was changed or no image is fit for it.
+    """Draw images before and after mending as JPEG; None without changes or suitable images.
 
-    White is the true box, red an annotation with a wrong label, green one with the right one.
+    True boxes are white, annotations with a wrong label red, others green.
     """
     rows = choose_images(opened, truth)
     if not rows or not len(changes):
@@ -92,9 +92,9 @@ def before_and_after(opened: OpenRun, changes: Changes, truth: KnownTruth) -> by
 
 
 def choose_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
-    """Choose the first images with few annotations, one of them with a wrong label if there are.
+    """Choose the first images with few annotations, preferably with a wrong label.
 
-    What became of them does not count.
+    The choice does not depend on the changes.
     """
     dataset = opened.dataset
     number = len(dataset.images)
@@ -110,7 +110,7 @@ def choose_images(opened: OpenRun, truth: KnownTruth) -> list[int]:
 
 
 def _figures(record: RunRecord) -> list[Figure]:
-    """The figures that apply to the run, but for those that are too large to carry around."""
+    """Return the figures that apply to the run and are small enough."""
     found, room = [], MOST_BYTES - PICTURE_BYTES
     for name in DRAWN:
         figure = FIGURES[name](record)

@@ -1,9 +1,9 @@
-"""The whole life of a cell in one process: noisy data, training, scores, and a line of results.
+"""Run a cell in a process: noisy data, training, scores, and a line of results.
 
     python -m boxmend.bench.grids.cell_process OUT/SCALE/cells/CELL
 
-Whatever ends it, calling it again goes on: a training from its checkpoint, a finished one with its
-scores. A cell that is over is left alone, unless it failed.
+Another call continues after any interruption: it resumes the training, or scores a finished one. A
+finished cell stays as it is; a failed one runs again.
 """
 
 import os
@@ -40,29 +40,29 @@ if TYPE_CHECKING:
     from boxmend.runs.opening import OpenRun
     from boxmend.scoring.corrections import KnownTruth
 
-FOLLOWS_STDIN = "--follow-stdin"  # the process ends when whoever started it does
-COUNTED_EVERY = 5.0  # seconds between notes of how long a try lasts
+FOLLOWS_STDIN = "--follow-stdin"  # the process ends with the process that started it
+SAVE_INTERVAL_SECONDS = 5.0  # between updates of tries.json
 
 Train = Callable[..., Any]
 
 
 class CellStatus(IntEnum):
-    """What the process of a cell leaves behind for who started it."""
+    """The exit status of the process of a cell."""
 
     DONE = 0
     FAILED = 3
-    """And recorded."""
+    """The error is recorded."""
     STOPPED = 75
-    """It was asked to stop, has saved its state and goes on when it is called again."""
+    """It was asked to stop and saved its state; the next call continues."""
     HELD = 76
     """Another process runs the cell."""
 
 
 def run_cell(folder: Path, train: Train | None = None) -> CellStatus:
-    """Run a cell to its end, wherever it stands, and record its result.
+    """Run a cell from its current state to the end, and record its result.
 
-    `train` replaces the function of the same name. Errors are recorded, not raised;
-    the traceback goes to stderr.
+    `train` replaces `boxmend.training.train.train`. Errors are recorded, not raised; the traceback
+    goes to stderr.
     """
     try:
         with hold_lock(folder / LOCK_FILE):
@@ -79,7 +79,7 @@ def _run(folder: Path, train: Train | None) -> CellStatus:
     (folder / RESULT_FILE).unlink(missing_ok=True)  # of a try that failed
     clock = _Clock(folder)
     try:
-        scored = _trained_and_scored(folder, job, train, clock)
+        scored = _train_and_score(folder, job, train, clock)
     except Exception as error:
         tries = clock.stop()
         if _is_interruption(error):
@@ -94,10 +94,10 @@ def _run(folder: Path, train: Train | None) -> CellStatus:
     return CellStatus.DONE
 
 
-def _trained_and_scored(
+def _train_and_score(
     folder: Path, job: Job, train: Train | None, clock: "_Clock"
 ) -> dict[str, Any]:
-    """Train, unless that is done, and score the detections and the mending."""
+    """Train if that is not done, and score the detections and the mending."""
     from boxmend.runs.opening import open_run_with_history
     from boxmend.runs.settings.files import convert_settings
     from boxmend.scoring.corrections import assess, known_truth
@@ -119,7 +119,7 @@ def _trained_and_scored(
 
 
 def _write_artifacts(folder: Path, job: Job, opened: "OpenRun", truth: "KnownTruth") -> None:
-    """Leave figures and a picture; what goes wrong with them costs no result."""
+    """Write figures and a picture; an error is logged and does not fail the cell."""
     from boxmend.bench.grids.artifacts import ARTIFACTS_FOLDER, write_artifacts
     from boxmend.web.report.record import RunRecord
 
@@ -127,19 +127,19 @@ def _write_artifacts(folder: Path, job: Job, opened: "OpenRun", truth: "KnownTru
     try:
         written = write_artifacts(folder / ARTIFACTS_FOLDER, record)
     except Exception as error:
-        _say(f"{job.cell}: nothing kept ({type(error).__name__}: {error})")
+        _say(f"{job.cell}: no artifacts ({type(error).__name__}: {error})")
     else:
-        _say(f"{job.cell}: kept {', '.join(path.name for path in written) or 'nothing'}")
+        _say(f"{job.cell}: artifacts: {', '.join(path.name for path in written) or 'none'}")
 
 
 def _usual_train() -> Train:
-    from boxmend.training.train import train  # imports torch, which takes its time
+    from boxmend.training.train import train  # imports torch, which takes long
 
     return train
 
 
 class _Clock:
-    """Keeps tries.json: that a try was begun at once, and how long it lasts now and then."""
+    """Updates tries.json: at the start of a try, and every few seconds with its duration."""
 
     def __init__(self, folder: Path):
         before = read_tries(folder)
@@ -148,7 +148,7 @@ class _Clock:
         self.stop()
 
     def hear(self, line: dict[str, Any]) -> None:
-        """Take a line of the training's log."""
+        """Print a line of the log of the training."""
         if "note" in line:
             _say(str(line["note"]))
         elif "step" in line:
@@ -157,12 +157,12 @@ class _Clock:
         self.tick()
 
     def tick(self) -> None:
-        """Note how long the try lasts, if the last note is a while ago."""
-        if time.monotonic() - self._noted >= COUNTED_EVERY:
+        """Save the duration of the try if the last time was long enough ago."""
+        if time.monotonic() - self._noted >= SAVE_INTERVAL_SECONDS:
             self.stop()
 
     def stop(self) -> Tries:
-        """Note how long the try lasts; returns what was noted."""
+        """Save the duration of the try; return what was saved."""
         self._noted = time.monotonic()
         tries = Tries(self._number, self._before.seconds + self._noted - self._started)
         write_json(self._path, tries)
@@ -170,16 +170,16 @@ class _Clock:
 
 
 def _is_interruption(error: Exception) -> bool:
-    """Whether a training says that it was told to stop; knows without importing torch."""
+    """Return whether a training was asked to stop; does not import torch."""
     training = sys.modules.get("boxmend.training.train")
     return training is not None and isinstance(error, training.Interrupted)
 
 
 def _reason(error: Exception) -> str:
-    """Why a cell failed, in a few lines."""
+    """Return why a cell failed, in a few lines."""
     text = str(error) if isinstance(error, BoxmendError) else f"{type(error).__name__}: {error}"
     if "out of memory" in text:
-        text += "; trainings side by side share the memory: fewer --jobs leave more to each"
+        text += "; trainings side by side share the memory: use fewer --jobs"
     return text
 
 
@@ -188,7 +188,7 @@ def _say(text: str) -> None:
 
 
 def _follow_stdin() -> None:
-    """Ask this process to stop when its standard input ends, with whoever holds the other side."""
+    """Send SIGTERM to this process when its standard input closes."""
 
     def watch() -> None:
         while os.read(0, 1024):
@@ -199,9 +199,9 @@ def _follow_stdin() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the cell whose folder is named; returns a CellStatus."""
+    """Run the cell in the given folder; return a CellStatus."""
     *options, folder = arguments
-    for name in ("SIGUSR1", "SIGUSR2"):  # a scheduler's words to the job that started this process
+    for name in ("SIGUSR1", "SIGUSR2"):  # the scheduler means the job that started this process
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     if FOLLOWS_STDIN in options:

@@ -1,4 +1,4 @@
-"""Cells: one training each, named so that the order of the two noises is never in doubt.
+"""Cells: a cell is one training; its name states noise, method, variant and seed.
 
 label40-box40-mend-0            symmetric label noise 0.4, uniform box noise 0.4, seed 0
 pair40-box0-lr-0                pair label noise
@@ -37,13 +37,13 @@ SETTING_WORDS = {
     "epochs": "epochs",
     "mend.missing_min_score": "missing",
 }
-"""How variants are called in names of cells; a setting not listed goes by the end of its name."""
-SHOWN = 8  # names that an error lists
+"""The words for settings in names of cells; other settings use the last part of their name."""
+MAX_LISTED_NAMES = 8  # in a message
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training: noise, method, variant and seed, which is that of the noise, too."""
+    """One training: noise, method, variant and seed; the noise has the same seed."""
 
     labels: str | None
     """KIND:RATE as `boxmend noise` takes it; None: clean labels."""
@@ -57,42 +57,42 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of the cell, of its folder and of its lines in the results."""
+        """Return the name of the cell, of its folder and of its lines of results."""
         return f"{self.noise_name}-{self.method_name}-{self.seed}"
 
     @property
     def noise_name(self) -> str:
-        """The part of the name that tells the noise."""
-        told = [_word(self.labels, LABEL_WORDS, "label"), _word(self.boxes, BOX_WORDS, "box")]
+        """Return the part of the name about the noise."""
+        words = [_word(self.labels, LABEL_WORDS, "label"), _word(self.boxes, BOX_WORDS, "box")]
         if self.presence is not None:
-            told.append(_word(self.presence, {}, ""))
-        return "-".join(told)
+            words.append(_word(self.presence, {}, ""))
+        return "-".join(words)
 
     @property
     def method_name(self) -> str:
-        """The part of the name that tells method and variant."""
+        """Return the part of the name about method and variant."""
         variant = variant_word(dict(self.variant))
         return f"{self.method}~{variant}" if variant else self.method
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is spoilt."""
+        """Whether the cell has no noise."""
         return self.labels is None and self.boxes is None and self.presence is None
 
     @property
     def noise(self) -> NoiseSettings:
-        """What `boxmend noise` is told; clean data are the same whatever the seed."""
+        """Return the noise of the cell as `boxmend noise` takes it; clean data have no seed."""
         seed = 0 if self.is_clean else self.seed
         return noise_settings(self.labels, self.boxes, self.presence, seed)
 
     @property
     def noise_folder(self) -> str:
-        """The folder of its training data, shared by all methods."""
+        """Return the folder of its training data, shared by all methods."""
         return self.noise_name if self.is_clean else f"{self.noise_name}-{self.seed}"
 
     @property
     def needs(self) -> "Cell | None":
-        """The cell that must be done before: whose mended annotations this one is trained on."""
+        """Return the cell on whose mended annotations this one is trained, if any."""
         if self.method != TWO_STAGE:
             return None
         return Cell(self.labels, self.boxes, "mend", (), self.seed, self.presence)
@@ -101,7 +101,7 @@ class Cell:
 def noise_settings(
     labels: str | None, boxes: str | None, presence: str | None, seed: int
 ) -> NoiseSettings:
-    """Give what `boxmend noise` is told of a cell's noise."""
+    """Return the settings of `boxmend noise` for the noise of a cell."""
     missing, spurious = (
         noise_rate(presence) if presence and presence.startswith(f"{kind}:") else 0.0
         for kind in ("missing", "spurious")
@@ -110,28 +110,28 @@ def noise_settings(
 
 
 def table_cells(layout: TableLayout, seeds: Sequence[int]) -> list[Cell]:
-    """List the cells of a table, each once, the reference first and then row by row.
+    """List the cells of a table, each once, row by row.
 
-    A cell stands after the one that it needs, which is added where the table does not have it.
+    A cell comes after the one that it needs, which is added if the table lacks it.
     """
-    found: dict[Cell, None] = {}
+    cells: dict[Cell, None] = {}
     for seed in seeds:
         for one in cell_specs(layout):
             variant = tuple(sorted(one.variant.items()))
             cell = Cell(one.labels, one.boxes, one.method, variant, seed, one.presence)
             if cell.needs is not None:
-                found.setdefault(cell.needs)
-            found.setdefault(cell)
-    return list(found)
+                cells.setdefault(cell.needs)
+            cells.setdefault(cell)
+    return list(cells)
 
 
 def choose_cells(
     cells: Sequence[Cell], *, only: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> list[Cell]:
-    """Give the cells whose name matches one of the patterns and whose method is listed.
+    """Return the cells whose name matches a pattern and whose method is listed, and their needs.
 
-    Without patterns, or without methods, all do. What they need comes along. A UsageError tells of
-    a pattern or a method that is that of no cell, and lists some that are.
+    Without patterns, or without methods, all cells match. Raises a UsageError for a pattern or a
+    method of no cell.
     """
     known = list(dict.fromkeys(cell.method for cell in cells))
     for method in methods:
@@ -139,23 +139,27 @@ def choose_cells(
             raise UsageError(f"there is no method {method!r} here; there are {', '.join(known)}")
     for pattern in only:
         if not any(fnmatchcase(cell.name, pattern) for cell in cells):
-            names = ", ".join(cell.name for cell in cells[:SHOWN])
-            more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
-            raise UsageError(f"--only {pattern}: no cell is called so; there are {names}{more}")
+            names = ", ".join(cell.name for cell in cells[:MAX_LISTED_NAMES])
+            more = (
+                f" and {len(cells) - MAX_LISTED_NAMES} more"
+                if len(cells) > MAX_LISTED_NAMES
+                else ""
+            )
+            raise UsageError(f"--only {pattern}: no cell has such a name; there are {names}{more}")
     kept = [cell for cell in cells if is_requested(cell, only=only, methods=methods)]
     if not kept:
-        raise UsageError("--only and --methods leave no cell: they exclude each other")
+        raise UsageError("--only and --methods have no cell in common; change one of them")
     return _with_needs(kept)
 
 
 def is_requested(cell: Cell, *, only: Sequence[str] = (), methods: Sequence[str] = ()) -> bool:
-    """Tell whether a cell is asked for, and not only needed by another."""
+    """Return whether a cell is requested, and not only needed by another one."""
     is_named = not only or any(fnmatchcase(cell.name, pattern) for pattern in only)
     return is_named and (not methods or cell.method in methods)
 
 
 def variant_word(variant: Variant) -> str:
-    """Call a variant by a short name: N64, alpha0.3, told, x2; an empty one by none."""
+    """Return a short name of a variant: N64, alpha0.3, known, x2; "" for an empty one."""
     if dict(variant) == {"label_noise": TRUE_RATE, "box_noise": TRUE_RATE}:
         return "known"
     return "+".join(_setting_word(name, value) for name, value in sorted(variant.items()))
@@ -164,7 +168,7 @@ def variant_word(variant: Variant) -> str:
 def resolved_variant(
     variant: Variant, rates: Mapping[str, float], epochs: int
 ) -> dict[str, object]:
-    """Replace TRUE_RATE and TWICE_EPOCHS in a variant by the cell's own numbers."""
+    """Replace TRUE_RATE and TWICE_EPOCHS in a variant by the numbers of the cell."""
     values: dict[str, object] = {}
     for name, value in variant.items():
         if value == TRUE_RATE and name in rates:

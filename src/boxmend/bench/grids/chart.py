@@ -120,7 +120,7 @@ def _spread(table: Table) -> str:
 def _ruler(table: Table, points: Sequence[Point]) -> Ruler:
     if table.layout.compare == "share":
         ticks = (0.0, 0.5, 1.0)
-        title = "Share of the lost accuracy won back: 0 % is baseline, 100 % as good as clean"
+        title = "Share of the lost accuracy recovered: 0 % is baseline, 100 % as good as clean"
         return Ruler(title, _SHARES, ticks, tuple(percent_texts(ticks)), lines=(0.0, 1.0))
     if table.layout.compare == "none":
         ticks = (0.0, 0.5, 1.0)

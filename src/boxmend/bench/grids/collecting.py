@@ -1,4 +1,4 @@
-"""The results for a table: where they lie, and which of them it takes."""
+"""Collect the results of a table: read the files and select the results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from boxmend.errors import BoxmendError, DataError, UsageError
 from boxmend.web.text import display_text
 
 FOLDER = Path("bench")
-"""Where grids are run by default; a scale has a folder in it."""
+"""The default folder of grids, with a folder per scale."""
 
 
 @dataclass(frozen=True)
 class TableRequest:
-    """Which results to take, and how to show them."""
+    """Which results a table uses, and how it shows them."""
 
     paths: tuple[Path, ...] = ()
     """Files of results, or folders with them; by default all under `bench`."""
@@ -28,14 +28,14 @@ class TableRequest:
     """PLACE=VALUE, as `filter_results` takes them."""
     metric: str | None = None
     is_mixed: bool = False
-    """Show results side by side that differ in more than what is compared."""
+    """Show results together that differ in more than what the table compares."""
 
 
 def collect_table(layout: TableLayout, choice: TableRequest) -> tuple[Table, list[str]]:
-    """Make a table of the results of one scale; also gives warnings about the files.
+    """Make a table of the results of one scale; return it with warnings about the files.
 
-    A DataError says that there are none, and the command that makes them, or that they differ in
-    what they must not; a UsageError asks for a scale where there are several.
+    Raises a DataError if there are no results, or if they are not comparable, and a UsageError if
+    there are several scales.
     """
     read = read_all(_files(layout, choice))
     scale = choice.scale or _only_scale(layout, read.results)
@@ -52,7 +52,7 @@ def collect_table(layout: TableLayout, choice: TableRequest) -> tuple[Table, lis
 
 
 def _files(layout: TableLayout, choice: TableRequest) -> list[Path]:
-    """The files to read, each once, in the order given."""
+    """Return the files to read, each once, in the given order."""
     usual = FOLDER / choice.scale if choice.scale else FOLDER
     found = result_files(choice.paths or ([usual] if usual.is_dir() else []))
     if not found:
@@ -62,7 +62,7 @@ def _files(layout: TableLayout, choice: TableRequest) -> list[Path]:
 
 
 def _only_scale(layout: TableLayout, results: Sequence[Result]) -> str:
-    """The scale of all results, or the only one with some for the table."""
+    """Return the only scale of the results, or the only one with results for the table."""
     every = sorted({one.scale for one in results})
     fitting = sorted({one.scale for one in select_results(layout, results)})
     if len(fitting) > 1:
@@ -75,17 +75,18 @@ def _only_scale(layout: TableLayout, results: Sequence[Result]) -> str:
 
 
 def _none(layout: TableLayout, scale: str, results: Sequence[Result]) -> BoxmendError:
-    """What to say where no result is one of the table's."""
+    """Return the error for a table without results."""
     having = sorted({one.scale for one in results})
     if scale not in having and scale not in SCALES:
         known = ", ".join(dict.fromkeys((*having, *SCALES)))
         return UsageError(f"there is no scale {display_text(scale)!r}; there are {known}")
     there = f"there are some of scale {', '.join(having)}"
     if scale in having:
-        there = f"the {sum(one.scale == scale for one in results):,} there are belong to others"
+        number = sum(result.scale == scale for result in results)
+        there = f"the {number:,} results belong to other tables"
     none = f"there are no results for {layout.name} at scale {scale}; {there}"
     return DataError(f"{none}; {_make(layout, scale)}")
 
 
 def _make(layout: TableLayout, scale: str | None) -> str:
-    return f"make them by `boxmend bench run {layout.name} --scale {scale or 'smoke'}`"
+    return f"run `boxmend bench run {layout.name} --scale {scale or 'smoke'}`"

@@ -1,13 +1,13 @@
-"""Whether results can stand in one table: not if they differ in more than what is compared.
+"""Check that results are comparable: they may differ only in what a table compares.
 
-What may differ: method, noise, seed, what a variant sets, the settings of the method itself, and
-where data lie. What may not:
+Method, noise, seed, the settings of a variant and of the method, and paths of data may differ. The
+following must be equal:
 
-- over all results: data before noise, data to test on, versions, hardware, and the settings that
-  every method shares (SHARED);
-- in one noise setting and seed: the noisy data, and without noise those of every seed; a second
-  stage alone is trained on other annotations, the mended ones;
-- in one method: every setting that it goes by, rates of noise apart, which follow the column.
+- in all results: clean training data, test data, versions, hardware, and the settings of all
+  methods (SHARED);
+- in one noise setting and seed: the noisy data. Without noise they are equal for all seeds. A
+  second stage is exempt, since it is trained on mended annotations;
+- in one method: every setting that it uses, except noise rates, which depend on the column.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -27,17 +27,17 @@ SHARED = (
     *("detector", "weights", "image_size", "epochs", "batch_size", "precision"),
     *("proposals", "pre_nms", "rois", "keep_best"),
 )
-"""Settings that belong to the comparison, and to no method."""
+"""Settings that apply to all methods."""
 FREE = frozenset({"method", "preset", "seed", "label_noise", "box_noise"})
-"""Settings that a table is about."""
+"""Settings that a table compares."""
 IDLE = frozenset({"checkpoint_every", "log_every", "strict"})
 """Settings that change no figure."""
-GOES_BY: dict[str, str | None] = {**METHOD_SECTIONS, TWO_STAGE: "mend", "baseline": None}
+USED_SECTIONS: dict[str, str | None] = {**METHOD_SECTIONS, TWO_STAGE: "mend", "baseline": None}
 """The section of the settings that a method goes by; of a method unknown here, `published`."""
-NAMED = 3  # cells that a message names
-LISTED = 12  # values that a message lists
-ABSENT = "(not there)"
-UNSET = "None"  # a setting that is not set is as if it were not there, as before there was one
+MAX_NAMED_CELLS = 3  # in a message
+MAX_LISTED_VALUES = 12  # in a message
+ABSENT = "(not set)"
+UNSET = "None"  # counts as absent, as in results from before the setting existed
 
 Place = tuple[Result, dict[str, str]]
 """A result, and its values by their dotted places."""
@@ -45,52 +45,52 @@ Place = tuple[Result, dict[str, str]]
 
 @dataclass(frozen=True)
 class ResultDifference:
-    """One thing in which results differ."""
+    """A value in which results differ."""
 
     where: str
-    """Its dotted place in a result, which --where takes."""
+    """Its dotted place in a result, as --where takes it."""
     among: str
-    """Which results have to agree: all, those of a method, or those of one noise and seed."""
+    """Which results must agree: all (""), those of a method, or those of one noise and seed."""
     cells: Mapping[str, tuple[str, ...]]
-    """Cells by value, the most frequent first."""
+    """Cells by value, the most frequent value first."""
 
-    def told(self) -> str:
-        """Give one line of text."""
+    def describe(self) -> str:
+        """Return the difference as one line of text."""
         parts = [f"{value} in {_listed(cells)}" for value, cells in self.cells.items()]
         return f"{self.where}{self.among}: {'; '.join(parts)}"
 
 
 def find_differences(results: Iterable[Result]) -> list[ResultDifference]:
-    """Find what forbids to show results side by side; failed ones show no figure, so never do."""
+    """List the differences that make results incomparable; failed results are ignored."""
     finished = [one for one in results if one.error is None]
     places = [(one, _leaves(to_builtins(one))) for one in finished]
     return [
-        *_over_all(places),
+        *_shared_differences(places),
         *_grouped(
             [place for place in places if place[0].method != TWO_STAGE],
             *("data.noisy_sha256", _noise_and_seed, " with {}"),
         ),
-        *_in_methods(places),
+        *_method_differences(places),
     ]
 
 
 def refuse_differences(found: Sequence[ResultDifference]) -> None:
-    """Raise a DataError that says what differs and how to choose, if anything does."""
+    """Raise a DataError that lists the differences, if there are any."""
     if not found:
         return
-    listing = "".join(f"\n  {one.told()}" for one in found)
+    listing = "".join(f"\n  {one.describe()}" for one in found)
     value = next(iter(found[0].cells))
     raise DataError(
         f"the results differ in more than method, noise and seed:{listing}\n"
-        f"choose by --where, like --where '{found[0].where}={value}', or go on with --mixed"
+        f"select by --where, like --where '{found[0].where}={value}', or use --mixed"
     )
 
 
 def filter_results(results: Sequence[Result], conditions: Sequence[str]) -> list[Result]:
-    """Keep the results that have all values: PLACE=VALUE, like versions.torch=2.11.0.
+    """Return the results that meet all conditions PLACE=VALUE, like versions.torch=2.11.0.
 
-    What a variant sets is no reason to leave it out. A UsageError tells of a place that no result
-    has, or of a value that none has there.
+    A setting that a variant changes always meets its condition. Raises a UsageError for a place or
+    a value that no result has.
     """
     for condition in conditions:
         place, equals, value = condition.partition("=")
@@ -111,11 +111,15 @@ def filter_results(results: Sequence[Result], conditions: Sequence[str]) -> list
 
 
 def _there(leaves: Sequence[Mapping[str, str]], place: str) -> str:
-    """What there is at a place, or places like it where there is none."""
+    """Return the values at a place as text, or similar places if no result has it."""
     values = sorted({one[place] for one in leaves if place in one})
     if values:
-        more = f" and {len(values) - LISTED} more" if len(values) > LISTED else ""
-        listed = ", ".join(value or "nothing" for value in values[:LISTED])
+        more = (
+            f" and {len(values) - MAX_LISTED_VALUES} more"
+            if len(values) > MAX_LISTED_VALUES
+            else ""
+        )
+        listed = ", ".join(value or "nothing" for value in values[:MAX_LISTED_VALUES])
         return f"at {place} they have {listed}{more}"
     known = sorted({name for one in leaves for name in one})
     near = get_close_matches(place, known, n=3, cutoff=0.5)
@@ -123,7 +127,7 @@ def _there(leaves: Sequence[Mapping[str, str]], place: str) -> str:
     return f"there is no such place; there are {', '.join(near or usual)} and others"
 
 
-def _over_all(places: Sequence[Place]) -> Iterator[ResultDifference]:
+def _shared_differences(places: Sequence[Place]) -> Iterator[ResultDifference]:
     names = ["data.train_sha256", "data.val_sha256", "hardware"]
     names += sorted({name for _, leaves in places for name in leaves if _is_version(name)})
     names += [f"settings.{name}" for name in SHARED]
@@ -131,17 +135,17 @@ def _over_all(places: Sequence[Place]) -> Iterator[ResultDifference]:
         yield from _grouped(places, name, lambda one: "", "")
 
 
-def _in_methods(places: Sequence[Place]) -> Iterator[ResultDifference]:
-    names = {name for one, leaves in places for name in leaves if _goes_by(one, name)}
+def _method_differences(places: Sequence[Place]) -> Iterator[ResultDifference]:
+    names = {name for one, leaves in places for name in leaves if _is_method_setting(one, name)}
     for name in sorted(names):
-        concerned = [place for place in places if _goes_by(place[0], name)]
+        concerned = [place for place in places if _is_method_setting(place[0], name)]
         yield from _grouped(concerned, name, lambda one: one.method, " of {}")
 
 
 def _grouped(
     places: Sequence[Place], name: str, group: Callable[[Result], Hashable], among: str
 ) -> Iterator[ResultDifference]:
-    """The values at a place that differ within a group of results."""
+    """Yield the differences at a place within each group of results."""
     setting = name.removeprefix("settings.")
     groups: dict[Hashable, dict[str, list[str]]] = {}
     for one, leaves in places:
@@ -157,7 +161,7 @@ def _grouped(
 
 
 def _noise_and_seed(one: Result) -> str:
-    """Results that have to be trained on the same noisy data."""
+    """Return the noise and seed of a result, which determine its noisy data."""
     noise = one.noise
     if noise.labels is None and noise.boxes is None and noise.presence is None:
         return "no noise"
@@ -169,8 +173,8 @@ def _is_version(name: str) -> bool:
     return name.startswith("versions.")
 
 
-def _goes_by(one: Result, name: str) -> bool:
-    """Whether its method goes by a setting, and not every method."""
+def _is_method_setting(one: Result, name: str) -> bool:
+    """Return whether a setting is specific to the method of a result."""
     if not name.startswith("settings."):
         return False
     section, dot, _ = name.removeprefix("settings.").partition(".")
@@ -180,12 +184,12 @@ def _goes_by(one: Result, name: str) -> bool:
 
 
 def section_of(method: str) -> str | None:
-    """Name the part of the settings that a method goes by."""
-    return GOES_BY.get(method, PUBLISHED)
+    """Return the section of the settings that a method uses."""
+    return USED_SECTIONS.get(method, PUBLISHED)
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested values by their dotted names, as text on one line."""
+    """Return nested values by their dotted names, as text on one line."""
     found: dict[str, str] = {}
     for name, value in tree.items():
         if isinstance(value, dict):
@@ -196,5 +200,5 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _listed(cells: Sequence[str]) -> str:
-    more = f" and {len(cells) - NAMED} more" if len(cells) > NAMED else ""
-    return f"{', '.join(cells[:NAMED])}{more}"
+    more = f" and {len(cells) - MAX_NAMED_CELLS} more" if len(cells) > MAX_NAMED_CELLS else ""
+    return f"{', '.join(cells[:MAX_NAMED_CELLS])}{more}"

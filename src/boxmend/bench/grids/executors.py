@@ -1,4 +1,4 @@
-"""Where cells run: here, in a process each, beside one another and spread over GPUs."""
+"""Executors start cells: on this machine, one process per cell, side by side on its GPUs."""
 
 import os
 import signal
@@ -14,16 +14,16 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Process(Protocol):
-    """A cell in progress."""
+    """A running cell."""
 
     def poll(self) -> int | None:
-        """Give None while it runs, then its status; the number of a signal, negative, if killed."""
+        """Return None while it runs, then its exit status; after a kill, the negative signal."""
 
     def stop(self) -> None:
-        """Ask it to save its state and leave."""
+        """Ask it to save its state and exit."""
 
     def kill(self) -> None:
-        """End it at once; it goes on from its last checkpoint when it is started again."""
+        """End it at once; a new start continues from the last checkpoint."""
 
 
 class Executor(Protocol):
@@ -31,25 +31,25 @@ class Executor(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many cells may be started before one ends."""
+        """Return how many cells may run at the same time."""
 
     @property
     def outlives(self) -> bool:
-        """Whether cells go on when the grid is told to stop."""
+        """Whether cells continue when the grid stops."""
 
     def start(self, folders: Sequence[Path]) -> list[Process]:
-        """Start the cells in these folders, in the order given."""
+        """Start the cells in these folders, in their order."""
 
 
 class LocalProcess:
-    """A cell in a process and a session of its own on this machine."""
+    """A cell in its own process and session on this machine."""
 
     def __init__(self, folder: Path, environment: dict[str, str]):
         command = [sys.executable, "-m", "boxmend.bench.grids.cell_process", "--follow-stdin"]
         with (folder / LOG_FILE).open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, str(folder)],
-                stdin=subprocess.PIPE,  # its end tells the cell that nobody waits for it
+                stdin=subprocess.PIPE,  # the cell stops when this pipe closes
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **environment},
@@ -57,18 +57,18 @@ class LocalProcess:
             )
 
     def poll(self) -> int | None:
-        """Give None while it runs, then its status."""
+        """Return None while it runs, then its exit status."""
         status = self._process.poll()
         if status is not None and self._process.stdin is not None:
             self._process.stdin.close()
         return status
 
     def stop(self) -> None:
-        """Send SIGTERM, after which a training saves and leaves."""
+        """Send SIGTERM, after which a training saves and exits."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Kill the process and all that it started."""
+        """Kill the process and its children."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError, AttributeError):
@@ -76,7 +76,7 @@ class LocalProcess:
 
 
 class Local:
-    """Slots on this machine; each has a GPU where some are named, else a share of the cores."""
+    """Slots on this machine, each with one of the given GPUs, or with a share of the cores."""
 
     outlives = False
 
@@ -87,7 +87,7 @@ class Local:
 
     @property
     def capacity(self) -> int:
-        """The number of slots."""
+        """Return the number of slots."""
         return self._jobs
 
     def start(self, folders: Sequence[Path]) -> list[Process]:
@@ -101,8 +101,8 @@ class Local:
         return started
 
     def environment(self, slot: int) -> dict[str, str]:
-        """What a slot adds to the environment: its GPU, and threads that do not get in the way."""
-        said = {name: str(self._threads) for name in THREADS if name not in os.environ}
+        """Return the environment variables of a slot: its number of threads, and its GPU."""
+        variables = {name: str(self._threads) for name in THREADS if name not in os.environ}
         if self._gpus:
-            said["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
-        return said
+            variables["CUDA_VISIBLE_DEVICES"] = self._gpus[slot % len(self._gpus)]
+        return variables

@@ -1,7 +1,6 @@
-"""What each table is made of: rows, columns, and so the cells that a grid has to run.
+"""The layouts of all tables: their rows and columns, and which of them are run.
 
-Plain data, shared by running and reading: `LAYOUTS[name]` has rows, columns, and which of them are
-run; `squares` says what that means.
+They define the cells that a grid runs; `table_spec` has the types.
 """
 
 from boxmend.bench.grids.table_spec import (
@@ -16,14 +15,14 @@ from boxmend.errors import UsageError
 
 
 def get_layout(name: str) -> TableLayout:
-    """Give the layout of a table; a UsageError lists those that exist."""
+    """Return the layout of a table; raise a UsageError for an unknown name."""
     if name not in LAYOUTS:
         raise UsageError(f"there is no table {name!r}; there are {', '.join(LAYOUTS)}")
     return LAYOUTS[name]
 
 
 def _rates(label: int, box: int, kind: str = "uniform") -> Column:
-    """Symmetric label noise and box noise, in percent."""
+    """Return a column of symmetric label noise and box noise, in percent."""
     word = {"uniform": "box", "gaussian": "gaussian", "jitter": "oamil"}[kind]
     shown = {"uniform": "box", "gaussian": "gaussian", "jitter": "OA-MIL"}[kind]
     return Column(
@@ -39,7 +38,7 @@ def _pair(label: int) -> Column:
 
 
 def _presence(kind: str, share: int) -> Column:
-    """Annotations missing, or put in where nothing is, in percent of all."""
+    """Return a column of missing or spurious annotations, in percent of all."""
     return Column(
         name=f"label0-box0-{kind}{share}",
         title=f"{kind} {share}",
@@ -48,7 +47,7 @@ def _presence(kind: str, share: int) -> Column:
 
 
 def _coco(label: int, box: int) -> tuple[Column, Column]:
-    """Both scores that the paper gives for COCO."""
+    """Return the columns of both COCO scores of the paper."""
     plain = _rates(label, box)
     return (
         Column(
@@ -63,7 +62,7 @@ def _rows(*methods: str) -> tuple[Row, ...]:
 
 
 def _varied(method: str, setting: str, word: str, values: tuple[float, ...]) -> tuple[Row, ...]:
-    """The method once for each value of a setting."""
+    """Return a row of the method for each value of a setting."""
     return tuple(Row(f"{method}, {word} {one:g}", method, {setting: one}) for one in values)
 
 
@@ -218,7 +217,7 @@ _ALL = (
             *(CLEAN, Row("baseline", "baseline")),
             *_varied("mend-paper", "published.fit_threshold", "T_CM", (0.8, 0.85, 0.9, 0.95)),
         ),
-        only={column.name: () for column in LABELS},  # a box threshold says nothing there
+        only={column.name: () for column in LABELS},  # a box threshold has no effect there
     ),
     TableLayout(
         "sensitivity-t-refine",
@@ -277,4 +276,4 @@ _ALL = (
     ),
 )
 LAYOUTS: dict[str, TableLayout] = {one.name: one for one in _ALL}
-"""Every table by its name, in the order in which lists show them."""
+"""All tables by name, in the order of lists."""

@@ -1,4 +1,4 @@
-"""Training data of cells: noisy, made once for all methods, and mended, for the second stage."""
+"""The training data of cells: noisy data, made once for all methods, and mended data."""
 
 import os
 import shutil
@@ -23,10 +23,10 @@ from boxmend.repair.apply import apply
 
 
 def noisy_data(root: Path, job: Job) -> list[str]:
-    """Give the addresses of a cell's noisy data, which are made if they are not there.
+    """Return the addresses of the noisy data of a cell; make the data if they do not exist.
 
-    One process makes them, and others wait. They appear whole. Where they are there but their
-    images are gone, as after a move, they are made anew, and must come out the same.
+    One process makes them while others wait. If the data exist but their images are gone, as after
+    a move, they are made again and must come out equal.
     """
     folder = root / "noise" / job.noise_folder
     with wait_for_lock(folder.with_name(f".{folder.name}.lock")):
@@ -36,11 +36,11 @@ def noisy_data(root: Path, job: Job) -> list[str]:
 
 
 def mended_data(root: Path, job: Job) -> list[str]:
-    """Give the addresses of the annotations that the cell this one needs has mended."""
+    """Return the addresses of the annotations that the needed cell mended."""
     assert job.needs is not None
     before = root / "cells" / job.needs
     if state_of(before) is not State.DONE:
-        raise BoxmendError(f"{job.cell} needs {job.needs}, which is not done: run that first")
+        raise BoxmendError(f"{job.cell} needs {job.needs}, which is not done; run it first")
     noisy = noisy_data(root, job)
     folder = root / "mended" / job.needs
     with wait_for_lock(folder.with_name(f".{folder.name}.lock")):
@@ -52,30 +52,30 @@ def mended_data(root: Path, job: Job) -> list[str]:
 
 
 def addresses_in(folder: Path) -> list[str]:
-    """Give the addresses of the datasets in a folder that `write_noisy` wrote."""
+    """Return the addresses of the datasets in a folder that `write_noisy` wrote."""
     places = (_place(Path(name)) for name in sorted(_files(folder)))
     return list(dict.fromkeys(str(folder / one) for one in places if one is not None))
 
 
 def truth_of(root: Path, job: Job) -> Path:
-    """The folder that tells the truth about a cell's noisy data."""
+    """Return the folder with the truth about the noisy data of a cell."""
     return root / "noise" / job.noise_folder
 
 
 def clean_data(addresses: Iterable[str], sha256: str, what: str) -> Dataset:
-    """Load clean data; a DataError says that they are not those that the grid was begun with."""
+    """Load clean data; raise a DataError if they differ from those at the start of the grid."""
     told = list(addresses)
     dataset = load(*told)
     if fingerprint(dataset) != sha256:
         raise DataError(
-            f"{' '.join(told)}: the {what} differ from those that the grid was begun with; bring "
-            "them back, or name another folder by --out"
+            f"{' '.join(told)}: the {what} changed since the grid was started; "
+            "restore them, or name another folder by --out"
         )
     return dataset
 
 
 def _under(folder: Path, root: Path, job: Job, noisy: list[str]) -> list[str]:
-    """The places in a folder that are those of the noisy data in theirs."""
+    """Return the addresses in `folder` that correspond to those of the noisy data."""
     base = root / "noise" / job.noise_folder
     return [str(folder / Path(one).relative_to(base)) for one in noisy]
 
@@ -101,7 +101,7 @@ def _make(folder: Path, job: Job) -> None:
     if folder.is_dir():
         if _files(folder) != _files(beside):
             raise DataError(
-                f"{folder}: its images are gone, and made anew the annotations come out "
+                f"{folder}: its images are gone, and new noise on the data comes out "
                 "differently; name another folder by --out"
             )
         shutil.rmtree(folder)
@@ -109,7 +109,7 @@ def _make(folder: Path, job: Job) -> None:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The annotation files of a noisy dataset with their hashes."""
+    """Return the annotation files of a noisy dataset with their hashes."""
     path = folder / RECORD_FILE
     try:
         content = verify_json(path, read_record(path), f"remove {folder}")
@@ -120,7 +120,7 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _place(file: Path) -> Path | None:
-    """The address, relative to the folder, of the dataset that a file makes, if it makes one."""
+    """Return the address of the dataset of a file, relative to the folder; None if it has none."""
     if file.suffix in (".json", ".yaml", ".yml"):  # COCO, YOLO
         return file
     if "Annotations" in file.parts:  # VOC

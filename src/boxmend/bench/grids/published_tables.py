@@ -1,4 +1,4 @@
-"""Published figures by table, row and column: what stands in published.toml, as fractions."""
+"""The published figures of published.toml by table, row and column, as fractions."""
 
 import tomllib
 from functools import cache
@@ -16,15 +16,15 @@ class PublishedTable(Struct, frozen=True, forbid_unknown_fields=True):
 
     source: str
     metric: str
-    """What its figures are, by our names; "mending" for figures of the mending."""
+    """The name of its metric in results; "mending" for figures of the mending."""
     data: str
     columns: list[str]
     rows: dict[str, list[Percent]]
     notes: list[str] = field(default_factory=list)
-    """What is odd about it."""
+    """Remarks about its figures."""
 
     def fraction(self, row: str, column: str) -> float | None:
-        """Give a figure from 0 to 1; None where none was published."""
+        """Return a figure from 0 to 1; None if none was published."""
         if row not in self.rows or column not in self.columns:
             return None
         value = self.rows[row][self.columns.index(column)]
@@ -32,7 +32,7 @@ class PublishedTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def get_published(name: str) -> PublishedTable | None:
-    """Give the published table of a name; None where there is none."""
+    """Return the published table of a name; None if there is none."""
     return all_published().get(name)
 
 

@@ -141,7 +141,7 @@ def html(table: Table) -> bytes:
 
 
 def _explained(table: Table) -> list[str]:
-    """The legend, what is left out, and where the figures are from."""
+    """Return the legend, the columns left out, and the origin of the figures."""
     kept, _ = _words(table, figure_words)
     gone = [one.title for one in table.layout.columns if one not in kept]
     left_out = f"Left out, since there is no figure yet: {'; '.join(gone)}." if gone else ""
@@ -158,9 +158,9 @@ def has_gains(table: Table) -> bool:
 def _words(
     table: Table, words: Callable[[TableEntry], Words], gains: bool = False
 ) -> tuple[list[Column], list[tuple[str, Row, list[Words]]]]:
-    """The columns that have anything to show, and title and squares of the rows.
+    """Return the columns with content, and the titles and entries of the rows.
 
-    Of gains only those of rows that have one.
+    With `gains` only rows that have a gain are included.
     """
     found = []
     for number, (row, line) in enumerate(table.lines()):
@@ -258,7 +258,7 @@ def _escaped(text: str) -> str:
 
 
 def _marked(text: str) -> Any:
-    """Our own text, which is not escaped."""
+    """Return boxmend's own text marked as safe, so that it is not escaped."""
     from markupsafe import Markup
 
     return Markup(text)

@@ -1,4 +1,4 @@
-"""What a cell left behind: one JSON line for each try, in OUT/SCALE/results.jsonl.
+"""The results of cells: one JSON line per try, in OUT/SCALE/results.jsonl.
 
 The file only grows. `append` writes a line at once and alone, so that several processes can share
 a file and a kill tears the last line at most; `read` leaves such a line out and says so. Every
@@ -175,17 +175,17 @@ def read_all(paths: Sequence[Path]) -> Read:
 
 
 def effective_results(results: Iterable[Result]) -> list[Result]:
-    """Of each cell of a scale the result that counts, in the order in which cells first appear.
+    """Return one result per cell of a scale, in the order in which the cells first appear.
 
-    It is the last one without an error, or the last one where all have an error.
+    It is the last result without an error, or the last one if all have an error.
     """
-    found: dict[tuple[str, str], Result] = {}
+    by_cell: dict[tuple[str, str], Result] = {}
     for result in results:
         key = (result.scale, result.cell)
-        before = found.get(key)
+        before = by_cell.get(key)
         if before is None or result.error is None or before.error is not None:
-            found[key] = result
-    return list(found.values())
+            by_cell[key] = result
+    return list(by_cell.values())
 
 
 def _encodable(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Scales: what all trainings of a grid have in common, from hours on GPUs to minutes on a CPU."""
+"""Scales: the settings that all trainings of a grid share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ SCALES = {
     for one in (
         Scale(
             "paper",
-            "as published: images at 600/1000, 12 passes, batches of 16, mmdetection's numbers",
+            "as published: images at 600/1000, 12 epochs, batch size 16, mmdetection's numbers",
             {
                 "preset": "paper",
                 "image_size": "600/1000",
@@ -48,7 +48,7 @@ SCALES = {
         ),
         Scale(
             "voc320",
-            "images at 320, 12 passes, batches of 16, 300 proposals and 128 RoIs: minutes on a GPU",
+            "images at 320, 12 epochs, batch size 16, 300 proposals and 128 RoIs: minutes on a GPU",
             {
                 "image_size": "320",
                 "epochs": 12,
@@ -60,7 +60,7 @@ SCALES = {
         ),
         Scale(
             "smoke",
-            "drawn toys, the tiny detector, 5 passes, clean data and one noise setting: minutes",
+            "drawn toys, the tiny detector, 5 epochs, clean data and one noise setting: minutes",
             {
                 "detector": "tiny",
                 "image_size": str(SMOKE_SIZE),
@@ -91,16 +91,16 @@ class Sources:
 
 
 def get_scale(name: str) -> Scale:
-    """Give a scale by its name; a UsageError lists those that exist."""
+    """Return a scale by its name; raise a UsageError for an unknown one."""
     if name not in SCALES:
         raise UsageError(f"there is no scale {name!r}; there are {', '.join(SCALES)}")
     return SCALES[name]
 
 
 def find_sources(which: Scale, root: Path, train: Sequence[str], val: Sequence[str]) -> Sources:
-    """Give the addresses of a grid's data; those of an embedded scale are drawn if need be.
+    """Return the addresses of the data of a grid; draw those of an embedded scale if needed.
 
-    A UsageError says which option is missing, or which one has no place here.
+    Raises a UsageError if an option is missing or does not apply.
     """
     if which.is_embedded:
         if train or val:
@@ -162,14 +162,14 @@ def cell_settings(
 
 
 def _nested(into: dict[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a table with all tables in it."""
+    """Copy a table with its nested tables."""
     for key, value in table.items():
         into[key] = _nested({}, value) if isinstance(value, Mapping) else value
     return into
 
 
 def _set(document: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Put values in by their dotted names."""
+    """Set values by their dotted names."""
     for name, value in values.items():
         *tables, key = name.split(".")
         place = document

@@ -1,4 +1,4 @@
-"""Cells as jobs of a scheduler: SLURM arrays through submitit, requeued after preemption."""
+"""Run cells as SLURM jobs: job arrays of submitit, requeued after preemption."""
 
 import json
 import subprocess
@@ -29,9 +29,9 @@ OWN_NAMES = {"gpus": "gpus_per_node", "timeout-minutes": "timeout_min", "cpus": 
 
 
 class CellTask:
-    """What a job runs: the cell in a process beside it, told to save when the job has to go.
+    """The task of a job: runs the cell in a child process, which saves before the job ends.
 
-    submitit calls `checkpoint` on preemption and shortly before the time is over, and requeues.
+    submitit calls `checkpoint` on preemption and shortly before the time limit, and requeues.
     """
 
     def __init__(self, folder: str):
@@ -39,7 +39,7 @@ class CellTask:
         self._process: LocalProcess | None = None
 
     def __call__(self) -> int:
-        """Run the cell; returns its status."""
+        """Run the cell; return its exit status."""
         self._process = LocalProcess(Path(self.folder), {})
         try:
             while (status := self._process.poll()) is None:
@@ -49,7 +49,7 @@ class CellTask:
             self._leave()
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Have the cell save its state, and give what goes on with it."""
+        """Let the cell save its state; return the task that continues it."""
         from submitit.helpers import DelayedSubmission
 
         self._leave()
@@ -64,7 +64,7 @@ class CellTask:
 
 
 class Queue:
-    """The jobs that SLURM has of this user, asked for now and then; needs no accounting."""
+    """The user's jobs in the SLURM queue, updated now and then; needs no accounting."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] | None = None
@@ -72,7 +72,7 @@ class Queue:
         self.looks = 0
 
     def has(self, job: str) -> bool:
-        """Tell whether a job waits or runs, by the last answer; True where SLURM gives none."""
+        """Return whether a job waits or runs by the last answer; True without an answer."""
         if time.monotonic() - self._asked >= ASKED_EVERY:
             self._names, self._asked = queued_jobs(), time.monotonic()
             self.looks += 1
@@ -80,15 +80,15 @@ class Queue:
 
 
 class JobProcess:
-    """A cell that a scheduler has."""
+    """A cell in a job of the scheduler."""
 
     def __init__(self, job: Any, queue: Queue | None = None):
-        """Without a queue the job knows itself whether it is over."""
+        """Take a job; without a queue the job itself says whether it is over."""
         self.job, self._queue = job, queue
         self._missed_at: int | None = None  # the look at the queue that first lacked the job
 
     def poll(self) -> int | None:
-        """Give None while the job waits, runs or is requeued, then the status of the cell."""
+        """Return None while the job waits, runs or is requeued, then the status of the cell."""
         if not self._is_over():
             return None
         try:
@@ -106,7 +106,10 @@ class JobProcess:
         self.stop()
 
     def _is_over(self) -> bool:
-        """Whether there is a result, or SLURM lacks the job in two looks, as files come late."""
+        """Return whether there is a result, or two answers of SLURM lack the job.
+
+        One answer is not enough, since files may appear late.
+        """
         if self._queue is None:
             return bool(self.job.done())
         if self.job.paths.result_pickle.exists():
@@ -119,7 +122,7 @@ class JobProcess:
 
 
 class Submitit:
-    """Jobs of SLURM, or with `is_local` processes that submitit keeps as if they were jobs."""
+    """Starts cells as SLURM jobs, or with `is_local` as processes that submitit manages."""
 
     def __init__(self, root: Path, jobs: int | None, told: Mapping[str, str], *, is_local: bool):
         self._folder = root / "jobs"
@@ -130,11 +133,11 @@ class Submitit:
 
     @property
     def capacity(self) -> int:
-        """All that there is: the queue is the scheduler's; processes here are limited."""
+        """Return the number of local processes; for SLURM there is no limit."""
         return (self._jobs or 1) if self._is_local else NO_LIMIT
 
     def start(self, folders: Sequence[Path]) -> list[Process]:
-        """Submit an array of cells; those that wait in the queue from before are found again."""
+        """Submit the cells as an array; cells that are still queued are not submitted again."""
         known = {folder: self._queued(folder) for folder in folders}
         new = [folder for folder in folders if known[folder] is None]
         tasks = [CellTask(str(folder.absolute())) for folder in new]
@@ -156,7 +159,7 @@ class Submitit:
             return [self._executor.submit(task) for task in tasks]
 
     def _queued(self, folder: Path) -> JobProcess | None:
-        """The job of a cell that an earlier call submitted, if the scheduler still has it."""
+        """Return the job of a cell that an earlier call submitted, if it is still queued."""
         path = folder / SUBMITTED_FILE
         if self._queue is None or not path.exists():
             return None
@@ -173,7 +176,7 @@ class Submitit:
 
 
 def queued_jobs() -> frozenset[str] | None:
-    """Ask SLURM for the names of this user's jobs; None where it gives no answer."""
+    """Ask SLURM for the names of the user's jobs; None without an answer."""
     try:
         answer = subprocess.run(
             ["squeue", "--me", "--noheader", "--array", "--format", "%i"],

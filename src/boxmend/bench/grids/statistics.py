@@ -1,7 +1,7 @@
-"""Means over seeds, and the share of the lost accuracy that a method wins back.
+"""Means over seeds, and the share of the lost accuracy that a method recovers.
 
-Values come by seed. What is compared is compared over the seeds that all of it has, since seeds
-share their noise: differences are taken pair by pair.
+Cells of one seed share their noise. Comparisons therefore use the seeds that all sides have, and
+differences are taken per seed.
 """
 
 import math
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 Values = Mapping[int, float]
 """A figure by seed."""
 
-LEAST_LOSS = 0.01  # of a figure in 0..1: by less than a point trainings differ from each other
+MIN_LOSS = 0.01  # of a figure in 0..1: equal trainings differ by up to a point
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class SeedSummary:
 
 @dataclass(frozen=True)
 class Gain:
-    """A comparison over the seeds that all of its sides have."""
+    """A comparison over the seeds that all sides have."""
 
     value: float | None
-    """None where it is not defined."""
+    """None if it is not defined."""
     error: float | None
-    """Standard error by paired seeds; None for less than two."""
+    """Standard error by paired seeds; None for fewer than two."""
     seeds: tuple[int, ...]
     left_out: tuple[int, ...]
-    """Seeds that some of the sides have and others do not."""
+    """Seeds that only some of the sides have."""
 
 
 def summarize_seeds(values: Values) -> SeedSummary | None:
-    """Sum up a figure; None where there is no value."""
+    """Return mean and deviation of a figure; None without values."""
     if not values:
         return None
     seeds = tuple(sorted(values))
@@ -47,17 +47,16 @@ def summarize_seeds(values: Values) -> SeedSummary | None:
 
 
 def recovered_share(method: Values, baseline: Values, clean: Values) -> Gain:
-    """Give (method - baseline) / (clean - baseline) by the means over common seeds.
+    """Return (method - baseline) / (clean - baseline) of the means over common seeds.
 
-    Not defined where noise cost less than a point, let alone where it helped. The error is that of
-    a ratio of two means (its first-order expansion): the deviation of gain - ratio x loss over
-    seeds.
+    It is not defined if the noise costs less than a point. The standard error is that of a ratio
+    of two means to first order: it follows from the deviation of gain - ratio x loss over seeds.
     """
     seeds, left_out = _common(method, baseline, clean)
     gains = [method[seed] - baseline[seed] for seed in seeds]
     losses = [clean[seed] - baseline[seed] for seed in seeds]
     loss = _mean(losses) if seeds else 0.0
-    if loss < LEAST_LOSS:
+    if loss < MIN_LOSS:
         return Gain(None, None, seeds, left_out)
     ratio = _mean(gains) / loss
     rests = [gain - ratio * lost for gain, lost in zip(gains, losses, strict=True)]
@@ -66,7 +65,7 @@ def recovered_share(method: Values, baseline: Values, clean: Values) -> Gain:
 
 
 def mean_difference(method: Values, baseline: Values) -> Gain:
-    """Give method - baseline as a mean over common seeds."""
+    """Return method - baseline as a mean over common seeds."""
     seeds, left_out = _common(method, baseline)
     if not seeds:
         return Gain(None, None, seeds, left_out)
@@ -75,7 +74,7 @@ def mean_difference(method: Values, baseline: Values) -> Gain:
 
 
 def _common(*sides: Values) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The seeds that all sides have, and those that only some have."""
+    """Return the seeds that all sides have, and those that only some have."""
     every = set[int]().union(*sides)
     common = every.intersection(*sides)
     return tuple(sorted(common)), tuple(sorted(every - common))

@@ -1,17 +1,16 @@
-"""What a table asks for: its rows and columns, and what the cell of each pair is trained on.
+"""The specification of a table: its rows and columns, and the cell of each entry.
 
-    cell_specs(layout)  -> one CellSpec for each square that is run: noise, method, variant
-    CellSpec.variant    is written into `Result.variant` as it stands; that is how a square finds
-                        its results, together with noise, method and scale
+    cell_specs(layout)  -> one CellSpec per entry that is run: noise, method, variant
+    CellSpec.variant    equals `Result.variant`; an entry finds its results by it, together with
+                        noise, method and scale
 
-Several squares may ask for the same cell (`clean` does so in every column). A variant names
-settings by their dotted names. Two of its values stand for something that depends on the cell:
-TRUE_RATE for the rate of the noise that was made, TWICE_EPOCHS for twice what the scale says.
-What a method does anyway (N of 128 in the paper's method) is no variant: the square shares the
-plain cell.
+Several entries may use the same cell (`clean` does so in every column). A variant has settings by
+their dotted names. Two values depend on the cell: TRUE_RATE is the rate of its noise, TWICE_EPOCHS
+twice the epochs of the scale. A setting that equals the default of a method (N of 128 in the
+paper's method) is not a variant: the entry shares the plain cell.
 
-Columns are named like the first part of a cell's name: label noise, box noise, and where there is
-any, what is missing or spurious.
+The name of a column is the first part of the name of its cells: label noise, box noise, and missing
+or spurious annotations, if any.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,14 +23,14 @@ from boxmend.runs.settings import PublishedSettings
 TRUE_RATE = "true"
 """As the value of label_noise or box_noise: the rate that the noise was made with, 0 for none."""
 TWICE_EPOCHS = "twice"
-"""As the value of epochs: twice the passes of the scale."""
+"""As the value of epochs: twice the epochs of the scale."""
 TWO_STAGE = "two-stage"
-"""As a method: `mend`, then `baseline` trained afresh on the mended annotations."""
+"""As a method: `mend`, then `baseline` trained from scratch on the mended annotations."""
 
 GIVEN_TRUE_RATES = frozenset(
     {"co-teaching", "note-rcnn", "ca-bbc", "br", "lr", "cm", "cinj", "pseudo", "mend-paper"}
 )
-"""Methods whose cells are told both true rates, as their papers assume; others go by defaults."""
+"""Methods whose cells are given both true noise rates, as their papers assume."""
 
 Variant = Mapping[str, bool | int | float | str]
 
@@ -78,20 +77,20 @@ class TableLayout:
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By column: the rows that are run there; in a column not named here all are."""
     compare: Literal["share", "difference", "none"] = "share"
-    """Shown besides: the share of the lost accuracy won back, or the difference to baseline."""
+    """A second table: the share of the lost accuracy recovered, or the difference to baseline."""
     metric: str = "voc_ap50_area"
     """The score that is shown unless another is asked for."""
     records: str = ""
     """The table of published.toml with the figures to show beside, where its name is another."""
 
     def is_run(self, row: Row, column: Column) -> bool:
-        """Whether the square is to be run; others hold what was published, if anything."""
+        """Return whether an entry is run; other entries show published figures only."""
         rows = self.only.get(column.name)
         return row.method is not None and (rows is None or row.name in rows)
 
 
 class CellSpec(NamedTuple):
-    """One square that is run: what to make, whatever the seed."""
+    """The cell of an entry that is run, without its seed."""
 
     row: Row
     column: Column
@@ -103,14 +102,14 @@ class CellSpec(NamedTuple):
 
 
 def cell_specs(table: TableLayout) -> Iterator[CellSpec]:
-    """Go through the squares that are run, row by row."""
+    """Yield the cells of all entries that are run, row by row."""
     for row, column in product(table.rows, table.columns):
         if table.is_run(row, column):
             yield cell_spec(row, column)
 
 
 def cell_spec(row: Row, column: Column) -> CellSpec:
-    """Give what a row means in a column; the row must have a method."""
+    """Return the cell of a row and a column; the row must have a method."""
     assert row.method is not None
     labels, boxes, presence = (
         (None, None, None) if row.is_clean else (column.labels, column.boxes, column.presence)
@@ -125,12 +124,12 @@ def cell_spec(row: Row, column: Column) -> CellSpec:
 
 
 def noise_rate(noise: str | None) -> float:
-    """Give the rate in KIND:RATE; 0 where there is no noise."""
+    """Return the rate in KIND:RATE; 0 without noise."""
     return float(noise.partition(":")[2]) if noise else 0.0
 
 
 def _implied(method: str, labels: str | None, boxes: str | None) -> Variant:
-    """What the plain cell of a method does anyway."""
+    """Return the settings that the plain cell of a method has already."""
     if method not in GIVEN_TRUE_RATES:
         return {}
     paper = PublishedSettings()

@@ -1,4 +1,4 @@
-"""A table: for each square our figure over seeds, what was published, and what it wins back."""
+"""Build a table with our figures over seeds, the published figures, and the recovered shares."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,18 +22,19 @@ MENDING = "mending"
 DIGITS = 3  # of a fraction: figures are shown in percent with one decimal
 
 Key = tuple[str, tuple[str | None, ...], str]
-"""Method, noise of labels, boxes and presence, and variant: what a square finds its results by."""
+"""Method, noise of labels, boxes and presence, and variant: they identify the results of an entry.
+"""
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One square; nothing in it is known where nothing was run or published."""
+    """One entry; its fields are empty if nothing was run or published."""
 
     ours: SeedSummary | None = None
     values: dict[int, float] = field(default_factory=dict)
     """Our figure by seed."""
     cells: tuple[str, ...] = ()
-    """Where `ours` is from, by the names in the results."""
+    """The cells of `ours`."""
     failed: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     """Cells that are done and lack the figure."""
@@ -45,7 +46,7 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class Table:
-    """All squares of a layout, row by row."""
+    """All entries of a layout, row by row."""
 
     layout: TableLayout
     scale: str
@@ -53,21 +54,21 @@ class Table:
     squares: tuple[tuple[TableEntry, ...], ...]
     published: PublishedTable | None
     results: tuple[Result, ...]
-    """Those that the table rests on."""
+    """The results that the table uses."""
     differences: tuple[ResultDifference, ...] = ()
-    """What the results differ in, where they were mixed all the same."""
+    """Differences between the results, if --mixed allows them."""
 
     def lines(self) -> Iterable[tuple[Row, tuple[TableEntry, ...]]]:
-        """Go through the rows with their squares."""
+        """Return the rows with their entries."""
         return zip(self.layout.rows, self.squares, strict=True)
 
     def metric_of(self, row: Row, column: Column) -> str:
-        """Name what a square shows."""
+        """Return the metric of an entry."""
         return row.figure or column.metric or self.metric
 
 
 def select_results(layout: TableLayout, results: Iterable[Result]) -> list[Result]:
-    """Keep the results that some square of a layout asks for."""
+    """Return the results that belong to an entry of the layout."""
     keys = {
         _key_of_spec(spec)
         for row in layout.rows
@@ -84,10 +85,10 @@ def make_table(
     metric: str | None = None,
     differences: tuple[ResultDifference, ...] = (),
 ) -> Table:
-    """Put results, one of each cell, into the squares of a layout.
+    """Build the table of a layout from results of one scale, one per cell.
 
-    They are to be of one scale; `differences` are what `comparability` found in them. A
-    UsageError lists the metrics that exist where none of the results has the one asked for.
+    `differences` are those that `comparability` lists. Raises a UsageError if no result has the
+    requested metric.
     """
     used = select_results(layout, results)
     shown = metric or layout.metric
@@ -111,7 +112,7 @@ def make_table(
 
 
 def get_figure(result: Result, place: str) -> float | None:
-    """Give a score by its name, or any share by its dotted place; None where there is none."""
+    """Return a score by its name, or a share by its dotted place; None if there is none."""
     if "." not in place:
         return result.scores.get(place)
     value: Any = {"mending": result.mending, "estimates": result.estimates}
@@ -122,7 +123,7 @@ def get_figure(result: Result, place: str) -> float | None:
 
 
 def is_comparable(metric: str, other: str) -> bool:
-    """Whether two figures may stand side by side: the same one, or two rules of AP50."""
+    """Return whether two metrics are comparable: the same one, or two rules of AP50."""
     both = (metric, other)
     is_mending = other == MENDING and metric.startswith(MENDING)
     return metric == other or is_mending or all("ap50" in one for one in both)
@@ -156,7 +157,7 @@ def _square(
 
 
 def _mark_best(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
-    """Mark the best of each column as it is rounded; alone, a row is the best of nothing."""
+    """Mark the best rounded figure of each column, if it has more than one."""
     rows = [number for number, row in enumerate(layout.rows) if is_rival(row)]
     for column in range(len(layout.columns)):
         means = {
@@ -170,12 +171,12 @@ def _mark_best(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
 
 
 def is_rival(row: Row) -> bool:
-    """Whether a row competes: the reference, figures of mending and records of others do not."""
+    """Return whether a row competes: not the reference, mending figures and published records."""
     return not row.is_clean and row.figure is None and row.method is not None
 
 
 def _compare(layout: TableLayout, squares: list[list[TableEntry]]) -> None:
-    """Add what each rival wins back, or its difference to baseline, to its squares."""
+    """Add the recovered share, or the difference to baseline, to the entries of each rival."""
     names = {row.name: number for number, row in enumerate(layout.rows)}
     if layout.compare == "none" or BASELINE not in names:
         return
@@ -242,12 +243,12 @@ def _key(method: str, noises: tuple[str | None, ...], variant: Mapping[str, Any]
 
 
 def _plain(value: Any) -> str:
-    """A setting in one spelling, whether 1 or 1.0 was written."""
+    """Return a setting as text; 1 and 1.0 give the same text."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return f"{value:g}" if is_number and abs(value) < 2**53 else repr(value)
 
 
 def _canonical(noise: str | None) -> str | None:
-    """The noise with its rate in one spelling; a rate of 0 is none."""
+    """Return the noise with a normalised rate; None for a rate of 0."""
     kind, _, rate = (noise or ":0").partition(":")
     return f"{kind}:{float(rate):g}" if float(rate) else None

@@ -1,7 +1,7 @@
-"""What `mend` has to reach on photographs, and what the results say of it so far.
+"""Targets for `mend` on photographs, and whether the results reach them.
 
-By AP50 (area rule), as means over the seeds that all sides have. A bar counts as reached or missed
-for good only with three seeds.
+Targets compare AP50 (area rule), as means over the seeds that all sides have. Whether a target is
+reached is final only with three seeds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,108 +15,110 @@ from boxmend.bench.grids.table_spec import TWO_STAGE, noise_rate
 from boxmend.bench.grids.tables import Table, TableEntry, get_figure, make_table
 
 CLEAN = "label0-box0"
-SEEDS = 3  # that a mean needs
-SHARES = {
+MIN_SEEDS = 3
+MIN_SHARES = {
     "label40-box40": 0.6,
     "label40-box0": 0.6,
     "label0-box40": 0.6,
     "label20-box20": 0.4,
 }
-"""Least share of the loss that `mend` wins back, by noise."""
-HARM = 0.007  # AP50 that it may cost on clean data, or its standard error
-LEAD = 0.015  # AP50 that a rival may be ahead
-RATE = 0.05  # by which an estimated label-noise rate may be off
-AFRESH = 0.65  # share after training afresh: a goal beyond the bars
+"""The minimum share of the loss that `mend` recovers, by noise."""
+MAX_HARM = 0.007  # loss of AP50 on clean data, unless its standard error is larger
+MAX_LEAD = 0.015  # AP50 by which a rival may be ahead
+MAX_RATE_ERROR = 0.05  # of the estimated label-noise rate
+FROM_SCRATCH = 0.65  # share after training from scratch: a goal
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One thing to reach."""
+class AccuracyTarget:
+    """A target, and what was measured."""
 
     what: str
     needed: str
     measured: str = ""
-    """Nothing where it was not run."""
+    """Empty if no cell was run."""
     cells: tuple[str, ...] = ()
-    """Whose results it is measured by."""
+    """The cells whose results are compared."""
     is_reached: bool | None = None
-    """None where it was not run."""
+    """None if no cell was run."""
     is_final: bool = False
-    """Whether there is as much as it takes to say so."""
+    """Whether there are enough results for a final statement."""
     is_goal: bool = False
-    """Beyond the bars."""
+    """Whether it is a further goal, and not a target."""
 
     @property
     def verdict(self) -> str:
-        """Say in a word or two how it stands."""
+        """Return "not run", "reached" or "missed", with ", so far" if it is not final."""
         if self.is_reached is None:
             return "not run"
         return ("reached" if self.is_reached else "missed") + ("" if self.is_final else ", so far")
 
 
-def evaluate_targets(results: Sequence[Result]) -> list[Bar]:
-    """Hold results, one of each cell and all of one scale, against every bar and goal."""
+def evaluate_targets(results: Sequence[Result]) -> list[AccuracyTarget]:
+    """Compare results of one scale, one per cell, with every target and goal."""
     core = make_table(LAYOUTS["core"], results)
-    afresh = make_table(LAYOUTS["two-stage"], results)
+    from_scratch = make_table(LAYOUTS["two-stage"], results)
     return [
-        *(_share(core, noise, least) for noise, least in SHARES.items()),
+        *(_share(core, noise, least) for noise, least in MIN_SHARES.items()),
         *(_harm(core), _rivals(core, results), _rates(core, results)),
-        _share(afresh, "label40-box40", AFRESH, "two-stage"),
+        _share(from_scratch, "label40-box40", FROM_SCRATCH, "two-stage"),
         *_published(core),
     ]
 
 
-def _share(made: Table, noise: str, least: float, method: str = "mend") -> Bar:
+def _share(made: Table, noise: str, least: float, method: str = "mend") -> AccuracyTarget:
     gain = _square(made, method, noise).gain
     what = f"the loss at {_noise_words(noise)}"
     if method == "mend":
-        bar = Bar(f"`mend` wins back {what}", f"{100 * least:.0f} % or more")
+        target = AccuracyTarget(f"`mend` recovers {what}", f"{100 * least:.0f} % or more")
     else:
-        bar = Bar(
-            f"training from scratch wins back {what}", f"{100 * least:.0f} % or more", is_goal=True
+        target = AccuracyTarget(
+            f"training from scratch recovers {what}", f"{100 * least:.0f} % or more", is_goal=True
         )
     if gain is None or gain.value is None:
-        return bar
+        return target
     return replace(
-        bar,
+        target,
         measured=_measured(gain, "%", "{:.1f}"),
         cells=_cells(made, noise, gain, method, "baseline", "clean"),
         is_reached=gain.value >= least,
-        is_final=len(gain.seeds) >= SEEDS,
+        is_final=len(gain.seeds) >= MIN_SEEDS,
     )
 
 
-def _published(made: Table) -> Iterator[Bar]:
-    """The paper's own shares, as goals."""
-    for noise in SHARES:
+def _published(made: Table) -> Iterator[AccuracyTarget]:
+    """Yield the shares of the paper as goals."""
+    for noise in MIN_SHARES:
         theirs = _square(made, "mend-paper", noise).paper_gain
         if theirs is not None:
-            bar = _share(made, noise, round(theirs, 2))
+            target = _share(made, noise, round(theirs, 2))
             what = f"`mend` reaches the paper's share at {_noise_words(noise)}"
-            yield replace(bar, what=what, is_goal=True)
+            yield replace(target, what=what, is_goal=True)
 
 
-def _harm(made: Table) -> Bar:
-    bar = Bar(
+def _harm(made: Table) -> AccuracyTarget:
+    target = AccuracyTarget(
         "`mend` does no harm on clean data",
-        f"a loss below its standard error, or below {100 * HARM:.1f} AP50",
+        f"a loss below its standard error, or below {100 * MAX_HARM:.1f} AP50",
     )
     clean, mend = (_square(made, name, CLEAN) for name in ("clean", "mend"))
     gain = mean_difference(mend.values, clean.values)
     if gain.value is None:
-        return bar
+        return target
     return replace(
-        bar,
+        target,
         measured=_measured(gain, "AP50", "{:+.1f}"),
         cells=_cells(made, CLEAN, gain, "mend", "clean"),
-        is_reached=-gain.value < max(HARM, gain.error or 0.0),
-        is_final=len(gain.seeds) >= SEEDS,
+        is_reached=-gain.value < max(MAX_HARM, gain.error or 0.0),
+        is_final=len(gain.seeds) >= MIN_SEEDS,
     )
 
 
-def _rivals(made: Table, results: Sequence[Result]) -> Bar:
-    """The rival that is furthest ahead, wherever it and `mend` were run; for good with `core`."""
-    bar = Bar("no other method is ahead of `mend`", f"a lead of at most {100 * LEAD:.1f} AP50")
+def _rivals(made: Table, results: Sequence[Result]) -> AccuracyTarget:
+    """Compare with the rival that is furthest ahead; final with all cells of `core`."""
+    target = AccuracyTarget(
+        "no other method is ahead of `mend`", f"a lead of at most {100 * MAX_LEAD:.1f} AP50"
+    )
     values = _by_noise(made, results)
     leads = [
         (gain.value, gain, noise, method)
@@ -127,7 +129,7 @@ def _rivals(made: Table, results: Sequence[Result]) -> Bar:
         if gain.value is not None
     ]
     if not leads:
-        return bar
+        return target
     value, gain, noise, method = max(leads, key=lambda one: one[0])
     needed = {
         (column.name, row.name)
@@ -136,17 +138,17 @@ def _rivals(made: Table, results: Sequence[Result]) -> Bar:
         if made.layout.is_run(row, column) and row.name not in ("clean", "mend")
     }
     return replace(
-        bar,
+        target,
         measured=f"{method} at {noise}: {_measured(gain, 'AP50', '{:+.1f}')}; largest lead "
         f"of {len(leads)}",
         cells=tuple(f"{noise}-{one}-{seed}" for one in (method, "mend") for seed in gain.seeds),
-        is_reached=value <= LEAD,
+        is_reached=value <= MAX_LEAD,
         is_final=needed <= {(noise, method) for _, _, noise, method in leads},
     )
 
 
 def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dict[int, float]]]:
-    """AP50 by noise, method with its variant, and seed; without our own in other forms."""
+    """Return AP50 by noise, method with variant, and seed, without variants of `mend`."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for one in results:
         value = get_figure(one, made.metric)
@@ -160,9 +162,11 @@ def _by_noise(made: Table, results: Sequence[Result]) -> dict[str, dict[str, dic
     return found
 
 
-def _rates(made: Table, results: Sequence[Result]) -> Bar:
-    """The label-noise rate that `mend` estimated worst, anywhere; for good with all of `core`."""
-    bar = Bar("`auto` estimates the label-noise rate", f"within {100 * RATE:.0f} points")
+def _rates(made: Table, results: Sequence[Result]) -> AccuracyTarget:
+    """Return the worst label-noise estimate of `mend`; final with all cells of `core`."""
+    target = AccuracyTarget(
+        "`auto` estimates the label-noise rate", f"within {100 * MAX_RATE_ERROR:.0f} points"
+    )
     found = {
         one.cell: (told, noise_rate(one.noise.labels))
         for one in results
@@ -171,15 +175,15 @@ def _rates(made: Table, results: Sequence[Result]) -> Bar:
         if told is not None
     }
     if not found:
-        return bar
+        return target
     told, true = max(found.values(), key=lambda one: abs(one[0] - one[1]))
     in_core = [one for one in made.results if one.cell in found]
     return replace(
-        bar,
+        target,
         measured=f"{100 * told:.1f} % instead of {100 * true:g} %: largest error of {len(found)}",
         cells=tuple(found),
-        is_reached=abs(told - true) <= RATE,
-        is_final=len(in_core) >= SEEDS * len(made.layout.columns),
+        is_reached=abs(told - true) <= MAX_RATE_ERROR,
+        is_final=len(in_core) >= MIN_SEEDS * len(made.layout.columns),
     )
 
 
@@ -190,7 +194,7 @@ def _measured(gain: Gain, unit: str, written: str) -> str:
 
 
 def _cells(made: Table, noise: str, gain: Gain, *rows: str) -> tuple[str, ...]:
-    """The cells that a comparison is made of."""
+    """Return the cells of a comparison."""
     found = [cell for row in rows for cell in _square(made, row, noise).cells]
     return tuple(cell for cell in found if int(cell.rpartition("-")[2]) in gain.seeds)
 
@@ -202,6 +206,6 @@ def _square(made: Table, row: str, column: str) -> TableEntry:
 
 
 def _noise_words(noise: str) -> str:
-    """label40-box20 as 40/20."""
+    """Return label40-box20 as 40/20."""
     labels, _, boxes = noise.partition("-")
     return f"{labels.removeprefix('label')}/{boxes.removeprefix('box')}"

@@ -1,4 +1,4 @@
-"""The words of a table: its squares, its legend and what has to be known besides."""
+"""The texts of a table: its entries, its legend and its notes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ METRICS = {
     MENDING: "the same figures",
 }
 GAINS = {
-    "share": "Share of the lost accuracy won back, in %: (method - baseline) / (clean - baseline)",
+    "share": "Share of the lost accuracy recovered, in %: (method - baseline) / (clean - baseline)",
     "difference": "Difference to baseline, in points of the figures above",
 }
 DASH = "\N{EN DASH}"
@@ -30,7 +30,7 @@ NAMED = 6  # cells that a note names
 
 @dataclass(frozen=True)
 class Words:
-    """One square in words; an empty part says nothing."""
+    """The texts of one entry; a part may be empty."""
 
     figure: str = ""
     spread: str = ""
@@ -95,9 +95,9 @@ def column_note(table: Table) -> str:
     if any(boxes.startswith("gaussian") for _, boxes in kinds):
         words.append("gaussian: standard deviation in % of the side")
     if any(boxes.startswith("jitter") for _, boxes in kinds):
-        words.append("OA-MIL: centre and size off by up to so much")
+        words.append("OA-MIL: centre and size shifted by at most this share")
     if any(one.presence for one in columns):
-        words.append("missing: annotations left out; spurious: put in where nothing is")
+        words.append("missing: annotations removed; spurious: annotations added in the background")
     return "; ".join(words) + "."
 
 
@@ -125,7 +125,7 @@ def legend(table: Table) -> list[str]:
     lines.append(column_note(table))
     told = dict.fromkeys(row.method for row in table.layout.rows if row.method in GIVEN_TRUE_RATES)
     if told:
-        lines.append(f"Told the true noise rates: {', '.join(map(str, told))}; others are not.")
+        lines.append(f"Given the true noise rates: {', '.join(map(str, told))}; others are not.")
     if table.published is not None:
         records = table.published
         rule = "" if records.metric == MENDING else f" {METRICS[records.metric]},"
@@ -142,12 +142,12 @@ def origin(table: Table) -> str:
     versions = _several({_versions(one) for one in table.results})
     trainings = _several({_training(one) for one in table.results if not one.variant})
     number = f"{cells} of {_planned(table)} cells"
-    toys = " Drawn toys: they show that methods work, not how well." if _is_toys(table) else ""
+    toys = " Drawn images show that methods work, not how well." if _is_toys(table) else ""
     return f"Scale {table.scale}, {number}; {trainings}; {hardware}; {versions}.{toys}"
 
 
 def _planned(table: Table) -> int:
-    """How many cells the table has for the seeds that are there."""
+    """Return the number of cells of the table for the seeds of the results."""
     seeds = {one.seed for one in table.results}
     asked_for = {
         (one.method, one.labels, one.boxes, one.presence, tuple(sorted(one.variant.items())))
@@ -167,7 +167,7 @@ def notes(table: Table) -> list[str]:
     if records and not is_comparable(table.metric, records.metric) and records.metric != MENDING:
         found.append(f"The published figures are {records.metric}, so they are left out here.")
     found += [*_failures(table), *_without(table), *_alone(table), *_on_seeds(table)]
-    found += [f"Mixed (*): {one.told()}." for one in table.differences]
+    found += [f"Mixed (*): {one.describe()}." for one in table.differences]
     return found
 
 
@@ -188,7 +188,7 @@ def _without(table: Table) -> Iterator[str]:
 
 
 def _alone(table: Table) -> Iterator[str]:
-    """Where we have a figure and nothing to compare it with."""
+    """Yield notes about figures that have nothing to be compared with."""
     sides = ["baseline", "clean"] if table.layout.compare == "share" else ["baseline"]
     rows = {row.name: line for row, line in table.lines()}
     if table.layout.compare == "none" or not all(side in rows for side in sides):
@@ -209,7 +209,7 @@ def _row(table: Table, name: str) -> Row:
 
 
 def _on_seeds(table: Table) -> Iterator[str]:
-    """Where sides of a comparison do not have the same seeds."""
+    """Yield a note about comparisons whose sides have different seeds."""
     rows = [
         row.name
         for row, line in table.lines()
@@ -217,8 +217,8 @@ def _on_seeds(table: Table) -> Iterator[str]:
     ]
     if rows:
         yield (
-            "Compared over the seeds in common, which are fewer than all (their number is in "
-            f"parentheses): {'; '.join(rows)}."
+            "Compared over the common seeds only (their number is in parentheses): "
+            f"{'; '.join(rows)}."
         )
 
 
@@ -238,9 +238,9 @@ def _versions(one: Result) -> str:
 
 def _training(one: Result) -> str:
     told = one.settings
-    passes, batch = told.get("epochs"), told.get("batch_size")
+    epochs, batch = told.get("epochs"), told.get("batch_size")
     detector, size = told.get("detector"), told.get("image_size")
-    return display_text(f"{detector}, images at {size}, {passes} passes, batches of {batch}")
+    return display_text(f"{detector}, images at {size}, {epochs} epochs, batch size {batch}")
 
 
 def _several(texts: set[str]) -> str:

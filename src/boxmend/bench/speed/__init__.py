@@ -1,6 +1,6 @@
-"""How fast a training step is, measured side by side in one run (`measuring.speed`).
+"""Measure the speed of training steps side by side in one process (`measuring.measure_speed`).
 
-The plain recipe of torchvision against `baseline`, `mend-paper` and `mend`, by blocks of steps
-taken in turns; with the share of each stage, the growth with objects and queue, and several
-trainings at once. What counts are the ratios within one run.
+It compares the plain recipe of torchvision with `baseline`, `mend-paper` and `mend`, by blocks of
+steps in turns. It also measures the share of each stage, the growth with objects and queue, and
+several trainings at once. Only ratios within one measurement are meaningful.
 """

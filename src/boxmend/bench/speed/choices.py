@@ -1,4 +1,4 @@
-"""What a measurement of speed can be told, and the settings of the trainings it compares."""
+"""The options of a speed measurement, and the settings of the trainings that it compares."""
 
 import os
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ OURS: dict[str, dict[str, Any]] = {
     "baseline-eager": {"method": "baseline", "cuda_graph": False},
     "mend-eager": {"method": "mend", "cuda_graph": False},
 }
-KNOWN_RATES = {"label_noise": 0.4, "box_noise": 0.4}  # as their papers assume; nothing is estimated
+KNOWN_RATES = {"label_noise": 0.4, "box_noise": 0.4}  # known, as their papers assume
 PEERS: dict[str, dict[str, Any]] = {
     name: {"method": name, **KNOWN_RATES}
     for name in ("co-teaching", "note-rcnn", "ca-bbc", "oa-mil", "disco")
@@ -26,12 +26,12 @@ DEFAULT_ROWS = (*PLAIN, *OURS)
 ROWS = (*DEFAULT_ROWS, *PEERS)
 BLOCKS = 5  # that the steps of a row are cut into
 MOST_WORKERS = 16
-RATE = 1e-5  # speed does not depend on it, and random weights must not diverge
+RATE = 1e-5  # low, so that random weights do not diverge; the speed does not depend on it
 EPOCHS = 12  # of which the last is measured, long past warm-up
 
 
 class Counts(NamedTuple):
-    """How many boxes of an image take part."""
+    """The numbers of boxes per image."""
 
     rois: int
     """Sampled for the loss of the second stage."""

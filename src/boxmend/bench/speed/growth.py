@@ -1,4 +1,4 @@
-"""How the cost of a step grows: with objects of an image, with the queue; and what memory costs."""
+"""Measure how the cost of a step grows with objects and queue, and the cost of the memory."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +31,7 @@ def measure_growth(factory: TrainingFactory, size: str) -> dict[str, list[dict[s
 
 
 def _by_objects(factory: TrainingFactory, size: str) -> list[dict[str, Any]]:
-    """All rows by turns, each on the same images with so many boxes in each of them."""
+    """Measure all rows in turns, on the same images with different numbers of boxes."""
     data = {number: with_objects(factory.dataset, number) for number in OBJECTS}
     makers = {
         (row, number): _maker(factory, factory.choices.settings(row, size), data[number])
@@ -89,7 +89,7 @@ def _maker(
 
 
 def with_objects(dataset: Dataset, number: int) -> Dataset:
-    """The same images with `number` random boxes in each, of random labels."""
+    """Return the same images with `number` random boxes and labels in each."""
     rng = np.random.default_rng(number)
     sizes = np.array(
         [read_header_size(path) or (1, 1) for path in dataset.images.paths], np.float64
@@ -114,10 +114,10 @@ def with_objects(dataset: Dataset, number: int) -> Dataset:
 
 
 def time_memory(factory: TrainingFactory, size: str) -> float:
-    """Milliseconds that memory across visits takes in a step of `mend`, by itself.
+    """Return the milliseconds that the memory across visits takes in a step of `mend`.
 
-    A run cannot do without it, so its part of a step is timed alone: on a GPU as a recording, as
-    in the step.
+    It cannot be switched off in a run, so it is timed alone; on a GPU as a CUDA graph, as in a
+    step.
     """
     training = factory.training(factory.choices.settings("mend", size))
     batch = next(training.loader.epoch(0))

@@ -1,4 +1,4 @@
-"""The whole measurement, part by part; a part that fails does not cost the others."""
+"""Run all parts of a speed measurement; a part that fails does not stop the others."""
 
 import os
 import tempfile
@@ -37,10 +37,10 @@ def measure_speed(
     addresses: Sequence[str] = (),
     note: Note = lambda text: None,
 ) -> dict[str, Any]:
-    """Measure what `choices` ask for on the first images of a dataset; plain values for JSON.
+    """Measure the parts that `choices` select on the first images of a dataset.
 
-    `note` hears what is going on. What fails is told in its place as an "error", and the rest goes
-    on.
+    Returns plain values for JSON. `note` is called with messages about the progress. A part that
+    fails has an "error" in its place, and the others continue.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data = _first_images(dataset, choices.num_images)
@@ -75,7 +75,7 @@ def _first_images(dataset: Dataset, number: int) -> Dataset:
 
 
 def _facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]:
-    """Versions and hardware, as a run keeps them."""
+    """Return versions and hardware, with the same keys as in a run."""
     facts = collect_facts(addresses, factory.dataset, Processes(factory.device))
     is_cuda = factory.device.type == "cuda"
     return facts | {
@@ -87,7 +87,7 @@ def _facts(factory: TrainingFactory, addresses: Sequence[str]) -> dict[str, Any]
 
 
 def _notes(factory: TrainingFactory) -> list[str]:
-    """What a reader of the figures must know."""
+    """Return notes that readers of the figures need."""
     choices, device = factory.choices, factory.device
     notes = []
     if device.type != "cuda":
@@ -102,7 +102,7 @@ def _notes(factory: TrainingFactory) -> list[str]:
 
 
 def _scaling(factory: TrainingFactory, size: str) -> str:
-    """Say how images are scaled, and above all whether they are made larger than they are."""
+    """Return a note about the scale of the images, and whether they are enlarged."""
     short, long = parse_image_size(size)
     sizes = [read_header_size(path) for path in factory.dataset.images.paths]
     scales = [
@@ -129,9 +129,9 @@ def _stages(factory: TrainingFactory) -> list[dict[str, Any]]:
 
 
 def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, Any]:
-    """At the first size alone: what grows is the work between proposals and losses.
+    """Measure growth and memory at the first size; only work on proposals and losses grows.
 
-    Takes the row of `mend` at that size, where there is one, of which memory is a share.
+    `mend` is the row of `mend` at that size, if there is one, to compute the share of the memory.
     """
     size = factory.choices.all_sizes[0]
     memory, error = _tried(partial(time_memory, factory, size))
@@ -145,7 +145,7 @@ def _growth(factory: TrainingFactory, mend: dict[str, Any] | None) -> dict[str, 
 
 
 def _tried(make: Callable[[], Made]) -> tuple[Made | None, str | None]:
-    """What was made, or why it could not be."""
+    """Return the value of `make` and None, or None and the reason why it failed."""
     try:
         return make(), None
     except Exception as error:  # one figure must not cost the others

@@ -1,8 +1,8 @@
-"""The plain recipe, as torchvision documents it: lists of images, a DataLoader, autocast, SGD.
+"""The plain recipe that torchvision documents: lists of images, a DataLoader, autocast, SGD.
 
-The network is torchvision's own module with its own forward pass and losses, of the same weights,
-numbers and frozen stages as the others. What reference scripts do besides (reading the loss in
-every step) is left out, in its favour.
+The network is torchvision's module with its own forward pass and losses, and has the same weights,
+numbers and frozen stages as the other rows. Reading the loss in every step, as reference scripts
+do, is left out in its favour.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ ENDLESS = 10**9  # images
 
 
 class AnnotatedImages(torch.utils.data.Dataset[Example]):
-    """Images decoded and mirrored by the toss of a coin, with targets as torchvision wants them."""
+    """Decoded images, half of them mirrored, with targets in torchvision's format."""
 
     def __init__(self, dataset: Dataset):
         self.paths = dataset.images.paths
@@ -119,7 +119,7 @@ class PlainSteps:
         self._batches = batches
 
     def settle(self) -> None:
-        """Throw away what was decoded while others took their turn."""
+        """Discard the batches that workers decoded during the turns of other rows."""
         for _ in range(self.num_ahead):
             next(self._batches)
 
@@ -181,7 +181,7 @@ def make_data_loader(
 
 
 def _kept(images: AnnotatedImages, batch_size: int, device: torch.device) -> Iterator[Examples]:
-    """The same batches again and again, on the device already."""
+    """Repeat the same batches, which are kept on the device."""
     found = [images[index] for index in range(len(images) - len(images) % batch_size)]
     there = [
         (image.to(device), {name: value.to(device) for name, value in target.items()})

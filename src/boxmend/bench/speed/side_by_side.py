@@ -1,4 +1,4 @@
-"""Several trainings at the same time on one device, each in a process of its own."""
+"""Run several trainings at the same time on one device, each in its own process."""
 
 import multiprocessing
 import os
@@ -36,9 +36,9 @@ class TimedJob(NamedTuple):
 
 
 def side_by_side(factory: TrainingFactory, row: str, size: str) -> dict[str, Any]:
-    """Train a row in `jobs` processes at once; their images a second, each and in all.
+    """Train a row in `jobs` processes at once; return images per second, each and in total.
 
-    All begin when the last one is ready. A process that fails has its error told, and no sum.
+    All start when the last one is ready. If a process fails, the result has its error and no total.
     """
     choices, jobs = factory.choices, factory.choices.jobs
     factory.note(f"{size}: {jobs} trainings of {row} side by side")
@@ -86,11 +86,11 @@ def _rates(job: TimedJob, jobs: int, seconds: float) -> list[float]:
 
 def _heard(line: Connection, patience: float) -> dict[str, Any]:
     if not line.poll(patience):
-        raise BoxmendError(f"a training beside others said nothing for {patience:.0f} s")
+        raise BoxmendError(f"a training side by side did not respond for {patience:.0f} s")
     try:
         answer: dict[str, Any] = line.recv()
     except EOFError:
-        raise BoxmendError("a training beside others ended without a word") from None
+        raise BoxmendError("a training side by side exited without a result") from None
     if "error" in answer:
         raise BoxmendError(answer["error"])
     return answer
@@ -104,7 +104,7 @@ def _end(process: BaseProcess) -> None:
 
 
 def train_for(job: TimedJob, seconds: float, line: Connection) -> None:
-    """Train in this process; says when it is ready, begins when told, and says how far it came."""
+    """Train in this process: report readiness, wait for the start, and report the speed."""
     device = torch.device(job.device)
     try:
         with tempfile.TemporaryDirectory() as folder, own_stream(device):

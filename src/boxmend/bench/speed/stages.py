@@ -1,7 +1,7 @@
-"""Where the time of a step goes.
+"""Measure the share of each stage in the time of a step.
 
-A recorded step cannot be told apart, so the same kernels are launched one by one, and the shares
-are those of the time that the device worked (on a GPU) or that passed (on a CPU).
+The stages of a recorded step cannot be separated, so the same kernels are launched one by one. The
+shares are those of the working time of the device (GPU) or of the elapsed time (CPU).
 """
 
 import time
@@ -48,7 +48,7 @@ DRIVER = ("cuda", "cu", "hip")  # how calls begin that launch kernels and copy m
 
 
 class Span(NamedTuple):
-    """When a stage was at work, or when anything was, in any unit."""
+    """The time span of a stage or of a kernel, in any unit."""
 
     name: str
     start: float
@@ -56,7 +56,7 @@ class Span(NamedTuple):
 
 
 def stage_shares(factory: TrainingFactory, row: str, size: str) -> dict[str, float]:
-    """Share of each stage in a step of a row of ours; they add up to 1."""
+    """Return the share of each stage in a step of one of boxmend's rows; they add up to 1."""
     settings = replace(factory.choices.settings(row, size), cuda_graph=False)
     steps = TrainingSteps(factory.training(settings))
     steps.run(2)
@@ -95,7 +95,7 @@ def _stage_at(spans: Sequence[Span], place: int, moment: float) -> str:
 
 
 def _timed(steps: TrainingSteps) -> list[Span]:
-    """Spans by the clock, where nothing is done later than it is asked for."""
+    """Measure spans by the clock, on a device that works synchronously."""
     spans: list[Span] = []
 
     @contextmanager
@@ -114,7 +114,7 @@ def _gaps(spans: Sequence[Span]) -> list[Span]:
 
 
 def _profiled(steps: TrainingSteps) -> tuple[list[Span], list[Span]]:
-    """Spans of the stages, and all that the device did."""
+    """Return the spans of the stages and of all kernels."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with (
         # Adding up over profiles changes nothing for one, and without it PyTorch warns.

@@ -1,4 +1,4 @@
-"""One table: the rows of one image size and one pair of counts, and their ratios."""
+"""Measure one table: the rows of one image size and one pair of counts, and their ratios."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -12,14 +12,14 @@ from boxmend.bench.speed.timing import Timed, TimedTraining, time_in_turns
 
 
 class Ratio(NamedTuple):
-    """A quotient of two rows that someone asks for."""
+    """A ratio of two rows, with its target."""
 
     row: str
     other: str
     measure: str
     """A key of `told`."""
     wanted: str
-    """What is aimed at, with ResNet-50 on an H200; empty where nothing is."""
+    """The target with ResNet-50 on an H200; empty without one."""
 
 
 COMPARISONS = (
@@ -54,7 +54,7 @@ def measure_table(factory: TrainingFactory, size: str, counts: Counts) -> dict[s
 
 
 def row_values(row: Timed) -> dict[str, Any]:
-    """A row as plain values; what was not measured is None."""
+    """Return a row as plain values; None for what was not measured."""
     return {
         "milliseconds": row.milliseconds,
         "images_per_second": row.images_per_second,
@@ -63,7 +63,7 @@ def row_values(row: Timed) -> dict[str, Any]:
 
 
 def ratios(rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The quotients that rows allow, each from the very numbers that they show."""
+    """Return the ratios of the measured rows."""
     found = []
     for one in COMPARISONS:
         if one.row in rows and one.other in rows:

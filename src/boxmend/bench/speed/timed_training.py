@@ -1,4 +1,4 @@
-"""Trainings to be timed, made by the code that makes them for `boxmend train`."""
+"""Build trainings to time, with the same code as `boxmend train`."""
 
 import copy
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from boxmend.training.processes import Processes
 
 
 class TrainingSteps:
-    """Steps of a training that stays in its last pass, on ever new batches of its loader."""
+    """Steps of a training that stays in its last epoch, on new batches of its loader."""
 
     def __init__(self, training: Training):
         self.training = training
@@ -36,7 +36,7 @@ class TrainingSteps:
     def run(self, steps: int) -> None:
         """Train, and bring over what the ledger is to hold, as a training does now and then."""
         for _ in range(steps):
-            self.training.step = self._step  # a pass that ends would be recorded anew
+            self.training.step = self._step  # a new epoch would be recorded again
             self.training.train_on(next(self._batches))
         self.training.recorder.flush()
 
@@ -98,7 +98,7 @@ class TrainingFactory:
 
 
 def endless(loader: Loader) -> Iterator[Batch]:
-    """Yield the batches of one pass after the other."""
+    """Yield the batches of one epoch after another, without end."""
     number = 0
     while True:
         yield from loader.epoch(number)

@@ -1,4 +1,4 @@
-"""Taking times: blocks of steps by turns, so that drift hits all rows alike, and their median."""
+"""Time blocks of steps in turns, so that drift affects all rows equally, and take the median."""
 
 import gc
 import statistics
@@ -30,7 +30,7 @@ class TimedTraining(Protocol):
 
 @dataclass
 class Timed:
-    """What one row took, or why it could not be measured."""
+    """The times of one row, or why it could not be measured."""
 
     batch_size: int = 0
     blocks: list[float] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Timed:
 
 
 def time_seconds(device: torch.device, work: Callable[[], None]) -> float:
-    """How long something takes: by events of the current stream on a GPU, else by the clock."""
+    """Return the seconds of `work`: by events of the current stream on a GPU, else by the clock."""
     if device.type != "cuda":
         started = time.perf_counter()
         work()
@@ -73,7 +73,7 @@ def time_seconds(device: torch.device, work: Callable[[], None]) -> float:
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[None]:
-    """A stream besides the default one of a GPU, which cannot be recorded."""
+    """Use a new stream of a GPU, since CUDA graphs cannot record the default stream."""
     if device.type != "cuda":
         yield
         return
@@ -115,7 +115,7 @@ def time_in_turns(
 def _prepared(
     make: Callable[[], TimedTraining], row: Timed, device: torch.device
 ) -> TimedTraining | None:
-    """Make a row and take its first steps; what it needs of the device is its own."""
+    """Build a row, take its first steps and note the device memory that it needs."""
     _release(device)
     before = _memory(device)
     started = time.perf_counter()
@@ -161,6 +161,6 @@ def _release(device: torch.device) -> None:
 
 
 def first_reason(error: Exception) -> str:
-    """Give the first line of what went wrong; the whole of it may be pages."""
+    """Return the type and the first line of an error, which may have many lines."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -31,7 +31,7 @@ def read_parquet(
     pyarrow's errors; anything but a regular file raises an OSError.
     """
     with _open(path, remedy) as file:
-        footer = pq.ParquetFile(file)
+        footer = _read_footer(path, file)
         schema = footer.schema_arrow
         refuse_duplicate_columns(path, schema.names)
         size = file.seek(0, os.SEEK_END)
@@ -42,6 +42,15 @@ def read_parquet(
         table = parquet.read(None if columns is None else list(columns))
         table.validate(full=True)
     return _expand_dictionaries(path, table, schema, size)
+
+
+def _read_footer(path: Path, file: BinaryIO) -> pq.ParquetFile:
+    """Open a Parquet file; raise a DataError if the name of a column is not valid text."""
+    try:
+        return pq.ParquetFile(file)
+    except UnicodeDecodeError as error:
+        message = f"{path}: the name of a column is not valid UTF-8; write the file anew"
+        raise DataError(message) from error
 
 
 def _open(path: Path, remedy: str | None) -> BinaryIO:

@@ -62,7 +62,7 @@ def invent_anywhere(dataset: Dataset, eligible: Rows, numbers: Rows, seed: int) 
     """Invent annotations at random places of random images, with random labels.
 
     Their sides, relative to the image, are those of random eligible annotations. Only images
-    with a known size get any. The draws of an annotation go by its number.
+    with a known size get any. The number of an annotation determines its draws.
     """
     known = (dataset.images.widths > 0) & (dataset.images.heights > 0)
     images = np.flatnonzero(known)
@@ -78,7 +78,7 @@ def invent_anywhere(dataset: Dataset, eligible: Rows, numbers: Rows, seed: int) 
     shares = donors[pick_choices(draws[:, 2], len(donors))]
     widths, heights = dataset.images.widths[image_rows], dataset.images.heights[image_rows]
     sizes = np.stack([widths, heights], axis=1).astype(np.float64)
-    return _added(image_rows, labels, place_boxes(shares, sizes, draws[:, 3:]))
+    return _as_added(image_rows, labels, place_boxes(shares, sizes, draws[:, 3:]))
 
 
 def invent_parts(dataset: Dataset, eligible: Rows, numbers: Rows, seed: int) -> Added:
@@ -96,7 +96,7 @@ def invent_parts(dataset: Dataset, eligible: Rows, numbers: Rows, seed: int) -> 
     keys = uniforms(seed, Stream.SPURIOUS_PART, len(whole))
     rows = whole[np.argsort(keys, kind="stable")[: len(numbers)]]
     halves = pick_choices(uniform_rows(seed, Stream.SPURIOUS_HALF, numbers, 1)[:, 0], 4)
-    return _added(
+    return _as_added(
         dataset.image_rows[rows], dataset.labels[rows], halve_boxes(dataset.boxes[rows], halves)
     )
 
@@ -123,7 +123,9 @@ def invent_on_clutter(dataset: Dataset, detections: Detections, count: int, seed
         ),
         lambda draws: uniform_moves(draws, MAX_CLUTTER_SHIFT_SIDES),
     )
-    return _added(images, detections.labels[rows].astype(np.int64), np.round(boxes, BOX_DECIMALS))
+    return _as_added(
+        images, detections.labels[rows].astype(np.int64), np.round(boxes, BOX_DECIMALS)
+    )
 
 
 def clutter_rows(dataset: Dataset, detections: Detections) -> Rows:
@@ -175,5 +177,5 @@ def place_boxes(shares: Floats, sizes: Floats, draws: Floats) -> Floats:
     return np.concatenate([low, high], axis=1)
 
 
-def _added(image_rows: Rows, labels: Rows, boxes: Floats) -> Added:
+def _as_added(image_rows: Rows, labels: Rows, boxes: Floats) -> Added:
     return Added(image_rows, labels, boxes, np.full(len(labels), -1, np.int64))

@@ -2,8 +2,8 @@
 
 These functions take and return tensors; they know no detectors, datasets or settings. `algorithm1`
 composes the published method from `matching` (Eq. 15 to 19), `judgment` (Eq. 11 and the queue of
-losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `losses`, `prescreen`, `voting`
-and `box_noise` go beyond the paper: posteriors under an estimated label-noise model, and edges at
+losses) and `correction` (Eq. 12 to 14). `evidence`, `label_noise`, `prescreen`, `voting` and
+`box_noise` go beyond the paper: posteriors under an estimated label-noise model, and edges at
 their posterior mean under an estimated box noise. Classes are 0 .. C - 1, probabilities have
 background first, shapes are fixed, masks are true for real rows, and no function changes its
 arguments.
@@ -46,6 +46,7 @@ from boxmend.methods.equations.evidence import (
     posterior,
     posterior_judgements,
     raise_to_floor,
+    soft_targets,
     update_memory,
 )
 from boxmend.methods.equations.judgment import (
@@ -66,11 +67,6 @@ from boxmend.methods.equations.label_noise import (
     log_likelihood,
     rate_interval,
     symmetric_transition,
-)
-from boxmend.methods.equations.losses import (
-    forward_corrected_loss,
-    soft_cross_entropy,
-    soft_targets,
 )
 from boxmend.methods.equations.matching import (
     alpha_from_rate,
@@ -125,7 +121,6 @@ __all__ = [
     "fit_temperature",
     "fit_transition",
     "foreground_probabilities",
-    "forward_corrected_loss",
     "hold_at_border",
     "is_confident",
     "judge",
@@ -143,7 +138,6 @@ __all__ = [
     "rate_interval",
     "raw_box_share",
     "refine_as_published",
-    "soft_cross_entropy",
     "soft_targets",
     "symmetric_transition",
     "threshold",

@@ -175,7 +175,7 @@ def refine_as_published(
 
     repaired = matched
     if steps.average:
-        averaged = _averaged(matched, scored, final, is_candidate, constants.fallback)
+        averaged = _average_boxes(matched, scored, final, is_candidate, constants.fallback)
         averaged = clipped_boxes(averaged, is_box, image_sizes)
         repaired = torch.where((verdict == Judgement.DISCARDED)[..., None], matched, averaged)
     refined = RefinedBatch(
@@ -268,7 +268,7 @@ def _verdicts(
     return torch.where(final != labels, int(Judgement.RELABELLED), verdict), final
 
 
-def _averaged(
+def _average_boxes(
     matched: Tensor, scored: _Scored, labels: Tensor, is_candidate: Tensor, fallback: str
 ) -> Tensor:
     """Return b_m* for the final labels, before clipping; [B, A, 4] (Eq. 14)."""

@@ -91,3 +91,9 @@ def posterior_judgements(posteriors: Tensor, labels: Tensor, is_box: Tensor) -> 
     unsure = torch.where(is_other, int(Judgement.RELABELLED), int(Judgement.DISCARDED))
     judgements = torch.where(is_kept, int(Judgement.KEPT), unsure)
     return torch.where(is_box, judgements, int(Judgement.DISCARDED))
+
+
+def soft_targets(posteriors: Tensor) -> Tensor:
+    """Prepend a background column of 0 to posteriors [..., C]. Returns [..., 1 + C]."""
+    background = torch.zeros_like(posteriors[..., :1])
+    return torch.cat([background, posteriors], dim=-1)

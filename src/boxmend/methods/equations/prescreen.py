@@ -3,8 +3,8 @@
 A linear classifier works on features of the annotated boxes from a backbone that never saw their
 labels. It is trained on the other folds, so its prediction for an annotation does not depend on
 that annotation's label. Classifier and noise model are fitted in turn: the classifier minimises the
-forward-corrected loss through the transition matrix T (as `forward_corrected_loss`), and T is
-fitted to the classifier's predictions. The result is deterministic.
+forward-corrected loss -log sum_c s(c) T[c, y] through the transition matrix T, and T is fitted to
+the classifier's predictions. The result is deterministic.
 """
 
 import math

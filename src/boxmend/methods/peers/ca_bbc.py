@@ -1,20 +1,21 @@
 """Class-agnostic box correction with two heads (CA-BBC), a re-implementation.
 
 J. Li, C. Xiong, R. Socher, S. Hoi: Towards Noise-resistant Object Detection with Noisy
-Annotations, 2020 (arXiv:2003.01285). There is no public code; equations and numbers are as known
-from the literature. Two heads are trained on RoIs of their own. Every annotated box b takes one
-step down the slope of what the heads disagree about and of background, which gives b*; there a
-soft label y* comes from label and heads, and a box b** from the regressions of both.
+Annotations, 2020 (arXiv:2003.01285). There is no public code; equations and numbers are those known
+from the literature. Two heads train on different RoIs. Each annotated box b takes one gradient step
+that lowers the disagreement of the heads and their background probability, which gives b*. At b*,
+label and heads give a soft label y*, and the regressions of both heads give a box b**.
 
-Where this departs: RoIAlign by `grid_sample` instead of precise RoI pooling; the length of the
-step is in shares of the box and set by recent slopes, instead of a factor of the slope in pixels,
-which depends on the size of images and vanishes as the heads grow sure (`ca_bbc.step_unit` has the
-factor); no side moves by more than a share of the box; background has no part in y*, or heads that
-call badly placed boxes background come to call everything so (`ca_bbc.include_background`); a rate
-that is told to be 0 switches that half off, and an unknown box noise is estimated.
+Differences from the source: RoIAlign by `grid_sample` replaces precise RoI pooling. The step length
+is in shares of the box and scaled by recent slopes; the source uses a factor in pixels, which
+depends on the image size and vanishes as the heads become certain (`ca_bbc.step_unit`). The shift
+of a side is limited. y* excludes background, because heads that see badly placed boxes as
+background would otherwise end up with background everywhere (`ca_bbc.include_background`). A known
+rate of 0 disables that half of the method, and an unknown box noise is estimated.
 """
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -50,12 +51,21 @@ from boxmend.methods.steps import (
 from boxmend.runs.judgement import Judgement
 from boxmend.runs.settings import CaBbcSettings
 
-HEADS = 2
-UNKNOWN_BOX_NOISE = 0.4  # until the first estimate
-STEP_OF_NOISE = 0.15  # of the sides: 3 % at 20 % box noise, 6 % at 40 %
-PIXELS_OF_NOISE = 500.0  # as published: 100 at 20 %, 200 at 40 %
-TYPICAL = 0.5  # the median
-TINY = torch.finfo(torch.float32).tiny  # where heads are so sure that no slope is left
+NUM_HEADS = 2
+TINY = torch.finfo(torch.float32).tiny  # replaces a slope of 0
+
+
+@dataclass(frozen=True)
+class CaBbcConstants:
+    """Step lengths, and the box noise to begin with."""
+
+    initial_box_noise: float = 0.4  # until the first estimate, if it is unknown
+    step_per_noise_sides: float = 0.15  # 3 % of the side at 20 % box noise, 6 % at 40 %
+    step_per_noise_pixels: float = 500.0  # as published: a factor of 100 at 20 %, 200 at 40 %
+    slope_quantile: float = 0.5  # of recent slopes, which scales a step
+
+
+CA_BBC = CaBbcConstants()
 
 
 class CaBbc(EstimatingMethod):
@@ -69,13 +79,13 @@ class CaBbc(EstimatingMethod):
         estimator: NoiseEstimator | None = None,
         exchange: Exchange = SINGLE_PROCESS,
     ):
-        """Take a `estimator` where the box noise is not told, to estimate it."""
+        """Take an estimator if the box noise is unknown."""
         super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
         self.mends_labels = rates.label != 0
-        self.box_noise = UNKNOWN_BOX_NOISE if rates.box is None else rates.box
-        # Changed in place: a captured step has addresses.
+        self.box_noise = CA_BBC.initial_box_noise if rates.box is None else rates.box
+        # Changes are in place, because a captured step holds addresses.
         self.slopes = equations.empty_queue(settings.queue_length, device)
 
     @property
@@ -83,27 +93,30 @@ class CaBbc(EstimatingMethod):
         """The length of a step, in the unit of `ca_bbc.step_unit`."""
         if self.settings.alpha is not None:
             return self.settings.alpha
-        unit = STEP_OF_NOISE if self.settings.step_unit == "relative" else PIXELS_OF_NOISE
+        is_relative = self.settings.step_unit == "relative"
+        unit = CA_BBC.step_per_noise_pixels
+        if is_relative:
+            unit = CA_BBC.step_per_noise_sides
         return unit * self.box_noise
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
-        """Mend the annotations by the heads, and train each head on RoIs of its own."""
-        seen = run_first_stage(context)
+        """Repair the annotations by the heads, and train each head on its own RoIs."""
+        first_stage = run_first_stage(context)
         with torch.no_grad():
-            outcome = self._outcome(context, seen)
-        losses = rpn_losses(context, seen.raw, outcome.rpn)
-        return outcome, {**losses, **losses_by_head(context, seen, outcome.roi)}
+            outcome = self._outcome(context, first_stage)
+        losses = rpn_losses(context, first_stage.raw, outcome.rpn)
+        return outcome, {**losses, **losses_by_head(context, first_stage, outcome.roi)}
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Tell warm-up from what follows."""
+        """Return whether the step belongs to the warm-up."""
         return progress.is_warm_up
 
     def _own_state(self) -> dict[str, Any]:
-        """Return the slopes."""
+        """Return the queue of slopes."""
         return {"slopes": self.slopes.clone()}
 
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Take up slopes of the same number."""
+        """Load a queue of slopes of the same length."""
         if state["slopes"].shape != self.slopes.shape:
             was, now = len(state["slopes"]), len(self.slopes)
             raise UsageError(
@@ -113,38 +126,38 @@ class CaBbc(EstimatingMethod):
         self.slopes.copy_(state["slopes"])
 
     def _apply_estimates(self, estimator: NoiseEstimator) -> None:
-        """Set the box noise by its estimate, once there is one; next to none counts as none.
+        """Set the box noise to its estimate, if there is one; a negligible estimate counts as 0.
 
-        Kept on the host: a step cannot wait to read it off the device.
+        The value stays on the host, so that no step waits for the device.
         """
         if estimator.is_estimated("box"):
             is_negligible = estimator.box.noise < ESTIMATOR.negligible_rate
             self.box_noise = 0.0 if is_negligible else estimator.box.noise
 
-    def _outcome(self, context: StepContext, seen: FirstStage) -> Outcome:
+    def _outcome(self, context: StepContext, first_stage: FirstStage) -> Outcome:
         annotations, features = (
             neutralise_padding(context.annotations),
-            detach_features(seen.features),
+            detach_features(first_stage.features),
         )
         if self.estimator is not None:
-            self.observe(annotations, seen.proposals, context.scorer_on(features))
+            self.observe(annotations, first_stage.proposals, context.scorer_on(features))
         if context.progress.is_warm_up:
             outcome = unchanged_outcome(annotations)
             outcome.metrics["box_step"] = torch.zeros((), device=annotations.boxes.device)
             return outcome
-        refined, soft = self._refined(context.detector, features, annotations)
+        refined, soft = self._refine(context.detector, features, annotations)
         outcome = merge_outcome(
             annotations, refined, _all_of(annotations), soft if self.mends_labels else None
         )
         outcome.metrics["box_step"] = mean_box_step(annotations, refined.matched)
         return outcome
 
-    def _refined(
+    def _refine(
         self, detector: Detector, features: Features, annotations: BatchAnnotations
     ) -> tuple[RefinedBatch, Tensor]:
-        """Compute b*, then y* and b** there; return y* [B, A, 1 + C], background first, besides.
+        """Compute b*, and y* and b** at b*. Returns also y* [B, A, 1 + C], background first.
 
-        Nothing is judged, but what has another label is RELABELLED.
+        An annotation whose label changes is RELABELLED, any other is KEPT.
         """
         matched = (
             self._step_boxes(detector, features, annotations)
@@ -185,12 +198,12 @@ class CaBbc(EstimatingMethod):
     def _step_boxes(
         self, detector: Detector, features: Features, annotations: BatchAnnotations
     ) -> Tensor:
-        """Take the step from b to b*, [B, A, 4]."""
+        """Return b*, one gradient step away from b, [B, A, 4]."""
         settings = self.settings
         gradient = box_gradient(detector, features, annotations, settings.objectness_weight)
         slopes = dual_heads.slopes_in_sides(annotations.boxes, gradient)
         if settings.step_unit == "pixels":
-            # Undoes the unit of the slopes.
+            # Converts the slopes back to pixels.
             unit = sides_of_edges(annotations.boxes).square().clamp(min=TINY)
         else:
             unit = self._typical(slopes, annotations.is_box)
@@ -200,13 +213,13 @@ class CaBbc(EstimatingMethod):
         return clipped_boxes(stepped, annotations.is_box, annotations.sizes)
 
     def _typical(self, slopes: Tensor, is_box: Tensor) -> Tensor:
-        """The median of recent annotations' largest slopes, infinite at first; a scalar."""
+        """Return the median of recent annotations' largest slopes, at first infinite; a scalar."""
         pushed = self.exchange.all_gather(slopes.abs().amax(-1), is_box)
         self.slopes.copy_(equations.push(self.slopes, *pushed))
-        return equations.threshold(self.slopes, TYPICAL).clamp(min=TINY)
+        return equations.threshold(self.slopes, CA_BBC.slope_quantile).clamp(min=TINY)
 
     def _sharpen_labels(self, labels: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """y* [B, A, 1 + C]; background has no part in it unless asked for."""
+        """Return y* [B, A, 1 + C]; background is 0 unless the settings include it."""
         if not self.settings.include_background:
             first, second = (
                 equations.soft_targets(equations.foreground_probabilities(one))
@@ -221,10 +234,10 @@ class CaBbc(EstimatingMethod):
 def box_gradient(
     detector: Detector, features: Features, annotations: BatchAnnotations, objectness: float
 ) -> Tensor:
-    """Compute dL/db of annotated boxes, [B, A, 4] in float32; padding has zero.
+    """Compute dL/db of annotated boxes, [B, A, 4] in float32; zero for padding.
 
-    Takes features through which no gradient flows. In float32 whatever the precision of the step:
-    near agreement L is a small difference of large numbers.
+    Takes features without gradient. The computation is always in float32, because L is a small
+    difference of large numbers where the heads agree.
     """
     numbers, boxes = detector.numbers, annotations.boxes
     with torch.enable_grad(), torch.autocast(boxes.device.type, enabled=False):
@@ -243,14 +256,14 @@ def box_gradient(
         return torch.autograd.grad(total, leaf)[0]
 
 
-def losses_by_head(context: StepContext, seen: FirstStage, targets: Targets) -> Losses:
-    """Compute the second stage's losses, the sum over both heads, each on RoIs drawn for it."""
+def losses_by_head(context: StepContext, first_stage: FirstStage, targets: Targets) -> Losses:
+    """Compute the second stage's losses, summed over both heads, each on its own RoIs."""
     detector = context.detector
-    rois = [draw_rois(context, seen.proposals, targets) for _ in range(HEADS)]
+    rois = [draw_rois(context, first_stage.proposals, targets) for _ in range(NUM_HEADS)]
     boxes = torch.stack([one.boxes for one in rois])  # [heads, B, S, 4]
     images, number = boxes.shape[1:3]
-    pooled = detector.pooled(seen.features, boxes.transpose(0, 1).flatten(1, 2))
-    shares = pooled.view(images, HEADS, number, *pooled.shape[1:])
+    pooled = detector.pool(first_stage.features, boxes.transpose(0, 1).flatten(1, 2))
+    shares = pooled.view(images, NUM_HEADS, number, *pooled.shape[1:])
     classes, regressions = [], []
     for which, one in enumerate(rois):
         head = detector.network.roi_heads.box_predictor.heads[which]
@@ -265,9 +278,9 @@ def losses_by_head(context: StepContext, seen: FirstStage, targets: Targets) -> 
 
 
 def mean_box_step(annotations: BatchAnnotations, matched: Tensor) -> Tensor:
-    """Tell how far boxes were moved: the largest share of a side, on average; a scalar.
+    """Return the mean over annotations of the largest shift of a side, in sides; a scalar.
 
-    A side below a pixel counts as one: boxes without extent have no shares.
+    Sides below one pixel count as one pixel.
     """
     share = (
         (matched - annotations.boxes).abs() / sides_of_edges(annotations.boxes).clamp(min=1)
@@ -279,9 +292,9 @@ def mean_box_step(annotations: BatchAnnotations, matched: Tensor) -> Tensor:
 def soft_box_loss(
     detector: Detector, output: RoiOutput, rois: RoiSample, targets: Targets
 ) -> Tensor:
-    """Sum the regression losses of positives, every class by its share of the soft label.
+    """Sum the regression losses of positive RoIs, weighted over classes by the soft label.
 
-    Divided like `box_loss` by the number of all that were sampled. Needs soft targets.
+    The sum is divided by the number of sampled RoIs, as in `box_loss`. Needs soft targets.
     """
     assert targets.soft is not None
     is_positive = rois.is_positive & rois.is_sampled
@@ -304,5 +317,5 @@ def _as_output(found: tuple[Tensor, Tensor], images: int, number: int) -> RoiOut
 
 
 def _all_of(annotations: BatchAnnotations) -> Roles:
-    """Everything trains everything."""
+    """Return roles in which every annotation trains every part."""
     return Roles(annotations.is_box, annotations.is_box, torch.zeros_like(annotations.is_box))

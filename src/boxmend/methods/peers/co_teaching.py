@@ -1,14 +1,14 @@
-"""Co-teaching: two networks, each of which chooses by small losses what the other trains on.
+"""Co-teaching: two networks, each of which selects annotations of small loss for the other.
 
 A re-implementation for Faster R-CNN of Bo Han, Quanming Yao, Xingrui Yu, Gang Niu, Miao Xu, Weihua
 Hu, Ivor Tsang and Masashi Sugiyama, *Co-teaching: Robust training of deep neural networks with
-extremely noisy labels* (NeurIPS 2018), which is about classifying images. It departs where a
-detector demands it; docs/methods/co-teaching.md has the list:
+extremely noisy labels* (NeurIPS 2018), which classifies images. A detector requires some changes;
+docs/methods/co-teaching.md lists them:
 
-* An annotation, not an image, is kept or dropped, by the loss of its RoIs.
-* A batch has too few annotations to rank, so a loss is compared with recent ones of its network.
-* A dropped annotation is no background: its RoIs teach the second stage nothing. The first stage,
-  which knows no classes, keeps it.
+* Annotations, not images, are kept or dropped, by the loss of their RoIs.
+* A batch has too few annotations to rank, so a loss is compared with recent losses of its network.
+* A dropped annotation does not become background: the second stage ignores its RoIs. The first
+  stage, which is class-agnostic, still trains on it.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -39,28 +39,28 @@ from boxmend.runs.settings import CoTeachingSettings
 
 NETWORKS = ("a", "b")
 SUFFIXES = ("", "_b")  # of the names of their losses
-USUAL_FORGET = 0.2  # where label noise cannot tell: boxes alone are noisy, or nothing is known
-LEAST_MEDIAN = 1e-6  # losses are divided by it; below, a median says nothing
+DEFAULT_FORGET_RATE = 0.2  # tau if the label noise is unknown, or 0 while boxes are noisy
+MIN_MEDIAN_LOSS = 1e-6  # losses are divided by a median, which has to be positive
 
 
 def needs_estimates(settings: CoTeachingSettings, rates: Rates) -> bool:
-    """Say whether tau is to follow an estimate: where neither it nor the label noise is told."""
+    """Return whether tau follows an estimate: neither tau nor the label noise is known."""
     return settings.forget_rate is None and rates.label is None
 
 
-def forget_rate(told: float | None, rates: Rates) -> float:
-    """Choose tau: as told, else the label noise, else 0.2 unless there is no noise at all."""
-    if told is not None:
-        return told
+def forget_rate(setting: float | None, rates: Rates) -> float:
+    """Return tau: the setting, else the label noise, else 0.2; 0 if there is no noise at all."""
+    if setting is not None:
+        return setting
     if rates.label:
         return rates.label
-    return 0.0 if rates == Rates(0, 0) else USUAL_FORGET
+    return 0.0 if rates == Rates(0, 0) else DEFAULT_FORGET_RATE
 
 
 def forget_share(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSettings) -> float:
-    """Tell the share 1 - R(t) to leave out in a pass, counted from 0: tau min(t / T_k, 1)^c.
+    """Return the share 1 - R(t) to drop in epoch t, counted from 0: tau min(t / T_k, 1)^c.
 
-    T_k is the share `ramp_share` of all passes; as in the source nothing is left out in the first.
+    T_k is a share of all epochs. As in the source, the first epoch drops nothing.
     """
     ramp = settings.ramp_share * num_epochs
     done = 1.0 if epoch >= ramp else epoch / ramp
@@ -68,7 +68,7 @@ def forget_share(epoch: int, num_epochs: int, tau: float, settings: CoTeachingSe
 
 
 class ObjectLosses(NamedTuple):
-    """How badly a network finds annotations fit, by their positive RoIs; all [B, A]."""
+    """The losses of annotations by their positive RoIs; all [B, A]."""
 
     classes: Tensor  # mean cross-entropy
     boxes: Tensor  # mean regression loss
@@ -76,16 +76,15 @@ class ObjectLosses(NamedTuple):
 
 
 def owners(rois: RoiSample, num_annotations: int) -> Tensor:
-    """Tell which positive RoIs belong to which annotation, [B, A, S]."""
+    """Mark the positive RoIs of each annotation, [B, A, S]."""
     rows = torch.arange(num_annotations, device=rois.matched.device)[:, None]  # [A, 1]
     return rois.is_positive[:, None] & (rois.matched[:, None] == rows)
 
 
 def object_losses(output: RoiOutput, rois: RoiSample, is_own: Tensor, kind: str) -> ObjectLosses:
-    """Average the losses of the RoIs of each annotation.
+    """Average the losses of the RoIs of each annotation; 0 for annotations without one.
 
-    Takes the outputs for the sampled RoIs, their owners [B, A, S] and the kind of box loss. What
-    is not measured is 0.
+    Takes the outputs for the sampled RoIs, their owners [B, A, S] and the kind of box loss.
     """
     columns = torch.where(rois.is_positive, rois.labels + 1, 0)[..., None]  # [B, S, 1]
     entropy = -output.logits.float().log_softmax(-1).take_along_dim(columns, dim=-1)[..., 0]
@@ -101,9 +100,9 @@ def object_losses(output: RoiOutput, rois: RoiSample, is_own: Tensor, kind: str)
 
 
 def masked_median(values: Tensor, is_value: Tensor) -> Tensor:
-    """Take the median of the marked values, of an even number the mean of the middle two.
+    """Return the median of the marked values, a scalar; 1 if none is marked.
 
-    Takes two tensors of one shape. Returns a scalar, 1 where nothing is marked.
+    Takes two tensors of one shape. For an even number it is the mean of the middle two values.
     """
     number = is_value.sum()
     ranked = F.pad(torch.where(is_value, values, torch.inf).reshape(-1), (0, 1), value=torch.inf)
@@ -112,29 +111,29 @@ def masked_median(values: Tensor, is_value: Tensor) -> Tensor:
     return torch.where(number > 0, ranked.gather(0, middle).mean(), 1)
 
 
-def relative_losses(found: ObjectLosses, batch: ObjectLosses) -> Tensor:
-    """Add both losses of annotations [...], each in medians of the whole batch."""
-    total = torch.zeros_like(found.classes)
+def relative_losses(measured: ObjectLosses, batch: ObjectLosses) -> Tensor:
+    """Add both losses of annotations [...], each divided by its median in the whole batch."""
+    total = torch.zeros_like(measured.classes)
     for name in ("classes", "boxes"):
         median = masked_median(getattr(batch, name), batch.is_measured)
-        total = total + getattr(found, name) / median.clamp(min=LEAST_MEDIAN)
+        total = total + getattr(measured, name) / median.clamp(min=MIN_MEDIAN_LOSS)
     return total
 
 
 def is_dropped(
     losses: Tensor, limit: Tensor, is_box: Tensor, is_measured: Tensor, is_measured_by_peer: Tensor
 ) -> Tensor:
-    """Drop annotations whose loss exceeds the limit; all but the limit [B, A].
+    """Mark the annotations whose loss exceeds the limit; all arguments but the limit are [B, A].
 
-    Without a positive RoI the loss is infinite if the peer has none either; else the annotation
-    is kept.
+    An annotation without a positive RoI is dropped if the peer network has none either, and kept
+    otherwise.
     """
     unmeasured = torch.where(is_measured_by_peer, -torch.inf, torch.inf)
     return equations.judge(torch.where(is_measured, losses, unmeasured), limit, is_box)
 
 
 def remove_dropped(rois: RoiSample, is_own: Tensor, is_out: Tensor) -> RoiSample:
-    """Leave the RoIs of dropped annotations [B, A] out of the sample: neither for nor against."""
+    """Remove the RoIs of dropped annotations [B, A] from the sample."""
     is_left = ~(is_own & is_out[..., None]).any(1)  # [B, S]
     return rois._replace(
         is_sampled=rois.is_sampled & is_left, is_positive=rois.is_positive & is_left
@@ -142,7 +141,7 @@ def remove_dropped(rois: RoiSample, is_own: Tensor, is_out: Tensor) -> RoiSample
 
 
 class View(NamedTuple):
-    """What one network makes of a batch."""
+    """The output of one network for a batch."""
 
     detector: Detector
     seen: steps.FirstStage
@@ -153,33 +152,33 @@ class View(NamedTuple):
 
 
 class NetworkOpinion(NamedTuple):
-    """What one network thinks of annotations; all [B, A] but the limit."""
+    """The judgement of annotations by one network; all [B, A] but the limit."""
 
     losses: Tensor
     limit: Tensor
     is_measured: Tensor
-    is_dropped: Tensor  # for its peer
+    is_dropped: Tensor  # for the peer network
 
 
 class CoTeaching(EstimatingMethod):
-    """Two networks that choose annotations for each other; its state are their recent losses.
+    """Two networks that select annotations for each other; the state is their recent losses.
 
-    Network A is the detector, B its twin. The ledger tells what B thought, since that decides
-    what A, which predicts, was trained on: loss and threshold are B's, the verdict is KEPT or
-    DISCARDED, and UNJUDGED in passes that drop nothing or where B had drawn no positive RoI.
+    Network A is the detector, B its twin. The ledger records B's judgement, because it decides what
+    A trains on, and A makes the predictions. Loss and threshold are those of B; the judgement is
+    KEPT or DISCARDED, or UNJUDGED in epochs that drop nothing and where B drew no positive RoI.
     """
 
-    has_warm_up = False  # `ramp_share` takes its place
+    has_warm_up = False  # the ramp of tau replaces it
 
     def __init__(
         self,
         settings: CoTeachingSettings,
-        rates: Rates = Rates(),  # noqa: B008  # a tuple, which nobody can change
+        rates: Rates = Rates(),  # noqa: B008  # a tuple
         device: torch.device | str = "cpu",
         estimator: NoiseEstimator | None = None,
         exchange: Exchange = SINGLE_PROCESS,
     ):
-        """Take a `estimator` where tau is to follow an estimate of the noise."""
+        """Take an estimator if tau follows an estimate of the noise."""
         super().__init__(estimator, exchange)
         self.settings = settings
         self.rates = check_rates(rates)
@@ -187,7 +186,7 @@ class CoTeaching(EstimatingMethod):
         self.queues = [equations.empty_queue(settings.queue_length, device) for _ in NETWORKS]
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
-        """Compute the losses of both networks, each on what the other keeps for it."""
+        """Compute the losses of both networks, each on the annotations that the other keeps."""
         annotations = neutralise_padding(context.annotations)
         everything = unchanged_outcome(annotations).rpn
         views = [
@@ -205,17 +204,17 @@ class CoTeaching(EstimatingMethod):
         losses: Losses = {}
         for suffix, view, peer in zip(SUFFIXES, views, reversed(opinions), strict=True):
             rois = remove_dropped(view.rois, view.is_own, peer.is_dropped)
-            found = view.detector.roi_losses(view.output, rois, everything)
-            second = {"roi_classes": found.classification, "roi_boxes": found.boxes}
+            measured = view.detector.roi_losses(view.output, rois, everything)
+            second = {"roi_classes": measured.classification, "roi_boxes": measured.boxes}
             losses |= {f"{name}{suffix}": one for name, one in (view.rpn | second).items()}
         return outcome, losses
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Tell nothing apart: what is left out changes with the pass alone."""
+        """Return None: the share to drop changes only between epochs."""
         return None
 
     def models(self, detector: Detector) -> Mapping[str, Detector]:
-        """Name network B, which is kept and scored beside A."""
+        """Return network B, which is saved and evaluated beside A."""
         return {"b": detector.twin}
 
     def _own_state(self) -> dict[str, Any]:
@@ -224,37 +223,37 @@ class CoTeaching(EstimatingMethod):
         return {f"queue_{name}": queue.clone() for name, queue in named}
 
     def _load_own_state(self, state: Mapping[str, Any]) -> None:
-        """Take up queues of the same length."""
+        """Load queues of the same length."""
         for name, queue in zip(NETWORKS, self.queues, strict=True):
-            told = state[f"queue_{name}"]
-            if told.shape != queue.shape:
-                was, now = len(told), len(queue)
+            saved = state[f"queue_{name}"]
+            if saved.shape != queue.shape:
+                was, now = len(saved), len(queue)
                 raise UsageError(
                     f"the saved state has queues of {was} losses, but co_teaching.queue_length is "
                     f"{now}; use the settings of the saved state"
                 )
-            queue.copy_(told)
+            queue.copy_(saved)
 
     def _apply_estimates(self, estimator: NoiseEstimator) -> None:
-        """Set tau by the rates as told, else as estimated."""
+        """Set tau by the known or estimated rates."""
         self.tau = forget_rate(self.settings.forget_rate, estimator.known_rates())
 
     def _opinions(
         self, annotations: BatchAnnotations, views: Sequence[View], share: float
     ) -> list[NetworkOpinion]:
-        """Judge by the queues as they were, then push the losses of the whole batch."""
+        """Judge by the queues before this batch, then push the losses of the batch."""
         kind = views[0].detector.numbers.box_loss
-        found = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
+        measured = [object_losses(one.output, one.rois, one.is_own, kind) for one in views]
         size = len(ObjectLosses._fields)
-        joined = self.exchange.all_gather(*(column for one in found for column in one))
+        joined = self.exchange.all_gather(*(column for one in measured for column in one))
         batches = [ObjectLosses(*joined[:size]), ObjectLosses(*joined[size:])]
         opinions = []
         for mine, peer, batch, queue in zip(
-            found, reversed(found), batches, self.queues, strict=True
+            measured, reversed(measured), batches, self.queues, strict=True
         ):
             losses = relative_losses(mine, batch)
             limit = equations.threshold(queue, 1 - share)
-            if share == 0:  # the highest of recent losses is no limit
+            if share == 0:  # the highest recent loss must not be a limit
                 limit = torch.full_like(limit, torch.inf)
             is_out = is_dropped(
                 losses, limit, annotations.is_box, mine.is_measured, peer.is_measured
@@ -266,7 +265,7 @@ class CoTeaching(EstimatingMethod):
 
 
 def _view(context: StepContext, detector: Detector, targets: Targets) -> View:
-    """Run one network on the batch, with anchors and RoIs drawn for it alone."""
+    """Run one network on the batch, with its own anchors and RoIs."""
     seen = steps.run_first_stage(context, detector)
     rpn = steps.rpn_losses(context, seen.raw, targets, detector)
     rois = steps.draw_rois(context, seen.proposals, targets, detector)
@@ -277,7 +276,7 @@ def _view(context: StepContext, detector: Detector, targets: Targets) -> View:
 def _outcome(
     annotations: BatchAnnotations, opinions: Sequence[NetworkOpinion], *, is_judging: bool
 ) -> Outcome:
-    """Tell the ledger what B thinks, and the log how much each drops."""
+    """Return the outcome by B's judgement, with the shares that both networks drop as metrics."""
     _, by_b = opinions
     is_judged = annotations.is_box & by_b.is_measured & is_judging
     verdict = torch.where(by_b.is_dropped, int(Judgement.DISCARDED), int(Judgement.KEPT))

@@ -1,21 +1,20 @@
-"""DISCO: a box is corrected by how its proposals are distributed (Zhou et al., BMVC 2024).
+"""DISCO: the distribution of its proposals corrects a box (Zhou et al., BMVC 2024).
 
 A re-implementation of "Distribution-Aware Calibration for Object Detection with Noisy Bounding
-Boxes" after the released code (github.com/Correr-Zhou/DISCO), on our detector. The decoded boxes
-of a bag (see `bags`), weighted by their scores, are a Gaussian for each side. Boxes drawn from it
-join the bag, the Gaussian is taken anew, and its mean, believed by its score, corrects the given
-box. RoIs are then drawn and assigned a second time, to the corrected boxes. The losses of the
-second stage are those of this second time, in which boxes are corrected once more for the
-regression. The best score of each bag is trained besides, and so is an output that tells the
-spread of the Gaussian.
+Boxes" after the released code (github.com/Correr-Zhou/DISCO), on the detector of this package. The
+decoded boxes of a bag (see `bags`), weighted by their scores, define a Gaussian for each side.
+Boxes sampled from it join the bag, and the Gaussian is fitted again. Its mean, weighted by its
+score, corrects the annotated box. RoIs are then sampled and assigned again, to the corrected boxes.
+The losses of the second stage use these RoIs, with boxes that are corrected once more as regression
+targets. Further losses train the best score of each bag, and an output that predicts the spread of
+the Gaussian.
 
-Departures: testing has neither soft suppression nor voting by spread, so that figures can be
-compared with those of all other methods here; the spread is one for all classes, and in shares of
-the box's sides, so that it does not depend on the size of images (the released code divides the
-variance by the side once); an annotation without positive RoIs keeps its box, where the released
-code forgets it for the step; boxes are cut at the image on all sides; deltas are those of our
-detector (centre and size, not corners); means are over the whole batch, not over each process's
-part.
+Differences from the source: testing has neither soft suppression nor voting by spread, so that
+results are comparable with those of the other methods; there is one spread for all classes, in
+shares of the sides, so that it does not depend on the image size (the released code divides the
+variance by the side once); an annotation without positive RoIs keeps its box, whereas the released
+code ignores it in that step; boxes are clipped to the image on all sides; deltas encode centre and
+size, not corners; means are over the whole batch, not over the part of each process.
 """
 
 from collections.abc import Hashable
@@ -42,26 +41,26 @@ from boxmend.methods.protocol import (
 from boxmend.methods.steps import FirstStage, draw_rois, rpn_losses, run_first_stage
 from boxmend.runs.settings import DiscoSettings
 
-LEAST_VARIANCE = 1e-6  # in sides of the box; its logarithm is what the spread is trained to
+MIN_VARIANCE_SIDES = 1e-6  # of squared sides; the spread is trained to the logarithm
 
 
 class Gaussians(NamedTuple):
-    """How the boxes of bags are distributed, by sides; zero where a bag is empty."""
+    """The distribution of the boxes in bags, by sides; zero where a bag is empty."""
 
     mean: Tensor  # [B, A, 4]
     std: Tensor  # [B, A, 4]
 
 
 class Calibrated(NamedTuple):
-    """What the bags of a batch say."""
+    """The calibrated boxes of a batch."""
 
-    found: bags.BagResult
+    result: bags.BagResult
     std: Tensor  # [B, A, 4] of the distribution, in pixels
-    best: Tensor  # [B, A] logarithm of the best score of each bag, with gradient
+    best: Tensor  # [B, A] log of the best score in each bag, with gradient
 
 
 class Disco(Method):
-    """Distribution-aware calibration; it remembers nothing."""
+    """Distribution-aware calibration; it has no state."""
 
     def __init__(
         self,
@@ -72,37 +71,37 @@ class Disco(Method):
         self.exchange = exchange
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Tell whether boxes are corrected."""
+        """Return whether boxes are corrected."""
         return self._is_correcting(progress)
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
-        """Compute the losses of Faster R-CNN on corrected boxes, the bags' and the spread's."""
+        """Compute the losses of Faster R-CNN on corrected boxes, of the bags and of the spread."""
         detector, is_correcting = context.detector, self._is_correcting(context.progress)
         annotations = neutralise_padding(context.annotations)
         as_given = unchanged_outcome(annotations)
-        seen = run_first_stage(context)
-        losses = rpn_losses(context, seen.raw, as_given.rpn)
+        first = run_first_stage(context)
+        losses = rpn_losses(context, first.raw, as_given.rpn)
         targets = as_given.roi
         if is_correcting:
-            targets = targets._replace(boxes=self._correct_boxes(context, annotations, seen))
-        rois = draw_rois(context, seen.proposals, targets)
-        output, spread = outputs_with_spread(detector, seen.features, rois.boxes)
+            targets = targets._replace(boxes=self._correct_boxes(context, annotations, first))
+        rois = draw_rois(context, first.proposals, targets)
+        output, spread = outputs_with_spread(detector, first.features, rois.boxes)
         positives = bags.select_positives(rois, detector.numbers)
         second = self._calibrate(
             context,
             annotations._replace(boxes=targets.boxes),
-            seen.features,
+            first.features,
             positives,
             bags.select_first(output, positives),
         )
         if is_correcting:
-            rois = bags.with_box_targets(second.found.boxes, rois, detector.numbers)
+            rois = bags.with_box_targets(second.result.boxes, rois, detector.numbers)
         ordinary = detector.roi_losses(output, rois, targets)
-        weights = bags.even_weights(second.found.num_members > 0, self.exchange.all_sum)
+        weights = bags.even_weights(second.result.num_members > 0, self.exchange.all_sum)
         spread_loss = torch.zeros_like(ordinary.boxes)
         if is_correcting:
             spread_loss = _spread_loss(detector, spread, rois, second)
-        outcome = bags.bag_outcome(annotations, second.found, is_changing=is_correcting)
+        outcome = bags.bag_outcome(annotations, second.result, is_changing=is_correcting)
         return outcome._replace(rpn=as_given.rpn, roi=targets), {
             **losses,
             "roi_classes": ordinary.classification,
@@ -113,14 +112,14 @@ class Disco(Method):
 
     @torch.no_grad()
     def _correct_boxes(
-        self, context: StepContext, annotations: BatchAnnotations, seen: FirstStage
+        self, context: StepContext, annotations: BatchAnnotations, first: FirstStage
     ) -> Tensor:
-        """Correct the given boxes [B, A, 4] by the RoIs that are assigned to them."""
+        """Correct the annotated boxes [B, A, 4] by the RoIs that are assigned to them."""
         detector = context.detector
-        rois = draw_rois(context, seen.proposals, unchanged_outcome(annotations).roi)
-        positives = bags.select_positives(rois, detector.numbers)  # the others have no say here
-        output = detector.roi_outputs(seen.features, positives.boxes)
-        return self._calibrate(context, annotations, seen.features, positives, output).found.boxes
+        rois = draw_rois(context, first.proposals, unchanged_outcome(annotations).roi)
+        positives = bags.select_positives(rois, detector.numbers)  # the others do not matter here
+        output = detector.roi_outputs(first.features, positives.boxes)
+        return self._calibrate(context, annotations, first.features, positives, output).result.boxes
 
     def _calibrate(
         self,
@@ -130,7 +129,7 @@ class Disco(Method):
         rois: RoiSample,
         output: RoiOutput,
     ) -> Calibrated:
-        """Model the bags of positive RoIs [B, M], given the outputs of the head for them."""
+        """Calibrate boxes by bags of positive RoIs [B, M], given the head's outputs for them."""
         detector, settings, sizes = context.detector, self.settings, annotations.sizes
         is_member = bags.membership(rois, annotations.boxes.shape[1])  # [B, A, M]
         has_bag, shape = is_member.any(-1), is_member.shape
@@ -165,9 +164,9 @@ class Disco(Method):
 def outputs_with_spread(
     detector: Detector, features: Features, boxes: Tensor
 ) -> tuple[RoiOutput, Tensor]:
-    """Run the second stage on boxes [B, K, 4]; returns also its raw spread [B, K, 4]."""
+    """Run the second stage on boxes [B, K, 4]; return its output and its raw spread [B, K, 4]."""
     heads, shape = detector.network.roi_heads, boxes.shape[:2]
-    pooled = heads.box_head(detector.pooled(features, boxes))
+    pooled = heads.box_head(detector.pool(features, boxes))
     logits, deltas, spread = heads.box_predictor.with_spread(pooled)
     output = RoiOutput(logits.float().view(*shape, -1), deltas.float().view(*shape, -1, 4))
     return output, spread.float().view(*shape, 4)
@@ -177,7 +176,7 @@ def outputs_with_spread(
 def fit_gaussians(
     boxes: Tensor, scores: Tensor, is_member: Tensor, temperature: float
 ) -> Gaussians:
-    """Take mean and deviation of each bag's boxes, weighted by softmax(score / T) in the bag.
+    """Compute mean and standard deviation of each bag's boxes, weighted by softmax(score / T).
 
     Takes boxes [B, A, N, 4], scores and is_member [B, A, N].
     """
@@ -190,7 +189,7 @@ def fit_gaussians(
 
 @torch.no_grad()
 def sample_boxes(bags_of: Gaussians, uniform: Tensor, has_bag: Tensor, sizes: Tensor) -> Tensor:
-    """Draw K boxes from each Gaussian by numbers [B, A, K, 4] uniform in [0, 1), inside images."""
+    """Sample K boxes from each Gaussian by uniform numbers [B, A, K, 4], clipped to the images."""
     steps = bags.normal_numbers(uniform.float())
     drawn = bags_of.mean[:, :, None] + bags_of.std[:, :, None] * steps
     is_box = has_bag[..., None].expand(drawn.shape[:3])
@@ -199,22 +198,22 @@ def sample_boxes(bags_of: Gaussians, uniform: Tensor, has_bag: Tensor, sizes: Te
 
 
 def spread_targets(std: Tensor, boxes: Tensor) -> Tensor:
-    """Tell the spread wanted: log((std / side)^2), at least log 1e-6; all [..., 4].
+    """Return the targets of the spread: log((std / side)^2), at least log 1e-6; all [..., 4].
 
-    The side of x is the width of the box, that of y the height.
+    The side is the width of the box for x and the height for y.
     """
-    return ((std / sides_of_edges(boxes)) ** 2).clamp(min=LEAST_VARIANCE).log()
+    return ((std / sides_of_edges(boxes)) ** 2).clamp(min=MIN_VARIANCE_SIDES).log()
 
 
 def _spread_loss(
     detector: Detector, spread: Tensor, rois: RoiSample, calibrated: Calibrated
 ) -> Tensor:
-    """Compare the spread [B, S, 4] of positive RoIs with that of their bags."""
-    wanted = spread_targets(calibrated.std, calibrated.found.boxes)  # [B, A, 4]
+    """Compute the loss of the spread [B, S, 4] of positive RoIs against that of their bags."""
+    targets_of_spread = spread_targets(calibrated.std, calibrated.result.boxes)  # [B, A, 4]
     number = count(rois.is_sampled, detector.sum_over_processes)
     return box_loss(
         spread,
-        bags.rows_of_annotations(wanted, rois),
+        bags.rows_of_annotations(targets_of_spread, rois),
         rois.is_positive,
         rois.is_sampled,
         detector.numbers.box_loss,

@@ -1,15 +1,15 @@
-"""OA-MIL: the best of an annotation's own proposals corrects its box (Liu et al., ECCV 2022).
+"""OA-MIL: the best regressed RoI of an annotation corrects its box (Liu et al., ECCV 2022).
 
 A re-implementation of "Robust Object Detection With Inaccurate Bounding Boxes" after the released
-code (github.com/cxliu0/OA-MIL), on our detector. A bag holds the positive RoIs of an annotation.
-Their regressions are scored by a second pass of the head; the best one, believed by its score,
-moves the target of the regression loss. Assignment, classification and the first stage stay with
-the given boxes. The bags' scores are trained besides: this makes a selector of the classifier.
+code (github.com/cxliu0/OA-MIL), on the detector of this package. A bag contains the positive RoIs
+of an annotation. A second forward pass of the head scores their regressions. The best one, weighted
+by its score, moves the regression target. Assignment, classification and the first stage use the
+annotated boxes. A loss on the bags' scores trains the classifier to select.
 
-Departures: starts are shares of the training in place of pass numbers; decoded boxes are cut at
-the image on all sides, not at zero alone; a bag's annotation is known by its row, not by the sum of
-its coordinates; deltas are those of our detector (centre and size, not corners); means are over
-the whole batch, not over each process's part.
+Differences from the source: starts are shares of the training instead of epoch numbers; decoded
+boxes are clipped to the image on all sides, not only at zero; a bag is identified by its
+annotation's row, not by the sum of its coordinates; deltas encode centre and size, not corners;
+means are over the whole batch, not over the part of each process.
 """
 
 from collections.abc import Hashable
@@ -36,14 +36,14 @@ from boxmend.runs.settings import OaMilSettings
 
 
 class Round(NamedTuple):
-    """Boxes of positive RoIs, decoded and scored."""
+    """Decoded boxes of positive RoIs, and their scores."""
 
     boxes: Tensor  # [B, M, 4]
     log_scores: Tensor  # [B, M] of the annotations' labels, with gradient
 
 
 class OaMil(Method):
-    """Object-aware multiple instance learning; it remembers nothing."""
+    """Object-aware multiple instance learning; it has no state."""
 
     def __init__(
         self,
@@ -54,24 +54,24 @@ class OaMil(Method):
         self.exchange = exchange
 
     def phase(self, progress: TrainingProgress) -> Hashable:
-        """Tell apart whether boxes are chosen, and whether bags are extended."""
+        """Return whether boxes are selected, and whether bags are extended."""
         return self._is_selecting(progress), self._is_extending(progress)
 
     def losses(self, context: StepContext) -> tuple[Outcome, Losses]:
-        """Compute the losses of Faster R-CNN with new targets of regression, and the bags'."""
+        """Compute the losses of Faster R-CNN with new regression targets, and the bag loss."""
         detector, numbers = context.detector, context.detector.numbers
         annotations = neutralise_padding(context.annotations)
         as_given = unchanged_outcome(annotations)
-        seen = run_first_stage(context)
-        losses = rpn_losses(context, seen.raw, as_given.rpn)
-        rois = draw_rois(context, seen.proposals, as_given.roi)
-        output = detector.roi_outputs(seen.features, rois.boxes)
+        first = run_first_stage(context)
+        losses = rpn_losses(context, first.raw, as_given.rpn)
+        rois = draw_rois(context, first.proposals, as_given.roi)
+        output = detector.roi_outputs(first.features, rois.boxes)
         positives = bags.select_positives(rois, numbers)
         is_member = bags.membership(positives, annotations.boxes.shape[1])
         rounds = self._rounds(
-            context, seen.features, positives, bags.select_first(output, positives)
+            context, first.features, positives, bags.select_first(output, positives)
         )
-        found = self._selected(annotations, rounds[0], is_member)
+        found = self._select(annotations, rounds[0], is_member)
         is_selecting = self._is_selecting(context.progress)
         if is_selecting:
             rois = bags.with_box_targets(found.boxes, rois, numbers)
@@ -87,10 +87,10 @@ class OaMil(Method):
     def _rounds(
         self, context: StepContext, features: Features, rois: RoiSample, output: RoiOutput
     ) -> list[Round]:
-        """Decode and score once, and again as often as bags are extended.
+        """Decode and score the RoIs once, and once more per extension of the bags.
 
-        Takes positive RoIs [B, M] and the outputs of the head for them. A further round starts
-        from the boxes of the last one, or from the RoIs with its deltas.
+        Takes positive RoIs [B, M] and the outputs of the head for them. A further round decodes its
+        outputs relative to the boxes of the last round ("refine") or to the RoIs ("random").
         """
         detector, settings, rounds = context.detector, self.settings, list[Round]()
         references = rois.boxes
@@ -104,10 +104,10 @@ class OaMil(Method):
         return rounds
 
     @torch.no_grad()
-    def _selected(
+    def _select(
         self, annotations: BatchAnnotations, first: Round, is_member: Tensor
     ) -> bags.BagResult:
-        """Choose the best box of each bag, and blend it with the given one."""
+        """Select the best box of each bag, and blend it with the annotated box."""
         best = bags.best_of(first.log_scores[:, None], is_member)
         chosen = first.boxes.take_along_dim(best.places[..., None], dim=1)  # [B, A, 4]
         share = bags.blend_share(best.scores.exp(), self.settings.gamma, self.settings.theta)
@@ -118,9 +118,9 @@ class OaMil(Method):
     def _bag_loss(
         self, annotations: BatchAnnotations, rounds: list[Round], is_member: Tensor, num_labels: int
     ) -> Tensor:
-        """lambda * (1 - S) with S the mean bag score, of the first round and of those after it.
+        """Return the bag loss lambda * (1 - S), with S_i the mean bag score of round i.
 
-        refine: 1 - S_0 + coefficient * (1 - mean of S_1 .. S_N); random: 1 - mean of S_0 .. S_N.
+        "refine": 1 - S_0 + weight * (1 - mean of S_1 .. S_N). "random": 1 - mean of S_0 .. S_N.
         """
         settings = self.settings
         weights = bags.class_weights(

@@ -1,7 +1,7 @@
-"""Fixes of an audit as a bundle: what is left for review, what would be changed, or the likeliest.
+"""Export fixes of an audit: those left for review, those that `apply` makes, or the most probable.
 
-An annotation is handed over once, whatever fixes it has: as it should be, with its reasons. One
-that should go stays as it is, and the reason says so. One that is missing is a new box.
+An annotation with several fixes is exported once, with all changes and reasons. An annotation that
+should be removed is exported unchanged, and the reason says so. A missing one is a new box.
 """
 
 from __future__ import annotations
@@ -21,97 +21,99 @@ from boxmend.errors import DataError
 from boxmend.repair.export.bundle import (
     Bundle,
     Item,
-    box_of,
+    annotation_id_of,
     ensure_writable,
-    gathered,
-    identity_of,
+    make_bundle,
     other_item,
-    region_of,
-    share_of,
+    region_id,
+    round_box,
+    round_share,
 )
 from boxmend.runs.folder import Run
 
-LIKELY = 0.5  # an annotation that is rather right than wrong is worth nobody's time
+MIN_P_WRONG = 0.5  # reviewing annotations that are probably right wastes time
 REMOVALS = (Kind.SPURIOUS, Kind.DUPLICATE)
 
 
-def audited(
+def audit_bundle(
     run: Run, dataset: Dataset, most: int | None, changes: bool, whole_images: bool
 ) -> Bundle:
-    """The fixes of an audit that nobody has judged yet, by image.
+    """Return the fixes of an audit without a verdict, by image.
 
-    By default those that `apply` would leave for review and that are rather wrong than right; or
-    those that it would make; or the `most` probable ones.
+    By default these are the fixes that `apply` leaves for review and whose annotation is probably
+    wrong; with `changes` those that it makes; with `most` that many of the most probable ones.
     """
     fixes = read_run_fixes(run, dataset)
     answers = latest_verdicts(read_verdicts(run.path))
     chosen = choose(fixes, answers, PRECISION)
-    is_open = np.array([one not in answers for one in fixes.ids], np.bool_)
-    is_open &= _is_winning(fixes, chosen.p_fix)
-    at = _selected(fixes, chosen, is_open, most, changes)
-    if not len(at):
-        left = f"none of the {chosen.num_left:,} fixes left for review" if chosen.num_left else ""
+    is_open = np.array([fix_id not in answers for fix_id in fixes.ids], np.bool_)
+    is_open &= _is_preferred(fixes, chosen.p_fix)
+    selected = _select(fixes, chosen, is_open, most, changes)
+    if not len(selected):
         why = (
-            f"{left} is of an annotation that is rather wrong than right" if left else "all is done"
+            f"none of the {chosen.num_left:,} fixes left for review has an annotation that is "
+            "probably wrong"
+            if chosen.num_left
+            else "no fix is left for review"
         )
         raise DataError(
-            f"{run.path}: there is nothing to hand over: {why}; --most N gives the N most probable "
-            "fixes that nobody has judged, --changes those that `boxmend apply` would make"
+            f"{run.path}: there is nothing to export: {why}; use --most N for the N most probable "
+            "fixes without a verdict, or --changes for those that `boxmend apply` makes"
         )
-    bundle = gathered(dataset, _items(dataset, fixes, chosen.p_fix, at, whole_images))
+    bundle = make_bundle(dataset, _items(dataset, fixes, chosen.p_fix, selected, whole_images))
     if most is not None or changes:
         return bundle
-    return replace(bundle, num_unasked=chosen.num_left - len(at))
+    return replace(bundle, num_improbable=chosen.num_left - len(selected))
 
 
-def _selected(
+def _select(
     fixes: Fixes, chosen: ChosenFixes, is_open: Mask, most: int | None, changes: bool
 ) -> Rows:
     if most is not None:
-        at = np.flatnonzero(is_open)
-        order = np.lexsort((rank_ids(fixes.ids)[at], -fixes.p_wrong[at]))
-        return np.sort(at[order[:most]])
+        rows = np.flatnonzero(is_open)
+        order = np.lexsort((rank_ids(fixes.ids)[rows], -fixes.p_wrong[rows]))
+        return np.sort(rows[order[:most]])
     is_taken = np.zeros(len(fixes), np.bool_)
     is_taken[chosen.rows] = True
     if changes:
         return np.flatnonzero(is_open & is_taken)
-    return np.flatnonzero(is_open & ~is_taken & (fixes.p_wrong >= LIKELY))
+    return np.flatnonzero(is_open & ~is_taken & (fixes.p_wrong >= MIN_P_WRONG))
 
 
-def _is_winning(fixes: Fixes, p_fix: Floats) -> Mask:
-    """[f] Of an annotation either its likeliest removal, or its changes: not both at once."""
+def _is_preferred(fixes: Fixes, p_fix: Floats) -> Mask:
+    """[f] For each annotation either its most probable removal or its changes, never both."""
     is_removal = np.isin(fixes.kinds, REMOVALS)
     best: dict[int, tuple[float, bool, int]] = {}
     for k, row in enumerate(fixes.rows.tolist()):
         if row != UNKNOWN:
             rank = float(p_fix[k]), not is_removal[k], -k
             best[row] = max(best.get(row, rank), rank)
-    is_winning = np.ones(len(fixes), np.bool_)
+    is_preferred = np.ones(len(fixes), np.bool_)
     for k, row in enumerate(fixes.rows.tolist()):
         if row != UNKNOWN:
             _, is_change, negative = best[row]
-            is_winning[k] = not is_removal[k] if is_change else k == -negative
-    return is_winning
+            is_preferred[k] = not is_removal[k] if is_change else k == -negative
+    return is_preferred
 
 
 def _items(
-    dataset: Dataset, fixes: Fixes, p_fix: Floats, at: Rows, whole_images: bool
+    dataset: Dataset, fixes: Fixes, p_fix: Floats, selected: Rows, whole_images: bool
 ) -> dict[int, list[Item]]:
-    of_row: dict[int, list[int]] = defaultdict(list)
+    fixes_of_row: dict[int, list[int]] = defaultdict(list)
     items: dict[int, list[Item]] = defaultdict(list)
-    for k in at.tolist():
-        of_row[int(fixes.rows[k])].append(k)
-    new = of_row.pop(UNKNOWN, [])
-    wanted = set(of_row)
+    for k in selected.tolist():
+        fixes_of_row[int(fixes.rows[k])].append(k)
+    missing = fixes_of_row.pop(UNKNOWN, [])
+    wanted = set(fixes_of_row)
     if whole_images:
-        is_wanted = np.isin(dataset.image_rows, fixes.image_rows[at])
+        is_wanted = np.isin(dataset.image_rows, fixes.image_rows[selected])
         wanted |= set(np.flatnonzero(is_wanted & (dataset.image_rows != UNKNOWN)).tolist())
     ensure_writable(dataset, np.array(sorted(wanted), np.int64))
     for row in sorted(wanted):
-        ks = of_row.get(row)
+        ks = fixes_of_row.get(row)
         item = other_item(dataset, row) if ks is None else _suspect(dataset, fixes, p_fix, ks)
         items[int(dataset.image_rows[row])].append(item)
-    for number, k in enumerate(new):
+    for number, k in enumerate(missing):
         item = _suspect(dataset, fixes, p_fix, [k], region=f"missing-{number}")
         items[int(fixes.image_rows[k])].append(item)
     return items
@@ -131,19 +133,19 @@ def _suspect(
     is_missing = row == UNKNOWN
     return Item(
         row=row,
-        annotation_id=None if is_missing else identity_of(dataset, row),
+        annotation_id=None if is_missing else annotation_id_of(dataset, row),
         status="suspect",
         old_label=int(fixes.old_labels[first]),
-        old_box=box_of(box if is_missing else fixes.old_boxes[first]),
+        old_box=round_box(box if is_missing else fixes.old_boxes[first]),
         label=label,
-        box=box_of(box),
-        score=share_of(min(float(p_fix[k]) for k in ks)),
-        doubt=share_of(doubt),
-        suspicion=share_of(doubt),
+        box=round_box(box),
+        score=round_share(min(float(p_fix[k]) for k in ks)),
+        doubt=round_share(doubt),
+        suspicion=round_share(doubt),
         reason="; ".join(_reason(fixes, k) for k in ks),
         fixes=tuple(fixes.ids[k] for k in ks),
         kinds=tuple(Kind(int(fixes.kinds[k])).words for k in ks),
-        region=region or region_of(row),
+        region=region or region_id(row),
     )
 
 

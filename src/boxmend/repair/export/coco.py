@@ -1,4 +1,4 @@
-"""COCO: the suggestions as annotations with a score, for all tools that read COCO."""
+"""Export to COCO: suggestions as annotations with a score, for all tools that read COCO."""
 
 from typing import Any
 
@@ -8,27 +8,27 @@ from boxmend.data.files.text import escape_surrogates
 from boxmend.data.formats.coco.composing import NOTE_KEY, assign_annotation_ids, to_plain_id
 from boxmend.data.formats.coco.source import CocoSource
 from boxmend.data.formats.documents import DECIMALS
-from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task, record
+from boxmend.repair.export.bundle import Bundle, ImageLocations, Item, Task, describe_item
 
 ANNOTATIONS_FILE = "instances_suggested.json"
 
 README = f"""\
-`{ANNOTATIONS_FILE}` is a COCO file of the images to look at. Annotations have the suggested
-label and box, `score` (confidence in the label, where there is one) and a key `{NOTE_KEY}` with
+`{ANNOTATIONS_FILE}` is a COCO file of the images to review. Annotations have the suggested
+label and box, `score` (confidence in the label, if known) and a key `{NOTE_KEY}` with
 `status`, `annotation_id`, `old_label`, `old_box` (x1, y1, x2, y2), `doubt`, `suspicion` and
-`reason`. Those of status `other` or `ignored` are the images' other annotations, as they were.
-Annotation and category ids are those of your dataset where it is COCO, else numbers from 1. Images
-are named relative to their folder.
+`reason`. Status `other` or `ignored` marks the images' other annotations, which are unchanged.
+Annotation and category ids are those of your dataset if it is COCO, else numbers from 1. Image
+names are relative to their folder.
 """
 
 
 def label_names(names: list[str]) -> list[str]:
-    """Label names as COCO can have them: all that is Unicode."""
+    """Return the label names: COCO accepts all Unicode."""
     return names
 
 
 def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
-    """The file to import."""
+    """Return the file to import."""
     dataset = bundle.dataset
     categories, ids = category_ids(dataset), item_ids(bundle)
     document = {
@@ -53,30 +53,30 @@ def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
 
 
 def category_ids(dataset: Dataset) -> list[int | str]:
-    """Ids of the labels: those of the dataset's own files where they are COCO and agree."""
-    told = {
+    """Return the category ids of the dataset's COCO files if they agree, else numbers from 1."""
+    categories = {
         (tuple(source.category_ids), source.label_names) if isinstance(source, CocoSource) else ()
         for source in dataset.sources
     }
-    if len(told) == 1 and (one := told.pop()) and one[1] == dataset.label_names:
-        return [_plain(identity) for identity in one[0]]
+    if len(categories) == 1 and (only := categories.pop()) and only[1] == dataset.label_names:
+        return [_plain(category_id) for category_id in only[0]]
     return list(range(1, len(dataset.label_names) + 1))
 
 
 def image_id(task: Task, dataset: Dataset) -> int:
-    """The id of an image: its own where all are integers, else its number from 1."""
-    own = dataset.images.ids
-    return task.row + 1 if own.dtype == object else int(own[task.row])
+    """Return the id of an image if all ids are integers, else its number from 1."""
+    ids = dataset.images.ids
+    return task.row + 1 if ids.dtype == object else int(ids[task.row])
 
 
 def item_ids(bundle: Bundle) -> dict[str, int | str]:
-    """Ids of the annotations by region: their own, and numbers not in use for missing ones."""
-    own = [_plain(one) for one in assign_annotation_ids(bundle.dataset)]
-    free = max((one for one in own if isinstance(one, int)), default=0) + 1
+    """Return annotation ids by region: those of the dataset, and unused numbers for new ones."""
+    used = [_plain(used_id) for used_id in assign_annotation_ids(bundle.dataset)]
+    free = max((used_id for used_id in used if isinstance(used_id, int)), default=0) + 1
     ids: dict[str, int | str] = {}
     for item in (item for task in bundle.tasks for item in task.items):
         if item.row != UNKNOWN:
-            ids[item.region] = own[item.row]
+            ids[item.region] = used[item.row]
         else:
             ids[item.region], free = free, free + 1
     return ids
@@ -85,14 +85,14 @@ def item_ids(bundle: Bundle) -> dict[str, int | str]:
 def _annotation(item: Item, bundle: Bundle) -> dict[str, Any]:
     x1, y1, x2, y2 = item.box
     width, height = x2 - x1, y2 - y1
-    told: dict[str, Any] = {
+    annotation: dict[str, Any] = {
         "bbox": [round(side, DECIMALS) for side in (x1, y1, width, height)],
         "area": round(width * height, DECIMALS),
         "iscrowd": int(item.row != UNKNOWN and bundle.dataset.is_crowd[item.row]),
     }
     if item.score is not None:
-        told["score"] = item.score
-    return told | {NOTE_KEY: record(item, bundle.label_names)}
+        annotation["score"] = item.score
+    return annotation | {NOTE_KEY: describe_item(item, bundle.label_names)}
 
 
 def _plain(identity: Any) -> int | str:

@@ -1,8 +1,8 @@
-"""CVAT: annotations in its own XML ("CVAT for images 1.1"), and the labels to make a task with.
+"""Export to CVAT: annotations in its XML ("CVAT for images 1.1"), and the labels of the task.
 
-What a box needs to be judged and read back goes into its attributes; CVAT keeps those that its
-labels declare, which is why `labels.json` comes along. Its importer replaces all annotations of a
-task, so images are always given whole.
+Attributes of a box have its reason and its id. CVAT keeps the attributes that its labels declare,
+so `labels.json` is written, too. Its importer replaces all annotations of a task, so all
+annotations of an image are exported.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from boxmend.data.files.json_text import encode_json_by_line
 from boxmend.data.formats.documents import format_number
 from boxmend.data.types import Box
 from boxmend.repair.export.bundle import STATUSES, Bundle, ImageLocations, Item
-from boxmend.repair.export.naming import distinct, on_one_line
+from boxmend.repair.export.naming import escape_for_one_line, make_distinct
 
 ANNOTATIONS_FILE, LABELS_FILE = "annotations.xml", "labels.json"
-LONGEST_NAME = 64  # of a label; CVAT refuses longer ones
-LONGEST_VALUE = 4096  # of an attribute; CVAT cuts longer ones
+MAX_NAME_CHARACTERS = 64  # CVAT refuses longer label names
+MAX_VALUE_CHARACTERS = 4096  # CVAT cuts longer attributes
 STATUS = "status"
-REGION = "region"  # by which a box is known again
+REGION = "region"  # the id of an annotation
 TEXTS = ("annotation_id", "score", "doubt", "old_label", "old_box", "reason", REGION)
 
 README = f"""\
@@ -28,26 +28,26 @@ README = f"""\
    labels do not declare.
 2. Select the images: exactly those that `{ANNOTATIONS_FILE}` names. Names that hold a folder
    (`train/1.jpg`) match only if the images come as a zip file, or from a share, with these folders.
-   CVAT falls back on the number of a frame where a name does not match, so check one image.
-3. Open the task, Actions, Upload annotations, "CVAT 1.1", and choose `{ANNOTATIONS_FILE}`. What the
-   task had before is replaced.
-4. While annotating, a filter on the attribute `{STATUS}` shows the suspects alone.
+   If a name does not match, CVAT uses the number of the frame, so check one image.
+3. Open the task, Actions, Upload annotations, "CVAT 1.1", and choose `{ANNOTATIONS_FILE}`. This
+   replaces the annotations of the task.
+4. While annotating, a filter on the attribute `{STATUS}` shows only the suspects.
 
-Attributes: `{STATUS}` is `suspect`, `other` (as annotated) or `ignored` (crowd or difficult);
+Attributes: `{STATUS}` is `suspect`, `other` (unchanged) or `ignored` (crowd or difficult);
 `annotation_id`, `score` (confidence in the suggested label), `doubt` (in the old one), `old_label`,
-`old_box` (x1 y1 x2 y2 in pixels), `reason`, and `{REGION}`, by which verdicts are read back. Where
-the reason says to remove a box, delete it to agree. Label names are cut to {LONGEST_NAME}
-characters.
+`old_box` (x1 y1 x2 y2 in pixels), `reason`, and `{REGION}`, which `boxmend import` needs. If the
+reason says that a box should be removed, delete it to agree. Label names are cut to
+{MAX_NAME_CHARACTERS} characters.
 """
 
 
 def label_names(names: list[str]) -> list[str]:
-    """Label names as CVAT can have them."""
-    return distinct(names, longest=LONGEST_NAME)
+    """Return the label names as CVAT accepts them."""
+    return make_distinct(names, longest=MAX_NAME_CHARACTERS)
 
 
 def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
-    """The files to import: annotations, and the labels of the task to import them into."""
+    """Return the files to import: annotations, and the labels of the task."""
     names = label_names(bundle.label_names)
     return {
         ANNOTATIONS_FILE: "".join(_xml(bundle, names)).encode(),
@@ -77,10 +77,10 @@ def _attribute_specs() -> list[dict[str, Any]]:
 def _xml(bundle: Bundle, names: list[str]) -> Iterator[str]:
     yield '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n'
     yield from _meta(names, len(bundle.tasks))
-    # In the order in which CVAT lays out the frames of a task, so that numbers agree, too.
+    # In the order of frames in a CVAT task, so that frame numbers agree, too.
     for frame, task in enumerate(sorted(bundle.tasks, key=lambda task: task.name)):
         size = f'width="{task.width}" height="{task.height}"'
-        yield f'  <image id="{frame}" name={quoteattr(on_one_line(task.name))} {size}>\n'
+        yield f'  <image id="{frame}" name={quoteattr(escape_for_one_line(task.name))} {size}>\n'
         for item in task.items:
             yield from _box(item, bundle, names)
         yield "  </image>\n"
@@ -88,7 +88,7 @@ def _xml(bundle: Bundle, names: list[str]) -> Iterator[str]:
 
 
 def _meta(names: list[str], num_images: int) -> Iterator[str]:
-    """What CVAT's own exports say about the task; readers other than CVAT want the labels."""
+    """Yield the task description of CVAT's exports; other readers need its labels."""
     yield "  <meta>\n    <task>\n      <name>boxmend</name>\n"
     yield f"      <size>{num_images}</size>\n      <mode>annotation</mode>\n      <labels>\n"
     specs = "".join(
@@ -111,13 +111,13 @@ def _box(item: Item, bundle: Bundle, names: list[str]) -> Iterator[str]:
     source = "auto" if item.status == "suspect" else "manual"
     yield f'    <box label={label} source="{source}" occluded="0" {corners} z_order="0">\n'
     for name, value in _attributes(item, bundle).items():
-        text = escape(on_one_line(value)[:LONGEST_VALUE])
+        text = escape(escape_for_one_line(value)[:MAX_VALUE_CHARACTERS])
         yield f'      <attribute name="{name}">{text}</attribute>\n'
     yield "    </box>\n"
 
 
 def _attributes(item: Item, bundle: Bundle) -> dict[str, str]:
-    """What an annotation's attributes say; those that do not apply are empty."""
+    """Return the attributes of an annotation; those that do not apply are empty."""
     is_suspect = item.status == "suspect" and item.row != UNKNOWN
     return {
         STATUS: item.status,
@@ -125,11 +125,11 @@ def _attributes(item: Item, bundle: Bundle) -> dict[str, str]:
         "score": "" if item.score is None else format_number(item.score),
         "doubt": "" if item.doubt is None else format_number(item.doubt),
         "old_label": bundle.label_names[item.old_label] if is_suspect else "",
-        "old_box": _spaced(item.old_box) if is_suspect else "",
+        "old_box": _join_sides(item.old_box) if is_suspect else "",
         "reason": item.reason,
         REGION: item.region,
     }
 
 
-def _spaced(box: Box) -> str:
+def _join_sides(box: Box) -> str:
     return " ".join(map(format_number, box))

@@ -1,7 +1,7 @@
-"""FiftyOne: samples with two fields of detections, as annotated and as suggested.
+"""Export to FiftyOne: samples with two fields of detections, annotated and suggested.
 
-The layout is a FiftyOneDataset without a version, which FiftyOne reads sample by sample, whatever
-its own version is. Boxes are x, y, width and height as shares of the image.
+The layout is a FiftyOneDataset without a version, which every version of FiftyOne reads sample by
+sample. Boxes are x, y, width and height as shares of the image.
 """
 
 from typing import Any
@@ -26,11 +26,11 @@ dataset = fo.Dataset.from_dir(
 fo.launch_app(dataset)
 ```
 
-`{ANNOTATED}` has the annotations as they are, with `annotation_id` and `status` (`suspect`,
+`{ANNOTATED}` has the original annotations, with `annotation_id` and `status` (`suspect`,
 `other`, or `ignored` for crowd and difficult objects). `{MENDED}` has the suggestions for the
 suspects: `confidence`, `doubt`, `suspicion`, `reason`, `old_label`, `old_box` (x1, y1, x2, y2 in
-pixels) and `annotation_id`. `dynamic=True` makes these attributes known, so that the App can filter
-by them. For instance the worst ones as patches:
+pixels) and `annotation_id`. `dynamic=True` declares these attributes, so that the App can filter by
+them. For example, show the most suspicious ones as patches:
 
 ```python
 from fiftyone import ViewField as F
@@ -41,12 +41,12 @@ worst = dataset.filter_labels("{MENDED}", F("suspicion") > 0.9).to_patches("{MEN
 
 
 def label_names(names: list[str]) -> list[str]:
-    """Label names as FiftyOne can have them: all that is Unicode."""
+    """Return the label names: FiftyOne accepts all Unicode."""
     return names
 
 
 def documents(bundle: Bundle, places: ImageLocations) -> dict[str, bytes]:
-    """The file to import."""
+    """Return the file to import."""
     samples = [_sample(task, bundle.label_names, places) for task in bundle.tasks]
     return {SAMPLES_FILE: encode_json_by_line({"samples": samples})}
 
@@ -60,9 +60,9 @@ def _sample(task: Task, names: list[str], places: ImageLocations) -> dict[str, A
         "metadata": {"_cls": "ImageMetadata", "width": task.width, "height": task.height},
         "suspicion": task.suspicion,
         ANNOTATED: _detections(
-            [_annotated(task, item, names) for item in task.items if item.row != UNKNOWN]
+            [_annotated_detection(task, item, names) for item in task.items if item.row != UNKNOWN]
         ),
-        MENDED: _detections([_mended(task, item, names) for item in suspects]),
+        MENDED: _detections([_suggested_detection(task, item, names) for item in suspects]),
     }
 
 
@@ -70,26 +70,26 @@ def _detections(detections: list[dict[str, Any]]) -> dict[str, Any]:
     return {"_cls": "Detections", "detections": detections}
 
 
-def _annotated(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
+def _annotated_detection(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
     return _detection(task, names[item.old_label], item.old_box) | {
         "annotation_id": str(item.annotation_id),
         "status": item.status,
     }
 
 
-def _mended(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
-    is_known = item.row != UNKNOWN
-    told = {
+def _suggested_detection(task: Task, item: Item, names: list[str]) -> dict[str, Any]:
+    is_annotated = item.row != UNKNOWN
+    attributes = {
         "confidence": item.score,
         "doubt": item.doubt,
         "suspicion": item.suspicion,
         "reason": item.reason,
-        "old_label": names[item.old_label] if is_known else None,
-        "old_box": list(item.old_box) if is_known else None,
-        "annotation_id": str(item.annotation_id) if is_known else None,
+        "old_label": names[item.old_label] if is_annotated else None,
+        "old_box": list(item.old_box) if is_annotated else None,
+        "annotation_id": str(item.annotation_id) if is_annotated else None,
         "kinds": list(item.kinds) or None,
     }
-    known = {key: value for key, value in told.items() if value is not None}
+    known = {key: value for key, value in attributes.items() if value is not None}
     return _detection(task, names[item.label], item.box) | known
 
 

@@ -1,4 +1,4 @@
-"""Names and texts as other tools take them: valid Unicode, valid XML, none twice."""
+"""Names and texts that other tools accept: valid Unicode, valid XML, distinct."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,45 +8,45 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 UNNAMED = "unnamed"
 
 
-def xml_text(text: str) -> str:
-    r"""The text with characters that XML 1.0 forbids or discourages spelt out, like `\x0b`."""
-    return _NOT_IN_XML.sub(_spelt, text)
+def escape_for_xml(text: str) -> str:
+    r"""Escape characters that XML 1.0 forbids or discourages, like `\x0b`."""
+    return _NOT_IN_XML.sub(_escape, text)
 
 
-def on_one_line(text: str) -> str:
-    r"""The text fit for XML, with line ends, tabs and all control characters spelt out as `\x0a`.
+def escape_for_one_line(text: str) -> str:
+    r"""Escape a text for XML, with all control characters, such as line ends as `\x0a`.
 
-    XML attributes and tools' forms would turn them into spaces, or cut the text there.
+    XML attributes and forms would turn these into spaces, or cut the text there.
     """
-    return _CONTROL.sub(_spelt, xml_text(text))
+    return _CONTROL.sub(_escape, escape_for_xml(text))
 
 
-def distinct(
+def make_distinct(
     names: Iterable[str], *, longest: int | None = None, swaps: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Names for a tool that reads them from a form or an XML file, in the same order, none twice.
+    """Return distinct names for a tool that reads them from a form or an XML file, in order.
 
-    On one line, trimmed, not empty, at most `longest` characters, with the `swaps` made. Where two
-    become equal by that, the later one gets a number behind it.
+    Names are on one line, trimmed, not empty, and have at most `longest` characters; `swaps` are
+    replaced. If two names become equal, the later one gets a number.
     """
-    taken = set[str]()
-    found = []
+    used = set[str]()
+    distinct = []
     for name in names:
-        plain = on_one_line(name).strip()
+        plain = escape_for_one_line(name).strip()
         for old, new in (swaps or {}).items():
             plain = plain.replace(old, new)
         new, count = _cut(plain or UNNAMED, "", longest), 1
-        while new in taken:
+        while new in used:
             count += 1
             new = _cut(plain or UNNAMED, f" ({count})", longest)
-        taken.add(new)
-        found.append(new)
-    return found
+        used.add(new)
+        distinct.append(new)
+    return distinct
 
 
-def shortened(text: str, longest: int = 60) -> str:
-    """The text for a sentence: on one line and, if it is long, only its beginning."""
-    plain = on_one_line(text)
+def shorten(text: str, longest: int = 60) -> str:
+    """Return a text on one line, cut to at most `longest` characters."""
+    plain = escape_for_one_line(text)
     return plain if len(plain) <= longest else f"{plain[: longest - 3]}..."
 
 
@@ -56,6 +56,6 @@ def _cut(name: str, ending: str, longest: int | None) -> str:
     return name[: longest - len(ending)].rstrip() + ending
 
 
-def _spelt(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

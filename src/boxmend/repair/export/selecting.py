@@ -1,4 +1,4 @@
-"""Which annotations people should look at: those that a run changed, or those it doubts most."""
+"""Select annotations for review: those that a run changed, or the most doubtful ones."""
 
 import numpy as np
 
@@ -8,55 +8,55 @@ from boxmend.runs.opening import OpenRun
 
 
 def suspicions(opened: OpenRun) -> Floats:
-    """[n] How much speaks against an annotation, in 0..1, by its label or its box.
+    """[n] The suspicion of each annotation, 0 to 1.
 
-    The larger of two: the doubt in the label, 1 - exp(-loss), and how far the box moved, 1 - IoU.
-    NaN where nothing is known: never visited, a crowd or difficult object, or neither judged nor
-    moved.
+    It is the larger of the doubt in the label, 1 - exp(-loss), and the move of the box, 1 - IoU.
+    It is NaN for annotations that were never visited, or neither judged nor moved, and for crowds
+    and difficult objects.
     """
     doubts, distances = opened.settlement.doubts, 1.0 - opened.settlement.iou
-    found: Floats = np.fmax(doubts, distances)  # a label that was not judged has no say
+    suspicion: Floats = np.fmax(doubts, distances)  # ignores the doubt of unjudged labels
     is_known = np.isfinite(doubts) | opened.settlement.is_moved
-    found[~(is_known & opened.settlement.is_visited) | opened.dataset.is_ignored] = np.nan
-    return found
+    suspicion[~(is_known & opened.settlement.is_visited) | opened.dataset.is_ignored] = np.nan
+    return suspicion
 
 
-def changed(opened: OpenRun) -> Rows:
-    """Rows of all annotations that are relabelled, moved or unsure, in the order of the dataset.
+def select_changed(opened: OpenRun) -> Rows:
+    """Return the rows of all annotations that are relabelled, moved or unsure, in order.
 
-    A DataError where there are none; `most_doubtful` has a remedy only where labels were judged.
+    Raises a DataError if there are none.
     """
     rows: Rows = np.flatnonzero(opened.settlement.is_changed & ~opened.dataset.is_ignored)
     if not len(rows):
-        _known(opened, suspicions(opened))
+        _rows_with_suspicion(opened, suspicions(opened))
         raise DataError(
-            f"{opened.run.path}: the run changed no annotation, so there is nothing to hand over; "
-            "--most N gives those that it doubts most"
+            f"{opened.run.path}: the run changed no annotation, so there is nothing to export; use "
+            "--most N for the most doubtful annotations"
         )
     return rows
 
 
-def most_doubtful(opened: OpenRun, most: int) -> Rows:
-    """Rows of the annotations of highest suspicion, at most so many, the highest first.
+def select_most_doubtful(opened: OpenRun, most: int) -> Rows:
+    """Return the rows of at most `most` annotations with the highest suspicion, highest first.
 
-    Of equal ones the first in the dataset goes first. A DataError where the run has no suspicion
-    of any, as with a method that judges nothing.
+    Equal ones are in the order of the dataset. Raises a DataError if no annotation has a
+    suspicion, for example after a method that neither judges labels nor moves boxes.
     """
     if most < 1:
         raise UsageError(f"--most is {most}; expected at least 1")
-    found = suspicions(opened)
-    known = _known(opened, found)
-    order = np.argsort(-found[known], kind="stable")
+    suspicion = suspicions(opened)
+    known = _rows_with_suspicion(opened, suspicion)
+    order = np.argsort(-suspicion[known], kind="stable")
     rows: Rows = known[order[:most]]
     return rows
 
 
-def _known(opened: OpenRun, found: Floats) -> Rows:
-    """Rows with a suspicion; a DataError where there are none."""
-    known: Rows = np.flatnonzero(~np.isnan(found))
+def _rows_with_suspicion(opened: OpenRun, suspicion: Floats) -> Rows:
+    """Return the rows with a suspicion; raise a DataError if there are none."""
+    known: Rows = np.flatnonzero(~np.isnan(suspicion))
     if not len(known):
         raise DataError(
-            f"{opened.run.path}: the run judged no label and moved no box, so none is more "
-            "doubtful than another; train with a method that mends"
+            f"{opened.run.path}: the run judged no label and moved no box, so no annotation is "
+            "doubtful; train with another method, such as mend"
         )
     return known

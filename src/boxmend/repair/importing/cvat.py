@@ -1,7 +1,7 @@
-"""Results from CVAT: "CVAT for images 1.1", as XML or in the zip file in which CVAT gives it.
+"""Read files of CVAT: "CVAT for images 1.1", as XML or as a zip file.
 
-Boxes are known by their attribute `region`. Deleted ones are those of `handover.json` that are not
-there any more. CVAT does not tell which images somebody looked at: all that are there count.
+Boxes are identified by their attribute `region`. Boxes of `export.json` that are missing in the
+file were deleted. CVAT does not record which images were reviewed, so all images in the file count.
 """
 
 from __future__ import annotations
@@ -20,63 +20,67 @@ from boxmend.data.files.limits import ensure_within_limit, get_limit
 from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.repair.export.cvat import REGION
-from boxmend.repair.export.naming import on_one_line
+from boxmend.repair.export.naming import escape_for_one_line
 from boxmend.repair.importing.tasks import (
+    ExportedRegion,
     ExportManifest,
-    Handed,
-    Region,
-    Returned,
-    Seen,
-    box_back,
+    ReturnedFile,
+    ReturnedRegion,
+    ReviewedImage,
+    round_box,
 )
 
 VERSION = "1.1"
-MAX_DEPTH = 20  # CVAT's own needs seven
-LONGEST_TEXT = 10_000  # characters of an element that are read; CVAT cuts attributes at 4,096
+MAX_DEPTH = 20  # files of CVAT have seven levels
+MAX_TEXT_CHARACTERS = 10_000  # that are read of an element; CVAT cuts attributes at 4,096
 PIECE_BYTES = 2**20
 CORNERS = ("xtl", "ytl", "xbr", "ybr")
 DOCUMENT = "annotations.xml"
-_BAD_ZIP = (  # what reading an archive that lies can raise
+_ZIP_ERRORS = (  # that a damaged or hostile archive can raise
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError),
     *(RuntimeError, NotImplementedError, ValueError, OverflowError),
 )
 
 
-def unzipped(path: Path, data: bytes) -> Iterator[bytes]:
-    """Yield the document in a zip file of CVAT's, piece by piece."""
+def unzip(path: Path, data: bytes) -> Iterator[bytes]:
+    """Yield the document in a zip file of CVAT piece by piece."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = archive.getinfo(DOCUMENT).file_size
             ensure_within_limit("export_bytes", size, path, f"{DOCUMENT} in it")
-            with archive.open(DOCUMENT) as file:  # which reads no more than that size
+            with archive.open(DOCUMENT) as file:  # reads at most that size
                 while piece := file.read(PIECE_BYTES):
                     yield piece
     except KeyError as error:
         raise DataError(
-            f'{path}: there is no {DOCUMENT} in it; export as "CVAT for images 1.1"'
+            f'{path}: does not contain {DOCUMENT}; export as "CVAT for images 1.1"'
         ) from error
-    except _BAD_ZIP as error:
-        raise DataError(f"{path}: is no zip file that can be read ({error})") from error
+    except _ZIP_ERRORS as error:
+        raise DataError(
+            f"{path}: cannot be read as a zip file ({error}); export it from CVAT again"
+        ) from error
 
 
-def read(path: Path, pieces: Iterable[bytes], manifest: ExportManifest) -> Returned:
-    """The images of a hand-over that are in an export."""
-    handed = {on_one_line(image.file_name): image.annotations for image in manifest.images}
-    document = _parsed(path, pieces, handed)
+def read(path: Path, pieces: Iterable[bytes], manifest: ExportManifest) -> ReturnedFile:
+    """Read the images of an export that a file of CVAT has."""
+    exported = {
+        escape_for_one_line(image.file_name): image.annotations for image in manifest.images
+    }
+    document = _parse(path, pieces, exported)
     images = document.images
     if not images:
-        raise DataError(f"{path}: has no image that was handed over; is it of another task?")
+        raise DataError(f"{path}: has none of the exported images; name the file of the right task")
     boxes = [box for image in images for box in image.regions]
     if boxes and not any(box.key for box in boxes):
         raise DataError(
-            f"{path}: no box has the attribute `{REGION}`, as the labels of the task do not "
-            "declare it; make the task with labels.json, and import annotations.xml again"
+            f"{path}: no box has the attribute `{REGION}`, because the labels of the task do not "
+            "declare it; create the task with labels.json, and import annotations.xml again"
         )
-    return Returned(
+    return ReturnedFile(
         to="cvat",
         data_sha256=manifest.data_sha256,
-        seen=tuple(image.seen(handed[image.name], document.dumped) for image in images),
-        num_unseen=len(handed.keys() - {one.name for one in images}),
+        images=tuple(image.finish(exported[image.name], document.dumped) for image in images),
+        num_unfinished=len(exported.keys() - {image.name for image in images}),
         num_foreign=document.num_foreign,
     )
 
@@ -85,16 +89,16 @@ class _Image:
     __slots__ = ("name", "regions", "size")
 
     def __init__(self, attributes: Mapping[str, str]):
-        self.name = on_one_line(attributes.get("name", ""))
+        self.name = escape_for_one_line(attributes.get("name", ""))
         self.size = _number(attributes.get("width")), _number(attributes.get("height"))
-        self.regions: list[Region] = []
+        self.regions: list[ReturnedRegion] = []
 
-    def seen(self, handed: list[Handed], when: str | None) -> Seen:
-        return Seen(self.name, self.size, tuple(handed), tuple(self.regions), when=when)
+    def finish(self, exported: list[ExportedRegion], when: str | None) -> ReviewedImage:
+        return ReviewedImage(self.name, self.size, tuple(exported), tuple(self.regions), when=when)
 
 
 class _Document:
-    """The handlers of one parse."""
+    """The state and handlers of one parser."""
 
     def __init__(self, path: Path, wanted: Container[str]):
         self.path = path
@@ -107,7 +111,7 @@ class _Document:
         self.stack: list[str] = []
         self.text = ""
         self.num_elements = 0
-        self.most_elements = get_limit("export_elements")
+        self.max_elements = get_limit("export_elements")
         self.box: dict[str, str] = {}
         self.key = ""
         self.attribute: str | None = None
@@ -116,10 +120,10 @@ class _Document:
         if not self.stack and tag != "annotations":
             self.refuse(f"its outermost element is <{tag[:60]}>")
         if tag == "track":
-            self.refuse("it is for videos")
+            self.refuse("it is a video task")
         self.stack.append(tag)
         self.num_elements += 1
-        if self.num_elements > self.most_elements:
+        if self.num_elements > self.max_elements:
             ensure_within_limit("export_elements", self.num_elements, self.path)
         if len(self.stack) > MAX_DEPTH:
             self.refuse(f"it nests elements more than {MAX_DEPTH} deep")
@@ -146,25 +150,23 @@ class _Document:
             case ["image", "box", "attribute"] if self.attribute == REGION:
                 self.key = text
             case ["image", "box"]:
-                region = Region(self.key, self.box.get("label", ""), _box(self.box))
+                region = ReturnedRegion(self.key, self.box.get("label", ""), _box(self.box))
                 self.image.regions.append(region)
         self.stack.pop()
         self.text = ""
 
     def add_text(self, text: str) -> None:
-        if len(self.text) < LONGEST_TEXT:
-            self.text += text[:LONGEST_TEXT]
+        if len(self.text) < MAX_TEXT_CHARACTERS:
+            self.text += text[:MAX_TEXT_CHARACTERS]
 
-    def doctype(self, *_told: object) -> None:
-        self.refuse("it declares a document type, which CVAT does not")
+    def doctype(self, *_arguments: object) -> None:
+        self.refuse("it declares a document type, which files of CVAT do not have")
 
     def refuse(self, why: str) -> NoReturn:
-        raise DataError(
-            f'{self.path}: is no XML that can be read back: {why}; export as "CVAT for images 1.1"'
-        )
+        raise DataError(f'{self.path}: is not XML of CVAT: {why}; export as "CVAT for images 1.1"')
 
 
-def _parsed(path: Path, pieces: Iterable[bytes], wanted: Container[str]) -> _Document:
+def _parse(path: Path, pieces: Iterable[bytes], wanted: Container[str]) -> _Document:
     document, parser = _Document(path, wanted), expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = document.start, document.end
     parser.buffer_text = True
@@ -182,10 +184,10 @@ def _parsed(path: Path, pieces: Iterable[bytes], wanted: Container[str]) -> _Doc
 
 
 def _box(attributes: Mapping[str, str]) -> Box | None:
-    """The corners in pixels; None for what is turned, or has none."""
+    """Return a box in pixels, or None if it is rotated or invalid."""
     x1, y1, x2, y2 = (_number(attributes.get(name)) for name in CORNERS)
-    is_turned = _number(attributes.get("rotation", "0")) != 0
-    return None if is_turned else box_back(x1, y1, x2, y2)
+    is_rotated = _number(attributes.get("rotation", "0")) != 0
+    return None if is_rotated else round_box(x1, y1, x2, y2)
 
 
 def _number(text: str | None) -> float:

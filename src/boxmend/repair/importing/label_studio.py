@@ -1,8 +1,7 @@
-"""Results from Label Studio: its JSON export, tasks with the annotations that people submitted.
+"""Read JSON exports of Label Studio: tasks with the annotations that people submitted.
 
-Regions keep their ids when a prediction is submitted, and the data of a task come back as they
-were, so that nothing else is needed. Of several annotations of a task the latest counts; a task
-that was skipped or not annotated is not seen.
+Label Studio keeps the ids of regions and the data of tasks, so no manifest is needed. Of several
+annotations of a task the latest counts. Tasks that were skipped or not annotated do not count.
 """
 
 from __future__ import annotations
@@ -16,9 +15,16 @@ from boxmend.auditing.fixes.verdicts import MAX_COORDINATE
 from boxmend.data.types import Box
 from boxmend.errors import DataError
 from boxmend.repair.export.label_studio import CONTROL
-from boxmend.repair.importing.tasks import Handed, Region, Returned, Seen, box_back, decoded
+from boxmend.repair.importing.tasks import (
+    ExportedRegion,
+    ReturnedFile,
+    ReturnedRegion,
+    ReviewedImage,
+    decode_json,
+    round_box,
+)
 
-WHAT, REMEDY = "JSON export of Label Studio", "export as JSON, not as JSON-MIN or another format"
+WHAT, REMEDY = "a JSON export of Label Studio", "export as JSON, not as JSON-MIN or another format"
 
 
 class _Result(msgspec.Struct):
@@ -37,7 +43,7 @@ class _Annotation(msgspec.Struct):
 
 
 class _Data(msgspec.Struct):
-    boxmend: list[Handed] = []
+    boxmend: list[ExportedRegion] = []
     file_name: str = ""
     boxmend_data: str | None = None
 
@@ -47,45 +53,45 @@ class _Task(msgspec.Struct):
     annotations: list[_Annotation] = []
 
 
-def read(path: Path, data: bytes) -> Returned:
-    """The tasks that `boxmend export` wrote and somebody finished."""
-    tasks: list[_Task] = decoded(path, data, list[_Task], WHAT, REMEDY)
-    own = [task for task in tasks if task.data.boxmend]
-    if not own:
+def read(path: Path, data: bytes) -> ReturnedFile:
+    """Read the tasks that `boxmend export` wrote and somebody finished."""
+    tasks: list[_Task] = decode_json(path, data, list[_Task], WHAT, REMEDY)
+    exported = [task for task in tasks if task.data.boxmend]
+    if not exported:
         raise DataError(f"{path}: has no task that `boxmend export --to label-studio` wrote")
-    told = {task.data.boxmend_data for task in own}
-    if len(told) > 1:
+    hashes = {task.data.boxmend_data for task in exported}
+    if len(hashes) > 1:
         raise DataError(f"{path}: has tasks of several datasets; export one project at a time")
-    seen = [_seen(task) for task in own]
-    return Returned(
+    images = [_reviewed_image(task) for task in exported]
+    return ReturnedFile(
         to="label-studio",
-        data_sha256=told.pop(),
-        seen=tuple(one for one in seen if one is not None),
-        num_unseen=sum(one is None for one in seen),
-        num_foreign=len(tasks) - len(own),
+        data_sha256=hashes.pop(),
+        images=tuple(image for image in images if image is not None),
+        num_unfinished=sum(image is None for image in images),
+        num_foreign=len(tasks) - len(exported),
     )
 
 
-def _seen(task: _Task) -> Seen | None:
-    submitted = [one for one in task.annotations if not one.was_cancelled]
+def _reviewed_image(task: _Task) -> ReviewedImage | None:
+    submitted = [annotation for annotation in task.annotations if not annotation.was_cancelled]
     if not submitted:
         return None
-    last = max(submitted, key=lambda one: one.updated_at or "")  # of equals the first
-    boxes = [one for one in last.result if one.from_name == CONTROL]
-    return Seen(
+    last = max(submitted, key=lambda annotation: annotation.updated_at or "")  # first of equals
+    boxes = [result for result in last.result if result.from_name == CONTROL]
+    return ReviewedImage(
         name=task.data.file_name,
         size=_size(boxes),
-        handed=tuple(task.data.boxmend),
-        regions=tuple(_region(one) for one in boxes),
+        exported=tuple(task.data.boxmend),
+        regions=tuple(_region(result) for result in boxes),
         who=_name(last.completed_by),
         when=None if last.updated_at is None else last.updated_at[:100],
     )
 
 
-def _region(result: _Result) -> Region:
+def _region(result: _Result) -> ReturnedRegion:
     labels = result.value.get("rectanglelabels")
     label = labels[0] if isinstance(labels, list) and len(labels) == 1 else None
-    return Region(
+    return ReturnedRegion(
         key=str(result.id),
         label=label if isinstance(label, str) else "",
         box=_box(result),
@@ -93,31 +99,31 @@ def _region(result: _Result) -> Region:
 
 
 def _box(result: _Result) -> Box | None:
-    """Pixels from percents; None for what is turned, or no rectangle."""
-    told = [result.value.get(name) for name in ("x", "y", "width", "height")]
+    """Convert percent to pixels; return None if the box is rotated or not a rectangle."""
+    sides = [result.value.get(name) for name in ("x", "y", "width", "height")]
     sizes = result.original_width or 0, result.original_height or 0
-    numbers = [float(one) for one in (*told, *sizes) if _is_number(one)]
-    is_turned = result.value.get("rotation") not in (None, 0)
-    if len(numbers) < 6 or is_turned:
+    numbers = [float(value) for value in (*sides, *sizes) if _is_number(value)]
+    is_rotated = result.value.get("rotation") not in (None, 0)
+    if len(numbers) < 6 or is_rotated:
         return None
     x, y, width, height, *size = numbers
-    x1, x2 = (one / 100 * size[0] for one in (x, x + width))
-    y1, y2 = (one / 100 * size[1] for one in (y, y + height))
-    return box_back(x1, y1, x2, y2)
+    x1, x2 = (percent / 100 * size[0] for percent in (x, x + width))
+    y1, y2 = (percent / 100 * size[1] for percent in (y, y + height))
+    return round_box(x1, y1, x2, y2)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """Whether this is a number that a box can have; JSON has whole ones too large for a float."""
+    """Return whether a value is a plausible coordinate; JSON integers can exceed a float."""
     return isinstance(value, int | float) and abs(value) <= MAX_COORDINATE
 
 
 def _size(boxes: list[_Result]) -> tuple[float, float]:
-    told = [(one.original_width or 0.0, one.original_height or 0.0) for one in boxes]
-    return max(told, default=(0.0, 0.0))
+    sizes = [(box.original_width or 0.0, box.original_height or 0.0) for box in boxes]
+    return max(sizes, default=(0.0, 0.0))
 
 
 def _name(completed_by: Any) -> str | None:
-    """Who it was: an address where the export has it, else a number."""
+    """Return the annotator: the address if the file has it, else the id."""
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("email") or completed_by.get("id")
     return str(completed_by)[:100] if isinstance(completed_by, str | int) else None

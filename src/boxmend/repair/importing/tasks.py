@@ -1,4 +1,4 @@
-"""Tasks as people gave them back, and the manifest that says what they were given."""
+"""The content of files that annotation tools return, and the manifest of the export."""
 
 from __future__ import annotations
 
@@ -15,71 +15,74 @@ from boxmend.data.files.reading import ensure_few_values, read_bytes
 from boxmend.data.types import Box
 from boxmend.errors import DataError, UsageError
 
-MANIFEST_FILE = "handover.json"
-MANIFEST_VERSION = 1
+MANIFEST_FILE = "export.json"
+MANIFEST_VERSION = 2
+OLD_MANIFEST_FILE, OLD_MANIFEST_VERSION = "handover.json", 1  # of earlier versions
 
 
-class Handed(msgspec.Struct, frozen=True):
-    """A region that was handed over, as `handover.json` and the tasks of Label Studio have it."""
+class ExportedRegion(msgspec.Struct, frozen=True):
+    """An exported annotation, as `export.json` and the tasks of Label Studio have it."""
 
     region: str
-    fixes: tuple[str, ...] = ()  # empty for annotations that were given along
+    fixes: tuple[str, ...] = ()  # empty for the other annotations of an image
     old_label: str | None = None
     old_box: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
-    """A box as it came back, xyxy pixels; None where it is turned, or no box at all."""
+class ReturnedRegion:
+    """An annotation from the tool; its box is xyxy in pixels, or None if rotated or invalid."""
 
-    key: str  # the region it was, or another text
-    label: str  # as the tool has it
+    key: str  # the id of an exported region, or another text
+    label: str  # the name in the tool
     box: Box | None
 
 
 @dataclass(frozen=True)
-class Seen:
-    """An image that somebody looked at."""
+class ReviewedImage:
+    """An image that somebody reviewed."""
 
     name: str
     size: tuple[float, float]
-    handed: tuple[Handed, ...]
-    regions: tuple[Region, ...]
+    exported: tuple[ExportedRegion, ...]
+    regions: tuple[ReturnedRegion, ...]
     who: str | None = None
     when: str | None = None
 
 
 @dataclass(frozen=True)
-class Returned:
-    """All of a file."""
+class ReturnedFile:
+    """The content of a file from a tool."""
 
     to: str
-    """The tool that wrote it, as `export --to` calls it."""
+    """The tool, by its name in `export --to`."""
     data_sha256: str | None
-    seen: tuple[Seen, ...]
-    num_unseen: int
+    images: tuple[ReviewedImage, ...]
+    num_unfinished: int
     """Images that nobody finished."""
     num_foreign: int
-    """Images that were not handed over."""
+    """Images that were not exported."""
 
 
 class _Image(msgspec.Struct):
     file_name: str
-    annotations: list[Handed]
+    annotations: list[ExportedRegion]
 
 
 class ExportManifest(msgspec.Struct):
-    """`handover.json`, as far as it is needed."""
+    """The parts of `export.json` that are needed."""
 
-    boxmend_handover: int
     to: str
     data_sha256: str | None
     images: list[_Image]
+    boxmend_export: int | None = None
+    boxmend_handover: int | None = None
+    """The version in files of earlier versions."""
 
 
-def box_back(x1: float, y1: float, x2: float, y2: float) -> Box | None:
-    """A box with as many digits as people mean; None for what is none, NaN included."""
-    x1, y1, x2, y2 = (round(one, BOX_DECIMALS) for one in (x1, y1, x2, y2))
+def round_box(x1: float, y1: float, x2: float, y2: float) -> Box | None:
+    """Round a box; return None for an invalid one, also with NaN."""
+    x1, y1, x2, y2 = (round(side, BOX_DECIMALS) for side in (x1, y1, x2, y2))
     is_box = (
         -MAX_COORDINATE <= x1 < x2 <= MAX_COORDINATE
         and -MAX_COORDINATE <= y1 < y2 <= MAX_COORDINATE
@@ -87,8 +90,8 @@ def box_back(x1: float, y1: float, x2: float, y2: float) -> Box | None:
     return (x1, y1, x2, y2) if is_box else None
 
 
-def read_limited(path: Path) -> bytes:
-    """The content of a file that people hand in; a DataError where there is too much of it."""
+def read_tool_file(path: Path) -> bytes:
+    """Read a file from a tool; raise a DataError if it is too large."""
     if not path.exists():
         raise UsageError(f"{path}: no such file")
     if path.is_dir():
@@ -96,30 +99,36 @@ def read_limited(path: Path) -> bytes:
     return read_bytes(path, "export_bytes")
 
 
-def decoded(path: Path, data: bytes, kind: Any, what: str, remedy: str) -> Any:
-    """JSON of this type; a DataError where it is none."""
+def decode_json(path: Path, data: bytes, kind: Any, what: str, remedy: str) -> Any:
+    """Decode JSON of a type; raise a DataError if it is invalid."""
     ensure_few_values(data, path)
     try:
         return msgspec.json.decode(data, type=kind, strict=True)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: is no {what} ({error}); {remedy}") from error
+        raise DataError(f"{path}: is not {what} ({error}); {remedy}") from error
 
 
-def read_manifest(file: Path, given: Path | None, to: str) -> ExportManifest:
-    """The manifest of a hand-over, as named, or beside the file that came back."""
-    path = file.parent / MANIFEST_FILE if given is None else given
-    path = path / MANIFEST_FILE if path.is_dir() else path
+def read_manifest(file: Path, export: Path | None, to: str) -> ExportManifest:
+    """Read the manifest of an export: `export`, or the one next to the file from the tool."""
+    path = file.parent if export is None else export
+    if path.is_dir():
+        folder, path = path, path / MANIFEST_FILE
+        if not path.exists() and (folder / OLD_MANIFEST_FILE).exists():
+            path = folder / OLD_MANIFEST_FILE
     if not path.exists():
         raise UsageError(
-            f"{path}: no such file; name the folder that `boxmend export` wrote by --handover"
+            f"{path}: no such file; name the folder that `boxmend export` wrote by --export"
         )
-    what, remedy = f"{MANIFEST_FILE} of an audit", "bring back the one that came with the export"
-    content = verify_json(path, read_limited(path), remedy)
-    manifest: ExportManifest = decoded(path, content, ExportManifest, what, remedy)
-    if manifest.boxmend_handover != MANIFEST_VERSION:
-        raise DataError(f"{path}: is of version {manifest.boxmend_handover}; export again")
+    what, remedy = f"the {MANIFEST_FILE} of an audit", "restore the one that `boxmend export` wrote"
+    content = verify_json(path, read_tool_file(path), remedy)
+    manifest: ExportManifest = decode_json(path, content, ExportManifest, what, remedy)
+    if (
+        manifest.boxmend_export != MANIFEST_VERSION
+        and manifest.boxmend_handover != OLD_MANIFEST_VERSION
+    ):
+        raise DataError(f"{path}: does not have format {MANIFEST_VERSION}; export again")
     if manifest.to != to:
-        raise DataError(f"{path}: tells of a hand-over to {manifest.to}, and {file} is from {to}")
-    if not any(one.fixes for image in manifest.images for one in image.annotations):
+        raise DataError(f"{path}: is an export to {manifest.to}, but {file} is from {to}")
+    if not any(region.fixes for image in manifest.images for region in image.annotations):
         raise DataError(f"{path}: was written before the run was audited; export again")
     return manifest

@@ -1,4 +1,4 @@
-"""Assessment: what a run made of its annotations, held against the truth where it is known."""
+"""Assessment: score the changes of a run by a known truth."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,10 +13,10 @@ from boxmend.scoring.truth import KnownTruth, known_truth
 
 @dataclass(frozen=True)
 class Assessment:
-    """A run's mending in figures; fractions, and None where one is not defined.
+    """The scores of a run; a fraction that is not defined is None.
 
-    `boxes` and `labels` are of the last epoch, by the last visit of each annotation there, as the
-    paper has it. `changes` are those that `apply` writes.
+    `boxes` and `labels` are those of the last visit of each annotation in the last epoch, as in the
+    paper. `changes` are those that `apply` writes.
     """
 
     boxes: BoxScores
@@ -24,12 +24,12 @@ class Assessment:
     changes: ChangeScores
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain data: numbers, None and dictionaries."""
+        """Return plain data: numbers, None and dictionaries."""
         return asdict(self)
 
 
 def assess(opened: OpenRun, truth: KnownTruth) -> Assessment:
-    """Hold a run against the truth about its dataset; spurious annotations are counted apart."""
+    """Score a run by the truth of its dataset; spurious annotations are counted apart."""
     history = opened.history
     is_last_epoch = history.epochs == history.num_epochs - 1
     visits = history.last(is_last_epoch, len(opened.dataset))

@@ -1,4 +1,4 @@
-"""How well boxes fit: with any true box of their image, and with their own."""
+"""Score boxes by any true box of their image, and by their own true box."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from boxmend.runs.opening import OpenRun
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
-CORLOC_IOU = 0.7  # of the paper's CorLoc: more counts as located
+CORLOC_IOU = 0.7  # of the paper's CorLoc; a box above it counts as located
 
 
 @dataclass(frozen=True)
 class BoxFit:
-    """How boxes lie; all shares of the same annotations, None where there are none."""
+    """The fit of boxes, as shares of the same annotations; None without annotations."""
 
     corloc: float | None
-    """Share whose IoU with any true box of the image, of whatever class, is above 0.7."""
+    """Share with an IoU above 0.7 with any true box of the image, of any class."""
     mean_iou: float | None
-    """With the box's own truth, as are those below."""
+    """With the own true box, like the next two."""
     above_half: float | None
     above_corloc: float | None
 
@@ -39,7 +39,7 @@ class BoxScores:
 
 
 def box_scores(opened: OpenRun, truth: KnownTruth, visits: Rows) -> BoxScores:
-    """Score the boxes of visits, one of each annotation; spurious annotations are to be left out.
+    """Score the boxes of visits, one for each annotation, without spurious annotations.
 
     The boxes after centre matching and the final ones are those of the visits.
     """

@@ -1,7 +1,7 @@
-"""What a user asks: of the changes that `apply` writes, which were right, and what was missed?
+"""Score the changes that `apply` writes: how many are right, and how many errors remain?
 
-Over all annotations but crowds and difficult objects, which are never changed, and spurious ones,
-which have no truth and are counted apart.
+Crowds and difficult objects, which never change, are left out. Spurious annotations, which have no
+true label or box, are counted apart.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from boxmend.runs.opening import OpenRun
 from boxmend.scoring.ranking import share
 from boxmend.scoring.truth import KnownTruth
 
-SAME_IOU = 0.01  # a box whose IoU with its truth changes by no more is as good as before
+SAME_IOU = 0.01  # a change of the IoU up to this leaves a box as good as before
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class LabelChanges:
 
     relabelled: int
     right: int
-    """Wrong before, right now."""
+    """Wrong before, right after."""
     wrong_to_wrong: int
     harm: int
-    """Right before, wrong now."""
+    """Right before, wrong after."""
     wrong_before: int
     wrong_after: int
     noise_before: float | None
     noise_after: float | None
     missed: int
-    """Wrong, and not changed."""
+    """Wrong and not changed."""
     missed_but_unsure: int
-    """Of those missed, how many are listed as unsure."""
+    """The number of missed ones that are listed as unsure."""
 
 
 @dataclass(frozen=True)
@@ -46,26 +46,26 @@ class BoxMoves:
 
     moved: int
     better: int
-    """IoU with the own truth rose by more than 0.01."""
+    """The IoU with the true box rose by more than 0.01."""
     alike: int
     worse: int
     """It fell by more than 0.01: harm."""
     bad_before: int
-    """IoU with the own truth below 0.7."""
+    """With an IoU below 0.7 with the true box."""
     bad_after: int
     mended: int
-    """Bad before, and not now."""
+    """Bad before and not after."""
     spoiled: int
-    """Bad now, and not before."""
+    """Bad after and not before."""
     missed: int
-    """Bad, and not moved."""
+    """Bad and not moved."""
     mean_iou_before: float | None
     mean_iou_after: float | None
 
 
 @dataclass(frozen=True)
 class SpuriousAnnotations:
-    """Annotations of nothing, and what became of them; one may be moved and anything else."""
+    """The spurious annotations and their changes; one may be moved and relabelled or unsure."""
 
     annotations: int
     unsure: int
@@ -75,7 +75,7 @@ class SpuriousAnnotations:
 
 @dataclass(frozen=True)
 class ChangeScores:
-    """All changes together; an annotation that is relabelled and moved has two."""
+    """All changes together; an annotation that is relabelled and moved counts twice."""
 
     annotations: int
     wrong_before: int
@@ -96,7 +96,7 @@ class ChangeScores:
 def change_scores(opened: OpenRun, changes: Changes, truth: KnownTruth) -> ChangeScores:
     """Compare the changes of a run with the truth."""
     is_object = ~truth.is_spurious & ~opened.dataset.is_ignored
-    is_relabelled, is_moved = _changed(changes, len(opened.dataset))
+    is_relabelled, is_moved = _mark_changed(changes, len(opened.dataset))
     labels, wrong = _label_changes(opened, truth, is_object, is_relabelled)
     boxes, bad = _box_moves(opened, truth, is_object, is_moved)
     spurious = truth.is_spurious
@@ -120,14 +120,14 @@ def change_scores(opened: OpenRun, changes: Changes, truth: KnownTruth) -> Chang
 
 
 class _Errors(NamedTuple):
-    """[n] Which annotations are wrong in one way, and which of them were left alone."""
+    """[n] Marks of annotations with one kind of error, and of those that did not change."""
 
     before: Mask
     after: Mask
     missed: Mask
 
 
-def _changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
+def _mark_changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
     """Mark [num] the annotations that are relabelled, and those that are moved."""
     is_relabelled, is_moved = np.zeros(num, np.bool_), np.zeros(num, np.bool_)
     is_relabelled[changes.rows] = changes.is_relabelled
@@ -138,7 +138,7 @@ def _changed(changes: Changes, num: int) -> tuple[Mask, Mask]:
 def _label_changes(
     opened: OpenRun, truth: KnownTruth, is_object: Mask, is_relabelled: Mask
 ) -> tuple[LabelChanges, _Errors]:
-    """The changes of labels, and which labels are wrong."""
+    """Return the changes of labels, and mark the wrong labels."""
     after = np.where(is_relabelled, opened.settlement.labels, opened.dataset.labels)
     was_wrong = truth.is_wrong(opened.dataset.labels) & is_object
     is_wrong = truth.is_wrong(after) & is_object
@@ -162,7 +162,7 @@ def _label_changes(
 def _box_moves(
     opened: OpenRun, truth: KnownTruth, is_object: Mask, is_moved: Mask
 ) -> tuple[BoxMoves, _Errors]:
-    """The moves of boxes, and which boxes are bad."""
+    """Return the moves of boxes, and mark the bad boxes."""
     after = np.where(is_moved[:, None], opened.settlement.boxes, opened.dataset.boxes)
     iou_before = compute_iou(opened.dataset.boxes, truth.boxes)
     iou_after = compute_iou(after, truth.boxes)

@@ -1,4 +1,4 @@
-"""How well labels were judged, and how wrong they are before and after."""
+"""Score the judgements of labels, and the share of wrong labels before and after."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from boxmend.scoring.truth import KnownTruth
 
 @dataclass(frozen=True)
 class Judgment:
-    """Labels judged noisy (positive) or clean, against whether they are wrong.
+    """Labels judged noisy (positive) or clean, compared with whether they are wrong.
 
-    The four shares are of their true group, so that TP + FN = TN + FP = 1.
+    Shares refer to the true group, so TP + FN = TN + FP = 1.
     """
 
     judged: int
@@ -35,29 +35,29 @@ class Judgment:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """Labels of one set of annotations, as judged and as trained on."""
+    """The labels of one set of annotations, as judged and as trained on."""
 
     annotations: int
     judgment: Judgment
     noise_before: float | None
     """Share of wrong labels as annotated."""
     noise_after: float | None
-    """N*: share of wrong labels among those kept or replaced; discarded ones are left out."""
+    """N*: share of wrong labels among kept and replaced ones, without discarded ones."""
     discarded: float | None
-    """Share of all; also those trained on softly, which are listed as unsure."""
+    """Share of all labels, soft labels included, which are listed as unsure."""
     replaced: int
     pseudo_label_precision: float | None
-    """Share of the replaced labels that are right now."""
+    """Share of right labels among the replaced ones."""
     loss_auroc: float | None
-    """Area under the ROC curve of the loss as a finder of wrong labels, at these visits."""
+    """Area under the ROC curve of the losses at these visits, for wrong labels."""
     settled_loss_auroc: float | None
-    """The same of the mean loss of the visits that settled each label, over all annotations."""
+    """The same for the mean loss of the visits that decided each label, over all annotations."""
 
 
 def label_scores(opened: OpenRun, truth: KnownTruth, visits: Rows) -> LabelScores:
-    """Score the labels of visits, one of each annotation; spurious ones are to be left out.
+    """Score the labels of visits, one for each annotation, without spurious annotations.
 
-    Labels that were not judged count as kept, except in the judgment.
+    Labels without a judgement count as kept, except in `judgment`.
     """
     history, dataset = opened.history, opened.dataset
     rows = history.rows[visits]

@@ -31,13 +31,13 @@ def fit(width: int, height: int, short: int | None, long: int) -> tuple[int, int
     """
     smaller, larger = sorted((width, height))
     if short is not None and short * larger <= long * smaller:  # the short side binds
-        new_smaller, new_larger = short, min(_scaled(larger, short, smaller), long)
+        new_smaller, new_larger = short, min(_scale_side(larger, short, smaller), long)
     else:
-        new_smaller, new_larger = _scaled(smaller, long, larger), long
+        new_smaller, new_larger = _scale_side(smaller, long, larger), long
     return (new_smaller, new_larger) if width <= height else (new_larger, new_smaller)
 
 
-def _scaled(side: int, new: int, old: int) -> int:
+def _scale_side(side: int, new: int, old: int) -> int:
     """Compute side * new / old in integers, rounded half up, at least 1."""
     return max(1, (2 * side * new + old) // (2 * old))
 
@@ -57,16 +57,16 @@ class Frame(NamedTuple):
 
     def to_network(self, boxes: Tensor) -> Tensor:
         """Convert boxes [B, A, 4] from image pixels to the network frame."""
-        return self._mirrored(boxes.double() * self._scales()).to(boxes.dtype)
+        return self._mirror(boxes.double() * self._scales()).to(boxes.dtype)
 
     def to_image(self, boxes: Tensor) -> Tensor:
         """Convert boxes [B, A, 4] from the network frame to image pixels."""
-        return (self._mirrored(boxes.double()) / self._scales()).to(boxes.dtype)
+        return (self._mirror(boxes.double()) / self._scales()).to(boxes.dtype)
 
     def _scales(self) -> Tensor:
         return torch.stack([self.scale_x, self.scale_y] * 2, -1)[:, None]  # [B, 1, 4]
 
-    def _mirrored(self, boxes: Tensor) -> Tensor:
+    def _mirror(self, boxes: Tensor) -> Tensor:
         x1, y1, x2, y2 = boxes.unbind(-1)  # [B, A] each
         widths = self.widths[:, None]
         mirrored = torch.stack([widths - x2, y1, widths - x1, y2], -1)

@@ -24,11 +24,6 @@ def clean_text(text: str) -> str:
     return "".join(character for k, character in enumerate(line) if not _is_fourth_accent(line, k))
 
 
-def escape_text(text: str) -> str:
-    """Return a text, cleaned, as the content or a quoted attribute of an XML element."""
-    return to_xml(clean_text(text))
-
-
 def to_xml(text: str) -> str:
     """Return boxmend's own text of any length as XML; users' texts in it must be cleaned before."""
     return escape(text, {'"': "&quot;"})

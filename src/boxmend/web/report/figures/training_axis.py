@@ -32,6 +32,6 @@ def shaded_warm_up(plot: axes.Plot, until: float) -> str:
     return shade + marks.text(at, "warm-up", "muted", size=SMALL)
 
 
-def epoch_axis(plot: axes.Plot, title: str = "epoch") -> str:
+def epoch_axis(plot: axes.Plot) -> str:
     """Draw the axis below a plot over epochs."""
-    return axes.across(plot, nice_ticks(*plot.x, 8, whole=True), None, title)
+    return axes.across(plot, nice_ticks(*plot.x, 8, whole=True), None, "epoch")

@@ -1,10 +1,10 @@
 """Read what `boxmend export` wrote by the importers of the tools it was written for.
 
-    python tools/check_handover.py FOLDER [FOLDER ...]
+    python tools/check_export.py FOLDER [FOLDER ...]
 
 Needs nothing of boxmend, so that it runs in an environment with only such a tool in it. Each
 folder is read by whatever is installed of label-studio-sdk, datumaro, cvat-sdk, fiftyone and
-pycocotools, and compared with its handover.json. Exit status 1 if any of them objects.
+pycocotools, and compared with its export.json. Exit status 1 if any of them objects.
 """
 
 import json
@@ -22,7 +22,7 @@ Check = Callable[[Path, Manifest], str]
 
 
 def expected(manifest: Manifest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every annotation with its image, as handover.json lists them."""
+    """Every annotation with its image, as export.json lists them."""
     for image in manifest["images"]:
         for annotation in image["annotations"]:
             yield image, annotation
@@ -232,7 +232,7 @@ def main(folders: list[str]) -> int:
         return 2
     outcomes = set[str]()
     for folder in map(Path, folders):
-        manifest = json.loads((folder / "handover.json").read_bytes())
+        manifest = json.loads((folder / "export.json").read_bytes())
         for package, check in CHECKS[manifest["to"]].items():
             outcome, told = outcome_of(package, check, folder, manifest)
             outcomes.add(outcome)
