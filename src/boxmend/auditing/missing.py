@@ -34,7 +34,7 @@ class MissingConstants:
     min_curved_objects: int = 500  # candidates; fewer are told apart by linear terms alone
     found_min_iou: float = 0.5  # with the true box, for a missing object to be found
     unseen_factor: float = 1.2  # at most so many missing for each that is like the known ones
-    min_rate: float = 0.01  # detectors see about as many objects that are none
+    min_rate: float = 0.015  # detectors see about as many objects that are none
 
 
 MISSING = MissingConstants()
