@@ -102,7 +102,7 @@ def take_step(name: str, step: int, annotations: BatchAnnotations) -> tuple[Outc
 
 
 @pytest.mark.parametrize("step", MOMENTS)
-def test_losses_are_finite_scalars_that_teach_the_network(name: str, step: int) -> None:
+def test_losses_are_finite_scalars_with_gradients(name: str, step: int) -> None:
     method, detector = ready(name, step)
     outcome, losses = method.losses(work_on(detector, batch(), step))
     assert all(value.dim() == 0 and value.isfinite() for value in losses.values())
@@ -123,7 +123,7 @@ def test_the_names_of_losses_and_figures_never_change(name: str) -> None:
 
 
 @pytest.mark.parametrize("step", [0, 60, 119])
-def test_what_the_ledger_gets_has_a_row_for_every_annotation(name: str, step: int) -> None:
+def test_the_ledger_has_a_row_for_every_annotation(name: str, step: int) -> None:
     annotations = batch()
     outcome, _ = take_step(name, step, annotations)
     for column in LEDGER:
@@ -185,7 +185,7 @@ class Doubled(SingleProcess):
 
 
 @pytest.mark.parametrize("step", [0, 60, 119])
-def test_losses_are_divided_by_what_all_processes_have(name: str, step: int) -> None:
+def test_losses_are_divided_by_the_counts_of_all_processes(name: str, step: int) -> None:
     """They add up over the processes to the mean of the whole batch."""
     _, whole = take_step(name, step, batch())
     method, detector = ready(name, step)
@@ -201,7 +201,7 @@ def test_losses_are_divided_by_what_all_processes_have(name: str, step: int) -> 
 
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("step", [60, 119])
-def test_boxes_next_to_nothing_go_through(name: str, step: int, half: bool) -> None:
+def test_very_small_boxes_give_finite_values(name: str, step: int, half: bool) -> None:
     """Without extent, thinner than a pixel, the whole image, and a sliver in its corner."""
     annotations = batch()
     boxes = annotations.boxes.clone()
@@ -231,7 +231,7 @@ def test_no_step_waits_for_the_device(name: str, step: int, rates: Rates) -> Non
     assert watch.seen.isdisjoint(WAITS)
 
 
-def test_a_method_goes_on_from_its_state_as_if_nothing_had_happened(name: str) -> None:
+def test_a_method_continues_exactly_from_its_state(name: str) -> None:
     first, detector = ready(name, 60)
     second = build_method(name, MethodInputs(ROWS, NUM_LABELS, TOLD))
     second.prepare(detector)

@@ -90,7 +90,7 @@ def test_edges_lie_at_their_expected_positions_given_box_and_vote(told: float) -
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
 
-def test_edges_annotated_at_the_border_move_half_as_far_once_many_are_seen_there() -> None:
+def test_edges_annotated_at_the_border_move_half_as_far_if_there_are_many() -> None:
     # the same box in the middle of the image and at its left border; the vote is 4 px inside
     def moved(method: Mend, left: float) -> Tensor:
         box, vote = [left, 10, left + 20, 30], [left + 4, 10, left + 20, 30]
@@ -135,7 +135,7 @@ def test_the_published_average_may_replace_the_vote() -> None:
     torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.2, 10, 32.2, 30]]]))
 
 
-def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
+def test_boxes_are_unchanged_until_their_noise_is_estimated() -> None:
     method = made(Rates(), num_proposals=1)
     annotations = one_image([[10.0, 10, 130, 30.5]], [1])  # not even clipped to the image
     scorer = TableScorer(table([FIRST, FIRST], [[12.0, 10, 122, 30]] * 2))
@@ -165,7 +165,7 @@ def test_regression_targets_extend_past_a_border_that_clipped_an_edge(
     assert noisy_boxes(is_warm_up, extend_past_border=False).roi.box_targets is None
 
 
-def test_where_boxes_are_mended_the_box_loss_is_quadratic_for_longer() -> None:
+def test_the_box_loss_is_quadratic_for_longer_if_boxes_are_repaired() -> None:
     assert noisy_boxes(is_warm_up=False).roi.beta == 2.0
     assert noisy_boxes(is_warm_up=True, box_beta=0.5).roi.beta == 0.5
     assert noisy_boxes(is_warm_up=False).rpn.beta is None

@@ -75,7 +75,7 @@ def test_after_warm_up_both_kinds_of_evidence_count() -> None:
     torch.testing.assert_close(outcome.loss[0, 0], -torch.tensor(0.0679).log(), atol=1e-3, rtol=0)
 
 
-def test_the_noise_of_the_look_stays_and_is_told_as_it_is() -> None:
+def test_the_rate_of_the_prescreen_is_reported_without_correction() -> None:
     method = looked()
     assert method.estimator.rate == 0.3
     annotations = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
@@ -86,7 +86,7 @@ def test_the_noise_of_the_look_stays_and_is_told_as_it_is() -> None:
     torch.testing.assert_close(method.estimator.state["transition"], symmetric_transition(0.3, 3))
 
 
-def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -> None:
+def test_a_class_whose_label_many_others_carry_is_not_lost() -> None:
     # eight of ten are persons, and 40 % of each class are called by the name of the next
     rows, generator = torch.arange(NUMBER), torch.Generator().manual_seed(0)
     right = torch.tensor([0] * 8 + [1, 2])[rows % 10]
@@ -107,7 +107,7 @@ def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -
     assert is_lost == [[False] * 3, [False, True, False]]  # alone, the detector is not believed
 
 
-def test_a_rate_that_was_told_is_kept() -> None:
+def test_a_known_rate_is_kept() -> None:
     method = looked(Rates(label=0.2, box=0.0))
     assert method.estimator.rate == 0.2
     assert "label_noise_low" not in method.estimator.figures()
@@ -121,7 +121,7 @@ def test_a_rate_that_was_told_is_kept() -> None:
         (0.34, 0.999, False),  # the rate is known, but not which labels are wrong
     ],
 )
-def test_a_look_that_says_little_is_not_heard(sure: float, surest: float, is_heard: bool) -> None:
+def test_an_uninformative_prescreen_is_ignored(sure: float, surest: float, is_heard: bool) -> None:
     method = looked(sure=sure, surest=surest)
     assert (method.estimator.prior is not None) == is_heard
     outcome = method.refine(
@@ -130,7 +130,7 @@ def test_a_look_that_says_little_is_not_heard(sure: float, surest: float, is_hea
     assert (outcome.roi.soft is not None) == is_heard
 
 
-def test_classes_that_the_look_has_lost_are_believed_at_once(
+def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
@@ -153,7 +153,7 @@ def test_classes_that_the_look_has_lost_are_believed_at_once(
     assert method.estimator.state["lost"].tolist() == lost  # also after a pass, which is early else
 
 
-def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
+def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:
     """Row 0 was looked at, row 1 not: of that the detector's p alone is the evidence."""
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
     labels, look = seen()
@@ -163,7 +163,7 @@ def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
     torch.testing.assert_close(prior, torch.full((1, 2, 3), 1 / 3))
 
 
-def test_the_look_is_part_of_the_state() -> None:
+def test_the_prescreen_is_part_of_the_state() -> None:
     old, new = looked(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     new.load_state_dict(old.state_dict())
     assert new.estimator.prior is not None
@@ -185,7 +185,7 @@ def test_the_look_is_part_of_the_state() -> None:
         (499, Rates(), 0.5, False),
     ],
 )
-def test_who_mends_many_labels_wants_a_look(
+def test_a_high_noise_rate_requests_a_prescreen(
     number: int, rates: Rates, first_look: float, wants: bool
 ) -> None:
     assert (
@@ -194,7 +194,7 @@ def test_who_mends_many_labels_wants_a_look(
 
 
 @pytest.mark.parametrize("number", [NUMBER, 499])
-def test_a_look_at_features_finds_the_wrong_labels_of_many(number: int) -> None:
+def test_a_prescreen_of_features_finds_most_wrong_labels(number: int) -> None:
     """Three clusters, three of ten labels wrong: told in the figures, and seen in the prior."""
     generator = torch.Generator().manual_seed(1)
     truth = torch.randint(3, (NUMBER,), generator=generator)

@@ -69,7 +69,7 @@ def test_an_estimate_below_two_percent_counts_as_no_noise(
 @pytest.mark.parametrize(
     ("epoch", "is_warm_up", "is_firm"), [(1, False, False), (2, False, True), (2, True, False)]
 )
-def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
+def test_estimates_are_used_from_the_third_epoch_unless_it_is_warm_up(
     epoch: int, is_warm_up: bool, is_firm: bool
 ) -> None:
     evidence, labels = noisy_evidence(0.2, count=600)
@@ -84,7 +84,7 @@ def test_estimates_hold_from_the_third_pass_on_unless_it_is_warm_up(
         assert (watch.state[f"{name}_bounds"].tolist() == [0.45, 0.55]) == is_firm
 
 
-def test_a_higher_estimate_is_taken_with_its_bounds() -> None:
+def test_a_higher_estimate_replaces_the_old_one_with_its_bounds() -> None:
     evidence, labels = noisy_evidence(0.4, count=600)
     watch = watching({"rate": 0.2, "label_bounds": interval(0.15, 0.25)}, len(labels))
     watch.state["memory"][:-1], watch.state["labels"][:-1] = evidence, labels
@@ -105,7 +105,7 @@ def test_a_higher_estimate_is_taken_with_its_bounds() -> None:
         (0.099, 0.40, 0.01, True),  # but next to no label is
     ],
 )
-def test_a_first_look_is_heard_where_it_is_sure_enough(
+def test_a_prescreen_counts_if_it_is_certain_enough(
     monkeypatch: pytest.MonkeyPatch, width: float, chance: float, rate: float, is_heard: bool
 ) -> None:
     monkeypatch.setattr(
@@ -170,7 +170,7 @@ def test_where_repair_is_off_there_is_no_noise_to_undo() -> None:
     assert found == pytest.approx({"keep": 1, "alpha": 0, "noise": 0, "vote_error": 0.1})
 
 
-def test_warm_up_believes_labels_of_a_lost_class_as_often_as_labels_are_right() -> None:
+def test_labels_of_a_lost_class_have_at_least_the_rate_of_right_labels_in_warm_up() -> None:
     # s T = 0.64 * 0.15, 0.08 * 0.7 and 0.08 * 0.15: q(1) is 0.34, but 1 - 0.3 for a lost class;
     # the others share 0.3 as 0.096 to 0.012
     second = [0.2, 0.64, 0.08, 0.08]
@@ -196,14 +196,14 @@ def test_an_estimate_falls_only_in_warm_up(is_warm_up: bool) -> None:
     assert (method.estimator.rate == 0.5) == (not is_warm_up)
 
 
-def test_what_a_pass_counted_is_gone_after_it() -> None:
+def test_counts_of_an_epoch_are_reset_after_it() -> None:
     counted = {"residuals": torch.ones(NUM_BINS), "pull": torch.tensor([1.0, 2.0])}
     watch = watching(counted)
     watch.end_epoch(0, is_warm_up=False)
     assert not any(watch.state[name].any() for name in counted)
 
 
-def test_an_annotation_without_a_row_leaves_nothing_in_the_memory() -> None:
+def test_an_annotation_without_a_row_does_not_change_the_memory() -> None:
     method = Mend(4, 3, MendSettings(), Rates(box=0.0))
     annotations = one_image([BOX, BOX], [0, 1], rows=[2, -1])
     chances = table([[0.0, 0.6, 0.2, 0.2], [0.0, 0.2, 0.6, 0.2]])
@@ -219,7 +219,7 @@ def test_a_state_with_another_queue_is_refused() -> None:
         Mend(4, 3, MendSettings(queue_length=5)).load_state_dict(state)
 
 
-def test_steps_change_what_is_remembered_in_place() -> None:
+def test_steps_change_the_state_in_place() -> None:
     """A recorded step has addresses."""
     annotations, proposals = random_batch(4)
     method = Mend(15, 3)

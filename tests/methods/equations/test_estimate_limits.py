@@ -153,7 +153,7 @@ def test_the_rate_of_a_full_matrix_counts_classes_by_their_number() -> None:
     assert model.rate == pytest.approx(0.4, abs=0.02)
 
 
-def test_of_too_many_annotations_every_second_one_is_looked_at(
+def test_of_too_many_annotations_every_second_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -175,7 +175,7 @@ def counts_of(noise: float, number: int) -> Tensor:
     return counts
 
 
-def test_what_the_pull_hides_is_made_up_for_in_noise_and_bounds() -> None:
+def test_noise_and_bounds_are_corrected_for_the_pull() -> None:
     counts = counts_of(0.3, 6000)
     plain, pulled = fit_box_noise(counts), fit_box_noise(counts, torch.tensor([25.0, 100]))
     assert 0 < plain.low < plain.noise < plain.high
@@ -184,7 +184,7 @@ def test_what_the_pull_hides_is_made_up_for_in_noise_and_bounds() -> None:
     assert pulled.error == plain.error
 
 
-def test_nothing_is_concluded_from_fewer_than_400_edges() -> None:
+def test_fewer_than_400_edges_give_no_estimate() -> None:
     few, enough = (fit_box_noise(counts_of(0.3, number)) for number in (399, 401))
     assert tuple(few) == pytest.approx((0.0, 0.0, 0.0, 0.6))
     assert enough.noise == pytest.approx(0.3, abs=0.05)

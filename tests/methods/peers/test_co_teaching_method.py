@@ -99,7 +99,7 @@ def test_losses_are_finite_scalars_of_the_same_names(progress: TrainingProgress)
     assert all(one.isfinite() and one.dim() == 0 and one > 0 for one in losses.values())
 
 
-def test_each_network_learns_from_its_own_losses_alone() -> None:
+def test_each_network_trains_only_on_its_own_losses() -> None:
     _, losses = taught(2, 2).losses(step(batch()))
     of_a = gradients(sum((losses[name] for name in OF_A), torch.zeros(())))
     of_b = gradients(sum((losses[name] for name in OF_B), torch.zeros(())))
@@ -111,7 +111,9 @@ def test_each_network_learns_from_its_own_losses_alone() -> None:
 
 
 @pytest.mark.parametrize(("judge", "learner"), [("a", "_b"), ("b", "")])
-def test_the_other_network_is_taught_without_what_one_drops(judge: str, learner: str) -> None:
+def test_annotations_that_one_network_drops_do_not_train_the_other(
+    judge: str, learner: str
+) -> None:
     annotations = batch()
     all_kept = taught().losses(step(annotations))[1]
     losses = taught(**{f"limit_{judge}": 0.0}).losses(step(annotations))[1]  # it drops everything
@@ -144,7 +146,7 @@ def test_without_dropping_it_is_faster_rcnn_twice() -> None:
         torch.testing.assert_close(losses[f"roi_boxes{suffix}"], roi.boxes)
 
 
-def test_the_ledger_has_the_opinion_by_which_the_detector_was_trained() -> None:
+def test_the_ledger_has_the_judgement_that_the_detector_trained_on() -> None:
     annotations = batch()
     outcome, _ = taught(limit_b=2.0).losses(step(annotations))
     is_judged = outcome.verdict != int(Judgement.UNJUDGED)
@@ -165,7 +167,7 @@ def test_the_ledger_has_the_opinion_by_which_the_detector_was_trained() -> None:
     assert outcome.metrics["threshold"] == 2.0
 
 
-def test_what_only_the_peer_has_drawn_is_kept() -> None:
+def test_annotations_that_only_the_peer_has_sampled_are_kept() -> None:
     """Two positive RoIs in an image of four annotations; what is drawn exceeds a limit of 0."""
     annotations, method = batch(), taught(0, 0)
     outcome, _ = method.losses(replace(step(annotations), detector=two_networks(8)))
@@ -183,7 +185,7 @@ def test_what_only_the_peer_has_drawn_is_kept() -> None:
     assert by_neither[0] == by_neither[1] == number - by_b - is_kept.sum()
 
 
-def test_labels_and_boxes_stay_as_given() -> None:
+def test_labels_and_boxes_are_unchanged() -> None:
     annotations = batch()
     outcome, _ = taught(2, 2).losses(step(annotations))
     is_real = annotations.is_box | annotations.is_ignored
@@ -194,7 +196,7 @@ def test_labels_and_boxes_stay_as_given() -> None:
     assert (outcome.num_candidates == 0).all()
 
 
-def test_in_the_first_pass_nothing_is_judged_but_losses_are_told() -> None:
+def test_the_first_epoch_judges_no_annotation_but_records_losses() -> None:
     annotations = batch()
     outcome, _ = taught(0, 0).losses(step(annotations, FIRST))
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
@@ -204,14 +206,14 @@ def test_in_the_first_pass_nothing_is_judged_but_losses_are_told() -> None:
     assert all(value.isfinite() for value in outcome.metrics.values())  # the log has no infinity
 
 
-def test_where_nothing_is_forgotten_nothing_is_ever_judged() -> None:
+def test_a_forget_rate_of_zero_judges_no_annotation() -> None:
     method = CoTeaching(CoTeachingSettings(), Rates(0.0, 0.0))
     method.load_state_dict({"queue_a": torch.zeros(128), "queue_b": torch.zeros(128)})
     outcome, _ = method.losses(step(batch()))
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
 
 
-def test_each_network_remembers_its_own_losses_the_latest_last() -> None:
+def test_each_network_stores_its_own_losses_with_the_latest_last() -> None:
     annotations, method = batch(), taught(5, 7)
     outcome, _ = method.losses(step(annotations))
     of_a, of_b = method.state_dict().values()
@@ -267,7 +269,7 @@ def test_ignored_annotations_are_untouched_and_leave_no_trace() -> None:
 
 @pytest.mark.parametrize("num_annotations", [0, 1])
 @pytest.mark.parametrize("progress", [FIRST, LAST], ids=["first", "last"])
-def test_images_without_annotations_teach_background(
+def test_images_without_annotations_are_background(
     num_annotations: int, progress: TrainingProgress
 ) -> None:
     annotations = batch(num_annotations=1)
@@ -318,17 +320,17 @@ def with_rates(label: float, box: float) -> CoTeaching:
     ("label", "box", "tau"),
     [(0.352, 0.1, 0.4), (0.01, 0.3, 0.2), (0.0, 0.01, 0.0), (0.0264, 0.0, 0.03)],
 )
-def test_what_is_forgotten_follows_the_estimates(label: float, box: float, tau: float) -> None:
+def test_the_forget_rate_follows_the_estimates(label: float, box: float, tau: float) -> None:
     """Of wrong labels 0.12 are learnt by heart: 0.352 / 0.88 = 0.4. Below 0.02 there are none."""
     assert with_rates(label, box).tau == pytest.approx(tau)
 
 
-def test_before_the_first_estimate_a_fifth_is_forgotten() -> None:
+def test_the_forget_rate_is_a_fifth_before_the_first_estimate() -> None:
     assert estimating().tau == 0.2
     assert CoTeaching(CoTeachingSettings()).end_epoch(0, is_warm_up=False) == {}
 
 
-def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_state() -> None:
+def test_unknown_noise_is_estimated_and_the_estimate_is_in_the_state() -> None:
     first, second = estimating(), estimating()
     for seed in range(3):
         first.losses(step(batch(seed), FIRST))
@@ -342,7 +344,7 @@ def test_noise_that_is_not_told_is_estimated_and_the_estimate_is_part_of_the_sta
     assert second.estimator.figures() == figures
 
 
-def test_its_estimates_know_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_estimates_ignore_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     method, calls = estimating(), list[tuple[int, bool]]()
     assert method.estimator is not None
     monkeypatch.setattr(method.estimator, "end_epoch", lambda *arguments: calls.append(arguments))
@@ -354,7 +356,7 @@ def test_its_estimates_know_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     ("settings", "rates"),
     [(CoTeachingSettings(forget_rate=0.3), Rates()), (CoTeachingSettings(), Rates(0.4, None))],
 )
-def test_nothing_is_estimated_that_nobody_asks_for(
+def test_estimates_are_made_only_if_a_setting_needs_them(
     settings: CoTeachingSettings, rates: Rates
 ) -> None:
     method = build_method("co-teaching", MethodInputs(15, NUM_LABELS, rates, settings))
@@ -367,7 +369,7 @@ def tensors(outcome: Outcome) -> list[Tensor]:
     return [part for part in outcome if isinstance(part, Tensor)]
 
 
-def test_a_state_is_a_snapshot_and_is_taken_up_where_it_was_left() -> None:
+def test_a_state_is_a_snapshot_and_a_method_resumes_from_it() -> None:
     first, second = taught(2, 3), taught()
     first.losses(step(batch(4)))
     state = first.state_dict()
@@ -383,7 +385,7 @@ def test_a_state_is_a_snapshot_and_is_taken_up_where_it_was_left() -> None:
         assert torch.equal(first.state_dict()[key], second.state_dict()[key])
 
 
-def test_a_recorded_step_finds_the_queues_where_they_were() -> None:
+def test_a_recorded_step_keeps_the_memory_addresses_of_the_queues() -> None:
     method = taught()
     places = [queue.data_ptr() for queue in method.queues]
     method.losses(step(batch()))
@@ -399,7 +401,7 @@ def test_queues_of_another_length_are_refused() -> None:
         method.load_state_dict(taught().state_dict())
 
 
-def test_nothing_changes_its_arguments() -> None:
+def test_no_argument_is_changed() -> None:
     annotations = batch()
     before = [part.clone() for part in annotations]
     taught(2, 2).losses(step(annotations))
