@@ -36,6 +36,7 @@ class AdjustmentConstants:
     shift_deviation: float = 1.0  # prior for the error of a table in log odds: about a factor e
     slope_deviation: float = 0.2  # a larger one would let one wrong click override the table
     min_slope: float = 0.1  # keeps the order of fixes, whatever a few verdicts say
+    max_doubt_factor: float = 4.0  # of a fix that is chosen, to the mean doubt that is allowed
     max_newton_steps: int = 50
     interval_deviations: float = 1.959964  # standard deviations on either side of a 95 % interval
 
@@ -154,7 +155,9 @@ def choose(
     if precision is not None:
         open_ones = order[is_open]
         means = np.cumsum(p_fix[open_ones]) / np.arange(1, len(open_ones) + 1)
-        chosen_rows = np.concatenate([chosen_rows, open_ones[means >= precision - 1e-12]])
+        is_precise = means >= precision - 1e-12
+        is_precise &= p_fix[open_ones] >= 1 - ADJUSTMENT.max_doubt_factor * (1 - precision) - 1e-12
+        chosen_rows = np.concatenate([chosen_rows, open_ones[is_precise]])
     chosen_rows = np.sort(chosen_rows)
     is_open_for_review = is_wanted & ~is_accepted & ~is_rejected
     is_open_for_review[chosen_rows] = False
