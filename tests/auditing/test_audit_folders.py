@@ -188,7 +188,7 @@ def test_bad_predictions_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["audit"], "name a dataset"),
+        (["audit"], "give a dataset and its --predictions"),
         (["audit", "DATA"], "--predictions"),
         (["audit", "DATA", "--predictions", "PREDICTIONS"], "--out"),
         (["audit", "DATA", "--predictions", "PREDICTIONS", "--out", "O", "--probe", "2"], "probe"),

@@ -10,10 +10,13 @@ from boxmend.auditing import boxes as box_model
 from boxmend.auditing import judging
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
 from boxmend.auditing.calibration import Share
+from boxmend.auditing.duplicates import Repeats
 from boxmend.auditing.evidence import Evidence, Objects, gather_evidence
+from boxmend.auditing.gross_boxes import GROSS_BOXES
 from boxmend.auditing.judging import AuditInputs, AuditOpinion, judge
 from boxmend.auditing.labels import LabelOpinion
-from boxmend.auditing.presence import Presence, Repeats, UnexplainedDetections
+from boxmend.auditing.missing import UnexplainedDetections
+from boxmend.auditing.presence import Presence
 from tests.auditing.audit_scenes import LABELS, Noise, scene
 
 NOISY = Noise(labels=0.2, boxes=0.2, missing=0.05, spurious=0.1, duplicates=0.05)
@@ -121,6 +124,6 @@ def test_the_share_of_bad_boxes_has_the_bounds_of_their_count_and_of_the_noise()
     spoilt = [box_model.spoilt_share(noise) for noise in (0.1, 0.2, 0.3)]
     assert spoilt[0] < 0.1 < 0.5 < spoilt[1] < spoilt[2]
     assert found.value == pytest.approx(0.9)
-    assert found.low == pytest.approx(0.9 + spoilt[0] - spoilt[1])
+    assert found.low == pytest.approx(0.9 + spoilt[0] - spoilt[1] - GROSS_BOXES.min_rate)
     # 1.96 sqrt(100 * 0.9 * 0.1) / 100 = 0.0588 above, or by the noise, if that is more
     assert found.high == pytest.approx(min(max(0.9588, 0.9 + spoilt[2] - spoilt[1]), 1))

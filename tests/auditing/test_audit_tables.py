@@ -6,11 +6,13 @@ from numpy.typing import NDArray
 
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
 from boxmend.auditing.calibration import Share
+from boxmend.auditing.duplicates import Repeats
 from boxmend.auditing.evidence import Detected, Evidence
 from boxmend.auditing.fixes.table import Fixes, Kind
 from boxmend.auditing.judging import AuditOpinion
 from boxmend.auditing.labels import LabelOpinion
-from boxmend.auditing.presence import Presence, Repeats, UnexplainedDetections
+from boxmend.auditing.missing import UnexplainedDetections
+from boxmend.auditing.presence import Presence
 from boxmend.auditing.tables import columns_of, fixes_of, joined, missing_of
 from boxmend.data.dataset import Dataset
 from tests.auditing.audit_scenes import dataset_of

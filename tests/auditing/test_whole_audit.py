@@ -57,9 +57,14 @@ def test_fixes_hold_their_promise() -> None:
     one, found = noisy()
     fixes = found.fixes
     for kind, least, low, high in (
-        (Kind.WRONG_LABEL, 0.8, -0.02, 0.06),
+        (Kind.WRONG_LABEL, 0.8, -0.02, 0.08),
         (Kind.BAD_BOX, 0.8, -0.01, 0.015),
-        (Kind.SPURIOUS, 0.4, 0.0, 0.2),  # cautious: an object may have been overlooked
+        (
+            Kind.SPURIOUS,
+            0.4,
+            0.0,
+            0.3,
+        ),  # cautious: what is overlooked is taken off twice, at most 0.9
     ):
         own = fixes.take((fixes.kinds == kind) & (fixes.p_fix > least))
         assert len(own) > 30, kind

@@ -147,7 +147,7 @@ def test_what_goes_wrong_with_a_picture_costs_no_result(
     (folder / "result.json").unlink()
     monkeypatch.setattr(artifacts, "before_and_after", broken)
     assert run_cell(folder) is CellStatus.DONE
-    assert "nothing kept (OSError: no such image)" in capsys.readouterr().err
+    assert "no artifacts (OSError: no such image)" in capsys.readouterr().err
     assert not (folder / "artifacts").exists()
     assert not (folder / ".artifacts.new").exists()
     assert read_result(folder) is not None

@@ -64,8 +64,8 @@ def test_a_run_takes_lines_from_elsewhere_and_leaves_what_it_has_no_time_for(
     assert run(["bench", "run", *told, "--done", str(path), *late]) == 0
     said = capsys.readouterr()
     assert executor.started == []
-    assert f"1 of the cells is done by {path}" in said.err
-    assert f"left: {TWO[1]}; the same command goes on" in said.err
+    assert f"1 of the cells has a result in {path}" in said.err
+    assert f"not started: {TWO[1]}; the same command continues" in said.err
     assert said.out.split() == ["cells", "number", "done", "elsewhere", "1", "left", "1"]
 
     assert run(["bench", "run", *told, "--done", str(path), "--json"]) == 0

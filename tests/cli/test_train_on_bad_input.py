@@ -40,7 +40,7 @@ def test_strictness_ends_with_three_and_says_what_to_do(
     assert run(["train", data, *QUICK, "--strict", "--out", str(tmp_path / "run")]) == 3
     result = capsys.readouterr().err
     assert str(image) in result
-    assert "without --strict it is left out" in result
+    assert "leave it out by omitting --strict" in result
 
 
 @pytest.mark.parametrize(

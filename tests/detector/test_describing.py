@@ -1,4 +1,4 @@
-"""Boxes described by the backbone alone."""
+"""Features of boxes from the backbone."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_every_backbone_describes_by_its_deepest_map(name: str, pixels: int, wid
     assert not found.requires_grad
 
 
-def test_a_box_is_described_by_what_it_holds(detector: Detector, images: torch.Tensor) -> None:
+def test_a_box_is_described_by_its_content(detector: Detector, images: torch.Tensor) -> None:
     """The same pixels in another place and in another image give the same numbers."""
     moved = torch.zeros_like(images)
     moved[1, :, 18:54, 28:64] = images[0, :, 6:42, 6:42]
@@ -84,8 +84,8 @@ def test_a_box_is_cut_out_with_a_little_around_it_but_within_its_image(
     torch.testing.assert_close(torch.cat(cuts), torch.tensor(expected))
 
 
-def test_nothing_beyond_the_image_is_seen(detector: Detector, images: torch.Tensor) -> None:
-    """Image 1 ends at row 64: what the canvas holds below makes no difference."""
+def test_pixels_beyond_the_image_have_no_effect(detector: Detector, images: torch.Tensor) -> None:
+    """Image 1 ends at row 64: pixels of the canvas below have no effect."""
     box, owner = torch.tensor([[30.0, 40, 80, 64]]), torch.tensor([1])
     other = images.clone()
     other[1, :, 64:] = 255
@@ -100,7 +100,7 @@ def test_more_boxes_than_go_through_at_once(detector: Detector, images: torch.Te
     torch.testing.assert_close(found, found[:2].repeat(40, 1), atol=1e-5, rtol=1e-4)
 
 
-def test_a_network_of_another_precision_describes_alike(images: torch.Tensor) -> None:
+def test_a_network_of_another_precision_gives_the_same_features(images: torch.Tensor) -> None:
     box, owner = torch.tensor([[20.0, 20, 70, 70]]), torch.tensor([0])
     single, double = build("tiny", 3, "default"), build("tiny", 3, "default")
     double.network.double()

@@ -64,7 +64,7 @@ def test_the_best_candidates_of_an_annotation_are_positive_however_low() -> None
     assert not bounded.is_positive.any()
 
 
-def test_an_annotation_that_nothing_overlaps_makes_nothing_positive() -> None:
+def test_an_annotation_without_overlap_has_no_positives() -> None:
     lost = targets([[200.0, 200, 210, 210], [3, 3, 3, 3]], [False, False])
     found = assign(CANDIDATES, lost, thresholds=(0.3, 0.7), low_quality=0.0)
     assert not found.is_positive.any()
@@ -95,7 +95,7 @@ def test_in_an_image_without_annotations_all_is_negative(rows: int) -> None:
     assert found.is_negative.all()
 
 
-def test_padding_candidates_are_nothing_and_take_no_annotation_away() -> None:
+def test_padding_candidates_are_ignored_and_claim_no_annotation() -> None:
     padded = torch.cat([CANDIDATES[:, 3:], torch.tensor([[A, [NAN] * 4]])], dim=1)
     is_candidate = torch.tensor([[True, True, True, False, False]])
     found = assign(

@@ -48,7 +48,7 @@ def test_a_resnet50_is_torchvisions_own_parameter_by_parameter() -> None:
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "mobilenet_v3"])
-def test_freezing_two_stages_leaves_all_above_stride_4_to_learn(name: str) -> None:
+def test_freezing_two_stages_trains_all_layers_above_stride_4(name: str) -> None:
     made = build(name, 3, frozen_stages=2)
     body = dict(made.network.backbone.body.named_parameters())
     frozen = {key.split(".")[0] for key, value in body.items() if not value.requires_grad}
@@ -59,7 +59,7 @@ def test_freezing_two_stages_leaves_all_above_stride_4_to_learn(name: str) -> No
     assert all(parameter.requires_grad for parameter in others)
 
 
-def test_from_random_weights_everything_learns_unless_told_otherwise() -> None:
+def test_random_weights_train_everything_by_default() -> None:
     made = build("tiny", 3)
     assert all(parameter.requires_grad for parameter in made.network.parameters())
     freeze(made, 1)
@@ -69,7 +69,7 @@ def test_from_random_weights_everything_learns_unless_told_otherwise() -> None:
     assert all(parameter.requires_grad for parameter in made.network.parameters())
 
 
-def test_normalisations_are_frozen_unless_a_backbone_is_to_be_trained_from_nothing() -> None:
+def test_normalisations_are_frozen_unless_a_backbone_starts_from_random_weights() -> None:
     kinds = {type(m) for m in build("tiny", 3).network.modules()}
     assert FrozenBatchNorm2d in kinds
     assert torch.nn.BatchNorm2d not in kinds

@@ -53,7 +53,7 @@ def test_boxes_are_cut_off_at_their_own_images_height_and_width() -> None:
     assert torch.equal(by_class[:, :, 4], clipped)
 
 
-def test_taming_moves_rubbish_onto_the_canvas_and_leaves_boxes_alone() -> None:
+def test_invalid_boxes_move_onto_the_canvas_and_valid_boxes_stay() -> None:
     infinite, nan = float("inf"), float("nan")
     boxes = torch.tensor([[1.5, 2, 60, 40], [nan, -infinite, infinite, nan], [-9, 5, 99, 99]])
     tamed = clamp_to_canvas(boxes[None], (40, 60))[0]

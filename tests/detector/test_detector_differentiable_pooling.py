@@ -145,7 +145,7 @@ def test_slopes_are_those_of_a_smooth_map(number_of_levels: int) -> None:
     assert torch.autograd.gradcheck(pooled, boxes, eps=1e-5, atol=1e-6)
 
 
-def test_maps_learn_what_they_learn_through_roi_align() -> None:
+def test_gradients_of_maps_equal_those_of_roi_align() -> None:
     canvas = (96, 128)
     boxes, weights = boxes_of_all_sizes(canvas).double(), torch.rand(132, 3, 7, 7).double()
     found = []
@@ -161,7 +161,7 @@ def _in_double(levels: list[Tensor], boxes: Tensor) -> Tensor:
     return pooled
 
 
-def test_the_size_of_a_box_within_one_cell_moves_nothing() -> None:
+def test_the_size_of_a_box_within_one_cell_has_no_slope() -> None:
     # read as one cell from its corner on: (10, 12) is cell (2.5, 3), the middle (3, 3.5)
     levels, box = [ramp(24, 32)], torch.tensor([[[10.0, 12, 11, 14]]])
     pooled = pool_with_slopes(levels, box, (96, 128), size=1)
@@ -170,13 +170,13 @@ def test_the_size_of_a_box_within_one_cell_moves_nothing() -> None:
     torch.testing.assert_close(slopes, torch.tensor([[[0.75, 2.5, 0, 0]]]))
 
 
-def test_a_side_beyond_the_canvas_moves_nothing() -> None:
+def test_a_side_beyond_the_canvas_has_no_slope() -> None:
     slopes = slopes_of([ramp(24, 32)], torch.tensor([[[-5.0, 8, 64, 200]]]), (96, 128))
     assert (slopes[0, 0] == 0).tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize("number_of_levels", [1, 4])
-def test_rubbish_in_padding_rows_gives_finite_values_and_slopes(number_of_levels: int) -> None:
+def test_invalid_padding_rows_give_finite_values_and_slopes(number_of_levels: int) -> None:
     canvas = (96, 128)
     levels = pyramid(canvas)[:number_of_levels]
     rubbish = torch.tensor([[NAN] * 4, [-INFINITE, 0, INFINITE, NAN], [1e9, -1e9, -5, 3]])
@@ -196,6 +196,6 @@ def test_half_precision_maps_are_read_at_exact_places() -> None:
     torch.testing.assert_close(pooled, pool([level.float()], boxes, canvas), atol=2e-4, rtol=0)
 
 
-def test_no_boxes_at_all_give_nothing() -> None:
+def test_no_boxes_give_an_empty_result() -> None:
     levels = pyramid((96, 128))
     assert pool_with_slopes(levels, torch.zeros(2, 0, 4), (96, 128)).shape == (0, 3, 7, 7)

@@ -58,7 +58,7 @@ def test_an_invalid_box_is_not_kept_and_suppresses_nothing() -> None:
     assert not is_inexact.any()
 
 
-def test_boxes_of_different_groups_leave_each_other_alone() -> None:
+def test_boxes_of_different_groups_do_not_suppress_each_other() -> None:
     boxes = chain(1).expand(1, 4, 4)
     groups = torch.tensor([[0, 1, 0, 2]])
     keep, _ = suppress(boxes, all_valid(boxes), overlap=0.4, groups=groups)

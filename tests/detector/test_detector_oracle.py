@@ -189,7 +189,7 @@ def test_roi_losses_equal_torchvisions_on_the_same_rois(name: str, counts: tuple
     torch.testing.assert_close(found.boxes, expected["loss_box_reg"], atol=1e-5, rtol=1e-5)
 
 
-def test_every_parameter_that_learns_gets_a_finite_gradient_despite_hostile_padding() -> None:
+def test_every_trained_parameter_gets_a_finite_gradient_despite_invalid_padding() -> None:
     made = detector("tiny")
     targets = annotations((2, 0, 3))
     features, proposals, keys = roi_case(made, targets)
@@ -239,7 +239,7 @@ def test_without_any_annotation_all_is_background() -> None:
     assert made.rpn_losses(raw, none, uniform_keys(*raw.objectness.shape)).boxes == 0
 
 
-def test_rois_carry_their_annotations_label_and_the_way_to_its_box() -> None:
+def test_rois_have_the_label_of_their_annotation_and_the_deltas_to_its_box() -> None:
     made = detector("tiny")
     targets = annotations((2, 0, 3))
     _, proposals, keys = roi_case(made, targets)
@@ -336,7 +336,7 @@ def test_half_precision_leaves_boxes_and_losses_in_float32() -> None:
     torch.testing.assert_close(losses[0], exact.objectness, rtol=0.05, atol=0.05)
 
 
-def test_nothing_changes_what_it_is_given() -> None:
+def test_no_input_of_the_detector_is_changed() -> None:
     made = detector("tiny")
     targets = annotations((2, 0, 3))
     batch, sizes = images(), SIZES.clone()

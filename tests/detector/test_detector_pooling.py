@@ -98,7 +98,7 @@ def test_a_single_level_is_pooled_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("number_of_levels", [1, 4])
-def test_rubbish_in_padding_rows_gives_finite_values(number_of_levels: int) -> None:
+def test_invalid_padding_rows_give_finite_values(number_of_levels: int) -> None:
     canvas = (96, 128)
     levels = pyramid(canvas)[:number_of_levels]
     infinite, nan = float("inf"), float("nan")

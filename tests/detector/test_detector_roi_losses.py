@@ -50,7 +50,7 @@ def targets(soft: Tensor | None = None, weights: Tensor | None = None) -> Target
 SOFT = torch.tensor([[[0.0, 1, 0], [0, 0.5, 0.5]]])  # of the first, background is near
 
 
-def test_labels_teach_where_nothing_else_is_given(detector: Detector) -> None:
+def test_labels_are_the_targets_by_default(detector: Detector) -> None:
     losses = detector.roi_losses(output(), ROIS, targets())
     # -log 2/4 for the object, -log 3/5 for the background
     torch.testing.assert_close(losses.classification, torch.tensor((LN2 + math.log(5 / 3)) / 2))
@@ -68,7 +68,7 @@ def test_class_targets_go_before_labels_and_soft_labels(
 ) -> None:
     logits = torch.tensor(LOGITS, requires_grad=True)
     losses = detector.roi_losses(output(logits), ROIS, targets(soft), WANTED)
-    # the background RoI, too, learns what it is told: halves of -log 3/5 and -log 1/5
+    # the background RoI, too, trains on its class target: halves of -log 3/5 and -log 1/5
     expected = (0.25 * LN2 + 0.75 * LN4 + 0.5 * math.log(5 / 3) + 0.5 * LN5) / 2
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
     (gradient,) = torch.autograd.grad(losses.classification, logits)
@@ -84,7 +84,7 @@ def test_weights_of_the_annotation_hold_for_class_targets_too(detector: Detector
     torch.testing.assert_close(losses.classification, torch.tensor(expected))
 
 
-def test_boxes_are_compared_in_the_regression_of_the_label_whatever_the_classes(
+def test_boxes_are_compared_in_the_regression_of_the_label(
     detector: Detector,
 ) -> None:
     plain = detector.roi_losses(output(), ROIS, targets())
@@ -92,7 +92,7 @@ def test_boxes_are_compared_in_the_regression_of_the_label_whatever_the_classes(
     assert plain.boxes == soft.boxes == (0.5 + 0.25) / 2
 
 
-def test_without_any_annotation_class_targets_still_teach(detector: Detector) -> None:
+def test_class_targets_count_without_annotations_too(detector: Detector) -> None:
     none = torch.zeros(1, 0, dtype=torch.bool)
     nothing = Targets(
         torch.zeros(1, 0, 4), none.long(), none, none, torch.zeros(1, 0, 3), torch.zeros(1, 0)
@@ -104,8 +104,8 @@ def test_without_any_annotation_class_targets_still_teach(detector: Detector) ->
     assert losses.boxes == 0
 
 
-def test_regression_ends_where_the_annotation_says_so(detector: Detector) -> None:
-    """RoIs are chosen by the boxes, and learn to go on from there to the aims."""
+def test_regression_targets_are_the_deltas_from_rois_to_box_targets(detector: Detector) -> None:
+    """RoIs are sampled by the boxes; their deltas lead to the box targets."""
     given = targets()
     nothing = Proposals(torch.zeros(1, 0, 4), torch.zeros(1, 0), torch.zeros(1, 0).bool(), NO)
     keys = torch.rand(1, 2, generator=torch.Generator())
@@ -121,7 +121,7 @@ def test_regression_ends_where_the_annotation_says_so(detector: Detector) -> Non
     assert not aimed.deltas[..., [0, 1, 3]].any()
 
 
-def test_annotations_may_ask_for_another_box_loss(detector: Detector) -> None:
+def test_annotations_may_set_another_box_loss(detector: Detector) -> None:
     # differences of .5 and .25, over two RoIs: l1, and d^2 / 4 of beta 2
     for beta, expected in ((None, 0.375), (2.0, 0.0390625)):
         losses = detector.roi_losses(output(), ROIS, targets()._replace(beta=beta))

@@ -32,7 +32,7 @@ def test_missing_positives_are_made_up_for_by_negatives_and_not_the_other_way() 
     assert drawn.is_sampled.sum(1).tolist() == [4, 3, 0]
 
 
-def test_fewer_rows_than_asked_for_are_padded() -> None:
+def test_fewer_rows_than_requested_are_padded() -> None:
     drawn = sample(*masks("pn"), torch.tensor([[0.0, 0.0]]), number=5, positive_share=0.5)
     assert drawn.rows.shape == drawn.is_sampled.shape == drawn.is_positive.shape == (1, 5)
     assert drawn.is_sampled.tolist() == [[True, True, False, False, False]]

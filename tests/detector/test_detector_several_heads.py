@@ -46,7 +46,7 @@ def test_the_mean_of_two_heads_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_a_dampened_tensor_is_the_same_and_passes_on_a_share_of_the_gradient(
+def test_a_dampened_tensor_has_the_same_value_and_a_share_of_the_gradient(
     kind: torch.dtype,
 ) -> None:
     tensor = torch.tensor([0.1, -7.3, 0.0, 1e-20, 3e4], dtype=kind, requires_grad=True)
@@ -153,14 +153,14 @@ def test_a_twin_is_trained_with_its_detector_but_not_saved(tmp_path: Path) -> No
     assert describe(detector) == describe(made())
 
 
-def test_heads_are_told_only_where_they_are_unusual(tmp_path: Path) -> None:
+def test_heads_are_recorded_only_if_they_are_unusual(tmp_path: Path) -> None:
     save(made(box_heads=2), tmp_path / "two.safetensors")
     assert read_metadata(tmp_path / "two.safetensors")["box_heads"] == "2"
     assert not {"box_heads", "classifiers", "has_spread"} & describe(made()).keys()
 
 
-@pytest.mark.parametrize("told", ["0", "99999999", "two", "", "-1"])
-def test_damaged_words_about_heads_are_refused(tmp_path: Path, told: str) -> None:
-    save(made(), tmp_path / "odd.safetensors", {"box_heads": told})
+@pytest.mark.parametrize("number", ["0", "99999999", "two", "", "-1"])
+def test_damaged_metadata_about_heads_is_refused(tmp_path: Path, number: str) -> None:
+    save(made(), tmp_path / "odd.safetensors", {"box_heads": number})
     with pytest.raises(DataError, match=r"odd\.safetensors: .* in its metadata is"):
         build("tiny", 2, tmp_path / "odd.safetensors")

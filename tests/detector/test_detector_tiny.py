@@ -1,4 +1,4 @@
-"""The weights that `tiny` starts from, and what a detector makes of them."""
+"""The weights that `tiny` starts from, and detectors with them."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_the_stored_statistics_fit_images_of_the_embedded_dataset() -> None:
     assert all(0.7 < spread < 1.4 for spread in spreads), spreads
 
 
-def test_proposals_that_are_not_settled_mark_the_detections(
+def test_incomplete_suppression_of_proposals_flags_the_detections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made, propose = build("tiny", 2), Detector.proposals

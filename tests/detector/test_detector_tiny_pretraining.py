@@ -122,7 +122,7 @@ def test_the_same_seed_makes_the_same_file_and_a_detector_can_start_from_it(
     assert not torch.equal(backbone.stem[0].weight, fresh.stem[0].weight)
 
 
-def test_measured_statistics_are_those_of_the_images_whatever_was_seen_before(
+def test_measured_statistics_depend_only_on_the_images(
     script: ModuleType,
 ) -> None:
     torch.manual_seed(0)
@@ -137,7 +137,9 @@ def test_measured_statistics_are_those_of_the_images_whatever_was_seen_before(
     torch.testing.assert_close(norm.running_var, seen.var((0, 2, 3)), rtol=1e-3, atol=0)
 
 
-def test_what_is_saved_computes_what_was_trained(script: ModuleType, tmp_path: Path) -> None:
+def test_the_saved_network_computes_the_same_as_the_trained_one(
+    script: ModuleType, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     images, _ = script.drawn(3, 24)
     trained = build("tiny", 39, frozen_norm=False)

@@ -126,7 +126,7 @@ def test_the_same_detector_and_metadata_give_the_same_bytes(tmp_path: Path) -> N
     assert begin % 8 == 0  # tensors are aligned
 
 
-def test_a_changed_weight_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_weight_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save(build("tiny", 3), path)
     content = bytearray(path.read_bytes())
@@ -202,7 +202,7 @@ def test_another_number_of_classes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"box_heads": 2}, {"classifiers": 3}, {"has_spread": True}])
-def test_the_heads_of_another_method_are_told_apart(asked: dict[str, Any], tmp_path: Path) -> None:
+def test_the_heads_of_another_method_are_refused(asked: dict[str, Any], tmp_path: Path) -> None:
     usual, other = build("tiny", 3), build("tiny", 3, numbers=with_heads(**asked))
     save(usual, tmp_path / "usual.safetensors")
     save(other, tmp_path / "other.safetensors")
@@ -225,7 +225,7 @@ def with_heads(**asked: Any) -> DetectorNumbers:
     return replace(DETECTORS["tiny"].numbers, **asked)
 
 
-def test_another_architecture_is_refused_with_what_differs(tmp_path: Path) -> None:
+def test_another_architecture_is_refused_with_the_differences(tmp_path: Path) -> None:
     path = backbone_file(tmp_path / "r50.safetensors", resnet50(weights=None), {})
     with pytest.raises(DataError) as caught:
         build("resnet18", 3, path)
@@ -265,7 +265,7 @@ def test_the_default_is_announced_and_loaded(
     assert not made.network.backbone.body.conv1.weight.requires_grad
 
 
-def test_a_failed_download_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: ResNet18_Weights, *args: object, **kwargs: object) -> dict[str, Tensor]:
         raise URLError("no route to host")
 

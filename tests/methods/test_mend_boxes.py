@@ -71,26 +71,28 @@ def test_the_regressions_are_those_of_the_class_of_highest_posterior() -> None:
     torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.0, 10, 32, 30]]]))
 
 
-@pytest.mark.parametrize("told", [0.2, 0.4])
-def test_edges_lie_at_their_expected_positions_given_box_and_vote(told: float) -> None:
+@pytest.mark.parametrize("box_noise", [0.2, 0.4])
+def test_edges_lie_at_their_expected_positions_given_box_and_vote(box_noise: float) -> None:
     vote = torch.tensor([14.0, 10, 34, 30])  # all agree on it
     scores = table([FIRST, FIRST], [vote.tolist()] * 2)
     scorer = TableScorer(scores, scores)
     annotations, proposals = one_image([BOX], [1]), proposals_of([BOX], [0.9])
-    outcome = made(Rates(box=told), num_proposals=1).refine(annotations, proposals, scorer, LATER)
+    outcome = made(Rates(box=box_noise), num_proposals=1).refine(
+        annotations, proposals, scorer, LATER
+    )
     expected = equations.expected_boxes(
-        torch.tensor(BOX), vote, told, equations.box_noise.BOX_NOISE.typical_error_sides
+        torch.tensor(BOX), vote, box_noise, equations.box_noise.BOX_NOISE.typical_error_sides
     )
     torch.testing.assert_close(outcome.boxes, expected[None, None])
     assert 10 < float(outcome.boxes[0, 0, 0]) < 14
     shares = made(
-        Rates(box=told), num_proposals=1, raw_box_share=0.25
-    )  # a share that is told goes before
+        Rates(box=box_noise), num_proposals=1, raw_box_share=0.25
+    )  # a share from the settings has priority
     blended = shares.refine(annotations, proposals, scorer, LATER)
     torch.testing.assert_close(blended.boxes, torch.tensor([[[13.0, 10, 33, 30]]]))
 
 
-def test_edges_annotated_at_the_border_move_half_as_far_once_many_are_seen_there() -> None:
+def test_edges_annotated_at_the_border_move_half_as_far_if_there_are_many() -> None:
     # the same box in the middle of the image and at its left border; the vote is 4 px inside
     def moved(method: Mend, left: float) -> Tensor:
         box, vote = [left, 10, left + 20, 30], [left + 4, 10, left + 20, 30]
@@ -135,7 +137,7 @@ def test_the_published_average_may_replace_the_vote() -> None:
     torch.testing.assert_close(outcome.boxes, torch.tensor([[[12.2, 10, 32.2, 30]]]))
 
 
-def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
+def test_boxes_are_unchanged_until_their_noise_is_estimated() -> None:
     method = made(Rates(), num_proposals=1)
     annotations = one_image([[10.0, 10, 130, 30.5]], [1])  # not even clipped to the image
     scorer = TableScorer(table([FIRST, FIRST], [[12.0, 10, 122, 30]] * 2))
@@ -145,7 +147,7 @@ def test_boxes_stay_as_given_until_their_noise_was_estimated() -> None:
 
 
 def noisy_boxes(is_warm_up: bool, **settings: Any) -> Outcome:
-    """A box on the left border, of which nobody says anything; keep is .5 at a noise of .2."""
+    """A box on the left border without voters; keep is 0.5 at a noise of 0.2."""
     method = made(Rates(label=0.0, box=0.2), num_proposals=1, **settings)
     scorer = TableScorer(table([FIRST] * 2, [[60.0, 60, 70, 70]] * 2))
     annotations = one_image([[0.0, 10, 40, 30]], [1])
@@ -165,7 +167,7 @@ def test_regression_targets_extend_past_a_border_that_clipped_an_edge(
     assert noisy_boxes(is_warm_up, extend_past_border=False).roi.box_targets is None
 
 
-def test_where_boxes_are_mended_the_box_loss_is_quadratic_for_longer() -> None:
+def test_the_box_loss_is_quadratic_for_longer_if_boxes_are_repaired() -> None:
     assert noisy_boxes(is_warm_up=False).roi.beta == 2.0
     assert noisy_boxes(is_warm_up=True, box_beta=0.5).roi.beta == 0.5
     assert noisy_boxes(is_warm_up=False).rpn.beta is None

@@ -1,4 +1,4 @@
-"""The changed method against numbers worked out by hand; C = 3, T has 0.7 and 0.15."""
+"""The mend method against hand-computed numbers; C = 3, T has 0.7 and 0.15."""
 
 import math
 from typing import Any
@@ -98,7 +98,7 @@ def test_the_threshold_is_where_the_posterior_is_even() -> None:
     torch.testing.assert_close(outcome.threshold, even)
 
 
-def test_labels_of_a_lost_class_are_believed_as_often_as_labels_are_right() -> None:
+def test_labels_of_a_lost_class_have_at_least_the_rate_of_right_labels() -> None:
     # y = 1 would be relabelled (q = .34); lost, it has 1 - .3 = .7, and class 0 .3 * .12 / .135
     method = made()
     lost = torch.tensor([False, True, False])
@@ -164,7 +164,7 @@ def test_a_temperature_that_is_set_is_not_fitted() -> None:
     assert method.end_epoch(0, is_warm_up=False)["tau"] == 2
 
 
-def test_warm_up_trains_on_the_annotations_as_given_and_gathers_evidence() -> None:
+def test_warm_up_trains_on_unchanged_annotations_and_collects_evidence() -> None:
     method = made(Rates(box=0.2))
     annotations = one_image([BOX, OTHER], [0, 1])
     scorer = TableScorer(table([FIRST, SECOND] + [FIRST] * 100))
@@ -223,7 +223,7 @@ def test_targets_of_warm_up_have_the_gradient_of_the_forward_corrected_loss() ->
         (made(Rates(label=0.0)), True),
     ],
 )
-def test_other_moments_have_no_targets_of_their_own(method: Mend, is_warm_up: bool) -> None:
+def test_other_steps_have_no_class_targets(method: Mend, is_warm_up: bool) -> None:
     scorer = TableScorer(table([FIRST] * 101))
     progress = WARM_UP if is_warm_up else LATER
     method.refine(one_image([BOX], [0]), NOTHING, scorer, progress)
@@ -231,7 +231,7 @@ def test_other_moments_have_no_targets_of_their_own(method: Mend, is_warm_up: bo
     assert method.class_targets(logits, rois, None, progress) is None  # type: ignore[arg-type]
 
 
-def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
+def test_known_rates_of_zero_change_no_annotation_and_score_no_boxes() -> None:
     method = made(Rates(label=0.0, box=0.0))
     annotations = one_image([BOX], [2])
     outcome = method.refine(annotations, NOTHING, TableScorer(), LATER)
@@ -241,7 +241,7 @@ def test_known_rates_of_zero_leave_everything_alone_and_ask_nothing() -> None:
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED]]
 
 
-def test_the_end_of_a_pass_without_any_visit_keeps_the_first_beliefs() -> None:
+def test_an_epoch_without_visits_keeps_the_initial_estimates() -> None:
     figures = made(Rates()).end_epoch(0, is_warm_up=False)
     beliefs = {"label_noise": 0.3, "tau": 1.0, "box_noise": 0.0, "keep": 1.0, "lost_classes": 0}
     nothing = {"box_noise_low": 0.0, "box_noise_high": pytest.approx(0.75)}  # known of boxes

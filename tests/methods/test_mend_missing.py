@@ -1,4 +1,4 @@
-"""Objects that nobody annotated: which proposals are taken for some; they teach nothing."""
+"""Missing annotations: which proposals count as unannotated objects, which training ignores."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ OFFERED = [
 
 
 def scorer(own: list[float] = SURE) -> TableScorer:
-    """The annotation's own scores, and those of the proposals."""
+    """Return the scores of the annotation and those of the proposals."""
     chances, boxes = [own, *(one for one, _ in OFFERED)], [BOX, *(one for _, one in OFFERED)]
     return TableScorer(table(chances, boxes))
 
@@ -56,14 +56,14 @@ def scorer(own: list[float] = SURE) -> TableScorer:
 def refined(
     progress: TrainingProgress = LATER, rates: Rates | None = None, **settings: float
 ) -> Outcome:
-    told = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
-    method = Mend(4, 3, told, rates or Rates(label=0.2, box=0.2))
+    chosen = MendSettings(num_proposals=len(OFFERED), **settings)  # type: ignore[arg-type]
+    method = Mend(4, 3, chosen, rates or Rates(label=0.2, box=0.2))
     proposals = proposals_of([box for _, box in OFFERED], [0.9] * len(OFFERED))
     return method.refine(one_image([BOX], [1]), proposals, scorer(), progress)
 
 
 def ignored_boxes(targets: Targets) -> list[list[float]]:
-    """The boxes of the rows that teach nothing."""
+    """Return the boxes of the ignored rows."""
     found: list[list[float]] = targets.boxes[targets.is_box & targets.is_ignored].tolist()
     return found
 
@@ -82,7 +82,7 @@ def test_the_best_proposal_of_each_unannotated_object_is_ignored() -> None:
     assert soft.shape[:2] == box_targets.shape[:2] == outcome.roi.labels.shape
 
 
-def test_what_is_trained_on_besides_is_the_same() -> None:
+def test_the_other_targets_are_the_same() -> None:
     with_it, without = refined(missing_min_score=0.3), refined()
     assert "missing" not in without.metrics
     assert without.roi.boxes.shape == (1, 1, 4)
@@ -102,13 +102,13 @@ def test_proposals_near_ignored_objects_are_not_background() -> None:
         assert assigned.is_negative.tolist() == [negative]
 
 
-def test_nothing_is_left_out_in_warm_up() -> None:
+def test_warm_up_ignores_no_object() -> None:
     outcome = refined(WARM_UP, missing_min_score=0.3)
     assert outcome.roi.boxes.shape == (1, 1, 4)
     assert "missing" not in outcome.metrics
 
 
-def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
+def test_labels_and_boxes_may_be_kept_while_objects_are_ignored() -> None:
     outcome = refined(rates=Rates(label=0.0, box=0.0), missing_min_score=0.45)
     assert ignored_boxes(outcome.roi) == [[50.0, 50, 80, 80]]
     assert outcome.roi.boxes[0, 0].tolist() == BOX
@@ -120,7 +120,7 @@ def test_labels_and_boxes_may_be_left_alone_meanwhile() -> None:
     ("score", "height", "number"),
     [(0.3, 2.9, 1), (0.299, 2.9, 0), (0.3, 3.0, 0)],  # the annotation is 10 high
 )
-def test_the_score_and_the_overlap_are_held_against_their_bounds(
+def test_the_score_and_the_overlap_have_thresholds(
     score: float, height: float, number: int
 ) -> None:
     assert ANNOTATED_MIN_IOU == 0.3
@@ -142,7 +142,7 @@ def test_ignored_annotations_are_annotations() -> None:
         assert int(found.is_object.sum()) == number
 
 
-def test_twenty_of_an_image_are_left_out_at_most() -> None:
+def test_at_most_twenty_objects_of_an_image_are_ignored() -> None:
     boxes = [[4.0 * k, 0, 4.0 * k + 3, 3] for k in range(24)]
     chances = [[0.5 - k / 100, 0, 0.5 + k / 100, 0] for k in range(24)]
     found = find_missing_objects(

@@ -1,4 +1,4 @@
-"""What `mend` makes of a first look, against numbers worked out by hand; C = 3."""
+"""How `mend` uses a prescreen, against hand-computed numbers; C = 3."""
 
 from dataclasses import replace
 
@@ -37,8 +37,8 @@ def seen(sure: float = 0.9, surest: float = 0.99) -> tuple[Tensor, PrescreenResu
     chance = torch.where(rows % 4 == 1, surest, sure)
     is_missed = torch.rand(NUMBER, generator=generator) > chance
     is_missed[0] = False
-    told = torch.where(is_missed, right + 1 + rows // 7 % 2, right) % 3
-    p = ((1 - chance) / 2)[:, None].repeat(1, 3).scatter(1, told[:, None], chance[:, None])
+    seen_labels = torch.where(is_missed, right + 1 + rows // 7 % 2, right) % 3
+    p = ((1 - chance) / 2)[:, None].repeat(1, 3).scatter(1, seen_labels[:, None], chance[:, None])
     model = NoiseModel(0.3, 1.0, symmetric_transition(0.3, 3), is_full=False)
     return labels, PrescreenResult(p, model, 0.01)
 
@@ -75,18 +75,18 @@ def test_after_warm_up_both_kinds_of_evidence_count() -> None:
     torch.testing.assert_close(outcome.loss[0, 0], -torch.tensor(0.0679).log(), atol=1e-3, rtol=0)
 
 
-def test_the_noise_of_the_look_stays_and_is_told_as_it_is() -> None:
+def test_the_rate_of_the_prescreen_is_reported_without_correction() -> None:
     method = looked()
     assert method.estimator.rate == 0.3
     annotations = one_image([BOX] * 4, [0, 1, 2, 0], rows=[0, 1, 2, 3])
     method.refine(annotations, NOTHING, TableScorer(table([FIRST] * 4)), WARM_UP)
     figures = method.end_epoch(0, is_warm_up=False)
-    assert figures["label_noise"] == 0.3  # nothing is added for what is learnt by heart
+    assert figures["label_noise"] == 0.3  # no correction for memorised labels
     assert figures["label_noise_low"] < 0.3 < figures["label_noise_high"]
     torch.testing.assert_close(method.estimator.state["transition"], symmetric_transition(0.3, 3))
 
 
-def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -> None:
+def test_a_class_whose_label_many_others_carry_is_not_lost() -> None:
     # eight of ten are persons, and 40 % of each class are called by the name of the next
     rows, generator = torch.arange(NUMBER), torch.Generator().manual_seed(0)
     right = torch.tensor([0] * 8 + [1, 2])[rows % 10]
@@ -107,7 +107,7 @@ def test_a_class_whose_name_many_others_are_called_by_is_not_held_to_be_lost() -
     assert is_lost == [[False] * 3, [False, True, False]]  # alone, the detector is not believed
 
 
-def test_a_rate_that_was_told_is_kept() -> None:
+def test_a_known_rate_is_kept() -> None:
     method = looked(Rates(label=0.2, box=0.0))
     assert method.estimator.rate == 0.2
     assert "label_noise_low" not in method.estimator.figures()
@@ -121,7 +121,7 @@ def test_a_rate_that_was_told_is_kept() -> None:
         (0.34, 0.999, False),  # the rate is known, but not which labels are wrong
     ],
 )
-def test_a_look_that_says_little_is_not_heard(sure: float, surest: float, is_heard: bool) -> None:
+def test_an_uninformative_prescreen_is_ignored(sure: float, surest: float, is_heard: bool) -> None:
     method = looked(sure=sure, surest=surest)
     assert (method.estimator.prior is not None) == is_heard
     outcome = method.refine(
@@ -130,7 +130,7 @@ def test_a_look_that_says_little_is_not_heard(sure: float, surest: float, is_hea
     assert (outcome.roi.soft is not None) == is_heard
 
 
-def test_classes_that_the_look_has_lost_are_believed_at_once(
+def test_labels_of_classes_that_the_prescreen_loses_are_trusted_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is of class 2 is taken for class 0: of a lost class q(y) is no lower than 1 - R."""
@@ -153,8 +153,8 @@ def test_classes_that_the_look_has_lost_are_believed_at_once(
     assert method.estimator.state["lost"].tolist() == lost  # also after a pass, which is early else
 
 
-def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
-    """Row 0 was looked at, row 1 not: of that the detector's p alone is the evidence."""
+def test_annotations_without_a_prescreen_are_judged_by_the_detector() -> None:
+    """Row 0 has a prescreen; for row 1, the p of the detector is the only evidence."""
     method = Mend(2, 3, MendSettings(), LABELS_ONLY)
     labels, look = seen()
     method.estimator.prescreen(torch.zeros(NUMBER, dtype=torch.int64), labels, look)
@@ -163,7 +163,7 @@ def test_annotations_that_were_not_looked_at_are_judged_without() -> None:
     torch.testing.assert_close(prior, torch.full((1, 2, 3), 1 / 3))
 
 
-def test_the_look_is_part_of_the_state() -> None:
+def test_the_prescreen_is_part_of_the_state() -> None:
     old, new = looked(), Mend(NUMBER, 3, MendSettings(), LABELS_ONLY)
     new.load_state_dict(old.state_dict())
     assert new.estimator.prior is not None
@@ -185,7 +185,7 @@ def test_the_look_is_part_of_the_state() -> None:
         (499, Rates(), 0.5, False),
     ],
 )
-def test_who_mends_many_labels_wants_a_look(
+def test_a_high_noise_rate_requests_a_prescreen(
     number: int, rates: Rates, first_look: float, wants: bool
 ) -> None:
     assert (
@@ -194,8 +194,8 @@ def test_who_mends_many_labels_wants_a_look(
 
 
 @pytest.mark.parametrize("number", [NUMBER, 499])
-def test_a_look_at_features_finds_the_wrong_labels_of_many(number: int) -> None:
-    """Three clusters, three of ten labels wrong: told in the figures, and seen in the prior."""
+def test_a_prescreen_of_features_finds_most_wrong_labels(number: int) -> None:
+    """Three clusters, three of ten labels wrong: the figures and the prior show it."""
     generator = torch.Generator().manual_seed(1)
     truth = torch.randint(3, (NUMBER,), generator=generator)
     is_wrong = torch.rand(NUMBER, generator=generator) < 0.3

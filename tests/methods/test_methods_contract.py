@@ -1,4 +1,4 @@
-"""What every method that only changes targets promises, on random batches."""
+"""The contract of all methods that only change targets, on random batches."""
 
 import pytest
 import torch
@@ -50,7 +50,7 @@ def fresh(name: str, num_labels: int, rates: Rates = Rates()) -> Mend | PaperMet
 
 
 def made(name: str) -> Mend | PaperMethod:
-    """A method past its first steps, so that it has something to judge by."""
+    """Return a method after its first steps, so that it can judge labels."""
     method = fresh(name, NUM_LABELS, RATES)
     for seed in range(12):  # the queue then has its 76 losses
         method.refine(*random_batch(seed), WaveScorer(), LATER)
@@ -121,7 +121,7 @@ def test_an_ignored_annotation_leaves_no_trace_in_the_state(name: str) -> None:
         torch.testing.assert_close(value, other.state_dict()[key])
 
 
-def test_what_is_marked_as_both_is_ignored(name: str) -> None:
+def test_an_annotation_marked_as_box_and_ignored_is_ignored(name: str) -> None:
     annotations, proposals = random_batch(9)
     both = annotations._replace(is_box=annotations.is_box | annotations.is_ignored)
     outcome = made(name).refine(annotations, proposals, WaveScorer(), LATER)
@@ -143,7 +143,7 @@ def test_warm_up_leaves_the_annotations_as_they_are(name: str) -> None:
     assert torch.equal(outcome.roi.is_real, annotations.is_box)
 
 
-def test_nothing_changes_its_arguments(name: str) -> None:
+def test_no_argument_is_changed(name: str) -> None:
     annotations, proposals = random_batch(9)
     before = [part.clone() for part in (*annotations, *proposals)]
     made(name).refine(annotations, proposals, WaveScorer(), LATER)
@@ -151,7 +151,7 @@ def test_nothing_changes_its_arguments(name: str) -> None:
         torch.testing.assert_close(old, new, rtol=0, atol=0, equal_nan=True)
 
 
-def test_a_state_is_taken_up_where_it_was_left(name: str) -> None:
+def test_a_method_resumes_from_its_state(name: str) -> None:
     first, second = made(name), fresh(name, NUM_LABELS, RATES)
     first.end_epoch(1, is_warm_up=False)
     second.load_state_dict(first.state_dict())
@@ -163,8 +163,8 @@ def test_a_state_is_taken_up_where_it_was_left(name: str) -> None:
     assert first.end_epoch(2, is_warm_up=False) == second.end_epoch(2, is_warm_up=False)
 
 
-def test_a_state_taken_up_at_the_end_of_a_pass_gives_its_estimates() -> None:
-    """No step comes between: the end of a pass after warm-up is no longer one of warm-up."""
+def test_a_state_from_the_end_of_an_epoch_gives_its_estimates() -> None:
+    """Without a step in between, the end of an epoch after warm-up is not in warm-up."""
     for name in ("mend", "mend-paper"):
         first, second = (build(name, MethodInputs(ROWS, NUM_LABELS)) for _ in range(2))
         for seed in range(3):
@@ -190,7 +190,7 @@ def test_a_state_is_a_snapshot(name: str) -> None:
 
 @pytest.mark.parametrize("num_annotations", [1, 2])
 @pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_few_annotations_and_none_at_all_go_through(
+def test_batches_with_few_or_no_annotations_work(
     name: str, num_annotations: int, progress: methods.TrainingProgress
 ) -> None:
     annotations, proposals = random_batch(3, num_annotations=num_annotations)
@@ -252,7 +252,7 @@ def test_mend_is_made_from_its_settings_and_the_known_rates() -> None:
     assert method.rates == Rates(label=0.2, box=0.0)
 
 
-def test_one_class_goes_through(name: str) -> None:
+def test_a_single_class_works(name: str) -> None:
     method = fresh(name, num_labels=1)
     annotations, proposals = random_batch(1)
     annotations = annotations._replace(labels=torch.zeros_like(annotations.labels))
@@ -261,5 +261,5 @@ def test_one_class_goes_through(name: str) -> None:
     assert not outcome.roi.labels.any()
 
 
-def test_all_public_names_are_there() -> None:
+def test_all_public_names_exist() -> None:
     assert all(getattr(methods, public) is not None for public in methods.__all__)

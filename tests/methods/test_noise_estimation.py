@@ -1,4 +1,4 @@
-"""Estimates at the end of a pass: rates found again, known ones held fixed, boxes switched off."""
+"""Estimates at the end of an epoch: recovered rates, fixed known rates, disabled box repair."""
 
 import math
 
@@ -23,7 +23,7 @@ from tests.methods.method_batches import LATER, WARM_UP, noisy_evidence
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_the_rate_is_found_again(full: bool) -> None:
+def test_the_rate_is_recovered(full: bool) -> None:
     model = fit_label_noise(*noisy_evidence(0.4), previous=0.3, full=full)
     assert model.rate == pytest.approx(0.4, abs=0.04)
     assert not model.is_full
@@ -35,26 +35,26 @@ def test_a_known_rate_leaves_only_tau_to_be_fitted(tau: float) -> None:
     assert found == pytest.approx(tau, rel=0.15)
 
 
-def test_of_evidence_that_says_nothing_tau_stays_one() -> None:
+def test_uninformative_evidence_keeps_tau_at_one() -> None:
     evidence, labels = torch.full((5, 4), 0.25), torch.tensor([0, 1, 2, 3, 0])
     assert fit_temperature(evidence, labels, symmetric_transition(0.4, 4)) == pytest.approx(1)
 
 
-def test_an_estimate_is_told_with_what_is_memorised_by_heart_made_up_for() -> None:
-    told = Estimate(0.33, 0.3, 0.36).figures("label_noise")
-    assert told["label_noise"] == pytest.approx(0.33 / (1 - ESTIMATION.memorised_share))
-    assert told["label_noise_low"] == 0.3
-    assert told["label_noise_high"] == pytest.approx(0.36 / (1 - ESTIMATION.max_memorised_share))
+def test_a_reported_estimate_is_corrected_for_memorised_labels() -> None:
+    figures = Estimate(0.33, 0.3, 0.36).figures("label_noise")
+    assert figures["label_noise"] == pytest.approx(0.33 / (1 - ESTIMATION.memorised_share))
+    assert figures["label_noise_low"] == 0.3
+    assert figures["label_noise_high"] == pytest.approx(0.36 / (1 - ESTIMATION.max_memorised_share))
     assert Estimate(0.95, 0.9, 0.95).figures("x") == {"x": 1.0, "x_low": 0.9, "x_high": 1.0}
 
 
-def test_who_has_not_learnt_from_the_labels_tells_the_rate_as_it_is() -> None:
-    told = Estimate(0.33, 0.3, 0.36).figures("x", is_memorised=False)
-    assert told == {"x": 0.33, "x_low": 0.3, "x_high": 0.36}
+def test_predictions_that_have_not_seen_the_labels_need_no_correction() -> None:
+    figures = Estimate(0.33, 0.3, 0.36).figures("x", is_memorised=False)
+    assert figures == {"x": 0.33, "x_low": 0.3, "x_high": 0.36}
     assert Estimate(0.0, 0.0, 0.0).figures("x") == {"x": 0.0, "x_low": 0.0, "x_high": 0.0}
 
 
-def test_confusions_are_shares_of_what_bears_a_label() -> None:
+def test_confusions_are_shares_of_the_annotations_with_a_label() -> None:
     # T: nothing is ever mistaken for 0; class 2 is called 1 every other time
     transition = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0.5, 0.5]])
     # three called 1: p(1), p(2) = .5, .5 -> q(2) = .25 / .75; .2, .8 -> .4 / .6; 1, 0 -> 0
@@ -143,7 +143,7 @@ def one_pass(method: Mend, noise: float, error: float, sure: float = 0.7) -> Bat
 
 
 def nothing_new() -> tuple[Proposals, Fixed]:
-    """No proposals, and scores of the annotated boxes that say nothing."""
+    """No proposals, and uniform scores of the annotated boxes."""
     chances, boxes = torch.full((600, 2, 4), 0.25), torch.zeros(600, 2, 3, 4)
     none = torch.zeros(600, 1).bool()
     proposals = Proposals(torch.zeros(600, 1, 4), torch.zeros(600, 1), none, none[:, 0])
@@ -161,14 +161,17 @@ def test_box_noise_is_estimated_in_warm_up_and_sets_the_shares() -> None:
     assert figures["box_noise_low"] <= 0.4 <= figures["box_noise_high"]
     assert figures["keep"] == pytest.approx(0.4)  # the least
     state = method.state_dict()
-    assert float(state["noise"]) == pytest.approx(figures["box_noise"])  # as told, not measured
+    # the reported value, not the measured one
+    assert float(state["noise"]) == pytest.approx(figures["box_noise"])
     assert float(state["alpha"]) == pytest.approx(min(figures["box_noise"], 0.4))
-    assert not state["residuals"].any()  # the next pass starts anew
+    assert not state["residuals"].any()  # the next epoch starts from zero
 
 
-@pytest.mark.parametrize("told", [None, 0.2])
-def test_how_boxes_are_mended_follows_from_a_state_with_fewer_numbers(told: float | None) -> None:
-    method, other = (Mend(600, 3, MendSettings(num_proposals=1), Rates(box=told)) for _ in range(2))
+@pytest.mark.parametrize("box_noise", [None, 0.2])
+def test_a_state_with_fewer_numbers_determines_the_repair_of_boxes(box_noise: float | None) -> None:
+    method, other = (
+        Mend(600, 3, MendSettings(num_proposals=1), Rates(box=box_noise)) for _ in range(2)
+    )
     one_pass(method, noise=0.4, error=0.04)
     method.end_epoch(0, is_warm_up=False)
     state = method.state_dict()
@@ -177,7 +180,7 @@ def test_how_boxes_are_mended_follows_from_a_state_with_fewer_numbers(told: floa
         assert torch.equal(torch.as_tensor(value), torch.as_tensor(state[name])), name
 
 
-def test_later_passes_may_find_more_box_noise_but_not_less() -> None:
+def test_later_epochs_may_raise_the_box_noise_but_not_lower_it() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     noises = []
     for epoch, noise in enumerate((0.4, 0.2, 0.3, 0.1, 0.4)):
@@ -189,13 +192,13 @@ def test_later_passes_may_find_more_box_noise_but_not_less() -> None:
     assert noises[4] > noises[3]
 
 
-def test_votes_that_saw_next_to_nothing_are_not_measured() -> None:
+def test_votes_with_little_evidence_are_not_measured() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     one_pass(method, noise=0.4, error=0.04, sure=0.09)
     assert not method.state_dict()["residuals"].any()
 
 
-def test_on_clean_boxes_repair_switches_itself_off() -> None:
+def test_repair_of_clean_boxes_is_disabled() -> None:
     method = Mend(600, 3, MendSettings(num_proposals=1))
     annotations = one_pass(method, noise=0.0, error=0.05)
     figures = method.end_epoch(0, is_warm_up=False)
@@ -218,7 +221,7 @@ def test_on_clean_boxes_repair_switches_itself_off() -> None:
 
 def test_the_label_rate_is_estimated_from_the_memory() -> None:
     evidence, labels = noisy_evidence(0.4)
-    for known, rate, told in (
+    for known, rate, expected in (
         (None, 0.4, 0.4 / (1 - ESTIMATION.memorised_share)),
         (0.25, 0.25, 0.25),
     ):
@@ -227,7 +230,7 @@ def test_the_label_rate_is_estimated_from_the_memory() -> None:
         state["memory"][:-1], state["visits"][:-1], state["labels"][:-1] = evidence, 3, labels
         method.load_state_dict(state)
         figures = method.end_epoch(0, is_warm_up=False)
-        assert figures["label_noise"] == pytest.approx(told, abs=0.04)
+        assert figures["label_noise"] == pytest.approx(expected, abs=0.04)
         assert method.estimator.rate == pytest.approx(rate, abs=0.04)
         assert math.isclose(figures["tau"], float(method.state_dict()["tau"]))
         diagonal = method.state_dict()["transition"].diagonal()
@@ -261,7 +264,7 @@ def test_a_class_that_is_truly_rare_is_not_lost() -> None:
     assert not find_lost_classes(posteriors, labels, symmetric_transition(0.4, 3)).any()
 
 
-def test_a_class_whose_name_many_others_are_called_by_is_not_lost() -> None:
+def test_a_class_whose_label_many_others_carry_is_not_lost() -> None:
     # .8 persons, .1 plants and .1 chairs; 40 % of each are called by the next one's name, so that
     # of 100 labels .8 * .6 + .1 * .4 = 52 are person, .1 * .6 + .8 * .4 = 38 plant and 10 chair
     labels = torch.tensor([0] * 52 + [1] * 38 + [2] * 10)
@@ -274,7 +277,7 @@ def test_a_class_whose_name_many_others_are_called_by_is_not_lost() -> None:
     assert find_lost_classes(without_plants, labels, to_the_next).tolist() == [False, True, False]
 
 
-def test_labels_of_a_lost_class_are_believed_again() -> None:
+def test_labels_of_a_lost_class_are_trusted_again() -> None:
     evidence = torch.tensor([0.002, 0.996, 0.002]).expand(300, 3)  # everything is of class 1
     labels = torch.arange(300) % 3
     method = Mend(300, 3, MendSettings(temperature=1.0), Rates(label=0.4, box=0.0))

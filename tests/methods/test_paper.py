@@ -52,7 +52,7 @@ def test_acceptance_and_alpha_follow_from_the_rates(
     assert constants.steps == EnabledSteps()
 
 
-def test_what_is_set_goes_before_what_follows_from_a_rate() -> None:
+def test_settings_override_values_that_follow_from_a_rate() -> None:
     settings = PublishedSettings(acceptance=0.9, alpha=0.3)
     constants = resolve_constants(settings, Rates(0.2, 0.2), EnabledSteps())
     assert (constants.acceptance, constants.alpha) == (0.9, 0.3)
@@ -65,7 +65,7 @@ def test_a_rate_of_zero_switches_its_half_off() -> None:
     assert no_boxes.steps == VARIANTS["lr"]
 
 
-def test_both_rates_zero_are_the_baseline_which_asks_nothing() -> None:
+def test_two_zero_rates_give_the_baseline_which_scores_no_boxes() -> None:
     method = PaperMethod("mend-paper", PublishedSettings(), Rates(0.0, 0.0))
     annotations = one_image([BOX], [1])
     outcome = method.refine(annotations, NOTHING, TableScorer(), LATER)
@@ -89,7 +89,7 @@ def test_losses_of_the_baseline_are_recorded_on_request() -> None:
         ("ignore", [True] * 3, [True, True, False], [False, False, True]),
     ],
 )
-def test_what_is_discarded_takes_the_role_that_is_set(
+def test_discarded_annotations_have_the_role_of_the_setting(
     discarded: str, rpn: list[bool], head: list[bool], ignored: list[bool]
 ) -> None:
     # T = 1 from a queue of four: r = .5 is its second loss. Losses: -log .8 = .22 passes,
@@ -119,7 +119,7 @@ def test_what_is_discarded_takes_the_role_that_is_set(
     torch.testing.assert_close(method.queue, expected)
 
 
-def test_boxes_move_and_labels_stay_unjudged_where_only_boxes_are_mended() -> None:
+def test_only_boxes_change_and_labels_are_unjudged_if_only_boxes_are_repaired() -> None:
     # b* = .2 * p* + .8 * b = (10.4, ..); (b* + b1*) / 2 with b1* = (14, ..)
     method = PaperMethod("br", PublishedSettings(num_candidates=1), Rates(box=0.2))
     regressed = [[12.0, 10, 32, 30], [14.0, 10, 34, 30]]
@@ -157,7 +157,7 @@ def test_the_last_steps_of_warm_up_fill_the_queue(left: int, is_pushed: bool) ->
         assert not scorer.asked
 
 
-def test_warm_up_asks_nothing_where_nothing_will_be_judged() -> None:
+def test_warm_up_scores_no_boxes_if_no_label_will_be_judged() -> None:
     method = PaperMethod("br", PublishedSettings(queue_warm_up_steps=1000))
     method.refine(one_image([BOX], [1]), NOTHING, TableScorer(), WARM_UP)
     assert method.queue.isinf().all()
@@ -188,7 +188,7 @@ def test_an_unknown_variant_is_refused() -> None:
         PaperMethod("mend", PublishedSettings())
 
 
-def test_rates_that_nobody_told_are_estimated_and_set_r_and_alpha() -> None:
+def test_unknown_rates_are_estimated_and_set_r_and_alpha() -> None:
     method = build("mend-paper", MethodInputs(400, 4))
     assert isinstance(method, PaperMethod)
     assert method.estimator is not None
@@ -235,7 +235,7 @@ def test_the_heads_are_called_once_for_the_method_and_its_estimates() -> None:
 
 
 @pytest.mark.parametrize(("name", "rates"), [("lr", Rates(label=0.4)), ("baseline", Rates())])
-def test_what_is_told_or_not_needed_is_not_watched(name: str, rates: Rates) -> None:
+def test_known_or_unneeded_rates_are_not_estimated(name: str, rates: Rates) -> None:
     method = build(name, MethodInputs(4, 3, rates))
     assert isinstance(method, PaperMethod)
     assert method.estimator is None

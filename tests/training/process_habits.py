@@ -77,7 +77,7 @@ def alike_and_not(both: Processes) -> None:
 def refuse() -> None:
     """What cannot be done together is refused by all alike, and leaves no folder."""
     for settings, words in (
-        (replace(BASELINE, batch_size=3), "--batch-size 3 is that of all 2 processes"),
+        (replace(BASELINE, batch_size=3), "--batch-size 3 counts the images of all 2 processes"),
         (replace(BASELINE, seed=RANK), "process 1 and process 0 differ in seed"),
         (
             replace(BASELINE, method="lr", published=PublishedSettings(granularity="object")),
@@ -87,7 +87,9 @@ def refuse() -> None:
         with pytest.raises(UsageError, match=words):
             train(NOISY, FOLDER / "refused", settings)
     assert not (FOLDER / "refused").exists()
-    with pytest.raises(UsageError, match="a batch of 15 images cannot be shared by 2 processes"):
+    with pytest.raises(
+        UsageError, match="a batch of 15 images cannot be divided equally among 2 processes"
+    ):
         train(NOISY, FOLDER / "too-few", replace(BASELINE, batch_size=20))
     (FOLDER / "taken").mkdir(exist_ok=True)
     (FOLDER / "taken" / "thesis.txt").touch()

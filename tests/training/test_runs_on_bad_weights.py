@@ -181,7 +181,9 @@ def test_a_broken_checkpoint_is_refused_by_name(
     checkpoint = interrupted(dataset, tmp_path / "run")
     whole = checkpoint.read_bytes()
     checkpoint.write_bytes(whole[:-2000] if content is None else content)
-    with pytest.raises(DataError, match=r"not a readable checkpoint: .+; put the right") as caught:
+    with pytest.raises(
+        DataError, match=r"not a readable checkpoint: .+; restore the right file"
+    ) as caught:
         trained(dataset, tmp_path / "run", resume=True, **FEW)
     assert str(checkpoint) in str(caught.value)
     checkpoint.write_bytes(whole)
@@ -223,7 +225,7 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(
     whole = checkpoint.read_bytes()
     FOREIGN[kind](checkpoint, tmp_path / "other")
     with pytest.raises(
-        DataError, match=r"not a checkpoint of this run.*begin the run anew"
+        DataError, match=r"not a checkpoint of this run.*start the run from the beginning"
     ) as caught:
         trained(dataset, tmp_path / "run", resume=True, **FEW)
     assert str(checkpoint) in str(caught.value)
@@ -240,7 +242,7 @@ def test_a_checkpoint_of_another_version_is_refused_with_what_it_lacks(
     method = torch.load(checkpoint, weights_only=True)["method"]
     changed(checkpoint, method={name: held for name, held in method.items() if name != "border"})
     with pytest.raises(
-        DataError, match=r"method has no border.*another version.*begin the run anew"
+        DataError, match=r"method has no border.*another version.*start the run from the beginning"
     ) as why:
         trained(dataset, tmp_path / "run", resume=True, **few)
     assert str(checkpoint) in str(why.value)

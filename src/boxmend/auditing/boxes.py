@@ -51,7 +51,7 @@ class BoxModelConstants:
     boxes_per_chunk: int = 1_000  # so few that a processor has their draws at hand
     max_threads: int = 8
     scale_factors: tuple[float, ...] = (1.0, 1.15, 1.3, 1.5, 1.75, 2.0)  # of f, as far as needed
-    bad_share_tolerance: float = 0.02  # by which the mean probability may exceed the share
+    bad_share_tolerance: float = 0.0  # by which the mean probability may exceed the share
     max_tempering_boxes: int = 2_000  # by which the factor is found out
 
 

@@ -46,6 +46,16 @@ class Share:
         """A quarter of the way to the lower bound: what is fine never dies out entirely."""
         return self.value - (self.value - self.low) / 4
 
+    @property
+    def halved(self) -> "Share":
+        """The share halfway to the lower bound, which becomes both value and bounds."""
+        middle = (self.value + self.low) / 2
+        return Share(middle, middle, middle)
+
+    def less_certain(self, margin: float) -> "Share":
+        """The same with bounds that allow for a share that cannot be told from none."""
+        return Share(self.value, max(self.low - margin, 0.0), min(self.high + margin / 2, 1.0))
+
     def times(self, factor: float) -> "Share":
         """The same of a part, or a multiple."""
         return Share(self.value * factor, self.low * factor, self.high * factor)
@@ -101,23 +111,28 @@ def share_of_errors(
     observed: WeightedSample,
     planted: WeightedSample,
     caution: float = CALIBRATION.caution_deviations,
+    min_tail: float = CALIBRATION.min_tail_share,
 ) -> Share:
     """Measure which share of the observed is like the planted.
 
     Of all limits that one counts which gives the lowest upper bound: further out there are few to
     count, further in there are more that are fine. The bound is as many standard deviations up as
-    `caution` says, so that chance does not choose, and it is the upper bound of the share.
+    `caution` says, so that chance does not choose, and it is the upper bound of the share. At least
+    `min_tail` of the planted lie beyond a limit: real errors are not quite like them.
     """
-    return lowest_share([(observed, planted, caution)])
+    return lowest_share([(observed, planted, caution)], min_tail)
 
 
-def lowest_share(samples: Sequence[tuple[WeightedSample, WeightedSample, float]]) -> Share:
+def lowest_share(
+    samples: Sequence[tuple[WeightedSample, WeightedSample, float]],
+    min_tail: float = CALIBRATION.min_tail_share,
+) -> Share:
     """The same over several pairs of samples, each with its caution, that have the same share."""
     best, found = math.inf, NOT_MEASURED
     for observed, planted, caution in samples:
         if observed.total <= 0 or planted.total <= 0:
             continue
-        tails, counts = _tails(observed, planted)
+        tails, counts = _tails(observed, planted, min_tail)
         bounds = (counts + caution * np.sqrt(counts) + caution) / tails / observed.total
         k = int(bounds.argmin())
         if bounds[k] < best:
@@ -128,13 +143,15 @@ def lowest_share(samples: Sequence[tuple[WeightedSample, WeightedSample, float]]
     return found
 
 
-def _tails(observed: WeightedSample, planted: WeightedSample) -> tuple[Floats, Floats]:
+def _tails(
+    observed: WeightedSample, planted: WeightedSample, min_tail: float
+) -> tuple[Floats, Floats]:
     """Shares of the planted beyond limits, none too small, and the weight of the observed there."""
     places = np.quantile(
         planted.suspicions, np.linspace(0, 1, CALIBRATION.num_limits, endpoint=False)
     )
     tails = planted.beyond(places) / planted.total
-    is_enough = tails >= CALIBRATION.min_tail_share  # the first one is 1
+    is_enough = tails >= min_tail  # the first one is 1
     return tails[is_enough], observed.beyond(places[is_enough])
 
 

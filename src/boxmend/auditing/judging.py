@@ -7,16 +7,12 @@ import numpy as np
 from boxmend.auditing import boxes as box_model
 from boxmend.auditing.boxes import BoxModel, BoxOpinion
 from boxmend.auditing.calibration import NOT_MEASURED, Share
+from boxmend.auditing.duplicates import REPEATS, Repeats, find_repeats
 from boxmend.auditing.evidence import Detected, Evidence, Objects, gather_evidence
+from boxmend.auditing.gross_boxes import GROSS_BOXES, GrossBoxes, judge_gross_boxes
 from boxmend.auditing.labels import LabelOpinion, judge_labels
-from boxmend.auditing.presence import (
-    Presence,
-    Repeats,
-    UnexplainedDetections,
-    find_missing,
-    find_repeats,
-    judge_presence,
-)
+from boxmend.auditing.missing import MISSING, UnexplainedDetections, find_missing
+from boxmend.auditing.presence import PRESENCE, Presence, judge_presence
 from boxmend.data.types import Floats, Rows
 
 
@@ -29,6 +25,7 @@ class PullConstants:
 
 
 PULL = PullConstants()
+UNSEEN_PER_BAD_BOX = 0.025  # objects that a detection no longer seems to show
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +49,18 @@ class AuditOpinion:
     repeats: Repeats
     missing: UnexplainedDetections
     p_there: Floats  # [n] that it is neither spurious nor a duplicate
+    gross: GrossBoxes | None = None  # None where a training run gave the evidence
 
     def rates(self) -> dict[str, Share]:
         """The estimated rates of all kinds of noise, with their bounds."""
+        bad = self.bad_boxes()
+        blurred = UNSEEN_PER_BAD_BOX * bad.value  # bad boxes hide what is right
         return {
-            "wrong_labels": self.labels.rate,
-            "bad_boxes": self.bad_boxes(),
-            "missing": self.missing.rate,
-            "spurious": self.presence.rate,
-            "duplicates": self.repeats.rate,
+            "wrong_labels": self.labels.rate.less_certain(blurred),
+            "bad_boxes": bad,
+            "missing": self.missing.rate.less_certain(MISSING.min_rate + blurred),
+            "spurious": self.presence.rate.less_certain(PRESENCE.min_rate + 2 * blurred),
+            "duplicates": self.repeats.rate.less_certain(REPEATS.min_rate),
         }
 
     def bad_boxes(self) -> Share:
@@ -71,11 +71,13 @@ class AuditOpinion:
         mean = float(p_bad.mean())
         spread = 1.96 * float(np.sqrt((p_bad * (1 - p_bad)).sum())) / len(p_bad)
         low, middle, high = map(box_model.spoilt_share, (model.low, model.noise, model.high))
-        return Share(
-            mean,
-            max(min(mean - spread, mean + low - middle), 0.0),
-            min(max(mean + spread, mean + high - middle), 1.0),
-        )
+        least = min(mean - spread, mean + low - middle)
+        most = max(mean + spread, mean + high - middle)
+        if self.gross is not None:
+            least -= self.gross.rate.value - self.gross.rate.low
+            most += self.gross.rate.high - self.gross.rate.value
+        found = Share(mean, max(least, 0.0), min(most, 1.0))
+        return found.less_certain(GROSS_BOXES.min_rate)
 
 
 def judge(
@@ -96,6 +98,10 @@ def judge(
     if labels is None:
         labels = judge_labels(objects, evidence, p_real, random)
     model, boxes = _judge_boxes(scene, evidence, random)
+    gross = None
+    if detected is not None:
+        gross = judge_gross_boxes(objects, detected, scene.sizes, random)
+        boxes = _combine(boxes, gross)
     repeats = find_repeats(objects, evidence.support, model.noise, random)
     none = np.zeros(0)
     missing = UnexplainedDetections(none.astype(np.int64), none, none, NOT_MEASURED)
@@ -104,7 +110,7 @@ def judge(
         missing = find_missing(seen, p_real, 1 - labels.p_wrong)
     p_there = p_real.copy()
     p_there[repeats.rows] *= 1 - repeats.p_duplicate
-    return AuditOpinion(labels, boxes, model, presence, repeats, missing, p_there)
+    return AuditOpinion(labels, boxes, model, presence, repeats, missing, p_there, gross)
 
 
 def _judge_boxes(
@@ -129,6 +135,17 @@ def _judge_boxes(
     for name in ("p_bad", "boxes", "p_fix", "iou_gain"):
         getattr(opinion, name)[seen] = getattr(found, name)
     return model, opinion
+
+
+def _combine(usual: BoxOpinion, gross: GrossBoxes) -> BoxOpinion:
+    """Return a judgement in which a box may be bad by the usual noise or be grossly off."""
+    is_gross = gross.p_fix > usual.p_fix
+    return BoxOpinion(
+        p_bad=1 - (1 - usual.p_bad) * (1 - gross.p_gross),
+        boxes=np.where(is_gross[:, None], gross.boxes, usual.boxes),
+        p_fix=np.where(is_gross, gross.p_fix, usual.p_fix),
+        iou_gain=np.where(is_gross, gross.iou_gain, usual.iou_gain),
+    )
 
 
 def _pull(scene: AuditInputs, evidence: Evidence, seen: Rows, random: np.random.Generator) -> float:

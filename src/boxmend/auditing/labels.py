@@ -1,23 +1,19 @@
 """How probable it is that a label is wrong, and which one is right.
 
-Wrong labels are planted: annotations are called any other name in memory. What the evidence then
-says of them is known to be said of wrong labels. See `calibration`.
+`confusions` estimates how often annotators give objects of each class each other label. Wrong
+labels are then planted at these rates: what the evidence says of them, held against what it says of
+the annotations, gives the probability that a label is wrong. See `calibration`.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from boxmend.auditing.calibration import (
-    NOT_MEASURED,
-    Share,
-    WeightedSample,
-    error_curve,
-    mean_curve,
-    sample,
-    share_of_errors,
-)
-from boxmend.auditing.evidence import NONE, Evidence, Objects, suspicion
+from boxmend.auditing.calibration import Share, error_curve, mean_curve, sample
+from boxmend.auditing.confusion_tables import CONFUSIONS, tabulate
+from boxmend.auditing.confusions import ConfusionModel, fit_confusions, log_odds_of_wrong
+from boxmend.auditing.evidence import NONE, Evidence, Objects
+from boxmend.auditing.likeness import keep_order
 from boxmend.data.types import Floats, Rows
 
 
@@ -25,10 +21,14 @@ from boxmend.data.types import Floats, Rows
 class LabelConstants:
     """How labels are judged by planted wrong ones."""
 
-    num_rounds: int = 3  # each by the result of the one before; it settles within two
+    num_rounds: int = 2  # the second one plants no errors into labels that are wrong already
     max_copies: int = 8  # of every annotation
     max_planted: int = 200_000  # labels; more add time, not precision
-    prior_confusions: float = 5.0  # imagined cases of two classes mistaken for each other
+    model_error: float = 0.15  # relative, of an estimated rate
+    min_trust: float = 0.8  # in a wrong label between classes that look alike; else 1
+    alike_likeness: float = 1.5  # from which on classes look alike, see `confusions`
+    background_rate: float = 0.002  # of labels that a sure detector contradicts without reason
+    min_rate: float = 0.005  # below it nobody can tell whether detector or annotator is wrong
 
 
 LABELS = LabelConstants()
@@ -36,7 +36,7 @@ LABELS = LabelConstants()
 
 @dataclass(frozen=True, eq=False)
 class LabelOpinion:
-    """What to think of labels, row by row; for annotations that are real."""
+    """The judgement of labels, row by row; for annotations that are real."""
 
     p_wrong: Floats  # [n]
     labels: Rows  # [n] the best other one, or NONE
@@ -47,54 +47,78 @@ class LabelOpinion:
 def judge_labels(
     objects: Objects, evidence: Evidence, p_real: Floats, random: np.random.Generator
 ) -> LabelOpinion:
-    """Weigh labels; `p_real` [n] says how probable it is that there is an object at all."""
+    """Judge labels; `p_real` [n] says how probable it is that there is an object at all."""
     n, num_labels = len(objects), objects.num_labels
     if num_labels < 2 or not n:
         return LabelOpinion(np.zeros(n), np.full(n, NONE), np.zeros(n), Share(0.0, 0.0, 0.0))
+    table = tabulate(objects, evidence, p_real)
+    model = fit_confusions(table)
+    tails = (-CONFUSIONS.tail_slope, CONFUSIONS.tail_slope)
+    rate = _interval(model.rate, [fit_confusions(table, tail).rate for tail in tails], n)
     rows = np.arange(n)
-    seen, best = suspicion(evidence, rows, objects.labels)
+    seen, best = _judge(model, evidence, rows, objects.labels)
     copies = np.tile(rows, int(np.clip(LABELS.max_planted // n, 1, LABELS.max_copies)))
-    shifts = random.integers(1, num_labels, size=len(copies))
-    labels = (objects.labels[copies] + shifts) % num_labels  # wrong, if the annotation was right
-    suspicions, fixes = suspicion(evidence, copies, labels)
-    is_true = labels == best[copies]  # where the annotation was wrong, and this is right
-    observed, p_wrong, rate = sample(seen, p_real), np.zeros(n), NOT_MEASURED
-    for number in range(LABELS.num_rounds):
-        planted = sample(suspicions, p_real[copies] * (1 - p_wrong[copies] * is_true))
-        if number == 0:
-            rate = share_of_errors(observed, planted)
-        else:
-            named = (objects.labels, best, observed), (labels, fixes, planted)
-            excess = _excess(*named, rate.value, num_labels)
-            observed = sample(seen - excess[objects.labels, best], p_real)
-            planted = sample(suspicions - excess[labels, fixes], planted.weights)
-        p_wrong = error_curve(observed, planted, rate.cautious).at(observed.suspicions)
+    labels, chances = _plant(model, objects.labels[copies], random)
+    chances *= _trust(model, labels, objects.labels[copies], chances)
+    suspicions, fixes = _judge(model, evidence, copies, labels)
+    share = float((chances * p_real[copies]).sum() / max(p_real[copies].sum(), 1e-9))
+    observed = sample(seen, p_real)
+    p_wrong = 1 / (1 + np.exp(-seen))
+    for _ in range(LABELS.num_rounds):
+        planted = sample(suspicions, chances * p_real[copies] * (1 - p_wrong[copies]))
+        p_wrong = keep_order(error_curve(observed, planted, share).at(seen), seen)
     is_right = (fixes == objects.labels[copies]).astype(np.float64)
-    known = sample(planted.suspicions, (p_real * (1 - p_wrong))[copies])  # by their label
-    p_right = mean_curve(known, is_right).at(observed.suspicions)
+    p_right = mean_curve(planted, is_right).at(seen)
     p_fix = np.where(best == NONE, 0.0, p_wrong * p_right)
     return LabelOpinion(p_wrong, best, p_fix, rate)
 
 
-Named = tuple[Rows, Rows, WeightedSample]
-"""Labels, the best other ones, and how suspicious that is."""
+def _judge(
+    model: ConfusionModel, evidence: Evidence, rows: Rows, labels: Rows
+) -> tuple[Floats, Rows]:
+    """Return the log odds that these labels are wrong, and the best other ones."""
+    others, best = evidence.best_other(rows, labels)
+    rest = evidence.rest[rows]
+    values = (
+        np.clip(others - rest, 0.0, 1.0),
+        np.clip(evidence.of(rows, labels) - rest, 0.0, 1.0),
+    )
+    return log_odds_of_wrong(model, labels, best, values), best
 
 
-def _excess(observed: Named, planted: Named, share: float, num_labels: int) -> Floats:
-    """How much oftener a class is seen in the place of a label than wrong labels explain.
+def _plant(
+    model: ConfusionModel, true_labels: Rows, random: np.random.Generator
+) -> tuple[Rows, Floats]:
+    """Draw wrong labels at the estimated rates; return them and how probable any of them is."""
+    floor = LABELS.background_rate / (len(model.rates) - 1)
+    rates = np.maximum(model.rates - floor, CONFUSIONS.min_rate)
+    np.fill_diagonal(rates, 0.0)
+    totals = rates.sum(axis=0)
+    bounds = np.cumsum(rates / totals, axis=0).T  # [C, C] by true class
+    draws = random.random(len(true_labels))
+    labels = np.empty(len(true_labels), np.int64)
+    for label in np.unique(true_labels).tolist():
+        is_class = true_labels == label
+        found = np.searchsorted(bounds[label], draws[is_class], side="right")
+        labels[is_class] = np.minimum(found, len(bounds) - 1)
+    chances = (totals * model.excess)[true_labels]
+    return labels, np.where(labels == true_labels, 0.0, chances)
 
-    In logarithms, [C, C + 1] by label and by class seen, the last one for NONE. Two classes that
-    are often taken for each other may be so by the detector as well as by annotators: each single
-    case is worth less then, and as a pattern it is for people to confirm.
+
+def _trust(model: ConfusionModel, labels: Rows, true_labels: Rows, chances: Floats) -> float:
+    """Return how far to trust the rates of planted labels: less where they are look-alikes.
+
+    Pairs that look alike differ more in how a confident detector confuses them than the model says.
     """
-    matrices = []
-    for labels, others, suspicions in (observed, planted):
-        is_strong = (suspicions.suspicions > 0) & (others != NONE)
-        place = labels[is_strong] * num_labels + others[is_strong]
-        sums = np.bincount(place, suspicions.weights[is_strong], num_labels**2)
-        matrices.append(sums.reshape(num_labels, num_labels) / max(suspicions.total, 1e-9))
-    total = observed[2].total
-    seen, expected = matrices[0] * total, matrices[1] * total * share
-    prior = LABELS.prior_confusions
-    excess = np.maximum(np.log((seen + prior) / (expected + prior)), 0.0)
-    return np.pad(excess, ((0, 0), (0, 1)))
+    likeness = model.likeness[labels, true_labels]
+    part = np.clip(likeness / LABELS.alike_likeness, 0.0, 1.0)
+    mean = float((part * chances).sum() / max(float(chances.sum()), 1e-12))
+    return 1 - (1 - LABELS.min_trust) * mean
+
+
+def _interval(rate: float, bounds: list[float], number: int) -> Share:
+    """Return the rate with the uncertainty of counts, of the detector's errors and of the model."""
+    spread = 1.96 * float(np.sqrt(max(rate, 1e-9) / number))
+    low = min(rate, *bounds) * (1 - LABELS.model_error) - LABELS.min_rate - spread
+    high = max(rate, *bounds) * (1 + LABELS.model_error / 2) + spread
+    return Share(rate, max(low, 0.0), min(high, 1.0))

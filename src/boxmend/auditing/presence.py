@@ -1,7 +1,7 @@
-"""Annotations of nothing, objects without an annotation, and objects annotated twice.
+"""Annotations of nothing: at random places, on a part of an object, or on background clutter.
 
-Each is planted: boxes put at random places are of nothing; an annotation taken away leaves what
-the detector saw of it; a box drawn again beside itself is a duplicate. See `calibration`.
+Each of the three is planted. What the detector saw of planted ones, and how they lie among the
+other annotations, is held against the real ones, for each of the three by itself. See `likeness`.
 """
 
 from dataclasses import dataclass
@@ -9,90 +9,56 @@ from dataclasses import dataclass
 import numpy as np
 
 from boxmend.auditing.calibration import (
+    CALIBRATION,
     NOT_MEASURED,
     Share,
     error_curve,
-    mean_curve,
+    lowest_share,
     sample,
     share_of_errors,
 )
-from boxmend.auditing.evidence import Detected, Evidence, Objects, gather_evidence
-from boxmend.auditing.pairs import Pairs, largest_by, overlapping
-from boxmend.data.boxes import compute_areas, compute_iou
+from boxmend.auditing.evidence import NONE, Detected, Evidence, Objects
+from boxmend.auditing.likeness import fit_likeness, keep_order
+from boxmend.auditing.missing import choose_one_each
+from boxmend.auditing.pairs import largest_by, overlapping
+from boxmend.data.boxes import compute_areas
 from boxmend.data.types import Floats, Mask, Rows
 
 
 @dataclass(frozen=True)
 class PresenceConstants:
-    """How spurious annotations are told from real ones."""
+    """What is planted, and how spurious annotations are told from real ones."""
 
-    min_support: float = 1e-3  # below it nothing is told apart
-    min_stratum_annotations: int = 400  # of like size, to be judged by themselves
-    max_strata: int = 5
-    num_large_strata: int = 2  # of the largest objects, which are the last to be overlooked
-    stratum_caution_deviations: float = 4.5  # corrects for taking the minimum over five strata
-    min_overlooked_share: float = 0.005  # a detector misses some objects however plain they are
-    min_planted: int = 4_000  # boxes at random places
-    max_planted: int = 200_000
+    min_planted: int = 4_000  # boxes of each kind
+    max_planted: int = 50_000
+    min_learnt: int = 50  # annotations and planted boxes; fewer teach nothing
+    part_shares: tuple[float, float] = (0.35, 0.65)  # of a side that a part of an object keeps
+    part_shift_sides: float = 0.05  # of an edge of a part
+    clutter_scores: tuple[float, float] = (0.1, 0.6)  # of detections of background
+    clutter_max_iou: float = 0.3  # of these with annotations
+    clutter_shift_sides: float = 0.1
+    min_evidence: float = 0.005  # added before logarithms
+    sharing_power: int = 3  # of the share of a detection that fits another annotation better
+    touching_min_iou: float = 0.02  # of two annotations
+    min_overlooked_share: float = 0.01  # a detector misses some objects however plain they are
+    min_clutter_share: float = 0.02  # objects that are hard to see look like clutter
+    num_strata: int = 5  # by size, of which the largest are the last to be overlooked
+    num_large_strata: int = 2
+    stratum_caution_deviations: float = 4.5  # corrects for taking the minimum over strata
+    min_stratum: int = 400  # annotations; fewer are not split by size
+    min_rate: float = 0.01  # objects that are hard to see look spurious
+    max_probability: float = 0.9  # nobody can be surer that there is no object
 
 
 PRESENCE = PresenceConstants()
 
 
-@dataclass(frozen=True)
-class MissingConstants:
-    """How objects without an annotation are found."""
-
-    touching_min_iou: float = 0.02  # below it an annotation does not matter to a detection
-    explained_min_iou: float = 0.3  # with an annotation, for a detection to be of its object
-    ignored_min_cover: float = 0.5  # share of a detection within an ignored object, likewise
-    same_object_min_iou: float = 0.4  # between two detections
-    part_log_odds: float = 3.0  # against a detection that lies wholly within an annotation
-    min_log_odds: float = -12.0  # below it nothing is told apart
-    found_min_iou: float = 0.5  # with the true box, for a missing object to be found
-    min_score_quantile: float = 0.05  # of known objects; a lower score is no candidate
-
-
-MISSING = MissingConstants()
-
-
-@dataclass(frozen=True)
-class RepeatConstants:
-    """How objects annotated twice are found."""
-
-    duplicate_min_iou: float = 0.5  # between two annotations that may be of one object
-    min_redraw_error_sides: float = 0.05  # how far an edge lies off when it is drawn again
-
-
-REPEATS = RepeatConstants()
-
-
 @dataclass(frozen=True, eq=False)
 class Presence:
-    """How probable it is that each annotation is of nothing."""
+    """The probability that each annotation is of nothing."""
 
     p_spurious: Floats  # [n]
     rate: Share
-
-
-@dataclass(frozen=True, eq=False)
-class UnexplainedDetections:
-    """Detections that nothing explains, one for each object, the most confident of it."""
-
-    detections: Rows  # [c] rows
-    p_missing: Floats  # [c] that there is an object without annotation
-    p_fix: Floats  # [c] that class and box are right, too
-    rate: Share  # of all objects
-
-
-@dataclass(frozen=True, eq=False)
-class Repeats:
-    """Annotations that repeat another one."""
-
-    rows: Rows  # [d] to go
-    kept: Rows  # [d] to stay
-    p_duplicate: Floats  # [d]
-    rate: Share  # of all annotations
 
 
 def judge_presence(
@@ -102,207 +68,200 @@ def judge_presence(
     sizes: Floats,
     random: np.random.Generator,
 ) -> Presence:
-    """Weigh whether annotations are of anything, by their support; `sizes` [images, 2] in pixels.
+    """Judge whether annotations are of anything; `sizes` [images, 2] in pixels.
 
     Only images with detections and a known size get planted boxes.
     """
-    places = np.unique(detected.image_rows)
-    places = places[(sizes[places] > 0).all(axis=1)]
-    sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
-    nothing = Presence(np.zeros(len(objects)), NOT_MEASURED)
-    if not len(places) or not len(objects):
-        return nothing
-    number = int(np.clip(4 * len(objects), PRESENCE.min_planted, PRESENCE.max_planted))
-    donors = random.integers(len(objects), size=number)
-    image_rows = places[random.integers(len(places), size=number)]
-    sizes = sizes[image_rows]
-    taken = np.minimum(sides[donors], sizes)
-    low = random.random((number, 2)) * (sizes - taken)
-    planted = Objects(
-        image_rows,
-        objects.labels[donors],
-        np.concatenate([low, low + taken], axis=1),
-        objects.num_labels,
-    )
-    found = gather_evidence(planted, objects, detected).support
+    images = np.unique(detected.image_rows)
+    images = images[(sizes[images] > 0).all(axis=1)]
+    n = len(objects)
+    if not len(images) or n < PRESENCE.min_learnt:
+        return Presence(np.zeros(n), NOT_MEASURED)
+    number = int(np.clip(n, PRESENCE.min_planted, PRESENCE.max_planted))
+    observed = _describe(objects, (objects, np.arange(n)), detected, sizes)
+    overlooked = overlooked_share(evidence, detected)
+    p_spurious, rates = np.zeros(n), []
+    anywhere = plant_anywhere(objects, images, sizes, (number, random))
+    least = _share_without_support(observed, anywhere, (objects, detected, sizes), overlooked)
+    for planted, floor in (
+        (anywhere, overlooked),
+        (plant_parts(objects, number, random), PRESENCE.min_overlooked_share / 2),
+        (
+            plant_on_clutter(objects, detected, number, random),
+            max(PRESENCE.min_clutter_share, overlooked),
+        ),
+    ):
+        if len(planted) < PRESENCE.min_learnt:
+            continue
+        known = _describe(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
+        model = fit_likeness(observed, known)
+        scores = model.of(observed)
+        seen, of_planted = sample(scores), sample(model.of(known))
+        share = without_overlooked(share_of_errors(seen, of_planted), floor)
+        if planted is anywhere and least.value > share.value:
+            share = Share(least.value, min(share.low, least.low), max(share.high, least.high))
+        p = error_curve(seen, of_planted, share.cautious).at(scores)
+        p_spurious = np.maximum(p_spurious, keep_order(p, scores))
+        rates.append(share)
+    return Presence(np.minimum(p_spurious, PRESENCE.max_probability), _total(rates))
+
+
+def _total(rates: list[Share]) -> Share:
+    """Return the share of all kinds together; kinds that look alike are counted once."""
+    value = max(rate.value for rate in rates)
+    low = max(rate.low for rate in rates)
+    return Share(value, low, min(sum(rate.high for rate in rates), 1.0))
+
+
+def _share_without_support(
+    observed: Floats, planted: Objects, scene: tuple[Objects, Detected, Floats], overlooked: float
+) -> Share:
+    """Return the share of annotations as little supported by detections as boxes anywhere.
+
+    It is measured over all annotations or, where that is lower, over large ones. It uses one
+    feature alone, so it holds where planted boxes differ from real errors in other features.
+    """
+    objects, detected, sizes = scene
+    known = _describe(planted, (objects, np.full(len(planted), NONE)), detected, sizes)
+    pairs = [(sample(-observed[:, 0]), sample(-known[:, 0]), CALIBRATION.caution_deviations)]
+    if len(observed) >= PRESENCE.num_strata * PRESENCE.min_stratum:
+        limits = np.quantile(
+            observed[:, 6], np.arange(1, PRESENCE.num_strata) / PRESENCE.num_strata
+        )
+        for limit in limits[-PRESENCE.num_large_strata :]:
+            seen, of = observed[:, 6] >= limit, known[:, 6] >= limit
+            caution = PRESENCE.stratum_caution_deviations
+            pairs.append((sample(-observed[seen, 0]), sample(-known[of, 0]), caution))
+    return without_overlooked(lowest_share(pairs), overlooked)
+
+
+def overlooked_share(evidence: Evidence, detected: Detected) -> float:
+    """Return the share of objects that a detector overlooks.
+
+    Where a list of detections is cut at a score, about as many objects lie below it as within its
+    double.
+    """
     cut = float(detected.scores.min())
     is_nearly_cut = (evidence.confidences > 0) & (evidence.confidences < 2 * cut)
-    return _by_size(objects, (evidence.support, is_nearly_cut), planted, found)
+    return max(float(is_nearly_cut.mean()), PRESENCE.min_overlooked_share)
 
 
-def _by_size(
-    objects: Objects, seen: tuple[Floats, Mask], planted: Objects, found: Floats
-) -> Presence:
-    """Small objects are missed more often: those of like size are held against each other.
-
-    The share of spurious ones is taken to be the same for all, and told by all together or, where
-    it is lower, by large objects. Where a list of detections is cut at a score, about as many
-    objects lie below it as within its double: they are overlooked, and not spurious.
-    """
-    support, is_nearly_cut = seen
-    number = int(np.clip(len(objects) // PRESENCE.min_stratum_annotations, 1, PRESENCE.max_strata))
-    limits = np.quantile(compute_areas(objects.boxes), np.arange(1, number) / number)
-    strata = np.searchsorted(limits, compute_areas(objects.boxes), side="right")
-    planted_strata = np.searchsorted(limits, compute_areas(planted.boxes), side="right")
-    pairs = [
-        (
-            sample(-np.log(support[strata == k] + PRESENCE.min_support)),
-            sample(-np.log(found[planted_strata == k] + PRESENCE.min_support)),
-        )
-        for k in range(number)
-    ]
-    whole = (
-        sample(-np.log(support + PRESENCE.min_support)),
-        sample(-np.log(found + PRESENCE.min_support)),
-    )
-    told = [(share_of_errors(*whole), float(is_nearly_cut.mean()))]
-    for k in range(max(number - PRESENCE.num_large_strata, 1), number):
-        overlooked = float(is_nearly_cut[strata == k].mean())
-        told.append((share_of_errors(*pairs[k], PRESENCE.stratum_caution_deviations), overlooked))
-    rate = _less_overlooked(*min(told, key=lambda one: one[0].high))
-    p_spurious = np.zeros(len(objects))
-    for k, (observed, known) in enumerate(pairs):
-        p_spurious[strata == k] = error_curve(observed, known, rate.cautious).at(
-            observed.suspicions
-        )
-    return Presence(p_spurious, rate)
-
-
-def _less_overlooked(rate: Share, overlooked: float) -> Share:
-    """A share without what a detector overlooks; a small part of it always stays."""
-    less = max(overlooked, PRESENCE.min_overlooked_share)
-    low, value = (max(one - less, one / 20) for one in (rate.low, rate.value))
+def without_overlooked(rate: Share, overlooked: float) -> Share:
+    """Return a share without what a detector overlooks; a small part of it always stays."""
+    low, value = (max(bound - overlooked, bound / 20) for bound in (rate.low, rate.value))
     return Share(value, low, rate.high)
 
 
-def find_missing(
-    scene: tuple[Objects, Objects, Detected], p_real: Floats, p_right: Floats
-) -> UnexplainedDetections:
-    """Find objects without annotation, given annotations, ignored objects and detections.
+def plant_anywhere(
+    objects: Objects, images: Rows, sizes: Floats, amount: tuple[int, np.random.Generator]
+) -> Objects:
+    """Put boxes of the sizes of annotations at random places of random images."""
+    number, random = amount
+    donors = random.integers(len(objects), size=number)
+    image_rows = images[random.integers(len(images), size=number)]
+    sides = objects.boxes[donors, 2:] - objects.boxes[donors, :2]
+    sides = np.minimum(sides, sizes[image_rows])
+    low = random.random((number, 2)) * (sizes[image_rows] - sides)
+    boxes = np.concatenate([low, low + sides], axis=1)
+    labels = random.integers(objects.num_labels, size=number)
+    return Objects(image_rows, labels, boxes, objects.num_labels)
 
-    What lies on an ignored object is explained by it. `p_real` [n] says how probable it is that
-    an annotation is of anything, and `p_right` [n] that its label is right then.
+
+def plant_parts(objects: Objects, number: int, random: np.random.Generator) -> Objects:
+    """Put boxes with the labels of objects on about half of each."""
+    rows = random.integers(len(objects), size=number)
+    boxes = objects.boxes[rows].copy()
+    sides = boxes[:, 2:] - boxes[:, :2]
+    least, most = PRESENCE.part_shares
+    cut = (1 - random.uniform(least, most, size=number))[:, None] * sides
+    edges = random.integers(4, size=number)
+    for edge in range(4):
+        is_edge = edges == edge
+        boxes[is_edge, edge] += (cut if edge < 2 else -cut)[is_edge, edge % 2]
+    boxes = _shift(boxes, PRESENCE.part_shift_sides, random)
+    return Objects(objects.image_rows[rows], objects.labels[rows], boxes, objects.num_labels)
+
+
+def plant_on_clutter(
+    objects: Objects, detected: Detected, number: int, random: np.random.Generator
+) -> Objects:
+    """Put boxes on detections of medium confidence that meet no annotation."""
+    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    best, _ = largest_by(pairs.second, pairs.iou, len(detected))
+    least, most = PRESENCE.clutter_scores
+    is_medium = (detected.scores >= least) & (detected.scores <= most)
+    places = np.flatnonzero(is_medium & (best <= PRESENCE.clutter_max_iou))
+    rows = choose_one_each(detected, places)
+    rows = rows[random.integers(len(rows), size=number)] if len(rows) else rows
+    boxes = _shift(detected.boxes[rows], PRESENCE.clutter_shift_sides, random)
+    return Objects(detected.image_rows[rows], detected.labels[rows], boxes, objects.num_labels)
+
+
+def _shift(boxes: Floats, reach: float, random: np.random.Generator) -> Floats:
+    """Move every edge by up to `reach` of the side."""
+    sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    moved: Floats = boxes + (2 * random.random(boxes.shape) - 1) * reach * sides
+    return moved
+
+
+def _describe(
+    objects: Objects, among: tuple[Objects, Rows], detected: Detected, sizes: Floats
+) -> Floats:
+    """Return features [n, 8] of boxes among annotations: what was seen there, and neighbours.
+
+    `among` are the annotations, and which of them each box is itself, or NONE.
     """
-    objects, ignored, detected = scene
-    pairs = overlapping(
+    annotations, itself = among
+    n = len(objects)
+    pairs = overlapping(objects.image_rows, objects.boxes, detected.image_rows, detected.boxes)
+    rivals = _rivals(annotations, detected, (itself[pairs.first], pairs.second))
+    share = (pairs.iou / np.maximum(rivals, pairs.iou)) ** PRESENCE.sharing_power
+    seen = detected.scores[pairs.second] * pairs.iou
+    is_same = objects.labels[pairs.first] == detected.labels[pairs.second]
+    own = np.where(is_same, seen * share, 0.0)
+    near = overlapping(
         objects.image_rows,
         objects.boxes,
-        detected.image_rows,
-        detected.boxes,
-        MISSING.touching_min_iou,
+        annotations.image_rows,
+        annotations.boxes,
+        PRESENCE.touching_min_iou,
     )
-    own = np.flatnonzero(pairs.iou >= MISSING.explained_min_iou)
-    number = np.bincount(pairs.second[own], minlength=len(detected))
-    only = own[number[pairs.second[own]] == 1]  # what would be left if it were not there
-    inside, besides = _covered(objects, detected, pairs)
-    left = _boldness(detected.scores[pairs.second[only]], besides[only])
-    bold, places = largest_by(pairs.first[only], left - MISSING.min_log_odds, len(objects))
-    bold += MISSING.min_log_odds
-    is_free = (number == 0) & ~_on_ignored(ignored, detected)
-    seen = _boldness(detected.scores, inside)
-    least = np.quantile(bold, MISSING.min_score_quantile) if len(bold) else np.inf
-    candidates = _one_each(detected, np.flatnonzero(is_free & (seen > least)))
-    observed, planted = sample(seen[candidates]), sample(bold, p_real)
-    share = share_of_errors(observed, planted)
-    p_missing = error_curve(observed, planted, share.cautious).at(observed.suspicions)
-    is_seen = places >= 0
-    chosen = only[places[is_seen]]
-    is_right = detected.labels[pairs.second[chosen]] == objects.labels[is_seen]
-    is_right &= pairs.iou[chosen] >= MISSING.found_min_iou
-    known = sample(bold[is_seen], (p_real * p_right)[is_seen])
-    p_good = mean_curve(known, is_right.astype(np.float64)).at(observed.suspicions)
-    lost = share.times(len(candidates))
-    total = len(objects) + lost.value
-    rate = lost.times(1 / total) if total else NOT_MEASURED
-    return UnexplainedDetections(candidates, p_missing, p_missing * p_good, rate)
+    is_other = near.second != itself[near.first]
+    first, second, iou = near.first[is_other], near.second[is_other], near.iou[is_other]
+    own_areas = compute_areas(objects.boxes)
+    both = own_areas[first] + compute_areas(annotations.boxes)[second]
+    inside = iou / (1 + iou) * both / np.maximum(own_areas[first], 1e-9)
+    alike = objects.labels[first] == annotations.labels[second]
+    sides = np.maximum(objects.boxes[:, 2:] - objects.boxes[:, :2], 1e-3)
+    image_areas = np.prod(sizes[objects.image_rows], axis=1)
+    least = PRESENCE.min_evidence
+    columns = (
+        np.log(largest_by(pairs.first, seen * share, n)[0] + least),
+        np.log(largest_by(pairs.first, seen, n)[0] + least),
+        np.log(largest_by(pairs.first, own, n)[0] + least),
+        largest_by(first, inside, n)[0],
+        largest_by(first[alike], iou[alike], n)[0],
+        largest_by(first[alike], inside[alike], n)[0],
+        np.log(np.maximum(own_areas, 1.0) / np.maximum(image_areas, 1.0)),
+        np.log(sides[:, 0] / sides[:, 1]),
+    )
+    return np.stack(columns, axis=1)
 
 
-def _covered(objects: Objects, detected: Detected, pairs: Pairs) -> tuple[Floats, Floats]:
-    """How much of each detection, [m], lies within an annotation; and of each pair's, [p], within
-    another annotation than the one of the pair.
+def _rivals(annotations: Objects, detected: Detected, pairs: tuple[Rows, Rows]) -> Floats:
+    """Return, for pairs of an annotation or NONE and a detection, the best IoU of the detection
+    with any other annotation.
     """
-    own = compute_areas(detected.boxes)[pairs.second]
-    both = compute_areas(objects.boxes)[pairs.first] + own
-    share = np.minimum(pairs.iou / (1 + pairs.iou) * both / np.maximum(own, 1e-9), 1.0)
-    most, places = largest_by(pairs.second, share, len(detected))
-    is_left = np.ones(len(pairs), np.bool_)
-    is_left[places[places >= 0]] = False
-    next_most, _ = largest_by(pairs.second[is_left], share[is_left], len(detected))
-    besides = np.where(is_left, most[pairs.second], next_most[pairs.second])
-    return most, besides
-
-
-def _boldness(scores: Floats, covered: Floats) -> Floats:
-    """How boldly a detection claims an object of its own, in log odds.
-
-    What lies within an annotation is often a part of its object, seen twice.
-    """
-    inside = np.clip(scores, 1e-4, 1 - 1e-4)
-    bold: Floats = np.log(inside / (1 - inside)) - MISSING.part_log_odds * covered
-    return np.maximum(bold, MISSING.min_log_odds)
-
-
-def _on_ignored(ignored: Objects, detected: Detected) -> Mask:
-    """[m] Detections that lie mostly within an ignored object."""
-    pairs = overlapping(
-        ignored.image_rows, ignored.boxes, detected.image_rows, detected.boxes, 1e-6
+    itself, detections = pairs
+    found = overlapping(
+        annotations.image_rows, annotations.boxes, detected.image_rows, detected.boxes
     )
-    boxes = detected.boxes[pairs.second]
-    within = np.minimum(boxes, np.tile(ignored.boxes[pairs.first, 2:], 2))
-    within = np.maximum(within, np.tile(ignored.boxes[pairs.first, :2], 2))
-    is_inside = compute_areas(within) >= MISSING.ignored_min_cover * np.maximum(
-        compute_areas(boxes), 1e-9
-    )
-    found = np.zeros(len(detected), np.bool_)
-    found[pairs.second[is_inside]] = True
-    return found
-
-
-def _one_each(detected: Detected, rows: Rows) -> Rows:
-    """The most confident of the detections that overlap each other, ascending."""
-    rank = np.empty(len(rows), np.int64)
-    rank[np.argsort(-detected.scores[rows], kind="stable")] = np.arange(len(rows))
-    images, boxes = detected.image_rows[rows], detected.boxes[rows]
-    pairs = overlapping(images, boxes, images, boxes, MISSING.same_object_min_iou)
-    is_better = rank[pairs.second] < rank[pairs.first]
-    first, second = pairs.first[is_better], pairs.second[is_better]
-    is_kept = np.ones(len(rows), np.bool_)
-    for _ in range(len(rows) + 1):  # as long as chains of suppression are, which is not long
-        is_beaten = np.zeros(len(rows), np.bool_)
-        is_beaten[first[is_kept[second]]] = True
-        if (is_beaten != is_kept).all():
-            break
-        is_kept = ~is_beaten
-    return rows[is_kept]
-
-
-def find_repeats(
-    objects: Objects, support: Floats, noise: float, random: np.random.Generator
-) -> Repeats:
-    """Find objects annotated twice under one name; the one that less speaks for is to go.
-
-    `noise` says how far off, in shares of the side, an edge is drawn.
-    """
-    pairs = overlapping(
-        objects.image_rows,
-        objects.boxes,
-        objects.image_rows,
-        objects.boxes,
-        REPEATS.duplicate_min_iou,
-    )
-    is_once = pairs.first < pairs.second
-    is_once &= objects.labels[pairs.first] == objects.labels[pairs.second]
-    first, second, iou = pairs.first[is_once], pairs.second[is_once], pairs.iou[is_once]
-    reach = max(noise, REPEATS.min_redraw_error_sides)
-    sides = np.tile(objects.boxes[:, 2:] - objects.boxes[:, :2], 2)
-    again = objects.boxes + (2 * random.random(objects.boxes.shape) - 1) * reach * sides
-    observed, planted = sample(iou), sample(compute_iou(objects.boxes, again))
-    share = share_of_errors(observed, planted)
-    p_duplicate = error_curve(observed, planted, share.cautious).at(iou)
-    is_first_better = support[first] >= support[second]  # of equals the first stays
-    rows = np.where(is_first_better, second, first)
-    kept = np.where(is_first_better, first, second)
-    _, places = largest_by(rows, p_duplicate, len(objects))  # of several, the likeliest
-    chosen = np.sort(places[places >= 0])
-    rate = share.times(len(iou) / len(objects)) if len(objects) else NOT_MEASURED
-    return Repeats(rows[chosen], kept[chosen], p_duplicate[chosen], rate)
+    best, places = largest_by(found.second, found.iou, len(detected))
+    is_owned = places >= 0
+    owners = np.full(len(detected), -2)
+    owners[is_owned] = found.first[places[is_owned]]
+    is_left: Mask = np.ones(len(found), np.bool_)
+    is_left[places[is_owned]] = False
+    second, _ = largest_by(found.second[is_left], found.iou[is_left], len(detected))
+    rivals: Floats = np.where(owners[detections] == itself, second[detections], best[detections])
+    return rivals

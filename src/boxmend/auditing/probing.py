@@ -13,8 +13,8 @@ import numpy as np
 
 from boxmend.auditing.fixes.choosing import wilson_interval
 from boxmend.auditing.fixes.table import GOOD_IOU, KINDS, Fixes, Kind
+from boxmend.auditing.missing import MISSING
 from boxmend.auditing.ordering import image_sizes
-from boxmend.auditing.presence import MISSING
 from boxmend.data.boxes import compute_iou
 from boxmend.data.dataset import UNKNOWN, Dataset
 from boxmend.data.types import Floats, Mask, Rows

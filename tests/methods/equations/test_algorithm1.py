@@ -191,7 +191,7 @@ def test_the_fast_version_equals_the_literal_one(name: str, by_object: bool) -> 
         assert {0, 1, 2, 5} <= counts
 
 
-def test_the_variants_switch_what_the_tables_say() -> None:
+def test_the_variants_enable_the_steps_of_the_paper() -> None:
     assert {name: EnabledSteps(*flags) for name, flags in SWITCHES.items()} == VARIANTS
 
 
@@ -234,7 +234,7 @@ def test_the_order_of_proposals_does_not_matter() -> None:
     assert first.verdict.tolist() == second.verdict.tolist()
 
 
-def test_nothing_given_is_changed() -> None:
+def test_no_argument_of_the_refinement_is_changed() -> None:
     images = batch_of(4, 2)
     annotations, proposals, sizes = pad(images)
     queue = torch.linspace(0, 3, 8)

@@ -1,4 +1,4 @@
-"""Box noise told apart from the detector's own error, and the share of the raw box."""
+"""Box noise separated from the error of the detector, and the share of the raw box."""
 
 import math
 
@@ -77,7 +77,7 @@ def test_residuals_are_counted_by_size_without_sign() -> None:
     }
 
 
-def test_padding_is_not_counted_whatever_it_holds() -> None:
+def test_padding_is_not_counted() -> None:
     counts = count_residuals(torch.tensor([NAN, math.inf, 0.1]), torch.zeros(3).bool())
     assert counts.sum() == 0
 
@@ -94,14 +94,14 @@ def test_the_noise_is_recovered(noise: float, error: float, spread: float) -> No
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_tenth_is_recovered_while_the_detector_is_as_good(seed: int) -> None:
+def test_noise_of_a_tenth_is_recovered_if_the_detector_is_as_precise(seed: int) -> None:
     found = estimated(*pairs(0.1, 0.05, seed=seed))
     assert found.noise == pytest.approx(0.1, abs=0.03)
     assert 0.4 <= raw_box_share(found) < 0.6
 
 
 @pytest.mark.parametrize("error", [0.075, 0.1])
-def test_a_tenth_beneath_a_worse_detector_is_hardly_seen_and_left_alone(error: float) -> None:
+def test_noise_of_a_tenth_under_a_worse_detector_is_not_repaired(error: float) -> None:
     found = estimated(*pairs(0.1, error))
     assert found.noise <= 0.15
     assert raw_box_share(found) > 0.6
@@ -109,7 +109,7 @@ def test_a_tenth_beneath_a_worse_detector_is_hardly_seen_and_left_alone(error: f
 
 @pytest.mark.parametrize(("error", "spread"), ERRORS)
 @pytest.mark.parametrize("seed", range(3))
-def test_repair_switches_itself_off_on_clean_boxes(error: float, spread: float, seed: int) -> None:
+def test_clean_boxes_disable_the_repair(error: float, spread: float, seed: int) -> None:
     annotated, predicted = pairs(0, error, spread=spread, seed=seed)
     share = raw_box_share(estimated(annotated, predicted))
     final = torch.lerp(predicted, annotated, share)
@@ -134,7 +134,7 @@ def test_mismatched_pairs_do_not_pass_for_noise() -> None:
     assert raw_box_share(estimated(annotated, torch.where(is_stray, strays, predicted))) == 1
 
 
-def test_of_few_boxes_nothing_is_concluded() -> None:
+def test_few_boxes_give_no_estimate() -> None:
     assert raw_box_share(estimated(*pairs(0.4, 0.05, count=50))) == 1
     assert raw_box_share(fit_box_noise(torch.zeros(NUM_BINS))) == 1
 
@@ -168,7 +168,7 @@ def test_the_pull_is_how_far_predictions_follow_shifts() -> None:
     assert sums.tolist() == [240, 700]
 
 
-def test_noise_hidden_by_the_pull_is_made_up_for() -> None:
+def test_the_estimate_is_corrected_for_the_pull() -> None:
     annotated, predicted = pairs(0.3, 0.05)
     following = predicted + 0.25 * (annotated - TRUE)  # a quarter of every error is followed
     counts = count_residuals(*edge_residuals(annotated, following, SIZES))
@@ -176,7 +176,7 @@ def test_noise_hidden_by_the_pull_is_made_up_for() -> None:
     assert fit_box_noise(counts, torch.tensor([25.0, 100])).noise == pytest.approx(0.3, abs=0.03)
 
 
-def test_a_pull_beyond_a_half_is_not_believed() -> None:
+def test_a_pull_above_a_half_is_ignored() -> None:
     counts = count_residuals(*edge_residuals(*pairs(0.2, 0.05), SIZES))
     half = fit_box_noise(counts, torch.tensor([50.0, 100]))
     assert fit_box_noise(counts, torch.tensor([90.0, 100])) == half
@@ -230,12 +230,12 @@ def test_edges_move_to_their_expected_positions(apart: float, noise: float, erro
     assert moved_by(apart, noise, error) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_vote_that_is_never_wrong_is_followed_as_far_as_the_noise_reaches() -> None:
+def test_an_exact_vote_is_followed_up_to_the_bound_of_the_noise() -> None:
     assert moved_by(0.15, 0.4, 0.001) == pytest.approx(0.15, abs=1e-3)
     assert moved_by(-0.41, 0.4, 0.01) == pytest.approx(-0.4, abs=0.01)
 
 
-def test_a_vote_that_tells_nothing_changes_nothing() -> None:
+def test_an_uninformative_vote_changes_no_box() -> None:
     assert abs(moved_by(0.3, 0.1, 5.0)) < 1e-3
     assert moved_by(1.5, 0.4, 0.05) == pytest.approx(0, abs=1e-3)  # of another object
     assert moved_by(0.3, 0.0, 0.1) == pytest.approx(0, abs=1e-3)  # there is no noise to undo
@@ -275,7 +275,7 @@ def test_expected_edges_are_nearer_to_the_truth_than_any_blend(noise: float, err
     assert wrong(expected_boxes(annotated, voted, noise, error)) < 0.96 * min(blends)
 
 
-def test_edges_annotated_at_the_border_move_half_of_the_way() -> None:
+def test_edges_annotated_at_the_border_move_half_as_far() -> None:
     # the image is 100 high and 200 wide; a pixel from the border is still at it
     sizes = torch.tensor([[100, 200], [200, 100]])
     annotated = torch.tensor([[[1.0, 10, 40, 99], [160, 0, 200, 50]]] * 2)
@@ -314,7 +314,9 @@ def test_the_share_that_ends_at_the_border_equals_the_hand_computed_one(
 
 
 @pytest.mark.parametrize(("truly", "held"), [(0.0, 0.0), (0.5, 0.5)])
-def test_edges_are_held_where_many_truly_end_at_the_border(truly: float, held: float) -> None:
+def test_edges_are_kept_at_the_border_where_many_objects_end_there(
+    truly: float, held: float
+) -> None:
     """Sides are 100 in images of 300; half of the boxes are at the left border, or none."""
     generator = torch.Generator().manual_seed(9)
     left = 200 * torch.rand(20_000, generator=generator, dtype=torch.float64)
@@ -332,8 +334,8 @@ def test_edges_are_held_where_many_truly_end_at_the_border(truly: float, held: f
     assert border_hold_share(counts, 0.4) == held
 
 
-def test_half_of_the_way_is_nearer_to_the_truth_where_votes_end_inside() -> None:
-    """As on VOC: votes see borders .13 too far inside, and half of what is cut ends there."""
+def test_half_the_move_is_nearer_to_the_truth_if_votes_end_inside() -> None:
+    """As on VOC: votes end 0.13 inside the border, and half of the clipped objects end there."""
     generator = torch.Generator().manual_seed(5)
     true = 40 * torch.rand(40_000, generator=generator)
     true[::3] = 0  # of which half are moved outside, of the others a quarter

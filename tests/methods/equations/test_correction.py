@@ -78,7 +78,7 @@ def test_its_own_regression_steps_in_only_where_no_candidate_is() -> None:
     assert beside.tolist() == [[[3, 1.5, 30, 63]]]
 
 
-def test_hostile_padding_does_not_touch_the_average() -> None:
+def test_invalid_padding_does_not_change_the_average() -> None:
     regressed = torch.cat([REGRESSED[:, :, :2], torch.full((1, 1, 1, 4), NAN)], dim=2)
     scores = torch.tensor([[[0.2, 0.7, NAN]]])
     mean = averaged_boxes(MATCHED, regressed, scores, torch.tensor([[[True, True, False]]]))
@@ -127,7 +127,7 @@ def masks(*rows: str) -> list[list[list[bool]]]:
         ("rpn_only", masks("xxx.", "xx..", "....")),
     ],
 )
-def test_discarded_annotations_play_the_part_they_are_given(
+def test_discarded_annotations_have_the_role_of_the_setting(
     discarded: Discarded, expected: list[list[list[bool]]]
 ) -> None:
     verdicts = torch.tensor(

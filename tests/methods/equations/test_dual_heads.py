@@ -1,4 +1,4 @@
-"""What two heads say of a box, against numbers worked out on paper; background first."""
+"""The outputs of two heads for a box, against hand-computed numbers; background first."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def test_slopes_are_taken_per_side_of_the_box() -> None:
     torch.testing.assert_close(slopes, torch.tensor([2.0, 8, -6, 16]))
 
 
-def test_a_slope_that_is_no_number_is_none() -> None:
+def test_a_slope_of_nan_counts_as_zero() -> None:
     slopes = dual_heads.slopes_in_sides(BOX, torch.tensor([torch.nan, torch.inf, -torch.inf, 1]))
     assert slopes.tolist() == [0, 0, 0, 40]
 

@@ -31,7 +31,7 @@ NUM_ENTRIES = 30  # of a full matrix of six labels, beside its diagonal
 
 
 def clusters(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
-    """Features of six classes that are easily told apart, labels, and three folds.
+    """Features of six classes that are easily separated, labels, and three folds.
 
     A third of the labels are wrong, so that a full matrix could pay for its entries.
     """
@@ -44,7 +44,7 @@ def clusters(count: int = 300) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) -> PrescreenResult:
-    """A first look whose refits are scripted: what each gains, its rate, and its matrix."""
+    """Run a prescreen with scripted refits: the gain, the rate and the matrix of each."""
     script = iter(refits)
 
     def refitted(rows: Any, fit: Any, transition: Tensor, belief: Belief) -> Any:
@@ -61,7 +61,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, refits: Iterable[dict[str, Any]]) ->
 
 
 def full_matrix(least_right: float) -> Tensor:
-    """A matrix whose first class is called by its name at this share, the others at 0.9."""
+    """Return a matrix with this share of right labels for the first class, 0.9 for the others."""
     matrix = symmetric_transition(0.1, NUM_LABELS)
     matrix[0] = (1 - least_right) / (NUM_LABELS - 1)
     matrix[0, 0] = least_right
@@ -153,7 +153,7 @@ def test_the_rate_of_a_full_matrix_counts_classes_by_their_number() -> None:
     assert model.rate == pytest.approx(0.4, abs=0.02)
 
 
-def test_of_too_many_annotations_every_second_one_is_looked_at(
+def test_of_too_many_annotations_every_second_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -175,7 +175,7 @@ def counts_of(noise: float, number: int) -> Tensor:
     return counts
 
 
-def test_what_the_pull_hides_is_made_up_for_in_noise_and_bounds() -> None:
+def test_noise_and_bounds_are_corrected_for_the_pull() -> None:
     counts = counts_of(0.3, 6000)
     plain, pulled = fit_box_noise(counts), fit_box_noise(counts, torch.tensor([25.0, 100]))
     assert 0 < plain.low < plain.noise < plain.high
@@ -184,7 +184,7 @@ def test_what_the_pull_hides_is_made_up_for_in_noise_and_bounds() -> None:
     assert pulled.error == plain.error
 
 
-def test_nothing_is_concluded_from_fewer_than_400_edges() -> None:
+def test_fewer_than_400_edges_give_no_estimate() -> None:
     few, enough = (fit_box_noise(counts_of(0.3, number)) for number in (399, 401))
     assert tuple(few) == pytest.approx((0.0, 0.0, 0.0, 0.6))
     assert enough.noise == pytest.approx(0.3, abs=0.05)

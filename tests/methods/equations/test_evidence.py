@@ -20,13 +20,13 @@ from boxmend.methods.equations import (
 NAN = math.nan
 
 
-def test_background_is_taken_out_of_the_probabilities() -> None:
+def test_probabilities_are_renormalised_without_background() -> None:
     p = foreground_probabilities(torch.tensor([[0.6, 0.3, 0.1], [0.0, 0.5, 0.5]]))
     torch.testing.assert_close(p, torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
 
 
 @pytest.mark.parametrize("row", [[1.0, 0, 0, 0, 0], [NAN] * 5], ids=["background", "padding"])
-def test_where_nothing_is_left_all_classes_are_alike(row: list[float]) -> None:
+def test_without_foreground_probability_all_classes_are_equal(row: list[float]) -> None:
     assert foreground_probabilities(torch.tensor([row])).tolist() == [[0.25] * 4]
 
 
@@ -120,7 +120,7 @@ def test_no_shape_of_the_posterior_depends_on_the_values() -> None:
     assert posterior_judgements(q, labels, labels.bool()).shape == (2, 3)
 
 
-def test_a_floor_raises_the_given_label_and_shrinks_the_others_alike() -> None:
+def test_a_floor_raises_the_annotated_label_and_scales_the_others_down() -> None:
     q = torch.tensor([[0.1, 0.6, 0.3], [0.1, 0.6, 0.3], [0.0, 1.0, 0.0]])
     raised = raise_to_floor(q, torch.tensor([0, 1, 2]), torch.tensor([0.4, 0.5, 0.7]))
     # .1 -> .4: the others had .9 and have .6 left; .6 is above its floor; .7 beside .3

@@ -1,4 +1,4 @@
-"""The queue of losses, its threshold, and who is judged noisy."""
+"""The queue of losses, its threshold, and which labels are judged noisy."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_the_loss_is_the_negative_logarithm_with_background_in_the_sum() -> None
     torch.testing.assert_close(losses, expected)
 
 
-def test_a_probability_of_zero_gives_a_finite_loss_and_padding_none() -> None:
+def test_a_probability_of_zero_gives_a_finite_loss_and_padding_gives_zero() -> None:
     probabilities = torch.tensor([[[1.0, 0, 0], [NAN, NAN, NAN]]])
     losses = label_losses(probabilities, torch.tensor([[1, -9]]), torch.tensor([[True, False]]))
     assert losses[0, 0].item() == pytest.approx(126 * math.log(2))  # of 2^-126
@@ -43,7 +43,7 @@ def test_only_marked_losses_are_pushed_row_by_row() -> None:
     assert queue.tolist() == [3, 5, 8]
 
 
-def test_of_more_losses_than_places_the_last_stay() -> None:
+def test_of_more_losses_than_entries_the_last_stay() -> None:
     queue = push(empty_queue(3), torch.arange(7.0), torch.tensor([1, 1, 1, 1, 1, 0, 1]).bool())
     assert queue.tolist() == [3, 4, 6]
 

@@ -65,7 +65,7 @@ def test_the_rate_of_symmetric_noise_is_recovered(rate: float) -> None:
 
 @pytest.mark.parametrize("tau", [0.4, 2.5], ids=["over-confident", "timid"])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_tempered_evidence_is_seen_through(tau: float, rate: float) -> None:
+def test_the_temperature_of_the_evidence_is_recovered(tau: float, rate: float) -> None:
     p, labels = evidence(5000, symmetric_transition(rate, NUM_LABELS), tau)
     found, found_tau = fit_rate_and_temperature(p, labels)
     assert found == pytest.approx(rate, abs=0.03)
@@ -82,7 +82,7 @@ def test_no_other_rate_or_temperature_is_more_likely() -> None:
         assert log_likelihood(p, labels, symmetric_transition(rate, 5), tau + 3 * step) < best
 
 
-def test_without_evidence_the_prior_speaks() -> None:
+def test_without_evidence_the_estimate_is_the_prior() -> None:
     rate, tau = fit_rate_and_temperature(torch.zeros(0, 4), torch.zeros(0).long(), previous=0.25)
     assert rate == pytest.approx(0.25, abs=1e-6)
     assert tau == pytest.approx(1, abs=1e-3)
@@ -96,13 +96,13 @@ def test_few_annotations_keep_the_estimate_in_bounds(seed: int) -> None:
     assert 0.1 <= tau <= 10
 
 
-def test_certain_evidence_is_survived() -> None:
+def test_certain_evidence_gives_finite_estimates() -> None:
     p = torch.eye(3)[[0, 1, 2, 0]]
     rate, _ = fit_rate_and_temperature(p, torch.tensor([0, 1, 2, 1]), previous=0.25)
     assert rate == pytest.approx(0.25, abs=0.01)  # one of four, as the prior says
 
 
-def test_the_fit_is_the_same_every_time_and_changes_nothing() -> None:
+def test_the_fit_is_deterministic_and_changes_no_argument() -> None:
     p, labels = evidence(500, symmetric_transition(0.4, 6))
     before = p.clone()
     assert fit_rate_and_temperature(p, labels) == fit_rate_and_temperature(p, labels)
@@ -143,7 +143,7 @@ def test_a_class_without_evidence_keeps_the_prior() -> None:
     torch.testing.assert_close(found[2], prior[2], atol=1e-4, rtol=0)
 
 
-def test_the_full_matrix_is_taken_where_there_is_evidence_for_it() -> None:
+def test_the_full_matrix_is_used_if_the_evidence_supports_it() -> None:
     p, labels = evidence(4000, pair_transition(0.4, 10), tau=1.5)
     model = fit_noise_model(p, labels)
     assert model.is_full
@@ -186,7 +186,7 @@ def test_the_interval_holds_the_rate_about_nineteen_times_of_twenty(rate: float)
     assert max(widths) < 0.16  # and it says something
 
 
-def test_of_a_single_class_no_label_is_wrong_and_of_nothing_all_may_be() -> None:
+def test_the_interval_is_zero_for_one_class_and_full_without_annotations() -> None:
     assert rate_interval(torch.ones(5, 1), torch.zeros(5).long(), 0.0, 1.0) == (0.0, 0.0)
     assert rate_interval(torch.ones(0, 3), torch.zeros(0).long(), 0.3, 1.0) == (0.0, 0.95)
 

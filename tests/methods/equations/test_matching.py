@@ -123,7 +123,7 @@ def test_a_box_is_pulled_towards_the_first_candidate() -> None:
     torch.testing.assert_close(matched, one_image([14.0, 20, 38, 56]))
 
 
-def test_a_box_without_candidates_stays_even_beside_hostile_padding() -> None:
+def test_a_box_without_candidates_is_unchanged_beside_invalid_padding() -> None:
     boxes = one_image([10.0, 20, 30, 40])
     candidates = torch.full((1, 1, 2, 4), math.nan)
     matched = matched_boxes(boxes, candidates, torch.zeros(1, 1, 2).bool(), alpha=0.4)

@@ -1,4 +1,4 @@
-"""A first look at drawn features with known classes, and its parts by hand-computed numbers."""
+"""The prescreen on drawn features with known classes, and its parts by hand-computed numbers."""
 
 import math
 from dataclasses import replace
@@ -44,7 +44,7 @@ def folds(count: int, number: int = 3) -> Tensor:
 
 
 def raw(look: PrescreenResult) -> Tensor:
-    """What the classifiers said, before tau."""
+    """Return the probabilities of the classifiers without tau."""
     logs = look.probabilities.double().log()
     return (logs / look.model.tau).softmax(-1)
 
@@ -83,14 +83,14 @@ def test_the_labels_of_the_surest_annotations_give_the_matrix() -> None:
     torch.testing.assert_close(anchored_transition(p, labels, tilted), expected)
 
 
-def test_what_is_said_of_an_annotation_does_not_depend_on_its_own_label() -> None:
+def test_the_prediction_for_an_annotation_does_not_depend_on_its_own_label() -> None:
     features, _, labels = drawn(300, 0.2)
     first = folds(300) == 0
     moved = torch.where(first, (labels + 1) % NUM_LABELS, labels)
     before = raw(prescreen_labels(features, labels, folds(300), NUM_LABELS, FIXED))
     after = raw(prescreen_labels(features, moved, folds(300), NUM_LABELS, FIXED))
     torch.testing.assert_close(after[first], before[first], atol=1e-5, rtol=0)
-    assert (after - before)[~first].abs().amax(1).min() > 1e-3  # but they taught the others
+    assert (after - before)[~first].abs().amax(1).min() > 1e-3  # but they with_limits the others
 
 
 def test_the_probabilities_are_distributions_and_single() -> None:
@@ -102,7 +102,7 @@ def test_the_probabilities_are_distributions_and_single() -> None:
     torch.testing.assert_close(look.model.transition.sum(1), torch.ones(NUM_LABELS))
 
 
-def test_other_names_for_the_classes_change_nothing_else() -> None:
+def test_a_permutation_of_the_classes_only_permutes_the_result() -> None:
     features, _, labels = drawn(400, 0.2)
     names = torch.tensor([3, 0, 5, 1, 2, 4])
     before = prescreen_labels(features, labels, folds(400), NUM_LABELS)
@@ -114,7 +114,7 @@ def test_other_names_for_the_classes_change_nothing_else() -> None:
     assert after.decay == before.decay
 
 
-def test_the_look_is_the_same_every_time_and_changes_nothing() -> None:
+def test_the_prescreen_is_deterministic_and_changes_no_argument() -> None:
     features, _, labels = drawn(200, 0.2)
     copies = features.clone(), labels.clone()
     one = prescreen_labels(features, labels, folds(200), NUM_LABELS)
@@ -127,7 +127,7 @@ def test_the_look_is_the_same_every_time_and_changes_nothing() -> None:
     assert torch.equal(labels, copies[1])
 
 
-def test_forty_percent_of_wrong_labels_are_seen_through() -> None:
+def test_forty_percent_of_wrong_labels_are_recognised() -> None:
     features, truth, labels = drawn(3000, 0.4, spread=0.7)
     look = prescreen_labels(features, labels, folds(3000, 5), NUM_LABELS)
     assert look.model.rate == pytest.approx(0.4, abs=0.03)
@@ -137,14 +137,14 @@ def test_forty_percent_of_wrong_labels_are_seen_through() -> None:
     assert chances.mean() > 0.8  # and tau made p as sure as it should be
 
 
-def test_clean_labels_are_found_to_be_clean() -> None:
+def test_clean_labels_are_estimated_to_be_clean() -> None:
     features, truth, labels = drawn(1500)
     look = prescreen_labels(features, labels, folds(1500), NUM_LABELS)
     assert look.model.rate < 0.02
     assert wrong_share(look, labels, truth) < 0.002
 
 
-def test_clean_labels_of_classes_that_look_alike_are_left_alone() -> None:
+def test_clean_labels_of_similar_classes_are_kept() -> None:
     features, truth, labels = drawn(1500, spread=3.0)
     look = prescreen_labels(features, labels, folds(1500), NUM_LABELS)
     assert (look.probabilities.argmax(1) == truth).float().mean() < 0.7
@@ -163,14 +163,14 @@ def test_noise_that_follows_pairs_is_not_explained_away() -> None:
     assert wrong_share(look, labels, truth) < 0.04
 
 
-def test_a_full_matrix_is_not_considered_where_it_is_not_wanted() -> None:
+def test_a_full_matrix_is_not_fitted_if_the_setting_excludes_it() -> None:
     features, _, labels = drawn(1000, 0.4, pairs=True, spread=0.7)
     assert prescreen_labels(features, labels, folds(1000), NUM_LABELS).model.is_full
     look = prescreen_labels(features, labels, folds(1000), NUM_LABELS, Belief(full=False))
     assert not look.model.is_full
 
 
-def test_a_full_matrix_that_mixes_up_classes_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_matrix_that_swaps_classes_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     features, _, labels = drawn(1000, 0.4, pairs=True, spread=0.7)
     monkeypatch.setattr(
         "boxmend.methods.equations.prescreen.PRESCREEN", replace(PRESCREEN, min_correct_share=0.7)
@@ -190,7 +190,7 @@ def test_of_a_known_rate_only_tau_is_fitted() -> None:
     assert chances.mean() > 0.8
 
 
-def test_the_sign_of_features_tells() -> None:
+def test_the_sign_of_features_matters() -> None:
     generator = torch.Generator().manual_seed(1)
     labels = torch.arange(200) % 2
     features = torch.rand(200, 5, generator=generator) * (1 - 2 * labels[:, None])
@@ -206,7 +206,7 @@ def test_the_decay_is_the_one_under_which_the_labels_left_out_are_likeliest() ->
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_features_that_tell_nothing_leave_all_as_believed(seed: int) -> None:
+def test_uninformative_features_keep_the_prior(seed: int) -> None:
     _, _, labels = drawn(400)
     noise = torch.randn(400, 12, generator=torch.Generator().manual_seed(seed))
     look = prescreen_labels(noise, labels, folds(400), NUM_LABELS)
@@ -214,7 +214,7 @@ def test_features_that_tell_nothing_leave_all_as_believed(seed: int) -> None:
     assert look.model.rate == 0.3
 
 
-def test_of_very_many_rows_some_teach_and_all_are_looked_at() -> None:
+def test_of_very_many_rows_some_are_fitted_and_all_are_predicted() -> None:
     count = 2 * PRESCREEN.max_train_annotations
     features, truth, labels = drawn(count, spread=0.7)
     odd = torch.arange(count) % 2 == 1
@@ -227,7 +227,7 @@ def test_of_very_many_rows_some_teach_and_all_are_looked_at() -> None:
 
 @pytest.mark.parametrize("known_rate", [None, 0.0, 0.4])
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
-def test_few_annotations_are_survived(count: int, known_rate: float | None) -> None:
+def test_few_annotations_give_finite_probabilities(count: int, known_rate: float | None) -> None:
     features, _, labels = drawn(count)
     look = prescreen_labels(
         features, labels, folds(count), NUM_LABELS, Belief(known_rate=known_rate)
@@ -245,20 +245,20 @@ def test_few_annotations_are_survived(count: int, known_rate: float | None) -> N
     ids=["one class", "a class of one", "classes without annotations"],
 )
 @pytest.mark.parametrize("known_rate", [None, 0.0])
-def test_rare_classes_are_survived(labels: Tensor, known_rate: float | None) -> None:
+def test_rare_classes_give_finite_probabilities(labels: Tensor, known_rate: float | None) -> None:
     features, _, _ = drawn(40)
     look = prescreen_labels(features, labels, folds(40), NUM_LABELS, Belief(known_rate=known_rate))
     assert_sane(look, 40, NUM_LABELS)
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 60_000.0])
-def test_features_that_are_all_alike_are_survived(value: float) -> None:
+def test_equal_features_give_finite_probabilities(value: float) -> None:
     labels = torch.arange(30) % 3
     look = prescreen_labels(torch.full((30, 4), value).half(), labels, folds(30, 2), 3)
     assert_sane(look, 30, 3)
 
 
-def test_of_a_single_fold_nothing_is_learnt() -> None:
+def test_a_single_fold_keeps_the_prior() -> None:
     features, _, labels = drawn(50)
     look = prescreen_labels(
         features, labels, torch.full((50,), 2), NUM_LABELS, Belief(previous=0.25)
@@ -267,14 +267,14 @@ def test_of_a_single_fold_nothing_is_learnt() -> None:
     assert look.model.rate == 0.25
 
 
-def test_a_single_class_is_what_everything_is() -> None:
+def test_with_a_single_class_every_probability_is_one() -> None:
     look = prescreen_labels(torch.rand(8, 4), torch.zeros(8).long(), folds(8), 1, FIXED)
     assert look.probabilities.tolist() == [[1]] * 8
     assert look.model.rate == 0
     assert look.model.transition.tolist() == [[1]]
 
 
-def test_without_decays_there_is_nothing_to_choose() -> None:
+def test_no_decays_are_refused() -> None:
     features, _, labels = drawn(20)
     with pytest.raises(ValueError, match="no decays"):
         prescreen_labels(features, labels, folds(20), NUM_LABELS, Belief(decays=()))

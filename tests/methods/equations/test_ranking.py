@@ -17,7 +17,7 @@ def test_the_best_come_first_and_of_equal_ones_the_earlier() -> None:
 
 
 @pytest.mark.parametrize("lure", [math.nan, math.inf, 9.0, -math.inf])
-def test_padding_is_never_found_whatever_it_holds(lure: float) -> None:
+def test_padding_is_never_ranked(lure: float) -> None:
     scores = torch.tensor([[lure, 0.1, lure, 0.3]])
     places, is_found = best(scores, torch.tensor([[False, True, False, True]]), 3)
     assert places.tolist() == [[3, 1, 0]]
@@ -30,7 +30,7 @@ def test_a_row_shorter_than_the_count_is_filled_up() -> None:
     assert is_found.tolist() == [[True, True, False, False]]
 
 
-def test_an_empty_row_finds_nothing() -> None:
+def test_an_empty_row_gives_an_empty_result() -> None:
     places, is_found = best(torch.zeros(2, 0), torch.zeros(2, 0).bool(), 2)
     assert places.tolist() == [[0, 0], [0, 0]]
     assert not is_found.any()

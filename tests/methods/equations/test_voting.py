@@ -77,7 +77,7 @@ def test_another_leader_has_another_cluster() -> None:
     torch.testing.assert_close(vote([1.0, 1, 2]), torch.tensor([[[0, 0, 10, 0.4 * 10 + 0.6 * 16]]]))
 
 
-def test_exactly_alike_enough_is_not_above() -> None:
+def test_the_exact_minimum_overlap_is_not_above_it() -> None:
     voters = rows([0.0, 0, 10, 10], [0.0, 0, 10, 6])  # IoU 0.6
     is_voter = torch.ones(1, 1, 2).bool()
     boxes, weights = torch.tensor([[RAW]]), torch.tensor([[[2.0, 1]]])
@@ -93,7 +93,7 @@ def test_without_voters_the_raw_box_stays(keep: float) -> None:
     assert vote([3.0, 1, 2], keep, is_voter=[False] * 3).tolist() == [[RAW]]
 
 
-def test_a_share_of_one_is_the_raw_box_and_of_none_the_vote() -> None:
+def test_a_share_of_one_gives_the_raw_box_and_a_share_of_zero_the_vote() -> None:
     assert vote([3.0, 1, 2], keep=1).tolist() == [[RAW]]
     torch.testing.assert_close(vote([3.0, 1, 2], keep=0), torch.tensor([[[0, 0, 10, 7.25]]]))
 
@@ -105,7 +105,7 @@ def test_the_share_may_differ_by_annotation() -> None:
     assert blend.tolist() == [[[0, 0, 10, 10], [0, 0, 10, 9]]]
 
 
-def test_hostile_padding_has_no_vote() -> None:
+def test_invalid_padding_has_no_vote() -> None:
     voters = rows(*VOTERS[:3], [NAN] * 4, RAW)
     weights = torch.tensor([[[3.0, 1, 2, NAN, 99]]])
     is_voter = torch.tensor([[[True, True, True, False, False]]])
@@ -141,7 +141,7 @@ def test_no_shape_of_the_vote_depends_on_the_values() -> None:
     assert voted_boxes(boxes, voters, weights, is_voter, 0.4).shape == (2, 3, 4)
 
 
-def test_a_voter_that_overlaps_the_leader_just_as_asked_is_not_in_its_cluster() -> None:
+def test_a_voter_with_exactly_the_minimum_overlap_is_not_in_the_cluster() -> None:
     # of 2 x 1 and 1 x 1 the IoU is exactly a half
     raw = torch.tensor([[[0.0, 0, 4, 4]]])
     voters = torch.tensor([[[[0.0, 0, 2, 1], [0, 0, 1, 1]]]])

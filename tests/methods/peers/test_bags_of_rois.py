@@ -45,7 +45,7 @@ def test_a_bag_holds_the_positive_rois_of_its_annotation() -> None:
 @pytest.mark.parametrize(
     ("number", "share", "places"), [(8, 0.5, 4), (8, 0.25, 2), (6, 0.25, 1), (2, 0.25, 1)]
 )
-def test_only_places_that_can_be_positive_are_looked_at(
+def test_only_positions_that_can_be_positive_are_used(
     number: int, share: float, places: int
 ) -> None:
     numbers = DetectorNumbers(roi_samples=number, roi_positive_share=share)
@@ -111,14 +111,14 @@ def test_the_best_of_a_bag_is_its_highest_score_and_alone_has_a_gradient() -> No
         (1, 5, 0, 0),
     ],
 )
-def test_a_box_is_believed_by_a_power_of_its_score(
+def test_the_confidence_in_a_box_is_a_power_of_its_score(
     score: float, exponent: float, most: float, share: float
 ) -> None:
     found = bags.blend_share(torch.tensor([score]), exponent, most)
     assert found.item() == pytest.approx(share)
 
 
-def test_a_blend_leaves_alone_what_has_no_bag() -> None:
+def test_a_blend_keeps_boxes_without_a_bag() -> None:
     annotations = torch.tensor([[[10.0, 10, 30, 30], [1.0, 2, 3, 4]]])
     chosen = torch.tensor([[[14.0, 12, 30, 40], [NAN] * 4]])
     found = bags.blend_boxes(
@@ -137,13 +137,13 @@ def test_positive_rois_regress_to_the_new_box_of_their_annotation() -> None:
         assert torch.equal(getattr(found, name), getattr(SAMPLE, name))
 
 
-def test_a_batch_without_rows_for_annotations_has_nothing_to_regress_to() -> None:
+def test_a_batch_without_rows_for_annotations_has_no_regression_targets() -> None:
     nothing = rois([0] * 4, [False] * 4, [0] * 4)
     assert not bags.with_box_targets(torch.zeros(1, 0, 4), nothing, NUMBERS).deltas.any()
     assert bags.membership(nothing, 0).shape == (1, 0, 4)
 
 
-def test_bags_weigh_by_class_and_classes_alike() -> None:
+def test_bags_have_weights_by_class_and_classes_weigh_equally() -> None:
     labels = torch.tensor([[2, 2, 2, 0], [0, 1, 2, 2]])
     has_bag = torch.tensor([[True, True, True, True], [False, False, True, False]])
     weights = bags.class_weights(labels, has_bag, 4, lambda number: number)
@@ -189,7 +189,7 @@ def test_even_weights_make_a_mean_of_all_bags() -> None:
     assert not bags.even_weights(has_bag & False, lambda number: number).any()
 
 
-def test_what_weighs_nothing_may_hold_anything() -> None:
+def test_values_of_zero_weight_may_be_nan() -> None:
     values = torch.tensor([[NAN, 3.0, -math.inf]], requires_grad=True)
     found = bags.weighted_sum(values, torch.tensor([[0.0, 0.5, 0.0]]))
     assert found.item() == 1.5
@@ -245,7 +245,7 @@ def test_the_ledger_has_the_chosen_box_its_score_and_the_size_of_the_bag() -> No
     assert outcome.metrics["matched"].item() == pytest.approx(2 / 3)
 
 
-def test_before_boxes_change_all_are_those_given() -> None:
+def test_boxes_are_the_annotated_ones_before_the_first_change() -> None:
     annotations = one_image(BOXES[:3], [1, 0, 1])
     outcome = bags.bag_outcome(annotations, found_for(annotations.boxes), is_changing=False)
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()

@@ -39,7 +39,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @BOTH
-def test_a_stopped_run_goes_on_to_the_same_weights_and_ledger(
+def test_a_resumed_run_gives_the_same_weights_and_ledger(
     method: str, toys: str, tmp_path: Path
 ) -> None:
     """Stopped between checkpoints in the last pass, when all parts of a method are at work."""
@@ -61,7 +61,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights_and_ledger(
 
 
 @BOTH
-def test_the_ledger_tells_where_boxes_went_and_no_label_changes(
+def test_the_ledger_records_changed_boxes_and_no_label_changes(
     method: str, toys: str, tmp_path: Path
 ) -> None:
     run = train([f"{toys}:train"], tmp_path / "run", replace(FEW, method=method))

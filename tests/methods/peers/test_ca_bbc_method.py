@@ -54,7 +54,7 @@ def test_the_gradient_of_a_box_equals_the_hand_computed_one() -> None:
     torch.testing.assert_close(gradient, torch.tensor([[RAMP_SLOPES]]))
 
 
-def test_what_is_no_box_has_no_gradient() -> None:
+def test_padding_boxes_have_no_gradient() -> None:
     annotations = ramp_image(RAMP_BOX, RAMP_BOX)
     annotations = annotations._replace(is_box=torch.tensor([[True, False]]))
     gradient = box_gradient(ramp_detector(), ramp_features(), annotations, 0.1)
@@ -155,7 +155,7 @@ def test_the_soft_label_and_the_final_box_come_from_both_heads_at_the_corrected_
     assert not torch.equal(outcome.matched[is_box], annotations.boxes[is_box])
 
 
-def test_background_has_no_part_in_the_soft_label_unless_asked_for() -> None:
+def test_background_is_in_the_soft_label_only_by_a_setting() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     without = mended(made(), detector, annotations).roi.soft
     with_it = mended(made(replace(QUICK, include_background=True)), detector, annotations).roi.soft
@@ -175,7 +175,7 @@ def test_the_final_box_lies_between_the_corrected_one_and_the_regressions(mixing
     torch.testing.assert_close(mixed.boxes, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_the_verdict_tells_which_labels_changed() -> None:
+def test_the_judgement_shows_which_labels_changed() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     outcome = mended(made(replace(QUICK, temperature=0.05)), detector, annotations)
     changed = outcome.labels != annotations.labels
@@ -188,7 +188,7 @@ def test_the_verdict_tells_which_labels_changed() -> None:
     assert torch.equal(outcome.is_kept, is_box)
 
 
-def test_boxes_told_to_be_right_stay_as_they_are() -> None:
+def test_boxes_known_to_be_right_are_unchanged() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     method = made(rates=Rates(label=0.4, box=0.0))
     outcome = mended(method, detector, annotations)
@@ -198,7 +198,7 @@ def test_boxes_told_to_be_right_stay_as_they_are() -> None:
     assert method.slopes.isinf().all()
 
 
-def test_labels_told_to_be_right_stay_as_they_are() -> None:
+def test_labels_known_to_be_right_are_unchanged() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     outcome = mended(made(rates=Rates(label=0.0, box=0.4)), detector, annotations)
     assert torch.equal(outcome.labels[annotations.is_box], annotations.labels[annotations.is_box])

@@ -1,4 +1,4 @@
-"""CA-BBC: what the two heads learn in a step, in which precision, and what is remembered."""
+"""Steps of CA-BBC: gradients of the two heads, precision and state."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,9 +41,7 @@ def mended(
 
 @pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
 @pytest.mark.parametrize("num_annotations", [0, 1])
-def test_images_without_annotations_go_through(
-    num_annotations: int, progress: TrainingProgress
-) -> None:
+def test_images_without_annotations_work(num_annotations: int, progress: TrainingProgress) -> None:
     shape = (2, num_annotations)
     no = torch.zeros(shape, dtype=torch.bool)
     rows, sizes = torch.full(shape, -1), torch.full((2, 2), 100.0)
@@ -58,7 +56,7 @@ def test_images_without_annotations_go_through(
 
 
 @pytest.mark.parametrize("progress", [WARM_UP, LATER], ids=["warm-up", "later"])
-def test_both_heads_and_all_that_lies_below_learn(progress: TrainingProgress) -> None:
+def test_both_heads_and_all_layers_below_get_gradients(progress: TrainingProgress) -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     outcome, losses = made(replace(QUICK, queue_length=1)).losses(
         work_on(detector, annotations, progress)
@@ -80,7 +78,7 @@ def test_both_heads_and_all_that_lies_below_learn(progress: TrainingProgress) ->
 
 
 class DrawnRois(Detector):
-    """Notes the boxes that are pooled."""
+    """Record the boxes that are pooled."""
 
     seen: list[Tensor]
 
@@ -89,7 +87,7 @@ class DrawnRois(Detector):
         return super().pool(features, boxes)
 
 
-def test_each_head_learns_from_rois_of_its_own() -> None:
+def test_each_head_trains_on_its_own_rois() -> None:
     plain, (annotations, _) = two_heads(), random_batch(9)
     detector = DrawnRois(plain.name, plain.network, plain.num_labels, plain.numbers)
     detector.seen = []
@@ -109,7 +107,7 @@ def second_stage(
         return losses_by_head(context, clean, targets)
 
 
-def test_a_soft_label_that_is_certain_teaches_what_the_label_does() -> None:
+def test_a_certain_soft_label_has_the_gradient_of_the_label() -> None:
     annotations, _ = random_batch(9)
     boxes, labels = annotations.boxes.nan_to_num(), annotations.labels.clamp(min=0)
     hard = Targets(boxes, labels, annotations.is_box, torch.zeros_like(annotations.is_box))
@@ -193,7 +191,7 @@ def test_half_precision_changes_little_about_the_step() -> None:
         assert off.mean() < 0.15
 
 
-def test_the_gradient_of_a_box_is_computed_in_full_precision_whatever_the_step_has() -> None:
+def test_the_gradient_of_a_box_has_full_precision_in_any_step() -> None:
     detector, (annotations, _) = two_heads(), random_batch(9)
     annotations = annotations._replace(boxes=annotations.boxes.nan_to_num())
     features = detach_features(run_first_stage(work_on(detector, annotations, LATER)).features)
@@ -215,8 +213,8 @@ def test_nothing_waits_for_the_device(progress: TrainingProgress) -> None:
     assert watch.seen.isdisjoint(WAITS)
 
 
-@pytest.mark.parametrize("rates", [RATES, Rates()], ids=["told", "estimated"])
-def test_a_state_is_taken_up_where_it_was_left(rates: Rates) -> None:
+@pytest.mark.parametrize("rates", [RATES, Rates()], ids=["known", "estimated"])
+def test_a_method_resumes_from_its_state(rates: Rates) -> None:
     detector = two_heads()
     first, second = (build("ca-bbc", MethodInputs(15, NUM_LABELS, rates, QUICK)) for _ in range(2))
     for seed in range(2):
@@ -238,7 +236,7 @@ def test_a_state_is_a_snapshot() -> None:
     assert not method.state_dict()["slopes"].isinf().any()
 
 
-def test_the_queue_stays_where_a_recorded_step_finds_it() -> None:
+def test_the_queue_keeps_its_memory_address() -> None:
     method, detector = made(), two_heads()
     place = method.slopes.data_ptr()
     mended(method, detector, random_batch(1)[0])
@@ -253,12 +251,12 @@ def test_a_state_of_another_length_is_refused() -> None:
 
 
 def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
-    method, told = (
+    method, known = (
         build("ca-bbc", MethodInputs(15, NUM_LABELS, rates)) for rates in (Rates(), RATES)
     )
     assert isinstance(method, CaBbc)
-    assert isinstance(told, CaBbc)
-    assert told.estimator is None
+    assert isinstance(known, CaBbc)
+    assert known.estimator is None
     assert method.estimator is not None
     assert method.alpha == pytest.approx(0.06)
     for noise, alpha in ((0.2, 0.03), (0.01, 0.0)):  # next to none counts as none
@@ -268,7 +266,7 @@ def test_an_unknown_box_noise_is_estimated_and_sets_the_step() -> None:
         assert method.alpha == pytest.approx(alpha)
 
 
-def test_estimates_are_made_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimates_are_made_once_per_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     method = build("ca-bbc", MethodInputs(15, NUM_LABELS))
     assert isinstance(method, CaBbc)
     assert method.estimator is not None

@@ -30,7 +30,7 @@ LN2 = math.log(2)
 
 
 @pytest.mark.parametrize(
-    ("told", "rates", "tau"),
+    ("setting", "rates", "tau"),
     [
         (0.3, Rates(0.4, 0.4), 0.3),
         (0.0, Rates(0.4, 0.4), 0.0),
@@ -43,13 +43,13 @@ LN2 = math.log(2)
         (None, Rates(0.0, 0.0), 0.0),
     ],
 )
-def test_tau_is_as_told_or_the_label_noise_or_a_fifth(
-    told: float | None, rates: Rates, tau: float
+def test_tau_is_the_setting_or_the_label_noise_or_a_fifth(
+    setting: float | None, rates: Rates, tau: float
 ) -> None:
-    assert forget_rate(told, rates) == tau
+    assert forget_rate(setting, rates) == tau
 
 
-def test_the_share_rises_over_a_third_of_the_passes_and_stays() -> None:
+def test_the_share_rises_over_a_third_of_the_epochs_and_stays() -> None:
     # T_k = 12 / 3 = 4, so 0.4 * t / 4 until pass 4
     shares = [forget_share(epoch, 12, 0.4, CoTeachingSettings()) for epoch in range(12)]
     assert shares == pytest.approx([0, 0.1, 0.2, 0.3] + [0.4] * 8)
@@ -155,7 +155,7 @@ def test_no_annotations_have_no_losses() -> None:
         ([], [], 1),
     ],
 )
-def test_the_median_is_of_what_is_marked(
+def test_the_median_covers_the_marked_values(
     values: list[float], marks: list[int], median: float
 ) -> None:
     found = masked_median(torch.tensor(values, dtype=torch.float32), torch.tensor(marks).bool())
@@ -190,7 +190,7 @@ def test_the_batch_may_be_more_than_this_part_of_it() -> None:
     assert relative_losses(part, BATCH).tolist() == [pytest.approx([4 / 2 + 1 / 0.25])]
 
 
-def test_a_median_of_nothing_does_not_blow_up() -> None:
+def test_medians_of_zero_or_of_no_values_give_finite_losses() -> None:
     still = losses_of([1.0, 1.0], [0.0, 0.0], [1, 1])
     assert relative_losses(still, still).tolist() == [[1.0, 1.0]]
     assert relative_losses(still, losses_of([5.0], [5.0], [0])).tolist() == [[1.0, 1.0]]
@@ -203,7 +203,7 @@ def test_neither_loss_dominates_by_its_unit(one: float, other: float) -> None:
     torch.testing.assert_close(relative_losses(scaled, scaled), relative_losses(BATCH, BATCH))
 
 
-def test_what_exceeds_the_limit_is_dropped() -> None:
+def test_annotations_above_the_limit_are_dropped() -> None:
     every = torch.ones(1, 4, dtype=torch.bool)
     is_box = torch.tensor([[True, True, True, False]])
     losses = torch.tensor([[1.9, 2.0, 2.1, 9.0]])
@@ -212,7 +212,9 @@ def test_what_exceeds_the_limit_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("limit", "is_out"), [(2.0, True), (INF, False)])
-def test_what_neither_network_measured_has_an_infinite_loss(limit: float, is_out: bool) -> None:
+def test_annotations_that_neither_network_measured_have_an_infinite_loss(
+    limit: float, is_out: bool
+) -> None:
     """And what only the peer measured is kept."""
     is_box, nobody = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
     by_peer = torch.tensor([[False, True]])
@@ -220,14 +222,14 @@ def test_what_neither_network_measured_has_an_infinite_loss(limit: float, is_out
     assert found.tolist() == [[is_out, False]]
 
 
-def test_rois_of_what_is_dropped_are_neither_for_nor_against() -> None:
+def test_rois_of_dropped_annotations_are_neither_positive_nor_negative() -> None:
     left = remove_dropped(SAMPLE, owners(SAMPLE, 3), torch.tensor([[True, False, False]]))
     assert left.is_sampled.tolist() == [[False, True, False, True]]  # background stays
     assert left.is_positive.tolist() == [[False, True, False, False]]
     assert torch.equal(left.boxes, SAMPLE.boxes)
 
 
-def test_where_nothing_is_dropped_the_sample_stays() -> None:
+def test_without_dropped_annotations_the_sample_is_unchanged() -> None:
     for number in (0, 3):
         none = torch.zeros(1, number, dtype=torch.bool)
         left = remove_dropped(SAMPLE, owners(SAMPLE, number), none)

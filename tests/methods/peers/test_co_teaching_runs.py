@@ -43,7 +43,7 @@ def whole(toys: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train([f"{toys}:train"], out, FEW, val=[f"{toys}:val"])
 
 
-def test_a_stopped_run_goes_on_to_the_same_models_and_ledger(
+def test_a_resumed_run_gives_the_same_models_and_ledger(
     toys: str, whole: Run, tmp_path: Path
 ) -> None:
     """Stopped in the last pass, between checkpoints, when annotations are being dropped."""

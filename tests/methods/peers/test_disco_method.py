@@ -34,7 +34,7 @@ def test_a_bag_is_a_gaussian_weighted_by_scores() -> None:
     torch.testing.assert_close(found.std, expected)
 
 
-def test_a_high_temperature_weighs_all_alike_and_a_low_one_takes_the_best() -> None:
+def test_a_high_temperature_weighs_all_equally_and_a_low_one_selects_the_best() -> None:
     boxes = torch.tensor([[[[10.0, 0, 40, 20], [14, 0, 40, 28]]]])
     scores, is_member = torch.tensor([[[0.4, 0.6]]]), torch.ones(1, 1, 2, dtype=torch.bool)
     even = fit_gaussians(boxes, scores, is_member, 1e6)
@@ -92,7 +92,7 @@ def test_the_output_with_spread_is_the_ordinary_one_and_four_numbers_more() -> N
     assert (spread[0, 0] != spread[0, 1]).all()
 
 
-def test_it_remembers_nothing() -> None:
+def test_it_has_no_state() -> None:
     method = build("disco", MethodInputs(8, 3, settings=DiscoSettings(bag_loss_weight=0.2)))
     assert isinstance(method, Disco)
     assert method.settings.bag_loss_weight == 0.2

@@ -1,4 +1,4 @@
-"""Steps of DISCO: against plain loops over bags, and what they teach and what they do not."""
+"""Steps of DISCO: comparison with plain loops over bags, and which parameters get gradients."""
 
 import math
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def annotations() -> BatchAnnotations:
 
 
 class Bag(NamedTuple):
-    """What plain loops find for one annotation."""
+    """The results of plain loops for one annotation."""
 
     mean: Tensor  # [4]
     std: Tensor  # [4]
@@ -183,7 +183,9 @@ def test_boxes_move_twice_in_a_step_and_are_assigned_to_in_between(
     assert torch.equal(outcome.rpn.boxes[has_bag], annotations.boxes[has_bag])
 
 
-def test_without_belief_a_step_trains_on_the_given_boxes(annotations: BatchAnnotations) -> None:
+def test_without_confidence_a_step_trains_on_the_annotated_boxes(
+    annotations: BatchAnnotations,
+) -> None:
     detector = tiny("disco")
     outcome, losses = Disco(replace(KEEN, mean_box_max_weight=0.0)).losses(
         work_on(detector, annotations, MIDDLE)
@@ -218,9 +220,9 @@ def test_the_phase_changes_with_the_start() -> None:
     assert len({Disco().phase(at(step)) for step in range(120)}) == 1  # from the first step on
 
 
-def test_means_are_over_what_all_processes_have(annotations: BatchAnnotations) -> None:
+def test_means_are_over_all_processes(annotations: BatchAnnotations) -> None:
     class Doubled:
-        """Another process has the same."""
+        """Simulate another process with the same values."""
 
         def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             return tensors
@@ -247,7 +249,7 @@ def test_losses_are_finite_and_always_have_the_same_names(
 
 
 @MOMENTS
-def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
+def test_bags_give_gradients_to_the_classifier_and_not_to_the_regression(
     annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("disco")
@@ -261,7 +263,7 @@ def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
         assert not name.startswith("rpn.")
 
 
-def test_the_spread_is_learnt_by_its_own_layer_and_what_lies_below(
+def test_the_spread_trains_its_own_layer_and_the_layers_below(
     annotations: BatchAnnotations,
 ) -> None:
     detector = tiny("disco")
@@ -310,7 +312,7 @@ def test_padding_is_inert(annotations: BatchAnnotations, progress: TrainingProgr
 
 
 @MOMENTS
-def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
+def test_an_ignored_annotation_is_unchanged_and_its_label_has_no_effect(
     annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("disco")
@@ -334,7 +336,7 @@ def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
 
 @MOMENTS
 @pytest.mark.parametrize("num_annotations", [1, 3])
-def test_images_without_annotations_teach_background(
+def test_images_without_annotations_are_background(
     num_annotations: int, progress: TrainingProgress
 ) -> None:
     detector = tiny("disco")

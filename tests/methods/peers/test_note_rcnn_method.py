@@ -40,24 +40,24 @@ INF = math.inf
         (1 / 3, 0, 0),
     ],
 )
-def test_a_share_of_the_passes_is_plain_and_at_least_one(
+def test_a_share_of_the_epochs_and_at_least_one_is_plain(
     share: float, num_epochs: int, passes: int
 ) -> None:
     assert num_plain_epochs(share, num_epochs) == passes
 
 
 @pytest.mark.parametrize(
-    ("told", "rate", "share"),
+    ("setting", "rate", "share"),
     [(None, None, 0.5), (None, 0.0, 0.5), (None, 0.4, 0.5), (None, 0.6, 0.4), (0.9, 0.6, 0.9)],
 )
 def test_half_of_the_annotations_are_seeds_or_fewer_where_fewer_are_right(
-    told: float | None, rate: float | None, share: float
+    setting: float | None, rate: float | None, share: float
 ) -> None:
-    assert seed_share(NoteRcnnSettings(seed_share=told), Rates(rate)) == pytest.approx(share)
+    assert seed_share(NoteRcnnSettings(seed_share=setting), Rates(rate)) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan])
-def test_a_rate_that_is_no_share_is_refused(rate: float) -> None:
+def test_a_rate_outside_of_0_to_1_is_refused(rate: float) -> None:
     with pytest.raises(UsageError, match="label_noise"):
         NoteRcnn(1, 1, rates=Rates(label=rate))
 
@@ -78,7 +78,7 @@ def test_of_equal_losses_the_first_annotations_are_seeds() -> None:
 
 
 @pytest.mark.parametrize(("share", "number"), [(0.0, 0), (0.4, 2), (0.41, 3), (1.0, 5)])
-def test_a_share_of_five_is_as_many_as_it_says(share: float, number: int) -> None:
+def test_a_share_of_five_gives_the_exact_number(share: float, number: int) -> None:
     losses, labels = torch.arange(5.0), torch.zeros(5, dtype=torch.int64)
     assert lowest_of_each_label(losses, labels, share, 1).sum() == number
 
@@ -106,11 +106,11 @@ def test_no_seed_has_a_higher_loss_than_another_annotation_of_its_label(
             assert seeds.max() <= others.min()
 
 
-def test_the_distillation_is_the_divergence_of_softened_opinions() -> None:
-    taught = 2 * torch.tensor([[0.8, 0.2], [0.5, 0.5], [math.nan, math.nan]]).log()
+def test_the_distillation_loss_is_the_divergence_of_softened_distributions() -> None:
+    with_limits = 2 * torch.tensor([[0.8, 0.2], [0.5, 0.5], [math.nan, math.nan]]).log()
     logits = torch.tensor([[0.0, 0.0], [3.0, 3.0], [math.nan, 1.0]], requires_grad=True)
     is_sampled = torch.tensor([True, True, False])
-    loss = distillation_loss(logits, taught, is_sampled, 2.0, torch.tensor(2))
+    loss = distillation_loss(logits, with_limits, is_sampled, 2.0, torch.tensor(2))
     # p = (.8, .2), q = (.5, .5): .8 ln 1.6 + .2 ln .4 = .376003 - .183258 = .192745, times 2^2 and
     # halved; the second row agrees, the third is padding
     assert loss.item() == pytest.approx(0.385490, abs=1e-6)
@@ -120,7 +120,7 @@ def test_the_distillation_is_the_divergence_of_softened_opinions() -> None:
     torch.testing.assert_close(logits.grad, expected)
 
 
-def test_near_is_what_overlaps_any_annotation_that_much() -> None:
+def test_near_boxes_overlap_an_annotation_by_the_minimum() -> None:
     annotations = one_image([[0.0, 0, 10, 10], [40, 40, 60, 60], [70, 70, 80, 80]], [0, 1, 2])
     annotations = annotations._replace(
         is_box=torch.tensor([[True, False, False]]), is_ignored=torch.tensor([[False, True, False]])
@@ -143,7 +143,7 @@ def progress(epoch: int, step: int, num_epochs: int = 6) -> TrainingProgress:
     return TrainingProgress(epoch, step, 10 * num_epochs, 0, num_epochs)
 
 
-def test_the_learning_rate_goes_by_the_steps_of_each_stage() -> None:
+def test_the_learning_rate_follows_the_steps_of_each_stage() -> None:
     made = method()  # 2 of 6 passes of 10 steps are plain
     assert made.clock(progress(0, 0)) == (0, 20)
     assert made.clock(progress(1, 19)) == (19, 20)
@@ -151,7 +151,7 @@ def test_the_learning_rate_goes_by_the_steps_of_each_stage() -> None:
     assert made.clock(progress(5, 59)) == (39, 40)
 
 
-def test_one_pass_and_nothing_but_plain_passes_have_one_course() -> None:
+def test_one_epoch_or_only_plain_epochs_have_one_schedule() -> None:
     assert method().clock(progress(0, 9, num_epochs=1)) == (9, 10)
     plain = method(NoteRcnnSettings(plain_share=1.0))
     assert plain.clock(progress(5, 59)) == (59, 60)
@@ -164,7 +164,7 @@ def test_the_stages_are_two_phases() -> None:
 
 
 def remembered(made: NoteRcnn) -> None:
-    """Give it losses of five annotations of two labels, in the last plain pass of two."""
+    """Store losses of five annotations of two labels in the last plain epoch of two."""
     state = made.state_dict()
     state["losses"][:5] = torch.tensor([0.2, 0.1, 1.0, 3.0, 2.0])
     state["labels"][:5] = torch.tensor([0, 0, 0, 1, 1])
@@ -184,13 +184,13 @@ def test_seeds_are_chosen_when_the_plain_stage_ends_and_only_then() -> None:
     assert torch.equal(made.state_dict()["is_seed"], chosen)
 
 
-def test_a_pass_in_which_nothing_was_seen_has_no_seeds() -> None:
+def test_an_epoch_without_visits_has_no_seeds() -> None:
     made = method()
     made.load_state_dict(made.state_dict() | {"num_epochs": 3})
     assert made.end_epoch(0, is_warm_up=False) == {"seeds": 0.0}
 
 
-def test_a_state_is_taken_up_where_it_was_left_in_the_same_memory() -> None:
+def test_a_method_resumes_from_its_state_in_the_same_memory() -> None:
     first, second = method(), method()
     remembered(first)
     state = first.state_dict()
@@ -237,7 +237,7 @@ def test_a_setting_out_of_its_range_is_refused_by_name(wrong: dict[str, Any]) ->
 
 @drawn(st.integers(0, 50))
 @bounded(max_examples=15, deadline=None)
-def test_nothing_is_near_an_image_without_annotations(seed: int) -> None:
+def test_no_box_is_near_in_an_image_without_annotations(seed: int) -> None:
     annotations, proposals = random_batch(seed)
     found: Tensor = is_near(proposals.boxes.nan_to_num(), annotations, 0.1)
     assert found[0].any()  # proposals lie around its annotations

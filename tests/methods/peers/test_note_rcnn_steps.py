@@ -80,7 +80,7 @@ def test_plain_training_is_that_of_a_detector_with_one_classifier(
     assert min(followers.values()) > 0
 
 
-def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
+def test_the_last_loss_of_each_annotation_is_stored_and_in_the_ledger(
     annotations: BatchAnnotations,
 ) -> None:
     made, detector = method(), detector_of_three()
@@ -109,7 +109,7 @@ def test_the_last_loss_of_each_annotation_is_remembered_and_told_to_the_ledger(
     assert (made.state_dict()["losses"] != before)[before.isfinite()].all()
 
 
-def test_losses_of_other_processes_are_remembered_too(annotations: BatchAnnotations) -> None:
+def test_losses_of_other_processes_are_stored_too(annotations: BatchAnnotations) -> None:
     class Another(SingleProcess):
         def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             theirs = (torch.tensor([10, 12]), torch.tensor([0.5, 0.25]), torch.tensor([2, 1]))
@@ -190,7 +190,7 @@ def one_by_one(
 
 
 @pytest.mark.parametrize("seeds", [{0, 1, 2, 3}, {0, 5, 7}, set[int]()])
-def test_the_losses_are_those_of_the_words_taken_one_by_one(
+def test_the_losses_equal_those_computed_roi_by_roi(
     seeds: set[int], annotations: BatchAnnotations
 ) -> None:
     detector = detector_of_three()
@@ -205,7 +205,7 @@ def test_the_losses_are_those_of_the_words_taken_one_by_one(
         assert losses[name].item() == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
 
-def test_where_all_are_seeds_and_nothing_is_masked_the_losses_are_the_usual_ones(
+def test_without_masks_and_with_all_seeds_the_losses_are_those_of_faster_rcnn(
     annotations: BatchAnnotations,
 ) -> None:
     detector, made = detector_of_three(), with_seeds(*ALL, settings=NOTHING_MASKED)
@@ -242,7 +242,7 @@ def test_below_the_classifiers_their_mean_is_followed(annotations: BatchAnnotati
         torch.testing.assert_close(later, one)
 
 
-def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(
+def test_without_seeds_the_seed_classifier_and_the_boxes_get_no_gradient(
     annotations: BatchAnnotations,
 ) -> None:
     detector = detector_of_three()
@@ -260,7 +260,7 @@ def test_without_seeds_the_seed_classifier_and_the_boxes_learn_nothing(
     assert min(norms(predictor.more[1]).values()) > 0
 
 
-def test_an_image_without_annotations_teaches_the_seed_classifier_background(
+def test_an_image_without_annotations_is_background_for_the_seed_classifier(
     annotations: BatchAnnotations,
 ) -> None:
     _, losses = with_seeds().losses(work_on(detector_of_three(), annotations, APART))
@@ -268,7 +268,7 @@ def test_an_image_without_annotations_teaches_the_seed_classifier_background(
 
 
 @STAGES
-def test_gradients_reach_all_that_learns_and_never_the_twin(
+def test_gradients_reach_all_trained_parameters_and_never_the_twin(
     progress: TrainingProgress, annotations: BatchAnnotations
 ) -> None:
     detector = detector_of_three()
@@ -319,7 +319,7 @@ def test_the_plain_stages_model_is_frozen_when_the_stage_is_over() -> None:
     assert not all(is_alike())
 
 
-def test_a_classifier_that_is_the_frozen_model_has_nothing_to_be_taught(
+def test_a_classifier_equal_to_the_frozen_model_has_no_distillation_loss(
     annotations: BatchAnnotations,
 ) -> None:
     detector, made = detector_of_three(), with_seeds()
@@ -356,7 +356,7 @@ def test_padding_is_inert(progress: TrainingProgress, annotations: BatchAnnotati
         )
 
 
-def test_an_ignored_annotation_is_neither_remembered_nor_a_seed(
+def test_an_ignored_annotation_is_neither_stored_nor_a_seed(
     annotations: BatchAnnotations,
 ) -> None:
     detector, made = detector_of_three(), with_seeds(*ALL)
@@ -399,9 +399,7 @@ def test_nothing_waits_for_the_device(
 
 
 @STAGES
-def test_nothing_changes_its_arguments(
-    progress: TrainingProgress, annotations: BatchAnnotations
-) -> None:
+def test_no_argument_is_changed(progress: TrainingProgress, annotations: BatchAnnotations) -> None:
     before = [part.clone() for part in annotations]
     with_seeds(0).losses(work_on(detector_of_three(), annotations, progress))
     for old, new in zip(before, annotations, strict=True):

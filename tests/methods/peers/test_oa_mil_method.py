@@ -92,7 +92,7 @@ def test_the_best_box_of_a_bag_moves_the_target_of_regression() -> None:
     torch.testing.assert_close(outcome.confidence[0, :2], torch.tensor([0.8, 0.5]))
     assert outcome.num_candidates.tolist() == [[2, 1, 0]]
     assert outcome.verdict.tolist() == [[Judgement.UNJUDGED] * 3]
-    # Wanted deltas: 3.84 / 2 = 1.92 where 1 was said, 1.84 / 2 = .92 where 2 was said; of 4 RoIs.
+    # Wanted deltas: 3.84 / 2 = 1.92 where the delta is 1, 1.84 / 2 = 0.92 where it is 2; of 4 RoIs.
     assert losses["roi_boxes"].item() == pytest.approx((0.92 + 1.08) / 4)
     # 1 - S: .2 for class 1, .5 for class 0; their mean .35, times lambda
     assert losses["roi_bags"].item() == pytest.approx(0.035)
@@ -120,7 +120,7 @@ def test_before_selection_only_the_scores_of_bags_are_trained() -> None:
     outcome, losses = made().losses(work_on(scripted(SECOND), annotations, START))
     assert torch.equal(outcome.boxes, annotations.boxes)
     assert (outcome.verdict == int(Judgement.UNJUDGED)).all()
-    # as sampled: 0 where 1 was said, -1 where 2 was said
+    # as sampled: 0 where the delta is 1, -1 where it is 2
     assert losses["roi_boxes"].item() == pytest.approx((1 + 3) / 4)
     assert losses["roi_bags"].item() == pytest.approx(0.035)
 
@@ -185,7 +185,7 @@ def at(step: int) -> TrainingProgress:
     )
 
 
-def test_phases_change_with_the_second_and_the_ninth_of_twelve_passes() -> None:
+def test_phases_change_with_the_second_and_the_ninth_of_twelve_epochs() -> None:
     method = OaMil()
     phases = [method.phase(at(step)) for step in range(120)]
     changes = [step for step in range(1, 120) if phases[step] != phases[step - 1]]
@@ -193,9 +193,9 @@ def test_phases_change_with_the_second_and_the_ninth_of_twelve_passes() -> None:
     assert len(set(phases)) == 3
 
 
-def test_a_batch_is_divided_by_what_all_processes_have() -> None:
+def test_a_batch_is_divided_by_the_counts_of_all_processes() -> None:
     class Doubled:
-        """Another process has the same."""
+        """Simulate another process with the same values."""
 
         def all_gather(self, *tensors: Tensor) -> tuple[Tensor, ...]:
             return tensors
@@ -271,7 +271,7 @@ def test_losses_are_finite_and_always_have_the_same_names(
 
 
 @MOMENTS
-def test_the_bags_teach_the_classifier_and_nothing_that_moves_boxes(
+def test_bags_give_gradients_to_the_classifier_and_not_to_the_regression(
     annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
@@ -308,7 +308,7 @@ def test_padding_is_inert(annotations: BatchAnnotations, progress: TrainingProgr
 
 
 @MOMENTS
-def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
+def test_an_ignored_annotation_is_unchanged_and_its_label_has_no_effect(
     annotations: BatchAnnotations, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
@@ -329,7 +329,7 @@ def test_an_ignored_annotation_is_untouched_and_its_label_says_nothing(
 
 @MOMENTS
 @pytest.mark.parametrize("num_annotations", [1, 3])
-def test_images_without_annotations_teach_background(
+def test_images_without_annotations_are_background(
     num_annotations: int, progress: TrainingProgress
 ) -> None:
     detector = tiny("oa-mil")
@@ -358,7 +358,7 @@ def test_half_the_precision_gives_whole_boxes(
     assert half.boxes.dtype == torch.float32
 
 
-def test_it_remembers_nothing() -> None:
+def test_it_has_no_state() -> None:
     method = build("oa-mil", MethodInputs(8, 3, settings=OaMilSettings(bag_loss_weight=0.2)))
     assert isinstance(method, OaMil)
     assert method.settings.bag_loss_weight == 0.2

@@ -75,7 +75,7 @@ def rows_of(lists: list[dict[str, Tensor]]) -> list[list[int]]:
     ("name", "detector"),
     [*((name, "tiny") for name in SERVED), ("mend", "resnet18"), ("br", "resnet18")],
 )
-def test_a_refiner_does_what_the_method_does_in_our_loop(name: str, detector: str) -> None:
+def test_a_refiner_equals_the_method_in_the_training_loop(name: str, detector: str) -> None:
     made = lively_detector(detector)
     images, features, proposals = seen(made)
     settings = TrainSettings(method=name, warm_up=0.5, mend=MendSettings(raw_box_share=0.4))
@@ -156,7 +156,7 @@ def test_a_box_moves_by_alpha_to_the_proposal_that_fits_it() -> None:
     assert "soft" not in refined.roi[0]
 
 
-def test_what_is_discarded_is_left_out_with_all_that_belongs_to_it() -> None:
+def test_discarded_annotations_are_left_out_with_all_their_fields() -> None:
     """After a step of warm-up T is the lower of two losses; that of the labels 1 and 2 is higher.
 
     The heads say 3, 3, 2 and 3 where the labels are 1, 3, 2 and 2.
@@ -211,7 +211,7 @@ def test_images_without_annotations_are_fine(name: str) -> None:
         assert wanted.tolist() == [[1, 0, 0, 0]] * 3
 
 
-def test_other_number_types_are_taken_and_boxes_keep_theirs() -> None:
+def test_other_number_types_are_accepted_and_boxes_keep_theirs() -> None:
     refiner = refiner_of(ModelByHand(), warm_up=0, label_noise=0.4)
     asked = [
         {
@@ -227,7 +227,7 @@ def test_other_number_types_are_taken_and_boxes_keep_theirs() -> None:
     assert refined.record.new_labels.tolist() == [3, 3, 2, 3]
 
 
-def test_a_single_feature_map_is_taken_like_a_dict_of_one() -> None:
+def test_a_single_feature_map_is_accepted_like_a_dict_of_one() -> None:
     answers = []
     for maps in (MAPS, MAPS["0"]):
         refiner = refiner_of(ModelByHand(), warm_up=0, label_noise=0.4)
@@ -313,7 +313,7 @@ def test_a_state_carries_everything_over() -> None:
     assert not torch.equal(batch(fresh), batch(second))
 
 
-def test_scoring_leaves_the_modes_and_statistics_of_the_heads_alone() -> None:
+def test_scoring_does_not_change_the_modes_and_statistics_of_the_heads() -> None:
     head = nn.Sequential(nn.BatchNorm1d(4), nn.BatchNorm1d(4), nn.Dropout(1.0))
     model = ModelByHand(head)
     model.train()

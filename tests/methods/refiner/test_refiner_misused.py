@@ -68,7 +68,7 @@ def test_a_target_that_lacks_something_is_named(key: str) -> None:
         refiner_of()(blank(), MAPS, no_proposals(), asked)
 
 
-def test_lists_of_different_lengths_are_told_apart() -> None:
+def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(UsageError, match="1 targets for 2 images"):
         refiner_of()(blank(), MAPS, no_proposals(), targets()[:1])
     with pytest.raises(UsageError, match="3 proposals for 2 images"):
@@ -80,7 +80,7 @@ def test_lists_of_different_lengths_are_told_apart() -> None:
         refiner_of()(blank([]), MAPS, no_proposals(0), [])
 
 
-def test_missing_objects_cannot_be_left_out_of_losses_that_are_not_ours() -> None:
+def test_missing_objects_cannot_be_left_out_of_losses_of_other_code() -> None:
     settings = TrainSettings(mend=MendSettings(missing_min_score=0.3))
     with pytest.raises(
         UsageError, match=r"mend\.missing_min_score .* torchvision's losses cannot; leave"
@@ -110,7 +110,7 @@ def test_sizes_below_one_are_refused(name: str) -> None:
         refiner_of(**sizes)
 
 
-def test_an_unknown_method_is_told_with_the_known_ones() -> None:
+def test_an_unknown_method_is_refused_with_the_known_names() -> None:
     with pytest.raises(UsageError, match="unknown method 'magic'; known: baseline, br"):
         refiner_of(settings=TrainSettings(method="magic"))
 

@@ -220,7 +220,10 @@ def test_an_epoch_that_is_given_up_leaves_no_thread_behind(drawn: Dataset) -> No
         ({"options": LoaderOptions(workers=0)}, "workers"),
         ({"options": LoaderOptions(device_share=1.5)}, "device_share"),
         ({"options": LoaderOptions(part=2, parts=2)}, "part must lie between 0 and 1, got 2"),
-        ({"options": LoaderOptions(parts=3)}, "a batch of 4 images cannot be shared by 3"),
+        (
+            {"options": LoaderOptions(parts=3)},
+            "a batch of 4 images cannot be divided equally among 3 ",
+        ),
     ],
 )
 def test_a_wrong_call_is_refused(wrong: dict[str, object], message: str, drawn: Dataset) -> None:

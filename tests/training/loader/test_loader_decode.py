@@ -93,11 +93,11 @@ def bomb(width: int, height: int) -> bytes:
 
 BROKEN = {
     "empty": (b"", "the file is empty"),
-    "no image": (b"hello, world", "no image format that is known"),
+    "no image": (b"hello, world", "its image format is not known"),
     "cut jpeg": (encoded("JPEG")[:-40], "truncated"),
     "cut png": (encoded("PNG")[:70], "truncated"),
     "bomb": (bomb(50_000, 50_000), "pixels"),
-    "page description": (b"%!PS-Adobe-3.0 EPSF-3.0\n", "no image format that is known"),
+    "page description": (b"%!PS-Adobe-3.0 EPSF-3.0\n", "its image format is not known"),
 }
 
 

@@ -61,7 +61,7 @@ def test_a_dataset_without_a_readable_image_is_refused(tmp_path: Path) -> None:
 def test_an_image_without_a_known_folder_is_named_by_its_file(tmp_path: Path) -> None:
     dataset = dataset_with(tmp_path, [(64, 64)] * 2)
     dataset.images.paths[1] = ""
-    assert loader(dataset).skipped == ["1.png: no folder is known that holds the image"]
+    assert loader(dataset).skipped == ["1.png: the folder of the image is unknown"]
 
 
 def test_a_streamed_image_that_vanishes_later_is_black_and_teaches_nothing(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ KIND_OF_WORD = {
     "duplicates": Kind.DUPLICATE,
 }
 PRECISION = 0.95  # the default
+LIKELY = 0.5  # from this probability on, a fix is more likely right than not
+YIELD_PRECISIONS = (0.95, 0.9, 0.8, 0.7)
 ALL = "all"  # key of `measure_precision` for all kinds together
 
 
@@ -36,6 +38,7 @@ class AdjustmentConstants:
     shift_deviation: float = 1.0  # prior for the error of a table in log odds: about a factor e
     slope_deviation: float = 0.2  # a larger one would let one wrong click override the table
     min_slope: float = 0.1  # keeps the order of fixes, whatever a few verdicts say
+    max_doubt_factor: float = 4.0  # of a fix that is chosen, to the mean doubt that is allowed
     max_newton_steps: int = 50
     interval_deviations: float = 1.959964  # standard deviations on either side of a 95 % interval
 
@@ -51,6 +54,7 @@ class ChosenFixes:
     p_fix: Floats  # [f] of all fixes of the table, as `adjust_probabilities`
     expected_precision: float | None  # of those taken; None where there are none
     num_left: int  # for review: neither chosen nor judged, and not made useless by a choice
+    num_likely: int  # of those, more likely right than not
 
 
 class MeasuredPrecision(NamedTuple):
@@ -154,7 +158,9 @@ def choose(
     if precision is not None:
         open_ones = order[is_open]
         means = np.cumsum(p_fix[open_ones]) / np.arange(1, len(open_ones) + 1)
-        chosen_rows = np.concatenate([chosen_rows, open_ones[means >= precision - 1e-12]])
+        is_precise = means >= precision - 1e-12
+        is_precise &= p_fix[open_ones] >= 1 - ADJUSTMENT.max_doubt_factor * (1 - precision) - 1e-12
+        chosen_rows = np.concatenate([chosen_rows, open_ones[is_precise]])
     chosen_rows = np.sort(chosen_rows)
     is_open_for_review = is_wanted & ~is_accepted & ~is_rejected
     is_open_for_review[chosen_rows] = False
@@ -166,7 +172,19 @@ def choose(
         p_fix=p_fix,
         expected_precision=float(p_fix[chosen_rows].mean()) if len(chosen_rows) else None,
         num_left=int(is_open_for_review.sum()),
+        num_likely=int((is_open_for_review & (p_fix >= LIKELY)).sum()),
     )
+
+
+def count_yields(
+    fixes: Fixes, latest: Mapping[str, Verdict], only: Sequence[str] = tuple(KIND_OF_WORD)
+) -> dict[float, dict[str, int]]:
+    """Return how many fixes of each kind are chosen at several precisions."""
+    yields = {}
+    for precision in YIELD_PRECISIONS:
+        kinds = fixes.kinds[choose(fixes, latest, precision, only).rows]
+        yields[precision] = {kind.words: int((kinds == kind).sum()) for kind in KINDS}
+    return yields
 
 
 def rank_ids(ids: Sequence[str]) -> Rows:
