@@ -1,8 +1,8 @@
 """Objects without an annotation: confident detections that no annotation explains.
 
-An annotation taken away leaves what the detector saw of its object. What such detections are like
-is held against all that are not explained, for small, middle and large ones by themselves, since
-small objects are left out more often. See `likeness`.
+If an annotation is removed, the detections of its object remain. Such detections are compared with
+all unexplained ones, separately for small, medium and large objects, since annotators miss small
+objects more often. See `likeness`.
 """
 
 from dataclasses import dataclass
