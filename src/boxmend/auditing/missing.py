@@ -34,6 +34,7 @@ class MissingConstants:
     min_curved_objects: int = 500  # candidates; fewer are told apart by linear terms alone
     found_min_iou: float = 0.5  # with the true box, for a missing object to be found
     unseen_factor: float = 1.2  # at most so many missing for each that is like the known ones
+    background_rate: float = 0.005  # of background that looks like objects, to annotations
     min_rate: float = 0.015  # detectors see about as many objects that are none
 
 
@@ -109,10 +110,17 @@ def find_missing(
     is_right &= pairs.iou[chosen] >= MISSING.found_min_iou
     weighed = sample(known_suspicions, weights * p_right[seen])
     p_good = mean_curve(weighed, is_right.astype(np.float64)).at(suspicions)
+    p_missing *= _trust(lost.value, len(objects))
     share_seen = len(seen) / max(len(objects), 1)  # as many of the missing ones are seen
     return UnexplainedDetections(
         candidates, p_missing, p_missing * p_good, _rate(lost, share_seen, len(objects))
     )
+
+
+def _trust(lost: float, number: int) -> float:
+    """Return how far to trust candidates: some of them are what detectors take for objects."""
+    background = MISSING.background_rate * number
+    return max(1 - background / max(lost, 1e-9), 0.0)
 
 
 def _rate(lost: Share, share_seen: float, number: int) -> Share:
